@@ -1,0 +1,124 @@
+"""The actuator's state: decisions without an effect yet, and what a patch has to know of their objects.
+
+It decides nothing. An intent leaves the state when its effect is in the log, or when the charge it stands on is
+gone: whatever is outstanding is carried out again after a crash, and the fence in every patch makes that harmless.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from msgspec import Struct, field
+
+from muster.core.seen import Seen
+from muster.core.stage import Arm, StageState, Violation
+from muster.events.base import Cause, Decision, Event
+from muster.events.decisions import GangAdmitted, QuotaReleased, WorkloadQueued
+from muster.events.effects import EffectApplied, EffectFailed
+from muster.events.facts import WorkloadGone, WorkloadObserved
+from muster.model.keys import Intent, Position, Ref
+
+
+class Outstanding(Struct, frozen=True):
+    """One admission to be carried out."""
+
+    ref: Ref
+    attempt: int
+    intent: Intent
+    generation: int
+    """metadata.generation of the spec that was admitted."""
+    queued_at: int
+    at: int
+    """Log time of the admission, ms since the epoch."""
+
+    @property
+    def cause(self) -> Cause:
+        return Cause(self.intent.seq, self.intent.item)
+
+
+class Known(Struct):
+    """What a patch has to know of an object: the newest fact about it."""
+
+    intent: str = ""
+    annotated: bool = False
+    queued_at: int = 0
+
+
+class ActuatorState(StageState):
+    """Outstanding admissions by workload uid, in the order they were decided."""
+
+    outstanding: dict[str, Outstanding] = field(default_factory=dict)
+    known: dict[str, Known] = field(default_factory=dict)
+    queued_at: dict[str, int] = field(default_factory=dict)
+    """uid -> queued-at of its newest attempt"""
+    seen: Seen = field(default_factory=Seen)
+
+
+class Actuator:
+    """The stage ``actuator``."""
+
+    name: ClassVar[str] = "actuator"
+
+    def initial(self) -> ActuatorState:
+        return ActuatorState()
+
+    def arms(self) -> Mapping[type[Event], Arm]:
+        return {
+            WorkloadObserved: self._observed,
+            WorkloadGone: self._gone,
+            WorkloadQueued: self._queued,
+            GangAdmitted: self._admitted,
+            QuotaReleased: self._released,
+            EffectApplied: self._done,
+            EffectFailed: self._done,
+        }
+
+    def _observed(self, state: ActuatorState, _at: Position, event: WorkloadObserved) -> None:
+        workload = event.workload
+        if not state.seen.newer(workload.ref.uid, workload.rv):
+            return
+        if workload.phase == "finished":
+            state.known.pop(workload.ref.uid, None)
+        else:
+            state.known[workload.ref.uid] = Known(workload.intent, workload.annotated, workload.queued_at)
+
+    def _gone(self, state: ActuatorState, at: Position, event: WorkloadGone) -> None:
+        if state.seen.end(event.ref.uid, at.at):
+            state.known.pop(event.ref.uid, None)
+            state.queued_at.pop(event.ref.uid, None)
+
+    def _queued(self, state: ActuatorState, _at: Position, event: WorkloadQueued) -> None:
+        state.queued_at[event.ref.uid] = event.queued_at
+
+    def _admitted(self, state: ActuatorState, at: Position, event: GangAdmitted) -> None:
+        uid = event.ref.uid
+        state.outstanding[uid] = Outstanding(
+            ref=event.ref,
+            attempt=event.attempt,
+            intent=Intent(state.generation, at.seq, at.item),
+            generation=event.generation,
+            queued_at=state.queued_at.get(uid, 0),
+            at=at.at,
+        )
+
+    def _released(self, state: ActuatorState, _at: Position, event: QuotaReleased) -> None:
+        self._drop(state, event.ref.uid, event.attempt)
+
+    def _done(self, state: ActuatorState, _at: Position, event: EffectApplied | EffectFailed) -> None:
+        self._drop(state, event.ref.uid, event.attempt)
+
+    @staticmethod
+    def _drop(state: ActuatorState, uid: str, attempt: int) -> None:
+        outstanding = state.outstanding.get(uid)
+        if outstanding is not None and outstanding.attempt <= attempt:
+            del state.outstanding[uid]
+
+    def decide(self, state: ActuatorState) -> list[Decision]:
+        return []
+
+    def next_deadline(self, state: ActuatorState) -> int | None:
+        return None
+
+    def check(self, state: ActuatorState) -> list[Violation]:
+        return []

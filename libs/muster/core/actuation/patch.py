@@ -1,0 +1,169 @@
+"""The one patch that resumes a workload, and what its answer means.
+
+The API server is fenced too: every write tests the uid, the generation of the spec that was decided on, and the
+annotation ``muster.dev/intent``, and replaces the latter by the decision it carries out. A write by a stale leader,
+or for a spec that was edited meanwhile, changes nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from muster.core.actuation.intents import Known, Outstanding
+from muster.core.objects.meta import (
+    DEQUEUE_STAMPS,
+    DEQUEUED_AT,
+    ENQUEUE_STAMPS,
+    INTENT,
+    QUEUED_AT,
+    Meta,
+    UnreadableError,
+    decode,
+    go_time,
+    rfc3339,
+)
+from muster.core.workloads.registry import KINDS
+from muster.events.effects import EffectApplied, EffectFailed, FailureReason
+from muster.model.keys import Intent
+
+Op = dict[str, Any]
+
+
+class _Object(Struct, frozen=True):
+    metadata: Meta
+
+
+class _Status(Struct, frozen=True):
+    message: str = ""
+    reason: str = ""
+
+
+def resume_patch(order: Outstanding, known: Known) -> bytes:
+    """The JSON patch that resumes the workload, fenced against everything but the object as ``known``."""
+    dequeued_at = max(order.at, order.queued_at + 1)
+    stamps = {
+        INTENT: str(order.intent),
+        DEQUEUED_AT: rfc3339(dequeued_at),
+        DEQUEUE_STAMPS[0]: go_time(dequeued_at),
+    }
+    if not known.queued_at and order.queued_at:
+        stamps[QUEUED_AT] = rfc3339(order.queued_at)
+        stamps[ENQUEUE_STAMPS[0]] = go_time(order.queued_at)
+    resume: Op = {"op": "add", "path": KINDS[order.ref.kind].suspend_path, "value": False}
+    return _encode([*_fence(order.ref.uid, order.generation, known), *annotate(stamps, known), resume])
+
+
+def stamp_patch(uid: str, queued_at: int, known: Known) -> bytes:
+    """The JSON patch that stores on a waiting workload when it was queued, so that its place survives the log."""
+    stamps = {QUEUED_AT: rfc3339(queued_at), ENQUEUE_STAMPS[0]: go_time(queued_at)}
+    return _encode([*_fence(uid, None, known), *annotate(stamps, known)])
+
+
+def _fence(uid: str, generation: int | None, known: Known) -> list[Op]:
+    """Tests that only the object as known passes: this uid, this spec, our previous intent or none."""
+    ops: list[Op] = [{"op": "test", "path": "/metadata/uid", "value": uid}]
+    if generation is not None:
+        ops.append({"op": "test", "path": "/metadata/generation", "value": generation})
+    if known.intent:
+        ops.append({"op": "test", "path": pointer(INTENT), "value": known.intent})
+    elif known.annotated:
+        ops.append({"op": "test", "path": pointer(INTENT), "value": None})
+    else:
+        ops.append({"op": "test", "path": "/metadata/annotations", "value": None})
+    return ops
+
+
+def annotate(values: dict[str, str], known: Known) -> list[Op]:
+    """Operations that set annotations."""
+    if not known.annotated:
+        return [{"op": "add", "path": "/metadata/annotations", "value": values}]
+    return [{"op": "add", "path": pointer(key), "value": value} for key, value in values.items()]
+
+
+def pointer(annotation: str) -> str:
+    """JSON pointer of an annotation."""
+    return "/metadata/annotations/" + annotation.replace("~", "~0").replace("/", "~1")
+
+
+def _encode(ops: list[Op]) -> bytes:
+    return msgspec.json.encode(ops, order="deterministic")
+
+
+class Reread(Struct, frozen=True):
+    """The patch did not pass its tests: read the object and ask :func:`after_reread`."""
+
+
+class Retry(Struct, frozen=True):
+    """Try again later: the API server is busy, out of reach, or forbids us what it should not."""
+
+    reason: Literal["unavailable", "throttled", "conflict", "forbidden"]
+    message: str
+
+
+Answer = EffectApplied | EffectFailed | Reread | Retry
+
+
+def read_answer(order: Outstanding, status: int, body: bytes) -> Answer:
+    """What the answer to the patch means."""
+    if 200 <= status < 300:
+        return EffectApplied(cause=order.cause, ref=order.ref, attempt=order.attempt, rv=_meta(body).rv)
+    message = message_of(body)
+    if status == 404:
+        return failed(order, "gone", message)
+    if status == 422:
+        return Reread()
+    if status in (409, 429) or status >= 500:
+        return Retry({409: "conflict", 429: "throttled"}.get(status, "unavailable"), message)  # type: ignore[arg-type]
+    if status in (401, 403) and "cannot patch resource" in message or status == 401:
+        return Retry("forbidden", message)
+    return failed(order, "refused", message)
+
+
+def after_reread(order: Outstanding, status: int, body: bytes, refusal: str) -> Answer | Known:
+    """What the object says about a patch that did not pass: an answer, or what to build the next patch on.
+
+    ``refusal`` is the API server's message about the patch.
+    """
+    if status == 404:
+        return failed(order, "gone", message_of(body))
+    if not 200 <= status < 300:
+        return Retry("unavailable", message_of(body))
+    meta = _meta(body)
+    if meta.uid != order.ref.uid:
+        return failed(order, "gone", "another object has taken its name")
+    stored = Intent.parse(meta.annotations.get(INTENT, ""))
+    if stored == order.intent:
+        return EffectApplied(cause=order.cause, ref=order.ref, attempt=order.attempt, rv=meta.rv)
+    if stored is not None and stored > order.intent:
+        return failed(order, "superseded", f"decision {stored} has been carried out on it")
+    if meta.generation != order.generation:
+        return failed(order, "spec_changed", f"its spec was edited: generation {meta.generation}")
+    return Known(
+        intent=meta.annotations.get(INTENT, ""),
+        annotated=bool(meta.annotations),
+        queued_at=1 if QUEUED_AT in meta.annotations or ENQUEUE_STAMPS[0] in meta.annotations else 0,
+    )
+
+
+def failed(order: Outstanding, reason: FailureReason, message: str) -> EffectFailed:
+    """The effect of a decision that cannot be carried out."""
+    return EffectFailed(
+        cause=order.cause, ref=order.ref, attempt=order.attempt, reason=reason, message=message[:500]
+    )
+
+
+def message_of(body: bytes) -> str:
+    """The message of a Status object, or the head of whatever came instead."""
+    try:
+        status: _Status = decode(body, _Status)
+    except UnreadableError:
+        return body[:200].decode("utf-8", "replace")
+    return status.message or status.reason
+
+
+def _meta(body: bytes) -> Meta:
+    found: _Object = decode(body, _Object)
+    return found.metadata

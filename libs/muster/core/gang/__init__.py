@@ -1,0 +1,1 @@
+"""Gangs: a workload starts whole or holds nothing."""

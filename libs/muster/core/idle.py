@@ -1,0 +1,38 @@
+"""Stages that are wired and take part, and have nothing to decide yet: the preemptor and the autoscaler bridge."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from muster.core.stage import Arm, StageState, Violation
+from muster.events.base import Decision, Event
+
+
+class _Idle:
+    def initial(self) -> StageState:
+        return StageState()
+
+    def arms(self) -> Mapping[type[Event], Arm]:
+        return {}
+
+    def decide(self, state: StageState) -> list[Decision]:
+        return []
+
+    def next_deadline(self, state: StageState) -> int | None:
+        return None
+
+    def check(self, state: StageState) -> list[Violation]:
+        return []
+
+
+class Preemptor(_Idle):
+    """The stage ``preemptor``: will propose victims for work that is owed more than is free."""
+
+    name: ClassVar[str] = "preemptor"
+
+
+class AutoscalerBridge(_Idle):
+    """The stage ``autoscaler_bridge``: will decide how far a Ray cluster may grow."""
+
+    name: ClassVar[str] = "autoscaler_bridge"

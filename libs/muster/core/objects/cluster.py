@@ -1,0 +1,111 @@
+"""Pods, nodes, RayClusters and priority classes as facts."""
+
+from __future__ import annotations
+
+from msgspec import Struct, field
+
+from muster.core.objects.meta import Meta, decode
+from muster.core.objects.podspec import PodSpec, Quantity, amounts, pod_request
+from muster.events.facts import ChildObserved, NodeObserved, PodObserved, PriorityClassObserved
+from muster.model.workload import ChildState, NodeState, PodState
+
+KEPT_POD_LABELS = ("ray.io/cluster", "ray.io/group", "ray.io/node-type")
+
+
+class PodStatus(Struct, frozen=True):
+    phase: str = ""
+
+
+class Pod(Struct, frozen=True):
+    metadata: Meta
+    spec: PodSpec = field(default_factory=PodSpec)
+    status: PodStatus | None = None
+
+
+def read_pod(raw: bytes) -> PodObserved:
+    """A pod: whom it belongs to, where it runs, whether it still holds anything."""
+    pod: Pod = decode(raw, Pod)
+    phase = pod.status.phase if pod.status else ""
+    return PodObserved(
+        pod=PodState(
+            ref=pod.metadata.ref("Pod"),
+            rv=pod.metadata.rv,
+            owner_uid=pod.metadata.controller.uid,
+            node=pod.spec.node_name or "",
+            over=phase in ("Succeeded", "Failed"),
+            running=phase == "Running",
+            request=pod_request(pod.spec, "spec"),
+            labels={key: pod.metadata.labels[key] for key in KEPT_POD_LABELS if key in pod.metadata.labels},
+        )
+    )
+
+
+class Condition(Struct, frozen=True):
+    type: str = ""
+    status: str = ""
+
+
+class NodeStatus(Struct, frozen=True):
+    allocatable: dict[str, Quantity] | None = None
+    conditions: tuple[Condition, ...] | None = None
+
+
+class NodeSpec(Struct, frozen=True):
+    unschedulable: bool | None = None
+
+
+class Node(Struct, frozen=True):
+    metadata: Meta
+    spec: NodeSpec = field(default_factory=NodeSpec)
+    status: NodeStatus | None = None
+
+
+def read_node(raw: bytes) -> NodeObserved:
+    """A node: what it can give, and whether it takes pods."""
+    node: Node = decode(raw, Node)
+    status = node.status or NodeStatus()
+    ready = any(c.type == "Ready" and c.status == "True" for c in status.conditions or ())
+    return NodeObserved(
+        node=NodeState(
+            ref=node.metadata.ref("Node"),
+            rv=node.metadata.rv,
+            allocatable=dict(sorted(amounts(status.allocatable or {}, "status.allocatable").items())),
+            schedulable=not node.spec.unschedulable,
+            ready=ready,
+        )
+    )
+
+
+class OwnedObject(Struct, frozen=True):
+    metadata: Meta
+
+
+def read_raycluster(raw: bytes) -> ChildObserved:
+    """A RayCluster as what a RayJob runs through."""
+    cluster: OwnedObject = decode(raw, OwnedObject)
+    owner = cluster.metadata.controller
+    return ChildObserved(
+        child=ChildState(
+            ref=cluster.metadata.ref("RayCluster"),
+            rv=cluster.metadata.rv,
+            owner_uid=owner.uid,
+            owner_kind=owner.kind,
+        )
+    )
+
+
+class PriorityClass(Struct, frozen=True, rename="camel"):
+    metadata: Meta
+    value: int = 0
+    global_default: bool = False
+
+
+def read_priority_class(raw: bytes) -> PriorityClassObserved:
+    """A PriorityClass and its value."""
+    found: PriorityClass = decode(raw, PriorityClass)
+    return PriorityClassObserved(
+        ref=found.metadata.ref("PriorityClass"),
+        rv=found.metadata.rv,
+        value=found.value,
+        is_default=found.global_default,
+    )

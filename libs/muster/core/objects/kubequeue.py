@@ -1,0 +1,128 @@
+"""Queue and QueueUnit (scheduling.x-k8s.io/v1alpha1): the objects we create and keep, and read back.
+
+Both directions use the structs here, so that what we show and what we find shown compare by one digest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+from msgspec import UNSET, Struct, UnsetType, field
+
+from muster.core.objects.meta import Meta, decode, digest
+from muster.events.facts import QueueObserved, QueueUnitObserved
+
+QUEUE_NAMESPACE = "kube-queue"
+CREATED_BY = "create-by-kubequeue"
+QUOTA_FULLNAME = "kube-queue/quota-fullname"
+PARENT_FULLNAME = "kube-queue/parent-quota-fullname"
+DEFAULT_POLICY = "Round"
+_SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
+
+
+class QueueItem(Struct, frozen=True, omit_defaults=True):
+    """One line of queueItemDetails; ``position`` counts from 1 over the whole queue."""
+
+    name: str
+    namespace: str
+    position: int
+    priority: int = 0
+
+
+class QueueItems(Struct, frozen=True):
+    """``active``: waiting to be tried; ``backoff``: tried and refused, at rest until something changes."""
+
+    active: tuple[QueueItem, ...] = ()
+    backoff: tuple[QueueItem, ...] = ()
+
+
+class QueueStatus(Struct, frozen=True, rename="camel"):
+    queue_item_details: QueueItems = field(default_factory=QueueItems)
+
+
+class QueueSpec(Struct, frozen=True, rename="camel"):
+    queue_policy: str = ""
+    priority: int | None = None
+
+
+class Queue(Struct, frozen=True):
+    metadata: Meta
+    spec: QueueSpec = field(default_factory=QueueSpec)
+    status: QueueStatus | None = None
+
+
+class Admission(Struct, frozen=True):
+    """How many pods of a pod set are let in, and how many of them run."""
+
+    name: str
+    replicas: int
+    running: int = 0
+
+
+class PodCounts(Struct, frozen=True):
+    pending: int = 0
+    running: int = 0
+
+
+class QueueUnitStatus(Struct, frozen=True, rename="camel"):
+    """The status we keep; the time stamps beside it are not compared."""
+
+    phase: str = ""
+    message: str = ""
+    admissions: tuple[Admission, ...] = ()
+    pod_state: PodCounts = field(default_factory=PodCounts)
+
+
+class QueueUnitSpec(Struct, frozen=True):
+    priority: int | None | UnsetType = UNSET
+
+
+class QueueUnit(Struct, frozen=True):
+    metadata: Meta
+    spec: QueueUnitSpec = field(default_factory=QueueUnitSpec)
+    status: QueueUnitStatus | None = None
+
+
+def read_queue(raw: bytes) -> QueueObserved:
+    """A Queue: the path it stands for and a digest of what it shows."""
+    queue: Queue = decode(raw, Queue)
+    return QueueObserved(
+        ref=queue.metadata.ref("Queue"),
+        rv=queue.metadata.rv,
+        path=queue.metadata.annotations.get(QUOTA_FULLNAME, "")[:1000],
+        policy=queue.spec.queue_policy[:40],
+        priority=queue.spec.priority or 0,
+        shown=digest(queue.status) if queue.status is not None else "",
+    )
+
+
+def read_queue_unit(raw: bytes) -> QueueUnitObserved:
+    """A QueueUnit: whom it stands for and a digest of what it shows."""
+    unit: QueueUnit = decode(raw, QueueUnit)
+    priority = unit.spec.priority
+    return QueueUnitObserved(
+        ref=unit.metadata.ref("QueueUnit"),
+        rv=unit.metadata.rv,
+        owner_uid=next((owner.uid for owner in unit.metadata.owner_references), ""),
+        priority=priority if isinstance(priority, int) else None,
+        phase=unit.status.phase[:40] if unit.status else "",
+        shown=digest(unit.status) if unit.status is not None else "",
+    )
+
+
+def queue_name_prefix(path: str) -> str:
+    """generateName of the Queue of a quota path: ``root/algorithm/video`` -> ``root-algorithm-video-``.
+
+    kube-queue's rule: slashes and underscores become dashes, lower case, cut on the left to 58 characters.
+    """
+    return (path.replace("/", "-").replace("_", "-").lower() + "-")[-58:].lstrip("-.")
+
+
+def queue_name(path: str) -> str:
+    """The whole name. The five letters are a hash of the path, so that creating it twice makes one object."""
+    number = int.from_bytes(hashlib.blake2b(path.encode(), digest_size=8).digest(), "big")
+    letters = []
+    for _ in range(5):
+        number, letter = divmod(number, len(_SUFFIX_LETTERS))
+        letters.append(_SUFFIX_LETTERS[letter])
+    return queue_name_prefix(path) + "".join(letters)

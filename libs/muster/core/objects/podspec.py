@@ -1,0 +1,95 @@
+"""What one pod of a template asks for.
+
+Kubernetes' rule per resource: max(sum of containers and sidecars, largest ordinary init container together with the
+sidecars started before it); pod-level requests replace that where they are set; overhead is added. A container's
+request is its request, else its limit, resource by resource (templates are not defaulted by the API server).
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct, field
+
+from muster.core.objects.meta import UnreadableError
+from muster.model.resources import QuantityError, Vector, add_into, highest, parse_quantity
+
+Quantity = str | int | float
+"""As manifests hold it: ``"500m"``, ``4`` or ``0.5``."""
+
+
+class Resources(Struct, frozen=True):
+    requests: dict[str, Quantity] | None = None
+    limits: dict[str, Quantity] | None = None
+
+
+class Container(Struct, frozen=True, rename="camel"):
+    name: str = ""
+    resources: Resources | None = None
+    restart_policy: str | None = None
+
+
+class PodSpec(Struct, frozen=True, rename="camel"):
+    containers: tuple[Container, ...] = ()
+    init_containers: tuple[Container, ...] | None = None
+    overhead: dict[str, Quantity] | None = None
+    resources: Resources | None = None
+    priority_class_name: str | None = None
+    priority: int | None = None
+    node_name: str | None = None
+
+
+class PodTemplate(Struct, frozen=True):
+    spec: PodSpec = field(default_factory=PodSpec)
+
+
+_POD_LEVEL = ("cpu", "memory")
+
+
+def pod_request(spec: PodSpec, path: str, *, extra: Vector | None = None) -> Vector:
+    """The request of one pod, base units, sorted by resource; ``extra`` is what an operator adds as one container.
+
+    ``path`` says where the spec stands, for errors. Raises UnreadableError on a quantity that is none.
+    """
+    running: Vector = dict(extra or {})
+    sidecars: Vector = {}
+    peak: Vector = {}
+    for index, container in enumerate(spec.init_containers or ()):
+        asks = container_request(container.resources, f"{path}.initContainers[{index}]")
+        if container.restart_policy == "Always":
+            add_into(sidecars, asks)
+        else:
+            moment = dict(asks)
+            add_into(moment, sidecars)
+            peak = highest(peak, moment)
+    for index, container in enumerate(spec.containers):
+        add_into(running, container_request(container.resources, f"{path}.containers[{index}]"))
+    add_into(running, sidecars)
+    total = highest(running, peak)
+    if spec.resources is not None:
+        whole = container_request(spec.resources, f"{path}")
+        for name, amount in whole.items():
+            if name in _POD_LEVEL or name.startswith("hugepages-"):
+                total[name] = amount
+    add_into(total, amounts(spec.overhead or {}, f"{path}.overhead"))
+    return dict(sorted(total.items()))
+
+
+def container_request(resources: Resources | None, path: str) -> Vector:
+    """Requests, and limits for what has no request."""
+    if resources is None:
+        return {}
+    asked = amounts(resources.requests or {}, f"{path}.resources.requests")
+    for name, amount in amounts(resources.limits or {}, f"{path}.resources.limits").items():
+        if name not in (resources.requests or {}):
+            asked[name] = amount
+    return {name: amount for name, amount in asked.items() if amount}
+
+
+def amounts(texts: dict[str, Quantity], path: str) -> Vector:
+    """Quantities as base units; raises UnreadableError naming the resource."""
+    found: Vector = {}
+    for name, text in texts.items():
+        try:
+            found[name] = parse_quantity(text if isinstance(text, str) else repr(text), name)
+        except QuantityError as err:
+            raise UnreadableError(f"{path}.{name[:100]}: {err}") from err
+    return found

@@ -1,0 +1,71 @@
+"""ElasticQuotaTree (scheduling.sigs.k8s.io/v1beta1) as a fact: texts as written, nothing judged."""
+
+from __future__ import annotations
+
+from msgspec import Struct, field
+
+from muster.core.objects.meta import PREFIX, Meta, UnreadableError, decode, parse_time
+from muster.core.objects.podspec import Quantity
+from muster.core.quota.tree import MAX_DEPTH, MAX_NODES
+from muster.events.facts import QuotaTreeObserved, TreeNodeSpec
+
+NAMESPACE = "kube-system"
+"""The only namespace in which a tree counts."""
+
+PROFILE = f"{PREFIX}/request-profile"
+"""Annotation on the tree: ``ack`` (default) or ``full``."""
+
+
+class RawNode(Struct, frozen=True):
+    name: str = ""
+    min: dict[str, Quantity] | None = None
+    max: dict[str, Quantity] | None = None
+    namespaces: tuple[str, ...] | None = None
+    attributes: dict[str, str] | None = None
+    children: tuple[RawNode, ...] | None = None
+
+
+class RawSpec(Struct, frozen=True):
+    root: RawNode = field(default_factory=RawNode)
+
+
+class RawTree(Struct, frozen=True):
+    metadata: Meta
+    spec: RawSpec = field(default_factory=RawSpec)
+
+
+def read_quota_tree(raw: bytes) -> QuotaTreeObserved:
+    """The tree as written. Raises UnreadableError when it is too deep or too large to be one."""
+    tree: RawTree = decode(raw, RawTree)
+    budget = [MAX_NODES]
+    return QuotaTreeObserved(
+        ref=tree.metadata.ref("ElasticQuotaTree"),
+        rv=tree.metadata.rv,
+        created=parse_time(tree.metadata.creation_timestamp),
+        root=_spec(tree.spec.root, "spec.root", 1, budget),
+        profile=tree.metadata.annotations.get(PROFILE, "")[:40],
+    )
+
+
+def _spec(node: RawNode, path: str, depth: int, budget: list[int]) -> TreeNodeSpec:
+    budget[0] -= 1
+    if depth > MAX_DEPTH:
+        raise UnreadableError(f"{path}: the tree is deeper than {MAX_DEPTH} levels")
+    if budget[0] < 0:
+        raise UnreadableError(f"{path}: the tree has more than {MAX_NODES} nodes")
+    return TreeNodeSpec(
+        name=node.name[:300],
+        min=_texts(node.min),
+        max=_texts(node.max),
+        namespaces=node.namespaces or (),
+        attributes=node.attributes or {},
+        children=tuple(
+            _spec(child, f"{path}.children[{index}]", depth + 1, budget)
+            for index, child in enumerate(node.children or ())
+        ),
+    )
+
+
+def _texts(quantities: dict[str, Quantity] | None) -> dict[str, str]:
+    found = {name: text if isinstance(text, str) else repr(text) for name, text in (quantities or {}).items()}
+    return dict(sorted(found.items()))

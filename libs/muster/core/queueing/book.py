@@ -1,0 +1,193 @@
+"""The book of waiting work: who waits in which queue, in what order, and for what.
+
+Waiting work of one queue and one request forms a *shape*: quota answers all of it alike, so one denial parks the
+whole shape on exactly what refused it (path, resource), and a shape is looked at again only when that much is free
+there. Looking at what may be tried costs the number of awake shapes, never the number of waiting workloads.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterator
+from heapq import merge
+
+from msgspec import Struct, field
+
+from muster.core.quota.ledger import Ledger, chain_of
+from muster.events.base import Cause
+from muster.model.resources import Vector
+
+Place = tuple[int, int, str, str]
+"""Order in a queue: (-priority, queued-at ms, namespace/name, uid); the smallest is the head."""
+
+
+class Denial(Struct, frozen=True):
+    """What refused a shape, with the numbers of the time; parked until ``asked`` is free at (path, resource)."""
+
+    cause: Cause
+    path: str
+    resource: str
+    asked: int
+    used: int
+    limit: int
+
+    @property
+    def hopeless(self) -> bool:
+        return self.asked > self.limit
+
+
+class Shape(Struct):
+    """Waiting work of one queue that asks for the same."""
+
+    queue: str
+    request: Vector
+    waiting: list[Place] = field(default_factory=list)
+    open: int = 0
+    """Proposed and not answered yet."""
+    denial: Denial | None = None
+    woken: Cause | None = None
+    """The release that made it worth trying again, while nothing newer is known."""
+
+
+def shape_key(queue: str, request: Vector) -> str:
+    """``root/a|cpu=12000,memory=12000000000``"""
+    return f"{queue}|{','.join(f'{name}={request[name]}' for name in sorted(request))}"
+
+
+class Book(Struct):
+    """All shapes, and the index of what they are parked on."""
+
+    shapes: dict[str, Shape] = field(default_factory=dict)
+    queues: dict[str, dict[str, None]] = field(default_factory=dict)
+    """queue path -> keys of its shapes"""
+    awake: dict[str, None] = field(default_factory=dict)
+    """keys of the shapes that have waiting work and nothing known against trying it"""
+    parked: dict[str, dict[str, list[tuple[int, str]]]] = field(default_factory=dict)
+    """path -> resource -> sorted (asked, shape key) of every denied shape with waiting work"""
+    waiting: int = 0
+
+    def add(self, key: str, queue: str, request: Vector, place: Place, ledger: Ledger) -> None:
+        """One more workload of a shape waits."""
+        shape = self.shapes.get(key)
+        if shape is None:
+            shape = self.shapes[key] = Shape(queue, request)
+            self.queues.setdefault(queue, {})[key] = None
+        insort(shape.waiting, place)
+        self.waiting += 1
+        if len(shape.waiting) == 1:
+            self._index(key, shape)
+            self._judge(key, shape, ledger)
+
+    def take(self, key: str, place: Place) -> None:
+        """A waiting workload no longer waits (or is being proposed)."""
+        shape = self.shapes[key]
+        index = bisect_left(shape.waiting, place)
+        if index == len(shape.waiting) or shape.waiting[index] != place:
+            raise AssertionError(f"{place} is not in shape {key}")
+        del shape.waiting[index]
+        self.waiting -= 1
+        if not shape.waiting:
+            self._unindex(key, shape)
+            self.awake.pop(key, None)
+        self._drop_if_unused(key, shape)
+
+    def opened(self, key: str) -> None:
+        self.shapes[key].open += 1
+
+    def closed(self, key: str) -> None:
+        """A proposal of the shape was answered or withdrawn."""
+        shape = self.shapes.get(key)
+        if shape is not None:
+            shape.open -= 1
+            self._drop_if_unused(key, shape)
+
+    def deny(self, key: str, denial: Denial | None, ledger: Ledger) -> None:
+        """Park a shape on what refused it, or forget what did."""
+        shape = self.shapes.get(key)
+        if shape is None:
+            return
+        self._unindex(key, shape)
+        shape.denial = denial
+        if shape.waiting:
+            self._index(key, shape)
+            self._judge(key, shape, ledger)
+
+    def moved(self, queue: str, request: Vector, ledger: Ledger, cause: Cause) -> None:
+        """``request`` was charged or released at ``queue``: wake or park what it makes a difference to."""
+        for path in chain_of(queue):
+            by_resource = self.parked.get(path)
+            if by_resource is None:
+                continue
+            for resource in request:
+                parked = by_resource.get(resource)
+                room = ledger.headroom(path, resource)
+                if parked and room is not None:
+                    by = request[resource]
+                    self._sweep(parked, room - by, room + by, ledger, cause)
+
+    def _sweep(self, parked: list[tuple[int, str]], low: int, high: int, ledger: Ledger, cause: Cause) -> None:
+        """Judge again the parked shapes whose ask is over ``low`` and at most ``high``."""
+        for _, key in parked[bisect_left(parked, (low + 1, "")) : bisect_left(parked, (high + 1, ""))]:
+            if key not in self.awake:
+                self.shapes[key].woken = cause
+            self._judge(key, self.shapes[key], ledger)
+
+    def rejudge(self, ledger: Ledger) -> None:
+        """The limits changed: judge every shape again."""
+        for key, shape in self.shapes.items():
+            if shape.waiting:
+                self._judge(key, shape, ledger)
+
+    def _judge(self, key: str, shape: Shape, ledger: Ledger) -> None:
+        if clear(shape, ledger):
+            self.awake[key] = None
+        else:
+            self.awake.pop(key, None)
+
+    def _index(self, key: str, shape: Shape) -> None:
+        if shape.denial is not None:
+            by_resource = self.parked.setdefault(shape.denial.path, {})
+            insort(by_resource.setdefault(shape.denial.resource, []), (shape.denial.asked, key))
+
+    def _unindex(self, key: str, shape: Shape) -> None:
+        denial = shape.denial
+        parked = self.parked.get(denial.path, {}).get(denial.resource) if denial else None
+        if denial is None or parked is None:
+            return
+        index = bisect_left(parked, (denial.asked, key))
+        if index < len(parked) and parked[index] == (denial.asked, key):
+            del parked[index]
+            if not parked:
+                del self.parked[denial.path][denial.resource]
+                if not self.parked[denial.path]:
+                    del self.parked[denial.path]
+
+    def _drop_if_unused(self, key: str, shape: Shape) -> None:
+        if not shape.waiting and shape.open <= 0:
+            del self.shapes[key]
+            siblings = self.queues[shape.queue]
+            del siblings[key]
+            if not siblings:
+                del self.queues[shape.queue]
+
+    def in_order(self, queue: str) -> Iterator[tuple[Place, str]]:
+        """(place, shape key) of everything that waits in a queue, head first."""
+        keys = self.queues.get(queue, ())
+        return merge(*([(place, key) for place in self.shapes[key].waiting] for key in keys))
+
+    def position(self, queue: str, place: Place) -> int:
+        """Where a waiting workload stands in its queue, from 1. O(shapes x log waiting)."""
+        return 1 + sum(bisect_left(self.shapes[key].waiting, place) for key in self.queues.get(queue, ()))
+
+    def length(self, queue: str) -> int:
+        """How many workloads wait in a queue."""
+        return sum(len(self.shapes[key].waiting) for key in self.queues.get(queue, ()))
+
+
+def clear(shape: Shape, ledger: Ledger) -> bool:
+    """Whether nothing known speaks against trying a shape: never denied, or what refused it has room now."""
+    denial = shape.denial
+    if denial is None:
+        return True
+    room = ledger.headroom(denial.path, denial.resource)
+    return room is None or room >= denial.asked

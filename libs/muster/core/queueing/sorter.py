@@ -1,0 +1,466 @@
+"""The queue sorter: who waits where, in what order, and who should be tried now.
+
+Order inside a queue (policy Round): priority, then queued-at, then namespace/name, then uid. One that does not fit
+never blocks one behind it. Between queues: priority of the Queue object, then used/min, then age.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from heapq import heapify, heappop, heappush, heapreplace
+from typing import ClassVar
+
+from muster.core.queueing.book import Denial, Place, shape_key
+from muster.core.queueing.state import Job, Refusal, SorterState, job_of
+from muster.core.quota.ledger import Scratch
+from muster.core.stage import MAX_DECISIONS, Arm, Violation, first
+from muster.events.base import Cause, Decision, Event
+from muster.events.decisions import (
+    Candidate,
+    CandidatesProposed,
+    DequeueReason,
+    QuotaDenied,
+    QuotaReleased,
+    QuotaReserved,
+    QuotaTreeAccepted,
+    QuotaTreeRemoved,
+    RefusalReason,
+    WorkloadAdopted,
+    WorkloadDequeued,
+    WorkloadQueued,
+    WorkloadRefused,
+)
+from muster.events.effects import EffectApplied
+from muster.events.facts import (
+    ObjectUnreadable,
+    PriorityClassGone,
+    PriorityClassObserved,
+    QueueGone,
+    QueueObserved,
+    WorkloadGone,
+    WorkloadObserved,
+)
+from muster.model.keys import Position
+from muster.model.workload import Workload
+
+MAX_OPEN = 128
+"""Unanswered proposals per leaf queue."""
+
+BACKOFF_MS = 5_000
+BACKOFF_MAX_MS = 300_000
+"""After the API server refused to resume a workload: 5 s, doubled up to 5 min."""
+
+
+class QueueSorter:
+    """The stage ``queue_sorter``."""
+
+    name: ClassVar[str] = "queue_sorter"
+
+    def initial(self) -> SorterState:
+        return SorterState()
+
+    def arms(self) -> Mapping[type[Event], Arm]:
+        return {
+            WorkloadObserved: self._workload_observed,
+            WorkloadGone: self._workload_gone,
+            ObjectUnreadable: self._unreadable,
+            PriorityClassObserved: self._class_observed,
+            PriorityClassGone: self._class_gone,
+            QueueObserved: self._queue_observed,
+            QueueGone: self._queue_gone,
+            WorkloadQueued: self._queued,
+            WorkloadDequeued: self._dequeued,
+            WorkloadRefused: self._refused,
+            CandidatesProposed: self._proposed,
+            QuotaTreeAccepted: self._tree_accepted,
+            QuotaTreeRemoved: self._tree_removed,
+            QuotaReserved: self._reserved,
+            QuotaDenied: self._denied,
+            WorkloadAdopted: self._reserved,
+            QuotaReleased: self._released,
+            EffectApplied: self._effect_applied,
+        }
+
+    # --- fold: the cluster ------------------------------------------------------------------------------------
+
+    def _workload_observed(self, state: SorterState, at: Position, event: WorkloadObserved) -> None:
+        uid = event.workload.ref.uid
+        if state.seen.newer(uid, event.workload.rv):
+            state.workloads[uid] = event.workload
+            self._recheck(state, uid, at)
+
+    def _workload_gone(self, state: SorterState, at: Position, event: WorkloadGone) -> None:
+        if state.seen.end(event.ref.uid, at.at):
+            self._forget(state, at, event.ref.uid)
+
+    def _unreadable(self, state: SorterState, at: Position, event: ObjectUnreadable) -> None:
+        if event.ref.uid in state.workloads and state.seen.newer(event.ref.uid, event.rv):
+            self._forget(state, at, event.ref.uid)
+
+    def _forget(self, state: SorterState, at: Position, uid: str) -> None:
+        state.workloads.pop(uid, None)
+        state.attempts.pop(uid, None)
+        state.refusals.pop(uid, None)
+        state.failures.pop(uid, None)
+        state.not_before.pop(uid, None)
+        self._recheck(state, uid, at)
+
+    def _class_observed(self, state: SorterState, at: Position, event: PriorityClassObserved) -> None:
+        if state.seen.newer(event.ref.uid, event.rv):
+            state.priority_classes[event.ref.name] = event.value
+            if event.is_default:
+                state.default_class = event.ref.name
+            self._recheck_all(state, at)
+
+    def _class_gone(self, state: SorterState, at: Position, event: PriorityClassGone) -> None:
+        if state.seen.end(event.ref.uid, at.at):
+            state.priority_classes.pop(event.ref.name, None)
+            if state.default_class == event.ref.name:
+                state.default_class = ""
+            self._recheck_all(state, at)
+
+    def _queue_observed(self, state: SorterState, _at: Position, event: QueueObserved) -> None:
+        if state.seen.newer(event.ref.uid, event.rv):
+            state.queue_paths[event.ref.uid] = event.path
+            state.queue_priorities[event.path] = event.priority
+
+    def _queue_gone(self, state: SorterState, at: Position, event: QueueGone) -> None:
+        if state.seen.end(event.ref.uid, at.at):
+            path = state.queue_paths.pop(event.ref.uid, "")
+            if path not in state.queue_paths.values():
+                state.queue_priorities.pop(path, None)
+
+    # --- fold: the quota --------------------------------------------------------------------------------------
+
+    def _tree_accepted(self, state: SorterState, at: Position, event: QuotaTreeAccepted) -> None:
+        state.ledger.install(event.tree)
+        state.book.rejudge(state.ledger)
+        self._recheck_all(state, at)
+
+    def _tree_removed(self, state: SorterState, at: Position, _event: QuotaTreeRemoved) -> None:
+        state.ledger.install(None)
+        state.book.rejudge(state.ledger)
+        self._recheck_all(state, at)
+
+    def _reserved(self, state: SorterState, at: Position, event: QuotaReserved | WorkloadAdopted) -> None:
+        uid = event.ref.uid
+        job = state.jobs.get(uid)
+        if job is not None:
+            self._withdraw(state, job)
+            job.status = "charged"
+        state.ledger.charge(uid, event.ref.namespace, event.queue, event.request)
+        state.book.moved(event.queue, event.request, state.ledger, Cause(at.seq, at.item))
+        self._recheck(state, uid, at)
+
+    def _denied(self, state: SorterState, at: Position, event: QuotaDenied) -> None:
+        job = state.jobs.get(event.ref.uid)
+        if job is None or job.status != "proposed" or job.attempt != event.attempt:
+            return
+        self._withdraw(state, job)
+        job.status = "waiting"
+        job.cause = Cause(at.seq, at.item)
+        state.book.add(job.shape, job.queue, job.request, job.place, state.ledger)
+        if event.reason != "stale":
+            denial = Denial(job.cause, event.path, event.resource, event.asked, event.used, event.limit)
+            state.book.deny(job.shape, denial, state.ledger)
+
+    def _released(self, state: SorterState, at: Position, event: QuotaReleased) -> None:
+        uid = event.ref.uid
+        charge = state.ledger.release(uid)
+        if charge is not None:
+            state.book.moved(charge.queue, charge.request, state.ledger, Cause(at.seq, at.item))
+        job = state.jobs.get(uid)
+        if job is not None and job.status == "charged":
+            if event.attempt < job.attempt:
+                job.status = "waiting"
+                state.book.add(job.shape, job.queue, job.request, job.place, state.ledger)
+            else:
+                del state.jobs[uid]
+        if event.reason == "resume_failed" and uid in state.workloads:
+            failures = state.failures[uid] = state.failures.get(uid, 0) + 1
+            state.not_before[uid] = at.at + min(BACKOFF_MS * 2 ** min(failures - 1, 10), BACKOFF_MAX_MS)
+        self._recheck(state, uid, at)
+
+    def _effect_applied(self, state: SorterState, _at: Position, event: EffectApplied) -> None:
+        state.failures.pop(event.ref.uid, None)
+        state.not_before.pop(event.ref.uid, None)
+
+    # --- fold: the queues -------------------------------------------------------------------------------------
+
+    def _queued(self, state: SorterState, at: Position, event: WorkloadQueued) -> None:
+        uid = event.ref.uid
+        old = state.jobs.get(uid)
+        state.attempts[uid] = event.attempt
+        state.refusals.pop(uid, None)
+        state.not_before.pop(uid, None)
+        if old is not None:
+            self._withdraw(state, old)
+        job = state.jobs[uid] = Job(
+            ref=event.ref,
+            attempt=event.attempt,
+            status="waiting",
+            queue=event.queue,
+            shape=shape_key(event.queue, event.request),
+            request=event.request,
+            priority=event.priority,
+            queued_at=event.queued_at,
+            generation=event.generation,
+            cause=Cause(at.seq, at.item),
+        )
+        if uid in state.ledger.charges:
+            job.status = "charged"
+        else:
+            state.book.add(job.shape, job.queue, job.request, job.place, state.ledger)
+        self._recheck(state, uid)
+
+    def _dequeued(self, state: SorterState, _at: Position, event: WorkloadDequeued) -> None:
+        job = state.jobs.get(event.ref.uid)
+        if job is not None and job.attempt == event.attempt and job.status != "charged":
+            self._withdraw(state, job)
+            del state.jobs[event.ref.uid]
+        self._recheck(state, event.ref.uid)
+
+    def _refused(self, state: SorterState, _at: Position, event: WorkloadRefused) -> None:
+        state.refusals[event.ref.uid] = Refusal(event.reason, event.message)
+        self._recheck(state, event.ref.uid)
+
+    def _proposed(self, state: SorterState, _at: Position, event: CandidatesProposed) -> None:
+        for candidate in event.candidates:
+            job = state.jobs.get(candidate.ref.uid)
+            if job is not None and job.attempt == candidate.attempt and job.status == "waiting":
+                state.book.opened(job.shape)
+                state.book.take(job.shape, job.place)
+                state.proposed.add(job.queue, job.request)
+                job.status = "proposed"
+
+    def _withdraw(self, state: SorterState, job: Job) -> None:
+        """Take a job out of the waiting order, or out of the open proposals."""
+        if job.status == "waiting":
+            state.book.take(job.shape, job.place)
+        elif job.status == "proposed":
+            state.book.closed(job.shape)
+            state.proposed.add(job.queue, job.request, -1)
+
+    def _recheck(self, state: SorterState, uid: str, at: Position | None = None) -> None:
+        """Bring ``due`` in line with the state; ``at`` is the event that asks for it, if it may be a cause."""
+        known = uid in state.workloads or uid in state.jobs or uid in state.ledger.charges
+        if not known:
+            state.causes.pop(uid, None)
+        elif at is not None:
+            state.causes[uid] = Cause(at.seq, at.item)
+        if known and self._standing(state, uid) is not None:
+            state.due[uid] = None
+        else:
+            state.due.pop(uid, None)
+
+    def _recheck_all(self, state: SorterState, at: Position) -> None:
+        for uid in state.workloads:
+            self._recheck(state, uid, at)
+
+    # --- decide -----------------------------------------------------------------------------------------------
+
+    def decide(self, state: SorterState) -> list[Decision]:
+        """First whose standing changes (queued, dequeued, refused), then who should be tried now."""
+        if not state.synced:
+            return []
+        decisions = first(self._standings(state))
+        if len(decisions) < MAX_DECISIONS:
+            candidates = self._candidates(state, skip={d.ref.uid for d in decisions if isinstance(d, _STANDINGS)})
+            if candidates:
+                decisions.append(CandidatesProposed(cause=candidates[0].cause, candidates=tuple(candidates)))
+        return decisions
+
+    def _standings(self, state: SorterState) -> Iterator[Decision]:
+        rested = [uid for uid, until in state.not_before.items() if until <= state.now and uid not in state.due]
+        for uid in [*state.due, *rested]:
+            decision = self._standing(state, uid)
+            if decision is not None:
+                yield decision
+
+    def _standing(self, state: SorterState, uid: str) -> Decision | None:
+        """The one decision that brings a workload's standing in line with what is known of it, if any is due."""
+        job, workload = state.jobs.get(uid), state.workloads.get(uid)
+        cause = state.causes[uid]
+        leaf = state.ledger.leaf_of.get(workload.ref.namespace) if workload else None
+        if job is not None and job.status != "charged":
+            leaves = _why_leaves(workload, leaf)
+            if leaves is not None:
+                return WorkloadDequeued(
+                    cause=cause, ref=job.ref, attempt=job.attempt, queue=job.queue, reason=leaves
+                )
+        if workload is None or not workload.suspended or workload.phase not in ("waiting", "suspending"):
+            return None
+        refusal = self._refusal(state, workload, leaf)
+        if refusal is not None:
+            told = state.refusals.get(uid)
+            if told is not None and (told.reason, told.message) == refusal:
+                return None
+            return WorkloadRefused(cause=cause, ref=workload.ref, reason=refusal[0], message=refusal[1])
+        if leaf is None or state.not_before.get(uid, 0) > state.now:
+            return None
+        return self._queue(state, workload, leaf, job, cause)
+
+    def _queue(
+        self, state: SorterState, workload: Workload, leaf: str, job: Job | None, cause: Cause
+    ) -> WorkloadQueued | None:
+        if job is None and workload.ref.uid in state.ledger.charges:
+            return None
+        attempt = state.attempts.get(workload.ref.uid, 0) + 1
+        wanted = job_of(state, workload, leaf, attempt, cause, state.now)
+        if job is not None:
+            wanted.queued_at = job.queued_at
+            if _same(job, wanted):
+                return None
+        return WorkloadQueued(
+            cause=cause,
+            ref=wanted.ref,
+            attempt=attempt,
+            queue=leaf,
+            request=wanted.request,
+            priority=wanted.priority,
+            queued_at=wanted.queued_at,
+            generation=wanted.generation,
+        )
+
+    @staticmethod
+    def _refusal(state: SorterState, workload: Workload, leaf: str | None) -> tuple[RefusalReason, str] | None:
+        if workload.refusal:
+            return "cannot_suspend", workload.refusal
+        if state.ledger.tree is None:
+            return "no_tree", "no valid ElasticQuotaTree is in force in kube-system; apply one and it is queued"
+        if leaf is None:
+            namespace = workload.ref.namespace
+            return (
+                "unbound",
+                f"no quota claims namespace {namespace}; add it to the namespaces of a leaf of ElasticQuotaTree "
+                f"{state.ledger.tree.ref.key}, or set spec.suspend to false yourself",
+            )
+        return None
+
+    def _candidates(self, state: SorterState, skip: set[str]) -> list[Candidate]:
+        """Whom to try now, best first: per queue the best head of its awake shapes, queues in turn by their order."""
+        scratch = Scratch()
+        turns: dict[str, _Turn] = {}
+        for key in state.book.awake:
+            queue = state.book.shapes[key].queue
+            if queue not in turns:
+                turns[queue] = _Turn(state, queue, skip)
+            turns[queue].join(key)
+        heap = [(turn.order(scratch), turn) for turn in turns.values() if turn.advance(scratch)]
+        heapify(heap)
+        chosen: list[Candidate] = []
+        while heap and len(chosen) < MAX_DECISIONS:
+            turn = heap[0][1]
+            job = turn.take()
+            scratch.add(job.queue, job.request)
+            woken = state.book.shapes[job.shape].woken
+            chosen.append(
+                Candidate(
+                    cause=max(job.cause, woken) if woken else job.cause,
+                    ref=job.ref,
+                    attempt=job.attempt,
+                    queue=job.queue,
+                    request=job.request,
+                    generation=job.generation,
+                )
+            )
+            if turn.advance(scratch):
+                heapreplace(heap, (turn.order(scratch), turn))
+            else:
+                heappop(heap)
+        return chosen
+
+    def next_deadline(self, state: SorterState) -> int | None:
+        return min(state.not_before.values(), default=None)
+
+    def check(self, state: SorterState) -> list[Violation]:
+        """I5 for the copy of the ledger; every job stands exactly where its status says."""
+        found = []
+        if state.ledger.recount() != state.ledger.used:
+            found.append(Violation("I5", f"copy says {state.ledger.used}, charges sum to {state.ledger.recount()}"))
+        listed = {place[3] for shape in state.book.shapes.values() for place in shape.waiting}
+        waiting = {uid for uid, job in state.jobs.items() if job.status == "waiting"}
+        if listed != waiting or state.book.waiting != len(waiting):
+            found.append(Violation("I16", f"waiting jobs and the order differ: {sorted(listed ^ waiting)[:5]}"))
+        return found
+
+
+_STANDINGS = (WorkloadQueued, WorkloadDequeued, WorkloadRefused)
+
+
+class _Turn:
+    """One queue while candidates are being chosen: the heads of its awake shapes, best first."""
+
+    def __init__(self, state: SorterState, queue: str, skip: set[str]) -> None:
+        self.state = state
+        self.queue = queue
+        self.skip = skip
+        self.heads: list[tuple[Place, str, int]] = []
+        """(place, shape key, index in the shape's waiting list)"""
+        self.open = sum(state.book.shapes[key].open for key in state.book.queues[queue])
+
+    def __lt__(self, other: _Turn) -> bool:
+        return self.queue < other.queue
+
+    def join(self, key: str) -> None:
+        """An awake shape takes part."""
+        heappush(self.heads, (self.state.book.shapes[key].waiting[0], key, 0))
+
+    def order(self, scratch: Scratch) -> tuple[int, int, int]:
+        """Priority of the queue, then used/min, then age of the head."""
+        share = self.state.ledger.share(self.queue, self.state.proposed, scratch)
+        return (-self.state.queue_priorities.get(self.queue, 0), share, self.heads[0][0][1])
+
+    def advance(self, scratch: Scratch) -> bool:
+        """Drop heads that should not be tried until one should; False when nobody is left."""
+        if self.open >= MAX_OPEN:
+            return False
+        while self.heads:
+            place, key, index = self.heads[0]
+            shape = self.state.book.shapes[key]
+            if place[3] in self.skip:
+                self._next()
+                continue
+            untried = shape.denial is None and not shape.open and not index
+            if untried or not self.state.ledger.shortfall(self.queue, shape.request, self.state.proposed, scratch):
+                return True
+            heappop(self.heads)
+        return False
+
+    def take(self) -> Job:
+        """The head, which counts as chosen from here on."""
+        place = self.heads[0][0]
+        self._next()
+        self.open += 1
+        return self.state.jobs[place[3]]
+
+    def _next(self) -> None:
+        """The next of the same shape takes the head's turn."""
+        _, key, index = self.heads[0]
+        waiting = self.state.book.shapes[key].waiting
+        if index + 1 < len(waiting):
+            heapreplace(self.heads, (waiting[index + 1], key, index + 1))
+        else:
+            heappop(self.heads)
+
+
+def _why_leaves(workload: Workload | None, leaf: str | None) -> DequeueReason | None:
+    if workload is None:
+        return "gone"
+    if workload.phase == "finished":
+        return "finished"
+    if not workload.suspended:
+        return "started_outside"
+    if workload.refusal:
+        return "refused"
+    return "unbound" if leaf is None else None
+
+
+def _same(job: Job, wanted: Job) -> bool:
+    """Whether queueing again would change nothing."""
+    return (
+        job.queue == wanted.queue
+        and job.request == wanted.request
+        and job.priority == wanted.priority
+        and job.generation == wanted.generation
+    )

@@ -1,0 +1,110 @@
+"""What the sorter knows: the workloads, the waiting ones in order, and a copy of the ledger to foresee answers with."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct, field
+
+from muster.core.queueing.book import Book, Place, shape_key
+from muster.core.quota.ledger import Ledger, Scratch
+from muster.core.seen import Seen
+from muster.core.stage import StageState
+from muster.events.base import Cause
+from muster.model.keys import Ref
+from muster.model.resources import Vector
+from muster.model.workload import Workload
+
+JobStatus = Literal["waiting", "proposed", "charged"]
+
+
+class Job(Struct):
+    """One workload under one attempt."""
+
+    ref: Ref
+    attempt: int
+    status: JobStatus
+    queue: str
+    shape: str
+    request: Vector
+    priority: int
+    queued_at: int
+    generation: int
+    cause: Cause
+    """The event that made it worth trying (or last changed it)."""
+
+    @property
+    def place(self) -> Place:
+        return (-self.priority, self.queued_at, self.ref.key, self.ref.uid)
+
+
+class Refusal(Struct, frozen=True):
+    """Why a workload that asks to be queued is not, as told last."""
+
+    reason: str
+    message: str
+
+
+class SorterState(StageState):
+    """Jobs, their order, and what is known of the quota."""
+
+    ledger: Ledger = field(default_factory=Ledger)
+    proposed: Scratch = field(default_factory=Scratch)
+    """What the open proposals ask for."""
+    book: Book = field(default_factory=Book)
+    seen: Seen = field(default_factory=Seen)
+    workloads: dict[str, Workload] = field(default_factory=dict)
+    causes: dict[str, Cause] = field(default_factory=dict)
+    jobs: dict[str, Job] = field(default_factory=dict)
+    attempts: dict[str, int] = field(default_factory=dict)
+    refusals: dict[str, Refusal] = field(default_factory=dict)
+    failures: dict[str, int] = field(default_factory=dict)
+    """workload uid -> how often resuming it failed in a row"""
+    not_before: dict[str, int] = field(default_factory=dict)
+    """workload uid -> log time before which it is not queued again"""
+    priority_classes: dict[str, int] = field(default_factory=dict)
+    default_class: str = ""
+    queue_priorities: dict[str, int] = field(default_factory=dict)
+    """quota path -> priority of its Queue object, where it has one"""
+    queue_paths: dict[str, str] = field(default_factory=dict)
+    """Queue object uid -> quota path"""
+    due: dict[str, None] = field(default_factory=dict)
+    """uids of workloads whose standing may have to change"""
+
+    def priority_of(self, workload: Workload) -> int:
+        """Number in the template, else the named class, else the default class, else 0."""
+        if workload.priority is not None:
+            return workload.priority
+        return self.priority_classes.get(workload.priority_class or self.default_class, 0)
+
+    def need_of(self, workload: Workload) -> Vector:
+        """What the workload is charged with, by the profile of the tree in force."""
+        return workload.need.get(self.ledger.tree.profile if self.ledger.tree else "ack", {})
+
+
+def queued_at_of(workload: Workload, seen_at: int) -> int:
+    """When a workload counts as queued, ms since the epoch.
+
+    The stamp stored on the object if there is one, so that the order survives the loss of the log. Else the time we
+    saw it, kept inside the second in which the API server says it was created (it stores whole seconds).
+    """
+    if workload.queued_at:
+        return workload.queued_at
+    return min(max(seen_at, workload.created), workload.created + 999)
+
+
+def job_of(state: SorterState, workload: Workload, queue: str, attempt: int, cause: Cause, seen_at: int) -> Job:
+    """The job a workload would be queued as now."""
+    request = state.need_of(workload)
+    return Job(
+        ref=workload.ref,
+        attempt=attempt,
+        status="waiting",
+        queue=queue,
+        shape=shape_key(queue, request),
+        request=request,
+        priority=state.priority_of(workload),
+        queued_at=queued_at_of(workload, seen_at),
+        generation=workload.generation,
+        cause=cause,
+    )

@@ -1,0 +1,159 @@
+"""What the accountant knows, and what follows from it: which charges are over, which are missing.
+
+Every question below is answered from the state as it is (level-triggered); the ``due`` dicts only remember which
+workloads have an answer that asks for a decision, so that ``decide`` does not look at all of them.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct, field
+
+from muster.core.presence import Presence
+from muster.core.quota.ledger import Ledger
+from muster.core.seen import Seen
+from muster.core.stage import StageState
+from muster.events.base import Cause
+from muster.events.decisions import Candidate, ReleaseReason
+from muster.events.effects import FailureReason
+from muster.events.facts import QuotaTreeObserved
+from muster.model.keys import Ref
+from muster.model.resources import Vector
+from muster.model.workload import Workload
+
+CHILD_GRACE_MS = 60_000
+"""How long a workload that is over stays charged when the child its status names was never seen."""
+
+SETTLE_GRACE_MS = 30_000
+"""How long a suspended workload stays charged when its controller never confirmed that nothing is left."""
+
+
+_FAILED: dict[FailureReason, ReleaseReason] = {
+    "gone": "gone",
+    "spec_changed": "superseded",
+    "superseded": "superseded",
+    "refused": "resume_failed",
+}
+
+
+class Entry(Struct):
+    """One charge: for whom, since which decision, and how far the workload has come."""
+
+    ref: Ref
+    attempt: int
+    queue: str
+    request: Vector
+    cause: Cause
+    """The newest event that changed it."""
+    resumed_rv: int = 0
+    """resourceVersion at which it was known to be resumed; 0 while it is not."""
+    failed: FailureReason | None = None
+    child: str = ""
+    """Name of the child the workload's status names."""
+    last_child: str = ""
+    """Name of the child seen last."""
+    suspension_recorded: bool = False
+    idle_since: int = 0
+    """Log time since when nothing of it was seen though its end is not certain; 0 when certain or not idle."""
+
+
+class Proposal(Struct):
+    """An unanswered candidate."""
+
+    candidate: Candidate
+    cause: Cause
+
+
+class AccountantState(StageState):
+    """The ledger, the workloads it may have to charge, and what is due."""
+
+    ledger: Ledger = field(default_factory=Ledger)
+    trees: dict[str, QuotaTreeObserved] = field(default_factory=dict)
+    """uid -> the newest state of every ElasticQuotaTree that counts."""
+    tree_causes: dict[str, Cause] = field(default_factory=dict)
+    judged: dict[str, int] = field(default_factory=dict)
+    """tree uid -> resourceVersion judged last."""
+    seen: Seen = field(default_factory=Seen)
+    workloads: dict[str, Workload] = field(default_factory=dict)
+    causes: dict[str, Cause] = field(default_factory=dict)
+    """workload uid -> the newest fact about it."""
+    attempts: dict[str, int] = field(default_factory=dict)
+    """workload uid -> attempt it was queued under last."""
+    presence: Presence = field(default_factory=Presence)
+    entries: dict[str, Entry] = field(default_factory=dict)
+    proposals: dict[str, Proposal] = field(default_factory=dict)
+    due_release: dict[str, None] = field(default_factory=dict)
+    due_adoption: dict[str, None] = field(default_factory=dict)
+    due_suspension: dict[str, None] = field(default_factory=dict)
+    deadlines: dict[str, int] = field(default_factory=dict)
+    """workload uid -> log time at which its end counts as certain."""
+
+
+def release_reason(state: AccountantState, entry: Entry) -> ReleaseReason | None:
+    """Why the charge is over, or None while it is not."""
+    uid = entry.ref.uid
+    if state.presence.occupies(uid):
+        return None
+    workload = state.workloads.get(uid)
+    if workload is None:
+        return "gone" if _certain(state, entry) else None
+    if workload.phase == "finished":
+        return "finished" if _certain(state, entry) else None
+    if not workload.suspended:
+        return None
+    if not entry.resumed_rv:
+        if entry.failed is not None:
+            return _FAILED[entry.failed]
+        return "superseded" if state.attempts.get(uid, 0) > entry.attempt else None
+    if workload.rv > entry.resumed_rv and workload.phase == "waiting":
+        return "suspended_outside" if workload.settled or _waited(state, entry, SETTLE_GRACE_MS) else None
+    return None
+
+
+def idle_deadline(state: AccountantState, entry: Entry) -> int | None:
+    """Log time at which a charge that nothing is seen of any more counts as over, if that is what it waits for."""
+    if not entry.idle_since:
+        return None
+    workload = state.workloads.get(entry.ref.uid)
+    grace = SETTLE_GRACE_MS if workload is not None and workload.phase == "waiting" else CHILD_GRACE_MS
+    return entry.idle_since + grace
+
+
+def note_idle(state: AccountantState, entry: Entry) -> None:
+    """Remember since when nothing is seen of a charge whose end is not certain."""
+    workload = state.workloads.get(entry.ref.uid)
+    over = workload is None or workload.phase == "finished"
+    unsettled = workload is not None and workload.phase == "waiting" and 0 < entry.resumed_rv < workload.rv
+    idle = not state.presence.occupies(entry.ref.uid) and (over or unsettled)
+    if not idle:
+        entry.idle_since = 0
+    elif not entry.idle_since:
+        entry.idle_since = state.now
+
+
+def must_adopt(state: AccountantState, workload: Workload) -> bool:
+    """Whether something runs that is not charged and belongs to a queue."""
+    if workload.ref.uid in state.entries or workload.ref.namespace not in state.ledger.leaf_of:
+        return False
+    if state.presence.occupies(workload.ref.uid):
+        return True
+    return workload.phase in ("starting", "running")
+
+
+def suspended_by_others(workload: Workload | None, entry: Entry) -> bool:
+    """Whether an admitted workload was suspended, and not by a decision of ours."""
+    return (
+        workload is not None
+        and workload.suspended
+        and workload.phase != "finished"
+        and 0 < entry.resumed_rv < workload.rv
+        and not entry.suspension_recorded
+    )
+
+
+def _certain(state: AccountantState, entry: Entry) -> bool:
+    """A workload that is over holds nothing: its child was seen (and is gone), or none was ever named."""
+    return entry.last_child == entry.child or not entry.child or _waited(state, entry, CHILD_GRACE_MS)
+
+
+def _waited(state: AccountantState, entry: Entry, grace_ms: int) -> bool:
+    return bool(entry.idle_since) and state.now >= entry.idle_since + grace_ms

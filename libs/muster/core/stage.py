@@ -1,0 +1,154 @@
+"""The contract every decider keeps, and the two functions every runner drives it with.
+
+``fold`` is the only thing that changes a state. ``decide`` is level-triggered: it returns whatever the state makes
+due, whenever it is asked, and nothing once its own decisions have been folded. A decision is decided at ``in_seq``
+and becomes effective at its own sequence; other commits may lie between, and whatever they made void is due again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, ClassVar, Protocol, TypeVar
+
+from msgspec import Struct, field
+
+from muster.events.base import Decision, Event
+from muster.events.envelope import MAX_EVENTS, Commit, cut
+from muster.events.facts import Synced, SyncStarted
+from muster.events.system import Genesis, RulesetActivated
+from muster.model.keys import Position
+
+MAX_DECISIONS = MAX_EVENTS
+"""``decide`` stops after this many decisions; the rest stays due and follows in the next commit."""
+
+REQUIRED_KINDS = ("elasticquotatrees", "nodes", "pods", "priorityclasses", "rayclusters", "rayjobs")
+"""Resources that must have been listed once before anything is admitted, granted or evicted."""
+
+
+class Violation(Struct, frozen=True):
+    """A broken invariant: its number in docs/reference/invariants.md and what is wrong, with values."""
+
+    invariant: str
+    detail: str
+
+
+class StageState(Struct):
+    """What every stage keeps: how far it has folded, log time, and whether the cluster is fully known.
+
+    A state is plain data throughout (structs, dicts, lists, texts, integers): its snapshot is its encoding, and
+    nothing has to be rebuilt after reading one.
+    """
+
+    seq: int = 0
+    now: int = 0
+    """Log time, ms since the epoch: the running maximum of the commits' ``at``."""
+    generation: int = 0
+    log_id: str = ""
+    ruleset: int = 1
+    unsynced: dict[str, None] = field(default_factory=lambda: dict.fromkeys(REQUIRED_KINDS))
+    """Required kinds not listed yet in their current watch epoch."""
+
+    @property
+    def synced(self) -> bool:
+        return not self.unsynced
+
+
+S = TypeVar("S", bound=StageState)
+Arm = Callable[[Any, Position, Any], None]
+
+
+class Stage(Protocol[S]):
+    """One decider. Synchronous, without clock, randomness, I/O, logging or environment."""
+
+    name: ClassVar[str]
+
+    def initial(self) -> S:
+        """The state before the first commit."""
+        ...
+
+    def arms(self) -> Mapping[type[Event], Arm]:
+        """{event type: how it changes the state}; event types that are absent change nothing here."""
+        ...
+
+    def decide(self, state: S) -> list[Decision]:
+        """What is due now, at most MAX_DECISIONS; each is valid after the ones before it."""
+        ...
+
+    def next_deadline(self, state: S) -> int | None:
+        """The log time (ms) at which ``decide`` may return more than now, without any other event."""
+        ...
+
+    def check(self, state: S) -> list[Violation]:
+        """The invariants this state breaks; empty when all is well."""
+        ...
+
+
+class Folder:
+    """Folds commits into one stage's state: the same few lines for every runner."""
+
+    def __init__(self, stage: Stage[Any]) -> None:
+        self._arms = dict(stage.arms())
+        shared: dict[type[Event], Arm] = {
+            Genesis: _genesis,
+            RulesetActivated: _ruleset,
+            SyncStarted: _sync_started,
+            Synced: _synced,
+        }
+        for kind, arm in shared.items():
+            self._arms[kind] = _both(arm, self._arms[kind]) if kind in self._arms else arm
+
+    def fold(self, state: StageState, seq: int, commit: Commit) -> None:
+        """Fold one commit; ``seq`` must be the one after ``state.seq``."""
+        if seq != state.seq + 1:
+            raise AssertionError(f"fold of sequence {seq} onto a state at {state.seq}: a commit is missing or repeated")
+        state.seq = seq
+        if commit.at > state.now:
+            state.now = commit.at
+        arms = self._arms
+        for index, event in enumerate(commit.events):
+            arm = arms.get(type(event))
+            if arm is not None:
+                arm(state, Position(seq, index, state.now), event)
+
+
+def next_commit(stage: Stage[S], state: S) -> list[Event]:
+    """The events of the stage's next commit: the head of what is due that one commit may hold, or nothing."""
+    due = stage.decide(state)
+    return cut(list[Event](due)) if due else []
+
+
+def _both(first: Arm, second: Arm) -> Arm:
+    def arm(state: Any, at: Position, event: Any) -> None:
+        first(state, at, event)
+        second(state, at, event)
+
+    return arm
+
+
+def _genesis(state: StageState, _at: Position, event: Genesis) -> None:
+    state.log_id = event.log_id
+    state.generation = event.generation
+
+
+def _ruleset(state: StageState, _at: Position, event: RulesetActivated) -> None:
+    state.ruleset = max(state.ruleset, event.number)
+
+
+def _sync_started(state: StageState, _at: Position, event: SyncStarted) -> None:
+    for kind in event.kinds:
+        if kind in REQUIRED_KINDS:
+            state.unsynced[kind] = None
+
+
+def _synced(state: StageState, _at: Position, event: Synced) -> None:
+    state.unsynced.pop(event.kind, None)
+
+
+def first(items: Iterable[Decision]) -> list[Decision]:
+    """The first MAX_DECISIONS of a stream of decisions, without drawing more of it."""
+    taken: list[Decision] = []
+    for item in items:
+        taken.append(item)
+        if len(taken) == MAX_DECISIONS:
+            break
+    return taken

@@ -1,0 +1,150 @@
+"""One shard of the watcher: what it has reported of one resource, and which facts an observation adds to that.
+
+The state is folded from the shard's own past facts, so a restarted or newly elected watcher reports exactly what
+changed since the last fact in the log, and says of everything that vanished meanwhile that it is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from muster.core.objects.meta import UnreadableError, digest
+from muster.core.objects.registry import WATCHED, Watched
+from muster.core.seen import Seen
+from muster.core.stage import Arm, StageState, Violation
+from muster.events.base import Decision, Event
+from muster.events.facts import (
+    ChildObserved,
+    NodeObserved,
+    ObjectGone,
+    ObjectUnreadable,
+    PodObserved,
+    PriorityClassObserved,
+    QueueObserved,
+    QueueUnitObserved,
+    QuotaTreeObserved,
+    WorkloadFinished,
+    WorkloadObserved,
+    WorkloadStarted,
+)
+from muster.events.registry import encode
+from muster.model.keys import Position, Ref
+
+MAX_FACT_BYTES = 256 * 1024
+"""A fact longer than this is refused: nothing a decision needs is that long."""
+
+
+class Reported(Struct):
+    """What was reported of one object last."""
+
+    ref: Ref
+    rv: int
+    fingerprint: str
+    phase: str = ""
+
+
+class WatchState(StageState):
+    """uid -> what was reported of it last, for the objects of one shard that exist."""
+
+    objects: dict[str, Reported] = field(default_factory=dict)
+    seen: Seen = field(default_factory=Seen)
+
+
+class Watcher:
+    """The stage ``watcher``, one shard of it. It decides nothing: facts are input, made by :meth:`observe`."""
+
+    name: ClassVar[str] = "watcher"
+
+    def __init__(self, shard: str) -> None:
+        self.row: Watched = WATCHED[shard]
+        self.kind = self.row.resource.kind
+
+    def initial(self) -> WatchState:
+        return WatchState()
+
+    def arms(self) -> Mapping[type[Event], Arm]:
+        return {self.row.observed: self._observed, ObjectUnreadable: self._observed, self.row.gone: self._gone}
+
+    def _observed(self, state: WatchState, _at: Position, event: Event) -> None:
+        ref, rv, fingerprint, phase = subject(event)
+        if ref.kind == self.kind and state.seen.newer(ref.uid, rv):
+            state.objects[ref.uid] = Reported(ref, rv, fingerprint, phase)
+
+    def _gone(self, state: WatchState, at: Position, event: ObjectGone) -> None:
+        if event.ref.kind == self.kind and state.seen.end(event.ref.uid, at.at):
+            state.objects.pop(event.ref.uid, None)
+
+    def decide(self, state: WatchState) -> list[Decision]:
+        return []
+
+    def next_deadline(self, state: WatchState) -> int | None:
+        return None
+
+    def check(self, state: WatchState) -> list[Violation]:
+        return []
+
+    # --- observations -----------------------------------------------------------------------------------------
+
+    def observe(self, state: WatchState, ref: Ref, rv: int, raw: bytes) -> list[Event]:
+        """The facts an object adds to what was reported: none when nothing we declare has changed."""
+        known = state.objects.get(ref.uid)
+        if ref.uid in state.seen.ended or (known is not None and rv <= known.rv):
+            return []
+        fact: Event
+        try:
+            fact = self.row.read(raw)
+            size = len(encode(fact))
+            if size > MAX_FACT_BYTES:
+                raise UnreadableError(f"object: what is needed of it takes {size} bytes, over {MAX_FACT_BYTES}")
+        except UnreadableError as err:
+            fact = ObjectUnreadable(ref=ref, rv=rv, reason=str(err))
+        return self.report(state, fact)
+
+    def report(self, state: WatchState, fact: Event) -> list[Event]:
+        """The fact and what follows from it, unless it says what was reported already."""
+        ref, _, fingerprint, phase = subject(fact)
+        known = state.objects.get(ref.uid)
+        if known is not None and known.fingerprint == fingerprint:
+            return []
+        return [fact, *self._lifecycle(known, fact, phase)]
+
+    @staticmethod
+    def _lifecycle(known: Reported | None, fact: Event, phase: str) -> Iterator[Event]:
+        if not isinstance(fact, WorkloadObserved) or (known is not None and known.phase == phase):
+            return
+        workload = fact.workload
+        if phase == "running":
+            yield WorkloadStarted(ref=workload.ref, detail=workload.detail)
+        elif phase == "finished":
+            yield WorkloadFinished(ref=workload.ref, outcome=workload.outcome, detail=workload.detail)
+
+    def vanished(self, state: WatchState, ref: Ref, rv: int = 0) -> list[Event]:
+        """The fact that an object is gone, if it was reported."""
+        return [self.row.gone(ref=ref, rv=rv)] if ref.uid in state.objects else []
+
+
+def subject(event: Event) -> tuple[Ref, int, str, str]:
+    """Of a fact: the object, its resourceVersion, a fingerprint of everything else, and a workload's phase."""
+    match event:
+        case WorkloadObserved():
+            workload = event.workload
+            return workload.ref, workload.rv, digest(replace(workload, rv=0)), workload.phase
+        case PodObserved():
+            return event.pod.ref, event.pod.rv, digest(replace(event.pod, rv=0)), ""
+        case ChildObserved():
+            return event.child.ref, event.child.rv, digest(replace(event.child, rv=0)), ""
+        case NodeObserved():
+            return event.node.ref, event.node.rv, digest(replace(event.node, rv=0)), ""
+        case (
+            QuotaTreeObserved()
+            | QueueObserved()
+            | QueueUnitObserved()
+            | PriorityClassObserved()
+            | ObjectUnreadable()
+        ):
+            return event.ref, event.rv, digest(replace(event, rv=0)), ""
+    raise AssertionError(f"{type(event).__name__} says nothing about one object")

@@ -1,0 +1,1 @@
+"""One adapter per kind: how it is suspended, what it needs, where it stands."""

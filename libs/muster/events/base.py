@@ -1,0 +1,34 @@
+"""The two roots of the event vocabulary.
+
+An event type is one frozen struct; its tag is its class name in snake case and is never reused. New fields
+need a default; anything else is a new type. Times are ms since the epoch, amounts base units, ids uids.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from msgspec import Struct
+
+
+class Cause(NamedTuple):
+    """The event a decision answers: its sequence in the log and its place inside the commit."""
+
+    seq: int
+    item: int
+
+
+def tag_of(class_name: str) -> str:
+    """``WorkloadObserved`` -> ``workload_observed``."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", class_name).lower()
+
+
+class Event(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag=tag_of):
+    """Anything the log may hold."""
+
+
+class Decision(Event, frozen=True, kw_only=True):
+    """What a stage decided; a pure function of the log before it."""
+
+    cause: Cause

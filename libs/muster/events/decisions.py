@@ -1,0 +1,217 @@
+"""Decisions of the deciding stages. Each names the event it answers and the (uid, attempt) it is for.
+
+``attempt`` counts how often a workload entered its queue: whatever names an older attempt is void.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct, field
+
+from muster.events.base import Cause, Decision
+from muster.model.keys import Ref
+from muster.model.quota import QuotaTree, Violation
+from muster.model.resources import Vector
+from muster.model.workload import PodSet
+
+DenialReason = Literal["insufficient_quota", "exceeds_limit", "stale"]
+"""Why a proposal was denied:
+
+insufficient_quota  used + asked is over the limit now: parked until that much is free there
+exceeds_limit       asked alone is over a limit on the path: inadmissible until tree or job changes
+stale               the proposal is for something that is no longer so: nothing was asked of the quota
+"""
+
+RefusalReason = Literal["cannot_suspend", "unbound", "unreadable", "no_tree"]
+"""Why a suspended workload is not in a queue:
+
+cannot_suspend  its controller could never suspend it again; the sentence names the field
+unbound         no quota claims its namespace
+unreadable      the object cannot be read; the sentence names the field
+no_tree         no valid quota tree is in force
+"""
+
+DequeueReason = Literal["gone", "finished", "started_outside", "refused", "unbound"]
+"""Why a waiting workload left its queue without being admitted."""
+
+ReleaseReason = Literal["finished", "gone", "suspended_outside", "superseded", "resume_failed"]
+"""Why a charge ended.
+
+finished           the workload is over and nothing of it is left
+gone               the workload object is gone and nothing of it is left
+suspended_outside  somebody suspended it after admission, and nothing of it is left
+superseded         its spec changed before it was resumed: queued again under the new need
+resume_failed      the API server refused to resume it; the effect says why
+"""
+
+AdoptionReason = Literal["already_running", "bypassed"]
+"""Why something is charged that no admission let in: it ran when we first saw it, or it was started around the queue."""
+
+
+class Candidate(Struct, frozen=True, omit_defaults=True):
+    """One workload proposed for admission; ``cause`` is the event that made it worth trying."""
+
+    cause: Cause
+    ref: Ref
+    attempt: int
+    queue: str
+    request: Vector
+    generation: int = 0
+    """metadata.generation of the spec the request was read from."""
+
+
+# --- queue sorter -----------------------------------------------------------------------------------------------
+
+
+class WorkloadQueued(Decision, frozen=True, kw_only=True):
+    """A suspended workload entered its queue (or entered it again, under a new attempt)."""
+
+    ref: Ref
+    attempt: int
+    queue: str
+    request: Vector
+    priority: int = 0
+    queued_at: int = 0
+    """ms since the epoch; together with priority this is its place in the queue."""
+    generation: int = 0
+
+
+class WorkloadDequeued(Decision, frozen=True, kw_only=True):
+    """A waiting workload left its queue without being admitted."""
+
+    ref: Ref
+    attempt: int
+    queue: str
+    reason: DequeueReason
+
+
+class WorkloadRefused(Decision, frozen=True, kw_only=True):
+    """A workload asks to be queued and cannot be: one sentence says why and what to do."""
+
+    ref: Ref
+    reason: RefusalReason
+    message: str
+
+
+class CandidatesProposed(Decision, frozen=True, kw_only=True):
+    """The workloads that should be tried now, best first."""
+
+    candidates: tuple[Candidate, ...]
+
+
+# --- quota accountant -------------------------------------------------------------------------------------------
+
+
+class QuotaTreeAccepted(Decision, frozen=True, kw_only=True):
+    """A valid tree is in force from here on."""
+
+    tree: QuotaTree
+    rv: int
+    warnings: tuple[str, ...] = ()
+
+
+class QuotaTreeRejected(Decision, frozen=True, kw_only=True):
+    """A tree breaks rules and changes nothing: the last good one stays in force."""
+
+    ref: Ref
+    rv: int
+    violations: tuple[Violation, ...]
+
+
+class QuotaTreeRemoved(Decision, frozen=True, kw_only=True):
+    """The tree in force was deleted: nothing is admitted until another one is there."""
+
+    ref: Ref
+
+
+class QuotaReserved(Decision, frozen=True, kw_only=True):
+    """The request fits on the whole path and is charged from here on."""
+
+    ref: Ref
+    attempt: int
+    queue: str
+    request: Vector
+    generation: int = 0
+
+
+class QuotaDenied(Decision, frozen=True, kw_only=True):
+    """The request does not fit: the first limit that refuses it, leaf first, resources in sorted order."""
+
+    ref: Ref
+    attempt: int
+    queue: str
+    reason: DenialReason
+    request: Vector = field(default_factory=dict)
+    path: str = ""
+    resource: str = ""
+    asked: int = 0
+    used: int = 0
+    limit: int = 0
+
+
+class WorkloadAdopted(Decision, frozen=True, kw_only=True):
+    """Something runs that we did not admit: charged as it is, even over a limit, and never evicted for it."""
+
+    ref: Ref
+    attempt: int
+    queue: str
+    request: Vector
+    reason: AdoptionReason
+
+
+class SuspensionRecorded(Decision, frozen=True, kw_only=True):
+    """An admitted workload was suspended by somebody else: charged until nothing of it is left, then queued again."""
+
+    ref: Ref
+    attempt: int
+
+
+class QuotaReleased(Decision, frozen=True, kw_only=True):
+    """A charge ended."""
+
+    ref: Ref
+    attempt: int
+    queue: str
+    request: Vector
+    reason: ReleaseReason
+
+
+# --- gang admitter ----------------------------------------------------------------------------------------------
+
+
+class Placement(Struct, frozen=True):
+    """Where members of one pod set go: ``count`` pods on ``node``."""
+
+    pod_set: str
+    node: str
+    count: int
+
+
+class GangAdmitted(Decision, frozen=True, kw_only=True):
+    """The whole workload may start: the actuator resumes it."""
+
+    ref: Ref
+    attempt: int
+    queue: str
+    generation: int = 0
+    pod_sets: tuple[PodSet, ...] = ()
+    placements: tuple[Placement, ...] = ()
+
+
+AnyDecision = (
+    WorkloadQueued
+    | WorkloadDequeued
+    | WorkloadRefused
+    | CandidatesProposed
+    | QuotaTreeAccepted
+    | QuotaTreeRejected
+    | QuotaTreeRemoved
+    | QuotaReserved
+    | QuotaDenied
+    | WorkloadAdopted
+    | SuspensionRecorded
+    | QuotaReleased
+    | GangAdmitted
+)
+

@@ -1,0 +1,39 @@
+"""Effects: what became of a decision on the API server. Written by the actuator, folded by everybody."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from muster.events.base import Cause, Event
+from muster.model.keys import Ref
+
+FailureReason = Literal["gone", "spec_changed", "superseded", "refused"]
+"""Why a decision could not be carried out, for good:
+
+gone          the object (this uid) no longer exists
+spec_changed  the spec is not the one that was decided on
+superseded    a newer decision of ours has been carried out on it
+refused       the API server will not take the write (invalid, or a policy denies it); the message is its own
+"""
+
+
+class EffectApplied(Event, frozen=True, kw_only=True):
+    """The decision is carried out; ``rv`` is the resourceVersion that shows it."""
+
+    cause: Cause
+    ref: Ref
+    attempt: int
+    rv: int = 0
+
+
+class EffectFailed(Event, frozen=True, kw_only=True):
+    """The decision cannot be carried out."""
+
+    cause: Cause
+    ref: Ref
+    attempt: int
+    reason: FailureReason
+    message: str = ""
+
+
+Effect = EffectApplied | EffectFailed

@@ -1,0 +1,142 @@
+"""The envelope: one message of the log is one commit, the list of events one stage produced in one step."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+from muster.events.base import Event
+from muster.events.registry import EVENT_TYPES, AnyEvent, encode
+
+MAX_EVENTS = 256
+"""A commit holds at most this many events."""
+
+MAX_BYTES = 512 * 1024
+"""An encoded commit is at most this long; input is split by the runner, decisions are cut in the core."""
+
+CommitKind = Literal["input", "decision"]
+
+
+class UnknownEventError(Exception):
+    """A commit holds an event type this build does not know: a decider must stop, an onlooker may skip it."""
+
+    seq: int = 0
+    """Where in the log, when it was read from one."""
+
+    def __init__(self, tags: list[str]) -> None:
+        super().__init__(f"unknown event type {', '.join(tags)}: this build is older than the log; upgrade it")
+        self.tags = tags
+
+
+class UnreadableCommitError(Exception):
+    """The bytes of a log message are not a commit."""
+
+    seq: int = 0
+    """Where in the log, when it was read from one."""
+
+
+class Commit(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What one stage appended in one step.
+
+    ``epoch``: sequence of the leader_started this leader was born with (0 before it).
+    ``in_seq``: last sequence folded when this was decided.
+    ``at``: the writer's clock, ms since the epoch; log time is the running maximum of it.
+    """
+
+    commit_id: str
+    stage: str
+    shard: str
+    kind: CommitKind
+    at: int
+    epoch: int = 0
+    in_seq: int = 0
+    ruleset: int = 1
+    events: tuple[AnyEvent, ...] = ()
+
+
+class _RawCommit(Struct, frozen=True, kw_only=True):
+    commit_id: str
+    stage: str
+    shard: str
+    kind: CommitKind
+    at: int
+    epoch: int = 0
+    in_seq: int = 0
+    ruleset: int = 1
+    events: msgspec.Raw = msgspec.Raw(b"[]")
+
+
+class Stored(Struct, frozen=True):
+    """A commit with the sequence the log gave it."""
+
+    seq: int
+    commit: Commit
+    trace: str = ""
+    """The W3C traceparent it was appended with."""
+
+
+_envelopes = msgspec.json.Decoder(_RawCommit)
+_events = msgspec.json.Decoder(tuple[AnyEvent, ...])
+_tags = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
+
+
+def encode_commit(commit: Commit) -> bytes:
+    """The bytes of a commit: equal commits give equal bytes, whatever the hash seed."""
+    return encode(commit)
+
+
+def decode_commit(body: bytes) -> Commit:
+    """The commit a message holds: envelope first, events after.
+
+    Raises UnknownEventError when it holds event types this build does not know,
+    UnreadableCommitError for anything else that is not a commit.
+    """
+    try:
+        raw = _envelopes.decode(body)
+    except (msgspec.DecodeError, msgspec.ValidationError) as err:
+        raise UnreadableCommitError(f"not a commit: {err}") from err
+    try:
+        events = _events.decode(raw.events)
+    except (msgspec.DecodeError, msgspec.ValidationError) as err:
+        unknown = _unknown_tags(bytes(raw.events))
+        if unknown:
+            raise UnknownEventError(unknown) from err
+        raise UnreadableCommitError(f"commit {raw.commit_id} of {raw.stage}: {err}") from err
+    return Commit(
+        commit_id=raw.commit_id,
+        stage=raw.stage,
+        shard=raw.shard,
+        kind=raw.kind,
+        at=raw.at,
+        epoch=raw.epoch,
+        in_seq=raw.in_seq,
+        ruleset=raw.ruleset,
+        events=events,
+    )
+
+
+def _unknown_tags(events: bytes) -> list[str]:
+    try:
+        found = [msgspec.json.decode(entry.get("type", b'""'), type=str) for entry in _tags.decode(events)]
+    except (msgspec.DecodeError, msgspec.ValidationError):
+        return []
+    return sorted({tag for tag in found if tag not in EVENT_TYPES})
+
+
+def body_hash(body: bytes) -> str:
+    """What tells two messages with one commit id apart."""
+    return hashlib.blake2b(body, digest_size=16).hexdigest()
+
+
+def cut(events: list[Event]) -> list[Event]:
+    """The longest head of a decision list that one commit may hold; at least one event."""
+    size, kept = 0, 0
+    for event in events[:MAX_EVENTS]:
+        size += len(encode(event)) + 1
+        if size > MAX_BYTES and kept:
+            break
+        kept += 1
+    return events[:kept]

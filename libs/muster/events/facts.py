@@ -1,0 +1,195 @@
+"""Facts: what the watcher saw on the cluster. Full observed state, never deltas, so that a relist repairs anything.
+
+Folding a fact twice, or an older one late, changes nothing: per uid the resourceVersion only grows.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct, field
+
+from muster.events.base import Event
+from muster.model.keys import Ref
+from muster.model.workload import ChildState, NodeState, Outcome, PodState, Workload
+
+
+class ObjectGone(Event, frozen=True, kw_only=True):
+    """What the ``..._gone`` facts share: an object no longer exists; ``rv`` is 0 when a list showed it."""
+
+    ref: Ref
+    rv: int = 0
+
+
+class SyncStarted(Event, frozen=True, kw_only=True):
+    """A watch epoch opens: until every kind is synced, stages fold and release but neither admit, grant nor evict."""
+
+    kinds: tuple[str, ...]
+
+
+class Synced(Event, frozen=True, kw_only=True):
+    """Everything that existed of one kind has been reported; ``absent``: the cluster does not serve the kind."""
+
+    kind: str
+    objects: int = 0
+    absent: bool = False
+
+
+class WorkloadObserved(Event, frozen=True, kw_only=True):
+    """A workload exists and looks like this."""
+
+    workload: Workload
+
+
+class WorkloadStarted(Event, frozen=True, kw_only=True):
+    """A workload went over to running."""
+
+    ref: Ref
+    detail: str = ""
+
+
+class WorkloadFinished(Event, frozen=True, kw_only=True):
+    """A workload is over for good."""
+
+    ref: Ref
+    outcome: Outcome
+    detail: str = ""
+
+
+class WorkloadGone(ObjectGone, frozen=True, kw_only=True):
+    """A workload object no longer exists."""
+
+
+class ChildObserved(Event, frozen=True, kw_only=True):
+    """An object a workload runs through exists (the RayCluster of a RayJob)."""
+
+    child: ChildState
+
+
+class ChildGone(ObjectGone, frozen=True, kw_only=True):
+    """An object a workload ran through no longer exists."""
+
+
+class PodObserved(Event, frozen=True, kw_only=True):
+    """A pod exists and looks like this."""
+
+    pod: PodState
+
+
+class PodGone(ObjectGone, frozen=True, kw_only=True):
+    """A pod object no longer exists."""
+
+
+class NodeObserved(Event, frozen=True, kw_only=True):
+    """A node exists and looks like this."""
+
+    node: NodeState
+
+
+class NodeGone(ObjectGone, frozen=True, kw_only=True):
+    """A node no longer exists."""
+
+
+class TreeNodeSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One node of an ElasticQuotaTree as written, quantities as texts: nothing is judged here."""
+
+    name: str
+    min: dict[str, str] = field(default_factory=dict)
+    max: dict[str, str] = field(default_factory=dict)
+    namespaces: tuple[str, ...] = ()
+    attributes: dict[str, str] = field(default_factory=dict)
+    children: tuple[TreeNodeSpec, ...] = ()
+
+
+class QuotaTreeObserved(Event, frozen=True, kw_only=True):
+    """An ElasticQuotaTree exists in the namespace that counts and says this."""
+
+    ref: Ref
+    rv: int
+    created: int
+    root: TreeNodeSpec
+    profile: str = ""
+
+
+class QuotaTreeGone(ObjectGone, frozen=True, kw_only=True):
+    """An ElasticQuotaTree no longer exists."""
+
+
+class QueueObserved(Event, frozen=True, kw_only=True):
+    """A Queue object we keep exists: which quota path it stands for and what it shows."""
+
+    ref: Ref
+    rv: int
+    path: str
+    policy: str = ""
+    priority: int = 0
+    shown: str = ""
+    """Digest of the status it shows, to tell whether it is up to date."""
+
+
+class QueueGone(ObjectGone, frozen=True, kw_only=True):
+    """A Queue object no longer exists."""
+
+
+class QueueUnitObserved(Event, frozen=True, kw_only=True):
+    """A QueueUnit exists: whom it stands for and what it shows."""
+
+    ref: Ref
+    rv: int
+    owner_uid: str = ""
+    priority: int | None = None
+    phase: str = ""
+    shown: str = ""
+    """Digest of the status it shows."""
+
+
+class QueueUnitGone(ObjectGone, frozen=True, kw_only=True):
+    """A QueueUnit no longer exists."""
+
+
+class PriorityClassObserved(Event, frozen=True, kw_only=True):
+    """A PriorityClass exists with this value."""
+
+    ref: Ref
+    rv: int
+    value: int
+    is_default: bool = False
+
+
+class PriorityClassGone(ObjectGone, frozen=True, kw_only=True):
+    """A PriorityClass no longer exists."""
+
+
+class ObjectUnreadable(Event, frozen=True, kw_only=True):
+    """An object was refused as input: it is reported on itself and stops nothing else.
+
+    What it last said when it could still be read is void: the object counts as gone for queueing,
+    but whatever runs of it stays charged until it is seen to be over.
+    """
+
+    ref: Ref
+    rv: int
+    reason: str
+
+
+Fact = (
+    SyncStarted
+    | Synced
+    | WorkloadObserved
+    | WorkloadStarted
+    | WorkloadFinished
+    | WorkloadGone
+    | ChildObserved
+    | ChildGone
+    | PodObserved
+    | PodGone
+    | NodeObserved
+    | NodeGone
+    | QuotaTreeObserved
+    | QuotaTreeGone
+    | QueueObserved
+    | QueueGone
+    | QueueUnitObserved
+    | QueueUnitGone
+    | PriorityClassObserved
+    | PriorityClassGone
+    | ObjectUnreadable
+)

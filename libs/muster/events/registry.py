@@ -1,0 +1,22 @@
+"""Every event type there is, and the codec that writes and reads them byte for byte the same."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import msgspec
+
+from muster.events.base import Event
+from muster.events.decisions import AnyDecision
+from muster.events.effects import Effect
+from muster.events.facts import Fact
+from muster.events.system import SystemEvent
+
+AnyEvent = Fact | AnyDecision | Effect | SystemEvent
+
+EVENT_TYPES: dict[str, type[Event]] = {cls.__struct_config__.tag: cls for cls in get_args(AnyEvent)}
+"""{tag: type} of everything the log may hold."""
+
+_encoder = msgspec.json.Encoder(order="deterministic")
+encode = _encoder.encode
+"""Any struct to JSON bytes; sets and dicts are written in sorted order, so equal values give equal bytes."""

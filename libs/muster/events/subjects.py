@@ -1,0 +1,90 @@
+"""Names on the bus: streams, subjects, buckets. No literal of these stands anywhere else."""
+
+from __future__ import annotations
+
+import re
+
+DEFAULT_CELL = "main"
+STAGES = (
+    "watcher",
+    "quota_accountant",
+    "queue_sorter",
+    "gang_admitter",
+    "preemptor",
+    "autoscaler_bridge",
+    "actuator",
+)
+_CELL = re.compile(r"[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?")
+
+
+def check_cell(cell: str) -> str:
+    """The cell name itself; raises ValueError when it is not a DNS label of at most 32 characters."""
+    if not _CELL.fullmatch(cell):
+        raise ValueError(f"cell {cell!r} is not a name of lower-case letters, digits and dashes, at most 32 long")
+    return cell
+
+
+def log_stream(cell: str, generation: int) -> str:
+    """The stream that is one generation of a cell's log."""
+    return f"MUSTER_LOG_{cell}_{generation}"
+
+
+def log_subjects(cell: str, generation: int) -> str:
+    """Everything a generation of the log holds."""
+    return f"muster.log.{cell}.{generation}.>"
+
+
+def log_subject(cell: str, generation: int, stage: str, shard: str) -> str:
+    """Where one (stage, shard) appends."""
+    return f"muster.log.{cell}.{generation}.{stage}.{shard}"
+
+
+PUBLIC_STREAM = "MUSTER_PUB"
+PUBLIC_SUBJECTS = "muster.pub.v1.>"
+
+
+def public_subject(cell: str, event: str, namespace: str, name: str) -> str:
+    """Where outsiders find one public event: muster.pub.v1.<cell>.<event>.<namespace>.<name>."""
+    return f"muster.pub.v1.{cell}.{event}.{escape_token(namespace)}.{escape_token(name)}"
+
+
+def quarantine_stream(cell: str) -> str:
+    """Where unreadable input is kept with its cause."""
+    return f"MUSTER_QUARANTINE_{cell}"
+
+
+def quarantine_subject(cell: str, stage: str) -> str:
+    return f"muster.quarantine.{cell}.{stage}"
+
+
+def lease_bucket(cell: str) -> str:
+    """KV bucket of the leases of a cell; its age limit is the lease time."""
+    return f"MUSTER_LEASE_{cell}"
+
+
+def state_bucket(cell: str) -> str:
+    """KV bucket of a cell's pointers: the generation in force, the newest snapshot of each (stage, shard)."""
+    return f"MUSTER_STATE_{cell}"
+
+
+def snapshot_bucket(cell: str) -> str:
+    """Object store bucket of the snapshots of a cell."""
+    return f"MUSTER_SNAP_{cell}"
+
+
+def escape_token(text: str) -> str:
+    """A text as one subject token, reversibly: ``=`` and everything NATS treats specially become ``=XX`` (hex)."""
+    if not text:
+        return "=="
+    return "".join(
+        char if char.isascii() and (char.isalnum() or char in "-_") else "".join(f"={byte:02X}" for byte in char.encode())
+        for char in text
+    )
+
+
+def unescape_token(token: str) -> str:
+    """The text :func:`escape_token` was given."""
+    if token == "==":
+        return ""
+    raw = re.sub(rb"=([0-9A-F]{2})", lambda match: bytes([int(match[1], 16)]), token.encode())
+    return raw.decode()

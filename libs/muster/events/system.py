@@ -1,0 +1,37 @@
+"""What the log says of itself: its birth, its leaders, its time, its rules."""
+
+from __future__ import annotations
+
+from muster.events.base import Event
+
+
+class Genesis(Event, frozen=True, kw_only=True):
+    """The first event of a generation of the log; everything after it belongs to ``log_id``."""
+
+    log_id: str
+    generation: int
+    parent: str = ""
+    """log_id of the generation before, empty for the first."""
+    state: str = ""
+    """Digest of the snapshots this generation starts from, empty when it starts from nothing."""
+
+
+class LeaderStarted(Event, frozen=True, kw_only=True):
+    """A process took over a (stage, shard); the sequence where this is stored is its epoch."""
+
+    process: str
+
+
+class TimeReached(Event, frozen=True, kw_only=True):
+    """Log time is at least ``at`` (ms since the epoch): a deadline of the stage has passed."""
+
+    at: int
+
+
+class RulesetActivated(Event, frozen=True, kw_only=True):
+    """From this sequence on every stage decides by rule set ``number``."""
+
+    number: int
+
+
+SystemEvent = Genesis | LeaderStarted | TimeReached | RulesetActivated

@@ -1,0 +1,59 @@
+"""Kubernetes resources as the API server addresses them, and the few words of its protocol we use."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+JSON = "application/json"
+JSON_PATCH = "application/json-patch+json"
+MERGE_PATCH = "application/merge-patch+json"
+
+
+class ApiResource(Struct, frozen=True):
+    """One resource: ``ray.io/v1 rayjobs`` of kind RayJob. An empty group is the core group."""
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+    namespaced: bool = True
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def root(self) -> str:
+        """``/apis/ray.io/v1`` or ``/api/v1``: the discovery document of the group version."""
+        return f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+
+    def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
+        """URL path of a collection or an object; an empty namespace means all of them."""
+        parts = [self.root]
+        if self.namespaced and namespace:
+            parts.append(f"namespaces/{namespace}")
+        parts.append(self.plural)
+        if name:
+            parts.append(name)
+        if subresource:
+            parts.append(subresource)
+        return "/".join(parts)
+
+    def __str__(self) -> str:
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+
+RAYJOBS = ApiResource("ray.io", "v1", "rayjobs", "RayJob")
+RAYCLUSTERS = ApiResource("ray.io", "v1", "rayclusters", "RayCluster")
+PODS = ApiResource("", "v1", "pods", "Pod")
+NODES = ApiResource("", "v1", "nodes", "Node", namespaced=False)
+EVENTS = ApiResource("", "v1", "events", "Event")
+NAMESPACES = ApiResource("", "v1", "namespaces", "Namespace", namespaced=False)
+JOBS = ApiResource("batch", "v1", "jobs", "Job")
+PRIORITY_CLASSES = ApiResource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False)
+QUOTA_TREES = ApiResource("scheduling.sigs.k8s.io", "v1beta1", "elasticquotatrees", "ElasticQuotaTree")
+QUEUES = ApiResource("scheduling.x-k8s.io", "v1alpha1", "queues", "Queue")
+QUEUE_UNITS = ApiResource("scheduling.x-k8s.io", "v1alpha1", "queueunits", "QueueUnit")
+CRDS = ApiResource(
+    "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False
+)

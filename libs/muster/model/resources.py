@@ -1,0 +1,136 @@
+"""Exact resource quantities: Kubernetes texts to integers and back, and vectors of them.
+
+A vector is a plain ``dict[str, int]``: resource name -> amount in the resource's base unit.
+Base units: bytes for memory, storage and huge pages; thousandths for everything else
+(cpu 2 = 2000, nvidia.com/gpu 1 = 1000), so that fractions of a GPU or a CPU stay integers.
+A resource that is absent from a vector is zero there. Nothing here ever uses a float.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+
+Vector = dict[str, int]
+"""{resource name: amount in base units}; absent means zero."""
+
+MAX_AMOUNT = 2**63 - 1
+"""The largest amount one quantity may name; Kubernetes itself keeps quantities in an int64."""
+
+_QUANTITY = re.compile(
+    r"(?P<sign>[+-]?)(?P<whole>[0-9]*)(?:\.(?P<part>[0-9]*))?"
+    r"(?P<suffix>[KMGTPE]i|[numkMGTPE]|[eE](?P<exponent>[+-]?[0-9]{1,4}))?",
+)
+_DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+_MAX_TEXT = 64
+
+
+class QuantityError(ValueError):
+    """A text is not a Kubernetes quantity, or names more than :data:`MAX_AMOUNT`."""
+
+
+@lru_cache(maxsize=4096)
+def in_bytes(resource: str) -> bool:
+    """Whether the resource is counted in bytes; all others are counted in thousandths."""
+    return (
+        resource in ("memory", "storage", "ephemeral-storage")
+        or resource.startswith("hugepages-")
+        or resource.endswith((".storage", "-memory"))
+    )
+
+
+@lru_cache(maxsize=16384)
+def parse_quantity(text: str, resource: str) -> int:
+    """The amount a quantity text names, in the base unit of ``resource``, rounded up.
+
+    Accepts what Kubernetes accepts: ``4``, ``500m``, ``4G``, ``14Gi``, ``1.5``, ``2e3``.
+    Raises QuantityError for anything else, for negative amounts and for amounts over MAX_AMOUNT.
+    """
+    match = _QUANTITY.fullmatch(text) if len(text) <= _MAX_TEXT else None
+    if match is None or not (match["whole"] or match["part"]):
+        shown = text if len(text) <= _MAX_TEXT else text[:_MAX_TEXT] + "…"
+        raise QuantityError(f"{shown!r} is not a quantity such as 500m, 4 or 14Gi")
+    part = match["part"] or ""
+    digits = int((match["whole"] or "0") + part)
+    if match["sign"] == "-" and digits:
+        raise QuantityError(f"{text!r} is negative")
+    suffix = match["suffix"] or ""
+    power = -len(part) + (0 if in_bytes(resource) else 3)
+    shift = 0
+    if match["exponent"]:
+        power += int(match["exponent"])
+    elif suffix in _BINARY:
+        shift = _BINARY[suffix]
+    else:
+        power += _DECIMAL[suffix]
+    if digits == 0:
+        return 0
+    if power > 40:
+        raise QuantityError(f"{text!r} is more than this system can count")
+    amount: int = digits << shift
+    amount = amount * 10**power if power >= 0 else -(-amount // 10**-power)
+    if amount > MAX_AMOUNT:
+        raise QuantityError(f"{text!r} is more than this system can count")
+    return amount
+
+
+def format_quantity(amount: int, resource: str) -> str:
+    """The shortest exact Kubernetes text for an amount in base units: ``12``, ``500m``, ``12G``, ``14Gi``."""
+    if amount < 0:
+        return "-" + format_quantity(-amount, resource)
+    if not in_bytes(resource):
+        if amount % 1000:
+            return f"{amount}m"
+        return str(amount // 1000)
+    best = str(amount)
+    steps = [(suffix, 10**power) for suffix, power in _DECIMAL.items() if power > 0]
+    steps += [(suffix, 1 << shift) for suffix, shift in _BINARY.items()]
+    for suffix, unit in steps:
+        if amount and amount % unit == 0:
+            text = f"{amount // unit}{suffix}"
+            best = text if len(text) < len(best) else best
+    return best
+
+
+def format_vector(vector: Mapping[str, int]) -> str:
+    """One line for humans, sorted by resource: ``cpu 12, memory 12G``."""
+    return ", ".join(f"{name} {format_quantity(vector[name], name)}" for name in sorted(vector)) or "nothing"
+
+
+def texts(vector: Mapping[str, int]) -> dict[str, str]:
+    """The vector as Kubernetes writes one: {resource name: quantity text}, sorted by name."""
+    return {name: format_quantity(vector[name], name) for name in sorted(vector)}
+
+
+def add_into(total: Vector, more: Mapping[str, int], times: int = 1) -> None:
+    """Add ``times`` x ``more`` to ``total`` in place; resources that come to zero leave the vector."""
+    for name, amount in more.items():
+        value = total.get(name, 0) + amount * times
+        if value:
+            total[name] = value
+        else:
+            total.pop(name, None)
+
+
+def summed(vectors: Iterable[Mapping[str, int]]) -> Vector:
+    """The sum of the vectors."""
+    total: Vector = {}
+    for vector in vectors:
+        add_into(total, vector)
+    return total
+
+
+def scaled(vector: Mapping[str, int], times: int) -> Vector:
+    """``times`` x ``vector``; empty when ``times`` is 0."""
+    return {name: amount * times for name, amount in vector.items()} if times else {}
+
+
+def highest(one: Mapping[str, int], other: Mapping[str, int]) -> Vector:
+    """Per resource the larger of the two amounts."""
+    result = dict(one)
+    for name, amount in other.items():
+        if amount > result.get(name, 0):
+            result[name] = amount
+    return result

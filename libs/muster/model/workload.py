@@ -1,0 +1,105 @@
+"""What the deciders know of a workload: who it is, what it needs, where it stands in its life."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct, field
+
+from muster.model.keys import Ref
+from muster.model.resources import Vector
+
+Phase = Literal["waiting", "suspending", "starting", "running", "finished"]
+"""Where a workload stands, in words every kind shares:
+
+waiting     suspended and at rest: nothing of it runs
+suspending  asked to stop; its pods may still run
+starting    asked to run (or to retry); its pods may run
+running     running
+finished    over for good, succeeded, failed or invalid; what it left may still hold pods
+"""
+
+Outcome = Literal["", "succeeded", "failed", "invalid"]
+
+
+class PodSet(Struct, frozen=True, omit_defaults=True):
+    """Pods of one shape: ``count`` pods, each asking for ``request`` (base units)."""
+
+    name: str
+    count: int
+    request: Vector = field(default_factory=dict)
+
+
+class Workload(Struct, frozen=True, omit_defaults=True):
+    """The observed state of one workload object: only what a decision or a display needs.
+
+    ``need`` maps a profile (``ack``, ``full``) to the whole request in base units.
+    ``refusal`` is one sentence saying why this object cannot be queued, naming the field; empty when it can.
+    """
+
+    ref: Ref
+    api_version: str
+    rv: int
+    """resourceVersion as an integer; a lower one is older."""
+    generation: int
+    created: int
+    """creationTimestamp, ms since the epoch (the API server keeps whole seconds)."""
+    phase: Phase
+    suspended: bool
+    """What the object asks for (``spec.suspend``), not what has happened yet."""
+    need: dict[str, Vector]
+    pod_sets: tuple[PodSet, ...] = ()
+    priority_class: str = ""
+    priority: int | None = None
+    """A priority given as a number in the pod template; beats the class."""
+    outcome: Outcome = ""
+    detail: str = ""
+    """The kind's own word for where it stands, e.g. ``Initializing``."""
+    settled: bool = False
+    """The kind's controller has confirmed that nothing of a suspended object is left."""
+    child: str = ""
+    """Name of the object this one runs through (the RayCluster of a RayJob), once its controller names it."""
+    deleting: bool = False
+    refusal: str = ""
+    labels: dict[str, str] = field(default_factory=dict)
+    """Only the labels that queueing knows."""
+    annotated: bool = False
+    """Whether the object has any annotations (a JSON patch must know)."""
+    intent: str = ""
+    """Value of the annotation muster.dev/intent."""
+    queued_at: int = 0
+    """When it was queued as stored on the object, ms since the epoch; 0 when not stored."""
+    dequeued_at: int = 0
+
+
+class PodState(Struct, frozen=True, omit_defaults=True):
+    """A pod as far as quota and places care."""
+
+    ref: Ref
+    rv: int
+    owner_uid: str = ""
+    node: str = ""
+    over: bool = False
+    """Succeeded or Failed: holds nothing any more."""
+    running: bool = False
+    request: Vector = field(default_factory=dict)
+    labels: dict[str, str] = field(default_factory=dict)
+
+
+class ChildState(Struct, frozen=True, omit_defaults=True):
+    """An object a workload runs through: the RayCluster of a RayJob."""
+
+    ref: Ref
+    rv: int
+    owner_uid: str = ""
+    owner_kind: str = ""
+
+
+class NodeState(Struct, frozen=True, omit_defaults=True):
+    """A cluster node: what it can give, and whether it takes pods."""
+
+    ref: Ref
+    rv: int
+    allocatable: Vector = field(default_factory=dict)
+    schedulable: bool = True
+    ready: bool = True

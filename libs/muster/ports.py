@@ -1,0 +1,164 @@
+"""What the runners need of the outside, as Protocols of a few methods each.
+
+Adapters: ``bus`` (JetStream) and ``sim`` (in memory) offer Log, Lease and Snapshots; ``kube`` (a real API
+server) and ``sim`` (a simulated one) offer ApiTransport. The contract tests run on both of each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from typing import Protocol
+
+from msgspec import Struct
+
+from muster.events.envelope import Commit, Stored
+
+
+class LogIdentity(Struct, frozen=True):
+    """Which log this is. Every position shown outside is (generation, sequence)."""
+
+    cell: str
+    log_id: str
+    generation: int
+
+
+class FencedError(Exception):
+    """An append was refused because a newer leader has written: this process must stop deciding and exit."""
+
+
+class LogGoneError(Exception):
+    """The log is not there any more, or is another one than the one followed: exit and start again."""
+
+
+class LogFullError(Exception):
+    """The log takes no more: nothing was stored. Retry after room was made; never drop the commit silently."""
+
+
+class LogGapError(Exception):
+    """A sequence is missing where the log has no holes by configuration: stop, and raise the alarm."""
+
+
+class Log(Protocol):
+    """One generation of a cell's log: fenced appends, ordered reads."""
+
+    @property
+    def identity(self) -> LogIdentity: ...
+
+    async def append(self, commit: Commit, *, expected: int, headers: Mapping[str, str] | None = None) -> int:
+        """Store a commit after ``expected``, the last sequence of its (stage, shard), 0 for none; returns its sequence.
+
+        ``headers`` travel beside the commit and are no part of it; ``traceparent`` comes back as Stored.trace.
+
+        Returns only after the server acknowledged; a lost acknowledgement is told from a lost race by the
+        commit's id and body hash. Waits out reconnects. Raises FencedError, LogGoneError, LogFullError.
+        """
+        ...
+
+    def follow(self, after: int) -> AsyncIterator[list[Stored]]:
+        """Every commit with a sequence over ``after``, in order, in batches, for ever.
+
+        Yields an empty list once, when the end of the log as it stood at the start has been reached.
+        Raises LogGapError, LogGoneError, and what decode_commit raises.
+        """
+        ...
+
+    async def end(self) -> int:
+        """The last sequence stored so far."""
+        ...
+
+
+class Lease(Protocol):
+    """Leadership of one (stage, shard) for a while. Only keeps the peace: safety is in the append."""
+
+    async def acquire(self) -> bool:
+        """Take the lease if it is free or already ours; never waits for another holder."""
+        ...
+
+    async def renew(self) -> bool:
+        """Keep it; False when it was lost."""
+        ...
+
+    async def release(self) -> None:
+        """Give it up, so that a successor need not wait for the end of the lease."""
+        ...
+
+
+class Snapshot(Struct, frozen=True):
+    """The state of a (stage, shard) after folding everything up to ``seq`` of log ``log_id``."""
+
+    log_id: str
+    stage: str
+    shard: str
+    seq: int
+    schema: str
+    """Hash of the state's schema: another one means rebuild from the log."""
+    body: bytes
+
+
+class Snapshots(Protocol):
+    """Where snapshots are kept; the newest per (stage, shard) counts."""
+
+    async def load(self, stage: str, shard: str) -> Snapshot | None: ...
+
+    async def save(self, snapshot: Snapshot) -> bool:
+        """Keep it if it is newer than the one kept; False when another one already is."""
+        ...
+
+
+class ApiResponse(Struct, frozen=True):
+    """What the API server answered. ``retry_after_s`` is set when it named a time."""
+
+    status: int
+    body: bytes
+    retry_after_s: float | None = None
+
+    @property
+    def ok(self) -> bool:
+        return 200 <= self.status < 300
+
+
+class ApiUnreachableError(Exception):
+    """No answer: connection refused, reset, timed out. The request may or may not have been carried out."""
+
+
+class ApiStatusError(Exception):
+    """A watch was answered with a status instead of a stream."""
+
+    def __init__(self, status: int, message: str, retry_after_s: float | None = None) -> None:
+        super().__init__(f"HTTP {status}: {message}")
+        self.status = status
+        self.message = message
+        self.retry_after_s = retry_after_s
+
+
+class ApiTransport(Protocol):
+    """Requests to an API server, real or simulated: paths, verbs and bodies exactly as Kubernetes has them."""
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        content_type: str = "application/json",
+        timeout_s: float = 10.0,
+    ) -> ApiResponse:
+        """One request, one answer, whatever its status. Raises ApiUnreachableError when there is none."""
+        ...
+
+    def watch(self, path: str, *, query: Mapping[str, str], idle_limit_s: float) -> AsyncIterator[bytes]:
+        """The lines of a watch stream, each complete (a line cut off by the end of the stream is dropped).
+
+        Ends when the server ends it. Raises ApiStatusError when the answer is not a stream, ApiUnreachableError
+        when the connection fails or nothing arrives for ``idle_limit_s``.
+        """
+        ...
+
+
+class Clock(Protocol):
+    """The only source of time in the runners."""
+
+    def now(self) -> int:
+        """ms since the epoch."""
+        ...

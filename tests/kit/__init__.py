@@ -1,0 +1,1 @@
+"""Test kit: what the test suites share and the product never imports."""
