@@ -8,6 +8,7 @@ and becomes effective at its own sequence; other commits may lie between, and wh
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from msgspec import Struct, field
@@ -54,6 +55,7 @@ class StageState(Struct):
 
 
 S = TypeVar("S", bound=StageState)
+D = TypeVar("D", bound=Decision)
 Arm = Callable[[Any, Position, Any], None]
 
 
@@ -144,11 +146,6 @@ def _synced(state: StageState, _at: Position, event: Synced) -> None:
     state.unsynced.pop(event.kind, None)
 
 
-def first(items: Iterable[Decision]) -> list[Decision]:
-    """The first MAX_DECISIONS of a stream of decisions, without drawing more of it."""
-    taken: list[Decision] = []
-    for item in items:
-        taken.append(item)
-        if len(taken) == MAX_DECISIONS:
-            break
-    return taken
+def first(items: Iterable[D], count: int = MAX_DECISIONS) -> list[D]:
+    """The first decisions of a stream, without drawing more of it."""
+    return list(islice(items, count))

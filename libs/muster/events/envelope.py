@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from muster.events.base import Event
 from muster.events.registry import EVENT_TYPES, AnyEvent, encode
+from muster.events.system import Genesis
 
 MAX_EVENTS = 256
 """A commit holds at most this many events."""
@@ -124,6 +125,13 @@ def _unknown_tags(events: bytes) -> list[str]:
     except (msgspec.DecodeError, msgspec.ValidationError):
         return []
     return sorted({tag for tag in found if tag not in EVENT_TYPES})
+
+
+def genesis_commit(genesis: Genesis, at: int) -> Commit:
+    """The commit every generation of the log begins with; ``at`` in ms since the epoch."""
+    return Commit(
+        commit_id=f"genesis-{genesis.log_id}", stage="genesis", shard="0", kind="input", at=at, events=(genesis,)
+    )
 
 
 def body_hash(body: bytes) -> str:

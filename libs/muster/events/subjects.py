@@ -34,6 +34,17 @@ def log_subjects(cell: str, generation: int) -> str:
     return f"muster.log.{cell}.{generation}.>"
 
 
+def cell_log_subjects(cell: str) -> str:
+    """Everything any generation of a cell's log holds."""
+    return f"muster.log.{cell}.>"
+
+
+def log_generation(cell: str, stream: str) -> int | None:
+    """Which generation of the cell's log a stream is; None when it is none."""
+    match = re.fullmatch(rf"MUSTER_LOG_{re.escape(cell)}_([1-9][0-9]*)", stream)
+    return int(match[1]) if match else None
+
+
 def log_subject(cell: str, generation: int, stage: str, shard: str) -> str:
     """Where one (stage, shard) appends."""
     return f"muster.log.{cell}.{generation}.{stage}.{shard}"
@@ -46,6 +57,11 @@ PUBLIC_SUBJECTS = "muster.pub.v1.>"
 def public_subject(cell: str, event: str, namespace: str, name: str) -> str:
     """Where outsiders find one public event: muster.pub.v1.<cell>.<event>.<namespace>.<name>."""
     return f"muster.pub.v1.{cell}.{event}.{escape_token(namespace)}.{escape_token(name)}"
+
+
+def public_cell_subjects(cell: str) -> str:
+    """Every public event of one cell."""
+    return f"muster.pub.v1.{cell}.>"
 
 
 def quarantine_stream(cell: str) -> str:

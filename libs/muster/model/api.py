@@ -57,3 +57,19 @@ QUEUE_UNITS = ApiResource("scheduling.x-k8s.io", "v1alpha1", "queueunits", "Queu
 CRDS = ApiResource(
     "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False
 )
+
+VERSIONS: dict[str, str] = {
+    resource.kind: resource.api_version
+    for resource in (
+        RAYJOBS,
+        RAYCLUSTERS,
+        PODS,
+        NODES,
+        JOBS,
+        PRIORITY_CLASSES,
+        QUOTA_TREES,
+        QUEUES,
+        QUEUE_UNITS,
+    )
+}
+"""{kind: apiVersion} of everything we read."""

@@ -14,7 +14,7 @@ from msgspec import Struct, field
 from muster.core.seen import Seen
 from muster.core.stage import Arm, StageState, Violation
 from muster.events.base import Cause, Decision, Event
-from muster.events.decisions import GangAdmitted, QuotaReleased, WorkloadQueued
+from muster.events.decisions import GangAdmitted, QuotaReleased, QuotaReserved, WorkloadQueued
 from muster.events.effects import EffectApplied, EffectFailed
 from muster.events.facts import WorkloadGone, WorkloadObserved
 from muster.model.keys import Intent, Position, Ref
@@ -52,6 +52,8 @@ class ActuatorState(StageState):
     known: dict[str, Known] = field(default_factory=dict)
     queued_at: dict[str, int] = field(default_factory=dict)
     """uid -> queued-at of its newest attempt"""
+    reserved: dict[str, int] = field(default_factory=dict)
+    """uid -> attempt whose quota is reserved: an admission that stands on nothing is not carried out"""
     seen: Seen = field(default_factory=Seen)
 
 
@@ -68,6 +70,7 @@ class Actuator:
             WorkloadObserved: self._observed,
             WorkloadGone: self._gone,
             WorkloadQueued: self._queued,
+            QuotaReserved: self._reserved,
             GangAdmitted: self._admitted,
             QuotaReleased: self._released,
             EffectApplied: self._done,
@@ -91,8 +94,13 @@ class Actuator:
     def _queued(self, state: ActuatorState, _at: Position, event: WorkloadQueued) -> None:
         state.queued_at[event.ref.uid] = event.queued_at
 
+    def _reserved(self, state: ActuatorState, _at: Position, event: QuotaReserved) -> None:
+        state.reserved[event.ref.uid] = event.attempt
+
     def _admitted(self, state: ActuatorState, at: Position, event: GangAdmitted) -> None:
         uid = event.ref.uid
+        if state.reserved.get(uid) != event.attempt:
+            return
         state.outstanding[uid] = Outstanding(
             ref=event.ref,
             attempt=event.attempt,
@@ -103,6 +111,7 @@ class Actuator:
         )
 
     def _released(self, state: ActuatorState, _at: Position, event: QuotaReleased) -> None:
+        state.reserved.pop(event.ref.uid, None)
         self._drop(state, event.ref.uid, event.attempt)
 
     def _done(self, state: ActuatorState, _at: Position, event: EffectApplied | EffectFailed) -> None:

@@ -22,6 +22,7 @@ from muster.core.objects.meta import (
     Meta,
     UnreadableError,
     decode,
+    first_stamp,
     go_time,
     rfc3339,
 )
@@ -122,10 +123,13 @@ def read_answer(order: Outstanding, status: int, body: bytes) -> Answer:
     return failed(order, "refused", message)
 
 
-def after_reread(order: Outstanding, status: int, body: bytes, refusal: str) -> Answer | Known:
+def after_reread(
+    order: Outstanding, tried: Known, end: int, status: int, body: bytes, refusal: str
+) -> EffectApplied | EffectFailed | Retry | Known:
     """What the object says about a patch that did not pass: an answer, or what to build the next patch on.
 
-    ``refusal`` is the API server's message about the patch.
+    ``tried``: what the patch was built on; if the object is just that, the tests passed and the API server refused
+    the change itself. ``refusal``: its message. ``end``: sequence up to which our own log is known.
     """
     if status == 404:
         return failed(order, "gone", message_of(body))
@@ -137,15 +141,25 @@ def after_reread(order: Outstanding, status: int, body: bytes, refusal: str) -> 
     stored = Intent.parse(meta.annotations.get(INTENT, ""))
     if stored == order.intent:
         return EffectApplied(cause=order.cause, ref=order.ref, attempt=order.attempt, rv=meta.rv)
-    if stored is not None and stored > order.intent:
+    if stored is not None and stored.generation > order.intent.generation:
+        return failed(
+            order,
+            "refused",
+            f"annotation {INTENT} says {stored}, which is from a newer log than ours (generation "
+            f"{order.intent.generation}); if no other Muster runs on this cluster, remove the annotation",
+        )
+    if stored is not None and stored > order.intent and stored.seq <= end:
         return failed(order, "superseded", f"decision {stored} has been carried out on it")
     if meta.generation != order.generation:
         return failed(order, "spec_changed", f"its spec was edited: generation {meta.generation}")
-    return Known(
+    found = Known(
         intent=meta.annotations.get(INTENT, ""),
         annotated=bool(meta.annotations),
-        queued_at=1 if QUEUED_AT in meta.annotations or ENQUEUE_STAMPS[0] in meta.annotations else 0,
+        queued_at=first_stamp(meta.annotations, QUEUED_AT, *ENQUEUE_STAMPS),
     )
+    if (found.intent, found.annotated) == (tried.intent, tried.annotated):
+        return failed(order, "refused", refusal)
+    return found
 
 
 def failed(order: Outstanding, reason: FailureReason, message: str) -> EffectFailed:

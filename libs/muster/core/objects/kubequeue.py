@@ -1,6 +1,7 @@
 """Queue and QueueUnit (scheduling.x-k8s.io/v1alpha1): the objects we create and keep, and read back.
 
-Both directions use the structs here, so that what we show and what we find shown compare by one digest.
+Whether an object shows what it should is told by a fingerprint: of a Queue's status, and of what a QueueUnit said
+of its job when it was written last, kept in an annotation (its numbers and times may have moved since).
 """
 
 from __future__ import annotations
@@ -9,14 +10,17 @@ import hashlib
 
 from msgspec import UNSET, Struct, UnsetType, field
 
-from muster.core.objects.meta import Meta, decode, digest
+from muster.core.objects.meta import PREFIX, Meta, decode, digest
 from muster.events.facts import QueueObserved, QueueUnitObserved
 
 QUEUE_NAMESPACE = "kube-queue"
 CREATED_BY = "create-by-kubequeue"
 QUOTA_FULLNAME = "kube-queue/quota-fullname"
 PARENT_FULLNAME = "kube-queue/parent-quota-fullname"
+SHOWN = f"{PREFIX}/shown"
 DEFAULT_POLICY = "Round"
+MAX_ITEMS = 100
+MAX_POD_SETS = 8
 _SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 
 
@@ -38,6 +42,8 @@ class QueueItems(Struct, frozen=True):
 
 class QueueStatus(Struct, frozen=True, rename="camel"):
     queue_item_details: QueueItems = field(default_factory=QueueItems)
+    waiting: int = 0
+    """How many wait in all; the details show the first hundred."""
 
 
 class QueueSpec(Struct, frozen=True, rename="camel"):
@@ -59,18 +65,13 @@ class Admission(Struct, frozen=True):
     running: int = 0
 
 
-class PodCounts(Struct, frozen=True):
-    pending: int = 0
-    running: int = 0
-
-
 class QueueUnitStatus(Struct, frozen=True, rename="camel"):
-    """The status we keep; the time stamps beside it are not compared."""
+    """The status of a QueueUnit."""
 
     phase: str = ""
     message: str = ""
     admissions: tuple[Admission, ...] = ()
-    pod_state: PodCounts = field(default_factory=PodCounts)
+    last_update_time: str = ""
 
 
 class QueueUnitSpec(Struct, frozen=True):
@@ -106,7 +107,7 @@ def read_queue_unit(raw: bytes) -> QueueUnitObserved:
         owner_uid=next((owner.uid for owner in unit.metadata.owner_references), ""),
         priority=priority if isinstance(priority, int) else None,
         phase=unit.status.phase[:40] if unit.status else "",
-        shown=digest(unit.status) if unit.status is not None else "",
+        shown=unit.metadata.annotations.get(SHOWN, "")[:64],
     )
 
 

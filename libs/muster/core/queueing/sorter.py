@@ -7,16 +7,14 @@ never blocks one behind it. Between queues: priority of the Queue object, then u
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from heapq import heapify, heappop, heappush, heapreplace
 from typing import ClassVar
 
-from muster.core.queueing.book import Denial, Place, shape_key
-from muster.core.queueing.state import Job, Refusal, SorterState, job_of
-from muster.core.quota.ledger import Scratch
+from muster.core.queueing.book import Denial
+from muster.core.queueing.choice import Standing, choose
+from muster.core.queueing.state import Job, Refusal, SorterState, job_from, job_of
 from muster.core.stage import MAX_DECISIONS, Arm, Violation, first
 from muster.events.base import Cause, Decision, Event
 from muster.events.decisions import (
-    Candidate,
     CandidatesProposed,
     DequeueReason,
     QuotaDenied,
@@ -42,9 +40,6 @@ from muster.events.facts import (
 )
 from muster.model.keys import Position
 from muster.model.workload import Workload
-
-MAX_OPEN = 128
-"""Unanswered proposals per leaf queue."""
 
 BACKOFF_MS = 5_000
 BACKOFF_MAX_MS = 300_000
@@ -87,6 +82,8 @@ class QueueSorter:
         uid = event.workload.ref.uid
         if state.seen.newer(uid, event.workload.rv):
             state.workloads[uid] = event.workload
+            if uid in state.ledger.charges and not event.workload.suspended:
+                state.resumed[uid] = None
             self._recheck(state, uid, at)
 
     def _workload_gone(self, state: SorterState, at: Position, event: WorkloadGone) -> None:
@@ -103,6 +100,7 @@ class QueueSorter:
         state.refusals.pop(uid, None)
         state.failures.pop(uid, None)
         state.not_before.pop(uid, None)
+        state.stale.pop(uid, None)
         self._recheck(state, uid, at)
 
     def _class_observed(self, state: SorterState, at: Position, event: PriorityClassObserved) -> None:
@@ -176,14 +174,20 @@ class QueueSorter:
                 state.book.add(job.shape, job.queue, job.request, job.place, state.ledger)
             else:
                 del state.jobs[uid]
+                if event.reason == "superseded":
+                    state.stale[uid] = job.generation
+        state.resumed.pop(uid, None)
         if event.reason == "resume_failed" and uid in state.workloads:
             failures = state.failures[uid] = state.failures.get(uid, 0) + 1
             state.not_before[uid] = at.at + min(BACKOFF_MS * 2 ** min(failures - 1, 10), BACKOFF_MAX_MS)
         self._recheck(state, uid, at)
 
-    def _effect_applied(self, state: SorterState, _at: Position, event: EffectApplied) -> None:
+    def _effect_applied(self, state: SorterState, at: Position, event: EffectApplied) -> None:
         state.failures.pop(event.ref.uid, None)
         state.not_before.pop(event.ref.uid, None)
+        if event.ref.uid in state.ledger.charges:
+            state.resumed[event.ref.uid] = None
+        self._recheck(state, event.ref.uid, at)
 
     # --- fold: the queues -------------------------------------------------------------------------------------
 
@@ -193,20 +197,10 @@ class QueueSorter:
         state.attempts[uid] = event.attempt
         state.refusals.pop(uid, None)
         state.not_before.pop(uid, None)
+        state.stale.pop(uid, None)
         if old is not None:
             self._withdraw(state, old)
-        job = state.jobs[uid] = Job(
-            ref=event.ref,
-            attempt=event.attempt,
-            status="waiting",
-            queue=event.queue,
-            shape=shape_key(event.queue, event.request),
-            request=event.request,
-            priority=event.priority,
-            queued_at=event.queued_at,
-            generation=event.generation,
-            cause=Cause(at.seq, at.item),
-        )
+        job = state.jobs[uid] = job_from(event, Cause(at.seq, at.item))
         if uid in state.ledger.charges:
             job.status = "charged"
         else:
@@ -246,8 +240,8 @@ class QueueSorter:
         known = uid in state.workloads or uid in state.jobs or uid in state.ledger.charges
         if not known:
             state.causes.pop(uid, None)
-        elif at is not None:
-            state.causes[uid] = Cause(at.seq, at.item)
+        elif at is not None or uid not in state.causes:
+            state.causes[uid] = Cause(at.seq, at.item) if at is not None else Cause(state.seq, 0)
         if known and self._standing(state, uid) is not None:
             state.due[uid] = None
         else:
@@ -263,21 +257,20 @@ class QueueSorter:
         """First whose standing changes (queued, dequeued, refused), then who should be tried now."""
         if not state.synced:
             return []
-        decisions = first(self._standings(state))
-        if len(decisions) < MAX_DECISIONS:
-            candidates = self._candidates(state, skip={d.ref.uid for d in decisions if isinstance(d, _STANDINGS)})
-            if candidates:
-                decisions.append(CandidatesProposed(cause=candidates[0].cause, candidates=tuple(candidates)))
-        return decisions
+        standings = first(self._standings(state), MAX_DECISIONS - 1)
+        candidates = choose(state, standings)
+        if not candidates:
+            return [*standings]
+        return [*standings, CandidatesProposed(cause=candidates[0].cause, candidates=tuple(candidates))]
 
-    def _standings(self, state: SorterState) -> Iterator[Decision]:
+    def _standings(self, state: SorterState) -> Iterator[Standing]:
         rested = [uid for uid, until in state.not_before.items() if until <= state.now and uid not in state.due]
         for uid in [*state.due, *rested]:
             decision = self._standing(state, uid)
             if decision is not None:
                 yield decision
 
-    def _standing(self, state: SorterState, uid: str) -> Decision | None:
+    def _standing(self, state: SorterState, uid: str) -> Standing | None:
         """The one decision that brings a workload's standing in line with what is known of it, if any is due."""
         job, workload = state.jobs.get(uid), state.workloads.get(uid)
         cause = state.causes[uid]
@@ -290,7 +283,7 @@ class QueueSorter:
                 )
         if workload is None or not workload.suspended or workload.phase not in ("waiting", "suspending"):
             return None
-        refusal = self._refusal(state, workload, leaf)
+        refusal = self._refusal(state, workload, leaf) if uid not in state.ledger.charges else None
         if refusal is not None:
             told = state.refusals.get(uid)
             if told is not None and (told.reason, told.message) == refusal:
@@ -303,9 +296,12 @@ class QueueSorter:
     def _queue(
         self, state: SorterState, workload: Workload, leaf: str, job: Job | None, cause: Cause
     ) -> WorkloadQueued | None:
-        if job is None and workload.ref.uid in state.ledger.charges:
+        uid = workload.ref.uid
+        if uid in state.ledger.charges and (job is None or uid in state.resumed):
             return None
-        attempt = state.attempts.get(workload.ref.uid, 0) + 1
+        if state.stale.get(uid) == workload.generation:
+            return None
+        attempt = state.attempts.get(uid, 0) + 1
         wanted = job_of(state, workload, leaf, attempt, cause, state.now)
         if job is not None:
             wanted.queued_at = job.queued_at
@@ -337,39 +333,6 @@ class QueueSorter:
             )
         return None
 
-    def _candidates(self, state: SorterState, skip: set[str]) -> list[Candidate]:
-        """Whom to try now, best first: per queue the best head of its awake shapes, queues in turn by their order."""
-        scratch = Scratch()
-        turns: dict[str, _Turn] = {}
-        for key in state.book.awake:
-            queue = state.book.shapes[key].queue
-            if queue not in turns:
-                turns[queue] = _Turn(state, queue, skip)
-            turns[queue].join(key)
-        heap = [(turn.order(scratch), turn) for turn in turns.values() if turn.advance(scratch)]
-        heapify(heap)
-        chosen: list[Candidate] = []
-        while heap and len(chosen) < MAX_DECISIONS:
-            turn = heap[0][1]
-            job = turn.take()
-            scratch.add(job.queue, job.request)
-            woken = state.book.shapes[job.shape].woken
-            chosen.append(
-                Candidate(
-                    cause=max(job.cause, woken) if woken else job.cause,
-                    ref=job.ref,
-                    attempt=job.attempt,
-                    queue=job.queue,
-                    request=job.request,
-                    generation=job.generation,
-                )
-            )
-            if turn.advance(scratch):
-                heapreplace(heap, (turn.order(scratch), turn))
-            else:
-                heappop(heap)
-        return chosen
-
     def next_deadline(self, state: SorterState) -> int | None:
         return min(state.not_before.values(), default=None)
 
@@ -383,65 +346,6 @@ class QueueSorter:
         if listed != waiting or state.book.waiting != len(waiting):
             found.append(Violation("I16", f"waiting jobs and the order differ: {sorted(listed ^ waiting)[:5]}"))
         return found
-
-
-_STANDINGS = (WorkloadQueued, WorkloadDequeued, WorkloadRefused)
-
-
-class _Turn:
-    """One queue while candidates are being chosen: the heads of its awake shapes, best first."""
-
-    def __init__(self, state: SorterState, queue: str, skip: set[str]) -> None:
-        self.state = state
-        self.queue = queue
-        self.skip = skip
-        self.heads: list[tuple[Place, str, int]] = []
-        """(place, shape key, index in the shape's waiting list)"""
-        self.open = sum(state.book.shapes[key].open for key in state.book.queues[queue])
-
-    def __lt__(self, other: _Turn) -> bool:
-        return self.queue < other.queue
-
-    def join(self, key: str) -> None:
-        """An awake shape takes part."""
-        heappush(self.heads, (self.state.book.shapes[key].waiting[0], key, 0))
-
-    def order(self, scratch: Scratch) -> tuple[int, int, int]:
-        """Priority of the queue, then used/min, then age of the head."""
-        share = self.state.ledger.share(self.queue, self.state.proposed, scratch)
-        return (-self.state.queue_priorities.get(self.queue, 0), share, self.heads[0][0][1])
-
-    def advance(self, scratch: Scratch) -> bool:
-        """Drop heads that should not be tried until one should; False when nobody is left."""
-        if self.open >= MAX_OPEN:
-            return False
-        while self.heads:
-            place, key, index = self.heads[0]
-            shape = self.state.book.shapes[key]
-            if place[3] in self.skip:
-                self._next()
-                continue
-            untried = shape.denial is None and not shape.open and not index
-            if untried or not self.state.ledger.shortfall(self.queue, shape.request, self.state.proposed, scratch):
-                return True
-            heappop(self.heads)
-        return False
-
-    def take(self) -> Job:
-        """The head, which counts as chosen from here on."""
-        place = self.heads[0][0]
-        self._next()
-        self.open += 1
-        return self.state.jobs[place[3]]
-
-    def _next(self) -> None:
-        """The next of the same shape takes the head's turn."""
-        _, key, index = self.heads[0]
-        waiting = self.state.book.shapes[key].waiting
-        if index + 1 < len(waiting):
-            heapreplace(self.heads, (waiting[index + 1], key, index + 1))
-        else:
-            heappop(self.heads)
 
 
 def _why_leaves(workload: Workload | None, leaf: str | None) -> DequeueReason | None:

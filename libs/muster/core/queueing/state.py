@@ -11,6 +11,7 @@ from muster.core.quota.ledger import Ledger, Scratch
 from muster.core.seen import Seen
 from muster.core.stage import StageState
 from muster.events.base import Cause
+from muster.events.decisions import WorkloadQueued
 from muster.model.keys import Ref
 from muster.model.resources import Vector
 from muster.model.workload import Workload
@@ -62,6 +63,10 @@ class SorterState(StageState):
     """workload uid -> how often resuming it failed in a row"""
     not_before: dict[str, int] = field(default_factory=dict)
     """workload uid -> log time before which it is not queued again"""
+    resumed: dict[str, None] = field(default_factory=dict)
+    """uids that are charged and known to have been resumed"""
+    stale: dict[str, int] = field(default_factory=dict)
+    """workload uid -> generation of a spec that is known to have been edited since: not queued again as it was"""
     priority_classes: dict[str, int] = field(default_factory=dict)
     default_class: str = ""
     queue_priorities: dict[str, int] = field(default_factory=dict)
@@ -91,6 +96,22 @@ def queued_at_of(workload: Workload, seen_at: int) -> int:
     if workload.queued_at:
         return workload.queued_at
     return min(max(seen_at, workload.created), workload.created + 999)
+
+
+def job_from(event: WorkloadQueued, cause: Cause) -> Job:
+    """The waiting job a queueing makes."""
+    return Job(
+        ref=event.ref,
+        attempt=event.attempt,
+        status="waiting",
+        queue=event.queue,
+        shape=shape_key(event.queue, event.request),
+        request=event.request,
+        priority=event.priority,
+        queued_at=event.queued_at,
+        generation=event.generation,
+        cause=cause,
+    )
 
 
 def job_of(state: SorterState, workload: Workload, queue: str, attempt: int, cause: Cause, seen_at: int) -> Job:

@@ -224,6 +224,8 @@ class QuotaAccountant:
         entry = self._entry(state, event.ref.uid, event.attempt)
         if entry is not None:
             entry.cause = Cause(at.seq, at.item)
+            entry.admitted = True
+            self._recheck(state, event.ref.uid)
 
     def _effect_applied(self, state: AccountantState, at: Position, event: EffectApplied) -> None:
         entry = self._entry(state, event.ref.uid, event.attempt)

@@ -46,6 +46,8 @@ class Entry(Struct):
     """The newest event that changed it."""
     resumed_rv: int = 0
     """resourceVersion at which it was known to be resumed; 0 while it is not."""
+    admitted: bool = False
+    """The actuator has been told to resume it, and will report an effect."""
     failed: FailureReason | None = None
     child: str = ""
     """Name of the child the workload's status names."""
@@ -103,7 +105,8 @@ def release_reason(state: AccountantState, entry: Entry) -> ReleaseReason | None
     if not entry.resumed_rv:
         if entry.failed is not None:
             return _FAILED[entry.failed]
-        return "superseded" if state.attempts.get(uid, 0) > entry.attempt else None
+        edited = state.attempts.get(uid, 0) > entry.attempt
+        return "superseded" if edited and not entry.admitted else None
     if workload.rv > entry.resumed_rv and workload.phase == "waiting":
         return "suspended_outside" if workload.settled or _waited(state, entry, SETTLE_GRACE_MS) else None
     return None

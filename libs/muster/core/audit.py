@@ -1,0 +1,287 @@
+"""The auditor: reads a log and checks what must hold at every position, without any code of the deciders.
+
+It keeps its own few books on purpose: an invariant that is checked with the code it guards proves nothing.
+The invariants are described in docs/reference/invariants.md.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from msgspec import Struct, field
+
+from muster.core.stage import Violation
+from muster.events.decisions import (
+    CandidatesProposed,
+    GangAdmitted,
+    QuotaDenied,
+    QuotaReleased,
+    QuotaReserved,
+    QuotaTreeAccepted,
+    QuotaTreeRemoved,
+    WorkloadAdopted,
+    WorkloadDequeued,
+    WorkloadQueued,
+)
+from muster.events.effects import EffectApplied
+from muster.events.envelope import Commit, Stored
+from muster.events.facts import (
+    ChildObserved,
+    NodeObserved,
+    ObjectGone,
+    PodObserved,
+    WorkloadObserved,
+)
+from muster.events.system import Genesis, LeaderStarted
+from muster.model.quota import QuotaNode
+from muster.model.resources import Vector, format_quantity
+from muster.model.workload import Workload
+
+CHECKED = ("I1", "I2", "I4", "I5", "I6", "I9", "I11", "I13", "I15", "I17")
+"""The invariants this auditor checks; the others need what is not in the log yet."""
+
+GONE = 2**63
+"""Stands for the version of an object that has ended."""
+
+MAX_KEPT = 1_000
+"""Violations kept word by word; all are counted."""
+
+
+class _Charge(Struct):
+    queue: str
+    request: Vector
+    attempt: int
+    admitted: bool = False
+    adopted: bool = False
+
+
+class _Waiting(Struct):
+    place: tuple[int, int, str, str]
+    attempt: int
+    queue: str
+    request: Vector
+    seq: int
+    proposed: bool = False
+
+
+class Auditor:
+    """Feed it every commit in order, then ask :meth:`finish`."""
+
+    def __init__(self) -> None:
+        self.violations: list[Violation] = []
+        self.counts: Counter[str] = Counter(dict.fromkeys(CHECKED, 0))
+        """Invariant -> how often it was checked."""
+        self.broken: Counter[str] = Counter()
+        self.commits = 0
+        self.events: Counter[str] = Counter()
+        self._seq = 0
+        self._profile = "ack"
+        self._nodes: dict[str, QuotaNode] = {}
+        self._bound: set[str] = set()
+        self._charges: dict[str, _Charge] = {}
+        self._used: dict[str, Vector] = {}
+        self._waiting: dict[str, _Waiting] = {}
+        self._workloads: dict[str, Workload] = {}
+        self._versions: dict[str, int] = {}
+        self._applied: set[tuple[str, int]] = set()
+        self._epochs: dict[tuple[str, str], int] = {}
+
+    def feed(self, stored: Stored) -> None:
+        """Check one commit against everything before it."""
+        self._seq = stored.seq
+        self.commits += 1
+        self._check_epoch(stored)
+        for event in stored.commit.events:
+            self.events[type(event).__name__] += 1
+            match event:
+                case Genesis():
+                    self._epochs.clear()
+                case QuotaTreeAccepted():
+                    self._tree(event)
+                case QuotaTreeRemoved():
+                    self._nodes, self._bound = {}, set()
+                case WorkloadObserved():
+                    if self._fact(event.workload.ref.uid, event.workload.rv):
+                        self._workloads[event.workload.ref.uid] = event.workload
+                case PodObserved():
+                    self._fact(event.pod.ref.uid, event.pod.rv)
+                case ChildObserved():
+                    self._fact(event.child.ref.uid, event.child.rv)
+                case NodeObserved():
+                    self._fact(event.node.ref.uid, event.node.rv)
+                case ObjectGone():
+                    self._workloads.pop(event.ref.uid, None)
+                    self._versions[event.ref.uid] = GONE
+                case WorkloadQueued():
+                    self._queued(event)
+                case WorkloadDequeued():
+                    self._waiting.pop(event.ref.uid, None)
+                case CandidatesProposed():
+                    self._proposed(event, stored.commit)
+                case QuotaDenied():
+                    if event.ref.uid in self._waiting:
+                        self._waiting[event.ref.uid].proposed = False
+                case QuotaReserved():
+                    self._reserved(event)
+                case WorkloadAdopted():
+                    self._waiting.pop(event.ref.uid, None)
+                    self._open(event.ref.uid, _Charge(event.queue, event.request, event.attempt, adopted=True))
+                case GangAdmitted():
+                    self._admitted(event)
+                case EffectApplied():
+                    self._effect(event)
+                case QuotaReleased():
+                    self._released(event)
+                case _:
+                    pass
+
+    def finish(self) -> list[Violation]:
+        """What must hold at the end as well; then every violation found."""
+        live = Counter[tuple[str, str]]()
+        for charge in self._charges.values():
+            for path, _ in self._chain(charge.queue):
+                for name, amount in charge.request.items():
+                    live[path, name] += amount
+        self._check("I5", {k: v for k, v in live.items() if v} == self._totals(), "usage is not the sum of the charges")
+        for uid, workload in self._workloads.items():
+            runs = workload.phase == "running" and workload.ref.namespace in self._bound
+            self._check("I17", not runs or uid in self._charges, f"{workload.ref} runs and is charged to nobody")
+        return self.violations
+
+    # --- the rules --------------------------------------------------------------------------------------------
+
+    def _check(self, invariant: str, holds: bool, detail: str) -> None:
+        self.counts[invariant] += 1
+        if not holds:
+            self.broken[invariant] += 1
+            if len(self.violations) < MAX_KEPT:
+                self.violations.append(Violation(invariant, f"at {self._seq}: {detail}"))
+
+    def _check_epoch(self, stored: Stored) -> None:
+        """I13: every commit carries the epoch of the newest leader_started of its (stage, shard)."""
+        commit, key = stored.commit, (stored.commit.stage, stored.commit.shard)
+        if any(isinstance(event, LeaderStarted) for event in commit.events):
+            self._check("I13", commit.epoch == 0, f"{key} starts to lead under epoch {commit.epoch}")
+            self._epochs[key] = stored.seq
+        elif key in self._epochs:
+            epoch = self._epochs[key]
+            self._check("I13", commit.epoch == epoch, f"{key} wrote under epoch {commit.epoch}, {epoch} is in force")
+
+    def _fact(self, uid: str, rv: int) -> bool:
+        """I11: what is told of one object never goes back to an older version; whether it is news."""
+        before = self._versions.get(uid, -1)
+        self._check("I11", rv > before, f"fact of {uid} at {rv} after {'its end' if before == GONE else before}")
+        self._versions[uid] = max(before, rv)
+        return rv > before
+
+    def _tree(self, event: QuotaTreeAccepted) -> None:
+        self._profile = event.tree.profile
+        self._nodes = {node.path: node for node in event.tree.nodes}
+        leaves = {ns: node.path for node in event.tree.nodes if not node.children for ns in node.namespaces}
+        self._bound = set(leaves)
+        self._used = {}
+        for uid, charge in self._charges.items():
+            workload = self._workloads.get(uid)
+            if workload is not None:
+                charge.queue = leaves.get(workload.ref.namespace, charge.queue)
+            self._add(charge, 1)
+
+    def _queued(self, event: WorkloadQueued) -> None:
+        place = (-event.priority, event.queued_at, event.ref.key, event.ref.uid)
+        self._waiting[event.ref.uid] = _Waiting(place, event.attempt, event.queue, event.request, self._seq)
+
+    def _proposed(self, event: CandidatesProposed, commit: Commit) -> None:
+        """I15: of equal requests in one queue the one ahead is tried first."""
+        proposed = {candidate.ref.uid for candidate in event.candidates}
+        heads: dict[tuple[str, tuple[tuple[str, int], ...]], tuple[int, int, str, str]] = {}
+        for uid, waiting in self._waiting.items():
+            if not waiting.proposed and uid not in proposed and uid not in self._charges and waiting.seq <= commit.in_seq:
+                shape = (waiting.queue, tuple(sorted(waiting.request.items())))
+                heads[shape] = min(waiting.place, heads.get(shape, waiting.place))
+        for candidate in event.candidates:
+            mine = self._waiting.get(candidate.ref.uid)
+            if mine is None or mine.attempt != candidate.attempt:
+                continue
+            mine.proposed = True
+            head = heads.get((candidate.queue, tuple(sorted(candidate.request.items()))))
+            self._check(
+                "I15", head is None or mine.place < head, f"{candidate.ref} is tried before {head[2] if head else ''}"
+            )
+
+    def _reserved(self, event: QuotaReserved) -> None:
+        """I2: it fits at the leaf and every ancestor. I4: it is what the templates ask for."""
+        workload = self._workloads.get(event.ref.uid)
+        if workload is not None and workload.generation == event.generation:
+            need = workload.need.get(self._profile, {})
+            self._check("I4", need == event.request, f"{event.ref} needs {need} and is charged {event.request}")
+        self._open(event.ref.uid, _Charge(event.queue, event.request, event.attempt))
+        for path, node in self._chain(event.queue):
+            for name in event.request:
+                limit, used = node.limit.get(name) if node else None, self._used.get(path, {}).get(name, 0)
+                self._check(
+                    "I2",
+                    limit is None or used <= limit,
+                    f"{event.ref} takes {path} to {name} {format_quantity(used, name)}, over its limit",
+                )
+
+    def _open(self, uid: str, charge: _Charge) -> None:
+        self._check("I6", uid not in self._charges, f"{uid} is charged twice")
+        if uid in self._charges:
+            self._add(self._charges[uid], -1)
+        self._charges[uid] = charge
+        self._add(charge, 1)
+
+    def _admitted(self, event: GangAdmitted) -> None:
+        charge = self._charges.get(event.ref.uid)
+        if charge is not None and charge.attempt == event.attempt:
+            self._check("I9", not charge.admitted, f"{event.ref} is admitted twice under attempt {event.attempt}")
+            charge.admitted = True
+            self._waiting.pop(event.ref.uid, None)
+
+    def _effect(self, event: EffectApplied) -> None:
+        """I1: nothing is resumed that was not admitted before. I9: and each admission once."""
+        key = (event.ref.uid, event.attempt)
+        self._check("I1", event.cause.seq < self._seq, f"{event.ref} was resumed before it was admitted")
+        self._check("I9", key not in self._applied, f"{event.ref} was resumed twice under attempt {event.attempt}")
+        self._applied.add(key)
+
+    def _released(self, event: QuotaReleased) -> None:
+        """I6: each release ends exactly one charge."""
+        charge = self._charges.pop(event.ref.uid, None)
+        same = charge is not None and (charge.attempt, charge.request) == (event.attempt, event.request)
+        self._check("I6", same, f"release of {event.ref} attempt {event.attempt} ends no charge like it")
+        if charge is not None:
+            self._add(charge, -1)
+
+    def _add(self, charge: _Charge, times: int) -> None:
+        for path, _ in self._chain(charge.queue):
+            used = self._used.setdefault(path, {})
+            for name, amount in charge.request.items():
+                used[name] = used.get(name, 0) + amount * times
+                self._check("I5", used[name] >= 0, f"usage of {name} at {path} is negative")
+
+    def _totals(self) -> dict[tuple[str, str], int]:
+        return {(path, name): v for path, used in self._used.items() for name, v in used.items() if v}
+
+    def _chain(self, path: str) -> list[tuple[str, QuotaNode | None]]:
+        parts = path.split("/")
+        paths = ["/".join(parts[:size]) for size in range(len(parts), 0, -1)]
+        return [(each, self._nodes.get(each)) for each in paths]
+
+
+class AuditReport(Struct):
+    """What an audit found."""
+
+    commits: int
+    checks: dict[str, int] = field(default_factory=dict)
+    broken: dict[str, int] = field(default_factory=dict)
+    violations: list[Violation] = field(default_factory=list)
+
+
+def audit(log: list[Stored]) -> AuditReport:
+    """Audit a whole log."""
+    auditor = Auditor()
+    for stored in log:
+        auditor.feed(stored)
+    violations = auditor.finish()
+    return AuditReport(auditor.commits, dict(auditor.counts), dict(auditor.broken), violations)

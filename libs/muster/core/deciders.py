@@ -1,0 +1,17 @@
+"""Every stage that decides, by name: one row each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from muster.core.gang.admitter import GangAdmitter
+from muster.core.idle import AutoscalerBridge, Preemptor
+from muster.core.queueing.sorter import QueueSorter
+from muster.core.quota.accountant import QuotaAccountant
+from muster.core.stage import Stage
+
+DECIDERS: dict[str, Callable[[], Stage[Any]]] = {
+    stage.name: stage for stage in (QuotaAccountant, QueueSorter, GangAdmitter, Preemptor, AutoscalerBridge)
+}
+"""{stage name: its class}"""

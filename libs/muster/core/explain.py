@@ -1,0 +1,106 @@
+"""From reasons to sentences: the one place where what the log says is put into words for people.
+
+A sentence names the object's own terms with numbers, says what it waits for, and what would help.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from muster.core.queueing.book import Denial
+from muster.events.decisions import (
+    AdoptionReason,
+    DequeueReason,
+    QuotaDenied,
+    ReleaseReason,
+)
+from muster.model.resources import format_quantity
+
+
+class Reason(Struct, frozen=True):
+    """Why something stands where it stands.
+
+    ``key`` is equal for two moments that read the same to a user, whatever the numbers of the day.
+    """
+
+    code: str
+    """CamelCase, as Kubernetes Events and conditions have it."""
+    key: str
+    text: str
+
+
+def waiting_for_quota(denial: Denial | QuotaDenied) -> Reason:
+    """The words for a denial: the stable form ``Insufficient quota(RESOURCE) in quota PATH: request R, max M, used U``."""
+    resource, path = denial.resource, denial.path
+    asked, limit = (format_quantity(amount, resource) for amount in (denial.asked, denial.limit))
+    if denial.asked > denial.limit:
+        return Reason(
+            "ExceedsMaxQuota",
+            f"exceeds:{path}:{resource}",
+            f"Exceeds quota({resource}) in quota {path}: request {asked}, max {limit}. It can never be admitted "
+            f"like this: lower the request or raise the max",
+        )
+    used = format_quantity(denial.used, resource)
+    return Reason(
+        "InsufficientQuota",
+        f"insufficient:{path}:{resource}",
+        f"Insufficient quota({resource}) in quota {path}: request {asked}, max {limit}, used {used}. "
+        f"Wait for running jobs to complete",
+    )
+
+
+def waiting_untried(ahead: int) -> Reason:
+    """The words for a job nobody has tried yet."""
+    who = "next in its queue" if ahead <= 0 else f"behind {ahead} in its queue"
+    return Reason("Queued", "untried", f"Queued, {who}; about to be tried")
+
+
+def waiting_for_sync(kinds: list[str]) -> Reason:
+    """The words for a wait that ends when the cluster is fully known."""
+    return Reason(
+        "NotSynced", "unsynced", f"Nothing is admitted until the cluster is fully known; still listing {', '.join(kinds)}"
+    )
+
+
+def resume_failed(message: str, until: str) -> Reason:
+    """The words for a workload the API server refused to resume."""
+    return Reason(
+        "ResumeFailed",
+        f"resume_failed:{message}",
+        f"Admitted, but the API server refused to resume it: {message or 'no reason given'}. Tried again after {until}",
+    )
+
+
+SUSPENDED_OUTSIDE = Reason(
+    "SuspendedOutside",
+    "suspended_outside",
+    "Suspended by somebody else after its admission; it keeps its quota until its pods are gone, then it is queued again",
+)
+ADMITTED = Reason("Admitted", "admitted", "Admitted: its quota is reserved and it is being started")
+RUNNING = Reason("Running", "running", "Running")
+
+ADOPTED: dict[AdoptionReason, str] = {
+    "already_running": "it already ran when it was first seen: charged as it is, and left alone",
+    "bypassed": "it was started around the queue: charged as it is, and left alone",
+}
+RELEASED: dict[ReleaseReason, str] = {
+    "finished": "it is over and nothing of it is left",
+    "gone": "it was deleted and nothing of it is left",
+    "suspended_outside": "somebody suspended it and nothing of it is left; it is queued again",
+    "superseded": "its spec was edited before it started; it is queued again as it is now",
+    "resume_failed": "the API server refused to resume it; it is queued again after a pause",
+}
+DEQUEUED: dict[DequeueReason, str] = {
+    "gone": "it was deleted",
+    "finished": "it is over",
+    "started_outside": "it was started around the queue",
+    "refused": "it can no longer be queued",
+    "unbound": "no quota claims its namespace any more",
+}
+REFUSED: dict[str, str] = {
+    "cannot_suspend": "CannotSuspend",
+    "unbound": "NoQuota",
+    "unreadable": "Unreadable",
+    "no_tree": "NoQuotaTree",
+}
+"""Refusal reason -> the CamelCase word of its Event."""

@@ -1,0 +1,330 @@
+"""What every object we keep should say now: QueueUnits, Queues, the status of the quota tree, and Events."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct, to_builtins
+
+from muster.core import explain
+from muster.core.actuation.intents import Known
+from muster.core.actuation.patch import stamp_patch
+from muster.core.explain import Reason
+from muster.core.objects.kubequeue import (
+    CREATED_BY,
+    DEFAULT_POLICY,
+    MAX_ITEMS,
+    MAX_POD_SETS,
+    PARENT_FULLNAME,
+    QUEUE_NAMESPACE,
+    QUOTA_FULLNAME,
+    SHOWN,
+    Admission,
+    QueueItem,
+    QueueItems,
+    QueueStatus,
+    QueueUnitStatus,
+    queue_name,
+    queue_name_prefix,
+)
+from muster.core.objects.meta import digest, rfc3339
+from muster.core.presentation.view import ViewState
+from muster.core.queueing.state import Job
+from muster.core.quota.ledger import chain_of
+from muster.core.workloads.registry import KINDS
+from muster.model import api
+from muster.model.api import ApiResource
+from muster.model.keys import Ref, parent_path
+from muster.model.quota import QuotaNode
+from muster.model.resources import Vector, add_into, texts
+from muster.model.workload import Workload
+
+Body = dict[str, Any]
+
+
+class Upsert(Struct, frozen=True):
+    """One object as it should be: created whole when it is missing, else merged into what is there.
+
+    ``shown`` is the fingerprint the object carries once it says this.
+    """
+
+    key: str
+    resource: ApiResource
+    namespace: str
+    name: str
+    exists: bool
+    shown: str
+    metadata: Body
+    spec: Body
+    status: Body
+
+
+class EventNote(Struct, frozen=True):
+    """A Kubernetes Event on an object. The name is derived from its cause, so that writing it twice makes one."""
+
+    ref: Ref
+    api_version: str
+    name: str
+    type: str
+    reason: str
+    message: str
+    at: int
+
+
+class Standing(Struct, frozen=True):
+    """Where a job stands, as its QueueUnit says it."""
+
+    phase: str
+    reason: Reason
+    admitted: bool
+
+
+def standing(state: ViewState, uid: str) -> Standing | None:
+    """Where a job stands; None for what was never queued by us."""
+    workload, job = state.workloads.get(uid), state.jobs.get(uid)
+    if workload is None or not (uid in state.attempts or workload.queued_at):
+        return None
+    if workload.phase == "finished":
+        word = {"succeeded": "Succeed"}.get(workload.outcome, "Failed")
+        return Standing(word, Reason(word, word, f"{workload.detail or word}"), admitted=False)
+    if uid in state.suspended_outside:
+        return Standing("Dequeued", explain.SUSPENDED_OUTSIDE, admitted=True)
+    if uid in state.ledger.charges:
+        if not workload.suspended and workload.phase == "running":
+            return Standing("Running", explain.RUNNING, admitted=True)
+        resumed = uid in state.resumed or not workload.suspended
+        return Standing("Dequeued" if resumed else "Enqueued", explain.ADMITTED, admitted=resumed)
+    if state.not_before.get(uid, 0) > state.now:
+        text = state.failure_messages.get(uid, "")
+        return Standing("TimeoutBackoff", explain.resume_failed(text, rfc3339(state.not_before[uid])), admitted=False)
+    if uid in state.troubles:
+        trouble = state.troubles[uid]
+        code = explain.REFUSED.get(trouble.code, "Refused")
+        return Standing("Enqueued", Reason(code, f"{code}:{trouble.text}", trouble.text), admitted=False)
+    if job is not None:
+        return Standing("Enqueued", waiting_reason(state, job), admitted=False)
+    return Standing("Enqueued", explain.waiting_untried(0), admitted=False)
+
+
+def waiting_reason(state: ViewState, job: Job) -> Reason:
+    """Why a job waits: what refused its shape, or that nobody has tried it yet."""
+    if not state.synced:
+        return explain.waiting_for_sync(sorted(state.unsynced))
+    shape = state.book.shapes.get(job.shape)
+    if shape is not None and shape.denial is not None and job.status == "waiting":
+        return explain.waiting_for_quota(shape.denial)
+    return explain.waiting_untried(state.book.position(job.queue, job.place) - 1)
+
+
+def queue_unit(state: ViewState, uid: str) -> Upsert | None:
+    """The QueueUnit of a job, or None when it should have none or shows what it should."""
+    workload, stands = state.workloads.get(uid), standing(state, uid)
+    if workload is None or stands is None or workload.ref.kind not in KINDS or workload.deleting:
+        return None
+    admissions = tuple(
+        Admission(pods.name, pods.count, pods.count if stands.phase == "Running" else 0)
+        for pods in workload.pod_sets[:MAX_POD_SETS]
+        if stands.admitted
+    )
+    shown = digest((stands.phase, stands.reason.key, admissions))
+    existing = state.units.get(uid)
+    if existing is not None and existing.shown == shown:
+        return None
+    leaf = state.ledger.leaf_of.get(workload.ref.namespace, "")
+    job = state.jobs.get(uid)
+    need = state.need_of(workload)
+    status = QueueUnitStatus(stands.phase, stands.reason.text, admissions, rfc3339(state.now // 1000 * 1000))
+    return Upsert(
+        key=f"unit/{uid}",
+        resource=api.QUEUE_UNITS,
+        namespace=workload.ref.namespace,
+        name=unit_name(workload),
+        exists=existing is not None,
+        shown=shown,
+        metadata={
+            "annotations": {SHOWN: shown},
+            "labels": dict(workload.labels),
+            "ownerReferences": [_owner(workload)],
+        },
+        spec={
+            "consumerRef": {
+                "apiVersion": workload.api_version,
+                "kind": workload.ref.kind,
+                "name": workload.ref.name,
+                "namespace": workload.ref.namespace,
+            },
+            "podSet": [{"name": pods.name, "count": pods.count, "template": {}} for pods in workload.pod_sets[:MAX_POD_SETS]],
+            "priority": job.priority if job is not None else state.priority_of(workload),
+            "queue": queue_name(leaf) if leaf else "",
+            "resource": texts(need),
+            "request": texts(need),
+            **({"priorityClassName": workload.priority_class} if workload.priority_class else {}),
+        },
+        status=to_builtins(status),
+    )
+
+
+def unit_name(workload: Workload) -> str:
+    """Name of the QueueUnit of a job: its own name and the suffix of its kind, at most 253 characters."""
+    suffix = KINDS[workload.ref.kind].unit_suffix
+    return workload.ref.name[: 253 - len(suffix)] + suffix
+
+
+def _owner(workload: Workload) -> Body:
+    return {
+        "apiVersion": workload.api_version,
+        "kind": workload.ref.kind,
+        "name": workload.ref.name,
+        "uid": workload.ref.uid,
+        "controller": True,
+        "blockOwnerDeletion": False,
+    }
+
+
+def queued_stamp(state: ViewState, uid: str) -> tuple[Ref, bytes] | None:
+    """The workload and the patch that stores on it when it was queued; None when it is stored or does not wait."""
+    workload, job = state.workloads.get(uid), state.jobs.get(uid)
+    if workload is None or job is None or job.status == "charged" or workload.queued_at:
+        return None
+    known = Known(workload.intent, workload.annotated, workload.queued_at)
+    return workload.ref, stamp_patch(uid, job.queued_at, known)
+
+
+_TOLD = ("InsufficientQuota", "ExceedsMaxQuota", "ResumeFailed", "SuspendedOutside")
+"""Reasons that are worth an Event on the job; the others show in the QueueUnit alone."""
+
+
+def job_event(state: ViewState, uid: str) -> EventNote | None:
+    """The Event that tells a job why it waits, and where; None when nothing needs telling."""
+    workload, stands = state.workloads.get(uid), standing(state, uid)
+    if workload is None or stands is None or stands.reason.code not in _TOLD:
+        return None
+    job = state.jobs.get(uid)
+    text, stamp = stands.reason.text, f"{state.attempts.get(uid, 0)}.{digest(stands.reason.key)}"
+    if job is not None and job.status == "waiting":
+        place = state.book.position(job.queue, job.place)
+        text = f"{text}; position {place} of {state.book.length(job.queue)} in queue {job.queue}"
+        shape = state.book.shapes[job.shape]
+        if shape.denial is not None:
+            stamp = f"{state.generation}-{shape.denial.cause.seq}-{shape.denial.cause.item}"
+    return EventNote(
+        ref=workload.ref,
+        api_version=workload.api_version,
+        name=f"{workload.ref.name[:200]}.{stamp}",
+        type="Warning",
+        reason=stands.reason.code,
+        message=text,
+        at=state.now,
+    )
+
+
+def trouble_event(state: ViewState, uid: str) -> EventNote | None:
+    """The Event that tells an object why it is refused."""
+    trouble = state.troubles.get(uid)
+    if trouble is None:
+        return None
+    kind = trouble.ref.kind
+    version = KINDS[kind].resource.api_version if kind in KINDS else api.VERSIONS.get(kind, "v1")
+    code = {"tree_rejected": "QuotaTreeRejected"}.get(trouble.code) or explain.REFUSED.get(trouble.code, "Refused")
+    return EventNote(
+        ref=trouble.ref,
+        api_version=version,
+        name=f"{trouble.ref.name[:200]}.{digest((trouble.code, trouble.text, uid))}",
+        type="Warning",
+        reason=code,
+        message=trouble.text,
+        at=state.now,
+    )
+
+
+def queue_object(state: ViewState, path: str) -> Upsert | None:
+    """The Queue of a quota path, or None when there is no such path or it shows what it should."""
+    node = state.ledger.nodes.get(path)
+    if node is None:
+        return None
+    existing = next(
+        (state.queue_objects[uid] for uid, of in state.queue_paths.items() if of == path and uid in state.queue_objects),
+        None,
+    )
+    status = queue_status(state, path)
+    shown = digest(status)
+    if existing is not None and existing.shown == shown:
+        return None
+    parent = parent_path(path)
+    return Upsert(
+        key=f"queue/{path}",
+        resource=api.QUEUES,
+        namespace=QUEUE_NAMESPACE,
+        name=existing.ref.name if existing is not None else queue_name(path),
+        exists=existing is not None,
+        shown=shown,
+        metadata={
+            "generateName": queue_name_prefix(path),
+            "annotations": {QUOTA_FULLNAME: path, PARENT_FULLNAME: parent.rpartition("/")[2] if parent else ""},
+            "labels": {CREATED_BY: "true"},
+        },
+        spec={} if existing is not None else {"queuePolicy": DEFAULT_POLICY},
+        status=to_builtins(status),
+    )
+
+
+def queue_status(state: ViewState, path: str) -> QueueStatus:
+    """Who waits in a queue: the first hundred, those about to be tried apart from those at rest, and how many in all."""
+    active: list[QueueItem] = []
+    backoff: list[QueueItem] = []
+    for position, (place, key) in enumerate(state.book.in_order(path), start=1):
+        if position > MAX_ITEMS:
+            break
+        job = state.jobs[place[3]]
+        workload = state.workloads.get(place[3])
+        name = unit_name(workload) if workload is not None else job.ref.name
+        item = QueueItem(name, job.ref.namespace, position, job.priority)
+        (active if state.book.shapes[key].denial is None else backoff).append(item)
+    return QueueStatus(QueueItems(tuple(active), tuple(backoff)), state.book.length(path))
+
+
+def surplus_queues(state: ViewState) -> list[Ref]:
+    """Queue objects of ours whose path the tree in force does not have, and second ones of one path."""
+    if state.ledger.tree is None or not state.synced:
+        return []
+    kept: set[str] = set()
+    surplus = []
+    for uid, shown in state.queue_objects.items():
+        path = state.queue_paths.get(uid, "")
+        if path in state.ledger.nodes and path not in kept:
+            kept.add(path)
+        else:
+            surplus.append(shown.ref)
+    return surplus
+
+
+def tree_status(state: ViewState) -> Body | None:
+    """``status.root`` of the tree in force: the tree again, with used and request of every node."""
+    tree = state.ledger.tree
+    if tree is None:
+        return None
+    wanted: dict[str, Vector] = {path: dict(vector) for path, vector in state.ledger.used.items()}
+    for shape in state.book.shapes.values():
+        for path in chain_of(shape.queue):
+            add_into(wanted.setdefault(path, {}), shape.request, len(shape.waiting) + shape.open)
+    return {"root": _node_status(state, tree.nodes[0], wanted)}
+
+
+def _node_status(state: ViewState, node: QuotaNode, wanted: dict[str, Vector]) -> Body:
+    body: Body = {
+        "name": node.name,
+        "min": texts(node.guaranteed),
+        "max": texts(node.limit),
+        "used": texts(_over(node, state.ledger.used.get(node.path, {}))),
+        "request": texts(_over(node, wanted.get(node.path, {}))),
+    }
+    if node.namespaces:
+        body["namespaces"] = list(node.namespaces)
+    if node.children:
+        body["children"] = [_node_status(state, state.ledger.nodes[path], wanted) for path in node.children]
+    return body
+
+
+def _over(node: QuotaNode, amounts: Vector) -> Vector:
+    """The amounts, with a zero for every resource the node speaks of."""
+    return {**dict.fromkeys(node.limit.keys() | node.guaranteed.keys(), 0), **amounts}

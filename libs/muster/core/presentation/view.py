@@ -1,0 +1,259 @@
+"""What presentation knows: the sorter's state, folded by the sorter's own arms, and the objects we keep.
+
+It is a fold like every stage's, and decides nothing. ``touched`` collects what the commits folded since the last
+look concern; everything shown is compared with what is desired, so nothing is lost when that list is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
+from msgspec import Struct, field
+
+from muster.core.queueing.sorter import QueueSorter
+from muster.core.queueing.state import SorterState
+from muster.core.seen import Seen
+from muster.core.stage import Arm, Violation
+from muster.events.base import Decision, Event
+from muster.events.decisions import (
+    CandidatesProposed,
+    QuotaDenied,
+    QuotaReleased,
+    QuotaReserved,
+    QuotaTreeAccepted,
+    QuotaTreeRejected,
+    QuotaTreeRemoved,
+    SuspensionRecorded,
+    WorkloadAdopted,
+    WorkloadDequeued,
+    WorkloadQueued,
+    WorkloadRefused,
+)
+from muster.events.effects import EffectApplied, EffectFailed
+from muster.events.facts import (
+    ObjectUnreadable,
+    QueueGone,
+    QueueObserved,
+    QueueUnitGone,
+    QueueUnitObserved,
+    QuotaTreeGone,
+    QuotaTreeObserved,
+    WorkloadGone,
+    WorkloadObserved,
+)
+from muster.model.keys import Position, Ref
+
+
+class Shown(Struct, frozen=True):
+    """An object we keep, as it was observed last."""
+
+    ref: Ref
+    rv: int
+    shown: str
+
+
+class Trouble(Struct, frozen=True):
+    """Something to be told on an object that is no job of ours (any more): an Event on the object itself."""
+
+    ref: Ref
+    code: str
+    text: str
+
+
+class ViewState(SorterState):
+    """The sorter's state and what is shown of it."""
+
+    units: dict[str, Shown] = field(default_factory=dict)
+    """workload uid -> its QueueUnit"""
+    unit_owner: dict[str, str] = field(default_factory=dict)
+    """QueueUnit uid -> workload uid"""
+    queue_objects: dict[str, Shown] = field(default_factory=dict)
+    """Queue object uid -> the object"""
+    objects_seen: Seen = field(default_factory=Seen)
+    suspended_outside: dict[str, None] = field(default_factory=dict)
+    failure_messages: dict[str, str] = field(default_factory=dict)
+    """workload uid -> why the API server refused to resume it last"""
+    troubles: dict[str, Trouble] = field(default_factory=dict)
+    """object uid -> what is to be told on it"""
+
+
+class View:
+    """Folds the log for presentation."""
+
+    name: ClassVar[str] = "view"
+
+    def __init__(self) -> None:
+        self._sorter = QueueSorter()
+        self.touched_jobs: dict[str, None] = {}
+        self.touched_queues: dict[str, None] = {}
+        self.touched_troubles: dict[str, None] = {}
+        self.tree_touched = False
+
+    def initial(self) -> ViewState:
+        return ViewState()
+
+    def arms(self) -> Mapping[type[Event], Arm]:
+        arms: dict[type[Event], Arm] = dict(self._sorter.arms())
+        own: dict[type[Event], Callable[[Any, Position, Any], None]] = {
+            QueueUnitObserved: self._unit_observed,
+            QueueUnitGone: self._unit_gone,
+            QueueObserved: self._queue_observed,
+            QueueGone: self._queue_gone,
+            WorkloadObserved: self._workload_observed,
+            WorkloadGone: self._workload_gone,
+            ObjectUnreadable: self._unreadable,
+            QuotaTreeObserved: self._tree_observed,
+            QuotaTreeGone: self._tree_gone,
+            QuotaTreeAccepted: self._tree_accepted,
+            QuotaTreeRejected: self._tree_rejected,
+            QuotaTreeRemoved: self._tree_changed,
+            WorkloadQueued: self._job_changed,
+            WorkloadDequeued: self._job_changed,
+            WorkloadAdopted: self._job_changed,
+            QuotaReserved: self._job_changed,
+            QuotaReleased: self._released,
+            QuotaDenied: self._denied,
+            CandidatesProposed: self._proposed,
+            WorkloadRefused: self._refused,
+            SuspensionRecorded: self._suspended,
+            EffectApplied: self._resumed,
+            EffectFailed: self._failed,
+        }
+        return {kind: _chain(arms.get(kind), own.get(kind)) for kind in arms | own}
+
+    def _job_changed(
+        self, state: ViewState, _at: Position, event: WorkloadQueued | WorkloadDequeued | WorkloadAdopted | QuotaReserved
+    ) -> None:
+        self.touched_jobs[event.ref.uid] = None
+        self.touched_queues[event.queue] = None
+        self.tree_touched = True
+        if isinstance(event, WorkloadQueued):
+            self._clear_trouble(state, event.ref.uid)
+
+    def _released(self, state: ViewState, _at: Position, event: QuotaReleased) -> None:
+        self.touched_jobs[event.ref.uid] = None
+        self.tree_touched = True
+        state.suspended_outside.pop(event.ref.uid, None)
+
+    def _denied(self, state: ViewState, _at: Position, event: QuotaDenied) -> None:
+        """A denial speaks for everybody of its shape: all of them may have to be told."""
+        self.touched_queues[event.queue] = None
+        job = state.jobs.get(event.ref.uid)
+        shape = state.book.shapes.get(job.shape) if job is not None else None
+        if shape is not None and event.reason != "stale":
+            for place in shape.waiting:
+                self.touched_jobs[place[3]] = None
+
+    def _proposed(self, _state: ViewState, _at: Position, event: CandidatesProposed) -> None:
+        for candidate in event.candidates:
+            self.touched_queues[candidate.queue] = None
+
+    def _refused(self, state: ViewState, _at: Position, event: WorkloadRefused) -> None:
+        self._trouble(state, event.ref, event.reason, event.message)
+
+    def _suspended(self, state: ViewState, _at: Position, event: SuspensionRecorded) -> None:
+        state.suspended_outside[event.ref.uid] = None
+        self.touched_jobs[event.ref.uid] = None
+
+    def _resumed(self, state: ViewState, _at: Position, event: EffectApplied) -> None:
+        state.failure_messages.pop(event.ref.uid, None)
+        self.touched_jobs[event.ref.uid] = None
+
+    def _failed(self, state: ViewState, _at: Position, event: EffectFailed) -> None:
+        if event.reason == "refused":
+            state.failure_messages[event.ref.uid] = event.message
+        self.touched_jobs[event.ref.uid] = None
+
+    def _workload_observed(self, state: ViewState, _at: Position, event: WorkloadObserved) -> None:
+        self.touched_jobs[event.workload.ref.uid] = None
+        if not event.workload.suspended:
+            state.suspended_outside.pop(event.workload.ref.uid, None)
+        trouble = state.troubles.get(event.workload.ref.uid)
+        if trouble is not None and trouble.code == "unreadable":
+            self._clear_trouble(state, event.workload.ref.uid)
+
+    def _workload_gone(self, state: ViewState, _at: Position, event: WorkloadGone) -> None:
+        uid = event.ref.uid
+        self.touched_jobs.pop(uid, None)
+        state.suspended_outside.pop(uid, None)
+        state.failure_messages.pop(uid, None)
+        self._clear_trouble(state, uid)
+
+    def _unreadable(self, state: ViewState, _at: Position, event: ObjectUnreadable) -> None:
+        self._trouble(state, event.ref, "unreadable", event.reason)
+
+    def _trouble(self, state: ViewState, ref: Ref, code: str, text: str) -> None:
+        state.troubles[ref.uid] = Trouble(ref, code, text)
+        self.touched_troubles[ref.uid] = None
+
+    def _clear_trouble(self, state: ViewState, uid: str) -> None:
+        state.troubles.pop(uid, None)
+        self.touched_troubles.pop(uid, None)
+
+    def _tree_observed(self, state: ViewState, _at: Position, event: QuotaTreeObserved) -> None:
+        self._clear_trouble(state, event.ref.uid)
+
+    def _tree_gone(self, state: ViewState, _at: Position, event: QuotaTreeGone) -> None:
+        self._clear_trouble(state, event.ref.uid)
+
+    def _tree_rejected(self, state: ViewState, _at: Position, event: QuotaTreeRejected) -> None:
+        lines = "; ".join(str(violation) for violation in event.violations[:10])
+        more = f"; and {len(event.violations) - 10} more" if len(event.violations) > 10 else ""
+        self._trouble(
+            state, event.ref, "tree_rejected", f"Refused as a whole, the last good tree stays in force: {lines}{more}"
+        )
+
+    def _tree_accepted(self, state: ViewState, at: Position, event: QuotaTreeAccepted) -> None:
+        self._clear_trouble(state, event.tree.ref.uid)
+        self._tree_changed(state, at, event)
+
+    def _tree_changed(self, state: ViewState, _at: Position, _event: QuotaTreeAccepted | QuotaTreeRemoved) -> None:
+        self.tree_touched = True
+        self.touched_queues.update(dict.fromkeys(state.ledger.nodes))
+        self.touched_queues.update(dict.fromkeys(state.queue_paths.values()))
+
+    def _unit_observed(self, state: ViewState, _at: Position, event: QueueUnitObserved) -> None:
+        if event.owner_uid and state.objects_seen.newer(event.ref.uid, event.rv):
+            state.units[event.owner_uid] = Shown(event.ref, event.rv, event.shown)
+            state.unit_owner[event.ref.uid] = event.owner_uid
+            self.touched_jobs[event.owner_uid] = None
+
+    def _unit_gone(self, state: ViewState, at: Position, event: QueueUnitGone) -> None:
+        owner = state.unit_owner.pop(event.ref.uid, None)
+        if state.objects_seen.end(event.ref.uid, at.at) and owner is not None:
+            shown = state.units.get(owner)
+            if shown is not None and shown.ref.uid == event.ref.uid:
+                del state.units[owner]
+                self.touched_jobs[owner] = None
+
+    def _queue_observed(self, state: ViewState, _at: Position, event: QueueObserved) -> None:
+        if state.objects_seen.newer(event.ref.uid, event.rv):
+            state.queue_objects[event.ref.uid] = Shown(event.ref, event.rv, event.shown)
+            self.touched_queues[event.path] = None
+
+    def _queue_gone(self, state: ViewState, at: Position, event: QueueGone) -> None:
+        if state.objects_seen.end(event.ref.uid, at.at):
+            state.queue_objects.pop(event.ref.uid, None)
+            self.touched_queues.update(dict.fromkeys(state.ledger.nodes))
+
+    def decide(self, state: ViewState) -> list[Decision]:
+        return []
+
+    def next_deadline(self, state: ViewState) -> int | None:
+        return None
+
+    def check(self, state: ViewState) -> list[Violation]:
+        return []
+
+
+def _chain(one: Arm | None, other: Arm | None) -> Arm:
+    """Both arms, the sorter's first."""
+    if one is None or other is None:
+        return one or other  # type: ignore[return-value]
+
+    def both(state: Any, at: Position, event: Any) -> None:
+        one(state, at, event)
+        other(state, at, event)
+
+    return both

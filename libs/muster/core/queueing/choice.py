@@ -1,0 +1,138 @@
+"""Whom to try now: per queue the best heads of its awake shapes, queues in turn by their order.
+
+Chosen are at most MAX_OPEN unanswered per queue, and only what the copy of the ledger lets expect to fit together
+with everything already proposed; the first of a shape that nothing is known about is tried anyway, so that its
+denial tells the whole shape what it waits for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from heapq import heapify, heappop, heappush, heapreplace, merge
+from itertools import islice
+
+from muster.core.queueing.book import Place, Shape, clear
+from muster.core.queueing.state import Job, SorterState, job_from
+from muster.core.quota.ledger import Scratch
+from muster.core.stage import MAX_DECISIONS
+from muster.events.decisions import Candidate, WorkloadDequeued, WorkloadQueued, WorkloadRefused
+
+MAX_OPEN = 128
+"""Unanswered proposals per leaf queue."""
+
+Standing = WorkloadQueued | WorkloadDequeued | WorkloadRefused
+
+
+def choose(state: SorterState, standings: Sequence[Standing]) -> list[Candidate]:
+    """The candidates to propose right after ``standings``, which are decided and not folded yet, best first."""
+    fresh: dict[str, list[Job]] = {}
+    skip: set[str] = set()
+    for standing in standings:
+        skip.add(standing.ref.uid)
+        if isinstance(standing, WorkloadQueued) and standing.ref.uid not in state.ledger.charges:
+            job = job_from(standing, standing.cause)
+            fresh.setdefault(job.shape, []).append(job)
+    scratch = Scratch()
+    turns: dict[str, _Turn] = {}
+    for key in [*state.book.awake, *(key for key in fresh if key not in state.book.awake)]:
+        shape = state.book.shapes.get(key)
+        jobs = fresh.get(key, [])
+        if shape is not None and not clear(shape, state.ledger):
+            continue
+        queue = shape.queue if shape is not None else jobs[0].queue
+        if queue not in turns:
+            turns[queue] = _Turn(state, queue, skip)
+        turns[queue].join(key, shape, jobs)
+    heap = [(turn.order(scratch), turn) for turn in turns.values() if turn.advance(scratch)]
+    heapify(heap)
+    chosen: list[Candidate] = []
+    while heap and len(chosen) < MAX_DECISIONS:
+        turn = heap[0][1]
+        job = turn.take()
+        scratch.add(job.queue, job.request)
+        chosen.append(_candidate(state, job))
+        if turn.advance(scratch):
+            heapreplace(heap, (turn.order(scratch), turn))
+        else:
+            heappop(heap)
+    return chosen
+
+
+def _candidate(state: SorterState, job: Job) -> Candidate:
+    shape = state.book.shapes.get(job.shape)
+    woken = shape.woken if shape is not None else None
+    return Candidate(
+        cause=max(job.cause, woken) if woken else job.cause,
+        ref=job.ref,
+        attempt=job.attempt,
+        queue=job.queue,
+        request=job.request,
+        generation=job.generation,
+    )
+
+
+class _Line:
+    """The waiting of one shape that take part, in order."""
+
+    def __init__(self, shape: Shape | None, fresh: Sequence[Job], skip: set[str]) -> None:
+        waiting = (place for place in shape.waiting if place[3] not in skip) if shape is not None else iter(())
+        news = sorted(job.place for job in fresh)
+        self.jobs = {job.ref.uid: job for job in fresh}
+        self.places = iter(islice(merge(waiting, news) if news else waiting, MAX_OPEN))
+        self.request = shape.request if shape is not None else fresh[0].request
+        self.untried = shape is None or (shape.denial is None and not shape.open)
+        """Nothing is known of the shape: its first is tried whatever the ledger lets expect."""
+
+
+class _Turn:
+    """One queue while candidates are being chosen: the heads of its lines, best first."""
+
+    def __init__(self, state: SorterState, queue: str, skip: set[str]) -> None:
+        self.state = state
+        self.queue = queue
+        self.skip = skip
+        self.lines: dict[str, _Line] = {}
+        self.heads: list[tuple[Place, str]] = []
+        self.open = sum(state.book.shapes[key].open for key in state.book.queues.get(queue, ()))
+
+    def __lt__(self, other: _Turn) -> bool:
+        return self.queue < other.queue
+
+    def join(self, key: str, shape: Shape | None, fresh: Sequence[Job]) -> None:
+        """A shape takes part, with those of it that are about to be queued."""
+        line = self.lines[key] = _Line(shape, fresh, self.skip)
+        head = next(line.places, None)
+        if head is not None:
+            heappush(self.heads, (head, key))
+
+    def order(self, scratch: Scratch) -> tuple[int, int, int]:
+        """Priority of the queue, then used/min, then age of the head."""
+        share = self.state.ledger.share(self.queue, self.state.proposed, scratch)
+        return (-self.state.queue_priorities.get(self.queue, 0), share, self.heads[0][0][1])
+
+    def advance(self, scratch: Scratch) -> bool:
+        """Drop heads that should not be tried until one should; False when nobody is left."""
+        if self.open >= MAX_OPEN:
+            return False
+        while self.heads:
+            line = self.lines[self.heads[0][1]]
+            if line.untried or not self.state.ledger.shortfall(
+                self.queue, line.request, self.state.proposed, scratch
+            ):
+                return True
+            heappop(self.heads)
+        return False
+
+    def take(self) -> Job:
+        """The head, which counts as chosen from here on; the next of its line takes its turn."""
+        place, key = self.heads[0]
+        line = self.lines[key]
+        line.untried = False
+        following = next(line.places, None)
+        if following is not None:
+            heapreplace(self.heads, (following, key))
+        else:
+            heappop(self.heads)
+        self.open += 1
+        uid = place[3]
+        return line.jobs[uid] if uid in line.jobs else self.state.jobs[uid]

@@ -1,0 +1,120 @@
+"""The actuator's runner: carries outstanding admissions out on the API server and appends their effects.
+
+Up to MAX_IN_FLIGHT requests at once, never two on one object. What is outstanding after a crash is carried out
+again; the fence in every patch makes a repetition harmless (see core.actuation.patch).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+
+from muster.core.actuation.intents import Actuator, ActuatorState, Known, Outstanding
+from muster.core.actuation.patch import Answer, Reread, Retry, after_reread, message_of, read_answer, resume_patch
+from muster.core.workloads.registry import KINDS
+from muster.events.base import Event
+from muster.events.effects import EffectApplied, EffectFailed
+from muster.events.envelope import MAX_EVENTS, CommitKind
+from muster.model.api import JSON_PATCH
+from muster.model.keys import Intent
+from muster.ports import ApiTransport, ApiUnreachableError, Clock, Lease, Log, Snapshots
+from muster.runtime.hooks import Hooks
+from muster.runtime.leader import Leader
+
+MAX_IN_FLIGHT = 32
+REQUEST_TIMEOUT_S = 10.0
+BACKOFF_S = (0.2, 10.0)
+"""First and longest pause before a request is tried again; the pauses are spread at random."""
+REREADS = 5
+"""How often a patch that does not pass its tests is rebuilt from the object before it counts as refused."""
+
+
+class ActuatorRunner(Leader[ActuatorState]):
+    """Carries decisions out. Only the leader acts."""
+
+    def __init__(
+        self,
+        transport: ApiTransport,
+        *,
+        log: Log,
+        lease: Lease,
+        snapshots: Snapshots | None,
+        clock: Clock,
+        process: str,
+        hooks: Hooks | None = None,
+        rng: Random | None = None,
+    ) -> None:
+        super().__init__(
+            Actuator(), log=log, lease=lease, snapshots=snapshots, clock=clock, process=process, hooks=hooks
+        )
+        self._transport = transport
+        self._rng = rng or Random()  # spreads retries, decides nothing
+        self._slots = asyncio.Semaphore(MAX_IN_FLIGHT)
+        self._taken: dict[str, Intent] = {}
+        """workload uid -> the outstanding order that has a task"""
+        self._turns: dict[str, asyncio.Lock] = {}
+        """workload uid -> held by the task whose request is under way"""
+        self._effects: list[Event] = []
+        self._tasks: asyncio.TaskGroup | None = None
+
+    async def started(self, tasks: asyncio.TaskGroup) -> None:
+        self._tasks = tasks
+        await super().started(tasks)
+
+    async def produce(self) -> tuple[CommitKind, list[Event]] | None:
+        assert self._tasks is not None
+        for uid, order in self.state.outstanding.items():
+            if self._taken.get(uid) != order.intent:
+                self._taken[uid] = order.intent
+                self._turns.setdefault(uid, asyncio.Lock())
+                self._tasks.create_task(self._carry_out(order))
+        for uid in [uid for uid in self._taken if uid not in self.state.outstanding]:
+            del self._taken[uid]
+            if not self._turns[uid].locked():
+                del self._turns[uid]
+        effects, self._effects = self._effects[:MAX_EVENTS], self._effects[MAX_EVENTS:]
+        return ("input", effects) if effects else None
+
+    async def _carry_out(self, order: Outstanding) -> None:
+        async with self._slots, self._turns[order.ref.uid]:
+            effect = await self._until_answered(order)
+        if effect is not None:
+            self._effects.append(effect)
+            self.wake()
+
+    async def _until_answered(self, order: Outstanding) -> EffectApplied | EffectFailed | None:
+        """Try until there is an effect; None when the order was withdrawn meanwhile."""
+        known = self.state.known.get(order.ref.uid, Known())
+        pause_s, rereads = BACKOFF_S[0], 0
+        while self.state.outstanding.get(order.ref.uid) == order:
+            answer = await self._attempt(order, known)
+            if isinstance(answer, Known):
+                known, rereads = answer, rereads + 1
+                if rereads < REREADS:
+                    continue
+                answer = Retry("conflict", "the object keeps changing under the patch")
+            if not isinstance(answer, Retry):
+                return answer
+            self.hooks.note("warning", "actuation_retried", ref=str(order.ref), why=answer.reason, message=answer.message)
+            await asyncio.sleep(pause_s * (0.5 + self._rng.random() / 2))
+            pause_s = min(pause_s * 2, BACKOFF_S[1])
+        return None
+
+    async def _attempt(self, order: Outstanding, known: Known) -> EffectApplied | EffectFailed | Retry | Known:
+        path = KINDS[order.ref.kind].resource.path(order.ref.namespace, order.ref.name)
+        try:
+            response = await self._transport.request(
+                "PATCH",
+                path,
+                body=resume_patch(order, known),
+                content_type=JSON_PATCH,
+                timeout_s=REQUEST_TIMEOUT_S,
+            )
+            answer: Answer = read_answer(order, response.status, response.body)
+            if not isinstance(answer, Reread):
+                return answer
+            refusal = message_of(response.body)
+            found = await self._transport.request("GET", path, timeout_s=REQUEST_TIMEOUT_S)
+        except ApiUnreachableError as err:
+            return Retry("unavailable", str(err))
+        return after_reread(order, known, self.state.seq, found.status, found.body, refusal)

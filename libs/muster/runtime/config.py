@@ -1,0 +1,107 @@
+"""Configuration of a service: environment variables ``MUSTER_<FIELD>``, or a YAML file named by MUSTER_CONFIG.
+
+The environment wins over the file. Every problem is reported at once, and an unknown name is a problem.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+import yaml
+from msgspec import Struct
+
+from muster.events.subjects import DEFAULT_CELL, check_cell
+
+PREFIX = "MUSTER_"
+_NOT_FIELDS = frozenset({"CONFIG"})
+
+
+class ConfigError(Exception):
+    """The configuration cannot be used; the message lists every problem."""
+
+
+class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What every service may be told. Names in upper case with MUSTER_ in front are the environment variables."""
+
+    nats_url: str = "nats://127.0.0.1:4222"
+    nats_nkey_file: str = ""
+    """File with the nkey seed this service signs in with; empty for none."""
+    nats_credentials_file: str = ""
+    """NATS credentials file; empty for none."""
+    nats_ca_file: str = ""
+    """CA certificate to verify the server with, where it speaks TLS with a private CA."""
+    cell: str = DEFAULT_CELL
+    log_create: bool = False
+    """Create the cell's log when it is missing, and a new generation when the stream is gone."""
+    log_max_bytes: int = 8 * 2**30
+    replicas: int = 1
+    """Stream replicas, used when streams are created: 3 in production."""
+    kube_context: str = ""
+    """Context of the kubeconfig; empty: in-cluster, else the current context."""
+    kubeconfig: str = ""
+    act: bool = True
+    """Whether the actuator writes; false observes only."""
+    profile: Literal["kube-queue", "lean"] = "kube-queue"
+    """lean writes nothing but the decisions themselves: no QueueUnits, Queues, status or Events."""
+    health_host: str = "127.0.0.1"
+    health_port: int = 8080
+    """0: any free port; -1: no health and metrics server."""
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_style: Literal["auto", "json", "console"] = "auto"
+    process: str = ""
+    """Name of this process in the log; empty: host name and a random part."""
+
+    def __post_init__(self) -> None:
+        check_cell(self.cell)
+        if self.replicas not in (1, 3, 5):
+            raise ValueError(f"replicas is {self.replicas}; JetStream takes 1, 3 or 5")
+        if not -1 <= self.health_port <= 65535:
+            raise ValueError(f"health_port is {self.health_port}; take a port, 0 for any free one, -1 for none")
+
+
+def load(environ: Mapping[str, str] | None = None, **overrides: Any) -> Config:
+    """The configuration of this process. ``overrides`` win over everything. Raises ConfigError."""
+    variables = os.environ if environ is None else environ
+    values: dict[str, Any] = {}
+    problems: list[str] = []
+    path = variables.get(f"{PREFIX}CONFIG", "")
+    if path:
+        values |= _from_file(Path(path), problems)
+    known = set(Config.__struct_fields__)
+    for name, text in sorted(variables.items()):
+        field = name.removeprefix(PREFIX).lower()
+        if not name.startswith(PREFIX) or name.removeprefix(PREFIX) in _NOT_FIELDS or name.startswith("MUSTER_TEST_"):
+            continue
+        if field in known:
+            values[field] = text
+        else:
+            problems.append(f"{name} is no setting; the settings are {', '.join(sorted(known))}")
+    values |= overrides
+    try:
+        config = msgspec.convert(values, Config, strict=False)
+    except msgspec.ValidationError as err:
+        problems.append(str(err).replace(" - at `$.", " in `"))
+    if problems:
+        raise ConfigError("; ".join(problems))
+    return config
+
+
+def _from_file(path: Path, problems: list[str]) -> dict[str, Any]:
+    try:
+        found = yaml.safe_load(path.read_text())
+    except OSError as err:
+        problems.append(f"cannot read {path}: {err.strerror}")
+        return {}
+    except yaml.YAMLError as err:
+        problems.append(f"{path} is not YAML: {err}")
+        return {}
+    if found is None:
+        return {}
+    if not isinstance(found, dict):
+        problems.append(f"{path} must hold names and values")
+        return {}
+    return found

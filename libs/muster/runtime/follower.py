@@ -1,0 +1,153 @@
+"""A follower: restores a stage's state, folds the log into it, and does what its subclass does between batches.
+
+Order of work, always: fold a whole batch, then act, then look at the log again. Folding never waits for acting's
+results: those come back through the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, Generic, TypeVar
+
+from muster.core.stage import Folder, Stage, StageState
+from muster.events.envelope import Stored
+from muster.ports import Clock, Log, Snapshots
+from muster.runtime.hooks import Hooks, NoHooks
+from muster.runtime.snapshotting import make_snapshot, restore
+
+S = TypeVar("S", bound=StageState)
+
+SNAPSHOT_COMMITS = 5_000
+"""A standby keeps a snapshot every so many commits; a leader, who has better things to do, every fourth time."""
+
+CHECK_COMMITS = 1_000
+"""How often a running stage checks its own invariants."""
+
+BUFFERED_BATCHES = 4
+
+
+class Follower(Generic[S]):
+    """Folds the log of a cell into one stage's state."""
+
+    def __init__(
+        self,
+        stage: Stage[S],
+        *,
+        shard: str = "0",
+        log: Log,
+        snapshots: Snapshots | None,
+        clock: Clock,
+        hooks: Hooks | None = None,
+    ) -> None:
+        self.stage = stage
+        self.shard = shard
+        self.log = log
+        self.snapshots = snapshots
+        self.clock = clock
+        self.hooks: Hooks = hooks if hooks is not None else NoHooks()
+        self.state: S = stage.initial()
+        self.caught_up = False
+        """The end of the log, as it stood when following began, has been folded."""
+        self.last_own = 0
+        """Sequence of the last commit of this (stage, shard)."""
+        self._folder = Folder(stage)
+        self._batches: asyncio.Queue[Sequence[Stored]] = asyncio.Queue(BUFFERED_BATCHES)
+        self._woken = asyncio.Event()
+        self._kept = 0
+        self._checked = 0
+
+    async def run(self) -> None:
+        """Follow until cancelled. Raises what the log raises, and FencedError when a newer leader has written."""
+        self.hooks.role("starting", 0)
+        await self._restore()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._pump())
+            await self.started(tasks)
+            while True:
+                for batch in await self._next_batches():
+                    self._fold(batch)
+                await self.act()
+                await self._keep()
+
+    async def started(self, tasks: asyncio.TaskGroup) -> None:
+        """Called once, when following begins."""
+        self.hooks.role("following", 0)
+
+    async def act(self) -> None:
+        """Called after every batch, and when woken."""
+
+    def deadline_s(self) -> float | None:
+        """In how many seconds ``act`` should be called though nothing happens."""
+        return None
+
+    def leading(self) -> bool:
+        return False
+
+    def wake(self) -> None:
+        """Have ``act`` called soon."""
+        self._woken.set()
+
+    async def _restore(self) -> None:
+        if self.snapshots is not None:
+            self.state, how = await restore(
+                self.snapshots, self.log.identity, self.stage.name, self.shard, self.stage.initial()
+            )
+            self._kept = self.state.seq
+            self.hooks.note("info", "state_restored", seq=self.state.seq, how=how)
+
+    async def _pump(self) -> None:
+        async for batch in self.log.follow(self.state.seq):
+            await self._batches.put(batch)
+            self._woken.set()
+
+    async def _next_batches(self) -> list[Sequence[Stored]]:
+        """What has arrived; waits for something to arrive, to be woken, or for the deadline."""
+        if self._batches.empty() and not self._woken.is_set():
+            try:
+                async with asyncio.timeout(self.deadline_s()):
+                    await self._woken.wait()
+            except TimeoutError:
+                return []
+        self._woken.clear()
+        found = []
+        while not self._batches.empty():
+            found.append(self._batches.get_nowait())
+        return found
+
+    def _fold(self, batch: Sequence[Stored]) -> None:
+        if not batch:
+            self.caught_up = True
+            return
+        state, fold = self.state, self._folder.fold
+        for stored in batch:
+            fold(state, stored.seq, stored.commit)
+            if stored.commit.stage == self.stage.name and stored.commit.shard == self.shard:
+                self.last_own = stored.seq
+            self.observed(stored)
+        self.hooks.folded(batch, self._batches.qsize())
+        if state.seq - self._checked >= CHECK_COMMITS:
+            self._checked = state.seq
+            violations = self.stage.check(state)
+            if violations:
+                self.hooks.violated(violations)
+
+    def observed(self, stored: Stored) -> None:
+        """Called for every commit right after it was folded."""
+
+    async def _keep(self) -> None:
+        every = SNAPSHOT_COMMITS * (4 if self.leading() else 1)
+        if self.snapshots is not None and self.caught_up and self.state.seq - self._kept >= every:
+            await self.keep_snapshot()
+
+    async def keep_snapshot(self) -> None:
+        """Keep a snapshot of the state as it is now."""
+        if self.snapshots is None or self.state.seq <= self._kept:
+            return
+        self._kept = self.state.seq
+        snapshot = make_snapshot(self.log.identity, self.stage.name, self.shard, self.state)
+        if await self.snapshots.save(snapshot):
+            self.hooks.snapshot(snapshot.seq, len(snapshot.body))
+
+
+AnyFollower = Follower[Any]

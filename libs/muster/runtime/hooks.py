@@ -1,0 +1,63 @@
+"""What runners tell telemetry. Everything here may be ignored: nothing is decided from it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, Protocol
+
+from muster.core.stage import Violation
+from muster.events.base import Event
+from muster.events.envelope import Commit, Stored
+
+Role = Literal["starting", "following", "standby", "leading"]
+Level = Literal["debug", "info", "warning", "error"]
+
+
+class Hooks(Protocol):
+    """Observers of one runner."""
+
+    def folded(self, batch: Sequence[Stored], behind: int) -> None:
+        """Commits were folded; ``behind``: how many were known to be waiting after them."""
+        ...
+
+    def appended(self, commit: Commit, seq: int, took_s: float) -> None:
+        """A commit of this runner is in the log; ``took_s`` from its making to the acknowledgement."""
+        ...
+
+    def role(self, role: Role, epoch: int) -> None:
+        """What this runner is now."""
+        ...
+
+    def violated(self, violations: Sequence[Violation]) -> None:
+        """An invariant is broken: somebody must look."""
+        ...
+
+    def restless(self, counts: dict[str, int]) -> None:
+        """The stage keeps deciding though nothing changes: {event and workload: how often}."""
+        ...
+
+    def snapshot(self, seq: int, size: int) -> None:
+        """A snapshot was kept: position and bytes."""
+        ...
+
+    def note(self, level: Level, event: str, **values: object) -> None:
+        """Anything else worth a log line; ``event`` is a constant snake_case name."""
+        ...
+
+    def trace_of(self, events: Sequence[Event]) -> dict[str, str]:
+        """Trace headers for a commit about to be appended."""
+        ...
+
+
+class NoHooks:
+    """Hooks nobody listens to."""
+
+    def folded(self, batch: Sequence[Stored], behind: int) -> None: ...
+    def appended(self, commit: Commit, seq: int, took_s: float) -> None: ...
+    def role(self, role: Role, epoch: int) -> None: ...
+    def violated(self, violations: Sequence[Violation]) -> None: ...
+    def restless(self, counts: dict[str, int]) -> None: ...
+    def snapshot(self, seq: int, size: int) -> None: ...
+    def note(self, level: Level, event: str, **values: object) -> None: ...
+    def trace_of(self, events: Sequence[Event]) -> dict[str, str]:
+        return {}

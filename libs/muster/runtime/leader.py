@@ -1,0 +1,167 @@
+"""A leader: a follower that may hold the lease of its (stage, shard) and then appends what its stage produces.
+
+The ordering duties, in this order and no other: acquire the lease; append leader_started, which fences whoever led
+before; fold it; only then produce. One commit is in flight per (stage, shard): the next one is produced from a state
+that has folded the one before. A refused append ends the process: a newer leader has written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import Any, TypeVar
+
+from muster.core.stage import Stage, StageState, next_commit
+from muster.events.base import Event
+from muster.events.envelope import Commit, CommitKind, Stored
+from muster.events.system import LeaderStarted, TimeReached
+from muster.ports import Clock, Lease, Log, Snapshots
+from muster.runtime.follower import Follower
+from muster.runtime.hooks import Hooks
+
+S = TypeVar("S", bound=StageState)
+
+LEASE_RENEWAL_S = 3.0
+"""How often a lease (10 s) is renewed, or tried for."""
+
+MAX_SKEW_MS = 2_000
+"""A process whose clock is further ahead of the broker's does not append: log time would run ahead for good."""
+
+RESTLESS = 24
+"""A stage that decides the same of one workload this often without any input is going round in circles."""
+
+
+class LostLeadershipError(Exception):
+    """The lease was lost: stop at once and start again as a standby."""
+
+
+class ClockSkewError(Exception):
+    """This machine's clock is ahead of the broker's: mend it, nothing is appended meanwhile."""
+
+
+class Leader(Follower[S]):
+    """Leads when it holds the lease, else stands by, warm."""
+
+    def __init__(
+        self,
+        stage: Stage[S],
+        *,
+        shard: str = "0",
+        log: Log,
+        lease: Lease,
+        snapshots: Snapshots | None,
+        clock: Clock,
+        process: str,
+        hooks: Hooks | None = None,
+    ) -> None:
+        super().__init__(stage, shard=shard, log=log, snapshots=snapshots, clock=clock, hooks=hooks)
+        self.lease = lease
+        self.process = process
+        self.epoch = 0
+        """Sequence of our leader_started; 0 while not leading."""
+        self._held = False
+        self._count = 0
+        self._in_flight = 0
+        """Sequence of our newest append."""
+        self._repeats: Counter[str] = Counter()
+
+    def leading(self) -> bool:
+        return self.epoch > 0 and self.state.seq >= self.epoch
+
+    async def started(self, tasks: asyncio.TaskGroup) -> None:
+        self.hooks.role("standby", 0)
+        tasks.create_task(self._keep_lease())
+
+    async def _keep_lease(self) -> None:
+        while True:
+            if not self._held:
+                self._held = await self.lease.acquire()
+                if self._held:
+                    self.wake()
+            elif not await self.lease.renew():
+                raise LostLeadershipError(f"lease of {self.stage.name}/{self.shard} was lost")
+            await asyncio.sleep(LEASE_RENEWAL_S)
+
+    async def act(self) -> None:
+        if not self._held or not self.caught_up or self.state.seq < self._in_flight:
+            return
+        if not self.epoch:
+            await self._take_over()
+            return
+        produced = await self.produce()
+        if produced is not None:
+            kind, events = produced
+            if kind == "decision":
+                self._watch_for_circles(events)
+            await self._append(kind, events)
+
+    async def _take_over(self) -> None:
+        ahead = self.clock.now() - await self.log.time()
+        if ahead > MAX_SKEW_MS:
+            raise ClockSkewError(
+                f"this machine's clock is {ahead} ms ahead of the broker's; it may be {MAX_SKEW_MS} at most: "
+                f"set it right, then start {self.stage.name} again"
+            )
+        await self._append("input", [LeaderStarted(process=self.process)])
+        self.epoch = self._in_flight
+
+    async def _append(self, kind: CommitKind, events: list[Event]) -> None:
+        self._count += 1
+        commit = Commit(
+            commit_id=f"{self.process}-{self.stage.name}-{self._count}",
+            stage=self.stage.name,
+            shard=self.shard,
+            kind=kind,
+            epoch=self.epoch,
+            in_seq=self.state.seq,
+            ruleset=self.state.ruleset,
+            at=self.clock.now(),
+            events=tuple(events),  # type: ignore[arg-type]
+        )
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        self._in_flight = await self.log.append(commit, expected=self.last_own, headers=self.hooks.trace_of(events))
+        self.hooks.appended(commit, self._in_flight, loop.time() - began)
+
+    async def produce(self) -> tuple[CommitKind, list[Event]] | None:
+        """The events of the next commit, or None when nothing is due."""
+        due = next_commit(self.stage, self.state)
+        if due:
+            return "decision", due
+        deadline = self.stage.next_deadline(self.state)
+        if deadline is not None and self.state.now < deadline <= self.clock.now():
+            return "input", [TimeReached(at=self.clock.now())]
+        return None
+
+    def deadline_s(self) -> float | None:
+        """Until the stage's own deadline."""
+        if not self.leading():
+            return None
+        deadline = self.stage.next_deadline(self.state)
+        if deadline is None or deadline <= self.state.now:
+            return None
+        return max(0.001, (deadline - self.clock.now()) / 1000)
+
+    def observed(self, stored: Stored) -> None:
+        if stored.commit.kind == "input":
+            self._repeats.clear()
+        if self.epoch and stored.seq == self.epoch:
+            self.hooks.role("leading", self.epoch)
+
+    def _watch_for_circles(self, events: list[Event]) -> None:
+        for event in events:
+            ref = getattr(event, "ref", None)
+            if ref is not None:
+                self._repeats[f"{type(event).__name__} {ref}"] += 1
+        worst = self._repeats.most_common(1)
+        if worst and worst[0][1] == RESTLESS:
+            self.hooks.restless(dict(self._repeats.most_common(5)))
+
+    async def stop(self) -> None:
+        """Leave in good order: keep a snapshot and give up the lease, so that a successor need not wait."""
+        await self.keep_snapshot()
+        if self._held:
+            await self.lease.release()
+
+
+AnyLeader = Leader[Any]

@@ -1,0 +1,323 @@
+"""The presenter: keeps QueueUnits, Queues, the tree's status and Events as the log says they should be.
+
+It follows the log like a stage and appends nothing. What it writes is compared with what was observed, coalesced per
+object and limited in rate, and never waits in the way of a decision: profile ``lean`` runs without it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import msgspec
+
+from muster.core.objects.kubequeue import QUEUE_NAMESPACE
+from muster.core.objects.meta import digest, rfc3339
+from muster.core.presentation import desired
+from muster.core.presentation.desired import EventNote, Upsert
+from muster.core.presentation.view import View, ViewState
+from muster.core.workloads.registry import KINDS
+from muster.kube.discovery import has_status_subresource
+from muster.model import api
+from muster.model.api import JSON, JSON_PATCH, MERGE_PATCH, ApiResource
+from muster.ports import ApiResponse, ApiTransport, ApiUnreachableError, Clock, Lease, Log, Snapshots
+from muster.runtime.follower import Follower
+from muster.runtime.hooks import Hooks
+from muster.runtime.leader import LEASE_RENEWAL_S
+
+SETTLE_S: Mapping[str, float] = {"unit": 0.3, "queue": 1.0, "tree": 2.0, "trouble": 0.1}
+"""How long a change waits for the next one before it is written."""
+
+AGAIN_S: Mapping[str, float] = {"unit": 3.0, "queue": 2.0, "tree": 5.0, "trouble": 1.0}
+"""How long after a write the same object is left alone."""
+
+RATE_PER_S = 50.0
+"""Writes per second, all objects together; a burst of two seconds' worth is let through."""
+
+MAX_IN_FLIGHT = 8
+RETRY_S = 5.0
+REPORTER = "muster"
+
+
+class Presenter(Follower[ViewState]):
+    """Writes what users see. Needs the lease of ``presenter``/0, so that two do not write the same twice."""
+
+    stage: View
+    name: ClassVar[str] = "presenter"
+
+    def __init__(
+        self,
+        transport: ApiTransport,
+        *,
+        log: Log,
+        lease: Lease,
+        snapshots: Snapshots | None,
+        clock: Clock,
+        hooks: Hooks | None = None,
+        rate_per_s: float = RATE_PER_S,
+    ) -> None:
+        super().__init__(View(), log=log, snapshots=snapshots, clock=clock, hooks=hooks)
+        self._transport = transport
+        self._lease = lease
+        self._held = False
+        self._due: dict[str, float] = {}
+        """key of an object to look at -> loop time from when on"""
+        self._told: dict[str, str] = {}
+        """key -> fingerprint written last, until an observation shows it"""
+        self._busy: set[str] = set()
+        self._rate = rate_per_s
+        self._tokens = 2 * rate_per_s
+        self._refilled = 0.0
+        self._split_status: dict[str, bool] = {}
+        self._tasks: asyncio.TaskGroup | None = None
+        self._looked_at_all = False
+        self.writes: dict[str, int] = {}
+        """verb and resource -> requests made"""
+
+    async def started(self, tasks: asyncio.TaskGroup) -> None:
+        self._tasks = tasks
+        tasks.create_task(self._keep_lease())
+
+    async def _keep_lease(self) -> None:
+        while True:
+            self._held = await (self._lease.renew() if self._held else self._lease.acquire())
+            self.wake()
+            await asyncio.sleep(LEASE_RENEWAL_S)
+
+    def deadline_s(self) -> float | None:
+        if not self._held or not self._due or len(self._busy) >= MAX_IN_FLIGHT:
+            return None
+        wait = min(self._due.values()) - asyncio.get_running_loop().time()
+        return max(0.02, wait)
+
+    async def act(self) -> None:
+        """Note what the log has touched; write what is due."""
+        now = asyncio.get_running_loop().time()
+        if not (self._held and self.caught_up and self.state.synced):
+            return
+        if not self._looked_at_all:
+            self._looked_at_all = True
+            self._touch_all(now)
+        self._note_touched(now)
+        self._refill(now)
+        for key in [key for key, at in self._due.items() if at <= now]:
+            if len(self._busy) >= MAX_IN_FLIGHT or self._tokens < 1:
+                break
+            if key not in self._busy:
+                self._start(key, now)
+
+    def _touch_all(self, now: float) -> None:
+        """Compare everything once: what was shown before this process began is known from observations."""
+        state = self.state
+        for uid in state.workloads:
+            self._touch(f"unit/{uid}", now)
+        for path in state.ledger.nodes:
+            self._touch(f"queue/{path}", now)
+        for uid in state.troubles:
+            self._touch(f"trouble/{uid}", now)
+        self._touch("tree/", now)
+
+    def _note_touched(self, now: float) -> None:
+        view = self.stage
+        for prefix, touched in (
+            ("unit", view.touched_jobs),
+            ("queue", view.touched_queues),
+            ("trouble", view.touched_troubles),
+        ):
+            for name in touched:
+                self._touch(f"{prefix}/{name}", now)
+            touched.clear()
+        if view.tree_touched:
+            view.tree_touched = False
+            self._touch("tree/", now)
+
+    def _touch(self, key: str, now: float) -> None:
+        self._due.setdefault(key, now + SETTLE_S[key.partition("/")[0]])
+
+    def _refill(self, now: float) -> None:
+        self._tokens = min(2 * self._rate, self._tokens + (now - self._refilled) * self._rate)
+        self._refilled = now
+
+    def _start(self, key: str, now: float) -> None:
+        del self._due[key]
+        kind, _, name = key.partition("/")
+        work = {"unit": self._unit, "queue": self._queue, "tree": self._tree, "trouble": self._trouble}[kind]
+        self._busy.add(key)
+        assert self._tasks is not None
+        self._tasks.create_task(self._guarded(key, work(name), now))
+
+    async def _guarded(self, key: str, work: Any, now: float) -> None:
+        """One look at one object; whatever the API server says, the object is looked at again later."""
+        try:
+            wrote = await work
+        except ApiUnreachableError as err:
+            self.hooks.note("debug", "presentation_retried", object=key, message=str(err))
+            self._due[key] = asyncio.get_running_loop().time() + RETRY_S
+        else:
+            if wrote and key in self._due:
+                later = asyncio.get_running_loop().time() + AGAIN_S[key.partition("/")[0]]
+                self._due[key] = max(self._due[key], later)
+        finally:
+            self._busy.discard(key)
+            self.wake()
+
+    # --- what is written --------------------------------------------------------------------------------------
+
+    async def _unit(self, uid: str) -> bool:
+        wanted = desired.queue_unit(self.state, uid)
+        if wanted is None:
+            self._told.pop(f"unit/{uid}", None)
+            return False
+        if self._told.get(wanted.key) == wanted.shown:
+            return False
+        note = desired.job_event(self.state, uid)
+        stamp = self._stamp(uid)
+        if note is not None:
+            await self._event(note)
+        if stamp is not None:
+            await self._send("PATCH", KINDS[stamp[0].kind].resource, stamp[0].namespace, stamp[0].name, JSON_PATCH, stamp[1])
+        await self._upsert(wanted)
+        return True
+
+    def _stamp(self, uid: str) -> tuple[Any, bytes] | None:
+        """The enqueue time stamp a waiting workload does not carry yet."""
+        return desired.queued_stamp(self.state, uid)
+
+    async def _queue(self, path: str) -> bool:
+        for ref in desired.surplus_queues(self.state):
+            await self._send("DELETE", api.QUEUES, ref.namespace, ref.name)
+        wanted = desired.queue_object(self.state, path)
+        if wanted is None or self._told.get(wanted.key) == wanted.shown:
+            return False
+        await self._upsert(wanted)
+        return True
+
+    async def _tree(self, _name: str) -> bool:
+        tree, status = self.state.ledger.tree, desired.tree_status(self.state)
+        if tree is None or status is None:
+            return False
+        shown = digest(status)
+        if self._told.get("tree/") == shown:
+            return False
+        ref = tree.ref
+        split = await self._has_split_status(api.QUOTA_TREES)
+        answer = await self._send(
+            "PATCH",
+            api.QUOTA_TREES,
+            ref.namespace,
+            ref.name,
+            MERGE_PATCH,
+            msgspec.json.encode({"status": status}),
+            subresource="status" if split else "",
+        )
+        if answer.ok:
+            self._told["tree/"] = shown
+        return True
+
+    async def _trouble(self, uid: str) -> bool:
+        note = desired.trouble_event(self.state, uid)
+        if note is None or self._told.get(f"trouble/{uid}") == note.name:
+            return False
+        await self._event(note)
+        self._told[f"trouble/{uid}"] = note.name
+        return True
+
+    async def _upsert(self, wanted: Upsert) -> None:
+        split = await self._has_split_status(wanted.resource)
+        whole = {"metadata": wanted.metadata, "spec": wanted.spec, "status": wanted.status}
+        if not wanted.exists:
+            body = {
+                "apiVersion": wanted.resource.api_version,
+                "kind": wanted.resource.kind,
+                **whole,
+                "metadata": {"name": wanted.name, "namespace": wanted.namespace, **wanted.metadata},
+            }
+            answer = await self._create(wanted, body)
+            if answer.status == 404:
+                return
+            if answer.status != 409 and not split:
+                self._note_told(wanted, answer)
+                return
+        answer = await self._send(
+            "PATCH", wanted.resource, wanted.namespace, wanted.name, MERGE_PATCH, msgspec.json.encode(whole)
+        )
+        if answer.ok and split:
+            answer = await self._send(
+                "PATCH",
+                wanted.resource,
+                wanted.namespace,
+                wanted.name,
+                MERGE_PATCH,
+                msgspec.json.encode({"status": wanted.status}),
+                subresource="status",
+            )
+        self._note_told(wanted, answer)
+
+    def _note_told(self, wanted: Upsert, answer: ApiResponse) -> None:
+        if answer.ok:
+            self._told[wanted.key] = wanted.shown
+        else:
+            self.hooks.note(
+                "warning", "presentation_refused", object=wanted.key, status=answer.status, body=answer.body[:300].decode()
+            )
+
+    async def _create(self, wanted: Upsert, body: dict[str, Any]) -> ApiResponse:
+        encoded = msgspec.json.encode(body)
+        answer = await self._send("POST", wanted.resource, wanted.namespace, "", JSON, encoded)
+        if answer.status == 404 and wanted.namespace == QUEUE_NAMESPACE:
+            namespace = msgspec.json.encode(
+                {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": QUEUE_NAMESPACE}}
+            )
+            await self._send("POST", api.NAMESPACES, "", "", JSON, namespace)
+            answer = await self._send("POST", wanted.resource, wanted.namespace, "", JSON, encoded)
+        return answer
+
+    async def _event(self, note: EventNote) -> None:
+        stamp = rfc3339(note.at // 1000 * 1000)
+        namespace = note.ref.namespace or "default"
+        body = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": note.name, "namespace": namespace},
+            "involvedObject": {
+                "apiVersion": note.api_version,
+                "kind": note.ref.kind,
+                "name": note.ref.name,
+                "namespace": note.ref.namespace,
+                "uid": note.ref.uid,
+            },
+            "type": note.type,
+            "reason": note.reason,
+            "message": note.message[:1024],
+            "source": {"component": REPORTER},
+            "reportingComponent": REPORTER,
+            "reportingInstance": REPORTER,
+            "firstTimestamp": stamp,
+            "lastTimestamp": stamp,
+            "count": 1,
+        }
+        await self._send("POST", api.EVENTS, namespace, "", JSON, msgspec.json.encode(body))
+
+    async def _has_split_status(self, resource: ApiResource) -> bool:
+        key = str(resource)
+        if key not in self._split_status:
+            self._split_status[key] = await has_status_subresource(self._transport, resource)
+        return self._split_status[key]
+
+    async def _send(
+        self,
+        method: str,
+        resource: ApiResource,
+        namespace: str,
+        name: str,
+        content_type: str = JSON,
+        body: bytes | None = None,
+        subresource: str = "",
+    ) -> ApiResponse:
+        self._tokens -= 1
+        verb = f"{method} {resource.plural}"
+        self.writes[verb] = self.writes.get(verb, 0) + 1
+        return await self._transport.request(
+            method, resource.path(namespace, name, subresource), body=body, content_type=content_type
+        )

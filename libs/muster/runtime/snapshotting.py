@@ -1,0 +1,58 @@
+"""States to bytes and back. A snapshot of another log, or of another shape of state, is not used."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, TypeVar
+
+import msgspec
+
+from muster.core.stage import StageState
+from muster.ports import LogIdentity, Snapshot, Snapshots
+
+S = TypeVar("S", bound=StageState)
+
+_encoder = msgspec.msgpack.Encoder()
+
+
+def state_schema(kind: type[Any]) -> str:
+    """A hash of the shape of a state: fields and types, all the way down."""
+    described = msgspec.inspect.type_info(kind)
+    return hashlib.blake2b(repr(described).encode(), digest_size=8).hexdigest()
+
+
+def encode_state(state: StageState) -> bytes:
+    """The state as bytes. Insertion order is kept: what comes next may depend on it."""
+    return _encoder.encode(state)
+
+
+def decode_state(body: bytes, kind: type[S]) -> S:
+    """The state that :func:`encode_state` was given."""
+    return msgspec.msgpack.decode(body, type=kind)
+
+
+def make_snapshot(identity: LogIdentity, stage: str, shard: str, state: StageState) -> Snapshot:
+    """A snapshot of a state as it is now."""
+    return Snapshot(
+        log_id=identity.log_id,
+        stage=stage,
+        shard=shard,
+        seq=state.seq,
+        schema=state_schema(type(state)),
+        body=encode_state(state),
+    )
+
+
+async def restore(snapshots: Snapshots, identity: LogIdentity, stage: str, shard: str, fresh: S) -> tuple[S, str]:
+    """The newest usable state of a (stage, shard), and why it is not a newer one: ``fresh`` when there is none."""
+    snapshot = await snapshots.load(stage, shard)
+    if snapshot is None:
+        return fresh, "no_snapshot"
+    if snapshot.log_id != identity.log_id:
+        return fresh, "other_log"
+    if snapshot.schema != state_schema(type(fresh)):
+        return fresh, "other_schema"
+    try:
+        return decode_state(snapshot.body, type(fresh)), "restored"
+    except (msgspec.DecodeError, msgspec.ValidationError):
+        return fresh, "unreadable"

@@ -1,0 +1,152 @@
+"""The watcher's runner: a reflector's deltas become facts, in commits of its shard.
+
+While a commit is in flight, what is observed meanwhile waits by uid, the newest state of each object only: a slow
+log costs intermediate states, never an object.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from msgspec import Struct
+
+from muster.core.watching.watcher import Watcher, WatchState
+from muster.events.base import Event
+from muster.events.envelope import MAX_BYTES, MAX_EVENTS, CommitKind
+from muster.events.facts import ObjectUnreadable, Synced, SyncStarted
+from muster.events.registry import encode
+from muster.kube import deltas
+from muster.kube.hooks import Hooks as ReflectorHooks
+from muster.kube.objects import ObjectMeta
+from muster.kube.reflector import Reflector
+from muster.model.keys import Ref
+from muster.ports import ApiTransport, Clock, Lease, Log, Snapshots
+from muster.runtime.hooks import Hooks
+from muster.runtime.leader import Leader
+
+
+class _Pending(Struct):
+    """What is known of an object and not reported yet; ``raw`` is None when it is gone."""
+
+    ref: Ref
+    rv: int
+    raw: bytes | None
+    unreadable: str = ""
+
+
+class WatcherRunner(Leader[WatchState]):
+    """Watches one resource and appends what changes as facts. Only the leader watches."""
+
+    stage: Watcher
+
+    def __init__(
+        self,
+        shard: str,
+        transport: ApiTransport,
+        *,
+        log: Log,
+        lease: Lease,
+        snapshots: Snapshots | None,
+        clock: Clock,
+        process: str,
+        hooks: Hooks | None = None,
+        reflector_hooks: ReflectorHooks | None = None,
+    ) -> None:
+        super().__init__(
+            Watcher(shard),
+            shard=shard,
+            log=log,
+            lease=lease,
+            snapshots=snapshots,
+            clock=clock,
+            process=process,
+            hooks=hooks,
+        )
+        self._transport = transport
+        self._reflector_hooks = reflector_hooks
+        self._pending: dict[str, _Pending] = {}
+        self._announcements: list[Event] = [SyncStarted(kinds=(shard,))]
+        """What to report when nothing is pending: the opening and the closing of the watch epoch."""
+        self._tasks: asyncio.TaskGroup | None = None
+        self._watching = False
+
+    async def started(self, tasks: asyncio.TaskGroup) -> None:
+        self._tasks = tasks
+        await super().started(tasks)
+
+    async def produce(self) -> tuple[CommitKind, list[Event]] | None:
+        if not self._watching:
+            self._watching = True
+            assert self._tasks is not None
+            self._tasks.create_task(self._watch())
+            return "input", self._take_announcements()
+        facts = self._take_pending()
+        if not facts and not self._pending:
+            facts = self._take_announcements()
+        if self._pending:
+            self.wake()
+        return ("input", facts) if facts else None
+
+    def _take_announcements(self) -> list[Event]:
+        events, self._announcements = self._announcements, []
+        return events
+
+    def _take_pending(self) -> list[Event]:
+        """Facts of pending observations, as many as one commit takes."""
+        facts: list[Event] = []
+        size = 0
+        while self._pending and len(facts) < MAX_EVENTS - 1:
+            uid = next(iter(self._pending))
+            found = self._facts(self._pending[uid])
+            size += sum(len(encode(fact)) + 1 for fact in found)
+            if facts and size > MAX_BYTES:
+                break
+            facts += found
+            del self._pending[uid]
+        return facts
+
+    def _facts(self, pending: _Pending) -> list[Event]:
+        if pending.raw is None:
+            return self.stage.vanished(self.state, pending.ref, pending.rv)
+        if pending.unreadable:
+            fact = ObjectUnreadable(ref=pending.ref, rv=pending.rv, reason=pending.unreadable)
+            return self.stage.report(self.state, fact)
+        return self.stage.observe(self.state, pending.ref, pending.rv, pending.raw)
+
+    async def _watch(self) -> None:
+        row = self.stage.row
+        selectors = {"labelSelector": row.label_selector} if row.label_selector else {}
+        known = [
+            ObjectMeta(uid=uid, name=was.ref.name, namespace=was.ref.namespace, resource_version=str(was.rv))
+            for uid, was in self.state.objects.items()
+        ]
+        reflector = Reflector(
+            self._transport, row.resource, selectors, namespace=row.namespace, known=known, hooks=self._reflector_hooks
+        )
+        async for delta in reflector.deltas():
+            self._take(delta)
+            self.wake()
+
+    def _take(self, delta: deltas.Delta) -> None:
+        match delta:
+            case deltas.Upsert():
+                self._pend(delta.meta, delta.raw)
+            case deltas.Delete():
+                self._pend(delta.meta, None)
+            case deltas.Unreadable():
+                if delta.meta is None:
+                    self.hooks.note("error", "object_without_identity", kind=self.stage.kind, reason=delta.reason)
+                else:
+                    self._pend(delta.meta, delta.head, unreadable=delta.reason)
+            case deltas.Synced():
+                if not delta.relist:
+                    self._announcements.append(Synced(kind=self.shard, objects=delta.count))
+            case deltas.Absent():
+                self.hooks.note("warning", "resource_absent", resource=str(self.stage.row.resource))
+                self._announcements.append(Synced(kind=self.shard, absent=True))
+
+    def _pend(self, meta: ObjectMeta, raw: bytes | None, unreadable: str = "") -> None:
+        ref = Ref(self.stage.kind, meta.namespace, meta.name, meta.uid or meta.path)
+        rv = int(meta.resource_version) if meta.resource_version.isdigit() else 0
+        self._pending.pop(ref.uid, None)
+        self._pending[ref.uid] = _Pending(ref, rv, raw, unreadable)

@@ -1,0 +1,258 @@
+"""Scenarios: text files of input lines, ``----``, and the decisions that must follow, word for word.
+
+A block is one or more input lines; everything a block sets off stands below its ``----``. ``MUSTER_TEST_REWRITE=1``
+writes what happened into the file: commit such a diff only if you can say why each line changed.
+
+Input lines (names without a slash are in namespace ``video``):
+
+    synced                              every required kind has been listed
+    tree [T0|none|ack2] [profile=full]  a quota tree is applied, or deleted
+    job NAME [cpu=4 memory=4G gpu=1] [prio=N] [class=NAME] [at=MS]     a suspended RayJob appears
+    edit NAME cpu=8 ...                 its spec is edited (a new generation)
+    resumed NAME | failed NAME REASON   the actuator's effect
+    runs NAME | finishes NAME [OUTCOME] | suspends NAME | settles NAME | starts NAME
+    names NAME CHILD                    its status names the RayCluster it runs through
+    cluster NAME | cluster-gone NAME | pod NAME N | pod-gone NAME N | gone NAME
+    class NAME VALUE                    a PriorityClass
+    time +5s                            time passes
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from kit import facts
+from kit.bench import Bench
+
+from muster.core.explain import ADOPTED, waiting_for_quota
+from muster.events.base import Event
+from muster.events.decisions import (
+    CandidatesProposed,
+    GangAdmitted,
+    QuotaDenied,
+    QuotaReleased,
+    QuotaReserved,
+    QuotaTreeAccepted,
+    QuotaTreeRejected,
+    QuotaTreeRemoved,
+    SuspensionRecorded,
+    WorkloadAdopted,
+    WorkloadDequeued,
+    WorkloadQueued,
+    WorkloadRefused,
+)
+from muster.events.effects import EffectApplied, EffectFailed
+from muster.events.facts import PriorityClassObserved
+from muster.model.keys import Ref
+from muster.model.resources import format_vector
+from muster.model.workload import Workload
+
+REWRITE = "MUSTER_TEST_REWRITE"
+
+
+class Play:
+    """One scenario being played."""
+
+    def __init__(self) -> None:
+        self.bench = Bench()
+        self.jobs: dict[str, Workload] = {}
+        self.admitted: dict[str, tuple[tuple[int, int], int]] = {}
+        """uid -> (cause, attempt) of its newest admission"""
+
+    def line(self, text: str) -> None:
+        """Carry out one input line."""
+        verb, *words = text.split()
+        options = dict(word.split("=", 1) for word in words if "=" in word)
+        names = [word for word in words if "=" not in word]
+        method = getattr(self, f"_{verb.replace('-', '_')}", None)
+        assert method is not None, f"no input line begins with {verb!r}"
+        method(names, options)
+
+    def settle(self) -> list[str]:
+        """What the stages decide now, as text."""
+        return [line for event in self._record(self.bench.settle()) if (line := tell(event))]
+
+    def _record(self, events: list[Event]) -> list[Event]:
+        for event in events:
+            if isinstance(event, GangAdmitted):
+                seq = next(s.seq for s in reversed(self.bench.log) if event in s.commit.events)
+                item = self.bench.log[seq - 1].commit.events.index(event)
+                self.admitted[event.ref.uid] = ((seq, item), event.attempt)
+        return events
+
+    # --- input lines ------------------------------------------------------------------------------------------
+
+    def _synced(self, _names: list[str], _options: dict[str, str]) -> None:
+        self.bench.synced()
+
+    def _tree(self, names: list[str], options: dict[str, str]) -> None:
+        which = names[0] if names else "T0"
+        if which == "none":
+            self.bench.facts(facts.tree_gone())
+        else:
+            self.bench.facts(facts.tree(TREES[which](), profile=options.get("profile", "")))
+
+    def _class(self, names: list[str], _options: dict[str, str]) -> None:
+        ref = Ref("PriorityClass", "", names[0], f"class-{names[0]}")
+        self.bench.facts(PriorityClassObserved(ref=ref, rv=facts.next_rv(), value=int(names[1])))
+
+    def _job(self, names: list[str], options: dict[str, str]) -> None:
+        namespace, _, name = names[0].rpartition("/")
+        changes: dict[str, object] = {k: v for k, v in options.items() if k in ("cpu", "memory", "gpu")}
+        if "prio" in options:
+            changes["priority"] = int(options["prio"])
+        if "class" in options:
+            changes["priority_class"] = options["class"]
+        if "at" in options:
+            changes["queued_at"] = int(options["at"])
+        if "refusal" in options:
+            changes["refusal"] = options["refusal"].replace("_", " ")
+        changes["created"] = self.bench.now
+        self.jobs[names[0]] = job = facts.job(name, namespace or "video", **changes)
+        self.bench.facts(facts.seen(job))
+
+    def _change(self, name: str, **changes: object) -> None:
+        fact = facts.seen(self.jobs[name], **changes)
+        self.jobs[name] = fact.workload
+        self.bench.facts(fact)
+
+    def _edit(self, names: list[str], options: dict[str, str]) -> None:
+        need = facts.vector(**options)
+        generation = self.jobs[names[0]].generation + 1
+        self._change(names[0], need={"ack": need, "full": need}, generation=generation)
+
+    def _resumed(self, names: list[str], _options: dict[str, str]) -> None:
+        job = self.jobs[names[0]]
+        cause, attempt = self.admitted[job.ref.uid]
+        rv = facts.next_rv()
+        effect = EffectApplied(cause=cause, ref=job.ref, attempt=attempt, rv=rv)
+        self.bench.append("actuator", "input", [effect])
+        self._change(names[0], rv=rv, suspended=False, phase="starting", settled=False, generation=job.generation + 1)
+
+    def _failed(self, names: list[str], _options: dict[str, str]) -> None:
+        job = self.jobs[names[0]]
+        cause, attempt = self.admitted[job.ref.uid]
+        message = " ".join(names[2:])
+        effect = EffectFailed(cause=cause, ref=job.ref, attempt=attempt, reason=names[1], message=message)
+        self.bench.append("actuator", "input", [effect])
+
+    def _starts(self, names: list[str], _options: dict[str, str]) -> None:
+        self._change(names[0], suspended=False, phase="starting", settled=False)
+
+    def _runs(self, names: list[str], _options: dict[str, str]) -> None:
+        self._change(names[0], suspended=False, phase="running", settled=False)
+
+    def _finishes(self, names: list[str], _options: dict[str, str]) -> None:
+        outcome = names[1] if len(names) > 1 else "succeeded"
+        self._change(names[0], phase="finished", outcome=outcome)
+
+    def _names(self, names: list[str], _options: dict[str, str]) -> None:
+        self._change(names[0], child=names[1])
+
+    def _suspends(self, names: list[str], _options: dict[str, str]) -> None:
+        generation = self.jobs[names[0]].generation + 1
+        self._change(names[0], suspended=True, phase="suspending", settled=False, generation=generation)
+
+    def _settles(self, names: list[str], _options: dict[str, str]) -> None:
+        self._change(names[0], suspended=True, phase="waiting", settled=True)
+
+    def _gone(self, names: list[str], _options: dict[str, str]) -> None:
+        namespace, _, name = names[0].rpartition("/")
+        self.bench.facts(facts.gone(name, namespace or "video"))
+
+    def _cluster(self, names: list[str], _options: dict[str, str]) -> None:
+        self.bench.facts(facts.cluster(names[0]))
+
+    def _cluster_gone(self, names: list[str], _options: dict[str, str]) -> None:
+        self.bench.facts(facts.cluster_gone(names[0]))
+
+    def _pod(self, names: list[str], _options: dict[str, str]) -> None:
+        self.bench.facts(facts.pod(names[0], int(names[1])))
+
+    def _pod_gone(self, names: list[str], _options: dict[str, str]) -> None:
+        self.bench.facts(facts.pod_gone(names[0], int(names[1])))
+
+    def _time(self, names: list[str], _options: dict[str, str]) -> None:
+        self._late = self._record(self.bench.pass_time(int(names[0].strip("+s")) * 1000))
+
+
+def _small() -> facts.TreeNodeSpec:
+    ten = {"cpu": 10}
+    return facts.node("root", ten, ten, children=(facts.node("a", {"cpu": 4}, {"cpu": 10}, ("video",)), facts.node("b", {"cpu": 4}, {"cpu": 8}, ("text",))))
+
+
+def _bad() -> facts.TreeNodeSpec:
+    return facts.node("root", {"cpu": 10}, {"cpu": 9}, children=(facts.node("a", {"cpu": 11}, {"cpu": 10}, ("video",)),))
+
+
+TREES = {"T0": facts.t0, "small": _small, "bad": _bad}
+
+
+def tell(event: Event) -> str:
+    """One decision as one line; proposals are left out, their answers say it."""
+    match event:
+        case WorkloadQueued():
+            return (
+                f"queued {event.ref.key} #{event.attempt} in {event.queue} asking {format_vector(event.request)}"
+                f"{f' priority {event.priority}' if event.priority else ''}"
+            )
+        case WorkloadDequeued():
+            return f"dequeued {event.ref.key} #{event.attempt}: {event.reason}"
+        case WorkloadRefused():
+            return f"refused {event.ref.key}: {event.reason}: {event.message}"
+        case QuotaReserved():
+            return f"reserved {event.ref.key} #{event.attempt} in {event.queue}"
+        case QuotaDenied():
+            why = waiting_for_quota(event).text if event.path else event.reason
+            return f"denied {event.ref.key} #{event.attempt}: {why}"
+        case QuotaReleased():
+            return f"released {event.ref.key} #{event.attempt}: {event.reason}"
+        case WorkloadAdopted():
+            return f"adopted {event.ref.key} #{event.attempt} in {event.queue}: {ADOPTED[event.reason]}"
+        case SuspensionRecorded():
+            return f"suspended outside {event.ref.key} #{event.attempt}"
+        case GangAdmitted():
+            return f"admitted {event.ref.key} #{event.attempt}"
+        case QuotaTreeAccepted():
+            return f"tree accepted: {len(event.tree.nodes)} nodes, profile {event.tree.profile}"
+        case QuotaTreeRejected():
+            return "tree rejected: " + "; ".join(str(violation) for violation in event.violations)
+        case QuotaTreeRemoved():
+            return "tree removed"
+        case CandidatesProposed():
+            return ""
+    return type(event).__name__
+
+
+def play(path: Path) -> None:
+    """Play a scenario file and compare, or rewrite it."""
+    written: list[str] = []
+    expected: list[str] = []
+    scene = Play()
+    block: list[str] = []
+    lines = path.read_text().splitlines()
+    index = 0
+    while index < len(lines):
+        line = lines[index]
+        written.append(line)
+        index += 1
+        if line.strip() == "----":
+            late: list[str] = []
+            for text in block:
+                scene._late = []
+                scene.line(text)
+                late += [told for event in scene._late if (told := tell(event))]
+            block = []
+            written += late + scene.settle()
+            while index < len(lines) and lines[index].strip():
+                expected.append(lines[index])
+                index += 1
+        elif line.strip() and not line.startswith("#"):
+            block.append(line)
+    assert not block, f"{path.name} ends with input that no ---- follows: {block}"
+    text = "\n".join(written).rstrip() + "\n"
+    if os.environ.get(REWRITE):
+        path.write_text(text)
+        return
+    assert text == path.read_text().rstrip() + "\n", f"play {path.name} again with {REWRITE}=1 and read the diff"
