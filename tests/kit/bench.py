@@ -99,12 +99,12 @@ class Bench:
             deadlines = {
                 name: at
                 for name, stage in self.stages.items()
-                if (at := stage.next_deadline(self.states[name])) is not None and self.now < at <= until
+                if (at := stage.next_deadline(self.states[name])) is not None and self.states[name].now < at <= until
             }
             if not deadlines:
                 break
             name = min(deadlines, key=lambda each: (deadlines[each], each))
-            self.now = deadlines[name]
+            self.now = max(self.now, deadlines[name])
             self.append(name, "input", [TimeReached(at=self.now)])
             decided += self.settle()
         self.now = until

@@ -15,6 +15,7 @@ from kit import facts
 from kit.bench import Bench
 
 from muster.core.audit import audit
+from muster.core.seen import TOMBSTONE_MS
 from muster.core.stage import next_commit
 from muster.events.base import Event
 from muster.events.decisions import GangAdmitted
@@ -41,7 +42,7 @@ class Chaos:
         self.runs: dict[str, int] = {}
         self.to_make = jobs
         self.outstanding: dict[tuple[str, int], tuple[tuple[int, int], Ref]] = {}
-        self.delivered: list[Event] = []
+        self.delivered: list[tuple[int, Event]] = []
         self.bench.facts(facts.tree(root))
         self.bench.synced()
 
@@ -132,10 +133,11 @@ class Chaos:
         """Some of what is pending, in any order; sometimes an old fact once more."""
         if self.pending:
             fact = self.pending.pop(self.rng.randrange(len(self.pending)))
-            self.delivered.append(fact)
+            self.delivered.append((self.bench.now, fact))
             self.bench.facts(fact)
-        if self.delivered and self.rng.random() < 0.2:
-            self.bench.facts(self.rng.choice(self.delivered))
+        recent = [fact for at, fact in self.delivered[-50:] if self.bench.now - at < TOMBSTONE_MS]
+        if recent and self.rng.random() < 0.2:
+            self.bench.facts(self.rng.choice(recent))
 
     def decide_late(self) -> None:
         """A stage decides now and commits after others have committed."""

@@ -61,6 +61,7 @@ class _Waiting(Struct):
     queue: str
     request: Vector
     seq: int
+    """Since when it could be proposed: queued, denied or no longer charged."""
     proposed: bool = False
 
 
@@ -119,8 +120,7 @@ class Auditor:
                 case CandidatesProposed():
                     self._proposed(event, stored.commit)
                 case QuotaDenied():
-                    if event.ref.uid in self._waiting:
-                        self._waiting[event.ref.uid].proposed = False
+                    self._free_again(event.ref.uid, event.attempt)
                 case QuotaReserved():
                     self._reserved(event)
                 case WorkloadAdopted():
@@ -252,6 +252,13 @@ class Auditor:
         self._check("I6", same, f"release of {event.ref} attempt {event.attempt} ends no charge like it")
         if charge is not None:
             self._add(charge, -1)
+        if event.ref.uid in self._waiting:
+            self._waiting[event.ref.uid].seq = self._seq
+
+    def _free_again(self, uid: str, attempt: int) -> None:
+        waiting = self._waiting.get(uid)
+        if waiting is not None and waiting.attempt == attempt:
+            waiting.proposed, waiting.seq = False, self._seq
 
     def _add(self, charge: _Charge, times: int) -> None:
         for path, _ in self._chain(charge.queue):

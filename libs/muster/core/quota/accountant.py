@@ -153,12 +153,14 @@ class QuotaAccountant:
         state.causes.pop(uid, None)
         if uid in state.entries:
             state.causes[uid] = Cause(at.seq, at.item)
+        else:
+            state.last_child.pop(uid, None)
         self._recheck(state, uid)
 
     def _child_observed(self, state: AccountantState, at: Position, event: ChildObserved) -> None:
         owner = state.presence.child_observed(event)
-        if owner is not None and owner in state.entries:
-            state.entries[owner].last_child = event.child.ref.name
+        if owner is not None:
+            state.last_child[owner] = event.child.ref.name
         self._touched(state, at, owner)
 
     def _child_gone(self, state: AccountantState, at: Position, event: ChildGone) -> None:
@@ -186,7 +188,7 @@ class QuotaAccountant:
             state.proposals[candidate.ref.uid] = Proposal(candidate, Cause(at.seq, at.item))
 
     def _reserved(self, state: AccountantState, at: Position, event: QuotaReserved) -> None:
-        state.proposals.pop(event.ref.uid, None)
+        self._answered(state, event)
         self._open(state, at, event)
 
     def _adopted(self, state: AccountantState, at: Position, event: WorkloadAdopted) -> None:
@@ -210,7 +212,14 @@ class QuotaAccountant:
         return entry
 
     def _denied(self, state: AccountantState, _at: Position, event: QuotaDenied) -> None:
-        state.proposals.pop(event.ref.uid, None)
+        self._answered(state, event)
+
+    @staticmethod
+    def _answered(state: AccountantState, event: QuotaReserved | QuotaDenied) -> None:
+        """A newer proposal of the same workload may have come in after this answer was decided: it stays open."""
+        proposal = state.proposals.get(event.ref.uid)
+        if proposal is not None and proposal.candidate.attempt == event.attempt:
+            del state.proposals[event.ref.uid]
 
     def _released(self, state: AccountantState, _at: Position, event: QuotaReleased) -> None:
         uid = event.ref.uid
@@ -218,6 +227,7 @@ class QuotaAccountant:
         state.ledger.release(uid)
         if uid not in state.workloads:
             state.causes.pop(uid, None)
+            state.last_child.pop(uid, None)
         self._recheck(state, uid)
 
     def _admitted(self, state: AccountantState, at: Position, event: GangAdmitted) -> None:

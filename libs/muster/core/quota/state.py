@@ -51,8 +51,6 @@ class Entry(Struct):
     failed: FailureReason | None = None
     child: str = ""
     """Name of the child the workload's status names."""
-    last_child: str = ""
-    """Name of the child seen last."""
     suspension_recorded: bool = False
     idle_since: int = 0
     """Log time since when nothing of it was seen though its end is not certain; 0 when certain or not idle."""
@@ -81,6 +79,8 @@ class AccountantState(StageState):
     attempts: dict[str, int] = field(default_factory=dict)
     """workload uid -> attempt it was queued under last."""
     presence: Presence = field(default_factory=Presence)
+    last_child: dict[str, str] = field(default_factory=dict)
+    """workload uid -> name of the child of it seen last"""
     entries: dict[str, Entry] = field(default_factory=dict)
     proposals: dict[str, Proposal] = field(default_factory=dict)
     due_release: dict[str, None] = field(default_factory=dict)
@@ -155,7 +155,7 @@ def suspended_by_others(workload: Workload | None, entry: Entry) -> bool:
 
 def _certain(state: AccountantState, entry: Entry) -> bool:
     """A workload that is over holds nothing: its child was seen (and is gone), or none was ever named."""
-    return entry.last_child == entry.child or not entry.child or _waited(state, entry, CHILD_GRACE_MS)
+    return state.last_child.get(entry.ref.uid) == entry.child or not entry.child or _waited(state, entry, CHILD_GRACE_MS)
 
 
 def _waited(state: AccountantState, entry: Entry, grace_ms: int) -> bool:

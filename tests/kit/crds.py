@@ -1,0 +1,36 @@
+"""Our CustomResourceDefinitions, and how a test installs them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from kit.waiting import until
+from muster.model.api import CRDS
+from muster.ports import ApiTransport
+
+FOLDER = Path(__file__).parents[2] / "deploy" / "crds"
+
+
+def definitions() -> list[dict[str, Any]]:
+    """Every definition we ship."""
+    return [yaml.safe_load(path.read_text()) for path in sorted(FOLDER.glob("*.yaml"))]
+
+
+async def install_crds(transport: ApiTransport) -> None:
+    """Create every definition that is not there yet, and wait until all kinds are served."""
+    for definition in definitions():
+        body = json.dumps(definition).encode()
+        answer = await transport.request("POST", CRDS.path(), body=body)
+        assert answer.status in (201, 409), answer.body
+
+    async def served() -> bool:
+        for definition in definitions():
+            spec = definition["spec"]
+            path = f"/apis/{spec['group']}/{spec['versions'][0]['name']}/{spec['names']['plural']}"
+            if (await transport.request("GET", path)).status != 200:
+                return False
+        return True
+
+    await until(served, 30.0)

@@ -1,0 +1,78 @@
+"""A real NATS server for tests: one per session, and cells of their own for every test."""
+
+import asyncio
+import itertools
+import os
+from collections.abc import AsyncIterator, Iterator, Mapping
+
+import pytest
+
+from muster.bus.connection import Connection, connect
+from muster.bus.jetstream import JetStream
+from muster.bus.server import EmbeddedServer
+from muster.bus.streams import Limits
+from muster.events.envelope import Commit
+from muster.events.system import TimeReached
+
+SMALL = Limits(max_bytes=64 << 20)
+"""Streams reserve their size: many cells have to fit on one disk."""
+
+_cells = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def nats_server() -> Iterator[EmbeddedServer]:
+    """A running server. Tests that stop or break it start one of their own."""
+    server = EmbeddedServer()
+    asyncio.run(server.start())
+    yield server
+    asyncio.run(server.stop())
+
+
+@pytest.fixture
+async def connection(nats_server: EmbeddedServer) -> AsyncIterator[Connection]:
+    """A connection to it."""
+    connection = await connect(nats_server.url, name="test")
+    yield connection
+    await connection.close()
+
+
+@pytest.fixture
+def js(connection: Connection) -> JetStream:
+    """JetStream over that connection."""
+    return JetStream(connection)
+
+
+@pytest.fixture
+def cell() -> str:
+    """A cell nobody else has."""
+    return new_cell()
+
+
+def new_cell() -> str:
+    return f"t{os.getpid()}-{next(_cells)}"
+
+
+def commit(number: int, *, stage: str = "watcher", shard: str = "0", at: int | None = None) -> Commit:
+    """A small commit; equal numbers give equal commits."""
+    return Commit(
+        commit_id=f"{stage}-{number}",
+        stage=stage,
+        shard=shard,
+        kind="input",
+        at=number if at is None else at,
+        events=(TimeReached(at=number),),
+    )
+
+
+class Notices:
+    """Collects what a connection tells."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, dict[str, object]]] = []
+
+    def __call__(self, event: str, fields: Mapping[str, object]) -> None:
+        self.told.append((event, dict(fields)))
+
+    def of(self, event: str) -> list[dict[str, object]]:
+        return [fields for name, fields in self.told if name == event]
