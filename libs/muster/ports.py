@@ -66,6 +66,10 @@ class Log(Protocol):
         """The last sequence stored so far."""
         ...
 
+    async def time(self) -> int:
+        """The broker's clock, ms since the epoch: a writer far ahead of it must not append."""
+        ...
+
 
 class Lease(Protocol):
     """Leadership of one (stage, shard) for a while. Only keeps the peace: safety is in the append."""

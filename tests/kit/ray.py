@@ -128,5 +128,3 @@ def short(operation: ApiOperation) -> str:
             return f"delete {resource.plural} {name}"
         case _:
             return f"bind {operation.name} {operation.node}"
-
-

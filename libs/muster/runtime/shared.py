@@ -15,7 +15,7 @@ BATCH = 500
 
 
 class SharedLog:
-    """A Log whose followers share one reader. Run :meth:`pump` beside them."""
+    """A Log whose followers share one reader. Call :meth:`begin`, then run :meth:`pump` beside them."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
@@ -40,10 +40,13 @@ class SharedLog:
     async def time(self) -> int:
         return await self._log.time()
 
-    async def pump(self, after: int) -> None:
-        """Read everything over ``after`` for the followers, for ever; raises what the log raises."""
-        self._begin = after
-        async for batch in self._log.follow(after):
+    async def begin(self) -> None:
+        """Decide where the shared reader begins: at the end of the log as it is now. Call it before any follower."""
+        self._begin = await self._log.end()
+
+    async def pump(self) -> None:
+        """Read for the followers, for ever; raises what the log raises."""
+        async for batch in self._log.follow(self._begin):
             async with self._news:
                 if not batch:
                     self._end_reached = True

@@ -1,0 +1,1 @@
+"""NATS JetStream behind the ports: the only package that imports nats."""

@@ -1,0 +1,174 @@
+"""Opening and founding a cell: which stream is its log, and that everything it needs exists as it must.
+
+A pointer in the state bucket says which generation counts. It is written last: what it names exists and opens
+with its Genesis. Whoever founds a generation at the same time meets the same stream, where only one Genesis can
+be first; a founder that dies half-way leaves what the next one goes on from.
+"""
+
+from __future__ import annotations
+
+import secrets
+
+import msgspec
+from msgspec import Struct
+
+from muster.bus.errors import WRONG_LAST_SEQUENCE, BusError, UnansweredError
+from muster.bus.jetstream import EXPECTED_LAST, EXPECTED_STREAM, Backoff, JetStream
+from muster.bus.kv import Bucket
+from muster.bus.lease import LEASE_S
+from muster.bus.log import JetStreamLog, genesis_of
+from muster.bus.streams import (
+    SIZES,
+    SIZES_AND_AGE,
+    Limits,
+    bucket_config,
+    ensure,
+    log_config,
+    objects_config,
+    public_config,
+    quarantine_config,
+)
+from muster.events import subjects
+from muster.events.envelope import encode_commit, genesis_commit
+from muster.events.registry import encode
+from muster.events.system import Genesis
+from muster.ports import LogGoneError, LogIdentity
+
+POINTER = "log"
+"""Key of the state bucket that names the generation in force."""
+
+FOUNDING_TRIES = 60
+
+
+class LogPointer(Struct, frozen=True):
+    """The generation in force."""
+
+    generation: int
+    log_id: str
+    stream: str
+
+
+async def open_log(
+    js: JetStream, cell: str, *, create: bool = False, limits: Limits | None = None, at: int = 0
+) -> JetStreamLog:
+    """The log of a cell.
+
+    With ``create`` a cell without log gets its first generation, and one whose log is lost the next, which names
+    the lost one as its parent; ``at`` (ms since the epoch) is the time it is given. ``limits`` are what a new log gets
+    and what an existing one must have; None means the defaults for a new one, and whatever an existing one has.
+
+    Raises LogGoneError when there is no log and ``create`` is not set, BusError when what is there is not as it
+    must be.
+    """
+    subjects.check_cell(cell)
+    ignore = SIZES if limits is None else frozenset[str]()
+    bucket = bucket_config(subjects.state_bucket(cell), limits or Limits())
+    if await ensure(js, bucket, create=create, ignore=SIZES) is None:
+        raise LogGoneError(f"cell {cell} has no log yet; found it with `{_command(cell)}`")
+    state = Bucket(js, subjects.state_bucket(cell))
+    while True:
+        entry = await state.get(POINTER)
+        pointer = _read_pointer(cell, entry.value if entry is not None else None)
+        if pointer is not None:
+            config = log_config(cell, pointer.generation, limits or Limits())
+            if await ensure(js, config, create=False, ignore=ignore) is not None:
+                await _check_genesis(js, pointer)
+                identity = LogIdentity(cell=cell, log_id=pointer.log_id, generation=pointer.generation)
+                return JetStreamLog(js, identity)
+        if not create:
+            lost = f"the log of cell {cell} (stream {pointer.stream}) is gone" if pointer else f"cell {cell} has no log"
+            raise LogGoneError(
+                f"{lost}; restore it, or start its next generation from what the cluster says with `{_command(cell)}`"
+            )
+        generation = pointer.generation + 1 if pointer else await _newest_generation(js, cell) or 1
+        genesis = await _found(js, cell, generation, pointer.log_id if pointer else "", limits, ignore, at)
+        made = LogPointer(generation=generation, log_id=genesis.log_id, stream=subjects.log_stream(cell, generation))
+        # Whoever moves it first, the next look finds it.
+        await state.set(POINTER, encode(made), revision=entry.revision if entry is not None else 0)
+
+
+async def open_stores(
+    js: JetStream, cell: str, *, create: bool = False, limits: Limits | None = None, lease_s: float = LEASE_S
+) -> None:
+    """Make sure that leases, snapshots, public events and quarantine of a cell have their streams.
+
+    Raises BusError when one is missing and ``create`` is not set, or is not as it must be.
+    """
+    subjects.check_cell(cell)
+    size = limits or Limits()
+    for config, ignore in (
+        # A lease that never ran out would outlive its holder.
+        (bucket_config(subjects.lease_bucket(cell), size, ttl_s=lease_s), SIZES),
+        (objects_config(subjects.snapshot_bucket(cell), size), SIZES),
+        (quarantine_config(cell, size), SIZES_AND_AGE),
+        (public_config(size), SIZES_AND_AGE),
+    ):
+        if await ensure(js, config, create=create, ignore=ignore) is None:
+            raise BusError(f"cell {cell} has no stream {config['name']}; create it with `{_command(cell)}`")
+
+
+async def _found(
+    js: JetStream,
+    cell: str,
+    generation: int,
+    parent: str,
+    limits: Limits | None,
+    ignore: frozenset[str],
+    at: int,
+) -> Genesis:
+    """Create a generation and its first commit, or find what another founder made of it."""
+    await ensure(js, log_config(cell, generation, limits or Limits()), create=True, ignore=ignore)
+    stream = subjects.log_stream(cell, generation)
+    genesis = Genesis(log_id=secrets.token_hex(8), generation=generation, parent=parent)
+    commit = genesis_commit(genesis, at)
+    subject = subjects.log_subject(cell, generation, commit.stage, commit.shard)
+    body = encode_commit(commit)
+    backoff = Backoff()
+    for _ in range(FOUNDING_TRIES):
+        try:
+            ack = await js.publish(subject, body, {EXPECTED_LAST: "0", EXPECTED_STREAM: stream})
+        except UnansweredError:
+            ack = None
+        refusal = ack.refusal(f"cannot found stream {stream}") if ack is not None else None
+        if refusal is not None and refusal.err_code not in WRONG_LAST_SEQUENCE and not refusal.passing:
+            raise refusal
+        first = await js.get(stream, 1)
+        if first is not None:
+            found = genesis_of(first.data)
+            if found is None or found.generation != generation:
+                raise BusError(f"stream {stream} does not begin with its genesis: it is no log; delete it")
+            return found
+        await backoff.pause()
+    raise BusError(f"stream {stream} takes no first commit; see what the servers say about it")
+
+
+async def _check_genesis(js: JetStream, pointer: LogPointer) -> None:
+    first = await js.get(pointer.stream, 1)
+    found = genesis_of(first.data) if first is not None else None
+    if found is None or found.log_id != pointer.log_id or found.generation != pointer.generation:
+        raise BusError(
+            f"stream {pointer.stream} holds {f'log {found.log_id}' if found else 'no log'} where log {pointer.log_id} "
+            "is expected: it was replaced or restored from elsewhere; restore the right one, or delete it"
+        )
+
+
+async def _newest_generation(js: JetStream, cell: str) -> int | None:
+    """The highest generation that has a stream, for when the pointer is lost."""
+    names = await js.names(subjects.cell_log_subjects(cell))
+    found = [subjects.log_generation(cell, name) for name in names]
+    return max((number for number in found if number is not None), default=None)
+
+
+def _read_pointer(cell: str, value: bytes | None) -> LogPointer | None:
+    if value is None:
+        return None
+    try:
+        return msgspec.json.decode(value, type=LogPointer)
+    except (msgspec.DecodeError, msgspec.ValidationError) as err:
+        raise BusError(
+            f"key {POINTER} of bucket {subjects.state_bucket(cell)} is not a log pointer: {err}; put it right"
+        ) from err
+
+
+def _command(cell: str) -> str:
+    return "muster log init" if cell == subjects.DEFAULT_CELL else f"muster log init --cell {cell}"

@@ -1,0 +1,61 @@
+"""What can go wrong between us and the bus, apart from what the ports name already."""
+
+from __future__ import annotations
+
+
+class BusError(Exception):
+    """The bus cannot do what was asked and trying again will not help; the sentence says what to do."""
+
+
+class ConnectError(BusError):
+    """No usable connection: which address was tried, what it answered, what to do."""
+
+
+class ForbiddenError(BusError):
+    """The account may not use a subject. Final for the connection: a forbidden publish is never answered."""
+
+    def __init__(self, message: str, subject: str) -> None:
+        super().__init__(message)
+        self.subject = subject
+        """As the server names it; nats-py turns it into lower case."""
+
+
+class ClosedError(BusError):
+    """The connection is closed, by us or for good by the server."""
+
+
+class UnansweredError(Exception):
+    """No answer came: it may have been carried out or not. Retryable where doing it twice does no harm."""
+
+
+class ApiError(BusError):
+    """JetStream refused a request."""
+
+    def __init__(self, what: str, code: int, err_code: int, description: str) -> None:
+        super().__init__(f"{what}: {description} (code {code}, error {err_code})")
+        self.code = code
+        self.err_code = err_code
+        self.description = description
+
+    @property
+    def passing(self) -> bool:
+        """Whether the server said that it cannot answer now: no leader yet, still starting, overloaded."""
+        return self.code == 503 and self.err_code not in PERMANENT
+
+
+NO_MESSAGE = 10037
+JETSTREAM_NOT_FOR_ACCOUNT = 10039
+INSUFFICIENT_RESOURCES = 10023
+STORAGE_EXCEEDED = 10047
+MESSAGE_TOO_LARGE = 10054
+STREAM_NAME_IN_USE = 10058
+STREAM_NOT_FOUND = 10059
+STREAM_MISMATCH = 10060
+WRONG_LAST_SEQUENCE = (10071, 10164)
+"""The second is what a replicated stream says while another write of the same subject is on its way."""
+JETSTREAM_NOT_ENABLED = 10076
+STORE_FAILED = 10077
+STREAM_SEALED = 10109
+
+PERMANENT = frozenset({JETSTREAM_NOT_FOR_ACCOUNT, JETSTREAM_NOT_ENABLED, INSUFFICIENT_RESOURCES})
+"""Errors that JetStream reports as 503 although waiting does not cure them."""

@@ -1,0 +1,240 @@
+"""The few requests of the JetStream API this package needs, with their answers typed.
+
+Reads go to the leader of a stream, never to ``DIRECT.GET``: replicas answer that too, and may be behind
+what was acknowledged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from muster.bus.connection import Connection, no_responders
+from muster.bus.errors import (
+    NO_MESSAGE,
+    STREAM_NOT_FOUND,
+    ApiError,
+    BusError,
+    UnansweredError,
+)
+
+EXPECTED_STREAM = "Nats-Expected-Stream"
+EXPECTED_LAST = "Nats-Expected-Last-Sequence"
+EXPECTED_LAST_OF_SUBJECT = "Nats-Expected-Last-Subject-Sequence"
+MESSAGE_ID = "Nats-Msg-Id"
+ROLLUP = "Nats-Rollup"
+
+GONE_CHECKS = 3
+"""How often in a row the server must say that a stream does not exist before we believe it."""
+
+
+class _Error(Struct, frozen=True):
+    code: int = 0
+    err_code: int = 0
+    description: str = ""
+
+
+class _Answer(Struct, frozen=True):
+    error: _Error | None = None
+
+
+class PubAck(Struct, frozen=True):
+    """What a stream says to a message it stored, or refused (``error``)."""
+
+    stream: str = ""
+    seq: int = 0
+    duplicate: bool = False
+    error: _Error | None = None
+
+    def refusal(self, what: str) -> ApiError | None:
+        """The error as an exception about ``what``; None when the message is stored."""
+        return None if self.error is None else _api_error(what, self.error)
+
+
+class StreamState(Struct, frozen=True):
+    """How full a stream is: messages, bytes, first and last sequence."""
+
+    messages: int = 0
+    bytes: int = 0
+    first_seq: int = 0
+    last_seq: int = 0
+
+
+class StreamInfo(Struct, frozen=True):
+    """A stream as it is: ``config`` with the server's own field names, ``ts`` the server's time (RFC 3339)."""
+
+    config: dict[str, Any]
+    state: StreamState = StreamState()
+    ts: str = ""
+
+
+class _Message(Struct, frozen=True):
+    subject: str
+    seq: int
+    data: bytes = b""  # msgspec decodes the base64.
+    hdrs: bytes = b""
+
+
+class _MessageAnswer(Struct, frozen=True):
+    message: _Message
+
+
+class _Names(Struct, frozen=True):
+    streams: list[str] | None = None
+
+
+class Message(Struct, frozen=True):
+    """A stored message."""
+
+    subject: str
+    seq: int
+    data: bytes
+    headers: dict[str, str]
+
+
+_answers = msgspec.json.Decoder(_Answer)
+_acks = msgspec.json.Decoder(PubAck)
+_infos = msgspec.json.Decoder(StreamInfo)
+_messages = msgspec.json.Decoder(_MessageAnswer)
+_names = msgspec.json.Decoder(_Names)
+
+
+class Backoff:
+    """Growing pauses between tries, in seconds."""
+
+    def __init__(self, first_s: float = 0.05, most_s: float = 1.0) -> None:
+        self._next, self._most = first_s, most_s
+
+    async def pause(self) -> None:
+        pause, self._next = self._next, min(self._next * 2, self._most)
+        await asyncio.sleep(pause)
+
+
+class JetStream:
+    """Requests to JetStream over one connection.
+
+    ``prefix`` differs from the default only with a domain; ``timeout_s`` is how long one try waits for its answer.
+    """
+
+    def __init__(self, connection: Connection, prefix: str = "$JS.API", *, timeout_s: float = 5.0) -> None:
+        self.connection = connection
+        self.prefix = prefix
+        self.timeout_s = timeout_s
+
+    async def request(
+        self, operation: str, body: Mapping[str, object] | None = None, *, timeout_s: float | None = None
+    ) -> bytes:
+        """One try of an API request: the answer as JSON. Raises ApiError, UnansweredError."""
+        payload = msgspec.json.encode(body) if body is not None else b""
+        subject = f"{self.prefix}.{operation}"
+        answer = await self.connection.call(subject, payload, timeout_s=timeout_s or self.timeout_s)
+        if no_responders(answer):
+            raise UnansweredError(f"nobody answers {subject}: JetStream is off or still starting")
+        error = _answers.decode(answer.data).error
+        if error is not None:
+            raise _api_error(operation, error)
+        return answer.data
+
+    async def ask(
+        self, operation: str, body: Mapping[str, object] | None = None, *, patience_s: float | None = 30.0
+    ) -> bytes:
+        """A request that may be repeated without harm, repeated until it is answered.
+
+        Raises ApiError when JetStream refuses it, BusError after ``patience_s`` without answer (None: never).
+        """
+        backoff = Backoff()
+        trouble: Exception | None = None
+        try:
+            async with asyncio.timeout(patience_s):
+                while True:
+                    try:
+                        return await self.request(operation, body)
+                    except UnansweredError as err:
+                        trouble = err
+                    except ApiError as err:
+                        if not err.passing:
+                            raise
+                        trouble = err
+                    await backoff.pause()
+        except TimeoutError:
+            why = trouble or "the connection is down"
+            raise BusError(f"no answer from JetStream to {operation} for {patience_s} s: {why}") from trouble
+
+    async def publish(
+        self, subject: str, body: bytes, headers: Mapping[str, str], *, timeout_s: float | None = None
+    ) -> PubAck | None:
+        """One try to store a message; None when no stream takes the subject. Raises UnansweredError."""
+        answer = await self.connection.call(subject, body, headers, timeout_s=timeout_s or self.timeout_s)
+        return None if no_responders(answer) else decode_ack(answer.data)
+
+    async def info(
+        self, stream: str, *, patience_s: float | None = 30.0, checks: int = GONE_CHECKS
+    ) -> StreamInfo | None:
+        """The stream, or None when the server has said ``checks`` times in a row that there is none."""
+        backoff = Backoff()
+        for check in range(checks):
+            if check:
+                await backoff.pause()
+            try:
+                return _infos.decode(await self.ask(f"STREAM.INFO.{stream}", patience_s=patience_s))
+            except ApiError as err:
+                if err.err_code != STREAM_NOT_FOUND:
+                    raise
+        return None
+
+    async def create(self, config: Mapping[str, object]) -> StreamInfo:
+        """Create a stream, or find it already there with the very same configuration. Raises ApiError."""
+        return _infos.decode(await self.ask(f"STREAM.CREATE.{config['name']}", config))
+
+    async def delete(self, stream: str) -> None:
+        """Delete a stream; one that is not there is fine."""
+        try:
+            await self.ask(f"STREAM.DELETE.{stream}")
+        except ApiError as err:
+            if err.err_code != STREAM_NOT_FOUND:
+                raise
+
+    async def names(self, subject: str) -> list[str]:
+        """Names of the streams that take messages of ``subject`` (wildcards allowed)."""
+        return _names.decode(await self.ask("STREAM.NAMES", {"subject": subject})).streams or []
+
+    async def last(self, stream: str, subject: str, *, patience_s: float | None = 30.0) -> Message | None:
+        """The last message on a subject (wildcards allowed), None when there is none. Raises ApiError."""
+        return await self._get(stream, {"last_by_subj": subject}, patience_s)
+
+    async def get(self, stream: str, seq: int, *, patience_s: float | None = 30.0) -> Message | None:
+        """The message with a sequence, None when there is none. Raises ApiError."""
+        return await self._get(stream, {"seq": seq}, patience_s)
+
+    async def next(self, stream: str, subject: str, seq: int) -> Message | None:
+        """The first message on a subject with at least sequence ``seq``, None when there is none."""
+        return await self._get(stream, {"next_by_subj": subject, "seq": seq}, 30.0)
+
+    async def _get(self, stream: str, body: Mapping[str, object], patience_s: float | None) -> Message | None:
+        try:
+            answer = await self.ask(f"STREAM.MSG.GET.{stream}", body, patience_s=patience_s)
+        except ApiError as err:
+            if err.err_code == NO_MESSAGE:
+                return None
+            raise
+        found = _messages.decode(answer).message
+        return Message(subject=found.subject, seq=found.seq, data=found.data, headers=parse_headers(found.hdrs))
+
+
+def decode_ack(data: bytes) -> PubAck:
+    """A publish acknowledgement from its JSON."""
+    return _acks.decode(data)
+
+
+def parse_headers(raw: bytes) -> dict[str, str]:
+    """Message headers from their wire form, the version line skipped."""
+    lines = (line.partition(":") for line in raw.decode("utf-8", "replace").split("\r\n")[1:])
+    return {name.strip(): value.strip() for name, colon, value in lines if colon}
+
+
+def _api_error(what: str, error: _Error) -> ApiError:
+    return ApiError(what, error.code, error.err_code, error.description)

@@ -1,0 +1,264 @@
+"""The log on JetStream: appends fenced by the server, ordered reads.
+
+Fencing is one header: the last sequence of the writer's own subject. It also makes sending again harmless: once
+the bytes are stored, the subject has moved on and they cannot be stored a second time. So no ``Nats-Msg-Id`` is
+sent. It would add nothing, cost memory for every commit of the duplicate window, and be answered differently by one
+replica (wrong sequence, as checked first) and three (a duplicate); without it both say "wrong sequence".
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import AsyncGenerator, Mapping
+from datetime import datetime
+
+from msgspec import Struct
+
+from muster.bus.errors import (
+    INSUFFICIENT_RESOURCES,
+    STORAGE_EXCEEDED,
+    STORE_FAILED,
+    STREAM_MISMATCH,
+    STREAM_NOT_FOUND,
+    STREAM_SEALED,
+    WRONG_LAST_SEQUENCE,
+    ApiError,
+    BusError,
+    UnansweredError,
+)
+from muster.bus.jetstream import EXPECTED_LAST_OF_SUBJECT, EXPECTED_STREAM, Backoff, JetStream, PubAck, StreamInfo
+from muster.bus.reader import HEARTBEAT_S, Raw, StreamReader
+from muster.events import subjects
+from muster.events.envelope import (
+    Commit,
+    Stored,
+    UnknownEventError,
+    UnreadableCommitError,
+    body_hash,
+    decode_commit,
+    encode_commit,
+)
+from muster.events.system import Genesis
+from muster.ports import FencedError, LogFullError, LogGoneError, LogIdentity
+
+TRACE = "traceparent"
+
+HEADER_ROOM = 1024
+"""Bytes of a message left for headers."""
+
+
+class LogUsage(Struct, frozen=True):
+    """How full the log is, and the broker's time in ms since the epoch."""
+
+    last_seq: int
+    messages: int
+    bytes: int
+    max_bytes: int
+    broker_ms: int
+
+
+class JetStreamLog:
+    """One generation of a cell's log (see ports.Log). Made by ``cell.open_log``."""
+
+    def __init__(self, js: JetStream, identity: LogIdentity, *, heartbeat_s: float = HEARTBEAT_S) -> None:
+        self._js = js
+        self._identity = identity
+        self._stream = subjects.log_stream(identity.cell, identity.generation)
+        self._heartbeat_s = heartbeat_s
+        self._verified_epoch = 0
+        self._last_acked = 0
+
+    @property
+    def identity(self) -> LogIdentity:
+        return self._identity
+
+    async def append(self, commit: Commit, *, expected: int, headers: Mapping[str, str] | None = None) -> int:
+        """See ports.Log. ``headers`` travel with the commit and are no part of it (``traceparent``).
+
+        Raises BusError when the server can never take the commit (too large, forbidden).
+        """
+        body = encode_commit(commit)
+        if len(body) + HEADER_ROOM > self._js.connection.max_payload:
+            raise BusError(
+                f"cannot append commit {commit.commit_id}: it has {len(body)} bytes and the server takes messages of "
+                f"{self._js.connection.max_payload}; raise max_payload in its configuration"
+            )
+        subject = subjects.log_subject(self._identity.cell, self._identity.generation, commit.stage, commit.shard)
+        sent = {EXPECTED_LAST_OF_SUBJECT: str(expected), EXPECTED_STREAM: self._stream, **(headers or {})}
+        backoff = Backoff()
+        for tries in itertools.count(1):
+            # After a reconnect the server may have another log under the name; with no expectation nothing else
+            # would tell. Both are rare.
+            if not expected or self._verified_epoch != self._js.connection.epoch:
+                await self._verify(self._last_acked)
+            try:
+                ack = await self._js.publish(subject, body, sent)
+            except UnansweredError:
+                continue  # Stored or not: what comes back to the same bytes sent again tells.
+            if ack is not None and ack.error is None and not ack.duplicate and ack.stream == self._stream:
+                self._last_acked = max(self._last_acked, ack.seq)
+                return ack.seq
+            stored = await self._settle(commit, body, subject, expected, ack)
+            if stored:
+                self._last_acked = max(self._last_acked, stored)
+                return stored
+            if tries % 10 == 0:
+                self._js.connection.notice(
+                    "bus_append_waits",
+                    {"subject": subject, "commit": commit.commit_id, "tries": tries, "answer": str(ack)},
+                )
+            await backoff.pause()
+        raise AssertionError("counted to the end")
+
+    async def _settle(self, commit: Commit, body: bytes, subject: str, expected: int, ack: PubAck | None) -> int:
+        """What a refusal means: the sequence when the commit is stored after all, 0 when to try again, or raises."""
+        refusal = None if ack is None else ack.refusal(f"cannot append commit {commit.commit_id} to {subject}")
+        if ack is None or (refusal is not None and refusal.err_code in (STREAM_NOT_FOUND, STREAM_MISMATCH)):
+            await self._verify(self._last_acked)  # Raises when the log is gone; else nobody leads it just now.
+            return 0
+        if refusal is not None and refusal.err_code == STREAM_SEALED:
+            raise LogGoneError(f"log {self._stream} is sealed: a later generation is in force; restart this process")
+        full = refusal is not None and _is_full(refusal)
+        if refusal is not None and not full and refusal.err_code not in WRONG_LAST_SEQUENCE:
+            if refusal.code < 500:
+                raise BusError(str(refusal)) from refusal
+            return 0  # The server's own trouble (no leader, store closing): nothing is known, so ask again.
+        last = await self._last(subject)
+        if last is not None and last.seq > expected:
+            # Which commit it is: the same id, and the same bytes by their hash. A later answer than the first one
+            # may be the first we hear, so this also finds what an unanswered try has stored.
+            if body_hash(last.data) == body_hash(body):
+                return last.seq
+            raise FencedError(
+                f"cannot append commit {commit.commit_id} of {commit.stage}/{commit.shard} after {expected}: "
+                f"{_whose(last.data)} is stored at {last.seq}; another leader has taken over, so this one must stop"
+            )
+        if expected > (last.seq if last is not None else 0):
+            raise LogGoneError(
+                f"log {self._stream} ends for {commit.stage}/{commit.shard} at {last.seq if last else 0} although "
+                f"{expected} was acknowledged: it lost commits; restart, and restore it if what is missing matters"
+            )
+        if full and refusal is not None:
+            raise LogFullError(f"{refusal}; make room: roll the log over or raise max_bytes")
+        # Nothing stands in the way: another try of the same subject is still on its way through the replicas.
+        return 0
+
+    async def _last(self, subject: str) -> Raw | None:
+        try:
+            found = await self._js.last(self._stream, subject, patience_s=None)
+        except ApiError as err:
+            if err.err_code == STREAM_NOT_FOUND:
+                await self._verify(self._last_acked)
+            raise BusError(str(err)) from err
+        return None if found is None else Raw(found.seq, found.data, found.headers)
+
+    async def follow(self, after: int) -> AsyncGenerator[list[Stored], None]:
+        """See ports.Log. Batches hold what is there, up to 500 commits."""
+        end = await self.end()
+        self._check_end(end, after)
+        reader = StreamReader(self._js, self._stream, after, self._verify, heartbeat_s=self._heartbeat_s)
+        try:
+            behind = end > after
+            if not behind:
+                yield []
+            while True:
+                batch, trouble = _decode(await reader.read())
+                if batch:
+                    yield batch
+                    if behind and batch[-1].seq >= end:
+                        behind = False
+                        yield []
+                if trouble is not None:
+                    raise trouble
+        finally:
+            await reader.close()
+
+    async def end(self) -> int:
+        """See ports.Log."""
+        return (await self._info()).state.last_seq
+
+    async def time(self) -> int:
+        """See ports.Log."""
+        return (await self.usage()).broker_ms
+
+    async def usage(self) -> LogUsage:
+        """How full the log is. One request; ask every few seconds, not for every commit."""
+        info = await self._info()
+        return LogUsage(
+            last_seq=info.state.last_seq,
+            messages=info.state.messages,
+            bytes=info.state.bytes,
+            max_bytes=info.config.get("max_bytes", -1),
+            broker_ms=int(datetime.fromisoformat(info.ts).timestamp() * 1000) if info.ts else 0,
+        )
+
+    async def raw(self, seq: int) -> bytes | None:
+        """The bytes stored at a sequence, for what cannot be decoded; None when there are none."""
+        found = await self._js.get(self._stream, seq)
+        return None if found is None else found.data
+
+    async def _info(self) -> StreamInfo:
+        info = await self._js.info(self._stream, patience_s=None)
+        if info is None:
+            raise LogGoneError(f"log {self._stream} does not exist any more; restart this process")
+        return info
+
+    async def _verify(self, after: int) -> None:
+        """Raise LogGoneError unless this is still our log and reaches at least to ``after``."""
+        epoch = self._js.connection.epoch
+        self._check_end(await self.end(), after)
+        genesis = genesis_of(await self._first())
+        if genesis is None or genesis.log_id != self._identity.log_id:
+            raise LogGoneError(
+                f"stream {self._stream} holds log {genesis.log_id if genesis else 'of nobody'} now and not "
+                f"{self._identity.log_id}; restart this process"
+            )
+        self._verified_epoch = epoch
+
+    async def _first(self) -> bytes | None:
+        found = await self._js.get(self._stream, 1, patience_s=None)
+        return None if found is None else found.data
+
+    def _check_end(self, end: int, after: int) -> None:
+        if end < after:
+            raise LogGoneError(
+                f"log {self._stream} ends at {end} although {after} was read or acknowledged: it lost commits; "
+                "restart, and restore it if what is missing matters"
+            )
+
+
+def genesis_of(commit: bytes | None) -> Genesis | None:
+    """The Genesis a commit's bytes open with, None when they are anything else."""
+    try:
+        events = decode_commit(commit).events if commit else ()
+    except (UnknownEventError, UnreadableCommitError):
+        return None
+    return events[0] if events and isinstance(events[0], Genesis) else None
+
+
+def _decode(batch: list[Raw]) -> tuple[list[Stored], UnknownEventError | UnreadableCommitError | None]:
+    stored: list[Stored] = []
+    for raw in batch:
+        try:
+            commit = decode_commit(raw.data)
+        except (UnknownEventError, UnreadableCommitError) as err:
+            err.seq = raw.seq
+            err.add_note(f"at sequence {raw.seq} of the log")
+            return stored, err
+        stored.append(Stored(raw.seq, commit, raw.headers.get(TRACE, "") if raw.headers else ""))
+    return stored, None
+
+
+def _is_full(refusal: ApiError) -> bool:
+    if refusal.err_code in (STORAGE_EXCEEDED, INSUFFICIENT_RESOURCES):
+        return True
+    text = refusal.description
+    return refusal.err_code == STORE_FAILED and ("maximum" in text or "no space" in text or "resource" in text)
+
+
+def _whose(body: bytes) -> str:
+    try:
+        commit = decode_commit(body)
+    except (UnknownEventError, UnreadableCommitError):
+        return "another message"
+    return f"commit {commit.commit_id} of epoch {commit.epoch}"

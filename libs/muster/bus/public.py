@@ -1,0 +1,121 @@
+"""The stream for outsiders: one message per public event, at least once, exactly once by ``ce-id``.
+
+Messages are sent without waiting for the one before, so after a crash the last one stored need not mean that all
+before it are. Each therefore carries the newest event up to which everything was acknowledged when it was sent;
+from there a new publisher goes on, and what it sends twice has the same ``ce-id`` (the server drops most of it).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Mapping
+
+from msgspec import Struct
+from nats.aio.msg import Msg
+
+from muster.bus.connection import Connection, no_responders
+from muster.bus.errors import UnansweredError
+from muster.bus.jetstream import MESSAGE_ID, Backoff, JetStream, PubAck, decode_ack
+from muster.events import subjects
+
+ACK_TIMEOUT_S = 5.0
+
+CE_ID = "ce-id"
+SETTLED = "muster-settled"
+"""Header: the ce-id up to which all events of the cell were acknowledged."""
+
+
+class Published(Struct, frozen=True):
+    """Where the public stream of a cell stands: ids of the last message, and of the last with none missing before."""
+
+    last: str
+    settled: str
+
+
+class _Sent(Struct, frozen=True):
+    event: str
+    subject: str
+    headers: Mapping[str, str]
+    body: bytes
+    answer: asyncio.Future[Msg] | None
+
+
+class PublicPublisher:
+    """Copies one cell's public events to the public stream, in order, at most ``window`` on their way at once."""
+
+    def __init__(self, js: JetStream, cell: str, *, window: int = 256) -> None:
+        self._js = js
+        self._connection: Connection = js.connection
+        self._cell = cell
+        self._window = window
+        self._sent: deque[_Sent] = deque()
+        self._settled = ""
+
+    async def resume(self) -> Published:
+        """Where to go on: after ``settled``; both texts are empty when nothing was published yet. Call it first."""
+        found = await self._js.last(subjects.PUBLIC_STREAM, subjects.public_cell_subjects(self._cell))
+        headers = found.headers if found is not None else {}
+        self._settled = headers.get(SETTLED, "")
+        return Published(last=headers.get(CE_ID, ""), settled=self._settled)
+
+    async def publish(self, subject: str, headers: Mapping[str, str], body: bytes) -> None:
+        """Send one event; ``headers`` must hold its ``ce-id``. Waits while the window is full or the bus is away.
+
+        Raises BusError when this or an earlier event cannot be published at all.
+        """
+        while self._sent and (len(self._sent) >= self._window or self._answered(self._sent[0])):
+            await self._settle_first()
+        event = headers[CE_ID]
+        sent = {**headers, MESSAGE_ID: event, SETTLED: self._settled}
+        try:
+            answer = await self._connection.send(subject, body, sent)
+        except UnansweredError:
+            answer = None
+        self._sent.append(_Sent(event=event, subject=subject, headers=sent, body=body, answer=answer))
+
+    async def settle(self) -> str:
+        """Wait until everything sent is acknowledged; the ce-id of the last event, empty for none. Raises BusError."""
+        while self._sent:
+            await self._settle_first()
+        return self._settled
+
+    def _answered(self, sent: _Sent) -> bool:
+        return sent.answer is None or sent.answer.done()
+
+    async def _settle_first(self) -> None:
+        sent = self._sent[0]
+        if not await self._acknowledged(sent):
+            await self._send_again(sent)
+        self._sent.popleft()
+        self._settled = sent.event
+
+    async def _acknowledged(self, sent: _Sent) -> bool:
+        # Cancelled: an earlier wait for it was given up.
+        if sent.answer is None or sent.answer.cancelled():
+            return False
+        try:
+            async with asyncio.timeout(ACK_TIMEOUT_S):
+                message = await sent.answer
+        except (TimeoutError, UnansweredError):
+            return False
+        return not no_responders(message) and self._accepted(sent, decode_ack(message.data))
+
+    async def _send_again(self, sent: _Sent) -> None:
+        # The server drops it within its duplicate window if it has it; after that the ce-id tells outsiders.
+        backoff = Backoff()
+        while True:
+            try:
+                ack = await self._js.publish(sent.subject, sent.body, sent.headers, timeout_s=ACK_TIMEOUT_S)
+            except UnansweredError:
+                ack = None
+            if ack is not None and self._accepted(sent, ack):
+                return
+            await backoff.pause()
+
+    def _accepted(self, sent: _Sent, ack: PubAck) -> bool:
+        """Whether it is stored; False when trying again may help, else raises BusError."""
+        refusal = ack.refusal(f"cannot publish {sent.event} on {sent.subject}")
+        if refusal is not None and refusal.code < 500:
+            raise refusal
+        return refusal is None

@@ -1,0 +1,265 @@
+"""Ordered reading of a stream without holes: the receiving half of the log.
+
+A consumer of our own (ephemeral, no acknowledgements, no filter: a filter on everything is slow) is asked for
+messages by two overlapping pull requests, so that the server always has one to fill while we work on the other.
+Whatever disturbs it (reconnect, silence, consumer lost, a sequence that does not follow) is answered by a new
+consumer that starts right after the last message handed out; so a hole that remains is a hole in the stream.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import secrets
+from collections import deque
+from collections.abc import Awaitable, Callable
+
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
+
+from muster.bus.connection import Connection
+from muster.bus.errors import STREAM_NOT_FOUND, ApiError, BusError, UnansweredError
+from muster.bus.jetstream import Backoff, JetStream
+from muster.ports import LogGapError
+
+PULL = 1000
+"""Messages asked for by one request."""
+
+PULL_BYTES = 8 * 1024 * 1024
+"""What one request may bring: two of them and the rest of a third are the most that waits in memory."""
+
+BATCH = 500
+"""Messages handed out at once."""
+
+HEARTBEAT_S = 1.0
+"""An idle server says so this often; after more than twice as long without a word the consumer is made anew."""
+
+EXPIRES_S = 30.0
+"""How long a request waits at the server. When nobody asks any more, the consumer vanishes after as long."""
+
+_NS = 1_000_000_000
+
+
+class Raw:
+    """A message as it came: its sequence in the stream, its body, its headers."""
+
+    __slots__ = ("data", "headers", "seq")
+
+    def __init__(self, seq: int, data: bytes, headers: dict[str, str] | None) -> None:
+        self.seq = seq
+        self.data = data
+        self.headers = headers
+
+
+class StreamReader:
+    """Messages of one stream after a sequence. For one task; close it with :meth:`close`.
+
+    ``check`` is awaited before every new consumer; it raises when the stream is not the right one any more.
+    """
+
+    def __init__(
+        self,
+        js: JetStream,
+        stream: str,
+        after: int,
+        check: Callable[[int], Awaitable[None]],
+        *,
+        heartbeat_s: float = HEARTBEAT_S,
+    ) -> None:
+        self._js = js
+        self._connection: Connection = js.connection
+        self._stream = stream
+        self._last = after
+        self._check = check
+        self._heartbeat_s = heartbeat_s
+        self._buffer: deque[Raw] = deque()
+        self._outstanding = 0
+        """Messages that the server may still send for the requests made."""
+        self._consumer = ""
+        self._inbox = ""
+        self._requests = 0
+        self._subscription: Subscription | None = None
+        self._lost = "start"
+        """Why the consumer has to be made anew; empty while it is fine."""
+        self._fresh = False
+        """Nothing was handed out from this consumer yet: its first message must be the next one."""
+        self._epoch = 0
+        self._waiter: asyncio.Future[None] | None = None
+        self._heard = 0.0
+        self._loop = asyncio.get_running_loop()
+        self._stop_listening = self._connection.listen(self._wake)
+
+    async def read(self) -> list[Raw]:
+        """The next messages, at least one and at most BATCH, waiting only when there is none.
+
+        Raises LogGapError when a sequence is missing in the stream, what ``check`` raises, and the failure of the
+        connection.
+        """
+        while True:
+            if self._buffer:
+                batch = self._take()
+                if batch:
+                    return batch
+            if self._connection.failure is not None:
+                raise self._connection.failure
+            if self._lost or self._epoch != self._connection.epoch:
+                await self._restart()
+            try:
+                await self._ask()
+            except UnansweredError:
+                self._lost = "not connected"
+                continue
+            if not self._buffer and not self._lost and self._epoch == self._connection.epoch:
+                await self._wait()
+
+    async def close(self) -> None:
+        """Let go of the consumer. Never raises and never waits for an answer."""
+        self._stop_listening()
+        await self._drop_consumer()
+
+    def _take(self) -> list[Raw]:
+        batch: list[Raw] = []
+        last = self._last
+        while self._buffer and len(batch) < BATCH:
+            raw = self._buffer.popleft()
+            if raw.seq == last + 1:
+                batch.append(raw)
+                last = raw.seq
+            elif raw.seq > last:
+                self._buffer.clear()
+                if self._fresh and not batch:
+                    raise LogGapError(
+                        f"stream {self._stream} has no message {last + 1}, the next one is {raw.seq}: "
+                        "messages were removed from a log that must keep all; stop and compare it with its archive"
+                    )
+                # Lost on the way to us, perhaps: a new consumer tells.
+                self._lost = f"message {raw.seq} after {last}"
+        self._last = last
+        if batch:
+            self._fresh = False
+        return batch
+
+    async def _restart(self) -> None:
+        if self._lost != "start":
+            self._connection.notice(
+                "bus_reader_restarts",
+                {"stream": self._stream, "after": self._last, "cause": self._lost or "reconnected"},
+            )
+        await self._drop_consumer()
+        name = f"{self._connection.name}-{secrets.token_hex(6)}".translate(_NAME)
+        backoff = Backoff()
+        # On a large stream it takes a while, while a request that met no leader is not answered at all. Asking again
+        # for the same name finds the same consumer.
+        for timeout_s in itertools.chain((2.0, 4.0, 8.0), itertools.repeat(16.0)):
+            await self._connection.wait_up()
+            self._epoch = self._connection.epoch
+            await self._check(self._last)
+            try:
+                await self._create(name, timeout_s)
+            except ApiError as err:
+                if not err.passing and err.err_code != STREAM_NOT_FOUND:
+                    raise
+            except UnansweredError:
+                pass
+            else:
+                self._lost = ""
+                self._fresh = True
+                return
+            await backoff.pause()
+
+    async def _create(self, name: str, timeout_s: float) -> None:
+        inbox = self._connection.new_inbox()
+        config = {
+            "name": name,
+            "deliver_policy": "by_start_sequence",
+            "opt_start_seq": self._last + 1,
+            "ack_policy": "none",
+            "replay_policy": "instant",
+            "inactive_threshold": int(EXPIRES_S * _NS),
+            "num_replicas": 1,
+            "mem_storage": True,
+        }
+        await self._js.request(
+            f"CONSUMER.CREATE.{self._stream}.{name}",
+            {"stream_name": self._stream, "config": config, "action": "create"},
+            timeout_s=timeout_s,
+        )
+        self._consumer, self._inbox = name, inbox
+        self._buffer.clear()
+        self._outstanding = 0
+        self._heard = self._loop.time()
+        self._subscription = await self._connection.subscribe(f"{inbox}.*", self._receive)
+
+    async def _drop_consumer(self) -> None:
+        if self._subscription is not None:
+            await self._connection.unsubscribe(self._subscription)
+            self._subscription = None
+        if self._consumer:
+            # Without this the server removes it once nobody has asked it for a while.
+            with contextlib.suppress(BusError, UnansweredError):
+                await self._connection.publish(
+                    f"{self._js.prefix}.CONSUMER.DELETE.{self._stream}.{self._consumer}", b""
+                )
+            self._consumer = ""
+
+    async def _ask(self) -> None:
+        """Keep two requests open. Only called when nothing is buffered: that is the back-pressure."""
+        while not self._lost and self._outstanding <= PULL:
+            self._requests += 1
+            request = (
+                f'{{"batch":{PULL},"max_bytes":{PULL_BYTES},'
+                f'"expires":{int(EXPIRES_S * _NS)},"idle_heartbeat":{int(self._heartbeat_s * _NS)}}}'
+            )
+            self._outstanding += PULL
+            await self._connection.publish(
+                f"{self._js.prefix}.CONSUMER.MSG.NEXT.{self._stream}.{self._consumer}",
+                request.encode(),
+                reply=f"{self._inbox}.{self._requests}",
+            )
+
+    def _receive(self, message: Msg) -> None:
+        self._heard = self._loop.time()
+        if message.reply:
+            parts = message.reply.split(".")
+            try:
+                # $JS.ACK.[domain.account.]stream.consumer.delivered.sequence....
+                seq = int(parts[5 if len(parts) == 9 else 7])
+            except (IndexError, ValueError):
+                self._lost = f"unknown reply subject {message.reply}"
+            else:
+                self._buffer.append(Raw(seq, message.data, message.headers))
+                self._outstanding -= 1
+        else:
+            self._status(message.headers or {})
+        self._wake()
+
+    def _status(self, headers: dict[str, str]) -> None:
+        status, why = headers.get("Status", ""), headers.get("Description", "")
+        if status == "100":
+            return
+        unsent = headers.get("Nats-Pending-Messages", "")
+        # A request is over: it expired, or the next message is over its bytes. Anything else ends the consumer.
+        if unsent.isdigit() and (status == "408" or "maxbytes" in why.lower() or "batch completed" in why.lower()):
+            self._outstanding -= int(unsent)
+        else:
+            self._lost = f"{status} {why}".strip()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    async def _wait(self) -> None:
+        self._waiter = self._loop.create_future()
+        limit = 2.5 * self._heartbeat_s
+        timer = self._loop.call_later(limit, self._wake)
+        try:
+            await self._waiter
+        finally:
+            timer.cancel()
+            self._waiter = None
+        if self._connection.connected and self._loop.time() - self._heard >= limit:
+            self._lost = f"silent for {limit:g} s"
+
+
+_NAME = str.maketrans(dict.fromkeys(".*>/\\ \t", "-"))

@@ -1,0 +1,145 @@
+"""Snapshots: bodies in an object store, and one pointer per (stage, shard) moved by compare-and-set.
+
+A snapshot only saves time: whatever is wrong with one is told and answered by doing without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+from msgspec import Struct
+
+from muster.bus.errors import BusError, UnansweredError
+from muster.bus.jetstream import JetStream
+from muster.bus.kv import Bucket, Entry
+from muster.bus.objects import ObjectBroken, Objects
+from muster.events import subjects
+from muster.events.envelope import body_hash
+from muster.events.registry import encode
+from muster.ports import LogIdentity, Snapshot
+
+KEPT = 3
+"""How many snapshots of a (stage, shard) stay, the newest included."""
+
+Warn = Callable[[str], None]
+"""Told in one sentence why a snapshot cannot be used."""
+
+
+class Kept(Struct, frozen=True):
+    """One snapshot the pointer knows: where it stands and what it must be."""
+
+    generation: int
+    log_id: str
+    seq: int
+    schema: str
+    digest: str
+    object: str
+
+
+class Pointer(Struct, frozen=True):
+    """The snapshots of a (stage, shard), newest first."""
+
+    kept: tuple[Kept, ...] = ()
+
+
+_pointers = msgspec.json.Decoder(Pointer)
+
+
+class JetStreamSnapshots:
+    """The snapshots of one generation of a log (see ports.Snapshots)."""
+
+    def __init__(self, js: JetStream, identity: LogIdentity, *, warn: Warn) -> None:
+        self._identity = identity
+        self._state = Bucket(js, subjects.state_bucket(identity.cell))
+        self._objects = Objects(js, subjects.snapshot_bucket(identity.cell))
+        self._warn = warn
+
+    async def load(self, stage: str, shard: str) -> Snapshot | None:
+        """The newest snapshot of this log that is whole, None when there is none.
+
+        A missing or damaged one is passed over with a warning, and so is any trouble with the bus but the end of
+        the connection.
+        """
+        try:
+            pointer, _ = await self._pointer(stage, shard)
+        except BusError as err:
+            self._warn(f"no snapshot of {stage}/{shard}: {err}")
+            return None
+        for kept in pointer.kept:
+            if kept.log_id != self._identity.log_id:
+                self._warn(f"snapshot of {stage}/{shard} at {kept.seq} is of another log ({kept.log_id}): not used")
+                continue
+            try:
+                body = await self._objects.get(kept.object)
+            except (ObjectBroken, BusError) as err:
+                self._warn(f"snapshot of {stage}/{shard} at {kept.seq} is not used: {err}")
+                continue
+            if body_hash(body) != kept.digest:
+                self._warn(f"snapshot of {stage}/{shard} at {kept.seq} is not used: its body is not the one saved")
+                continue
+            return Snapshot(log_id=kept.log_id, stage=stage, shard=shard, seq=kept.seq, schema=kept.schema, body=body)
+        return None
+
+    async def save(self, snapshot: Snapshot) -> bool:
+        """See ports.Snapshots. False also, with a warning, when it could not be stored: the next one will be.
+
+        Raises ValueError when the snapshot is of another log.
+        """
+        if snapshot.log_id != self._identity.log_id:
+            raise ValueError(f"snapshot of log {snapshot.log_id} offered to the snapshots of {self._identity.log_id}")
+        try:
+            return await self._save(snapshot)
+        except (UnansweredError, BusError) as err:
+            self._warn(f"snapshot of {snapshot.stage}/{snapshot.shard} at {snapshot.seq} was not saved: {err}")
+            return False
+
+    async def _save(self, snapshot: Snapshot) -> bool:
+        digest = body_hash(snapshot.body)
+        kept = Kept(
+            generation=self._identity.generation,
+            log_id=snapshot.log_id,
+            seq=snapshot.seq,
+            schema=snapshot.schema,
+            digest=digest,
+            object=f"{snapshot.stage}/{snapshot.shard}/{self._identity.generation}-{snapshot.seq}-{digest[:8]}",
+        )
+        pointer, revision = await self._pointer(snapshot.stage, snapshot.shard)
+        if not _newer(kept, pointer):
+            return False
+        await self._objects.put(kept.object, snapshot.body)
+        while _newer(kept, pointer):
+            fits = Pointer(kept=(kept, *pointer.kept)[:KEPT])
+            if await self._state.set(_key(snapshot.stage, snapshot.shard), encode(fits), revision=revision) is not None:
+                for old in pointer.kept[KEPT - 1 :]:
+                    await self._forget(old)
+                return True
+            pointer, revision = await self._pointer(snapshot.stage, snapshot.shard)
+        if all(each.object != kept.object for each in pointer.kept):
+            await self._forget(kept)
+        return False
+
+    async def _forget(self, kept: Kept) -> None:
+        try:
+            await self._objects.delete(kept.object)
+        except BusError as err:
+            self._warn(f"snapshot object {kept.object} stays behind: {err}")
+
+    async def _pointer(self, stage: str, shard: str) -> tuple[Pointer, int]:
+        entry: Entry | None = await self._state.get(_key(stage, shard))
+        if entry is None or entry.value is None:
+            return Pointer(), entry.revision if entry is not None else 0
+        try:
+            return _pointers.decode(entry.value), entry.revision
+        except (msgspec.DecodeError, msgspec.ValidationError) as err:
+            self._warn(f"snapshot pointer of {stage}/{shard} cannot be read and is replaced: {err}")
+            return Pointer(), entry.revision
+
+
+def _newer(kept: Kept, pointer: Pointer) -> bool:
+    """Whether a snapshot is newer than all that are kept; a later generation is newer than any sequence."""
+    return all((kept.generation, kept.seq) > (each.generation, each.seq) for each in pointer.kept)
+
+
+def _key(stage: str, shard: str) -> str:
+    return f"snapshot.{stage}.{shard}"

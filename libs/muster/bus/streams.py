@@ -1,0 +1,177 @@
+"""The configuration of every stream and bucket, and the check that an existing one is what it must be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from muster.bus.errors import STREAM_NAME_IN_USE, ApiError, BusError
+from muster.bus.jetstream import JetStream, StreamInfo
+from muster.events import subjects
+
+_NS = 1_000_000_000
+_DAY = 24 * 3600 * _NS
+_GIB = 1 << 30
+
+
+class Limits(Struct, frozen=True):
+    """Size of a log in bytes, and on how many servers each stream is kept (1 or 3)."""
+
+    max_bytes: int = 4 * _GIB
+    replicas: int = 1
+
+
+SIZES = frozenset({"max_bytes", "num_replicas"})
+"""What an operator may set otherwise on a log without harm to what it promises."""
+
+SIZES_AND_AGE = SIZES | {"max_age"}
+"""The same of the streams that need not keep everything."""
+
+_NEVER = (
+    "sealed",
+    "mirror",
+    "sources",
+    "subject_transform",
+    "allow_rollup_hdrs",
+    "allow_msg_ttl",
+    "allow_msg_schedules",
+    "allow_msg_counter",
+)
+"""Features that would make holes in the log, let others write it, or end it."""
+
+
+def log_config(cell: str, generation: int, limits: Limits) -> dict[str, Any]:
+    """One generation of the log: keeps everything, and refuses what it cannot keep."""
+    return {
+        "name": subjects.log_stream(cell, generation),
+        "description": f"Muster: the log of cell {cell}, generation {generation}",
+        "subjects": [subjects.log_subjects(cell, generation)],
+        "retention": "limits",
+        "storage": "file",
+        "discard": "new",
+        "deny_delete": True,
+        "deny_purge": True,
+        "max_age": 0,
+        "max_msgs": -1,
+        "max_msgs_per_subject": -1,
+        "max_bytes": limits.max_bytes,
+        "num_replicas": limits.replicas,
+        "compression": "s2",
+        "allow_direct": False,
+        # Nothing is sent with a message id; the server wants a window of its own all the same.
+        "duplicate_window": 1 * _NS,
+        **dict.fromkeys(_NEVER, False),
+    }
+
+
+def public_config(limits: Limits) -> dict[str, Any]:
+    """The stream for outsiders: the oldest goes first, so a slow reader never holds us up."""
+    return {
+        "name": subjects.PUBLIC_STREAM,
+        "description": "Muster: public events",
+        "subjects": [subjects.PUBLIC_SUBJECTS],
+        "retention": "limits",
+        "storage": "file",
+        "discard": "old",
+        "max_age": 14 * _DAY,
+        "max_bytes": _GIB,
+        "num_replicas": limits.replicas,
+        "duplicate_window": 120 * _NS,
+    }
+
+
+def quarantine_config(cell: str, limits: Limits) -> dict[str, Any]:
+    """Input that could not be read."""
+    return {
+        "name": subjects.quarantine_stream(cell),
+        "description": f"Muster: unreadable input of cell {cell}",
+        "subjects": [subjects.quarantine_subject(cell, ">")],
+        "retention": "limits",
+        "storage": "file",
+        "discard": "old",
+        "max_age": 30 * _DAY,
+        "max_bytes": _GIB // 4,
+        "num_replicas": limits.replicas,
+    }
+
+
+def bucket_config(bucket: str, limits: Limits, *, ttl_s: float = 0) -> dict[str, Any]:
+    """A key-value bucket that keeps the newest value of each key, for ``ttl_s`` (0: for ever)."""
+    ttl = int(ttl_s * _NS)
+    return {
+        "name": f"KV_{bucket}",
+        "subjects": [f"$KV.{bucket}.>"],
+        "retention": "limits",
+        "storage": "file",
+        "discard": "new",
+        "max_msgs_per_subject": 1,
+        "max_age": ttl,
+        "allow_rollup_hdrs": True,
+        "deny_delete": True,
+        "allow_direct": False,
+        "num_replicas": limits.replicas,
+        "duplicate_window": min(ttl, 120 * _NS) or 120 * _NS,
+    }
+
+
+def objects_config(bucket: str, limits: Limits) -> dict[str, Any]:
+    """An object store bucket."""
+    return {
+        "name": f"OBJ_{bucket}",
+        "subjects": [f"$O.{bucket}.C.>", f"$O.{bucket}.M.>"],
+        "retention": "limits",
+        "storage": "file",
+        "discard": "new",
+        "max_age": 0,
+        "allow_rollup_hdrs": True,
+        "allow_direct": False,
+        "num_replicas": limits.replicas,
+    }
+
+
+async def ensure(
+    js: JetStream, config: Mapping[str, Any], *, create: bool, ignore: frozenset[str] = frozenset()
+) -> StreamInfo | None:
+    """The stream as it is; created when missing and ``create``, else None when missing.
+
+    Raises BusError naming every field in which it differs from ``config`` (those in ``ignore`` may), or why it
+    cannot be created.
+    """
+    name = config["name"]
+    # Creating one that exists all the same does no harm, so one look is enough then.
+    info = await js.info(name, checks=1) if create else await js.info(name)
+    if info is None:
+        if not create:
+            return None
+        wanted = {key: value for key, value in config.items() if key not in _NEVER or value}
+        try:
+            info = await js.create(wanted)
+        except ApiError as err:
+            # Another process created it at the same time, with other limits.
+            info = await js.info(name) if err.err_code == STREAM_NAME_IN_USE else None
+            if info is None:
+                raise BusError(
+                    f"cannot create stream {name}: {err.description}; check the limits of the server"
+                ) from err
+    differing = differences(config, info.config, ignore)
+    if differing:
+        raise BusError(
+            f"stream {name} is not as it must be: {'; '.join(differing)}; "
+            "somebody changed it or created it by other means: put it right, or start with another cell"
+        )
+    return info
+
+
+def differences(wanted: Mapping[str, Any], actual: Mapping[str, Any], ignore: frozenset[str]) -> list[str]:
+    """One phrase per field that is not as wanted, in sorted order."""
+    found: list[str] = []
+    for field, value in sorted(wanted.items()):
+        if field in ignore or field == "description":
+            continue
+        # The server leaves out what is false, and writes "none of it" as null, 0, [] or {}.
+        other = actual.get(field) or False if value is False else actual.get(field)
+        if other != value:
+            found.append(f"{field} is {other!r}, must be {value!r}")
+    return found

@@ -1,0 +1,94 @@
+"""From events of the log to public events: a pure function of the event and its position."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from muster.core.explain import waiting_for_quota
+from muster.core.objects.meta import rfc3339
+from muster.events import decisions, effects, facts, public
+from muster.events.base import Event
+from muster.model.keys import Ref
+from muster.model.resources import format_quantity, texts
+
+
+def public_event(cell: str, generation: int, seq: int, index: int, at: int, event: Event) -> public.PublicEvent | None:
+    """What outsiders are told of an event of the log; None when it is not for them."""
+    where: dict[str, Any] = {
+        "cell": cell,
+        "at": rfc3339(at),
+        "position": public.PublicPosition(generation, seq, index),
+    }
+    match event:
+        case decisions.QuotaTreeAccepted():
+            tree = event.tree
+            return public.QuotaTreeAccepted(
+                **where, namespace=tree.ref.namespace, name=tree.ref.name, nodes=[node.path for node in tree.nodes]
+            )
+        case decisions.QuotaTreeRejected():
+            broken = [str(violation) for violation in event.violations]
+            return public.QuotaTreeRejected(
+                **where, namespace=event.ref.namespace, name=event.ref.name, violations=broken
+            )
+        case decisions.QuotaTreeRemoved():
+            return public.QuotaTreeRemoved(**where, namespace=event.ref.namespace, name=event.ref.name)
+    ref: Ref | None = getattr(event, "ref", None)
+    if ref is None:
+        return None
+    where["workload"] = public.PublicWorkload(ref.kind, ref.namespace, ref.name, ref.uid)
+    return _about_workload(where, event)
+
+
+def _about_workload(where: dict[str, Any], event: Event) -> public.PublicEvent | None:
+    match event:
+        case decisions.WorkloadQueued():
+            return public.WorkloadQueued(
+                **where,
+                attempt=event.attempt,
+                queue=event.queue,
+                request=texts(event.request),
+                priority=event.priority,
+                queued_at=rfc3339(event.queued_at),
+            )
+        case decisions.WorkloadDequeued():
+            return public.WorkloadDequeued(**where, attempt=event.attempt, queue=event.queue, reason=event.reason)
+        case decisions.WorkloadRefused():
+            return public.WorkloadRefused(**where, reason=event.reason, message=event.message)
+        case facts.ObjectUnreadable():
+            return public.WorkloadRefused(**where, reason="unreadable", message=event.reason)
+        case decisions.QuotaDenied() if event.reason != "stale":
+            return public.WorkloadDenied(
+                **where,
+                attempt=event.attempt,
+                queue=event.queue,
+                reason=event.reason,
+                quota=event.path,
+                resource=event.resource,
+                requested=format_quantity(event.asked, event.resource),
+                used=format_quantity(event.used, event.resource),
+                limit=format_quantity(event.limit, event.resource),
+                message=waiting_for_quota(event).text,
+            )
+        case decisions.GangAdmitted():
+            return public.WorkloadAdmitted(**where, attempt=event.attempt, queue=event.queue)
+        case decisions.WorkloadAdopted():
+            return public.WorkloadAdopted(
+                **where, attempt=event.attempt, queue=event.queue, request=texts(event.request), reason=event.reason
+            )
+        case effects.EffectApplied():
+            return public.WorkloadResumed(**where, attempt=event.attempt)
+        case effects.EffectFailed():
+            return public.WorkloadNotResumed(
+                **where, attempt=event.attempt, reason=event.reason, message=event.message
+            )
+        case facts.WorkloadStarted():
+            return public.WorkloadStarted(**where)
+        case decisions.SuspensionRecorded():
+            return public.WorkloadSuspended(**where, attempt=event.attempt)
+        case facts.WorkloadFinished():
+            return public.WorkloadFinished(**where, outcome=event.outcome)
+        case decisions.QuotaReleased():
+            return public.WorkloadReleased(
+                **where, attempt=event.attempt, queue=event.queue, request=texts(event.request), reason=event.reason
+            )
+    return None

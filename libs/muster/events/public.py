@@ -1,0 +1,204 @@
+"""The public contract: what other systems may rely on, one JSON object per message, version 1.
+
+Written apart from the events of the log on purpose: those may change with a rule set, these only grow. Quantities
+are Kubernetes texts, times RFC 3339. The schema of each, samples and what changed stand in ``proto-schemas/``.
+"""
+
+from __future__ import annotations
+
+from typing import get_args
+
+from msgspec import Struct, field
+
+from muster.events.base import tag_of
+
+
+class PublicWorkload(Struct, frozen=True):
+    """Which workload an event is about."""
+
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+
+
+class PublicPosition(Struct, frozen=True):
+    """Where in the log it was decided: ask ``muster why`` or ``muster replay`` about it."""
+
+    generation: int
+    sequence: int
+    index: int
+
+
+class PublicEvent(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag=tag_of):
+    """What every public event carries."""
+
+    cell: str
+    at: str
+    """Log time, RFC 3339."""
+    position: PublicPosition
+
+
+class PublicWorkloadEvent(PublicEvent, frozen=True, kw_only=True):
+    """What every public event about a workload carries."""
+
+    workload: PublicWorkload
+
+
+class WorkloadQueued(PublicWorkloadEvent, frozen=True, kw_only=True):
+    """It entered its queue. ``attempt`` counts how often it did."""
+
+    attempt: int
+    queue: str
+    request: dict[str, str]
+    priority: int = 0
+    queued_at: str = ""
+
+
+class WorkloadDequeued(PublicWorkloadEvent, frozen=True, kw_only=True):
+    """It left its queue without being admitted."""
+
+    attempt: int
+    queue: str
+    reason: str
+
+
+class WorkloadRefused(PublicWorkloadEvent, frozen=True, kw_only=True):
+    """It asks to be queued and cannot be; ``message`` says what to do."""
+
+    reason: str
+    message: str
+
+
+class WorkloadDenied(PublicWorkloadEvent, frozen=True, kw_only=True):
+    """It was tried and does not fit now; all of its size in the queue wait for the same."""
+
+    attempt: int
+    queue: str
+    reason: str
+    quota: str
+    resource: str
+    requested: str
+    used: str
+    limit: str
+    message: str
+
+
+class WorkloadAdmitted(PublicWorkloadEvent, frozen=True, kw_only=True):
+    """Its quota is reserved and it is being started."""
+
+    attempt: int
+    queue: str
+
+
+class WorkloadAdopted(PublicWorkloadEvent, frozen=True, kw_only=True):
+    """It runs without having been admitted, and is charged."""
+
+    attempt: int
+    queue: str
+    request: dict[str, str]
+    reason: str
+
+
+class WorkloadResumed(PublicWorkloadEvent, frozen=True, kw_only=True):
+    """The API server has been told to run it."""
+
+    attempt: int
+
+
+class WorkloadNotResumed(PublicWorkloadEvent, frozen=True, kw_only=True):
+    """The API server could not be told to run it."""
+
+    attempt: int
+    reason: str
+    message: str
+
+
+class WorkloadStarted(PublicWorkloadEvent, frozen=True, kw_only=True):
+    """It runs."""
+
+
+class WorkloadSuspended(PublicWorkloadEvent, frozen=True, kw_only=True):
+    """Somebody else suspended it after its admission."""
+
+    attempt: int
+
+
+class WorkloadFinished(PublicWorkloadEvent, frozen=True, kw_only=True):
+    """It is over: succeeded, failed or invalid."""
+
+    outcome: str
+
+
+class WorkloadReleased(PublicWorkloadEvent, frozen=True, kw_only=True):
+    """Its quota is free again."""
+
+    attempt: int
+    queue: str
+    request: dict[str, str]
+    reason: str
+
+
+class QuotaTreeAccepted(PublicEvent, frozen=True, kw_only=True):
+    """A quota tree is in force from here on."""
+
+    namespace: str
+    name: str
+    nodes: list[str] = field(default_factory=list)
+    """Full paths."""
+
+
+class QuotaTreeRejected(PublicEvent, frozen=True, kw_only=True):
+    """A quota tree breaks rules and changes nothing."""
+
+    namespace: str
+    name: str
+    violations: list[str] = field(default_factory=list)
+
+
+class QuotaTreeRemoved(PublicEvent, frozen=True, kw_only=True):
+    """The quota tree in force was deleted."""
+
+    namespace: str
+    name: str
+
+
+AnyPublicEvent = (
+    WorkloadQueued
+    | WorkloadDequeued
+    | WorkloadRefused
+    | WorkloadDenied
+    | WorkloadAdmitted
+    | WorkloadAdopted
+    | WorkloadResumed
+    | WorkloadNotResumed
+    | WorkloadStarted
+    | WorkloadSuspended
+    | WorkloadFinished
+    | WorkloadReleased
+    | QuotaTreeAccepted
+    | QuotaTreeRejected
+    | QuotaTreeRemoved
+)
+
+PUBLIC_TYPES: dict[str, type[PublicEvent]] = {cls.__struct_config__.tag: cls for cls in get_args(AnyPublicEvent)}
+"""{type: struct} of everything outsiders may receive."""
+
+
+def ce_type(event: PublicEvent) -> str:
+    """CloudEvents type: ``workload_admitted`` -> ``dev.muster.workload.admitted.v1``."""
+    noun, _, verb = tag_of(type(event).__name__).rpartition("_")
+    return f"dev.muster.{noun.replace('_', '-')}.{verb}.v1"
+
+
+def ce_id(cell: str, position: PublicPosition) -> str:
+    """CloudEvents id: the position, unique for ever; what outsiders de-duplicate by."""
+    return f"{cell}-{position.generation}-{position.sequence}-{position.index}"
+
+
+def parse_ce_id(text: str) -> PublicPosition | None:
+    """The position an id names; None when it is none of ours."""
+    parts = text.rsplit("-", 3)
+    if len(parts) != 4 or not all(part.isascii() and part.isdigit() for part in parts[1:]):
+        return None
+    return PublicPosition(*(int(part) for part in parts[1:]))

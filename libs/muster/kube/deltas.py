@@ -1,0 +1,60 @@
+"""What a reflector reports: how the set of objects differs from what it reported before."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from muster.kube.objects import ObjectMeta
+
+
+class Upsert(Struct, frozen=True):
+    """An object is new or changed.
+
+    ``raw`` is its JSON. In objects of built-in kinds that came from a list ``kind`` and ``apiVersion`` are missing.
+    """
+
+    meta: ObjectMeta
+    raw: bytes
+
+
+class Delete(Struct, frozen=True):
+    """An object that was reported is gone, or no longer matches the selectors."""
+
+    meta: ObjectMeta
+    """Of the deletion where the server told us; else the last one reported."""
+    raw: bytes = b""
+    """Its last state; empty when its end was not seen but concluded from a list or from a successor's name."""
+
+
+class Unreadable(Struct, frozen=True):
+    """An object exists whose metadata cannot be read. Counts as reported when it has a name or uid."""
+
+    meta: ObjectMeta | None
+    reason: str
+    head: bytes
+    """The first bytes of its JSON, HEAD_BYTES at most."""
+
+
+class Synced(Struct, frozen=True):
+    """A complete list has been reported: everything before this is what existed at ``resource_version``."""
+
+    count: int
+    """Objects that exist now."""
+    relist: bool
+    """False for the first list of this reflector, True for every later one."""
+    resource_version: str = ""
+
+
+class Absent(Struct, frozen=True):
+    """The server does not serve the resource (any more). Reported once; a Synced follows when it appears.
+
+    It says nothing about objects reported before: they are neither confirmed nor gone until that Synced.
+    """
+
+    known: int
+    """Objects reported and not deleted so far."""
+
+
+Delta = Upsert | Delete | Unreadable | Synced | Absent
+
+HEAD_BYTES = 512

@@ -1,0 +1,36 @@
+"""What a reflector tells about itself, for metrics and readiness."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class Hooks(Protocol):
+    """Called in the event loop: must not block and must not raise. ``resource`` is ``rayjobs.ray.io`` or ``pods``."""
+
+    def restarted(self, resource: str, cause: str, detail: str) -> None:
+        """A list or watch ended and will be tried again; ``cause`` is one of ``trouble.Cause``."""
+
+    def heard(self, resource: str, at_s: float) -> None:
+        """A page, event or bookmark arrived at ``at_s`` of the reflector's clock."""
+
+    def sized(self, resource: str, objects: int) -> None:
+        """So many objects are held now."""
+
+    def ready(self, resource: str, ready: bool, why: str) -> None:
+        """Whether what was reported is a complete picture that is kept up to date; called on changes only.
+
+        Starts as not ready. ``why`` is empty when ready.
+        """
+
+
+class NoHooks:
+    """Hooks of those who do not care."""
+
+    def restarted(self, resource: str, cause: str, detail: str) -> None: ...
+
+    def heard(self, resource: str, at_s: float) -> None: ...
+
+    def sized(self, resource: str, objects: int) -> None: ...
+
+    def ready(self, resource: str, ready: bool, why: str) -> None: ...

@@ -1,0 +1,156 @@
+"""Reads kubeconfig files the way kubectl does and picks one context out of them.
+
+Done here because kubernetes-asyncio merges several files differently (the last current-context wins), fails without a
+user, and lets a token stand before a tokenFile. What it gets from us is a document with one context and absolute
+paths. Imports nothing heavy: the CLI completes context names with it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from msgspec import Struct
+
+from muster.kube.errors import KubeConfigError
+
+DEFAULT_PATH = "~/.kube/config"
+_NAMES_SHOWN = 20
+_PATH_FIELDS = {
+    "clusters": ("certificate-authority",),
+    "users": ("client-certificate", "client-key", "tokenFile"),
+}
+_SECTIONS = {"clusters": "cluster", "contexts": "context", "users": "user"}
+
+
+class Kubeconfig(Struct, frozen=True):
+    """Several files as one; of two entries with the same name the first counts, as of two current contexts."""
+
+    origin: str
+    """The files, as the user would name them."""
+    current: str
+    clusters: dict[str, dict[str, Any]]
+    contexts: dict[str, dict[str, Any]]
+    users: dict[str, dict[str, Any]]
+
+
+class Choice(Struct, frozen=True):
+    """One context, resolved."""
+
+    context: str
+    namespace: str
+    server: str
+    cluster: dict[str, Any]
+    user: dict[str, Any]
+    """Empty for an anonymous user."""
+
+    def document(self) -> dict[str, Any]:
+        """A kubeconfig with this context only; shares the user's settings, so what is written there stays."""
+        return {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "chosen",
+            "contexts": [{"name": "chosen", "context": {"cluster": "chosen", "user": "chosen"}}],
+            "clusters": [{"name": "chosen", "cluster": self.cluster}],
+            "users": [{"name": "chosen", "user": self.user}],
+        }
+
+
+def locate(path: str, environ: Mapping[str, str]) -> list[Path]:
+    """The files to read: ``path`` if given, else those of KUBECONFIG, else the default; they need not exist."""
+    if path:
+        return [Path(path).expanduser()]
+    listed = [part for part in environ.get("KUBECONFIG", "").split(os.pathsep) if part]
+    return [Path(part).expanduser() for part in listed or [DEFAULT_PATH]]
+
+
+def read(paths: Sequence[Path]) -> Kubeconfig:
+    """Merge the files; those that do not exist are skipped unless none does.
+
+    Raises KubeConfigError for no file, an unreadable one, and one that is no kubeconfig.
+    """
+    origin = ", ".join(str(path) for path in paths)
+    existing = [path for path in paths if path.exists()]
+    if not existing:
+        raise KubeConfigError(
+            f"cannot find a kubeconfig: {origin} does not exist; name one with --kubeconfig or KUBECONFIG"
+        )
+    merged = Kubeconfig(origin, "", {}, {}, {})
+    current = ""
+    for path in existing:
+        found = _parse(path)
+        current = current or str(found.get("current-context") or "")
+        for section, inner in _SECTIONS.items():
+            entries: dict[str, dict[str, Any]] = getattr(merged, section)
+            for name, value in _entries(path, found, section, inner):
+                entries.setdefault(name, value)
+    return Kubeconfig(origin, current, merged.clusters, merged.contexts, merged.users)
+
+
+def choose(config: Kubeconfig, context: str = "") -> Choice:
+    """The named context, or the current one. Raises KubeConfigError with everything that is wrong with it."""
+    name = context or config.current
+    if not name:
+        raise KubeConfigError(
+            f"cannot choose a context: {config.origin} has no current one; choose with --context: {_names(config)}"
+        )
+    if name not in config.contexts:
+        raise KubeConfigError(f"cannot use context {name}: it is not in {config.origin}, which has: {_names(config)}")
+    chosen = config.contexts[name]
+    cluster_name, user_name = str(chosen.get("cluster") or ""), str(chosen.get("user") or "")
+    cluster = config.clusters.get(cluster_name, {})
+    problems = []
+    if cluster_name not in config.clusters:
+        problems.append(f"its cluster {cluster_name or '(unnamed)'} is not defined")
+    elif not cluster.get("server"):
+        problems.append(f"its cluster {cluster_name} has no server")
+    if user_name and user_name not in config.users:
+        problems.append(f"its user {user_name} is not defined")
+    if problems:
+        raise KubeConfigError(f"cannot use context {name} of {config.origin}: {' and '.join(problems)}")
+    user = dict(config.users.get(user_name, {}))
+    if user.get("tokenFile"):
+        user.pop("token", None)
+    server = str(cluster["server"]).rstrip("/")
+    return Choice(name, str(chosen.get("namespace") or "default"), server, cluster, user)
+
+
+def _parse(path: Path) -> dict[str, Any]:
+    try:
+        found = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as err:
+        raise KubeConfigError(f"cannot read kubeconfig {path}: {err}") from err
+    if found is None:
+        return {}
+    if not isinstance(found, dict):
+        raise KubeConfigError(f"cannot read kubeconfig {path}: it holds no mapping but a {type(found).__name__}")
+    return found
+
+
+def _entries(path: Path, found: dict[str, Any], section: str, inner: str) -> list[tuple[str, dict[str, Any]]]:
+    """(name, settings) of one section, file names in it made absolute."""
+    result = []
+    for entry in found.get(section) or []:
+        if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
+            raise KubeConfigError(f"cannot read kubeconfig {path}: an entry of {section} has no name")
+        value = entry.get(inner) or {}
+        if not isinstance(value, dict):
+            raise KubeConfigError(f"cannot read kubeconfig {path}: {section} {entry['name']} is no mapping")
+        settings = {key: item for key, item in value.items() if item is not None}
+        for field in _PATH_FIELDS.get(section, ()):
+            if settings.get(field):
+                settings[field] = str(path.parent.absolute() / Path(str(settings[field])).expanduser())
+        plugin = settings.get("exec")
+        if isinstance(plugin, dict) and os.sep in str(plugin.get("command") or ""):
+            settings["exec"] = {**plugin, "command": str(path.parent.absolute() / str(plugin["command"]))}
+        result.append((entry["name"], settings))
+    return result
+
+
+def _names(config: Kubeconfig) -> str:
+    names = sorted(config.contexts)
+    more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
+    return (", ".join(names[:_NAMES_SHOWN]) + more) or "none"

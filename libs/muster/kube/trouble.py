@@ -1,0 +1,89 @@
+"""Why a list or watch ended, as a closed set: what a reflector does next depends on nothing else."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from msgspec import Struct
+
+from muster.kube.objects import RESOURCE_VERSION_TOO_LARGE, Status, decode_status
+from muster.ports import ApiResponse, ApiStatusError
+
+
+class Cause(StrEnum):
+    """Label of ``watch_restarts_total``."""
+
+    ENDED = "ended"
+    """The server closed the stream in order, as it does after timeoutSeconds."""
+    UNREACHABLE = "unreachable"
+    EXPIRED = "expired"
+    """410: the version we stand at is too old for the server to continue from."""
+    TOO_NEW = "too_new"
+    """504: the version we stand at is one this server has not seen yet."""
+    FORBIDDEN = "forbidden"
+    THROTTLED = "throttled"
+    UNAVAILABLE = "unavailable"
+    REFUSED = "refused"
+    """Another 4xx: the request as it stands will never succeed."""
+    ABSENT = "absent"
+    GARBLED = "garbled"
+    """Something that is not Kubernetes JSON, mostly a proxy's page."""
+    STREAM_ERROR = "stream_error"
+    """An ERROR event of another kind than the above."""
+
+
+class Trouble(Struct, frozen=True):
+    """A cause, in the server's words, and the time it asked us to wait."""
+
+    cause: Cause
+    detail: str = ""
+    retry_after_s: float | None = None
+
+
+def from_response(response: ApiResponse) -> Trouble:
+    """What a list's answer other than 2xx means."""
+    status = decode_status(response.body)
+    after = response.retry_after_s if response.retry_after_s is not None else status.retry_after_s
+    return Trouble(_cause(response.status, status.message), status.message or f"HTTP {response.status}", after)
+
+
+def from_error(err: ApiStatusError) -> Trouble:
+    """What a watch's answer other than 200 means."""
+    return Trouble(_cause(err.status, err.message), err.message, err.retry_after_s)
+
+
+def from_event(status: Status) -> Trouble:
+    """What an ERROR event means. Its code counts for less than in HTTP: only what a relist or a wait cures is told
+    apart.
+    """
+    if status.code == 410 or status.reason in {"Expired", "Gone"}:
+        cause = Cause.EXPIRED
+    elif _too_large(status.message):
+        cause = Cause.TOO_NEW
+    elif status.code == 429:
+        cause = Cause.THROTTLED
+    else:
+        cause = Cause.STREAM_ERROR
+    return Trouble(cause, status.message or status.reason, status.retry_after_s)
+
+
+def _cause(code: int, message: str) -> Cause:
+    match code:
+        case 404:
+            return Cause.ABSENT
+        case 410:
+            return Cause.EXPIRED
+        case 401 | 403:
+            return Cause.FORBIDDEN
+        case 429:
+            return Cause.THROTTLED
+        case 504 if _too_large(message):
+            return Cause.TOO_NEW
+        case _ if code >= 500 or code == 408:
+            return Cause.UNAVAILABLE
+        case _:
+            return Cause.REFUSED
+
+
+def _too_large(message: str) -> bool:
+    return RESOURCE_VERSION_TOO_LARGE in message.lower()

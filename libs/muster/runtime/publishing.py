@@ -1,0 +1,101 @@
+"""The publisher: copies public events out of the log to the public stream, in order, one per message."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol
+
+from muster.bus.public import Published
+from muster.core.publication import public_event
+from muster.events.envelope import Stored
+from muster.events.public import PublicEvent, PublicWorkloadEvent, ce_id, ce_type, parse_ce_id
+from muster.events.registry import encode
+from muster.events.subjects import public_subject
+from muster.ports import Lease, Log
+from muster.runtime.hooks import Hooks, NoHooks
+from muster.runtime.leader import LEASE_RENEWAL_S, LostLeadershipError
+
+
+class Outlet(Protocol):
+    """Where public events go (``bus.public.PublicPublisher``)."""
+
+    async def resume(self) -> Published: ...
+
+    async def publish(self, subject: str, headers: dict[str, str], body: bytes) -> None: ...
+
+    async def settle(self) -> str: ...
+
+
+class Publisher:
+    """At least once, exactly once after de-duplication by ``ce-id``: goes on after what is known to be stored."""
+
+    def __init__(self, *, log: Log, outlet: Outlet, lease: Lease, hooks: Hooks | None = None) -> None:
+        self._log = log
+        self._outlet = outlet
+        self._lease = lease
+        self._hooks: Hooks = hooks if hooks is not None else NoHooks()
+        self.caught_up = False
+        self.published = 0
+        self._at = 0
+
+    async def run(self) -> None:
+        """Publish until cancelled; stands by while another publisher holds the lease."""
+        self._hooks.role("standby", 0)
+        while not await self._lease.acquire():
+            await asyncio.sleep(LEASE_RENEWAL_S)
+        self._hooks.role("leading", 0)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._keep_lease())
+            await self._publish()
+
+    async def _keep_lease(self) -> None:
+        while True:
+            await asyncio.sleep(LEASE_RENEWAL_S)
+            if not await self._lease.renew():
+                raise LostLeadershipError("lease of the publisher was lost")
+
+    async def _publish(self) -> None:
+        settled = parse_ce_id((await self._outlet.resume()).settled)
+        identity = self._log.identity
+        after, skip = 0, -1
+        if settled is not None and settled.generation == identity.generation:
+            after, skip = settled.sequence - 1, settled.index
+        async for batch in self._log.follow(after):
+            if not batch:
+                self.caught_up = True
+            for stored in batch:
+                await self._publish_commit(stored, skip if stored.seq == after + 1 else -1)
+            if batch:
+                self._hooks.folded(batch, 0)
+                await self._outlet.settle()
+
+    async def _publish_commit(self, stored: Stored, skip: int) -> None:
+        """Publish the events of one commit with an index over ``skip``."""
+        identity = self._log.identity
+        self._at = max(self._at, stored.commit.at)
+        for index, event in enumerate(stored.commit.events):
+            if index <= skip:
+                continue
+            found = public_event(identity.cell, identity.generation, stored.seq, index, self._at, event)
+            if found is not None:
+                await self._send(found, stored.trace)
+
+    async def _send(self, event: PublicEvent, trace: str) -> None:
+        if isinstance(event, PublicWorkloadEvent):
+            namespace, name = event.workload.namespace, event.workload.name
+        else:
+            namespace, name = getattr(event, "namespace", ""), getattr(event, "name", "")
+        headers = {
+            "ce-specversion": "1.0",
+            "ce-id": ce_id(event.cell, event.position),
+            "ce-source": f"/muster/{event.cell}",
+            "ce-type": ce_type(event),
+            "ce-time": event.at,
+            "ce-subject": f"{namespace}/{name}",
+            "ce-datacontenttype": "application/json",
+        }
+        if trace:
+            headers["traceparent"] = trace
+        tag = type(event).__struct_config__.tag
+        await self._outlet.publish(public_subject(event.cell, str(tag), namespace, name), headers, encode(event))
+        self.published += 1

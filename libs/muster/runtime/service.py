@@ -1,0 +1,326 @@
+"""A process of Muster: connects, builds its runners, serves health, runs until told to stop.
+
+Order of a start: configuration, telemetry, bus, log, API server, health, runners. Order of a stop: runners are
+cancelled, then leaders keep a snapshot and give up their leases, then connections close.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import signal
+import socket
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+from msgspec import Struct, field
+
+from muster.bus.cell import open_log, open_stores
+from muster.bus.connection import Connection, connect
+from muster.bus.errors import BusError
+from muster.bus.jetstream import JetStream
+from muster.bus.lease import JetStreamLease
+from muster.bus.public import PublicPublisher
+from muster.bus.snapshots import JetStreamSnapshots
+from muster.bus.streams import Limits
+from muster.core.deciders import DECIDERS
+from muster.core.objects.registry import WATCHED
+from muster.events.envelope import UnknownEventError, UnreadableCommitError
+from muster.kube.config import connect as connect_kube
+from muster.kube.errors import KubeConfigError
+from muster.kube.sources import FromKubeconfig, Source, default_source
+from muster.ports import ApiTransport, ApiUnreachableError, Clock, FencedError, LogFullError, LogGapError, LogGoneError
+from muster.runtime.acting import ActuatorRunner
+from muster.runtime.clock import SystemClock
+from muster.runtime.config import Config, ConfigError, load
+from muster.runtime.follower import AnyFollower
+from muster.runtime.health import HealthServer
+from muster.runtime.leader import ClockSkewError, Leader, LostLeadershipError
+from muster.runtime.presenting import Presenter
+from muster.runtime.publishing import Publisher
+from muster.runtime.shared import SharedLog
+from muster.runtime.watching import WatcherRunner
+from muster.telemetry import logs
+from muster.telemetry.logs import Logger
+from muster.telemetry.metrics import Metrics
+from muster.telemetry.observer import StageTelemetry
+from muster.telemetry.traces import make_tracer
+
+RESTART = 75
+"""Exit code: nothing is wrong with the configuration, start me again (a lost lease, a newer leader, another log)."""
+UNAVAILABLE = 69
+"""Exit code: something this process needs cannot be reached."""
+MISCONFIGURED = 78
+"""Exit code: the configuration cannot work as it is."""
+STOP_LIMIT_S = 5.0
+
+_RESTARTS = (FencedError, LostLeadershipError, LogGoneError, LogGapError, LogFullError, ClockSkewError)
+_FATAL = (UnknownEventError, UnreadableCommitError)
+
+
+class Process(Struct, dict=True):
+    """What the runners of one process share."""
+
+    config: Config
+    name: str
+    clock: Clock
+    logger: Logger
+    metrics: Metrics
+    connection: Connection
+    js: JetStream
+    log: SharedLog
+    runners: list[AnyFollower] = field(default_factory=list)
+    publishers: list[Publisher] = field(default_factory=list)
+    telemetries: list[StageTelemetry] = field(default_factory=list)
+
+    stack: AsyncExitStack = field(default_factory=AsyncExitStack)
+    """What is closed when the process ends."""
+
+    async def api_server(self) -> ApiTransport:
+        """A connection to the API server the configuration names. Raises KubeConfigError."""
+        source: Source = default_source()
+        if self.config.kubeconfig or self.config.kube_context:
+            source = FromKubeconfig(path=self.config.kubeconfig, context=self.config.kube_context)
+
+        def measure(verb: str, resource: str, code: int, seconds: float) -> None:
+            self.metrics.kube_requests.add(1, {"verb": verb, "resource": resource, "code": str(code)})
+            self.metrics.kube_duration.record(seconds, {"verb": verb, "resource": resource})
+
+        transport = await connect_kube(source, check=True, on_request=measure, clock=self.clock)
+        self.stack.push_async_callback(transport.close)
+        return transport
+
+    def telemetry(self, stage: str, shard: str = "0") -> StageTelemetry:
+        """Logs, metrics and spans of one stage."""
+        made = StageTelemetry(stage, shard, self.metrics, self.logger, make_tracer(stage))
+        self.telemetries.append(made)
+        return made
+
+    def lease(self, stage: str, shard: str = "0") -> JetStreamLease:
+        return JetStreamLease(self.js, self.log.identity, stage, shard, self.name)
+
+    def snapshots(self) -> JetStreamSnapshots:
+        def warn(event: str, *values: object) -> None:
+            self.logger.warning(event, values=str(values))
+
+        return JetStreamSnapshots(self.js, self.log.identity, warn=warn)
+
+    def add_decider(self, name: str) -> None:
+        """Run one deciding stage."""
+        self.runners.append(
+            Leader(
+                DECIDERS[name](),
+                log=self.log,
+                lease=self.lease(name),
+                snapshots=self.snapshots(),
+                clock=self.clock,
+                process=self.name,
+                hooks=self.telemetry(name),
+            )
+        )
+
+    def add_watchers(self, transport: ApiTransport) -> None:
+        """Run every shard of the watcher; profile ``lean`` leaves out what only presentation needs."""
+        for shard in WATCHED:
+            if self.config.profile == "lean" and shard in ("queues", "queueunits"):
+                continue
+            telemetry = self.telemetry("watcher", shard)
+            self.runners.append(
+                WatcherRunner(
+                    shard,
+                    transport,
+                    log=self.log,
+                    lease=self.lease("watcher", shard),
+                    snapshots=self.snapshots(),
+                    clock=self.clock,
+                    process=self.name,
+                    hooks=telemetry,
+                    reflector_hooks=telemetry,
+                )
+            )
+
+    def add_actuator(self, transport: ApiTransport) -> None:
+        """Carry decisions out, and show them; does neither where the configuration says to observe only."""
+        if not self.config.act:
+            return
+        self.runners.append(
+            ActuatorRunner(
+                transport,
+                log=self.log,
+                lease=self.lease("actuator"),
+                snapshots=self.snapshots(),
+                clock=self.clock,
+                process=self.name,
+                hooks=self.telemetry("actuator"),
+            )
+        )
+        if self.config.profile == "kube-queue":
+            self.runners.append(
+                Presenter(
+                    transport,
+                    log=self.log,
+                    lease=self.lease("presenter"),
+                    snapshots=self.snapshots(),
+                    clock=self.clock,
+                    hooks=self.telemetry("presenter"),
+                )
+            )
+
+    def add_publisher(self) -> None:
+        """Copy public events to the public stream."""
+        outlet = PublicPublisher(self.js, self.config.cell)
+        self.publishers.append(
+            Publisher(
+                log=self.log, outlet=outlet, lease=self.lease("publisher"), hooks=self.telemetry("publisher")
+            )
+        )
+
+    def not_started(self) -> Iterator[str]:
+        """Why the process has not started yet."""
+        for runner in self.runners:
+            if not runner.caught_up:
+                yield f"{runner.stage.name}/{runner.shard} has folded up to {runner.state.seq} and not caught up yet"
+        for publisher in self.publishers:
+            if not publisher.caught_up:
+                yield "publisher has not caught up yet"
+
+    def not_ready(self) -> Iterator[str]:
+        """Why the process does not do its work right now."""
+        if not self.connection.connected:
+            yield "not connected to NATS"
+        for runner in self.runners:
+            if not runner.caught_up:
+                yield f"{runner.stage.name}/{runner.shard} is catching up"
+            elif runner.state.unsynced and isinstance(runner, Leader) and runner.leading():
+                yield f"{runner.stage.name} waits for {', '.join(sorted(runner.state.unsynced))} to be listed"
+
+    async def run(self) -> None:
+        """Run everything until cancelled; raises the first thing that goes wrong, by itself."""
+        try:
+            await self.log.begin()
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self.log.pump())
+                for runner in self.runners:
+                    tasks.create_task(runner.run())
+                for publisher in self.publishers:
+                    tasks.create_task(publisher.run())
+        except BaseExceptionGroup as group:
+            raise _first_of(group) from group
+        finally:
+            await self._leave()
+
+    async def _leave(self) -> None:
+        """Leave in good order, within a limit: what is not done then is done by whoever comes next."""
+        try:
+            async with asyncio.timeout(STOP_LIMIT_S):
+                for runner in self.runners:
+                    if isinstance(runner, Leader):
+                        await runner.stop()
+        except (TimeoutError, BusError) as err:
+            self.logger.warning("left_in_a_hurry", why=str(err))
+
+
+Build = Callable[[Process], Awaitable[None]]
+"""Adds the runners of a service to a process."""
+
+
+async def open_process(config: Config, service: str, stack: AsyncExitStack, *, clock: Clock | None = None) -> Process:
+    """Connect to the bus and open the log. Raises BusError, LogGoneError."""
+    name = config.process or f"{socket.gethostname()[:24]}-{secrets.token_hex(3)}"
+    clock = clock or SystemClock()
+    logger = logs.get(service=service, process=name)
+
+    def notice(event: str, fields: object) -> None:
+        logger.warning(event, fields=fields)
+
+    connection = await connect(
+        config.nats_url.split(","),
+        name=f"muster-{service}-{name}",
+        credentials=Path(config.nats_credentials_file) if config.nats_credentials_file else None,
+        nkey_seed=Path(config.nats_nkey_file) if config.nats_nkey_file else None,
+        notice=notice,
+    )
+    stack.push_async_callback(connection.close)
+    js = JetStream(connection)
+    limits = Limits(max_bytes=config.log_max_bytes, replicas=config.replicas) if config.log_create else None
+    await open_stores(js, config.cell, create=config.log_create, limits=limits)
+    log = await open_log(js, config.cell, create=config.log_create, limits=None, at=clock.now())
+    logger.info("log_opened", cell=config.cell, generation=log.identity.generation, log_id=log.identity.log_id)
+    return Process(config, name, clock, logger, Metrics(service), connection, js, SharedLog(log), stack=stack)
+
+
+async def serve(config: Config, service: str, build: Build) -> None:
+    """Run a service until cancelled or told to stop by SIGTERM or SIGINT."""
+    async with AsyncExitStack() as stack:
+        process = await open_process(config, service, stack)
+        await build(process)
+        if config.health_port >= 0:
+            health = HealthServer(
+                config.health_host,
+                config.health_port,
+                ready=lambda: list(process.not_ready()),
+                started=lambda: list(process.not_started()),
+                metrics=process.metrics.render,
+            )
+            await health.start()
+            stack.push_async_callback(health.stop)
+            process.logger.info("health_served", host=health.host, port=health.port)
+        running = asyncio.ensure_future(process.run())
+        stop_on_signals(running)
+        try:
+            await running
+        except asyncio.CancelledError:
+            process.logger.info("stopped")
+
+
+def stop_on_signals(task: asyncio.Future[None]) -> None:
+    """Cancel a task on SIGTERM and SIGINT."""
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, task.cancel)
+
+
+def main(service: str, build: Build) -> None:
+    """Entry point of a service: the environment is its configuration; the exit code says what to do about its end."""
+    try:
+        config = load()
+    except ConfigError as err:
+        print(f"muster {service}: {err}", file=sys.stderr)  # noqa: T201
+        sys.exit(MISCONFIGURED)
+    logs.configure(level=config.log_level, style=config.log_style)
+    sys.exit(asyncio.run(_exit_code(config, service, build)))
+
+
+async def _exit_code(config: Config, service: str, build: Build) -> int:
+    logger = logs.get(service=service)
+    try:
+        await serve(config, service, build)
+    except _RESTARTS as err:
+        logger.warning("restart_needed", why=type(err).__name__, message=str(err))
+        return RESTART
+    except (BusError, ApiUnreachableError) as err:
+        logger.error("unavailable", message=str(err))
+        return UNAVAILABLE
+    except KubeConfigError as err:
+        logger.error("misconfigured", message=str(err))
+        return MISCONFIGURED
+    except OSError as err:
+        logger.error("cannot_start", message=str(err))
+        return UNAVAILABLE
+    except _FATAL as err:
+        logger.error("log_unreadable", message=str(err), notes=getattr(err, "__notes__", []))
+        return UNAVAILABLE
+    return os.EX_OK
+
+
+def _first_of(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The first exception of a group, however deep."""
+    found: BaseException = group
+    while isinstance(found, BaseExceptionGroup):
+        found = found.exceptions[0]
+    return found
+
+

@@ -1,0 +1,28 @@
+"""An API server in memory, behind the same ApiTransport as a real one.
+
+What it leaves out, knowingly: OpenAPI, server-side apply, dry runs, field ownership (managedFields), deletecollection,
+schemas of custom resources (nothing is pruned or type-checked; of defaults only Ray's), CEL rules, quotas and webhooks,
+several users, disruption budgets, most defaults of built-in kinds, and the waiting that a real server and its
+controllers do. The contract tests compare the rest with a real kube-apiserver.
+"""
+
+from muster.sim.apiserver.deletion import DeleteOptions
+from muster.sim.apiserver.faults import FaultRates, Faults
+from muster.sim.apiserver.kinds import KINDS, Kind
+from muster.sim.apiserver.server import SimApiServer
+from muster.sim.apiserver.status import Obj, StatusError
+from muster.sim.apiserver.store import Change
+from muster.sim.apiserver.transport import SimTransport
+
+__all__ = [
+    "KINDS",
+    "Change",
+    "DeleteOptions",
+    "FaultRates",
+    "Faults",
+    "Kind",
+    "Obj",
+    "SimApiServer",
+    "SimTransport",
+    "StatusError",
+]

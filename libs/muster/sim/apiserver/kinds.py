@@ -1,0 +1,135 @@
+"""Which resources the simulated server has from the start, and by which rules each of them lives.
+
+A table: one row per resource. Further custom resources are served once their definition is created, as on a real
+server (`kind_of_definition`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+from msgspec import Struct
+
+from muster.model import api
+from muster.model.api import ApiResource
+from muster.sim.apiserver.status import Obj
+
+CONFIG_MAPS = ApiResource("", "v1", "configmaps", "ConfigMap")
+SECRETS = ApiResource("", "v1", "secrets", "Secret")
+SERVICES = ApiResource("", "v1", "services", "Service")
+SERVICE_ACCOUNTS = ApiResource("", "v1", "serviceaccounts", "ServiceAccount")
+ROLES = ApiResource("rbac.authorization.k8s.io", "v1", "roles", "Role")
+ROLE_BINDINGS = ApiResource("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding")
+LEASES = ApiResource("coordination.k8s.io", "v1", "leases", "Lease")
+
+_NAMED = frozenset(["metadata.name"])
+_FIELDS = frozenset(["metadata.name", "metadata.namespace"])
+
+
+class Kind(Struct, frozen=True, kw_only=True):
+    """The rules of one resource."""
+
+    resource: ApiResource
+    custom: bool = False
+    """Defined by a CustomResourceDefinition."""
+    status: bool = False
+    """Has a status subresource: status is written there and nowhere else."""
+    generation: Literal["", "spec", "content"] = ""
+    """What a change of counts as a new generation: nothing, the spec, or all but metadata (and status, if apart)."""
+    graceful: bool = False
+    """Deleted in two steps: marked first, removed when its grace period is over."""
+    unconditional: bool = True
+    """A PUT may leave the resourceVersion out."""
+    orphans: bool = False
+    """A DELETE that does not say otherwise leaves the dependents."""
+    fields: frozenset[str] = _FIELDS
+    """What a fieldSelector may name."""
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+
+    @property
+    def subresources(self) -> tuple[str, ...]:
+        if self.resource.plural == "pods":
+            return ("binding", "eviction", "status")
+        return ("status",) if self.status else ()
+
+
+def _custom(resource: ApiResource, *, status: bool, short_names: tuple[str, ...] = ()) -> Kind:
+    categories = ("all",) if resource.group == "ray.io" else ()
+    return Kind(
+        resource=resource,
+        custom=True,
+        status=status,
+        generation="content",
+        unconditional=False,
+        fields=_FIELDS if resource.namespaced else _NAMED,
+        short_names=short_names,
+        categories=categories,
+    )
+
+
+KINDS: tuple[Kind, ...] = (
+    Kind(resource=api.NAMESPACES, status=True, fields=_NAMED | {"status.phase"}, short_names=("ns",)),
+    Kind(resource=api.NODES, status=True, fields=_NAMED | {"spec.unschedulable"}, short_names=("no",)),
+    Kind(
+        resource=api.PODS,
+        status=True,
+        generation="spec",
+        graceful=True,
+        fields=_FIELDS
+        | {"spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName", "status.phase"},
+        short_names=("po",),
+        categories=("all",),
+    ),
+    Kind(resource=CONFIG_MAPS, short_names=("cm",)),
+    Kind(resource=SECRETS, fields=_FIELDS | {"type"}),
+    Kind(resource=SERVICES, status=True, short_names=("svc",), categories=("all",)),
+    Kind(resource=SERVICE_ACCOUNTS, short_names=("sa",)),
+    Kind(
+        resource=api.EVENTS,
+        fields=_FIELDS
+        | {"reason", "type", "involvedObject.kind", "involvedObject.name", "involvedObject.namespace"}
+        | {"involvedObject.uid", "reportingComponent"},
+        short_names=("ev",),
+    ),
+    Kind(resource=ROLES),
+    Kind(resource=ROLE_BINDINGS),
+    Kind(resource=LEASES, unconditional=False),
+    Kind(resource=api.PRIORITY_CLASSES, generation="content", fields=_NAMED, short_names=("pc",)),
+    Kind(
+        resource=api.JOBS,
+        status=True,
+        generation="spec",
+        orphans=True,
+        fields=_FIELDS | {"status.successful"},
+        categories=("all",),
+    ),
+    Kind(
+        resource=api.CRDS,
+        status=True,
+        generation="spec",
+        unconditional=False,
+        fields=_NAMED,
+        short_names=("crd", "crds"),
+    ),
+    _custom(api.RAYJOBS, status=True),
+    _custom(api.RAYCLUSTERS, status=True),
+    _custom(api.QUOTA_TREES, status=False),
+    _custom(api.QUEUES, status=False),
+    _custom(api.QUEUE_UNITS, status=False, short_names=("qu", "qus")),
+)
+
+
+def kinds_of_definition(definition: Obj) -> Iterator[Kind]:
+    """The kinds a CustomResourceDefinition makes the server serve, one per served version."""
+    spec = definition["spec"]
+    names = spec["names"]
+    for version in spec["versions"]:
+        if not version.get("served", True):
+            continue
+        resource = ApiResource(
+            spec["group"], version["name"], names["plural"], names["kind"], spec.get("scope") != "Cluster"
+        )
+        short_names = tuple(names.get("shortNames") or ())
+        yield _custom(resource, status="status" in (version.get("subresources") or {}), short_names=short_names)

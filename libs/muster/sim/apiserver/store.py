@@ -1,0 +1,214 @@
+"""What the simulated server keeps: objects by key, one counter for all versions, and a bounded history of changes.
+
+Knows nothing of verbs or rules. Stored objects are never changed in place: every write stores a new object, which may
+share parts with the old one, so that a history of whole objects costs little and readers may keep what they got.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Literal
+
+import msgspec
+
+from muster.model.api import ApiResource
+from muster.sim.apiserver.kinds import Kind
+from muster.sim.apiserver.status import Obj, StatusError, expired, too_old
+
+ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
+Key = str
+"""``namespace/name``, or ``/name`` for objects of the cluster: sorts as the server lists."""
+
+FIRST_VERSION = 100
+"""The counter starts over 1, so that 1 is a version from before everything: too old to be watched from."""
+
+encode = msgspec.json.Encoder().encode
+
+
+class Change:
+    """One write: what the object became (or last was), and what it was before."""
+
+    __slots__ = ("_line", "object", "previous", "resource", "type", "version")
+
+    def __init__(self, kind: ChangeType, version: int, resource: ApiResource, found: Obj, previous: Obj | None) -> None:
+        self.type = kind
+        self.version = version
+        self.resource = resource
+        self.object = found
+        self.previous = previous
+        self._line: bytes | None = None
+
+    @property
+    def line(self) -> bytes:
+        """The change as a line of a watch stream, without its line feed; encoded once for all watchers."""
+        if self._line is None:
+            self._line = watch_line(self.type, self.object)
+        return self._line
+
+
+def watch_line(kind: str, found: Obj) -> bytes:
+    return b'{"type":"%s","object":%s}' % (kind.encode(), encode(found))
+
+
+def key_of(found: Obj) -> Key:
+    meta = found["metadata"]
+    return f"{meta.get('namespace', '')}/{meta['name']}"
+
+
+class Table:
+    """The objects of one kind and the changes to them that are still remembered."""
+
+    def __init__(self, kind: Kind, version: int, history: int) -> None:
+        self.kind = kind
+        self.objects: dict[Key, Obj] = {}
+        self.changes: deque[Change] = deque()
+        self.compacted = version
+        """Changes up to this version are forgotten."""
+        self._limit = history
+
+    def remember(self, change: Change) -> None:
+        self.changes.append(change)
+        if len(self.changes) > self._limit:
+            self.compacted = self.changes.popleft().version
+
+    def forget(self, version: int) -> None:
+        """Drop the changes up to and including ``version``."""
+        while self.changes and self.changes[0].version <= version:
+            self.changes.popleft()
+        self.compacted = max(self.compacted, version)
+
+    def since(self, version: int) -> list[Change]:
+        """The changes after ``version``, in order; raises StatusError 410 when some of them are forgotten."""
+        if version < self.compacted:
+            raise too_old(version, self.compacted)
+        if not self.changes or self.changes[-1].version <= version:
+            return []
+        newer = [change for change in reversed(self.changes) if change.version > version]
+        newer.reverse()
+        return newer
+
+    def at(self, version: int) -> dict[Key, Obj]:
+        """The objects as they were at ``version``; raises StatusError 410 when that is forgotten."""
+        try:
+            newer = self.since(version)
+        except StatusError:
+            raise expired("The resourceVersion for the provided list is too old.") from None
+        if not newer:
+            return self.objects
+        objects = dict(self.objects)
+        for change in reversed(newer):
+            if change.previous is None:
+                objects.pop(key_of(change.object), None)
+            else:
+                objects[key_of(change.object)] = change.previous
+        return objects
+
+
+class Store:
+    """All tables, the version counter, who depends on whom, and who wants to hear of changes."""
+
+    def __init__(self, history: int) -> None:
+        self.version = FIRST_VERSION
+        self._history = history
+        self._tables: dict[ApiResource, Table] = {}
+        self._paths: dict[tuple[str, str], Table] = {}
+        """(root path of the group version, plural) -> table: the same tables."""
+        self._places: dict[str, tuple[Table, Key]] = {}
+        """uid -> where the object is."""
+        self._dependents: dict[str, dict[str, None]] = {}
+        """uid of an owner -> uids of what names it as owner, whether or not the owner exists."""
+        self._listeners: dict[ApiResource | None, list[Callable[[Change], None]]] = {}
+        self._telling = False
+
+    def add_table(self, kind: Kind) -> None:
+        """Begin to keep a kind, or change its rules."""
+        table = self._tables.get(kind.resource)
+        if table is None:
+            table = self._tables[kind.resource] = Table(kind, self.version, self._history)
+            self._paths[kind.resource.root, kind.resource.plural] = table
+        else:
+            table.kind = kind
+
+    def drop_table(self, resource: ApiResource) -> None:
+        """Forget a kind with all its objects."""
+        table = self._tables.pop(resource)
+        del self._paths[resource.root, resource.plural]
+        for found in table.objects.values():
+            self._places.pop(found["metadata"]["uid"], None)
+
+    def tables(self) -> Iterator[Table]:
+        return iter(list(self._tables.values()))
+
+    def table(self, resource: ApiResource) -> Table:
+        return self._tables[resource]
+
+    def find_table(self, root: str, plural: str) -> Table | None:
+        """The table that serves a path, if any does."""
+        return self._paths.get((root, plural))
+
+    def subscribe(self, listener: Callable[[Change], None], resource: ApiResource | None = None) -> Callable[[], None]:
+        """Call ``listener`` after each change of a resource, or of all; returns how to stop that.
+
+        Called at once, in the order of the changes. A listener must not write: it notes what to do and does it later.
+        """
+        listeners = self._listeners.setdefault(resource, [])
+        listeners.append(listener)
+        return lambda: listeners.remove(listener)
+
+    def by_uid(self, uid: str) -> tuple[Table, Obj] | None:
+        place = self._places.get(uid)
+        return None if place is None else (place[0], place[0].objects[place[1]])
+
+    def dependents(self, uid: str) -> list[str]:
+        """Uids of what names the object as an owner, oldest first."""
+        return list(self._dependents.get(uid, ()))
+
+    def put(self, table: Table, found: Obj) -> Obj:
+        """Store a new version of an object, whose metadata the caller has just made; returns it."""
+        key = key_of(found)
+        previous = table.objects.get(key)
+        self.version += 1
+        meta = found["metadata"]
+        meta["resourceVersion"] = str(self.version)
+        table.objects[key] = found
+        before = [] if previous is None else previous["metadata"].get("ownerReferences") or ()
+        if previous is None:
+            self._places[meta["uid"]] = (table, key)
+        after = meta.get("ownerReferences") or ()
+        if before != after:
+            self._reown(meta["uid"], before, after)
+        kind: ChangeType = "ADDED" if previous is None else "MODIFIED"
+        self._tell(table, Change(kind, self.version, table.kind.resource, found, previous))
+        return found
+
+    def remove(self, table: Table, found: Obj) -> Obj:
+        """Forget an object; returns it as the watchers see it last, with the version of its end."""
+        previous = table.objects.pop(key_of(found))
+        uid = found["metadata"]["uid"]
+        del self._places[uid]
+        self._reown(uid, previous["metadata"].get("ownerReferences") or (), ())
+        self.version += 1
+        last = {**found, "metadata": {**found["metadata"], "resourceVersion": str(self.version)}}
+        self._tell(table, Change("DELETED", self.version, table.kind.resource, last, previous))
+        return last
+
+    def _reown(self, uid: str, before: list[Obj] | tuple[()], after: list[Obj] | tuple[()]) -> None:
+        for owner in before:
+            dependents = self._dependents.get(owner["uid"])
+            if dependents is not None:
+                dependents.pop(uid, None)
+                if not dependents:
+                    del self._dependents[owner["uid"]]
+        for owner in after:
+            self._dependents.setdefault(owner["uid"], {})[uid] = None
+
+    def _tell(self, table: Table, change: Change) -> None:
+        assert not self._telling, f"a listener wrote to {change.resource}: it must do that after its call"
+        table.remember(change)
+        self._telling = True
+        try:
+            for listener in (*self._listeners.get(change.resource, ()), *self._listeners.get(None, ())):
+                listener(change)
+        finally:
+            self._telling = False

@@ -1,0 +1,11 @@
+"""The KubeRay operator, simulated: one implementation for the simulator, the demo and tests on a real API server.
+
+`rayjob` and `raycluster` are pure functions from objects and a time to operations. `operator` hears of changes, keeps
+what the functions need, and plays Ray itself: how long a Ray job runs and how it ends is written on the RayJob
+(`settings`), since nothing real runs.
+"""
+
+from muster.sim.kuberay.operator import KubeRayOperator
+from muster.sim.kuberay.settings import OUTCOME, RUNTIME, Settings
+
+__all__ = ["OUTCOME", "RUNTIME", "KubeRayOperator", "Settings"]

@@ -1,0 +1,19 @@
+"""The size of a worker group."""
+
+from __future__ import annotations
+
+from muster.sim.apiserver.status import Obj
+
+
+def replicas(group: Obj) -> int:
+    """How many replicas a worker group is to have: none while it is suspended."""
+    if group.get("suspend"):
+        return 0
+    lowest, highest = group.get("minReplicas", 0), group.get("maxReplicas", 0)
+    wanted = group.get("replicas")
+    return int(max(lowest, min(lowest if wanted is None else wanted, highest)))
+
+
+def hosts_of(group: Obj) -> int:
+    """How many pods make one replica."""
+    return max(int(group.get("numOfHosts", 1)), 1)

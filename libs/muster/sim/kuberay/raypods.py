@@ -1,0 +1,111 @@
+"""The pods of a RayCluster, and what stands beside them: services, and the autoscaler's account. Pure builders."""
+
+from __future__ import annotations
+
+from muster.model.api import ApiResource
+from muster.sim.apiserver.kinds import ROLE_BINDINGS, ROLES, SERVICE_ACCOUNTS, SERVICES
+from muster.sim.apiserver.status import Obj
+from muster.sim.kuberay import words
+from muster.sim.kuberay.settings import Settings
+from muster.sim.operations import Create, owner_of
+
+AUTOSCALER_AMOUNTS = {"cpu": "500m", "memory": "512Mi"}
+AUTOSCALER_RESOURCES = {"requests": AUTOSCALER_AMOUNTS, "limits": AUTOSCALER_AMOUNTS}
+INIT_AMOUNTS = {"cpu": "200m", "memory": "256Mi"}
+INIT_RESOURCES = {"requests": INIT_AMOUNTS, "limits": INIT_AMOUNTS}
+
+_RBAC = "rbac.authorization.k8s.io"
+
+
+def head_pod(cluster: Obj, settings: Settings) -> Obj:
+    """The head, with the autoscaler beside Ray if the cluster scales itself."""
+    spec, name = cluster["spec"], cluster["metadata"]["name"]
+    group = spec["headGroupSpec"]
+    body = dict(group["template"]["spec"])
+    if spec.get("enableInTreeAutoscaling"):
+        options = spec.get("autoscalerOptions") or {}
+        image = options.get("image") or body["containers"][0].get("image", "")
+        resources = options.get("resources", AUTOSCALER_RESOURCES)
+        body["containers"] = [*body["containers"], {"name": "autoscaler", "image": image, "resources": resources}]
+        body["serviceAccountName"] = body.get("serviceAccountName") or name
+        if options.get("version", settings.autoscaler_version) == "v2":
+            body["restartPolicy"] = "Never"
+    if (cluster["metadata"].get("labels") or {}).get(words.SUBMISSION_MODE) == words.SIDECAR:
+        body["restartPolicy"] = "Never"
+    return _pod(cluster, group, body, "head", words.HEAD_GROUP, f"{name}-head-", {})
+
+
+def worker_pod(cluster: Obj, group: Obj, settings: Settings, marks: dict[str, str]) -> Obj:
+    """A worker of a group; ``marks`` are the labels that tell the hosts of one replica."""
+    body = dict(group["template"]["spec"])
+    if settings.init_containers:
+        image = body["containers"][0].get("image", "")
+        wait = {"name": "wait-gcs-ready", "image": image, "resources": INIT_RESOURCES}
+        body["initContainers"] = [*(body.get("initContainers") or ()), wait]
+    name, group_name = cluster["metadata"]["name"], group["groupName"]
+    return _pod(cluster, group, body, "worker", group_name, f"{name}-{group_name}-worker-", marks)
+
+
+def surroundings(cluster: Obj) -> list[Create]:
+    """The head's service, and what the autoscaler needs to read and patch its cluster."""
+    meta = cluster["metadata"]
+    name, namespace = meta["name"], meta["namespace"]
+    selector = {words.CLUSTER: name, words.NODE_TYPE: "head", words.IDENTIFIER: f"{name}-head"}
+    ports = [{"name": key, "port": port, "targetPort": port} for key, port in sorted(words.PORTS.items())]
+    service = {"spec": {"clusterIP": "None", "selector": selector, "ports": ports}}
+    made = [_beside(cluster, SERVICES, words.head_service(name), service)]
+    if not cluster["spec"].get("enableInTreeAutoscaling"):
+        return made
+    account = {"kind": "ServiceAccount", "name": name, "namespace": namespace}
+    rules = [
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch", "patch"]},
+        {"apiGroups": [""], "resources": ["pods/resize"], "verbs": ["patch"]},
+        {"apiGroups": ["ray.io"], "resources": ["rayclusters"], "verbs": ["get", "patch"]},
+    ]
+    role = {"roleRef": {"apiGroup": _RBAC, "kind": "Role", "name": name}, "subjects": [account]}
+    return [
+        *made,
+        _beside(cluster, SERVICE_ACCOUNTS, name, {}),
+        _beside(cluster, ROLES, name, {"rules": rules}),
+        _beside(cluster, ROLE_BINDINGS, name, role),
+    ]
+
+
+def _beside(cluster: Obj, resource: ApiResource, name: str, content: Obj) -> Create:
+    meta = cluster["metadata"]
+    labels = {words.CLUSTER: meta["name"], words.CREATED_BY: words.OPERATOR, words.APP_NAME: "kuberay"}
+    made = {
+        "name": name,
+        "namespace": meta["namespace"],
+        "labels": labels,
+        "ownerReferences": owner_of(cluster),
+    }
+    body = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": made, **content}
+    return Create(resource, meta["namespace"], body)
+
+
+def _pod(
+    cluster: Obj, group: Obj, spec: Obj, node_type: str, group_name: str, prefix: str, marks: dict[str, str]
+) -> Obj:
+    meta, given = cluster["metadata"], group["template"].get("metadata") or {}
+    labels = {
+        **(given.get("labels") or {}),
+        **(group.get("labels") or {}),
+        words.IS_RAY_NODE: "yes",
+        words.CLUSTER: meta["name"],
+        words.NODE_TYPE: node_type,
+        words.GROUP: group_name,
+        words.IDENTIFIER: f"{meta['name']}-{node_type}",
+        words.APP_NAME: "kuberay",
+        words.CREATED_BY: words.OPERATOR,
+        **marks,
+    }
+    made: Obj = {
+        "generateName": prefix,
+        "namespace": meta["namespace"],
+        "labels": labels,
+        "ownerReferences": owner_of(cluster),
+    }
+    if given.get("annotations"):
+        made["annotations"] = given["annotations"]
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": made, "spec": spec}

@@ -1,0 +1,263 @@
+"""The log, leases and snapshots in memory: the ports of the bus for simulations and tests.
+
+No clock and no chance of their own: the only time is the event loop's, so under a loop with virtual time a run is
+the same every time. What can go wrong with the real bus is asked of a :class:`LogFaults`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from typing import Protocol
+
+from msgspec import Struct
+
+from muster.events.envelope import Commit, Stored, body_hash, decode_commit, encode_commit, genesis_commit
+from muster.events.system import Genesis
+from muster.ports import FencedError, LogFullError, LogGapError, LogGoneError, LogIdentity, Snapshot
+
+BATCH = 500
+
+
+class AckLost(Exception):
+    """Raised by a fault: the commit is stored, but its acknowledgement does not arrive."""
+
+
+class LogFaults(Protocol):
+    """What happens on the way to the log and back. Both may wait, for a slow network."""
+
+    async def before_store(self, commit: Commit) -> None:
+        """Whatever this raises, append raises, and nothing is stored."""
+        ...
+
+    async def after_store(self, commit: Commit, seq: int) -> None:
+        """AckLost makes append find out for itself, as the real one does; anything else (a crash of the writer)
+        is raised by append although the commit is stored.
+        """
+        ...
+
+
+class MemoryLog:
+    """One generation of a log (see ports.Log). Begins with its Genesis at sequence 1, like the real one.
+
+    ``max_bytes``: what it takes before it is full, 0 for no limit. ``isolate``: commits are encoded and decoded on
+    their way in, so that nobody shares a mutable value with anybody; switch it off where speed counts more.
+    """
+
+    def __init__(
+        self,
+        identity: LogIdentity,
+        *,
+        at: int = 0,
+        parent: str = "",
+        max_bytes: int = 0,
+        isolate: bool = True,
+        faults: LogFaults | None = None,
+    ) -> None:
+        self.faults = faults
+        self.max_bytes = max_bytes
+        self.broker_ms = 2**62
+        self._identity = identity
+        self._isolate = isolate
+        self._stored: list[Stored] = []
+        self._last: dict[tuple[str, str], int] = {}
+        """(stage, shard) -> sequence of its last commit."""
+        self._bytes = 0
+        self._gone = ""
+        self._waiting: dict[asyncio.Future[None], None] = {}
+        """Followers at the end, in the order they got there: a set would wake them in any."""
+        genesis = Genesis(log_id=identity.log_id, generation=identity.generation, parent=parent)
+        self._put(genesis_commit(genesis, at), "")
+
+    @property
+    def identity(self) -> LogIdentity:
+        return self._identity
+
+    async def append(self, commit: Commit, *, expected: int, headers: Mapping[str, str] | None = None) -> int:
+        """See ports.Log."""
+        if self.faults is not None:
+            await self.faults.before_store(commit)
+        seq = self._store(commit, expected, (headers or {}).get("traceparent", ""))
+        while self.faults is not None:
+            try:
+                await self.faults.after_store(commit, seq)
+                break
+            except AckLost:
+                # The same bytes with the same expectation once more: refused by now, and found to be our own.
+                seq = self._store(commit, expected, "")
+        return seq
+
+    async def follow(self, after: int) -> AsyncGenerator[list[Stored], None]:
+        """See ports.Log."""
+        self._check_there()
+        end = len(self._stored)
+        if after > end:
+            raise LogGoneError(f"log ends at {end} although {after} was read: it lost commits; restart")
+        behind = end > after
+        if not behind:
+            yield []
+        while True:
+            self._check_there()
+            batch = self._stored[after : after + BATCH]
+            for stored in batch:
+                if stored.seq != after + 1:
+                    raise LogGapError(f"log has no commit {after + 1}, the next one is {stored.seq}: stop")
+                after = stored.seq
+            if batch:
+                yield batch
+                if behind and after >= end:
+                    behind = False
+                    yield []
+            else:
+                await self._wait()
+
+    async def end(self) -> int:
+        """See ports.Log."""
+        self._check_there()
+        return len(self._stored)
+
+    async def time(self) -> int:
+        """See ports.Log: nobody is ever ahead of it, unless a test sets ``broker_ms``."""
+        return self.broker_ms
+
+    def remove(self) -> None:
+        """The log is gone from here on, for writers and readers."""
+        self._gone = "was removed"
+        self._wake()
+
+    def commits(self) -> list[Stored]:
+        """Everything stored so far, for assertions."""
+        return list(self._stored)
+
+    def _store(self, commit: Commit, expected: int, trace: str) -> int:
+        self._check_there()
+        key = (commit.stage, commit.shard)
+        last = self._last.get(key, 0)
+        if last > expected:
+            theirs = self._stored[last - 1].commit
+            same = theirs.commit_id == commit.commit_id
+            if same and body_hash(encode_commit(theirs)) == body_hash(encode_commit(commit)):
+                return last
+            raise FencedError(
+                f"cannot append commit {commit.commit_id} of {commit.stage}/{commit.shard} after {expected}: "
+                f"commit {theirs.commit_id} of epoch {theirs.epoch} is stored at {last}"
+            )
+        if last < expected:
+            raise LogGoneError(
+                f"log ends for {commit.stage}/{commit.shard} at {last} although {expected} was acknowledged: "
+                "it lost commits; restart"
+            )
+        return self._put(commit, trace)
+
+    def _put(self, commit: Commit, trace: str) -> int:
+        if self._isolate or self.max_bytes:
+            body = encode_commit(commit)
+            if self.max_bytes and self._bytes + len(body) > self.max_bytes:
+                raise LogFullError(f"cannot append commit {commit.commit_id}: the log holds {self._bytes} bytes")
+            self._bytes += len(body)
+            commit = decode_commit(body) if self._isolate else commit
+        seq = len(self._stored) + 1
+        self._stored.append(Stored(seq, commit, trace))
+        self._last[commit.stage, commit.shard] = seq
+        self._wake()
+        return seq
+
+    def _check_there(self) -> None:
+        if self._gone:
+            raise LogGoneError(f"log {self._identity.log_id} {self._gone}; restart this process")
+
+    def _wake(self) -> None:
+        for waiting in self._waiting:
+            if not waiting.done():
+                waiting.set_result(None)
+
+    async def _wait(self) -> None:
+        waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting[waiting] = None
+        try:
+            await waiting
+        finally:
+            del self._waiting[waiting]
+
+
+class _Held(Struct):
+    process: str
+    until: float
+
+
+class MemoryLeases:
+    """All leases of a cell; ``lease_s`` is how long one lasts without renewal, by the loop's time."""
+
+    def __init__(self, lease_s: float = 10.0) -> None:
+        self.lease_s = lease_s
+        self.held: dict[tuple[str, str], _Held] = {}
+        """(stage, shard) -> who holds it until when."""
+
+    def lease(self, stage: str, shard: str, process: str) -> MemoryLease:
+        """The lease of one (stage, shard) as seen by ``process``."""
+        return MemoryLease(self, (stage, shard), process)
+
+
+class MemoryLease:
+    """One lease (see ports.Lease)."""
+
+    def __init__(self, leases: MemoryLeases, key: tuple[str, str], process: str) -> None:
+        self._leases = leases
+        self._key = key
+        self._process = process
+
+    async def acquire(self) -> bool:
+        """See ports.Lease."""
+        holder = self.holder()
+        return self._hold() if holder in (None, self._process) else False
+
+    async def renew(self) -> bool:
+        """See ports.Lease."""
+        return self._hold() if self.holder() == self._process else False
+
+    async def release(self) -> None:
+        """See ports.Lease."""
+        if self.holder() == self._process:
+            del self._leases.held[self._key]
+
+    def holder(self) -> str | None:
+        """The process that holds it now."""
+        held = self._leases.held.get(self._key)
+        return held.process if held is not None and held.until > asyncio.get_running_loop().time() else None
+
+    def _hold(self) -> bool:
+        until = asyncio.get_running_loop().time() + self._leases.lease_s
+        self._leases.held[self._key] = _Held(self._process, until)
+        return True
+
+
+class SnapshotStore:
+    """The snapshots of a cell over all its generations: (stage, shard) -> (generation, snapshot)."""
+
+    def __init__(self) -> None:
+        self.kept: dict[tuple[str, str], tuple[int, Snapshot]] = {}
+
+
+class MemorySnapshots:
+    """The snapshots of one generation (see ports.Snapshots); give a restarted process the same ``store``."""
+
+    def __init__(self, identity: LogIdentity, store: SnapshotStore | None = None) -> None:
+        self._identity = identity
+        self._store = store or SnapshotStore()
+
+    async def load(self, stage: str, shard: str) -> Snapshot | None:
+        """See ports.Snapshots."""
+        _, kept = self._store.kept.get((stage, shard), (0, None))
+        return kept if kept is not None and kept.log_id == self._identity.log_id else None
+
+    async def save(self, snapshot: Snapshot) -> bool:
+        """See ports.Snapshots. Raises ValueError when the snapshot is of another log."""
+        if snapshot.log_id != self._identity.log_id:
+            raise ValueError(f"snapshot of log {snapshot.log_id} offered to the snapshots of {self._identity.log_id}")
+        key = (snapshot.stage, snapshot.shard)
+        if key in self._store.kept:
+            generation, kept = self._store.kept[key]
+            if (generation, kept.seq) >= (self._identity.generation, snapshot.seq):
+                return False
+        self._store.kept[key] = (self._identity.generation, snapshot)
+        return True

@@ -1,0 +1,1 @@
+"""The actuator: carries decisions out on the API server, and shows them."""

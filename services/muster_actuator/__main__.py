@@ -1,0 +1,12 @@
+"""Entry point: configuration, adapters, runner."""
+
+from muster.runtime.service import Process, main
+
+
+async def build(process: Process) -> None:
+    """The runners of this service."""
+    process.add_actuator(await process.api_server())
+
+
+if __name__ == "__main__":
+    main("actuator", build)

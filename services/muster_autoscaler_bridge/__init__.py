@@ -1,0 +1,1 @@
+"""The autoscaler bridge: takes part and has nothing to decide yet."""

@@ -1,0 +1,1 @@
+"""The gang admitter: admits whole what is reserved."""

@@ -1,0 +1,1 @@
+"""The preemptor: takes part and has nothing to decide yet."""

@@ -1,0 +1,1 @@
+"""The publisher: copies public events to the stream other systems follow."""

@@ -1,0 +1,1 @@
+"""The quota accountant: the one authority on quota."""

@@ -1,0 +1,1 @@
+"""The watcher: what the cluster is, as facts in the log."""

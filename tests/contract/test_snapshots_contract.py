@@ -1,0 +1,103 @@
+"""What every Snapshots promises, asked of the one in memory and of JetStream."""
+
+from typing import Protocol
+
+import pytest
+
+from kit.nats import SMALL
+from muster.bus.cell import open_log, open_stores
+from muster.bus.jetstream import JetStream
+from muster.bus.snapshots import JetStreamSnapshots
+from muster.ports import LogIdentity, Snapshot, Snapshots
+from muster.sim.log import MemorySnapshots, SnapshotStore
+
+
+class World(Protocol):
+    """The snapshots of one cell."""
+
+    async def snapshots(self, log_id: str = "log1", generation: int = 1) -> Snapshots:
+        """As a process of that generation of the log sees them."""
+        ...
+
+
+class MemoryWorld:
+    def __init__(self) -> None:
+        self.store = SnapshotStore()
+
+    async def snapshots(self, log_id: str = "log1", generation: int = 1) -> Snapshots:
+        return MemorySnapshots(LogIdentity(cell="c", log_id=log_id, generation=generation), self.store)
+
+
+class NatsWorld:
+    def __init__(self, js: JetStream, cell: str) -> None:
+        self.js, self.cell = js, cell
+
+    async def snapshots(self, log_id: str = "log1", generation: int = 1) -> Snapshots:
+        await open_log(self.js, self.cell, create=True, limits=SMALL)
+        await open_stores(self.js, self.cell, create=True, limits=SMALL)
+        identity = LogIdentity(cell=self.cell, log_id=log_id, generation=generation)
+        return JetStreamSnapshots(self.js, identity, warn=lambda _: None)
+
+
+@pytest.fixture(params=["memory", "nats"])
+def world(request: pytest.FixtureRequest, cell: str) -> World:
+    return MemoryWorld() if request.param == "memory" else NatsWorld(request.getfixturevalue("js"), cell)
+
+
+def snapshot(seq: int, *, log_id: str = "log1", stage: str = "preemptor", body: bytes = b"state") -> Snapshot:
+    return Snapshot(log_id=log_id, stage=stage, shard="0", seq=seq, schema="s1", body=body)
+
+
+async def test_there_is_none_at_first(world: World) -> None:
+    assert await (await world.snapshots()).load("preemptor", "0") is None
+
+
+async def test_the_newest_one_comes_back_as_it_was_saved(world: World) -> None:
+    kept = await world.snapshots()
+    for seq in (10, 20, 30, 40, 50):
+        assert await kept.save(snapshot(seq, body=f"state at {seq}".encode()))
+    assert await (await world.snapshots()).load("preemptor", "0") == snapshot(50, body=b"state at 50")
+
+
+async def test_an_older_or_equal_one_is_not_kept(world: World) -> None:
+    kept = await world.snapshots()
+    assert await kept.save(snapshot(20))
+    assert not await kept.save(snapshot(20, body=b"other"))
+    assert not await kept.save(snapshot(10))
+    assert await kept.load("preemptor", "0") == snapshot(20)
+
+
+async def test_stages_have_snapshots_of_their_own(world: World) -> None:
+    kept = await world.snapshots()
+    assert await kept.save(snapshot(20))
+    assert await kept.save(snapshot(10, stage="watcher", body=b"w"))
+    assert await kept.load("preemptor", "0") == snapshot(20)
+    assert await kept.load("watcher", "0") == snapshot(10, stage="watcher", body=b"w")
+    assert await kept.load("watcher", "1") is None
+
+
+@pytest.mark.parametrize("size", [0, 1, 3_000_000])
+async def test_bodies_of_any_size_come_back(world: World, size: int) -> None:
+    kept = await world.snapshots()
+    body = (bytes(range(256)) * (size // 256 + 1))[:size]
+    assert await kept.save(snapshot(5, body=body))
+    found = await kept.load("preemptor", "0")
+    assert found is not None
+    assert found.body == body
+
+
+async def test_the_snapshot_of_another_log_is_refused(world: World) -> None:
+    assert await (await world.snapshots()).save(snapshot(90))
+    later = await world.snapshots("log2", 2)
+    assert await later.load("preemptor", "0") is None
+    with pytest.raises(ValueError, match="log1"):
+        await later.save(snapshot(100))
+
+
+async def test_a_later_generation_replaces_an_earlier_one_whatever_the_sequence(world: World) -> None:
+    earlier, later = await world.snapshots(), await world.snapshots("log2", 2)
+    assert await earlier.save(snapshot(90))
+    assert await later.save(snapshot(3, log_id="log2"))
+    assert not await earlier.save(snapshot(95))
+    assert await later.load("preemptor", "0") == snapshot(3, log_id="log2")
+    assert await earlier.load("preemptor", "0") in (None, snapshot(90))

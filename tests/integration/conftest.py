@@ -1,0 +1,3 @@
+from kit.nats import cell, connection, js, nats_server
+
+__all__ = ["cell", "connection", "js", "nats_server"]

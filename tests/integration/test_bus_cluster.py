@@ -1,0 +1,162 @@
+"""Three servers, three replicas: what differs from one, above all how a retried append is answered."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+
+import msgspec
+import pytest
+
+from kit.nats import commit
+from kit.proxy import Proxy
+from kit.waiting import until
+from muster.bus.cell import open_log, open_stores
+from muster.bus.connection import connect
+from muster.bus.errors import ApiError, UnansweredError
+from muster.bus.jetstream import EXPECTED_LAST_OF_SUBJECT, MESSAGE_ID, JetStream
+from muster.bus.lease import JetStreamLease
+from muster.bus.log import JetStreamLog
+from muster.bus.server import EmbeddedServer, free_port
+from muster.bus.snapshots import JetStreamSnapshots
+from muster.bus.streams import Limits
+from muster.events import subjects
+from muster.events.envelope import encode_commit
+from muster.ports import FencedError, Snapshot
+
+pytestmark = [
+    pytest.mark.slow,
+    # nats-py leaves the socket of a connection attempt that failed half-way to the garbage collector.
+    pytest.mark.filterwarnings("ignore:unclosed <StreamWriter:ResourceWarning"),
+]
+
+THREE = Limits(max_bytes=64 << 20, replicas=3)
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[list[EmbeddedServer]]:
+    routes = [free_port() for _ in range(3)]
+    urls = ", ".join(f"nats://127.0.0.1:{port}" for port in routes)
+    servers = [
+        EmbeddedServer(
+            name=f"n{index}",
+            config=f"cluster {{ name: test, listen: 127.0.0.1:{routes[index]}, routes: [{urls}] }}\n",
+        )
+        for index in range(3)
+    ]
+    async with AsyncExitStack() as stack:
+        await asyncio.gather(*(stack.enter_async_context(server) for server in servers))
+        yield servers
+
+
+async def ready(js: JetStream) -> None:
+    """Until the three have found each other and a leader."""
+
+    async def three() -> bool:
+        try:
+            await js.ask("STREAM.CREATE.PROBE", {"name": "PROBE", "num_replicas": 3, "subjects": ["probe"]})
+        except ApiError:
+            return False
+        return True
+
+    await until(three, timeout_s=20, every_s=0.1)
+    await js.delete("PROBE")
+
+
+async def leader_of(js: JetStream, stream: str, servers: list[EmbeddedServer]) -> EmbeddedServer:
+    info = msgspec.json.decode(await js.ask(f"STREAM.INFO.{stream}"))
+    return servers[int(info["cluster"]["leader"][1:])]
+
+
+async def test_a_log_on_three_replicas(cluster: list[EmbeddedServer]) -> None:
+    # One test for all of it: founding a cluster takes seconds.
+    urls = [server.url for server in cluster]
+    connection = await connect(urls, name="test", reconnect_wait_s=0.05)
+    js = JetStream(connection, timeout_s=2.0)
+    await ready(js)
+
+    logs = await asyncio.gather(*(open_log(js, "main", create=True, limits=THREE) for _ in range(4)))
+    assert {log.identity.generation for log in logs} == {1}
+    assert len({log.identity.log_id for log in logs}) == 1
+    log = logs[0]
+    await open_stores(js, "main", create=True, limits=THREE)
+    stream = subjects.log_stream("main", 1)
+
+    # The same append many times at once: some meet the first one on its way through the replicas.
+    for number in range(10):
+        outcomes = await asyncio.gather(*(each.append(commit(number, stage=f"r{number}"), expected=0) for each in logs))
+        assert len(set(outcomes)) == 1
+    assert await log.end() == 11
+
+    # Two writers, one wins.
+    raced = await asyncio.gather(
+        log.append(commit(1), expected=0), logs[1].append(commit(2), expected=0), return_exceptions=True
+    )
+    assert sorted(type(outcome).__name__ for outcome in raced) == ["FencedError", "int"]
+    seq = next(outcome for outcome in raced if isinstance(outcome, int))
+    with pytest.raises(FencedError):
+        await log.append(commit(3), expected=0)
+
+    # Why no message id is sent: three replicas answer a repetition as a duplicate, one refuses the expectation.
+    subject = subjects.log_subject("main", 1, "ids", "0")
+    headers = {MESSAGE_ID: "same", EXPECTED_LAST_OF_SUBJECT: "0"}
+    once = await js.publish(subject, encode_commit(commit(1, stage="ids")), headers)
+    twice = await js.publish(subject, encode_commit(commit(1, stage="ids")), headers)
+    assert once is not None
+    assert twice is not None
+    assert (twice.duplicate, twice.seq, twice.error) == (True, once.seq, None)
+
+    # An acknowledgement lost on the way.
+    async with Proxy(cluster[0].port) as proxy:
+        far_connection = await connect(proxy.url, name="far", reconnect_wait_s=0.05)
+        far = JetStreamLog(JetStream(far_connection, timeout_s=0.5), log.identity)
+        seq = await far.append(commit(10), expected=seq)
+        lost = proxy.lose_answer(b'"seq"')
+        assert await far.append(commit(11), expected=seq) == seq + 1
+        assert lost.is_set()
+        seq += 1
+        await far_connection.close()
+
+    lease = JetStreamLease(js, log.identity, "watcher", "0", "one")
+    assert await lease.acquire()
+    snapshots = JetStreamSnapshots(js, log.identity, warn=lambda _: None)
+    saved = Snapshot(log_id=log.identity.log_id, stage="watcher", shard="0", seq=seq, schema="s", body=bytes(600_000))
+    assert await snapshots.save(saved)
+    assert await snapshots.load("watcher", "0") == saved
+
+    # The leader of the stream dies under load, and the rest goes on without losing or doubling a commit.
+    written: list[int] = []
+    got: list[str] = []
+
+    async def write() -> None:
+        expected = seq
+        for number in range(100, 1_000_000):
+            expected = await log.append(commit(number), expected=expected)
+            written.append(expected)
+
+    async def follow() -> None:
+        async for batch in log.follow(0):
+            got.extend(stored.commit.commit_id for stored in batch)
+
+    tasks = [asyncio.create_task(write()), asyncio.create_task(follow())]
+    await until(lambda: len(written) > 50)
+    await (await leader_of(js, stream, cluster)).kill()
+    before = len(written)
+    await until(lambda: len(written) > before + 50 or tasks[0].done(), timeout_s=30)
+    tasks[0].cancel()
+    await asyncio.wait({tasks[0]})
+    assert tasks[0].cancelled()
+    end = await log.end()
+    await until(lambda: len(got) == end or tasks[1].done(), timeout_s=20)
+    tasks[1].cancel()
+    assert len(set(got)) == len(got) == end
+    assert written == sorted(set(written))
+    assert all(got[at - 1].startswith("watcher-") for at in written)
+    assert await renewed(lease)
+    await connection.close()
+
+
+async def renewed(lease: JetStreamLease) -> bool:
+    try:
+        return await lease.renew() or await until(lease.acquire, timeout_s=20)
+    except UnansweredError:
+        return False

@@ -1,0 +1,149 @@
+"""How fast the log is: fenced awaited commits, raw pipelined publishes, following, and the hop between the two.
+
+Run: python tests/perf/bench_log.py [--commits N] [--messages N] [--rounds N]. Starts a nats-server of its own.
+Prints the median of the rounds and their spread. Figures fall by half and more on a busy machine: compare ratios.
+"""
+
+import argparse
+import asyncio
+import statistics
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
+
+from muster.bus.cell import open_log
+from muster.bus.connection import Connection, connect
+from muster.bus.jetstream import EXPECTED_STREAM, JetStream
+from muster.bus.log import JetStreamLog
+from muster.bus.server import EmbeddedServer
+from muster.events import subjects
+from muster.events.envelope import Commit, encode_commit
+from muster.events.facts import PodGone
+from muster.events.system import TimeReached
+from muster.model.keys import Ref
+
+STAGES = 7
+WINDOW = 256
+
+
+def small(number: int, stage: str) -> Commit:
+    """One event, about 200 bytes."""
+    return Commit(
+        commit_id=f"{stage}-{number}", stage=stage, shard="0", kind="input", at=number, events=(TimeReached(at=number),)
+    )
+
+
+def full(number: int, stage: str) -> Commit:
+    """Fifty events, about 5 KB: what a busy stage writes at once."""
+    pods = tuple(
+        PodGone(ref=Ref("Pod", "team-a", f"pod-{index}", f"uid-{number}-{index}"), rv=index) for index in range(50)
+    )
+    return Commit(commit_id=f"{stage}-{number}", stage=stage, shard="0", kind="input", at=number, events=pods)
+
+
+async def append_all(log: JetStreamLog, stage: str, count: int, make: Callable[[int, str], Commit]) -> None:
+    seq = 0
+    for number in range(count):
+        seq = await log.append(make(number, stage), expected=seq)
+
+
+async def pipelined(connection: Connection, cell: str, count: int) -> None:
+    """As many publishes on their way as WINDOW, no expectation: what the server takes at most from one client."""
+    free = asyncio.Semaphore(WINDOW)
+    subject = subjects.log_subject(cell, 1, "raw", "0")
+    headers = {EXPECTED_STREAM: subjects.log_stream(cell, 1)}
+    for number in range(count):
+        await free.acquire()
+        answer = await connection.send(subject, encode_commit(small(number, "raw")), headers)
+        answer.add_done_callback(lambda _: free.release())
+    for _ in range(WINDOW):
+        await free.acquire()
+
+
+async def read_all(log: JetStreamLog) -> int:
+    count = 0
+    async with aclosing(log.follow(0)) as batches:
+        async for batch in batches:
+            if not batch:
+                return count
+            count += len(batch)
+    return count
+
+
+async def hops(log: JetStreamLog, count: int) -> list[float]:
+    """Milliseconds from the start of an append until a follower has the commit, one at a time."""
+    took: list[float] = []
+    started = 0.0
+    arrived = asyncio.Event()
+
+    async def follow(after: int) -> None:
+        async for batch in log.follow(after):
+            if batch:
+                took.append((time.perf_counter() - started) * 1000)
+            arrived.set()
+
+    following = asyncio.create_task(follow(await log.end()))
+    await arrived.wait()
+    seq = 0
+    for number in range(count):
+        arrived.clear()
+        started = time.perf_counter()
+        seq = await log.append(small(number, "hop"), expected=seq)
+        await arrived.wait()
+        await asyncio.sleep(0.002)
+    following.cancel()
+    return sorted(took)
+
+
+async def timed(work: Awaitable[object]) -> float:
+    started = time.perf_counter()
+    await work
+    return time.perf_counter() - started
+
+
+async def round_of(js: JetStream, cell: str, commits: int, messages: int) -> dict[str, float]:
+    """One round on a log of its own: {figure: value}."""
+    log = await open_log(js, cell, create=True)
+    each = commits // STAGES
+    found = {
+        "fenced commits/s, one writer": commits / await timed(append_all(log, "alone", commits, small)),
+        "fenced commits/s, seven writers": each
+        * STAGES
+        / await timed(asyncio.gather(*(append_all(log, f"stage{index}", each, small) for index in range(STAGES)))),
+        "events/s in fenced commits of 50": 50 * each / await timed(append_all(log, "full", each, full)),
+        "raw pipelined publishes/s": messages / await timed(pipelined(js.connection, cell, messages)),
+    }
+    started = time.perf_counter()
+    count = await read_all(log)
+    found["followed commits/s"] = count / (time.perf_counter() - started)
+    took = await hops(log, 500)
+    found["hop p50 ms"] = took[len(took) // 2]
+    found["hop p99 ms"] = took[len(took) * 99 // 100]
+    await js.delete(subjects.log_stream(cell, 1))
+    return found
+
+
+async def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--commits", type=int, default=3000)
+    parser.add_argument("--messages", type=int, default=60_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    wanted = parser.parse_args()
+    async with EmbeddedServer() as server:
+        connection = await connect(server.url, name="bench")
+        rounds = [
+            await round_of(JetStream(connection), f"bench-{index}", wanted.commits, wanted.messages)
+            for index in range(wanted.rounds)
+        ]
+        await connection.close()
+    for figure in rounds[0]:
+        values = [each[figure] for each in rounds]
+        digits = 2 if figure.endswith("ms") else 0
+        print(
+            f"{figure:36} {statistics.median(values):12,.{digits}f}"
+            f"  ({min(values):,.{digits}f} to {max(values):,.{digits}f})"
+        )
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

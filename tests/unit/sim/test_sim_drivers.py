@@ -1,0 +1,144 @@
+"""The drivers: the same controllers through an ApiTransport, under a virtual clock, with and without faults."""
+
+import asyncio
+import json
+
+import pytest
+
+from kit.documents import manifest
+from kit.ray import Object
+from kit.waiting import until
+from muster.model.api import NODES, PODS, RAYCLUSTERS, RAYJOBS
+from muster.sim.apiserver import FaultRates, Faults, SimApiServer, SimTransport
+from muster.sim.asyncdriver import AsyncDriver
+from muster.sim.controllers import WorkQueue
+from muster.sim.jobcontroller import JobController
+from muster.sim.kubelet import Kubelet
+from muster.sim.kuberay import RUNTIME, KubeRayOperator
+from muster.sim.operations import Plan
+from muster.sim.scheduler import DefaultScheduler
+from muster.sim.world import BEGINNING_MS, SimCluster, node
+
+pytestmark = pytest.mark.looptime
+
+FAULTS = FaultRates(
+    lose_request=0.03,
+    lose_response=0.03,
+    throttle=0.03,
+    error=0.03,
+    delay=0.2,
+    delay_s=2.0,
+    cut_watch=0.02,
+    end_watch=0.02,
+    expire_watch=0.01,
+    repeat_line=0.05,
+)
+
+
+def loop_ms() -> int:
+    return BEGINNING_MS + int(asyncio.get_running_loop().time() * 1000)
+
+
+def rayjob(name: str, **annotations: str) -> Object:
+    job = manifest("rayjob-video")
+    job["metadata"] = {"name": name, "namespace": "video", "annotations": annotations}
+    job["spec"]["suspend"] = False
+    return job
+
+
+def state(server: SimApiServer, name: str) -> str:
+    found = server.objects.find(RAYJOBS, "video", name)
+    return str(((found or {}).get("status") or {}).get("jobDeploymentStatus", ""))
+
+
+@pytest.mark.parametrize("seed", [None, *range(8)])
+async def test_jobs_are_run_through_a_transport_whatever_goes_wrong(seed: int | None) -> None:
+    server = SimApiServer(loop_ms, auto_namespaces=True)
+    for number in range(4):
+        server.objects.create(NODES, "", node(f"n{number}", {"cpu": "16", "memory": "64Gi"}, loop_ms()))
+    faults = None if seed is None else Faults(FAULTS, seed)
+    controllers = [KubeRayOperator(), JobController(), Kubelet(), DefaultScheduler()]
+    driver = AsyncDriver(SimTransport(server, faults), controllers, loop_ms)
+    running = asyncio.ensure_future(driver.run())
+    for number in range(4):
+        server.objects.create(RAYJOBS, "video", rayjob(f"j{number}", **{RUNTIME: f"{10 * number + 5}s"}))
+
+    def over() -> bool:
+        assert not running.done(), running
+        return all(state(server, f"j{number}") == "Complete" for number in range(4))
+
+    await until(over, 600.0, every_s=1.0)
+    if faults is not None:
+        faults.heal()
+
+    def tidy() -> bool:
+        pods = server.store.table(PODS).objects
+        return not server.store.table(RAYCLUSTERS).objects and len(pods) == 4
+
+    await until(tidy, 120.0, every_s=1.0)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    # Never more pods than asked for: what an operator forgets to have made, it makes twice.
+    made = [json.loads(change.line) for change in server.store.table(PODS).changes if change.type == "ADDED"]
+    heads = [pod for pod in made if "-head-" in pod["object"]["metadata"]["name"]]
+    if seed is None:
+        assert (len(heads), len(made)) == (4, 16)
+
+
+async def test_a_restarted_operator_takes_over_where_the_last_one_stopped() -> None:
+    server = SimApiServer(loop_ms, auto_namespaces=True)
+    server.objects.create(NODES, "", node("n", {"cpu": "16", "memory": "64Gi"}, loop_ms()))
+    server.objects.create(RAYJOBS, "video", rayjob("j", **{RUNTIME: "60s"}))
+    began = asyncio.get_running_loop().time()
+    for _ in range(6):
+        controllers = [KubeRayOperator(), JobController(), Kubelet(), DefaultScheduler()]
+        running = asyncio.ensure_future(AsyncDriver(SimTransport(server), controllers, loop_ms).run())
+        pause = asyncio.get_running_loop().time() + 10.0
+        await until(lambda pause=pause: asyncio.get_running_loop().time() >= pause, 60.0, every_s=1.0)  # type: ignore[misc]
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+    assert state(server, "j") == "Running"
+    controllers = [KubeRayOperator(), JobController(), Kubelet(), DefaultScheduler()]
+    running = asyncio.ensure_future(AsyncDriver(SimTransport(server), controllers, loop_ms).run())
+    await until(lambda: state(server, "j") == "Complete", 120.0, every_s=1.0)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert asyncio.get_running_loop().time() - began > 60
+    assert len([change for change in server.store.table(PODS).changes if change.type == "ADDED"]) == 4
+
+
+@pytest.mark.parametrize("speed", [1.0, 10.0])
+async def test_a_cluster_lives_in_the_event_loop_at_the_speed_that_is_wanted(speed: float) -> None:
+    cluster = SimCluster({"n": {"cpu": "16", "memory": "64Gi"}})
+    running = asyncio.ensure_future(cluster.run(speed=speed))
+    transport, loop = cluster.transport(), asyncio.get_running_loop()
+    body = json.dumps(rayjob("j", **{RUNTIME: "20s"})).encode()
+    assert (await transport.request("POST", RAYJOBS.path("video"), body=body)).status == 201
+    began = loop.time()
+    await until(lambda: state(cluster.server, "j") == "Complete", 60.0, every_s=0.1)
+    assert loop.time() - began == pytest.approx(24 / speed, abs=0.5)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+def test_a_queue_gives_each_key_once_and_in_time() -> None:
+    queue = WorkQueue()
+    queue.mark("a")
+    queue.mark("b")
+    queue.mark("a")
+    queue.mark_at("c", 50)
+    queue.mark_at("c", 90)
+    queue.mark_at("d", 40)
+    assert [queue.take(10), queue.take(10), queue.take(10)] == ["a", "b", None]
+    assert queue.next_at(10) == 40
+    assert [queue.take(60), queue.take(60), queue.take(60)] == ["d", "c", None]
+    assert queue.next_at(60) is None
+    queue.failed("a", 100)
+    assert queue.next_at(100) == 600
+    assert queue.take(600) == "a"
+    queue.failed("a", 600)
+    assert queue.next_at(600) == 1_600
+    assert queue.take(1_600) == "a"
+    queue.done("a", Plan(), 1_600)
+    queue.failed("a", 2_000)
+    assert queue.next_at(2_000) == 2_500
