@@ -9,7 +9,7 @@ import re
 
 import pytest
 
-from kit.api import Api, Object
+from kit.api import COLLECTED_S, Api, Object
 from kit.waiting import until
 from muster.model.api import EVENTS, QUEUE_UNITS, RAYCLUSTERS, RAYJOBS
 from muster.sim.apiserver.kinds import CONFIG_MAPS
@@ -210,7 +210,7 @@ async def test_dependents_follow_their_owner(api: Api) -> None:
     async def marked() -> bool:
         return "deletionTimestamp" in ((await api.get(CONFIG_MAPS, "held")) or {})["metadata"]
 
-    await until(marked, 30.0)
+    await until(marked, COLLECTED_S)
     await api.merge(CONFIG_MAPS, "held", {"metadata": {"finalizers": None}})
     await api.gone(CONFIG_MAPS, "held")
 
@@ -235,7 +235,7 @@ async def test_orphaning_and_foreground_deletion(api: Api) -> None:
     async def marked() -> bool:
         return "deletionTimestamp" in ((await api.get(CONFIG_MAPS, "held")) or {})["metadata"]
 
-    await until(marked, 30.0)
+    await until(marked, COLLECTED_S)
     await api.merge(CONFIG_MAPS, "held", {"metadata": {"finalizers": None}})
     await api.gone(RAYCLUSTERS, "child")
 
@@ -262,7 +262,7 @@ async def test_lists_select(api: Api) -> None:
     assert await names() == ["a", "b", "c", "plain"]
     assert await names(labelSelector="all=yes,name!=a") == ["b", "c"]
     assert await names(labelSelector="name in (a, c)") == ["a", "c"]
-    assert await names(labelSelector="name notin (a,c)") == ["b", "plain"]
+    assert await names(labelSelector="name notin (a,c)") == ["b", "plain"]  # codespell:ignore notin
     assert await names(labelSelector="!name") == ["plain"]
     assert await names(labelSelector="name,all==yes") == ["a", "b", "c"]
     assert await names(fieldSelector="metadata.name=b") == ["b"]
@@ -271,6 +271,18 @@ async def test_lists_select(api: Api) -> None:
     assert (await api.select(RAYJOBS, labelSelector="a=b=c")).said == (400, "BadRequest")
     everywhere = await api.call("GET", RAYJOBS.path(), query={"fieldSelector": f"metadata.namespace={api.namespace}"})
     assert len(everywhere.body["items"]) == 4
+
+
+async def test_listed_objects_say_what_they_are_only_where_they_are_custom(api: Api) -> None:
+    await api.create(RAYJOBS, job(name="a"))
+    await api.create(CONFIG_MAPS, {"metadata": {"name": "a"}})
+    listed = (await api.select(RAYJOBS)).body["items"][0]
+    assert (listed["apiVersion"], listed["kind"]) == ("ray.io/v1", "RayJob")
+    found = (await api.select(CONFIG_MAPS, fieldSelector="metadata.name=a")).body
+    assert (found["apiVersion"], found["kind"]) == ("v1", "ConfigMapList")
+    assert not {"apiVersion", "kind"} & found["items"][0].keys()
+    watched = await api.watch(CONFIG_MAPS, lambda events: len(events) == 1, fieldSelector="metadata.name=a")
+    assert (watched[0]["object"]["apiVersion"], watched[0]["object"]["kind"]) == ("v1", "ConfigMap")
 
 
 async def test_pages_are_one_moments_truth(api: Api) -> None:

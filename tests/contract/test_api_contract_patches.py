@@ -14,7 +14,7 @@ GROUPS = "/spec/rayClusterSpec/workerGroupSpecs"
 
 async def make(api: Api) -> Object:
     """A RayJob with an intent and two worker groups."""
-    groups = [{"groupName": name, "template": {}} for name in ("a", "b")]
+    groups: list[Object] = [{"groupName": name, "template": {}} for name in ("a", "b")]
     cluster = {"headGroupSpec": {"template": {}}, "workerGroupSpecs": groups}
     meta = {"name": "j", "annotations": {"muster.dev/intent": "1-10-0"}}
     return await api.create(RAYJOBS, {"metadata": meta, "spec": {"suspend": True, "rayClusterSpec": cluster}})

@@ -33,6 +33,9 @@ async def test_a_new_pod_is_pending_and_requests_what_it_is_limited_to(api: Api)
     assert default["spec"]["schedulerName"] == "default-scheduler"
     answer = await api.call("POST", api.path(PODS), {"metadata": {"name": "r"}, "spec": {}})
     assert answer.said == (422, "Invalid")
+    nonsense = pod("r")
+    nonsense["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "-1"}}
+    assert (await api.call("POST", api.path(PODS), nonsense)).said == (422, "Invalid")
 
 
 async def test_a_priority_class_gives_the_priority(api: Api) -> None:
@@ -83,7 +86,8 @@ async def test_a_gated_pod_is_not_bound(api: Api) -> None:
 
 async def test_most_of_a_pod_spec_stays(api: Api) -> None:
     await api.create(PODS, pod())
-    for patch in ({"schedulerName": "other"}, {"nodeName": "n"}, {"containers": []}, {"priority": 5}):
+    changes: list[Object] = [{"schedulerName": "other"}, {"nodeName": "n"}, {"containers": []}, {"priority": 5}]
+    for patch in changes:
         answer = await api.merge(PODS, "p", {"spec": patch})
         assert answer.said == (422, "Invalid"), patch
     assert (await api.merge(PODS, "p", {"metadata": {"labels": {"a": "b"}}})).status == 200

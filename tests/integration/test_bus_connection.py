@@ -162,6 +162,27 @@ async def test_a_closed_connection_says_so(nats_server: EmbeddedServer) -> None:
         await connection.call("a", b"")
 
 
+async def test_a_server_that_closes_for_good_is_quoted() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b'INFO {"server_id":"x","version":"2.15.1","max_payload":8388608,"headers":true}\r\n')
+        await reader.readuntil(b"PING\r\n")
+        writer.write(b"PONG\r\n")
+        await reader.readuntil(b"PUB ")
+        writer.write(b"-ERR 'Account Suspended'\r\n")
+        await reader.read()
+        writer.close()
+
+    listening = await asyncio.start_server(serve, "127.0.0.1", 0)
+    connection = await connect(f"nats://127.0.0.1:{listening.sockets[0].getsockname()[1]}", name="tester")
+    with pytest.raises(UnansweredError, match="connection lost"):
+        await connection.call("a", b"", timeout_s=5)
+    with pytest.raises(ClosedError, match=r"server closed connection tester: .*account suspended"):
+        await connection.call("b", b"", timeout_s=5)
+    await connection.close()
+    listening.close()
+    await listening.wait_closed()
+
+
 async def test_losing_and_finding_the_server_is_told(nats_server: EmbeddedServer) -> None:
     notices = Notices()
     async with Proxy(nats_server.port) as proxy:

@@ -1,6 +1,7 @@
 """The server we start ourselves: where it listens, what it leaves behind, how it ends."""
 
 import asyncio
+import shutil
 import socket
 import subprocess
 import sys
@@ -148,9 +149,11 @@ async def test_it_dies_with_its_parent(tmp_path: Path) -> None:
     try:
         assert parent.stdout is not None
         line = await parent.stdout.readline()
-        pid = int(line.split()[0])
+        pid, directory = int(line.split()[0]), line.split()[1].decode()
         assert psutil.pid_exists(pid)
     finally:
         parent.kill()
         await parent.wait()
     await until(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
+    # Nobody was left to do it.
+    shutil.rmtree(directory)

@@ -1,7 +1,6 @@
 """Every way to a connection, over real sockets: where the token comes from, when it is renewed, what fails how."""
 
 import json
-import os
 import stat
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
@@ -19,6 +18,19 @@ from muster.kube.sources import Explicit, FromKubeconfig, InCluster, Source
 from muster.kube.transport import KubeTransport
 
 PODS = "/api/v1/pods"
+#: A certificate authority nobody has the key of.
+AUTHORITY = """-----BEGIN CERTIFICATE-----
+MIIBgzCCASmgAwIBAgIUChL9wQUFR10MtJNlvcxUGFX7Y+owCgYIKoZIzj0EAwIw
+FjEUMBIGA1UEAwwLbXVzdGVyLXRlc3QwIBcNMjYxMTIxMDc1NTE5WhgPMjEyNjEw
+MjgwNzU1MTlaMBYxFDASBgNVBAMMC211c3Rlci10ZXN0MFkwEwYHKoZIzj0CAQYI
+KoZIzj0DAQcDQgAE6lD5JXb6km6We2D2P8IR6LxrDMUBst53mN7RsYNdQV2uKt6R
+DsoX+XWhY1Q6wOx64hkuYcnIG7DHB35bAaDUWKNTMFEwHQYDVR0OBBYEFKFhtc27
+3qrknSKuXs+HwAWaqxyyMB8GA1UdIwQYMBaAFKFhtc273qrknSKuXs+HwAWaqxyy
+MA8GA1UdEwEB/wQFMAMBAf8wCgYIKoZIzj0EAwIDSAAwRQIgPtxiT8bojreBYNBn
+Upc+9a9Z3CijdLFmhxllf27qrbECIQCwIfDdQ/R9mNGjA94oL/1BziyflT8I0OyU
+BGgaNJjivg==
+-----END CERTIFICATE-----
+"""
 
 
 @pytest_asyncio.fixture
@@ -206,15 +218,9 @@ async def test_server_without_a_scheme_is_refused() -> None:
 @pytest.fixture
 def account(tmp_path: Path) -> Path:
     (tmp_path / "token").write_text("pod-token\n")
-    (tmp_path / "ca.crt").write_bytes(Path(os.environ.get("SSL_CERT_FILE") or _any_certificates()).read_bytes())
+    (tmp_path / "ca.crt").write_text(AUTHORITY)
     (tmp_path / "namespace").write_text("muster-system\n")
     return tmp_path
-
-
-def _any_certificates() -> str:
-    import certifi
-
-    return certifi.where()
 
 
 async def test_service_account_of_a_pod(account: Path) -> None:

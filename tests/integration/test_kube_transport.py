@@ -276,6 +276,14 @@ async def test_watch_never_answered_is_unreachable(api: FakeApi, transport: Kube
     assert (await read_until_error(transport, ApiUnreachableError, idle_limit_s=0.2))[0] == []
 
 
+async def test_watch_never_answered_is_given_up_before_the_idle_limit(
+    api: FakeApi, transport: KubeTransport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("muster.kube.transport.WATCH_OPEN_TIMEOUT_S", 0.2)
+    api.faults["watch"].append(Hang())
+    assert (await read_until_error(transport, ApiUnreachableError, idle_limit_s=500.0))[0] == []
+
+
 async def test_line_in_many_small_chunks_comes_whole(api: FakeApi, transport: KubeTransport) -> None:
     line = event("ADDED", POD)
     data = line * 2

@@ -15,7 +15,8 @@ import pytest_asyncio
 from kit.controlplane import ControlPlane
 from kit.crds import install_crds
 from kit.waiting import until
-from muster.kube.config import FromKubeconfig, connect
+from muster.kube.config import connect
+from muster.kube.sources import FromKubeconfig
 from muster.model.api import JSON, JSON_PATCH, MERGE_PATCH, NAMESPACES, ApiResource
 from muster.ports import ApiTransport
 from muster.sim.apiserver import SimApiServer, SimTransport
@@ -24,6 +25,8 @@ Object = dict[str, Any]
 
 #: Seconds without a line after which a test's watch has failed.
 WATCH_IDLE_S = 10.0
+#: Seconds that a real garbage collector may take: it looks for new kinds only every 30 s.
+COLLECTED_S = 90.0
 
 
 class Answer:
@@ -104,7 +107,7 @@ class Api:
         async def is_gone() -> bool:
             return await self.get(resource, name) is None
 
-        await until(is_gone, 30.0)
+        await until(is_gone, COLLECTED_S)
 
     async def select(self, resource: ApiResource, **query: str) -> Answer:
         return await self.call("GET", self.path(resource), query=query)

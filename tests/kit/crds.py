@@ -1,6 +1,7 @@
 """Our CustomResourceDefinitions, and how a test installs them."""
 
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,9 @@ from muster.ports import ApiTransport
 FOLDER = Path(__file__).parents[2] / "deploy" / "crds"
 
 
+@cache
 def definitions() -> list[dict[str, Any]]:
-    """Every definition we ship."""
+    """Every definition we ship; not to be changed."""
     return [yaml.safe_load(path.read_text()) for path in sorted(FOLDER.glob("*.yaml"))]
 
 

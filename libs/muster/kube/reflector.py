@@ -143,7 +143,7 @@ class Reflector:
                     yield Absent(len(self.store))
                 await self._pause(page, ABSENT_S)
             else:
-                if page.cause in {Cause.EXPIRED}:
+                if page.cause in {Cause.EXPIRED, Cause.REFUSED}:
                     token = ""
                     seen.clear()
                     expired += page.cause is Cause.EXPIRED

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kit.scripted import ScriptedTransport, bookmark, error, line, obj, page
+from kit.scripted import ScriptedTransport, Step, bookmark, error, line, obj, page
 from muster.kube.deltas import HEAD_BYTES, Absent, Delete, Delta, Synced, Unreadable, Upsert
 from muster.kube.objects import ObjectMeta
 from muster.kube.reflector import MIN_GAP_S, STRIKES, Reflector
@@ -214,6 +214,15 @@ async def test_forbidden_list_is_not_ready_and_asked_for_ever_more_slowly() -> N
     assert all(30.0 <= gap <= 60.0 for gap in gaps[4:])
     assert hooks.readiness == [(True, ""), (False, "forbidden: HTTP 403")]
     assert hooks.causes[1:] == ["forbidden"] * (len(gaps) + 1)
+
+
+async def test_wait_for_rights_starts_short_again_once_they_were_there() -> None:
+    """An API server that starts forbids everything for some seconds."""
+    api = ScriptedTransport()
+    forbidden = ApiResponse(403, b"")
+    api.lists.extend([*[forbidden] * 5, page(7, token="t"), forbidden, page(7)])
+    await run(make(api)[0], 400)
+    assert 2.5 <= api.times("list")[7] - api.times("list")[6] <= 5.0
 
 
 async def test_unserved_resource_is_absent_until_it_appears() -> None:
@@ -425,10 +434,13 @@ async def test_failures_back_off_likewise(failure: Exception) -> None:
     assert len(api.times("list")) == 1
 
 
-async def test_expired_at_once_does_not_make_a_hot_loop_of_lists() -> None:
+@pytest.mark.parametrize(
+    "end", [[ApiStatusError(410, "")], [bookmark(8), error(410, "")]], ids=["without progress", "with progress"]
+)
+async def test_expired_at_once_does_not_make_a_hot_loop_of_lists(end: list[Step]) -> None:
     api = ScriptedTransport()
     api.lists.extend([page(7, token="t"), page(7)] * 500)
-    api.watches.extend([[ApiStatusError(410, "")]] * 250 + [[bookmark(8), error(410, "")]] * 250)
+    api.watches.extend([end] * 500)
     await run(make(api)[0], 600)
     assert len(api.times("watch")) <= 70
 

@@ -122,10 +122,8 @@ def test_broken_pods_go_and_nothing_is_made_in_that_pass() -> None:
 def test_a_lost_head_is_made_again_unless_the_job_ran_in_it() -> None:
     provisioned = {"conditions": [{"type": words.PROVISIONED, "status": "True", "reason": "x", "message": ""}]}
     assert Look(with_status(raycluster(), provisioned), *workers(2)).acts == [f"create pods {NAME}-head-"]
-    sidecar = raycluster(meta={"labels": {words.SUBMISSION_MODE: words.SIDECAR}})
+    sidecar = raycluster(meta={"annotations": {words.NO_HEAD_RESTART: "true"}})
     assert Look(with_status(sidecar, provisioned), *workers(2)).acts == []
-    annotated = raycluster(meta={"annotations": {words.NO_HEAD_RESTART: "true"}})
-    assert Look(with_status(annotated, provisioned), *workers(2)).acts == []
     assert Look(sidecar, *workers(2)).acts == [f"create pods {NAME}-head-"]
 
 
@@ -158,7 +156,7 @@ def test_workers_to_delete_are_not_checked_to_be_workers_of_the_cluster() -> Non
 
 
 def replica(name: str, *hosts: str, index: str = "0") -> list[Object]:
-    labels = {words.REPLICA_NAME: name, words.REPLICA_INDEX: index}
+    labels: Object = {words.REPLICA_NAME: name, words.REPLICA_INDEX: index}
     return [pod(host, **labels) for host in hosts]
 
 

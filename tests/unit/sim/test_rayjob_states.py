@@ -1,10 +1,12 @@
 """The simulated operator's table of RayJob states, row by row, on the pure function."""
 
+from typing import Any
+
 import pytest
 
-from kit.ray import BEGAN, cluster_spec, look, raycluster, rayjob, run, submitter
+from kit.ray import BEGAN, Object, cluster_spec, group, look, pod_template, raycluster, rayjob, run, submitter
 from muster.sim.apiserver.names import stamp
-from muster.sim.kuberay import Settings, words
+from muster.sim.kuberay import OUTCOME, RUNTIME, Settings, words
 
 READY = {"state": "ready"}
 CLUSTER = "j-raycluster-1"
@@ -54,6 +56,16 @@ def test_initializing_makes_the_cluster() -> None:
         "ray.io/job-submission-mode": "K8sJobMode",
     }
     assert made["ownerReferences"][0]["uid"] == "job-uid"
+
+
+def test_in_sidecar_mode_the_submitter_comes_with_the_head() -> None:
+    found = look(rayjob(words.INITIALIZING, submissionMode=words.SIDECAR))
+    made = found.plan.operations[0].body  # type: ignore[union-attr]
+    head = made["spec"]["headGroupSpec"]["template"]["spec"]
+    assert [container["name"] for container in head["containers"]] == ["ray", "ray-job-submitter"]
+    assert head["containers"][1]["resources"]["requests"] == {"cpu": "500m", "memory": "200Mi"}
+    assert head["restartPolicy"] == "Never"
+    assert made["metadata"]["annotations"] == {"ray.io/disable-provisioned-head-restart": "true"}
 
 
 def test_initializing_waits_for_the_cluster_and_shows_its_status() -> None:
@@ -159,7 +171,8 @@ def test_running_follows_the_ray_job() -> None:
     ],
 )
 def test_running_ends_with_the_ray_job_and_its_submitter(ends: str, state: str, reason: str | None) -> None:
-    job, seen = rayjob(words.RUNNING), {"cluster": raycluster(), "run": run(ends)}
+    job = rayjob(words.RUNNING)
+    seen: Object = {"cluster": raycluster(), "run": run(ends)}
     waiting = look(job, after_ms=21_000, submitter=submitter(), **seen)
     assert waiting.status is not None
     assert (waiting.state, waiting.status["jobStatus"]) == (words.RUNNING, ends), "the submitter is not over yet"
@@ -184,7 +197,7 @@ def test_running_fails_with_its_submitter() -> None:
 
 def test_running_gives_the_ray_job_half_a_minute_after_its_submitter() -> None:
     job, ended = rayjob(words.RUNNING), submitter(ended="Complete")
-    going_on = {"cluster": raycluster(), "submitter": ended, "run": run(end=BEGAN + 900_000)}
+    going_on: Object = {"cluster": raycluster(), "submitter": ended, "run": run(end=BEGAN + 900_000)}
     early = look(job, after_ms=29_000, **going_on)
     assert (early.state, early.plan.again_ms) == (words.RUNNING, 1_000)
     late = look(job, after_ms=30_000, **going_on)
@@ -282,7 +295,7 @@ def test_a_resumed_job_gets_a_new_start_time_and_new_names() -> None:
 
 
 def test_a_failure_is_retried_with_a_new_cluster_while_the_limit_allows() -> None:
-    ended = {"cluster": raycluster(), "submitter": submitter(ended="Complete"), "run": run("FAILED", end=BEGAN)}
+    ended: Object = {"cluster": raycluster(), "submitter": submitter(ended="Complete"), "run": run("FAILED", end=BEGAN)}
     job = rayjob(words.RUNNING, backoffLimit=1)
     first = look(job, **ended)
     assert first.status is not None
@@ -306,7 +319,7 @@ def test_retrying_deletes_and_begins_anew_and_cannot_be_suspended(suspend: bool)
 # Over
 
 
-def over(state: str = words.COMPLETE, **spec: object) -> dict:
+def over(state: str = words.COMPLETE, **spec: Any) -> Object:
     job = rayjob(state, **spec)
     job["status"] |= {"endTime": stamp(BEGAN), "jobStatus": "SUCCEEDED" if state == words.COMPLETE else "FAILED"}
     return job
@@ -334,7 +347,7 @@ def test_what_is_over_cannot_be_suspended(state: str) -> None:
     assert found.plan.operations == ()
 
 
-def rule(policy: str, ttl: int, **condition: str) -> dict:
+def rule(policy: str, ttl: int, **condition: str) -> Object:
     return {"policy": policy, "condition": {"ttlSeconds": ttl, **(condition or {"jobStatus": "SUCCEEDED"})}}
 
 
@@ -353,7 +366,7 @@ def test_deletion_rules_go_by_time_and_the_most_destructive_first() -> None:
 
 def test_deletion_rules_apply_to_the_outcome_they_name() -> None:
     rules = [rule("DeleteCluster", 0, jobStatus="FAILED"), rule("DeleteSelf", 5, jobDeploymentStatus="Failed")]
-    strategy = {"shutdownAfterJobFinishes": False, "deletionStrategy": {"deletionRules": rules}}
+    strategy: Object = {"shutdownAfterJobFinishes": False, "deletionStrategy": {"deletionRules": rules}}
     assert look(over(**strategy), after_ms=60_000, cluster=raycluster()).acts == []
     failed = over(words.FAILED, **strategy)
     assert look(failed, cluster=raycluster()).acts == [f"delete rayclusters {CLUSTER}"]
@@ -362,7 +375,7 @@ def test_deletion_rules_apply_to_the_outcome_they_name() -> None:
 
 def test_older_deletion_policies() -> None:
     strategy = {"onSuccess": {"policy": "DeleteNone"}, "onFailure": {"policy": "DeleteCluster"}}
-    wanted = {"deletionStrategy": strategy, "ttlSecondsAfterFinished": 10}
+    wanted: Object = {"deletionStrategy": strategy, "ttlSecondsAfterFinished": 10}
     assert look(over(**wanted), after_ms=60_000, cluster=raycluster()).acts == []
     failed = over(words.FAILED, **wanted)
     assert look(failed, after_ms=9_000, cluster=raycluster()).plan.again_ms == 1_000
@@ -411,12 +424,15 @@ INVALID = [
     pytest.param({"backoffLimit": -1}, id="negative retries"),
     pytest.param({"activeDeadlineSeconds": 0}, id="no time"),
     pytest.param({"submissionMode": "Other"}, id="unknown mode"),
+    pytest.param({"rayClusterSpec": cluster_spec(group(template=pod_template("much")))}, id="no quantity"),
+    pytest.param({"meta": {"annotations": {RUNTIME: "soon"}}}, id="no runtime"),
+    pytest.param({"meta": {"annotations": {OUTCOME: "glory"}}}, id="no outcome"),
     pytest.param({"deletionStrategy": {"deletionRules": [rule("DeleteCluster", 1)]}}, id="rules and shutdown together"),
 ]
 
 
 @pytest.mark.parametrize("spec", INVALID)
-def test_an_invalid_job_is_marked_and_nothing_is_made(spec: dict) -> None:
+def test_an_invalid_job_is_marked_and_nothing_is_made(spec: Object) -> None:
     found = look(rayjob(**spec))
     assert found.status is not None
     assert (found.state, found.status["reason"]) == (words.VALIDATION_FAILED, "ValidationFailed")
@@ -425,7 +441,7 @@ def test_an_invalid_job_is_marked_and_nothing_is_made(spec: dict) -> None:
 
 
 def test_an_invalid_job_rests_until_its_spec_is_mended() -> None:
-    bad = {"suspend": True, "shutdownAfterJobFinishes": False}
+    bad: Object = {"suspend": True, "shutdownAfterJobFinishes": False}
     job = rayjob(words.VALIDATION_FAILED, **bad)
     written = look(job).status
     assert written is not None

@@ -5,17 +5,18 @@ import json
 
 import pytest
 
+from kit import ray
 from kit.documents import manifest
 from kit.ray import Object
 from kit.waiting import until
-from muster.model.api import NODES, PODS, RAYCLUSTERS, RAYJOBS
+from muster.model.api import JOBS, NODES, PODS, RAYCLUSTERS, RAYJOBS
 from muster.sim.apiserver import FaultRates, Faults, SimApiServer, SimTransport
 from muster.sim.asyncdriver import AsyncDriver
-from muster.sim.controllers import WorkQueue
+from muster.sim.controllers import Controller, WorkQueue
 from muster.sim.jobcontroller import JobController
 from muster.sim.kubelet import Kubelet
-from muster.sim.kuberay import RUNTIME, KubeRayOperator
-from muster.sim.operations import Plan
+from muster.sim.kuberay import RUNTIME, KubeRayOperator, words
+from muster.sim.operations import Plan, Replace
 from muster.sim.scheduler import DefaultScheduler
 from muster.sim.world import BEGINNING_MS, SimCluster, node
 
@@ -39,6 +40,11 @@ def loop_ms() -> int:
     return BEGINNING_MS + int(asyncio.get_running_loop().time() * 1000)
 
 
+def everybody() -> list[Controller]:
+    """All controllers of a cluster, as new processes."""
+    return [KubeRayOperator(), JobController(), Kubelet(), DefaultScheduler()]
+
+
 def rayjob(name: str, **annotations: str) -> Object:
     job = manifest("rayjob-video")
     job["metadata"] = {"name": name, "namespace": "video", "annotations": annotations}
@@ -57,8 +63,7 @@ async def test_jobs_are_run_through_a_transport_whatever_goes_wrong(seed: int | 
     for number in range(4):
         server.objects.create(NODES, "", node(f"n{number}", {"cpu": "16", "memory": "64Gi"}, loop_ms()))
     faults = None if seed is None else Faults(FAULTS, seed)
-    controllers = [KubeRayOperator(), JobController(), Kubelet(), DefaultScheduler()]
-    driver = AsyncDriver(SimTransport(server, faults), controllers, loop_ms)
+    driver = AsyncDriver(SimTransport(server, faults), everybody(), loop_ms)
     running = asyncio.ensure_future(driver.run())
     for number in range(4):
         server.objects.create(RAYJOBS, "video", rayjob(f"j{number}", **{RUNTIME: f"{10 * number + 5}s"}))
@@ -91,15 +96,13 @@ async def test_a_restarted_operator_takes_over_where_the_last_one_stopped() -> N
     server.objects.create(RAYJOBS, "video", rayjob("j", **{RUNTIME: "60s"}))
     began = asyncio.get_running_loop().time()
     for _ in range(6):
-        controllers = [KubeRayOperator(), JobController(), Kubelet(), DefaultScheduler()]
-        running = asyncio.ensure_future(AsyncDriver(SimTransport(server), controllers, loop_ms).run())
+        running = asyncio.ensure_future(AsyncDriver(SimTransport(server), everybody(), loop_ms).run())
         pause = asyncio.get_running_loop().time() + 10.0
         await until(lambda pause=pause: asyncio.get_running_loop().time() >= pause, 60.0, every_s=1.0)  # type: ignore[misc]
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
     assert state(server, "j") == "Running"
-    controllers = [KubeRayOperator(), JobController(), Kubelet(), DefaultScheduler()]
-    running = asyncio.ensure_future(AsyncDriver(SimTransport(server), controllers, loop_ms).run())
+    running = asyncio.ensure_future(AsyncDriver(SimTransport(server), everybody(), loop_ms).run())
     await until(lambda: state(server, "j") == "Complete", 120.0, every_s=1.0)
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
@@ -142,3 +145,18 @@ def test_a_queue_gives_each_key_once_and_in_time() -> None:
     queue.done("a", Plan(), 1_600)
     queue.failed("a", 2_000)
     assert queue.next_at(2_000) == 2_500
+
+
+def test_news_of_a_submitters_pod_may_come_before_news_of_its_job() -> None:
+    operator = KubeRayOperator()
+    labels = {"batch.kubernetes.io/job-name": "j"}
+    pod = {"metadata": {"name": "j-1", "namespace": "ns", "uid": "p", "labels": labels}, "status": {"phase": "Running"}}
+    operator.heard("ADDED", PODS, pod)
+    operator.heard("ADDED", RAYJOBS, ray.rayjob(words.RUNNING))
+    operator.heard("ADDED", RAYCLUSTERS, ray.raycluster(status={"state": "ready"}))
+    submitter = ray.submitter()
+    submitter["metadata"]["labels"] = {words.FROM_NAME: "j"}
+    operator.heard("ADDED", JOBS, submitter)
+    (written,) = operator.plan("job ns/j", ray.BEGAN).operations
+    assert isinstance(written, Replace)
+    assert written.body["status"]["jobStatus"] == "RUNNING"

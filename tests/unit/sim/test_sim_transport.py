@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,7 @@ def server(**options: object) -> SimApiServer:
     return made
 
 
-def connect(made: SimApiServer, seed: int = 0, **rates: float) -> SimTransport:
+def connect(made: SimApiServer, /, *, seed: int = 0, **rates: Any) -> SimTransport:
     return SimTransport(made, Faults(FaultRates(**rates), seed))
 
 
@@ -39,10 +40,10 @@ def numbers(lines: list[bytes]) -> list[str]:
 
 
 async def test_a_lost_answer_is_carried_out_and_a_lost_request_is_not() -> None:
-    for rates, exists in (({"lose_response": 1.0}, True), ({"lose_request": 1.0}, False)):
+    for rate, exists in (("lose_response", True), ("lose_request", False)):
         made = server()
         with pytest.raises(ApiUnreachableError):
-            await create(connect(made, **rates))
+            await create(SimTransport(made, Faults(FaultRates(**{rate: 1.0}))))
         assert (made.objects.find(RAYJOBS, "ns", "j") is not None) is exists
 
 
@@ -85,7 +86,7 @@ async def test_an_outage_refuses_requests_and_breaks_watches() -> None:
 
 async def test_the_same_seed_gives_the_same_faults() -> None:
     async def statuses(seed: int) -> list[int]:
-        transport, found = connect(server(), seed, throttle=0.3, error=0.3, lose_response=0.3), []
+        transport, found = connect(server(), seed=seed, throttle=0.3, error=0.3, lose_response=0.3), []
         for number in range(50):
             try:
                 found.append(await create(transport, f"j{number}"))

@@ -319,7 +319,8 @@ def test_an_invalid_cluster_is_reported_once() -> None:
 def test_a_plan_that_is_refused_is_made_again_later() -> None:
     cluster = SimCluster(THREE_NODES)
     name = create(cluster, "j")
-    operator, refused = cluster.operator, []
+    operator = cluster.operator
+    refused: list[str] = []
     plan = operator.plan
 
     def interfere(key: str, now: int) -> object:

@@ -1,0 +1,230 @@
+"""A whole cell in one event loop under virtual time: real runners on a log in memory and a simulated cluster.
+
+Each service is a process of its own (kit.frozen) that may be killed at any await point; a supervisor starts it
+again a second later under a new name, as Kubernetes would.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from random import Random
+from typing import Any
+
+import looptime
+from kit.frozen import FrozenProcess, task_factory
+from kit.story import quota_tree, rayjob
+
+from muster.core.deciders import DECIDERS
+from muster.core.objects.registry import WATCHED
+from muster.events.envelope import Stored
+from muster.model import api
+from muster.model.api import ApiResource
+from muster.ports import FencedError, LogGoneError, LogIdentity
+from muster.runtime.acting import ActuatorRunner
+from muster.runtime.leader import AnyLeader, Leader, LostLeadershipError
+from muster.runtime.presenting import Presenter
+from muster.runtime.watching import WatcherRunner
+from muster.sim.apiserver import Faults
+from muster.sim.log import LogFaults, MemoryLeases, MemoryLog, MemorySnapshots, SnapshotStore
+from muster.sim.world import BEGINNING_MS, SimCluster
+
+NODES = {f"node-{index}": {"cpu": "16", "memory": "64Gi", "nvidia.com/gpu": "8"} for index in range(3)}
+RESTARTABLE = (FencedError, LogGoneError, LostLeadershipError)
+RESTART_S = 1.0
+PAUSE_S = 25.0
+"""Longer than a lease: when the paused process goes on, somebody else leads."""
+
+
+class LoopClock:
+    """The loop's virtual time as ms since the epoch."""
+
+    def now(self) -> int:
+        return BEGINNING_MS + int(asyncio.get_running_loop().time() * 1000)
+
+
+class Cell:
+    """``services`` are watcher, the deciders, actuator and presenter; all run unless said."""
+
+    def __init__(
+        self,
+        *,
+        seed: int = 0,
+        faults: Faults | None = None,
+        log_faults: LogFaults | None = None,
+        services: tuple[str, ...] = ("watcher", *DECIDERS, "actuator", "presenter"),
+    ) -> None:
+        self.seed = seed
+        self.faults = faults
+        self.clock = LoopClock()
+        self.cluster = SimCluster(NODES, seed=seed)
+        self.generation = 0
+        self._log_faults = log_faults
+        self.leases = MemoryLeases()
+        self.snapshots = SnapshotStore()
+        self.logs: list[MemoryLog] = []
+        self.new_log()
+        self.services = services
+        self.processes: dict[str, FrozenProcess] = {}
+        self.all_processes: list[FrozenProcess] = []
+        self.starts: dict[str, int] = {}
+        self.kills: dict[str, int] = {}
+        """service -> await point at which its first process dies"""
+        self.pauses: dict[str, int] = {}
+        """service -> await point at which its first process is stopped for PAUSE_S; a second one runs beside it"""
+        self.stale: list[tuple[FrozenProcess, asyncio.Task[Any]]] = []
+        """processes that were paused, and go on later beside their successors"""
+        self.ended: list[tuple[str, str]] = []
+        """(process, why) of every process that ended by itself"""
+        self.transports: list[Any] = []
+        self.runners: dict[str, list[Any]] = {}
+
+    @property
+    def log(self) -> MemoryLog:
+        return self.logs[-1]
+
+    def new_log(self) -> None:
+        """A new generation: the old stream is gone, its successor starts from nothing."""
+        self.generation += 1
+        if self.logs:
+            self.logs[-1].remove()
+        identity = LogIdentity("main", f"log-{self.generation}", self.generation)
+        self.logs.append(MemoryLog(identity, at=BEGINNING_MS, faults=self._log_faults))
+
+    def commits(self) -> list[Stored]:
+        return self.log.commits()
+
+    # --- processes --------------------------------------------------------------------------------------------
+
+    async def supervise(self, service: str) -> None:
+        """Keep a service running: start it again whenever it has died or ended."""
+        while True:
+            number = self.starts[service] = self.starts.get(service, 0) + 1
+            first = number == 1
+            process = FrozenProcess(
+                f"{service}-{number}",
+                kill_at=self.kills.get(service, 0) if first else 0,
+                pause_at=self.pauses.get(service, 0) if first else 0,
+                pause_s=PAUSE_S,
+            )
+            self.processes[service] = process
+            self.all_processes.append(process)
+            task = process.start(self._main(service, process.name))
+            while not task.done() and not process.dead and not process.paused_until:
+                await asyncio.sleep(0.25)
+            if process.paused_until:
+                self.stale.append((process, task))
+                continue
+            if task.done():
+                error = task.exception()
+                cause = _first(error) if error is not None else None
+                if cause is None or not isinstance(cause, RESTARTABLE):
+                    raise AssertionError(f"{process.name} ended unexpectedly") from error
+                self.ended.append((process.name, type(cause).__name__))
+            await asyncio.sleep(RESTART_S)
+
+    async def _main(self, service: str, process: str) -> None:
+        runners = self.runners[service] = self._runners(service, process)
+        async with asyncio.TaskGroup() as tasks:
+            for runner in runners:
+                tasks.create_task(runner.run())
+
+    def _transport(self) -> Any:
+        transport = self.cluster.transport(self.faults)
+        self.transports.append(transport)
+        return transport
+
+    def _runners(self, service: str, process: str) -> list[Any]:
+        common: dict[str, Any] = {
+            "log": self.log,
+            "snapshots": MemorySnapshots(self.log.identity, self.snapshots),
+            "clock": self.clock,
+        }
+        if service == "watcher":
+            return [self._watcher(shard, process, common) for shard in WATCHED]
+        lease = self.leases.lease(service, "0", process)
+        if service == "actuator":
+            return [ActuatorRunner(self._transport(), lease=lease, process=process, rng=Random(self.seed), **common)]
+        if service == "presenter":
+            return [Presenter(self._transport(), lease=lease, **common)]
+        leader: AnyLeader = Leader(DECIDERS[service](), lease=lease, process=process, **common)
+        return [leader]
+
+    def _watcher(self, shard: str, process: str, common: dict[str, Any]) -> WatcherRunner:
+        lease = self.leases.lease("watcher", shard, process)
+        return WatcherRunner(shard, self._transport(), lease=lease, process=process, **common)
+
+    # --- the cluster ------------------------------------------------------------------------------------------
+
+    def create(self, obj: dict[str, Any]) -> None:
+        resource = {"RayJob": api.RAYJOBS, "ElasticQuotaTree": api.QUOTA_TREES}[obj["kind"]]
+        self.request("POST", resource, obj["metadata"]["namespace"], body=obj)
+
+    def request(
+        self, method: str, resource: ApiResource, namespace: str, name: str = "", body: Any = None, **options: Any
+    ) -> dict[str, Any]:
+        encoded = None if body is None else json.dumps(body).encode()
+        answer = self.cluster.server.handle(method, resource.path(namespace, name), body=encoded, **options)
+        assert answer.ok, answer.body
+        found: dict[str, Any] = json.loads(answer.body)
+        return found
+
+    def jobs(self) -> dict[str, str]:
+        """{name: deployment status} of every RayJob."""
+        found = self.request("GET", api.RAYJOBS, "")["items"]
+        return {job["metadata"]["name"]: job.get("status", {}).get("jobDeploymentStatus", "") for job in found}
+
+    async def until(self, condition: Callable[[], bool], limit_s: float = 300.0, what: str = "") -> None:
+        """Let virtual time pass until the condition holds."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + limit_s
+        while not condition():
+            assert loop.time() < end, f"not within {limit_s} virtual seconds: {what or condition}"
+            await asyncio.sleep(0.1)
+
+    async def run(self, scene: Callable[[Cell], Awaitable[None]]) -> None:
+        """Run the scene beside the cluster and all services."""
+        scene_task = asyncio.ensure_future(scene(self))
+        others = [asyncio.ensure_future(self.cluster.run())]
+        others += [asyncio.ensure_future(self.supervise(service)) for service in self.services]
+        try:
+            await asyncio.wait([scene_task, *others], return_when=asyncio.FIRST_COMPLETED)
+            for task in (*others, scene_task):
+                if task.done():
+                    task.result()
+            assert scene_task.done(), "a service or the cluster ended before the scene"
+        finally:
+            for process in self.processes.values():
+                process.kill()
+            for task in (*others, scene_task):
+                task.cancel()
+
+
+def play(cell: Cell, scene: Callable[[Cell], Awaitable[None]]) -> None:
+    """Run a scene under virtual time in a loop of its own."""
+    loop = looptime.new_event_loop()
+    loop.set_task_factory(task_factory)
+    try:
+        loop.run_until_complete(cell.run(scene))
+    finally:
+        loop.set_exception_handler(lambda _loop, _context: None)  # killed processes leave tasks that never end
+        for process in cell.all_processes:
+            process.bury()
+        loop.run_until_complete(asyncio.sleep(0))
+        loop.close()
+
+
+def small_tree() -> dict[str, Any]:
+    return quota_tree()
+
+
+def small_job(name: str, **changes: Any) -> dict[str, Any]:
+    options: dict[str, Any] = {"runtime": "1s", "ttl_s": 1, "replicas": 1, "cpu": "6"} | changes
+    return rayjob(name, **options)
+
+
+def _first(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

@@ -1,0 +1,183 @@
+"""Killed, paused, delayed, unacknowledged: the real runners at every await point they have, under virtual time.
+
+The scene is two RayJobs of which only one fits. Whatever happens to whichever process, both end, each having been
+started exactly once, never both at once, and the log replays without divergence.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable
+
+import pytest
+from kit.shell import Cell, play, small_job, small_tree
+
+from muster.core.audit import audit
+from muster.core.deciders import DECIDERS
+from muster.events.envelope import Commit
+from muster.model import api
+from muster.runtime.replay import replay
+from muster.sim.apiserver import Faults
+from muster.sim.apiserver.faults import FaultRates
+from muster.sim.apiserver.store import Change
+from muster.sim.log import AckLost
+
+DONE = {"one": "Complete", "two": "Complete"}
+
+
+class Witness:
+    """Counts RayClusters on the cluster itself."""
+
+    def __init__(self, cell: Cell) -> None:
+        self.started: Counter[str] = Counter()
+        self.live = 0
+        self.most = 0
+        cell.cluster.server.subscribe(self._heard, api.RAYCLUSTERS)
+
+    def _heard(self, change: Change) -> None:
+        if change.type == "ADDED":
+            self.started[change.object["metadata"]["ownerReferences"][0]["name"]] += 1
+            self.live += 1
+        elif change.type == "DELETED":
+            self.live -= 1
+        self.most = max(self.most, self.live)
+
+
+async def two_jobs(cell: Cell) -> None:
+    cell.create(small_tree())
+    cell.create(small_job("one"))
+    cell.create(small_job("two"))
+    await cell.until(lambda: cell.jobs() == DONE, limit_s=600, what="both jobs complete")
+    await cell.until(lambda: "QuotaReleased" in str(cell.commits()[-40:]), what="the last quota is released")
+    await asyncio.sleep(60)
+
+
+def witnessed(cell: Cell, scene: Callable[[Cell], Awaitable[None]] = two_jobs) -> Cell:
+    witness = Witness(cell)
+    play(cell, scene)
+    assert witness.started == Counter(["one", "two"]), "each job is started exactly once"
+    assert witness.most == 1, "12 of 14 cpu are taken by one job: two must never run at once"
+    report = audit(cell.commits())
+    assert not report.violations, report.violations[0]
+    replayed = replay(cell.commits(), silences=False)
+    assert not replayed.divergences, replayed.divergences[0]
+    return cell
+
+
+def test_the_scene_plays_without_faults() -> None:
+    cell = witnessed(Cell())
+    assert not cell.ended
+    assert set(cell.starts.values()) == {1}
+
+
+SERVICES = ("watcher", "quota_accountant", "queue_sorter", "gang_admitter", "actuator", "presenter")
+PARTS = 4
+
+
+def steps_of(service: str) -> int:
+    """How many await points the service passes in a run without faults."""
+    cell = Cell()
+    play(cell, two_jobs)
+    return cell.processes[service].steps
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize("service", SERVICES)
+def test_killed_at_every_await_point(service: str, part: int) -> None:
+    points = range(1 + part, steps_of(service) - 8, PARTS)  # the last few are passed while the scene ends
+    for point in points:
+        cell = Cell()
+        cell.kills[service] = point
+        witnessed(cell)
+        assert cell.starts[service] >= 2, f"{service} was not killed at {point}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize("service", ("watcher", "quota_accountant", "queue_sorter", "gang_admitter", "actuator"))
+def test_an_old_leader_that_was_paused_at_any_await_point_does_no_harm(service: str, part: int) -> None:
+    stopped: Counter[str] = Counter()
+    for point in range(1 + part, steps_of(service) - 8, PARTS):
+        cell = Cell()
+        cell.pauses[service] = point
+        witnessed(cell)
+        for process, task in cell.stale:
+            assert task.done() or process.dead, f"{process.name}, paused at {point}, goes on beside its successor"
+            stopped[type(task.exception()).__name__ if task.done() else "runs"] += 1
+    assert stopped
+
+
+class Delays:
+    """Delays one append, so that whatever others have to say is stored before it, or loses its acknowledgement."""
+
+    def __init__(self, number: int, *, delay_s: float = 0.0, lose_ack: bool = False) -> None:
+        self.number = number
+        self.delay_s = delay_s
+        self.lose_ack = lose_ack
+        self.count = 0
+
+    async def before_store(self, commit: Commit) -> None:
+        self.count += 1
+        if self.count == self.number and self.delay_s:
+            await asyncio.sleep(self.delay_s)
+
+    async def after_store(self, commit: Commit, seq: int) -> None:
+        if self.lose_ack and self.count == self.number:
+            self.number = -1
+            raise AckLost
+
+
+def appends() -> int:
+    delays = Delays(-1)
+    play(Cell(log_faults=delays), two_jobs)
+    return delays.count
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("delay_s", (3.0, 8.0))
+def test_every_append_delayed_until_others_have_written(delay_s: float) -> None:
+    gaps = 0
+    for number in range(1, appends() + 1):
+        cell = witnessed(Cell(log_faults=Delays(number, delay_s=delay_s)))
+        gaps += sum(stored.commit.in_seq < stored.seq - 1 for stored in cell.commits() if stored.commit.kind == "decision")
+    assert gaps > 10
+
+
+@pytest.mark.slow
+def test_every_acknowledgement_lost_once() -> None:
+    for number in range(1, appends() + 1):
+        cell = witnessed(Cell(log_faults=Delays(number, lose_ack=True)))
+        ids = Counter(stored.commit.commit_id for stored in cell.commits())
+        assert set(ids.values()) == {1}, "no commit is stored twice"
+        assert not cell.ended, "a lost acknowledgement is not a lost race"
+
+
+RATES = FaultRates(
+    lose_request=0.05,
+    lose_response=0.1,
+    outage=0.01,
+    outage_s=30.0,
+    delay=0.1,
+    throttle=0.05,
+    error=0.05,
+    cut_watch=0.05,
+    end_watch=0.05,
+    expire_watch=0.05,
+    repeat_line=0.2,
+    swap_line=0.1,
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", range(10))
+def test_a_bad_api_server(block: int) -> None:
+    for seed in range(block * 3, block * 3 + 3):
+        cell = Cell(seed=seed, faults=Faults(RATES, seed=seed))
+        witnessed(cell)
+
+
+def test_all_deciders_are_killed_somewhere_above() -> None:
+    idle = {"preemptor", "autoscaler_bridge"}
+    assert set(DECIDERS) - idle <= set(SERVICES)
