@@ -3,3 +3,5 @@
 Layers, lowest first: model (values) < events (the vocabulary) < core (pure deciders) < ports
 (what the outside must offer) < bus | kube | telemetry | sim (adapters) < runtime (runners).
 """
+
+__version__ = "0.1.0"

@@ -1,0 +1,1 @@
+"""The command ``muster``: runs Muster, reads its log, explains and replays it."""

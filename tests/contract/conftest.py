@@ -1,10 +1,5 @@
-from kit.api import api, real_api, simulated_api
-from kit.controlplane.pytest_plugin import (
-    control_plane,
-    control_plane_binaries,
-    pytest_collection_finish,
-    pytest_collection_modifyitems,
-)
+from kit.api import api, pytest_collection_modifyitems, real_api, simulated_api
+from kit.controlplane.pytest_plugin import control_plane, control_plane_binaries, pytest_collection_finish
 from kit.nats import cell, connection, js, nats_server
 
 __all__ = [

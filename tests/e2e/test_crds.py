@@ -5,7 +5,7 @@ import ssl
 import aiohttp
 import pytest
 
-from kit.api import Api, real_api
+from kit.api import Api, Object, real_api
 from kit.controlplane import ControlPlane
 from kit.crds import definitions
 from kit.documents import manifest
@@ -98,7 +98,7 @@ async def test_kubectl_shows_the_columns_users_know(
         ({"suspend": "yes"}, "must be of type boolean"),
     ],
 )
-async def test_rayjobs_that_upstream_refuses_are_refused(real_api: Api, spec: dict, message: str) -> None:
+async def test_rayjobs_that_upstream_refuses_are_refused(real_api: Api, spec: Object, message: str) -> None:
     job = {"apiVersion": "ray.io/v1", "kind": "RayJob", "metadata": {"name": "bad"}, "spec": spec}
     answer = await real_api.call("POST", real_api.path(RAYJOBS), job)
     assert answer.said == (422, "Invalid")
@@ -115,7 +115,7 @@ async def test_managed_by_stays(real_api: Api) -> None:
 
 async def test_a_quota_tree_of_any_depth_is_kept_whole(real_api: Api) -> None:
     leaf = {"name": "leaf", "namespaces": ["video"], "min": {"cpu": 12, "memory": "12Gi"}, "max": {"cpu": "14"}}
-    tree = leaf
+    tree: Object = leaf
     for name in ("c", "b", "a"):
         tree = {"name": name, "attributes": {"k": "v"}, "children": [tree, {"name": f"{name}-2", "own": {"x": 1}}]}
     root = {"name": "root", "min": {"nvidia.com/gpu": 2}, "max": {"nvidia.com/gpu": 4}, "children": [tree]}

@@ -8,17 +8,19 @@ from collections.abc import AsyncIterator
 import pytest_asyncio
 
 from kit.api import Api, Object, real_api
+from kit.controlplane import ControlPlane
+from kit.controlplane.build import Binaries
+from kit.crds import install_crds
 from kit.documents import manifest
 from kit.kubeclient import condition
 from kit.waiting import until
+from muster.kube.config import connect
+from muster.kube.sources import FromKubeconfig
 from muster.model.api import JOBS, NODES, PODS, RAYCLUSTERS, RAYJOBS
 from muster.sim.asyncdriver import AsyncDriver
 from muster.sim.kuberay import OUTCOME, RUNTIME, KubeRayOperator, Settings
 
 __all__ = ["real_api"]
-
-#: Where the pods of this file go; KWOK's nodes of other tests do not take them.
-POOL = "kuberay-sim"
 
 
 @pytest_asyncio.fixture
@@ -26,16 +28,15 @@ async def cluster(real_api: Api) -> AsyncIterator[Api]:
     """A control plane with a roomy node and the operator running."""
     api = real_api
     room = {"cpu": "64", "memory": "256Gi", "pods": "110"}
-    name = f"{POOL}-{api.namespace}"
-    made = {
-        "metadata": {"name": name, "labels": {POOL: api.namespace}},
-        "status": {"capacity": room, "allocatable": room},
-    }
+    # Without a taint, as the document's pods tolerate none; the pods of other tests select nodes of their own.
+    name = f"kuberay-{api.namespace}"
+    made = {"metadata": {"name": name}, "status": {"capacity": room, "allocatable": room}}
     assert (await api.call("POST", NODES.path(), made)).status == 201
     settings = Settings(run_for="kit.muster.dev/run-for", fail_after="kit.muster.dev/fail-after")
     driver = AsyncDriver(api.transport, [KubeRayOperator(settings)], lambda: time.time_ns() // 1_000_000)
     running = asyncio.ensure_future(driver.run())
     yield api
+    assert not running.done(), driver.failures
     running.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await running
@@ -66,7 +67,9 @@ async def reach(api: Api, name: str, state: str, timeout_s: float = 60.0) -> Obj
         found = await status(api, name)
         return found if found.get("jobDeploymentStatus") == state else None
 
-    return await until(reached, timeout_s)  # type: ignore[return-value]
+    found = await until(reached, timeout_s)
+    assert found is not None
+    return found
 
 
 async def pods(api: Api) -> dict[str, str]:
@@ -160,7 +163,9 @@ async def test_worker_groups_grow_and_shrink(cluster: Api) -> None:
         async def so_many() -> bool:
             found = await api.get(RAYCLUSTERS, "c")
             assert found is not None
-            return len(await pods(api)) == wanted and found["status"].get("readyWorkerReplicas") == wanted - 1
+            return (
+                len(await pods(api)) == wanted and (found.get("status") or {}).get("readyWorkerReplicas") == wanted - 1
+            )
 
         await until(so_many, 30.0)
 
@@ -169,7 +174,7 @@ async def test_worker_groups_grow_and_shrink(cluster: Api) -> None:
     await api.json_patch(RAYCLUSTERS, "c", {"op": "replace", "path": f"{place}/replicas", "value": 4})
     await count(5)
     victim = next(name for name in await pods(api) if "worker" in name)
-    shrink = [
+    shrink: list[Object] = [
         {"op": "replace", "path": f"{place}/replicas", "value": 3},
         {"op": "replace", "path": f"{place}/scaleStrategy", "value": {"workersToDelete": [victim]}},
     ]
@@ -182,7 +187,28 @@ async def test_worker_groups_grow_and_shrink(cluster: Api) -> None:
     async def suspended() -> bool:
         found = await api.get(RAYCLUSTERS, "c")
         assert found is not None
-        return found["status"].get("state") == "suspended" and not await pods(api)
+        return (found.get("status") or {}).get("state") == "suspended" and not await pods(api)
 
     await until(suspended, 30.0)
     await api.delete(RAYCLUSTERS, "c")
+
+
+async def test_without_any_other_controller(control_plane_binaries: Binaries) -> None:
+    """Where nobody schedules pods, runs Jobs or collects garbage the operator can still play a RayJob to its end."""
+    del control_plane_binaries  # built beforehand, not within the time limit of this test
+    async with ControlPlane(controller_manager=False, scheduler=False, kwok=False) as plane:
+        transport = await connect(FromKubeconfig(str(plane.kubeconfig)))
+        await install_crds(transport)
+        api = Api(transport, "default", real=True, server=None)
+        settings = Settings(pods=False, submitter_pods=False, ready_ms=500)
+        driver = AsyncDriver(transport, [KubeRayOperator(settings)], lambda: time.time_ns() // 1_000_000)
+        running = asyncio.ensure_future(driver.run())
+        job = rayjob(api, **{RUNTIME: "1s"})
+        job["spec"]["suspend"] = False
+        name = await submit(api, job)
+        found = await reach(api, name, "Complete")
+        assert (found["jobStatus"], driver.failures) == ("SUCCEEDED", [])
+        running.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await running
+        await transport.close()

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from kit.controlplane import ControlPlane
+from kit.controlplane import ControlPlane, pytest_plugin
 from kit.crds import install_crds
 from kit.waiting import until
 from muster.kube.config import connect
@@ -150,6 +150,18 @@ async def real_api(control_plane: ControlPlane) -> AsyncIterator[Api]:
         await transport.request("DELETE", f"/api/v1/namespaces/{name}")
     finally:
         await transport.close()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Have the binaries built before the first test, and give the tests on a real server their longer time limit.
+
+    They ask for the control plane only as they run, so pytest does not know it from their arguments.
+    """
+    for item in items:
+        callspec = getattr(item, "callspec", None)
+        if isinstance(item, pytest.Function) and callspec is not None and callspec.params.get("api") == "real":
+            item.fixturenames = [*item.fixturenames, "control_plane_binaries"]
+    pytest_plugin.pytest_collection_modifyitems(config, items)
 
 
 @pytest.fixture(params=["simulated", "real"])

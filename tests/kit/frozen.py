@@ -66,6 +66,7 @@ class _Guard(Coroutine[Any, Any, Any]):
         return self._step(lambda: self._inner.send(value))
 
     def throw(self, *error: Any) -> Any:
+        self._held = None  # as in any task: a cancellation before the step takes the place of what it waited for
         return self._step(lambda: self._inner.throw(*error))
 
     def close(self) -> None:

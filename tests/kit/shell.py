@@ -79,6 +79,7 @@ class Cell:
         """(process, why) of every process that ended by itself"""
         self.transports: list[Any] = []
         self.runners: dict[str, list[Any]] = {}
+        """process name -> its runners"""
 
     @property
     def log(self) -> MemoryLog:
@@ -125,7 +126,7 @@ class Cell:
             await asyncio.sleep(RESTART_S)
 
     async def _main(self, service: str, process: str) -> None:
-        runners = self.runners[service] = self._runners(service, process)
+        runners = self.runners[process] = self._runners(service, process)
         async with asyncio.TaskGroup() as tasks:
             for runner in runners:
                 tasks.create_task(runner.run())

@@ -14,6 +14,7 @@ from muster.events.decisions import (
     QuotaDenied,
     ReleaseReason,
 )
+from muster.events.effects import FailureReason
 from muster.model.resources import format_quantity
 
 
@@ -89,6 +90,12 @@ RELEASED: dict[ReleaseReason, str] = {
     "suspended_outside": "somebody suspended it and nothing of it is left; it is queued again",
     "superseded": "its spec was edited before it started; it is queued again as it is now",
     "resume_failed": "the API server refused to resume it; it is queued again after a pause",
+}
+NOT_RESUMED: dict[FailureReason, str] = {
+    "gone": "it was deleted before it could be resumed",
+    "spec_changed": "its spec was edited after it was admitted; it is queued again as it is now",
+    "superseded": "a newer decision was carried out on it meanwhile",
+    "refused": "the API server refused to resume it",
 }
 DEQUEUED: dict[DequeueReason, str] = {
     "gone": "it was deleted",

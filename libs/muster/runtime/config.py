@@ -65,12 +65,19 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 def load(environ: Mapping[str, str] | None = None, **overrides: Any) -> Config:
     """The configuration of this process. ``overrides`` win over everything. Raises ConfigError."""
+    return load_with_origins(environ, **overrides)[0]
+
+
+def load_with_origins(environ: Mapping[str, str] | None = None, **overrides: Any) -> tuple[Config, dict[str, str]]:
+    """As :func:`load`, and where each setting that is not the default comes from: a variable, a file, an option."""
     variables = os.environ if environ is None else environ
     values: dict[str, Any] = {}
+    origins: dict[str, str] = {}
     problems: list[str] = []
     path = variables.get(f"{PREFIX}CONFIG", "")
     if path:
         values |= _from_file(Path(path), problems)
+        origins |= dict.fromkeys(values, path)
     known = set(Config.__struct_fields__)
     for name, text in sorted(variables.items()):
         field = name.removeprefix(PREFIX).lower()
@@ -78,16 +85,18 @@ def load(environ: Mapping[str, str] | None = None, **overrides: Any) -> Config:
             continue
         if field in known:
             values[field] = text
+            origins[field] = name
         else:
             problems.append(f"{name} is no setting; the settings are {', '.join(sorted(known))}")
     values |= overrides
+    origins |= dict.fromkeys(overrides, "option")
     try:
         config = msgspec.convert(values, Config, strict=False)
     except msgspec.ValidationError as err:
         problems.append(str(err).replace(" - at `$.", " in `"))
     if problems:
         raise ConfigError("; ".join(problems))
-    return config
+    return config, origins
 
 
 def _from_file(path: Path, problems: list[str]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from muster.core.stage import Stage, StageState, next_commit
 from muster.events.base import Event
 from muster.events.envelope import Commit, CommitKind, Stored
 from muster.events.system import LeaderStarted, TimeReached
-from muster.ports import Clock, Lease, Log, Snapshots
+from muster.ports import Clock, FencedError, Lease, Log, Snapshots
 from muster.runtime.follower import Follower
 from muster.runtime.hooks import Hooks
 
@@ -108,7 +108,7 @@ class Leader(Follower[S]):
     async def _append(self, kind: CommitKind, events: list[Event]) -> None:
         self._count += 1
         commit = Commit(
-            commit_id=f"{self.process}-{self.stage.name}-{self._count}",
+            commit_id=f"{self.process}-{self.stage.name}-{self.shard}-{self._count}",
             stage=self.stage.name,
             shard=self.shard,
             kind=kind,
@@ -143,6 +143,11 @@ class Leader(Follower[S]):
         return max(0.001, (deadline - self.clock.now()) / 1000)
 
     def observed(self, stored: Stored) -> None:
+        if self.epoch and self.last_own == stored.seq and stored.commit.epoch != self.epoch != stored.seq:
+            raise FencedError(
+                f"{self.stage.name}/{self.shard} was led by this process since {self.epoch}, and commit "
+                f"{stored.commit.commit_id} at {stored.seq} is another leader's: this process must stop"
+            )
         if stored.commit.kind == "input":
             self._repeats.clear()
         if self.epoch and stored.seq == self.epoch:

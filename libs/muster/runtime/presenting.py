@@ -7,7 +7,7 @@ object and limited in rate, and never waits in the way of a decision: profile ``
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, ClassVar
 
 import msgspec
@@ -105,7 +105,7 @@ class Presenter(Follower[ViewState]):
             if len(self._busy) >= MAX_IN_FLIGHT or self._tokens < 1:
                 break
             if key not in self._busy:
-                self._start(key, now)
+                self._start(key)
 
     def _touch_all(self, now: float) -> None:
         """Compare everything once: what was shown before this process began is known from observations."""
@@ -139,18 +139,18 @@ class Presenter(Follower[ViewState]):
         self._tokens = min(2 * self._rate, self._tokens + (now - self._refilled) * self._rate)
         self._refilled = now
 
-    def _start(self, key: str, now: float) -> None:
+    def _start(self, key: str) -> None:
         del self._due[key]
         kind, _, name = key.partition("/")
-        work = {"unit": self._unit, "queue": self._queue, "tree": self._tree, "trouble": self._trouble}[kind]
+        look = {"unit": self._unit, "queue": self._queue, "tree": self._tree, "trouble": self._trouble}[kind]
         self._busy.add(key)
         assert self._tasks is not None
-        self._tasks.create_task(self._guarded(key, work(name), now))
+        self._tasks.create_task(self._guarded(key, look, name))
 
-    async def _guarded(self, key: str, work: Any, now: float) -> None:
+    async def _guarded(self, key: str, look: Callable[[str], Awaitable[bool]], name: str) -> None:
         """One look at one object; whatever the API server says, the object is looked at again later."""
         try:
-            wrote = await work
+            wrote = await look(name)
         except ApiUnreachableError as err:
             self.hooks.note("debug", "presentation_retried", object=key, message=str(err))
             self._due[key] = asyncio.get_running_loop().time() + RETRY_S
@@ -172,17 +172,13 @@ class Presenter(Follower[ViewState]):
         if self._told.get(wanted.key) == wanted.shown:
             return False
         note = desired.job_event(self.state, uid)
-        stamp = self._stamp(uid)
+        stamp = desired.queued_stamp(self.state, uid)
         if note is not None:
             await self._event(note)
         if stamp is not None:
             await self._send("PATCH", KINDS[stamp[0].kind].resource, stamp[0].namespace, stamp[0].name, JSON_PATCH, stamp[1])
         await self._upsert(wanted)
         return True
-
-    def _stamp(self, uid: str) -> tuple[Any, bytes] | None:
-        """The enqueue time stamp a waiting workload does not carry yet."""
-        return desired.queued_stamp(self.state, uid)
 
     async def _queue(self, path: str) -> bool:
         for ref in desired.surplus_queues(self.state):

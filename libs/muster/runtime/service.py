@@ -14,12 +14,11 @@ import socket
 import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
-from pathlib import Path
 
 from msgspec import Struct, field
 
 from muster.bus.cell import open_log, open_stores
-from muster.bus.connection import Connection, connect
+from muster.bus.connection import Connection
 from muster.bus.errors import BusError
 from muster.bus.jetstream import JetStream
 from muster.bus.lease import JetStreamLease
@@ -36,6 +35,7 @@ from muster.ports import ApiTransport, ApiUnreachableError, Clock, FencedError, 
 from muster.runtime.acting import ActuatorRunner
 from muster.runtime.clock import SystemClock
 from muster.runtime.config import Config, ConfigError, load
+from muster.runtime.connecting import connect_bus
 from muster.runtime.follower import AnyFollower
 from muster.runtime.health import HealthServer
 from muster.runtime.leader import ClockSkewError, Leader, LostLeadershipError
@@ -236,13 +236,7 @@ async def open_process(config: Config, service: str, stack: AsyncExitStack, *, c
     def notice(event: str, fields: object) -> None:
         logger.warning(event, fields=fields)
 
-    connection = await connect(
-        config.nats_url.split(","),
-        name=f"muster-{service}-{name}",
-        credentials=Path(config.nats_credentials_file) if config.nats_credentials_file else None,
-        nkey_seed=Path(config.nats_nkey_file) if config.nats_nkey_file else None,
-        notice=notice,
-    )
+    connection = await connect_bus(config, f"muster-{service}-{name}", notice)
     stack.push_async_callback(connection.close)
     js = JetStream(connection)
     limits = Limits(max_bytes=config.log_max_bytes, replicas=config.replicas) if config.log_create else None

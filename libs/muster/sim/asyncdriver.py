@@ -52,6 +52,8 @@ class AsyncDriver:
         self._marked = asyncio.Event()
         self._busy: set[str] = set()
         """Keys whose plan is being carried out: they are not planned again before that is done."""
+        self._again: set[str] = set()
+        """Those of them that were marked anew meanwhile."""
         self._synced: dict[ApiResource, asyncio.Event] = {}
         self.failures: list[str] = []
         """What the server refused or did not answer, the latest last; for tests and for telling a user."""
@@ -146,8 +148,7 @@ class AsyncDriver:
                 while (key := controller.queue.take(now)) is not None:
                     name = f"{number} {key}"
                     if name in self._busy:
-                        # Planned again once the plan that is on its way is done.
-                        controller.queue.mark_at(key, now + 1)
+                        self._again.add(name)
                         continue
                     self._busy.add(name)
                     await slots.acquire()
@@ -175,6 +176,9 @@ class AsyncDriver:
             controller.queue.done(key, plan, self._now())
         finally:
             self._busy.discard(name)
+            if name in self._again:
+                self._again.discard(name)
+                controller.queue.mark(key)
             slots.release()
             self._marked.set()
 
@@ -185,6 +189,8 @@ class AsyncDriver:
             answer = await self._transport.request(method, path, body=body, content_type=content_type)
         except ApiUnreachableError as err:
             self._note(str(err))
+            if isinstance(operation, Create):
+                await self._find_out(operation.resource)
             return False
         if answer.ok:
             self._hear_answer(operation, answer)
@@ -193,6 +199,17 @@ class AsyncDriver:
             return True
         self._note(f"{method} {path}: {answer.status} {answer.body[:300].decode(errors='replace')}")
         return False
+
+    async def _find_out(self, resource: ApiResource) -> None:
+        """See what exists before anything is planned again: what was made without an answer would be made twice."""
+        while resource in self._synced:
+            try:
+                await self._list(resource)
+            except (ApiStatusError, ApiUnreachableError) as err:
+                self._note(f"{resource}: {err}")
+                await asyncio.sleep(RELIST_AFTER_S)
+            else:
+                return
 
     def _hear_answer(self, operation: ApiOperation, answer: ApiResponse) -> None:
         resource = operation.resource

@@ -107,7 +107,11 @@ class Kubelet:
             return Plan()
         if times.started is None:
             times.started = now
-        due = times.started + duration_ms(limit)
+        try:
+            due = times.started + duration_ms(limit)
+        except ValueError:
+            # What is no duration ends no pod.
+            return Plan()
         if now < due:
             return Plan(again_ms=due - now)
         return _report(pod, _ended(pod, now, exit_code=1 if fails else 0))

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 
 from muster.model.api import NODES
 from muster.sim.apiserver import Faults, SimApiServer, SimTransport
+from muster.sim.apiserver.journal import Saved, restore
 from muster.sim.apiserver.kinds import KINDS
 from muster.sim.apiserver.names import stamp
 from muster.sim.apiserver.status import Obj
@@ -25,14 +26,25 @@ BEGINNING_MS = 1_736_472_984_000
 """When simulated time begins if nobody says: 2025-01-10T01:36:24Z."""
 
 
+BOOT_STRIDE = 1_000_003
+"""Added to the seed for every time a kept cluster was started before: names and uids are never given out twice."""
+
+
 class VirtualClock:
-    """A clock that stands still until it is set; ms since the epoch."""
+    """A clock that stands still until it is set, or follows another; ms since the epoch."""
 
     def __init__(self, at: int = BEGINNING_MS) -> None:
         self._at = at
+        self._source: Callable[[], int] | None = None
 
     def now(self) -> int:
+        if self._source is not None:
+            self._at = max(self._at, self._source())
         return self._at
+
+    def follow(self, source: Callable[[], int] | None) -> None:
+        """Show what ``source`` says from here on, never less than before; None: stand still again."""
+        self._source = source
 
     def set(self, at: int) -> None:
         """Move on to ``at``; time does not run backwards."""
@@ -44,7 +56,8 @@ class SimCluster:
     """A simulated cluster.
 
     ``nodes``: name -> {resource: quantity}. ``scheduler``: have the default scheduler, for pods that name it or
-    nobody. The same arguments and the same requests give the same cluster, name by name.
+    nobody. ``saved``: go on from a cluster that was kept in a journal; its nodes count, not ``nodes``. The same
+    arguments and the same requests give the same cluster, name by name.
     """
 
     def __init__(
@@ -58,13 +71,22 @@ class SimCluster:
         scheduler: bool = True,
         auto_namespaces: bool = True,
         history: int = 10_000,
+        saved: Saved | None = None,
     ) -> None:
         self.clock = clock or VirtualClock()
+        boots = saved.boots if saved is not None else 0
         self.server = SimApiServer(
-            self.clock.now, seed=seed, kinds=KINDS, auto_namespaces=auto_namespaces, history=history
+            self.clock.now,
+            seed=seed + boots * BOOT_STRIDE,
+            kinds=KINDS,
+            auto_namespaces=auto_namespaces,
+            history=history,
         )
-        for name, capacity in nodes.items():
-            self.server.objects.create(NODES, "", node(name, capacity, self.clock.now()))
+        if saved is not None:
+            restore(self.server, saved)
+        else:
+            for name, capacity in nodes.items():
+                self.server.objects.create(NODES, "", node(name, capacity, self.clock.now()))
         self.operator = KubeRayOperator(kuberay)
         self.kubelet = Kubelet(kubelet)
         controllers: list[Controller] = [self.operator, self.kubelet]
@@ -105,10 +127,11 @@ class SimCluster:
         loop = asyncio.get_running_loop()
         changed = asyncio.Event()
         began, first = loop.time(), self.clock.now()
+        # Time passes between the steps too: what clients write then is stamped with the time it is written.
+        self.clock.follow(lambda: first + int((loop.time() - began) * 1000 * speed))
         stop = self.server.subscribe(lambda _: changed.set())
         try:
             while True:
-                self.clock.set(max(self.clock.now(), first + int((loop.time() - began) * 1000 * speed)))
                 self.driver.step()
                 changed.clear()
                 at = self.driver.next_at()
@@ -120,6 +143,7 @@ class SimCluster:
                     continue
         finally:
             stop()
+            self.clock.follow(None)
 
 
 def node(name: str, capacity: Mapping[str, str], now: int) -> Obj:

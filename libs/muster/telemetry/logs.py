@@ -10,6 +10,8 @@ from typing import Any, TextIO
 import msgspec
 import structlog
 
+from muster.model.text import clean
+
 MAX_VALUE = 2_000
 _SECRET = ("token", "password", "secret", "authorization", "credential")
 
@@ -51,11 +53,6 @@ def _guard(_logger: Any, _method: str, values: MutableMapping[str, Any]) -> Muta
             short = value if len(value) <= MAX_VALUE else value[:MAX_VALUE] + "…"
             values[key] = short if key == "exception" else clean(short)
     return values
-
-
-def clean(text: str) -> str:
-    """A text without control characters: what users hand us must not steer a terminal or forge a log line."""
-    return "".join(char if char >= " " and not "\x7f" <= char <= "\x9f" else "\ufffd" for char in text)
 
 
 def _render_json(_logger: Any, _method: str, values: MutableMapping[str, Any]) -> str:

@@ -33,6 +33,8 @@ FAULTS = FaultRates(
     end_watch=0.02,
     expire_watch=0.01,
     repeat_line=0.05,
+    outage=0.004,
+    outage_s=10.0,
 )
 
 
@@ -57,7 +59,7 @@ def state(server: SimApiServer, name: str) -> str:
     return str(((found or {}).get("status") or {}).get("jobDeploymentStatus", ""))
 
 
-@pytest.mark.parametrize("seed", [None, *range(8)])
+@pytest.mark.parametrize("seed", [None, *range(12)])
 async def test_jobs_are_run_through_a_transport_whatever_goes_wrong(seed: int | None) -> None:
     server = SimApiServer(loop_ms, auto_namespaces=True)
     for number in range(4):
@@ -77,17 +79,18 @@ async def test_jobs_are_run_through_a_transport_whatever_goes_wrong(seed: int | 
         faults.heal()
 
     def tidy() -> bool:
-        pods = server.store.table(PODS).objects
-        return not server.store.table(RAYCLUSTERS).objects and len(pods) == 4
+        left = server.store.table(PODS).objects.values()
+        return not server.store.table(RAYCLUSTERS).objects and all(
+            pod["status"]["phase"] == "Succeeded" for pod in left
+        )
 
     await until(tidy, 120.0, every_s=1.0)
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
-    # Never more pods than asked for: what an operator forgets to have made, it makes twice.
-    made = [json.loads(change.line) for change in server.store.table(PODS).changes if change.type == "ADDED"]
-    heads = [pod for pod in made if "-head-" in pod["object"]["metadata"]["name"]]
+    made = [change.object["metadata"]["name"] for change in server.store.table(PODS).changes if change.type == "ADDED"]
+    assert sum("-head-" in name for name in made) == 4, "what is not known to have been made is not made again"
     if seed is None:
-        assert (len(heads), len(made)) == (4, 16)
+        assert len(made) == 16
 
 
 async def test_a_restarted_operator_takes_over_where_the_last_one_stopped() -> None:

@@ -43,7 +43,7 @@ def list_objects(store: Store, table: Table, namespace: str, query: Mapping[str,
         "kind": f"{resource.kind}List",
         "apiVersion": resource.api_version,
         "metadata": meta,
-        "items": [objects[key] for key in keys],
+        "items": [objects[key] if table.kind.custom else _untyped(objects[key]) for key in keys],
     }
 
 
@@ -59,6 +59,11 @@ def wanted_version(query: Mapping[str, str]) -> int | None:
     if version < 0:
         raise StatusError(500, "", f'resourceVersion: Invalid value: "{text}": must be a whole number')
     return version
+
+
+def _untyped(found: Obj) -> Obj:
+    """Objects of built-in kinds do not say in lists what they are."""
+    return {key: value for key, value in found.items() if key not in ("kind", "apiVersion")}
 
 
 def _state(store: Store, table: Table, query: Mapping[str, str]) -> tuple[int, dict[Key, Obj], Key]:

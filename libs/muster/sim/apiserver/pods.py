@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from muster.model.api import PODS, PRIORITY_CLASSES, ApiResource
+from muster.model.resources import QuantityError, parse_quantity
 from muster.sim.apiserver.metadata import Cause
 from muster.sim.apiserver.names import stamp
 from muster.sim.apiserver.status import Obj, bad_request, conflict, forbidden
@@ -43,9 +44,25 @@ def with_priority(store: Store, pod: Obj) -> Obj:
 
 def creation_problems(pod: Obj) -> list[Cause]:
     """What keeps a pod from being created."""
-    if pod["spec"].get("containers"):
-        return []
-    return [("spec.containers", "FieldValueRequired", "Required value")]
+    if not pod["spec"].get("containers"):
+        return [("spec.containers", "FieldValueRequired", "Required value")]
+    causes: list[Cause] = []
+    for key in ("containers", "initContainers"):
+        for place, container in enumerate(pod["spec"].get(key) or ()):
+            for part, amounts in (container.get("resources") or {}).items():
+                if isinstance(amounts, dict):
+                    causes += _amount_problems(f"spec.{key}[{place}].resources.{part}", amounts)
+    return causes
+
+
+def _amount_problems(field: str, amounts: Obj) -> list[Cause]:
+    causes: list[Cause] = []
+    for name, text in amounts.items():
+        try:
+            parse_quantity(str(text), name)
+        except QuantityError as err:
+            causes.append((f"{field}[{name}]", "FieldValueInvalid", f"Invalid value: {err}"))
+    return causes
 
 
 def change_problems(old: Obj, new: Obj) -> list[Cause]:

@@ -17,7 +17,7 @@ Match = Callable[[Obj], bool]
 _WORD = r"([^\s=!(),]+)"
 _EXISTS = re.compile(rf"(!?)\s*{_WORD}")
 _EQUALS = re.compile(rf"{_WORD}\s*(==|=|!=)\s*([^\s=!(),]*)")
-_AMONG = re.compile(rf"{_WORD}\s+(in|notin)\s*\(([^()]*)\)")
+_AMONG = re.compile(rf"{_WORD}\s+(in|notin)\s*\(([^()]*)\)")  # codespell:ignore notin
 _FIELD = re.compile(r"([^=!]+)(==|=|!=)([^=]*)")
 _COMMA = re.compile(r",(?![^(]*\))")
 """A comma outside parentheses."""

@@ -90,7 +90,7 @@ class SimApiServer:
         Raises StatusError when the request is refused. A version that is too old is no refusal: it is answered by
         an error line, as a real server does.
         """
-        route = self._route(path)
+        route = self.route(path)
         if route is None or route.name:
             raise StatusError(404, "", "404 page not found")
         self._permit("watch", route)
@@ -119,7 +119,7 @@ class SimApiServer:
     def _answer(
         self, method: str, path: str, query: Mapping[str, str], body: bytes | None, content_type: str
     ) -> tuple[int, Obj | bytes]:
-        route = self._route(path)
+        route = self.route(path)
         if route is None:
             return self._document(method, path, body)
         if method not in _VERBS or (not route.name and method not in ("GET", "POST")):
@@ -208,7 +208,7 @@ class SimApiServer:
                 found = discovery.resource_list(path.rstrip("/"), kinds)
         return (404, b"404 page not found\n") if found is None else (200, found)
 
-    def _route(self, path: str) -> Route | None:
+    def route(self, path: str) -> Route | None:
         """What a path names; None when it names nothing that is served."""
         parsed = parse_path(path)
         if parsed is None:

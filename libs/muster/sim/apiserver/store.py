@@ -7,7 +7,7 @@ share parts with the old one, so that a history of whole objects costs little an
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Literal
 
 import msgspec
@@ -146,6 +146,22 @@ class Store:
     def find_table(self, root: str, plural: str) -> Table | None:
         """The table that serves a path, if any does."""
         return self._paths.get((root, plural))
+
+    def load(self, objects: Iterable[Obj], version: int) -> None:
+        """Hold these objects as they are, and nothing else; whatever happened up to ``version`` is forgotten."""
+        for table in self._tables.values():
+            table.objects.clear()
+            table.forget(version)
+        self._places.clear()
+        self._dependents.clear()
+        by_kind = {(resource.api_version, resource.kind): table for resource, table in self._tables.items()}
+        for found in objects:
+            table = by_kind[found["apiVersion"], found["kind"]]
+            uid, key = found["metadata"]["uid"], key_of(found)
+            table.objects[key] = found
+            self._places[uid] = (table, key)
+            self._reown(uid, (), found["metadata"].get("ownerReferences") or ())
+        self.version = version
 
     def subscribe(self, listener: Callable[[Change], None], resource: ApiResource | None = None) -> Callable[[], None]:
         """Call ``listener`` after each change of a resource, or of all; returns how to stop that.

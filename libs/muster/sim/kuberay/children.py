@@ -25,6 +25,9 @@ def cluster_of(job: Obj, name: str) -> Obj:
     if meta.get("annotations"):
         made["annotations"] = meta["annotations"]
     spec = job["spec"]["rayClusterSpec"]
+    if labels[words.SUBMISSION_MODE] == words.SIDECAR:
+        made["annotations"] = {**(meta.get("annotations") or {}), words.NO_HEAD_RESTART: "true"}
+        spec = _with_sidecar(spec)
     return {"apiVersion": job["apiVersion"], "kind": "RayCluster", "metadata": made, "spec": spec}
 
 
@@ -60,17 +63,26 @@ def submitter_status(submitter: Obj | None) -> tuple[int | None, str | None]:
     return None, None
 
 
+def _with_sidecar(spec: Obj) -> Obj:
+    """The cluster's spec with the submitter beside its head, which is then never restarted."""
+    head = spec["headGroupSpec"]
+    template = head["template"]
+    containers = [*template["spec"]["containers"], _submitter_container(spec)]
+    pod = {**template["spec"], "restartPolicy": "Never", "containers": containers}
+    return {**spec, "headGroupSpec": {**head, "template": {**template, "spec": pod}}}
+
+
+def _submitter_container(spec: Obj) -> Obj:
+    """What submits, if the user gave nothing of their own."""
+    image = spec["headGroupSpec"]["template"]["spec"]["containers"][0].get("image", "")
+    return {"name": "ray-job-submitter", "image": image, "resources": SUBMITTER_RESOURCES}
+
+
 def _submitter_template(job: Obj, cluster: Obj, status: Obj, settings: Settings) -> Obj:
     """The submitter's pod; how long it runs is written on it, for whoever plays the kubelet."""
     given = job["spec"].get("submitterPodTemplate")
     if given is None:
-        containers = cluster["spec"]["headGroupSpec"]["template"]["spec"]["containers"]
-        container = {
-            "name": "ray-job-submitter",
-            "image": containers[0].get("image", ""),
-            "resources": SUBMITTER_RESOURCES,
-        }
-        given = {"spec": {"restartPolicy": "Never", "containers": [container]}}
+        given = {"spec": {"restartPolicy": "Never", "containers": [_submitter_container(cluster["spec"])]}}
     first, *others = given["spec"]["containers"]
     environment = [
         *(first.get("env") or ()),

@@ -134,10 +134,11 @@ class KubeRayOperator:
             _keep(self._pods, key, meta["name"], None if kind == "DELETED" else pod)
             self.queue.mark(f"cluster {key}")
             return
+        # Whether that Job submits a Ray job may not be known yet: news of pods and of Jobs come independently.
         name = labels.get("batch.kubernetes.io/job-name")
-        key = f"{namespace}/{name}"
-        if name is None or key not in self._submitters:
+        if name is None:
             return
+        key = f"{namespace}/{name}"
         runs = kind != "DELETED" and (pod.get("status") or {}).get("phase") == "Running"
         if runs == (meta["name"] in self._submitting.get(key, {})):
             return

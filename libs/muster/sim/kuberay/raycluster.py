@@ -78,10 +78,7 @@ def _pod_operations(cluster: Obj, pods: tuple[Obj, ...], settings: Settings) -> 
 def _may_make_head(cluster: Obj, status: Obj) -> bool:
     """The head of a RayJob that submits inside it is not replaced once it was up."""
     annotations = cluster["metadata"].get("annotations") or {}
-    once = annotations.get(words.NO_HEAD_RESTART) == "true" or (
-        (cluster["metadata"].get("labels") or {}).get(words.SUBMISSION_MODE) == words.SIDECAR
-    )
-    return not (once and is_true(status, words.PROVISIONED))
+    return annotations.get(words.NO_HEAD_RESTART) != "true" or not is_true(status, words.PROVISIONED)
 
 
 def _group_operations(cluster: Obj, group: Obj, pods: tuple[Obj, ...], settings: Settings) -> list[ApiOperation]:

@@ -30,8 +30,6 @@ def head_pod(cluster: Obj, settings: Settings) -> Obj:
         body["serviceAccountName"] = body.get("serviceAccountName") or name
         if options.get("version", settings.autoscaler_version) == "v2":
             body["restartPolicy"] = "Never"
-    if (cluster["metadata"].get("labels") or {}).get(words.SUBMISSION_MODE) == words.SIDECAR:
-        body["restartPolicy"] = "Never"
     return _pod(cluster, group, body, "head", words.HEAD_GROUP, f"{name}-head-", {})
 
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from muster.model.resources import QuantityError, parse_quantity
 from muster.sim.apiserver.status import Obj
 from muster.sim.kuberay import words
+from muster.sim.kuberay.settings import Settings, outcome, runtime_ms
 
 _MEMO_SIZE = 50_000
 _memo: dict[int, tuple[Obj, str]] = {}
@@ -27,7 +29,7 @@ def rayjob_problem(job: Obj) -> str:
         return f"RayJob name should be no more than {words.MAX_JOB_NAME} characters"
     if not _LABEL.fullmatch(name):
         return f"RayJob name should be a valid DNS1035 label: {name}"
-    return _remembered(spec, _spec_problem) or _state_problem(job)
+    return _remembered(spec, _spec_problem) or _state_problem(job) or _script_problem(job)
 
 
 def raycluster_problem(cluster: Obj) -> str:
@@ -44,6 +46,9 @@ def cluster_spec_problem(spec: Obj) -> str:
     """What is wrong with a cluster's spec."""
     if not _containers(spec["headGroupSpec"]):
         return "headGroupSpec should have at least one container"
+    problem = _amounts_problem(spec["headGroupSpec"])
+    if problem:
+        return problem
     autoscaling = bool(spec.get("enableInTreeAutoscaling"))
     names: set[str] = set()
     for group in spec.get("workerGroupSpecs") or ():
@@ -60,6 +65,9 @@ def cluster_spec_problem(spec: Obj) -> str:
             return f"worker group {name}: minReplicas {lowest} cannot be greater than maxReplicas {highest}"
         if autoscaling and group.get("suspend"):
             return f"worker group {name} cannot be suspended with Autoscaler enabled"
+        problem = _amounts_problem(group)
+        if problem:
+            return problem
     return ""
 
 
@@ -149,6 +157,29 @@ def _state_problem(job: Obj) -> str:
     waiting = (job.get("status") or {}).get("jobDeploymentStatus") == words.WAITING
     if waiting and job["spec"].get("submissionMode") != words.INTERACTIVE:
         return "JobDeploymentStatus cannot be Waiting when SubmissionMode is not InteractiveMode"
+    return ""
+
+
+def _script_problem(job: Obj) -> str:
+    """What is wrong with the annotations that say how the simulated Ray job goes."""
+    try:
+        outcome(job)
+        runtime_ms(job, Settings())
+    except ValueError as err:
+        return str(err)
+    return ""
+
+
+def _amounts_problem(group: Obj) -> str:
+    """What is wrong with the quantities of a group's pods; KubeRay's own definition refuses them at once."""
+    for container in _containers(group):
+        resources = container.get("resources") or {}
+        for part in ("requests", "limits"):
+            for name, text in (resources.get(part) or {}).items():
+                try:
+                    parse_quantity(str(text), name)
+                except QuantityError as err:
+                    return f"{part} of container {container.get('name', '')}: {name}: {err}"
     return ""
 
 

@@ -1,0 +1,209 @@
+"""One event in words, from the event alone: what ``muster tail`` prints, whatever came before.
+
+What needs the state around an event (positions, what is free, who gave it back) is told by core.story.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from muster.core import explain
+from muster.events import decisions as d
+from muster.events import effects, facts, system
+from muster.events.base import Event
+from muster.model.keys import Ref
+from muster.model.resources import Vector, format_vector
+from muster.model.text import counted, shorten
+from muster.model.workload import PodSet, Workload
+
+MAX_TEXT = 400
+
+
+class Told(Struct, frozen=True):
+    """An event in words: ``queued``, whom it is about, and the rest of the sentence."""
+
+    word: str
+    subject: str
+    text: str
+
+
+def tell(event: Event) -> Told:
+    """Any event of the log in words."""
+    word, say = _WORDS[type(event)]
+    return Told(word, subject_of(event), shorten(say(event), MAX_TEXT))
+
+
+def ref_of(event: Event) -> Ref | None:
+    """The object an event is about, None when it is about none or several."""
+    for holder in (event, *(getattr(event, name, None) for name in ("workload", "pod", "child", "node", "tree"))):
+        ref = getattr(holder, "ref", None)
+        if isinstance(ref, Ref):
+            return ref
+    return None
+
+
+def subject_of(event: Event) -> str:
+    """Whom an event is about, as people name it: jobs by ``namespace/name``, anything else with its kind."""
+    if isinstance(event, d.CandidatesProposed):
+        first = event.candidates[0].ref.key if event.candidates else ""
+        return f"{first} +{len(event.candidates) - 1}" if len(event.candidates) > 1 else first
+    if isinstance(event, facts.Synced):
+        return event.kind
+    if isinstance(event, facts.SyncStarted):
+        return ", ".join(event.kinds)
+    ref = ref_of(event)
+    if ref is None:
+        return ""
+    return ref.key if ref.kind.endswith("Job") else str(ref)
+
+
+# --- phrases that others use too ----------------------------------------------------------------------------------
+
+
+def asks(workload: Workload, profile: str = "ack") -> str:
+    """What a workload asks for, in all and per pod set."""
+    need = workload.need.get(profile) or next(iter(workload.need.values()), {})
+    return f"{format_vector(need)}{_sets(workload.pod_sets)}"
+
+
+def _sets(pod_sets: tuple[PodSet, ...]) -> str:
+    if not pod_sets:
+        return ""
+    shown = "; ".join(f"{pods.name} {pods.count} × {format_vector(pods.request)}" for pods in pod_sets[:8])
+    more = f"; and {len(pod_sets) - 8} more" if len(pod_sets) > 8 else ""
+    return f" ({shown}{more})"
+
+
+def denied(event: d.QuotaDenied) -> str:
+    """Why a proposal was denied."""
+    if event.reason == "stale":
+        return "what was proposed is no longer so: looked at again"
+    return explain.waiting_for_quota(event).text
+
+
+def outcome(event: facts.WorkloadFinished) -> str:
+    detail = f" ({event.detail})" if event.detail else ""
+    return f"{event.outcome or 'over'}{detail}"
+
+
+def tree_summary(event: d.QuotaTreeAccepted) -> str:
+    """How large a tree is, and what its root may use."""
+    nodes = event.tree.nodes
+    root = format_vector(nodes[0].limit) if nodes else ""
+    warned = f"; {'; '.join(event.warnings[:5])}" if event.warnings else ""
+    return f"{counted(len(nodes), 'queue')}, in all {root}{warned}"
+
+
+def broken_rules(event: d.QuotaTreeRejected) -> str:
+    """Which rules a refused tree breaks."""
+    shown = "; ".join(str(violation) for violation in event.violations[:3])
+    more = f"; and {len(event.violations) - 3} more" if len(event.violations) > 3 else ""
+    return f"refused as a whole, the last good tree stays in force: {shown}{more}"
+
+
+def _observed(event: facts.WorkloadObserved) -> str:
+    workload = event.workload
+    stands = "suspended" if workload.suspended else "not suspended"
+    detail = f" ({workload.detail})" if workload.detail else ""
+    refused = f"; cannot be queued: {workload.refusal}" if workload.refusal else ""
+    return f"{stands}, {workload.phase}{detail}; asks for {asks(workload)}{refused}"
+
+
+def _pod(event: facts.PodObserved) -> str:
+    pod = event.pod
+    stands = "over" if pod.over else "running" if pod.running else "pending"
+    where = f" on {pod.node}" if pod.node else ""
+    return f"{stands}{where}"
+
+
+def _request(queue: str, request: Vector) -> str:
+    return f"{format_vector(request)} at {queue}"
+
+
+def _queue_object(event: facts.QueueObserved) -> str:
+    priority = f", priority {event.priority}" if event.priority else ""
+    return f"stands for {event.path or 'no quota'}, policy {event.policy or 'unset'}{priority}"
+
+
+def _denial(event: d.QuotaDenied) -> str:
+    return denied(event)
+
+
+def _failed(event: effects.EffectFailed) -> str:
+    return explain.NOT_RESUMED[event.reason] + (f": {event.message}" if event.message else "")
+
+
+def _proposed(event: d.CandidatesProposed) -> str:
+    shown = ", ".join(f"{each.ref.key} at {each.queue}" for each in event.candidates[:5])
+    more = f", and {len(event.candidates) - 5} more" if len(event.candidates) > 5 else ""
+    return f"{counted(len(event.candidates), 'job')} to try now: {shown}{more}"
+
+
+def _gone(_event: facts.ObjectGone) -> str:
+    return "no longer exists"
+
+
+_Say = Callable[[Any], str]
+
+_WORDS: Mapping[type[Event], tuple[str, _Say]] = {
+    system.Genesis: ("genesis", lambda e: f"log {e.log_id}, generation {e.generation}"),
+    system.LeaderStarted: ("leading", lambda e: f"process {e.process} leads from here on"),
+    system.TimeReached: ("time", lambda _: "a deadline has passed"),
+    system.RulesetActivated: ("ruleset", lambda e: f"rule set {e.number} is in force"),
+    facts.SyncStarted: ("listing", lambda _: "nothing is admitted until all of them are listed"),
+    facts.Synced: (
+        "listed",
+        lambda e: "the cluster does not serve this kind" if e.absent else f"{counted(e.objects, 'object')} exist",
+    ),
+    facts.WorkloadObserved: ("observed", _observed),
+    facts.WorkloadStarted: ("running", lambda e: e.detail),
+    facts.WorkloadFinished: ("finished", outcome),
+    facts.WorkloadGone: ("gone", _gone),
+    facts.ChildObserved: ("observed", lambda _: "exists"),
+    facts.ChildGone: ("gone", _gone),
+    facts.PodObserved: ("observed", _pod),
+    facts.PodGone: ("gone", _gone),
+    facts.NodeObserved: ("observed", lambda e: f"has {format_vector(e.node.allocatable)}"),
+    facts.NodeGone: ("gone", _gone),
+    facts.QuotaTreeObserved: ("observed", lambda e: f"as of resourceVersion {e.rv}"),
+    facts.QuotaTreeGone: ("gone", _gone),
+    facts.QueueObserved: ("observed", _queue_object),
+    facts.QueueGone: ("gone", _gone),
+    facts.QueueUnitObserved: ("observed", lambda e: f"shows {e.phase or 'nothing yet'}"),
+    facts.QueueUnitGone: ("gone", _gone),
+    facts.PriorityClassObserved: ("observed", lambda e: f"value {e.value}" + (", the default" if e.is_default else "")),
+    facts.PriorityClassGone: ("gone", _gone),
+    facts.ObjectUnreadable: ("unreadable", lambda e: e.reason),
+    d.WorkloadQueued: (
+        "queued",
+        lambda e: f"asks for {_request(e.queue, e.request)}, priority {e.priority}, attempt {e.attempt}",
+    ),
+    d.WorkloadDequeued: ("left", lambda e: f"leaves {e.queue}: {explain.DEQUEUED[e.reason]}"),
+    d.WorkloadRefused: ("refused", lambda e: e.message),
+    d.CandidatesProposed: ("proposed", _proposed),
+    d.QuotaTreeAccepted: ("in force", tree_summary),
+    d.QuotaTreeRejected: ("refused", broken_rules),
+    d.QuotaTreeRemoved: ("removed", lambda _: "nothing is admitted until another tree is applied"),
+    d.QuotaReserved: ("reserved", lambda e: f"{_request(e.queue, e.request)} from here on"),
+    d.QuotaDenied: ("denied", _denial),
+    d.WorkloadAdopted: ("adopted", lambda e: f"{_request(e.queue, e.request)}: {explain.ADOPTED[e.reason]}"),
+    d.SuspensionRecorded: ("suspended", lambda _: explain.SUSPENDED_OUTSIDE.text),
+    d.QuotaReleased: ("released", lambda e: f"{_request(e.queue, e.request)}: {explain.RELEASED[e.reason]}"),
+    d.GangAdmitted: ("admitted", lambda e: f"at {e.queue}, attempt {e.attempt}"),
+    effects.EffectApplied: ("resumed", lambda e: f"spec.suspend is false as of resourceVersion {e.rv}"),
+    effects.EffectFailed: ("not resumed", _failed),
+}
+"""What each event is called, and how the rest of its sentence is made; a test holds it complete."""
+
+
+def word_of(kind: type[Event]) -> str:
+    """What events of a type are called."""
+    return _WORDS[kind][0]
+
+
+def words() -> list[str]:
+    """Every word there is, each once."""
+    return sorted({word for word, _ in _WORDS.values()})

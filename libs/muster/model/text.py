@@ -1,0 +1,51 @@
+"""Texts for people: what others wrote, made harmless; times and spans as one reads them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+_STEERING = frozenset("\u200e\u200f\u2028\u2029\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\ufeff")
+"""Characters that turn the direction of a text, or break its lines, without being control characters."""
+
+
+def clean(text: str) -> str:
+    """A text without control characters: what users hand us must not steer a terminal or forge a line.
+
+    Each is replaced by one character, so the length stays.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join("\ufffd" if char < " " or "\x7f" <= char <= "\x9f" or char in _STEERING else char for char in text)
+
+
+def shorten(text: str, limit: int) -> str:
+    """A text of at most ``limit`` characters, with an ellipsis where it was cut."""
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def span(ms: int) -> str:
+    """A span of time in words: ``250 ms``, ``9.8 s``, ``3 min 12 s``, ``5 h 4 min``, ``2 d 3 h``."""
+    if ms < 0:
+        return "-" + span(-ms)
+    if ms < 1000:
+        return f"{ms} ms"
+    tenths = ms // 100
+    if tenths < 600:
+        return f"{tenths // 10}.{tenths % 10} s" if tenths % 10 and tenths < 200 else f"{tenths // 10} s"
+    seconds = ms // 1000
+    for size, large, unit, small in ((3600, "min", 60, "s"), (86400, "h", 3600, "min"), (0, "d", 86400, "h")):
+        if not size or seconds < size:
+            step = {"s": 1, "min": 60, "h": 3600}[small]
+            whole, rest = seconds // unit, seconds % unit // step
+            return f"{whole} {large} {rest} {small}" if rest else f"{whole} {large}"
+    raise AssertionError("the last row takes everything")
+
+
+def moment(ms: int) -> str:
+    """A time for people, UTC with ms: ``2025-01-10 01:36:24.641``."""
+    return datetime.fromtimestamp(ms // 1000, UTC).strftime("%Y-%m-%d %H:%M:%S") + f".{ms % 1000:03d}"
+
+
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """``1 job``, ``3 jobs``."""
+    return f"{number} {noun if number == 1 else plural or noun + 's'}"

@@ -1,0 +1,83 @@
+"""``muster tail``."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
+from muster.bus.log import JetStreamLog
+from muster.events.envelope import Stored
+from muster_cli.console import Output
+from muster_cli.filtering import Filter
+from muster_cli.options import Bus
+from muster_cli.reading import Place, locate, opened
+from muster_cli.render.events import EventLines, record
+
+LAST_SHOWN = 25
+
+
+async def tail(
+    *,
+    queue: Annotated[
+        str, Parameter(show_default=False, help="Only what concerns this quota path and those below it.")
+    ] = "",
+    job: Annotated[
+        str, Parameter(show_default=False, help="Only what concerns this job: NAMESPACE/NAME, or NAME.")
+    ] = "",
+    since: Annotated[
+        int | None,
+        Parameter(
+            show_default=False, help=f"Begin with this sequence, 1 for all. Without it: the last {LAST_SHOWN} commits."
+        ),
+    ] = None,
+    follow: Annotated[bool, Parameter(help="Go on as the log grows, until Ctrl-C.")] = True,
+    output: Annotated[
+        Literal["text", "json"],
+        Parameter(name=["--output", "-o"], help="Lines for people, or one JSON object per line."),
+    ] = "text",
+    bus: Bus | None = None,
+) -> None:
+    """Print the log."""
+    place = locate(bus)
+    async with opened(place) as reading:
+        out, chosen = Output(), Filter(job=job, queue=queue)
+        tell_which(out, place)
+        first = since if since is not None else max(1, await reading.log.end() - LAST_SHOWN + 1)
+        # Who belongs where is known only to who has heard everything: a filter reads from the beginning.
+        stream = reading.log.follow(first - 1 if chosen.empty else 0)
+        async with contextlib.aclosing(stream):
+            printer = _Printer(out, reading.log, chosen, output)
+            async for batch in stream:
+                if not batch and not follow:
+                    return
+                for stored in batch:
+                    printer.print(stored, shown=stored.seq >= first)
+
+
+class _Printer:
+    def __init__(self, out: Output, log: JetStreamLog, chosen: Filter, form: str) -> None:
+        self._out = out
+        self._identity = log.identity
+        self._chosen = chosen
+        self._form = form
+        self._lines = EventLines()
+
+    def print(self, stored: Stored, *, shown: bool) -> None:
+        wanted = self._chosen.wanted(stored)
+        if not shown:
+            return
+        if self._form == "json":
+            for index in sorted(wanted):
+                self._out.record(record(stored, index, self._identity.cell, self._identity.generation))
+        else:
+            self._out.lines(self._lines.lines(stored, wanted))
+
+
+def tell_which(out: Output, place: Place) -> None:
+    """Say which of several running instances was taken."""
+    if place.others:
+        out.note(
+            f"{place.others + 1} Musters run here; this is the newest, {place.config.nats_url} (choose with --url)"
+        )

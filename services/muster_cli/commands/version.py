@@ -1,0 +1,54 @@
+"""``muster version``."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+from importlib import metadata
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
+import muster
+from muster_cli.console import Output, columns
+
+NOT_FOUND = "not found (needed by `muster up` only)"
+
+
+def version(
+    *,
+    output: Annotated[
+        Literal["text", "json", "yaml"], Parameter(name=["--output", "-o"], help="How to print it.")
+    ] = "text",
+) -> None:
+    """Print versions."""
+    found = {
+        "muster": muster.__version__,
+        "python": platform.python_version(),
+        "nats-py": _installed("nats-py"),
+        "kubernetes-asyncio": _installed("kubernetes-asyncio"),
+        "nats-server": _nats_server() or NOT_FOUND,
+    }
+    out = Output()
+    if output == "text":
+        out.lines(columns(list(found.items())))
+    else:
+        out.data(found, output)
+
+
+def _installed(name: str) -> str:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def _nats_server() -> str:
+    from muster.bus.errors import BusError
+    from muster.bus.server import find_binary
+
+    try:
+        said = subprocess.run([find_binary(), "--version"], capture_output=True, text=True, timeout=5, check=True)  # noqa: S603
+    except (BusError, OSError, subprocess.SubprocessError):
+        return ""
+    return said.stdout.strip().rpartition(" ")[2].removeprefix("v")

@@ -1,0 +1,35 @@
+"""How commands end: the exit codes, and the one exception that carries a message for people and a code."""
+
+from __future__ import annotations
+
+OK = 0
+FAILED = 1
+USAGE = 2
+NOT_FOUND = 3
+FORBIDDEN = 4
+VIOLATED = 5
+INTERRUPTED = 130
+
+MEANINGS: dict[int, str] = {
+    OK: "done, and nothing is wrong",
+    FAILED: "it could not be done; the message says what was tried and what to do",
+    USAGE: "the command line or a setting is wrong; nothing was done",
+    NOT_FOUND: "what you named does not exist: a job, a queue, a file, a log, a running Muster",
+    FORBIDDEN: "the server refuses your credentials, or they may not do this",
+    VIOLATED: "a replay diverged, an invariant is broken, or a log is damaged",
+    INTERRUPTED: "ended by Ctrl-C before it was done (`muster up` ends with 0 then)",
+}
+"""Exit code -> what it means, in the words of the documentation."""
+
+
+class CliError(Exception):
+    """The command cannot go on. ``message``: what was tried, on what, and what to do; lower case, no full stop."""
+
+    def __init__(self, message: str, code: int = FAILED) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def for_help() -> str:
+    """The exit codes as a block of a help page."""
+    return "\n".join(f"  {code:>3}  {meaning}" for code, meaning in MEANINGS.items())

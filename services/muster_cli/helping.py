@@ -1,0 +1,119 @@
+"""Help pages as plain, aligned text: the same on a terminal, in a pipe and in the documentation."""
+
+from __future__ import annotations
+
+import shutil
+import textwrap
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from muster_cli.registry import COMMANDS, GROUPS, ROOT
+
+if TYPE_CHECKING:
+    from cyclopts.help import HelpEntry, HelpPanel
+    from rich.console import Console, ConsoleOptions
+
+MAX_WIDTH = 100
+LABEL_WIDTH = 26
+"""A longer label has its explanation on the next line."""
+
+
+def overview(group: str = "") -> str:
+    """The page of ``muster`` itself, or of a group of commands. Needs nothing but the table of commands."""
+    page = GROUPS[group] if group else ROOT
+    prefix = f"{group} " if group else ""
+    under = [each for each in COMMANDS if each.name.startswith(prefix) and " " not in each.name.removeprefix(prefix)]
+    if not group:
+        under += GROUPS.values()
+    rows = [(each.name.removeprefix(prefix), each.summary) for each in sorted(under, key=lambda each: each.order)]
+    parts = [
+        f"Usage: {' '.join(word for word in ('muster', group, 'COMMAND') if word)}\n",
+        _paragraphs(page.help) + "\n",
+        "Commands:",
+        *table(rows),
+        "",
+        page.epilogue,
+    ]
+    return "\n".join(parts)
+
+
+def names() -> list[str]:
+    """Every command as typed, groups included."""
+    return [page.name for page in COMMANDS] + list(GROUPS)
+
+
+class PlainHelp:
+    """cyclopts' help formatter, for the pages of single commands."""
+
+    def render_usage(self, console: Console, options: ConsoleOptions, usage: Any) -> None:
+        """``Usage: muster why [OPTIONS] JOB``."""
+        if usage:
+            _print(console, f"Usage: {str(usage).strip().removeprefix('Usage:').strip()}\n")
+
+    def render_description(self, console: Console, options: ConsoleOptions, description: Any) -> None:
+        """What the command does, as paragraphs."""
+        text = _plain(description, console).strip()
+        if text:
+            _print(console, _paragraphs(text))
+
+    def __call__(self, console: Console, options: ConsoleOptions, panel: HelpPanel) -> None:
+        """One group of options."""
+        if panel.entries:
+            _print(console, f"\n{panel.title}:")
+            rows = [(", ".join(_labels(entry)), _explanation(entry, console)) for entry in panel.entries]
+            _print(console, "\n".join(table(rows)))
+
+
+def table(rows: Sequence[tuple[str, str]]) -> list[str]:
+    """Labels with their explanations beside them."""
+    column = min(LABEL_WIDTH, max(len(label) for label, _ in rows)) + 4
+    lines = []
+    for label, text in rows:
+        wrapped = textwrap.wrap(text, max(_width() - column, 30)) or [""]
+        if len(label) + 4 > column:
+            lines.append(f"  {label}")
+        else:
+            lines.append((f"  {label}".ljust(column) + wrapped.pop(0)).rstrip())
+        lines += [" " * column + line for line in wrapped]
+    return lines
+
+
+def _width() -> int:
+    return min(shutil.get_terminal_size((MAX_WIDTH, 24)).columns, MAX_WIDTH)
+
+
+def _paragraphs(text: str) -> str:
+    parts = (" ".join(part.split()) for part in text.split("\n\n"))
+    return "\n\n".join(textwrap.fill(part, _width()) for part in parts)
+
+
+def _labels(entry: HelpEntry) -> Iterable[str]:
+    labels = sorted(entry.positive_names + entry.positive_shorts, key=len)
+    if not labels:
+        return [entry.positional_label or ""]
+    negative = [name for name in entry.negative_names if not name.startswith("--empty-")]
+    metavar = f" {entry.metavar}" if entry.metavar and not entry.choices else ""
+    return [*labels[:-1], f"{labels[-1]}{metavar}", *negative]
+
+
+def _explanation(entry: HelpEntry, console: Console) -> str:
+    parts = [" ".join(_plain(entry.description, console).split())]
+    if entry.choices:
+        parts.append(f"One of {', '.join(entry.choices)}.")
+    if entry.default is not None:
+        parts.append(f"Default: {entry.default}.")
+    return " ".join(part for part in parts if part)
+
+
+def _plain(text: Any, console: Console) -> str:
+    if text is None:
+        return ""
+    if hasattr(text, "plain"):
+        return str(text.plain)
+    with console.capture() as capture:
+        console.print(text, end="", highlight=False, markup=False)
+    return capture.get()
+
+
+def _print(console: Console, text: str) -> None:
+    console.print(text, highlight=False, markup=False, soft_wrap=True)

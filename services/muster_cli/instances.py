@@ -1,0 +1,143 @@
+"""Which Musters run here: one file per running ``muster up``, in a directory only this user can read.
+
+A file belongs to a living process as long as that process holds its lock, so a file whose lock is free is left over
+from one that was killed: it is removed, with the temporary directory it names.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from muster_cli.exits import CliError
+
+TEMPORARY = "muster-up-"
+"""How the temporary directories of ``muster up`` begin."""
+
+
+class Instance(Struct, frozen=True):
+    """A running ``muster up``."""
+
+    pid: int
+    started: int
+    """ms since the epoch"""
+    url: str
+    cell: str
+    home: str
+    """Where its log and its cluster are kept."""
+    temporary: bool
+    """The home goes when it ends."""
+    acting: bool
+    kubeconfig: str = ""
+    context: str = ""
+
+
+def directory(environ: Mapping[str, str] = os.environ) -> Path:
+    """The per-user directory of run files, made when missing. Raises CliError when somebody else has it."""
+    base = environ.get("XDG_RUNTIME_DIR", "")
+    found = Path(base) / "muster" if base and Path(base).is_dir() else Path(tempfile.gettempdir()) / _own_name()
+    try:
+        found.mkdir(mode=0o700, exist_ok=True)
+        state = found.lstat()
+    except OSError as err:
+        raise CliError(f"cannot use {found} for run files: {err.strerror}; set XDG_RUNTIME_DIR to one of yours") from err
+    if not stat.S_ISDIR(state.st_mode) or state.st_uid != os.getuid():
+        raise CliError(f"cannot use {found} for run files: it belongs to somebody else; set XDG_RUNTIME_DIR")
+    if state.st_mode & 0o077:
+        found.chmod(0o700)
+    return found
+
+
+def _own_name() -> str:
+    return f"muster-{os.getuid()}"
+
+
+class Registration:
+    """Our own run file, from :meth:`publish` to :meth:`close`."""
+
+    def __init__(self, where: Path | None = None) -> None:
+        self._where = where
+        self._path: Path | None = None
+        self._file: int | None = None
+
+    def publish(self, instance: Instance) -> None:
+        """Write the file, or write it anew."""
+        if self._file is None:
+            where = self._where if self._where is not None else directory()
+            self._path = where / f"{instance.started}-{instance.pid}.json"
+            fresh = self._path.with_suffix(".new")
+            self._file = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            # Locked before it can be found: a file without a lock is taken for a dead process's.
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._write(self._file, instance)
+            fresh.replace(self._path)
+        else:
+            self._write(self._file, instance)
+
+    @staticmethod
+    def _write(file: int, instance: Instance) -> None:
+        body = msgspec.json.encode(instance)
+        os.pwrite(file, body, 0)
+        os.ftruncate(file, len(body))
+
+    def close(self) -> None:
+        """Remove it."""
+        if self._file is not None and self._path is not None:
+            self._path.unlink(missing_ok=True)
+            os.close(self._file)
+            self._file = None
+
+
+def running(where: Path | None = None) -> list[Instance]:
+    """Every running instance, the newest first; what killed ones left behind is removed."""
+    found = []
+    for path in sorted((where if where is not None else directory()).glob("*.json")):
+        instance = _read(path)
+        if instance is not None:
+            found.append(instance)
+    return sorted(found, key=lambda instance: -instance.started)
+
+
+def _read(path: Path) -> Instance | None:
+    try:
+        file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return None  # It ended this moment.
+    try:
+        body = os.read(file, 1 << 16)
+        try:
+            instance = msgspec.json.decode(body, type=Instance)
+        except (msgspec.DecodeError, msgspec.ValidationError):
+            instance = None  # Being written, or of another version.
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return instance
+        _sweep(path, instance)
+        return None
+    finally:
+        os.close(file)
+
+
+def _sweep(path: Path, instance: Instance | None) -> None:
+    """Remove what a killed instance has left: its file, and its directory when it was a temporary one."""
+    path.unlink(missing_ok=True)
+    if instance is None or not instance.temporary:
+        return
+    home = Path(instance.home)
+    if home.name.startswith(TEMPORARY) and home.parent == Path(tempfile.gettempdir()) and not home.is_symlink():
+        shutil.rmtree(home, ignore_errors=True)
+
+
+def newest(where: Path | None = None) -> tuple[Instance | None, int]:
+    """The newest running instance, and how many run."""
+    found = running(where)
+    return (found[0] if found else None), len(found)

@@ -1,0 +1,179 @@
+"""The ``muster`` command: finds the subcommand, runs it, and turns what went wrong into one line and an exit code.
+
+Subcommands are imported when they are run, and pages that only list commands need no parser: ``muster --help``
+answers at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+import sys
+from collections.abc import Callable, Sequence
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
+
+from muster_cli import exits
+from muster_cli.exits import CliError
+from muster_cli.helping import PlainHelp, names, overview
+from muster_cli.registry import COMMANDS, GROUPS, Page
+
+if TYPE_CHECKING:
+    from cyclopts import App
+
+HELP = ("--help", "-h")
+
+
+def main() -> None:
+    """Entry point of ``muster``, and of ``kubectl muster``."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(tokens: Sequence[str]) -> int:
+    """Run one command line; returns its exit code."""
+    tokens = list(tokens)
+    if tokens[:1] == ["help"]:
+        tokens = [*tokens[1:], "--help"]
+    if tokens == ["--version"]:
+        tokens = ["version"]
+    try:
+        page = _overview(tokens)
+        if page is not None:
+            print(page)
+            return exits.OK
+        return _run(tokens)
+    except BrokenPipeError:
+        # Whoever read our output has enough (`muster tail | head`).
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return exits.OK
+    except KeyboardInterrupt:
+        return exits.INTERRUPTED
+
+
+def make_app() -> App:
+    """The command line as cyclopts sees it. Imports no command."""
+    from cyclopts import App
+    from rich.console import Console
+
+    app = App(
+        name="muster",
+        help_format="plaintext",
+        help_formatter=PlainHelp(),
+        help_on_error=False,
+        group_arguments="Arguments",
+        group_parameters="Options",
+        version_flags=(),
+        result_action="return_value",
+        print_error=False,
+        exit_on_error=False,
+        # Lines of examples stay whole; paragraphs are wrapped by the formatter.
+        console=Console(width=200, highlight=False),
+    )
+    groups = {name: App(name=name, version_flags=()) for name in GROUPS}
+    for group in groups.values():
+        app.command(group)
+    for page in COMMANDS:
+        group_name, _, name = page.name.rpartition(" ")
+        _register(groups[group_name] if group_name else app, name, page)
+    return app
+
+
+def _register(parent: App, name: str, page: Page) -> None:
+    path = f"muster_cli.commands.{page.module}:{page.function}"
+    parent.command(path, name=name, help=page.help, help_epilogue=page.epilogue)
+
+
+def _overview(tokens: list[str]) -> str | None:
+    """The page that lists commands, if that is what is asked for."""
+    asked = [token for token in tokens if token not in HELP]
+    if not asked:
+        return overview()
+    if asked[0] in GROUPS and len(asked) == 1:
+        return overview(asked[0])
+    return None
+
+
+def _run(tokens: list[str]) -> int:
+    name, known = name_of(tokens)
+    if not known:
+        return _unknown(name)
+    from cyclopts import CycloptsError
+
+    try:
+        command, bound, _ = make_app().parse_args(tokens)
+    except CycloptsError as err:
+        _complain(f"muster {name}", f"{str(err).strip().rstrip('.')}; see `muster {name} --help`")
+        return exits.USAGE
+    return _call(f"muster {name}", command, bound)
+
+
+def name_of(tokens: Sequence[str]) -> tuple[str, bool]:
+    """The command a line names, e.g. ``queue tree``, and whether there is one of that name."""
+    words = [token for token in tokens[:2] if not token.startswith("-")]
+    if words and words[0] in GROUPS:
+        words = words[:2]
+    name = " ".join(words if words and words[0] in GROUPS else words[:1])
+    return name, any(page.name == name for page in COMMANDS)
+
+
+def _unknown(name: str) -> int:
+    close = get_close_matches(name, names(), n=3, cutoff=0.5)
+    hint = f"did you mean {' or '.join(f'`muster {each}`' for each in close)}?" if close else "see `muster --help`"
+    _complain(
+        "muster",
+        f"there is no command {name!r}; {hint}" if name else "options come after a command; see `muster --help`",
+    )
+    return exits.USAGE
+
+
+def _call(name: str, command: Callable[..., Any], bound: inspect.BoundArguments) -> int:
+    """Call the command, and say in one line why it failed."""
+    try:
+        result = command(*bound.args, **bound.kwargs)
+        if inspect.iscoroutine(result):
+            result = asyncio.run(result)
+        sys.stdout.flush()
+    except CliError as err:
+        _complain(name, str(err))
+        return err.code
+    except BrokenPipeError:
+        raise
+    except Exception as err:
+        code = _code_of(err)
+        if code is None:
+            raise
+        _complain(name, str(err))
+        return code
+    return result if isinstance(result, int) else exits.OK
+
+
+def _code_of(err: Exception) -> int | None:
+    """The exit code of what may go wrong outside of us; None for what must not happen at all."""
+    from muster.bus.errors import BusError, ForbiddenError, UnansweredError
+    from muster.kube.errors import KubeConfigError
+    from muster.ports import ApiStatusError, ApiUnreachableError, LogGapError, LogGoneError
+    from muster.runtime.config import ConfigError
+    from muster.runtime.logfile import LogFileError
+
+    match err:
+        case ConfigError():
+            return exits.USAGE
+        case ForbiddenError():
+            return exits.FORBIDDEN
+        case ApiStatusError():
+            return {401: exits.FORBIDDEN, 403: exits.FORBIDDEN, 404: exits.NOT_FOUND}.get(err.status, exits.FAILED)
+        case LogGoneError() | FileNotFoundError():
+            return exits.NOT_FOUND
+        case LogGapError():
+            return exits.VIOLATED
+        case BusError() | UnansweredError() | KubeConfigError() | ApiUnreachableError() | LogFileError() | OSError():
+            return exits.FAILED
+    return None
+
+
+def _complain(name: str, message: str) -> None:
+    from muster_cli.console import BAD, Output, styled
+
+    lowered = message[:1].lower() + message[1:] if message[1:2].islower() else message
+    Output().note(styled((f"{name}: ", BAD), lowered))

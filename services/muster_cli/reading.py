@@ -1,0 +1,117 @@
+"""Reading a cell's log: which one is meant, connecting to it, and its commits from the first to the last.
+
+Kept apart from muster.runtime.service, whose telemetry takes a second to import: these commands only look.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from muster.bus.cell import open_log
+from muster.bus.connection import Connection
+from muster.bus.jetstream import JetStream
+from muster.bus.log import JetStreamLog
+from muster.events.envelope import Stored
+from muster.ports import LogGoneError
+from muster.runtime.config import Config, load_with_origins
+from muster.runtime.connecting import connect_bus
+from muster_cli import instances
+from muster_cli.exits import NOT_FOUND, CliError
+from muster_cli.instances import Instance
+from muster_cli.options import Bus
+
+CONNECT_LIMIT_S = 5.0
+
+
+class Place(Struct, frozen=True):
+    """Where the log is: the settings that lead there, and the running instance they were taken from, if any."""
+
+    config: Config
+    instance: Instance | None = None
+    others: int = 0
+    """How many further instances run."""
+
+    @property
+    def acting(self) -> bool:
+        """False when it is known that nobody carries admissions out there."""
+        return self.instance is None or self.instance.acting
+
+
+class Reading(Struct, frozen=True):
+    """An open log."""
+
+    place: Place
+    connection: Connection
+    js: JetStream
+    log: JetStreamLog
+
+
+def locate(bus: Bus | None) -> Place:
+    """Which log is meant: by option, else by setting, else that of the newest running ``muster up``.
+
+    Raises CliError when none of them says, ConfigError for settings that cannot be used.
+    """
+    bus = bus or Bus()
+    asked = {"nats_url": bus.url, "cell": bus.cell}
+    given: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
+    config, origins = load_with_origins(**given)
+    found = instances.running()
+    if "nats_url" in origins:
+        mine = [instance for instance in found if instance.url == config.nats_url]
+        return Place(_with_cell(config, origins, mine[0]) if mine else config, mine[0] if mine else None)
+    if not found:
+        raise CliError(
+            "no running Muster found: start one with `muster up`, or name the NATS of yours with --url nats://HOST:PORT",
+            NOT_FOUND,
+        )
+    newest = found[0]
+    config, origins = load_with_origins(**given, nats_url=newest.url)
+    return Place(_with_cell(config, origins, newest), newest, len(found) - 1)
+
+
+def _with_cell(config: Config, origins: dict[str, str], instance: Instance) -> Config:
+    """The settings with the instance's cell, where no cell was named."""
+    return config if "cell" in origins else replace(config, cell=instance.cell)
+
+
+@contextlib.asynccontextmanager
+async def connected(place: Place) -> AsyncIterator[JetStream]:
+    """A connection to the NATS of a place. Raises BusError."""
+    connection = await connect_bus(place.config, "muster-cli", _ignore, timeout_s=CONNECT_LIMIT_S)
+    try:
+        yield JetStream(connection)
+    finally:
+        await connection.close()
+
+
+@contextlib.asynccontextmanager
+async def opened(place: Place) -> AsyncIterator[Reading]:
+    """The log of a place, read only. Raises BusError; CliError when there is no log."""
+    async with connected(place) as js:
+        try:
+            log = await open_log(js, place.config.cell, create=False)
+        except LogGoneError as err:
+            raise CliError(str(err), NOT_FOUND) from err
+        yield Reading(place, js.connection, js, log)
+
+
+async def commits(log: JetStreamLog, after: int = 0) -> AsyncGenerator[Stored, None]:
+    """The commits after a sequence, up to the end of the log as it is now."""
+    stream = log.follow(after)
+    try:
+        async for batch in stream:
+            if not batch:
+                return
+            for stored in batch:
+                yield stored
+    finally:
+        await stream.aclose()
+
+
+def _ignore(_event: str, _fields: object) -> None:
+    """What happens to the connection of a command that soon ends: nobody needs to know."""

@@ -1,0 +1,287 @@
+"""Every command with its help: one row each. Nothing is imported here, so that ``muster --help`` is quick.
+
+A command is one module of ``muster_cli.commands``; options are explained there, next to the code that takes them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from muster_cli.exits import for_help
+
+
+@dataclass(frozen=True)
+class Page:
+    """A command and what its help says. ``name``: as typed, e.g. ``queue tree``."""
+
+    name: str
+    summary: str
+    details: str
+    examples: str
+    function: str = ""
+    order: int = 0
+
+    @property
+    def module(self) -> str:
+        return self.name.replace(" ", "_")
+
+    @property
+    def help(self) -> str:
+        return f"{self.summary}\n\n{self.details}" if self.details else self.summary
+
+    @property
+    def epilogue(self) -> str:
+        return f"Examples:\n{_indented(self.examples)}" if self.examples else ""
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"  {line}" if line else "" for line in text.strip().splitlines())
+
+
+@dataclass(frozen=True)
+class Root(Page):
+    """The page of ``muster`` itself."""
+
+    @property
+    def epilogue(self) -> str:
+        return f"Start here:\n{_indented(self.examples)}\n\nExit codes:\n{for_help()}"
+
+
+ROOT = Root(
+    name="muster",
+    summary="Muster decides which job runs next on a shared Kubernetes cluster, with what, and why.",
+    details="Every decision is an event in one ordered log. These commands run Muster, read that log, explain it, and "
+    "decide it again. `muster COMMAND --help` shows examples.",
+    examples="""
+muster up                     a whole Muster on this machine, with a simulated cluster and two jobs
+muster why video/JOB          why a job waits, or what became of it
+muster up --context NAME      watch a real cluster, and see what Muster would do there
+""",
+)
+
+GROUPS: dict[str, Page] = {
+    "queue": Page(
+        name="queue",
+        summary="Look at queues and quota.",
+        details="",
+        examples="""
+muster queue tree             who uses how much of which quota
+muster queue ls               how many wait where, and why the first one does
+""",
+        order=40,
+    ),
+    "log": Page(
+        name="log",
+        summary="Create and inspect the log of a cell.",
+        details="The log is a JetStream stream. Everything Muster knows and decides is in it.",
+        examples="""
+muster log info               how long it is, how full, and who leads
+muster log verify             read all of it and check that nothing is missing
+""",
+        order=80,
+    ),
+    "config": Page(
+        name="config",
+        summary="Look at the settings in force.",
+        details="",
+        examples="""
+muster config show            every setting, its value and where that comes from
+""",
+        order=90,
+    ),
+}
+
+COMMANDS: tuple[Page, ...] = (
+    Page(
+        name="up",
+        function="up",
+        order=10,
+        summary="Run a whole Muster in this terminal: to try it, or to watch a real cluster.",
+        details="Starts a real nats-server on loopback and every service as it runs in pods, in one process, beside a "
+        "simulated cluster of 3 nodes with the quota tree and the two RayJobs of the tutorial; tells what happens as it "
+        "happens, until Ctrl-C.\n\n"
+        "With --context it watches that cluster and only says what it would admit; nothing is written there. With "
+        "--act it decides there, unless `muster doctor` finds something that speaks against it.",
+        examples="""
+muster up
+muster up --speed 5 --no-jobs
+muster up --data ./demo               keep the log and the cluster; the next time it goes on from there
+muster up --headless --duration 20    for scripts: fails unless a job was admitted
+muster up --context prod              what would Muster do on that cluster?
+""",
+    ),
+    Page(
+        name="submit",
+        function="submit",
+        order=20,
+        summary="Create the objects of a YAML file in the cluster of the running demo.",
+        details="Takes several documents in one file, `generateName`, and lists. For a real cluster name it, with "
+        "--context or --kubeconfig; kubectl does the same.",
+        examples="""
+muster submit rayjob.yaml
+muster submit --times 5 rayjob.yaml           five jobs of a file with generateName
+cat rayjob.yaml | muster submit -
+muster submit rayjob.yaml --context staging
+""",
+    ),
+    Page(
+        name="why",
+        function="why",
+        order=25,
+        summary="Tell why a job waits, or what became of it.",
+        details="First where it stands now, with numbers; then everything that happened to it, from the log, so also "
+        "for jobs that are long gone. JOB is NAMESPACE/NAME, or NAME where that is unique.",
+        examples="""
+muster why video/rayjob-video-h4x2q
+muster why rayjob-video-h4x2q --all           with every small step
+muster why video/rayjob-video-h4x2q -o json
+muster why video/old-job --log archive.jsonl.gz
+""",
+    ),
+    Page(
+        name="tail",
+        function="tail",
+        order=30,
+        summary="Print the log as readable lines, one per event, and go on as it grows.",
+        details="Each line begins with the sequence of its commit: give it to --since to go on from there.",
+        examples="""
+muster tail
+muster tail --queue root/algorithm --job video/rayjob-video-h4x2q
+muster tail --since 1 --no-follow             the whole log
+muster tail -o json | jq .event.type
+""",
+    ),
+    Page(
+        name="queue tree",
+        function="queue_tree",
+        order=10,
+        summary="Show the quota tree with what is used, guaranteed and allowed at every node.",
+        details="A bar is as long as the node's max; its filled part is in use, the mark is the guaranteed min.",
+        examples="""
+muster queue tree
+muster queue tree --under root/algorithm
+muster queue tree -o json
+""",
+    ),
+    Page(
+        name="queue ls",
+        function="queue_ls",
+        order=20,
+        summary="List the queues: how many wait and run, and why the first of each waits.",
+        details="",
+        examples="""
+muster queue ls
+muster queue ls --all                         also the inner nodes of the tree, where nobody queues
+muster queue ls -o json
+""",
+    ),
+    Page(
+        name="export",
+        function="export",
+        order=50,
+        summary="Copy a log to a file, one commit per line.",
+        details="The file is what `muster replay`, `muster check` and `muster why --log` read. It is written under "
+        "another name first: an export that breaks off leaves nothing behind.",
+        examples="""
+muster export --out log.jsonl.gz
+muster export --data ./demo --out log.jsonl   of a demo that is not running
+muster export --url nats://nats.muster:4222 --out log.jsonl.gz
+""",
+    ),
+    Page(
+        name="replay",
+        function="replay",
+        order=55,
+        summary="Decide a recorded log again and compare every decision, byte for byte.",
+        details="Nothing is written anywhere. Ends with `N commits, 0 divergent` and exit code 0; otherwise it shows the "
+        "first decision that differs and ends with exit code 5.",
+        examples="""
+muster replay --log log.jsonl.gz
+muster replay --log log.jsonl.gz --verify     also where nobody decided anything
+muster replay --log log.jsonl.gz --stage queue_sorter
+""",
+    ),
+    Page(
+        name="check",
+        function="check",
+        order=60,
+        summary="Audit a recorded log: what must hold at every position, by books of its own.",
+        details="Shows how often each invariant was checked and broken, and which are not checked here and why. Exit "
+        "code 5 when one is broken.",
+        examples="""
+muster check --log log.jsonl.gz
+muster check --log log.jsonl.gz -o json
+""",
+    ),
+    Page(
+        name="log init",
+        function="log_init",
+        order=10,
+        summary="Create the log of a cell and its streams, or check that they are as they must be.",
+        details="Run it once before the services are started. A cell whose stream was lost gets its next generation.",
+        examples="""
+muster log init --url nats://nats.muster:4222 --replicas 3
+muster log init --cell gpu
+""",
+    ),
+    Page(
+        name="log info",
+        function="log_info",
+        order=20,
+        summary="Show a log: its generation, size and end, and which process leads which stage.",
+        details="",
+        examples="""
+muster log info
+muster log info --cell gpu -o json
+""",
+    ),
+    Page(
+        name="log verify",
+        function="log_verify",
+        order=30,
+        summary="Read a whole log and check that it has no holes and every commit can be read.",
+        details="Also that it begins with its genesis, and that every commit carries the epoch of its leader. What the "
+        "decisions mean is checked by `muster replay` and `muster check`.",
+        examples="""
+muster log verify
+muster log verify --log log.jsonl.gz
+""",
+    ),
+    Page(
+        name="doctor",
+        function="doctor",
+        order=70,
+        summary="Say what is missing for Muster to work, and how to mend it.",
+        details="Looks at NATS (reachable, clocks, how full the log is) and, with --context or while a demo runs, at the "
+        "cluster: definitions, permissions, policies, and whether somebody else admits the same jobs. Exit code 1 when "
+        "something must be mended. `muster up --act` refuses by the same list.",
+        examples="""
+muster doctor
+muster doctor --context prod
+muster doctor --context prod -o json
+""",
+    ),
+    Page(
+        name="config show",
+        function="config_show",
+        order=10,
+        summary="Show every setting, its value, and where that comes from.",
+        details="Settings come from the file named by MUSTER_CONFIG and from variables MUSTER_<SETTING>, which win.",
+        examples="""
+muster config show
+MUSTER_CELL=gpu muster config show -o yaml
+""",
+    ),
+    Page(
+        name="version",
+        function="version",
+        order=95,
+        summary="Show the version of Muster and of what it runs on.",
+        details="",
+        examples="""
+muster version
+muster version -o json
+""",
+    ),
+)
+"""In the order of the documentation."""

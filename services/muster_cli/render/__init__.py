@@ -1,0 +1,1 @@
+"""What commands print, as pure functions from values to lines: no I/O, no clock, no settings."""
