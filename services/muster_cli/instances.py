@@ -48,7 +48,7 @@ def directory(environ: Mapping[str, str] = os.environ) -> Path:
         found.mkdir(mode=0o700, exist_ok=True)
         state = found.lstat()
     except OSError as err:
-        raise CliError(f"cannot use {found} for run files: {err.strerror}; set XDG_RUNTIME_DIR to one of yours") from err
+        raise CliError(f"cannot use {found} for run files: {err.strerror}; set XDG_RUNTIME_DIR") from err
     if not stat.S_ISDIR(state.st_mode) or state.st_uid != os.getuid():
         raise CliError(f"cannot use {found} for run files: it belongs to somebody else; set XDG_RUNTIME_DIR")
     if state.st_mode & 0o077:

@@ -98,8 +98,8 @@ COMMANDS: tuple[Page, ...] = (
         order=10,
         summary="Run a whole Muster in this terminal: to try it, or to watch a real cluster.",
         details="Starts a real nats-server on loopback and every service as it runs in pods, in one process, beside a "
-        "simulated cluster of 3 nodes with the quota tree and the two RayJobs of the tutorial; tells what happens as it "
-        "happens, until Ctrl-C.\n\n"
+        "simulated cluster of 3 nodes with the quota tree and the two RayJobs of the tutorial; tells what happens as "
+        "it happens, until Ctrl-C.\n\n"
         "With --context it watches that cluster and only says what it would admit; nothing is written there. With "
         "--act it decides there, unless `muster doctor` finds something that speaks against it.",
         examples="""
@@ -193,8 +193,8 @@ muster export --url nats://nats.muster:4222 --out log.jsonl.gz
         function="replay",
         order=55,
         summary="Decide a recorded log again and compare every decision, byte for byte.",
-        details="Nothing is written anywhere. Ends with `N commits, 0 divergent` and exit code 0; otherwise it shows the "
-        "first decision that differs and ends with exit code 5.",
+        details="Nothing is written anywhere. Ends with `N commits, 0 divergent` and exit code 0; otherwise it shows "
+        "the first decision that differs and ends with exit code 5.",
         examples="""
 muster replay --log log.jsonl.gz
 muster replay --log log.jsonl.gz --verify     also where nobody decided anything
@@ -252,8 +252,8 @@ muster log verify --log log.jsonl.gz
         function="doctor",
         order=70,
         summary="Say what is missing for Muster to work, and how to mend it.",
-        details="Looks at NATS (reachable, clocks, how full the log is) and, with --context or while a demo runs, at the "
-        "cluster: definitions, permissions, policies, and whether somebody else admits the same jobs. Exit code 1 when "
+        details="Looks at NATS (reachable, clocks, how full the log is) and, with --context or while a demo runs, at "
+        "the cluster: definitions, permissions, policies, and whether somebody else admits the same jobs. Exit code 1 when "
         "something must be mended. `muster up --act` refuses by the same list.",
         examples="""
 muster doctor

@@ -167,7 +167,6 @@ RATES = FaultRates(
     end_watch=0.05,
     expire_watch=0.05,
     repeat_line=0.2,
-    swap_line=0.1,
 )
 
 

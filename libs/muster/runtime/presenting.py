@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
+from muster.core.actuation.patch import message_of
 from muster.core.objects.kubequeue import QUEUE_NAMESPACE
 from muster.core.objects.meta import digest, rfc3339
 from muster.core.presentation import desired
@@ -21,7 +22,7 @@ from muster.core.workloads.registry import KINDS
 from muster.kube.discovery import has_status_subresource
 from muster.model import api
 from muster.model.api import JSON, JSON_PATCH, MERGE_PATCH, ApiResource
-from muster.ports import ApiResponse, ApiTransport, ApiUnreachableError, Clock, Lease, Log, Snapshots
+from muster.ports import ApiResponse, ApiStatusError, ApiTransport, ApiUnreachableError, Clock, Lease, Log, Snapshots
 from muster.runtime.follower import Follower
 from muster.runtime.hooks import Hooks
 from muster.runtime.leader import LEASE_RENEWAL_S
@@ -37,6 +38,8 @@ RATE_PER_S = 50.0
 
 MAX_IN_FLIGHT = 8
 RETRY_S = 5.0
+FORBIDDEN_S = 60.0
+"""After the API server forbids a write: permissions do not come back by asking often."""
 REPORTER = "muster"
 
 
@@ -151,9 +154,11 @@ class Presenter(Follower[ViewState]):
         """One look at one object; whatever the API server says, the object is looked at again later."""
         try:
             wrote = await look(name)
-        except ApiUnreachableError as err:
-            self.hooks.note("debug", "presentation_retried", object=key, message=str(err))
-            self._due[key] = asyncio.get_running_loop().time() + RETRY_S
+        except (ApiUnreachableError, ApiStatusError) as err:
+            forbidden = isinstance(err, ApiStatusError) and err.status in (401, 403)
+            self.hooks.note("warning" if forbidden else "debug", "presentation_retried", object=key, message=str(err))
+            wait_s = getattr(err, "retry_after_s", None) or (FORBIDDEN_S if forbidden else RETRY_S)
+            self._due[key] = asyncio.get_running_loop().time() + wait_s
         else:
             if wrote and key in self._due:
                 later = asyncio.get_running_loop().time() + AGAIN_S[key.partition("/")[0]]
@@ -314,6 +319,9 @@ class Presenter(Follower[ViewState]):
         self._tokens -= 1
         verb = f"{method} {resource.plural}"
         self.writes[verb] = self.writes.get(verb, 0) + 1
-        return await self._transport.request(
+        answer = await self._transport.request(
             method, resource.path(namespace, name, subresource), body=body, content_type=content_type
         )
+        if answer.status in (401, 403, 429) or answer.status >= 500:
+            raise ApiStatusError(answer.status, message_of(answer.body), answer.retry_after_s)
+        return answer

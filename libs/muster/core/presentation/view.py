@@ -51,6 +51,8 @@ class Shown(Struct, frozen=True):
     ref: Ref
     rv: int
     shown: str
+    policy: str = ""
+    """Of a Queue: how it orders its jobs, as written there."""
 
 
 class Trouble(Struct, frozen=True):
@@ -229,7 +231,7 @@ class View:
 
     def _queue_observed(self, state: ViewState, _at: Position, event: QueueObserved) -> None:
         if state.objects_seen.newer(event.ref.uid, event.rv):
-            state.queue_objects[event.ref.uid] = Shown(event.ref, event.rv, event.shown)
+            state.queue_objects[event.ref.uid] = Shown(event.ref, event.rv, event.shown, event.policy)
             self.touched_queues[event.path] = None
 
     def _queue_gone(self, state: ViewState, at: Position, event: QueueGone) -> None:

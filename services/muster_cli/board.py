@@ -1,0 +1,171 @@
+"""The quota tree and its queues as values to show: who uses, waits and runs where. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct, field
+
+from muster.core.objects.kubequeue import DEFAULT_POLICY
+from muster.core.presentation.desired import waiting_reason
+from muster.core.presentation.view import ViewState
+from muster.model.quota import QuotaNode
+from muster.model.resources import format_quantity, texts
+
+
+class Amount(Struct, frozen=True):
+    """One resource of one node, in base units; ``limit`` None: no max."""
+
+    resource: str
+    used: int
+    guaranteed: int
+    limit: int | None
+
+    @property
+    def over(self) -> bool:
+        return self.limit is not None and self.used > self.limit
+
+    @property
+    def borrowed(self) -> int:
+        """How much is used beyond the guarantee."""
+        return max(0, self.used - self.guaranteed)
+
+
+class Head(Struct, frozen=True):
+    """The first job of a queue, and why it waits."""
+
+    job: str
+    code: str
+    text: str
+
+
+class Node(Struct, frozen=True):
+    """One node of the tree. The counts of an inner node include everything below it."""
+
+    path: str
+    depth: int
+    leaf: bool
+    last: bool
+    """The last of its siblings."""
+    namespaces: list[str]
+    amounts: list[Amount]
+    waiting: int = 0
+    admitted: int = 0
+    """Charged, running or not."""
+    running: int = 0
+    policy: str = DEFAULT_POLICY
+    priority: int = 0
+    head: Head | None = None
+
+    @property
+    def name(self) -> str:
+        return self.path.rpartition("/")[2]
+
+
+class Board(Struct, frozen=True):
+    """All of it, as of a position of the log."""
+
+    seq: int
+    generation: int
+    now: int
+    tree: str = ""
+    """``namespace/name`` of the tree in force; empty when there is none."""
+    profile: str = ""
+    nodes: list[Node] = field(default_factory=list)
+    unsynced: list[str] = field(default_factory=list)
+    """What has not been listed yet: nothing is admitted meanwhile."""
+
+
+def board_of(state: ViewState) -> Board:
+    """The board a view shows."""
+    tree = state.ledger.tree
+    board = Board(state.seq, state.generation, state.now, unsynced=sorted(state.unsynced))
+    if tree is None:
+        return board
+    counts = _counts(state)
+    policies = {state.queue_paths.get(uid, ""): shown.policy for uid, shown in state.queue_objects.items()}
+    last = {node.children[-1] for node in tree.nodes if node.children}
+    nodes = [_node(state, node, counts, policies.get(node.path, ""), last) for node in tree.nodes]
+    return Board(
+        state.seq, state.generation, state.now, tree.ref.key, tree.profile, nodes, unsynced=sorted(state.unsynced)
+    )
+
+
+def _counts(state: ViewState) -> dict[str, list[int]]:
+    """path -> [waiting, admitted, running], everything below included."""
+    counts: dict[str, list[int]] = {}
+
+    def add(path: str, column: int, number: int) -> None:
+        while path:
+            counts.setdefault(path, [0, 0, 0])[column] += number
+            path = path.rpartition("/")[0]
+
+    for queue in state.book.queues:
+        add(queue, 0, state.book.length(queue))
+    for uid, charge in state.ledger.charges.items():
+        add(charge.queue, 1, 1)
+        workload = state.workloads.get(uid)
+        if workload is not None and workload.phase == "running":
+            add(charge.queue, 2, 1)
+    return counts
+
+
+def _node(state: ViewState, node: QuotaNode, counts: dict[str, list[int]], policy: str, last: set[str]) -> Node:
+    used = state.ledger.used.get(node.path, {})
+    waiting, admitted, running = counts.get(node.path, [0, 0, 0])
+    names = sorted(node.limit.keys() | node.guaranteed.keys() | used.keys())
+    return Node(
+        path=node.path,
+        depth=node.path.count("/"),
+        leaf=not node.children,
+        last=node.path in last,
+        namespaces=list(node.namespaces),
+        amounts=[Amount(each, used.get(each, 0), node.guaranteed.get(each, 0), node.limit.get(each)) for each in names],
+        waiting=waiting,
+        admitted=admitted,
+        running=running,
+        policy=policy or DEFAULT_POLICY,
+        priority=state.queue_priorities.get(node.path, 0),
+        head=_head(state, node.path),
+    )
+
+
+def _head(state: ViewState, path: str) -> Head | None:
+    first = next(state.book.in_order(path), None)
+    if first is None:
+        return None
+    job = state.jobs[first[0][3]]
+    reason = waiting_reason(state, job)
+    return Head(job.ref.key, reason.code, reason.text)
+
+
+def record(board: Board, nodes: list[Node]) -> dict[str, Any]:
+    """The board for programs, quantities as Kubernetes writes them."""
+    return {
+        "generation": board.generation,
+        "sequence": board.seq,
+        "at": board.now,
+        "tree": board.tree,
+        "profile": board.profile,
+        "unsynced": board.unsynced,
+        "queues": [_record(node) for node in nodes],
+    }
+
+
+def _record(node: Node) -> dict[str, Any]:
+    head = node.head
+    return {
+        "path": node.path,
+        "leaf": node.leaf,
+        "namespaces": node.namespaces,
+        "policy": node.policy,
+        "priority": node.priority,
+        "min": texts({each.resource: each.guaranteed for each in node.amounts}),
+        "max": texts({each.resource: each.limit for each in node.amounts if each.limit is not None}),
+        "used": texts({each.resource: each.used for each in node.amounts}),
+        "borrowed": {each.resource: format_quantity(each.borrowed, each.resource) for each in node.amounts},
+        "waiting": node.waiting,
+        "admitted": node.admitted,
+        "running": node.running,
+        "head": None if head is None else {"job": head.job, "reason": head.code, "message": head.text},
+    }

@@ -1,0 +1,37 @@
+"""``muster queue ls``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from muster_cli.board import board_of, record
+from muster_cli.commands.queue_tree import chosen
+from muster_cli.commands.tail import tell_which
+from muster_cli.console import Output
+from muster_cli.folding import present_view
+from muster_cli.options import Bus, Form
+from muster_cli.reading import locate, opened
+from muster_cli.render.queues import list_lines
+
+
+async def queue_ls(
+    *,
+    every: Annotated[bool, Parameter(name="--all", negative="", help="Inner nodes of the tree too.")] = False,
+    output: Form = "table",
+    bus: Bus | None = None,
+) -> None:
+    """List the queues."""
+    place = locate(bus)
+    out = Output()
+    tell_which(out, place)
+    async with opened(place) as reading:
+        board = board_of(await present_view(reading))
+    nodes = [node for node in chosen(board, "") if node.leaf or every]
+    if output == "table":
+        out.lines(list_lines(board, nodes))
+    elif output == "name":
+        out.lines([node.path for node in nodes])
+    else:
+        out.data(record(board, nodes), output)

@@ -1,0 +1,47 @@
+"""``muster queue tree``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from muster_cli.board import Board, Node, board_of, record
+from muster_cli.commands.tail import tell_which
+from muster_cli.console import Output
+from muster_cli.exits import NOT_FOUND, CliError
+from muster_cli.folding import present_view
+from muster_cli.options import Bus, Form
+from muster_cli.reading import locate, opened
+from muster_cli.render.queues import tree_lines
+
+
+async def queue_tree(
+    *,
+    under: Annotated[str, Parameter(show_default=False, help="Only this quota path and what is below it.")] = "",
+    output: Form = "table",
+    bus: Bus | None = None,
+) -> None:
+    """Show the quota tree."""
+    place = locate(bus)
+    out = Output()
+    tell_which(out, place)
+    async with opened(place) as reading:
+        board = board_of(await present_view(reading))
+    nodes = chosen(board, under)
+    if output == "table":
+        out.lines(tree_lines(board, nodes, unicode=out.unicode))
+    elif output == "name":
+        out.lines([node.path for node in nodes])
+    else:
+        out.data(record(board, nodes), output)
+
+
+def chosen(board: Board, under: str) -> list[Node]:
+    """The nodes at and below a path; all for an empty one. Raises CliError when there is no such path."""
+    path = under.rstrip("/")
+    nodes = [node for node in board.nodes if not path or node.path == path or node.path.startswith(f"{path}/")]
+    if path and not nodes:
+        known = ", ".join(node.path for node in board.nodes[:20]) or "none, because no tree is in force"
+        raise CliError(f"there is no quota {path}; there are {known}", NOT_FOUND)
+    return nodes
