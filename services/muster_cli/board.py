@@ -92,7 +92,7 @@ def board_of(state: ViewState) -> Board:
 
 
 def _counts(state: ViewState) -> dict[str, list[int]]:
-    """path -> [waiting, admitted, running], everything below included."""
+    """Per path [waiting, admitted, running], everything below included."""
     counts: dict[str, list[int]] = {}
 
     def add(path: str, column: int, number: int) -> None:

@@ -253,8 +253,8 @@ muster log verify --log log.jsonl.gz
         order=70,
         summary="Say what is missing for Muster to work, and how to mend it.",
         details="Looks at NATS (reachable, clocks, how full the log is) and, with --context or while a demo runs, at "
-        "the cluster: definitions, permissions, policies, and whether somebody else admits the same jobs. Exit code 1 when "
-        "something must be mended. `muster up --act` refuses by the same list.",
+        "the cluster: definitions, permissions, policies, and whether somebody else admits the same jobs. Exit code 1 "
+        "when something must be mended. `muster up --act` refuses by the same list.",
         examples="""
 muster doctor
 muster doctor --context prod

@@ -164,7 +164,7 @@ class EmbeddedServer:
             raise BusError(f"cannot use data directory {self._data}: {err}; set {self._data_option}") from err
 
     def _choose_ports(self) -> None:
-        if self._port_given and not _is_free(self.port):
+        if self._port_given and not is_free(self.port):
             raise self._port_taken()
         self.port = self.port or free_port()
         if self.monitor_port == 0:
@@ -257,12 +257,13 @@ def find_binary() -> Path:
 def free_port() -> int:
     """A loopback port nobody listens on."""
     for port in random.sample(PORTS, 200):
-        if _is_free(port):
+        if is_free(port):
             return port
     raise BusError(f"cannot find a free port on {HOST} between {PORTS[0]} and {PORTS[-1]} in 200 tries")
 
 
-def _is_free(port: int) -> bool:
+def is_free(port: int) -> bool:
+    """Whether nobody listens on a loopback port."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import gzip
+import zlib
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, Self, cast
 
 import msgspec
 from msgspec import Struct
 
-from muster.events.envelope import Commit, Stored, decode_commit, encode_commit
+from muster.events.envelope import (
+    Commit,
+    Stored,
+    UnknownEventError,
+    UnreadableCommitError,
+    decode_commit,
+    encode_commit,
+)
 
 
 class LogFileError(Exception):
@@ -30,34 +39,65 @@ def line_of(seq: int, commit: Commit) -> bytes:
     return b'{"seq":%d,"commit":%b}\n' % (seq, encode_commit(commit))
 
 
+class LogWriter:
+    """Writes commits in order to an open file. ``count``: how many so far."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self.count = 0
+        self._file = file
+
+    @classmethod
+    @contextmanager
+    def to(cls, path: Path) -> Iterator[Self]:
+        """A writer to a new file, compressed by the name's ending."""
+        with _open(path, "wb") as file:
+            yield cls(file)
+
+    def write(self, stored: Stored) -> None:
+        self._file.write(line_of(stored.seq, stored.commit))
+        self.count += 1
+
+
 def write_log(path: Path, commits: Iterable[Stored]) -> int:
     """Write commits in order; returns how many."""
-    count = 0
-    with _open(path, "wb") as file:
+    with LogWriter.to(path) as writer:
         for stored in commits:
-            file.write(line_of(stored.seq, stored.commit))
-            count += 1
-    return count
+            writer.write(stored)
+        return writer.count
 
 
 def read_log(path: Path) -> Iterator[Stored]:
     """The commits of an exported log, in order, without holding them all.
 
-    Raises LogFileError on a line that is none, on a missing sequence, and what decode_commit raises.
+    Raises LogFileError for a file that is none or is cut off, on a missing sequence, and on a commit that cannot be
+    read (its cause says whether this build is too old for it); OSError for a file that cannot be read.
     """
     before: int | None = None
+    number = 0
     with _open(path, "rb") as file:
-        for number, line in enumerate(file, start=1):
-            if not line.strip():
-                continue
-            try:
-                found = _lines.decode(line)
-            except (msgspec.DecodeError, msgspec.ValidationError) as err:
-                raise LogFileError(f"{path} line {number} is not a commit of an exported log: {err}") from err
-            if before is not None and found.seq != before + 1:
-                raise LogFileError(f"{path} line {number}: sequence {found.seq} follows {before}; commits are missing")
-            before = found.seq
-            yield Stored(found.seq, decode_commit(bytes(found.commit)))
+        try:
+            for number, line in enumerate(file, start=1):
+                if line.strip():
+                    stored = _stored(path, number, line)
+                    if before is not None and stored.seq != before + 1:
+                        raise LogFileError(
+                            f"{path} line {number}: sequence {stored.seq} follows {before}; commits are missing"
+                        )
+                    before = stored.seq
+                    yield stored
+        except (EOFError, zlib.error, gzip.BadGzipFile) as err:
+            raise LogFileError(f"{path} is cut off or damaged after line {number}: {err}") from err
+
+
+def _stored(path: Path, number: int, line: bytes) -> Stored:
+    cut_off = "" if line.endswith(b"\n") else "; the file is cut off there"
+    try:
+        found = _lines.decode(line)
+        return Stored(found.seq, decode_commit(bytes(found.commit)))
+    except UnknownEventError as err:
+        raise LogFileError(f"{path} line {number}: {err}") from err
+    except (msgspec.DecodeError, msgspec.ValidationError, UnreadableCommitError) as err:
+        raise LogFileError(f"{path} line {number} is not a commit of an exported log: {err}{cut_off}") from err
 
 
 def _open(path: Path, mode: str) -> IO[bytes]:

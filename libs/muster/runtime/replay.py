@@ -6,7 +6,7 @@ A replay has nothing that could touch a cluster: it reads commits and drives pur
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from msgspec import Struct, field
@@ -72,11 +72,18 @@ class _Seat:
 
 
 def replay(
-    commits: Iterable[Stored], *, verify: bool = True, silences: bool = True, check_every: int = 500
+    commits: Iterable[Stored],
+    *,
+    verify: bool = True,
+    silences: bool = True,
+    check_every: int = 500,
+    stages: Collection[str] = (),
 ) -> ReplayReport:
-    """Replay a log. With ``verify`` every recorded decision is made again, and (``silences``) silent positions are sampled."""
+    """Replay a log. With ``verify`` every recorded decision is made again, and (``silences``) silent positions are
+    sampled. ``stages``: only these; all when it is empty.
+    """
     report = ReplayReport()
-    seats = {name: _Seat(make()) for name, make in DECIDERS.items()}
+    seats = {name: _Seat(make()) for name, make in DECIDERS.items() if not stages or name in stages}
     window: deque[Stored] = deque()
     for stored in commits:
         window.append(stored)

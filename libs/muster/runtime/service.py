@@ -45,7 +45,7 @@ from muster.runtime.shared import SharedLog
 from muster.runtime.watching import WatcherRunner
 from muster.telemetry import logs
 from muster.telemetry.logs import Logger
-from muster.telemetry.metrics import Metrics
+from muster.telemetry.metrics import Metrics, labels
 from muster.telemetry.observer import StageTelemetry
 from muster.telemetry.traces import make_tracer
 
@@ -57,7 +57,8 @@ MISCONFIGURED = 78
 """Exit code: the configuration cannot work as it is."""
 STOP_LIMIT_S = 5.0
 
-_RESTARTS = (FencedError, LostLeadershipError, LogGoneError, LogGapError, LogFullError, ClockSkewError)
+RESTARTS = (FencedError, LostLeadershipError, LogGoneError, LogGapError, LogFullError, ClockSkewError)
+"""What ends a process that may be started again."""
 _FATAL = (UnknownEventError, UnreadableCommitError)
 
 
@@ -86,7 +87,7 @@ class Process(Struct, dict=True):
             source = FromKubeconfig(path=self.config.kubeconfig, context=self.config.kube_context)
 
         def measure(verb: str, resource: str, code: int, seconds: float) -> None:
-            self.metrics.kube_requests.add(1, {"verb": verb, "resource": resource, "code": str(code)})
+            self.metrics.count("muster_kube_requests", labels(verb=verb, resource=resource, code=str(code)))
             self.metrics.kube_duration.record(seconds, {"verb": verb, "resource": resource})
 
         transport = await connect_kube(source, check=True, on_request=measure, clock=self.clock)
@@ -227,8 +228,13 @@ Build = Callable[[Process], Awaitable[None]]
 """Adds the runners of a service to a process."""
 
 
-async def open_process(config: Config, service: str, stack: AsyncExitStack, *, clock: Clock | None = None) -> Process:
-    """Connect to the bus and open the log. Raises BusError, LogGoneError."""
+async def open_process(
+    config: Config, service: str, stack: AsyncExitStack, *, clock: Clock | None = None, own_time: bool = False
+) -> Process:
+    """Connect to the bus and open the log. Raises BusError, LogGoneError.
+
+    ``own_time``: the broker is ours and our clock counts as its own, whatever it shows (``muster up``).
+    """
     name = config.process or f"{socket.gethostname()[:24]}-{secrets.token_hex(3)}"
     clock = clock or SystemClock()
     logger = logs.get(service=service, process=name)
@@ -243,7 +249,8 @@ async def open_process(config: Config, service: str, stack: AsyncExitStack, *, c
     await open_stores(js, config.cell, create=config.log_create, limits=limits)
     log = await open_log(js, config.cell, create=config.log_create, limits=None, at=clock.now())
     logger.info("log_opened", cell=config.cell, generation=log.identity.generation, log_id=log.identity.log_id)
-    return Process(config, name, clock, logger, Metrics(service), connection, js, SharedLog(log), stack=stack)
+    shared = SharedLog(log, clock if own_time else None)
+    return Process(config, name, clock, logger, Metrics(service), connection, js, shared, stack=stack)
 
 
 async def serve(config: Config, service: str, build: Build) -> None:
@@ -292,7 +299,7 @@ async def _exit_code(config: Config, service: str, build: Build) -> int:
     logger = logs.get(service=service)
     try:
         await serve(config, service, build)
-    except _RESTARTS as err:
+    except RESTARTS as err:
         logger.warning("restart_needed", why=type(err).__name__, message=str(err))
         return RESTART
     except (BusError, ApiUnreachableError) as err:

@@ -1,4 +1,4 @@
-"""One reader for all stages of a process: the log is read and decoded once, and every follower folds from the same list."""
+"""One reader for all stages of a process: the log is read and decoded once, and every follower folds from one list."""
 
 from __future__ import annotations
 
@@ -6,25 +6,29 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 
 from muster.events.envelope import Commit, Stored
-from muster.ports import Log, LogIdentity
+from muster.ports import Clock, Log, LogIdentity
 
-WINDOW = 20_000
-"""Commits kept for followers that lag behind the reader; the reader waits for a slower one."""
+WINDOW = 10_000
+"""Commits the reader may be ahead of the slowest follower."""
 
 BATCH = 500
 
 
 class SharedLog:
-    """A Log whose followers share one reader. Call :meth:`begin`, then run :meth:`pump` beside them."""
+    """A Log whose followers share one reader. Call :meth:`begin`, then run :meth:`pump` beside them.
 
-    def __init__(self, log: Log) -> None:
+    ``clock``: counts as the broker's own, where the broker is ours alone and time may run faster than real time.
+    """
+
+    def __init__(self, log: Log, clock: Clock | None = None) -> None:
         self._log = log
+        self._clock = clock
         self._kept: list[Stored] = []
-        self._first = 0
-        """Sequence of the first commit kept; 0 while none is."""
-        self._begin = 0
+        self._base = 0
+        """Sequence before the first commit kept."""
         self._cursors: dict[object, int] = {}
-        self._news = asyncio.Condition()
+        """follower -> last sequence it has been given"""
+        self._changed = asyncio.Condition()
         self._end_reached = False
 
     @property
@@ -38,61 +42,59 @@ class SharedLog:
         return await self._log.end()
 
     async def time(self) -> int:
-        return await self._log.time()
+        return await self._log.time() if self._clock is None else self._clock.now()
 
     async def begin(self) -> None:
         """Decide where the shared reader begins: at the end of the log as it is now. Call it before any follower."""
-        self._begin = await self._log.end()
+        self._base = await self._log.end()
 
     async def pump(self) -> None:
         """Read for the followers, for ever; raises what the log raises."""
-        async for batch in self._log.follow(self._begin):
-            async with self._news:
-                if not batch:
-                    self._end_reached = True
-                self._kept += batch
-                self._first = self._kept[0].seq if self._kept else 0
-                self._news.notify_all()
-                while len(self._kept) > WINDOW:
-                    self._forget()
-                    if len(self._kept) > WINDOW:
-                        await self._news.wait()
-
-    def _forget(self) -> None:
-        """Drop what every follower has seen."""
-        slowest = min(self._cursors.values(), default=self._kept[-1].seq)
-        drop = min(max(0, slowest - self._first + 1), len(self._kept) - BATCH)
-        if drop > 0:
-            del self._kept[:drop]
-            self._first = self._kept[0].seq
+        async for batch in self._log.follow(self._base):
+            async with self._changed:
+                self._end_reached = self._end_reached or not batch
+                if self._cursors:
+                    self._kept += batch
+                else:
+                    self._base += len(batch)
+                self._changed.notify_all()
+                await self._changed.wait_for(lambda: len(self._kept) < WINDOW)
 
     async def follow(self, after: int) -> AsyncIterator[list[Stored]]:
-        """As :meth:`ports.Log.follow`; what lies before the shared reader is read apart."""
-        me = object()
+        """As :meth:`ports.Log.follow`; what lies before the shared reader is read apart, once."""
+        me, told = object(), False
         self._cursors[me] = after
-        told = False
         try:
-            if after < self._begin or (self._first and after < self._first - 1):
+            if after < self._base:
                 async for batch in self._log.follow(after):
                     if not batch:
                         break
                     after = self._cursors[me] = batch[-1].seq
                     yield batch
             while True:
-                async with self._news:
-                    await self._news.wait_for(lambda: self._has(after) or (self._end_reached and not told))
-                    start = after - self._first + 1 if self._first else 0
-                    batch = self._kept[start : start + BATCH] if self._has(after) else []
-                    after = self._cursors[me] = batch[-1].seq if batch else after
-                    if len(self._kept) > WINDOW:
-                        self._news.notify_all()
+                async with self._changed:
+                    await self._changed.wait_for(lambda: self._last() > after or (self._end_reached and not told))
+                    batch = self._kept[after - self._base : after - self._base + BATCH]
+                    if batch:
+                        after = self._cursors[me] = batch[-1].seq
+                        self._forget()
                 if batch:
                     yield batch
-                elif not told:
+                else:
                     told = True
                     yield []
         finally:
             del self._cursors[me]
+            self._forget()
 
-    def _has(self, after: int) -> bool:
-        return bool(self._kept) and self._kept[-1].seq > after
+    def _last(self) -> int:
+        return self._base + len(self._kept)
+
+    def _forget(self) -> None:
+        """Drop what every follower has been given."""
+        seen = min(self._cursors.values(), default=self._last()) - self._base
+        if seen >= min(BATCH, len(self._kept)) > 0:
+            del self._kept[:seen]
+            self._base += seen
+            if self._changed.locked():
+                self._changed.notify_all()

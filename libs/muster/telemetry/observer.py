@@ -8,13 +8,15 @@ from opentelemetry.trace import Tracer
 
 from muster.core.stage import Violation
 from muster.events.base import Event
-from muster.events.decisions import GangAdmitted, QuotaDenied, WorkloadQueued
+from muster.events.decisions import GangAdmitted, QuotaDenied, WorkloadDequeued, WorkloadQueued
 from muster.events.envelope import Commit, Stored
 from muster.telemetry.logs import Logger
-from muster.telemetry.metrics import Metrics
+from muster.telemetry.metrics import Labels, Metrics, labels
 from muster.telemetry.traces import CommitTraces
 
-_LOGGED_AT_INFO = frozenset({"debug", "info", "warning", "error"})
+_TOLD = frozenset({GangAdmitted, QuotaDenied, WorkloadQueued})
+_LEVELS = frozenset({"debug", "info", "warning", "error"})
+_WAITS_KEPT = 100_000
 
 
 class StageTelemetry:
@@ -24,9 +26,12 @@ class StageTelemetry:
         self._metrics = metrics
         self._log = logger.bind(stage=stage, shard=shard)
         self._traces = CommitTraces(tracer, stage)
-        self._labels = {"stage": stage, "shard": shard}
         self._stage = stage
+        self._labels = labels(stage=stage, shard=shard)
+        self._kinds = {kind: labels(stage=stage, shard=shard, kind=kind) for kind in ("input", "decision")}
+        self._types: dict[type[Event], Labels] = {}
         self._queued_at: dict[str, int] = {}
+        """uid of a waiting workload -> queued-at, to tell how long an admission took; only where admissions are made"""
         self.current_role = "starting"
         self.behind = 0
 
@@ -34,32 +39,52 @@ class StageTelemetry:
 
     def folded(self, batch: Sequence[Stored], behind: int) -> None:
         self.behind = behind
-        self._metrics.folded.add(len(batch), self._labels)
-        self._metrics.sequence.set(batch[-1].seq, self._labels)
-        self._metrics.lag.set(behind, self._labels)
+        self._metrics.count("muster_commits_folded", self._labels, len(batch))
+        self._metrics.set("muster_stage_sequence", self._labels, batch[-1].seq)
+        self._metrics.set("muster_stage_lag_batches", self._labels, behind)
         for stored in batch:
             if stored.trace:
                 self._traces.remember(stored.seq, stored.trace)
+            if self._stage == "gang_admitter" and stored.commit.stage == "queue_sorter":
+                self._note_queued(stored.commit)
+
+    def _note_queued(self, commit: Commit) -> None:
+        for event in commit.events:
+            if isinstance(event, WorkloadQueued) and len(self._queued_at) < _WAITS_KEPT:
+                self._queued_at[event.ref.uid] = event.queued_at
+            elif isinstance(event, WorkloadDequeued):
+                self._queued_at.pop(event.ref.uid, None)
 
     def appended(self, commit: Commit, seq: int, took_s: float) -> None:
         self._traces.end(seq)
-        self._metrics.commits.add(1, {**self._labels, "kind": commit.kind})
-        self._metrics.append.record(took_s, self._labels)
+        self._metrics.count("muster_commits", self._kinds[commit.kind])
+        self._metrics.append_duration.record(took_s, dict(self._labels))
         for event in commit.events:
-            self._event(event, commit.at)
+            kind = type(event)
+            key = self._types.get(kind)
+            if key is None:
+                key = self._types[kind] = labels(stage=self._stage, type=str(kind.__struct_config__.tag))
+            self._metrics.count("muster_events", key)
+            if kind in _TOLD:
+                self._tell(event, commit.at)
         self._log.debug("commit_appended", seq=seq, kind=commit.kind, events=len(commit.events), in_seq=commit.in_seq)
 
-    def _event(self, event: Event, at: int) -> None:
-        self._metrics.events.add(1, {"stage": self._stage, "type": type(event).__name__})
+    def _tell(self, event: Event, at: int) -> None:
+        """One log line per decision about a workload, and what operators count."""
         match event:
             case GangAdmitted():
-                self._metrics.admitted.add(1, {"queue": event.queue})
-                self._log.info("gang_admitted", ref=str(event.ref), queue=event.queue, attempt=event.attempt)
+                self._metrics.count("muster_admitted_workloads", labels(queue=event.queue))
+                queued_at = self._queued_at.pop(event.ref.uid, 0)
+                if queued_at:
+                    self._metrics.admission_wait.record(max(0, at - queued_at) / 1000, {"queue": event.queue})
+                self._log.info("gang_admitted", ref=event.ref.key, queue=event.queue, attempt=event.attempt)
             case QuotaDenied():
-                self._metrics.refusals.add(1, {"queue": event.queue, "resource": event.resource})
+                self._metrics.count(
+                    "muster_denied_workloads", labels(queue=event.queue, reason=event.reason, resource=event.resource)
+                )
                 self._log.info(
                     "quota_denied",
-                    ref=str(event.ref),
+                    ref=event.ref.key,
                     reason=event.reason,
                     path=event.path,
                     resource=event.resource,
@@ -68,30 +93,30 @@ class StageTelemetry:
                     limit=event.limit,
                 )
             case WorkloadQueued():
-                self._log.info("workload_queued", ref=str(event.ref), queue=event.queue, attempt=event.attempt)
+                self._log.info("workload_queued", ref=event.ref.key, queue=event.queue, attempt=event.attempt)
             case _:
                 pass
 
     def role(self, role: str, epoch: int) -> None:
         self.current_role = role
-        self._metrics.leader.set(1 if role == "leading" else 0, self._labels)
+        self._metrics.set("muster_leader", self._labels, 1 if role == "leading" else 0)
         self._log.info("role_changed", role=role, epoch=epoch)
 
     def violated(self, violations: Sequence[Violation]) -> None:
         for violation in violations:
-            self._metrics.violations.add(1, {**self._labels, "invariant": violation.invariant})
+            self._metrics.count("muster_invariant_violations", (*self._labels, ("invariant", violation.invariant)))
             self._log.error("invariant_violated", invariant=violation.invariant, detail=violation.detail)
 
     def restless(self, counts: dict[str, int]) -> None:
-        self._metrics.restless.add(1, self._labels)
+        self._metrics.count("muster_decision_circles", self._labels)
         self._log.error("decision_circle", counts=counts)
 
     def snapshot(self, seq: int, size: int) -> None:
-        self._metrics.snapshot.set(seq, self._labels)
+        self._metrics.set("muster_snapshot_sequence", self._labels, seq)
         self._log.info("snapshot_kept", seq=seq, bytes=size)
 
     def note(self, level: str, event: str, **values: object) -> None:
-        getattr(self._log, level if level in _LOGGED_AT_INFO else "info")(event, **values)
+        getattr(self._log, level if level in _LEVELS else "info")(event, **values)
 
     def trace_of(self, events: Sequence[Event]) -> dict[str, str]:
         return self._traces.begin(events)
@@ -99,14 +124,14 @@ class StageTelemetry:
     # --- reflectors -------------------------------------------------------------------------------------------
 
     def restarted(self, resource: str, cause: str, detail: str) -> None:
-        self._metrics.watch_restarts.add(1, {"resource": resource, "reason": str(cause)})
+        self._metrics.count("muster_watch_restarts", labels(resource=resource, reason=str(cause)))
         self._log.debug("watch_restarted", resource=resource, cause=str(cause), detail=detail)
 
     def heard(self, resource: str, at_s: float) -> None: ...
 
     def sized(self, resource: str, objects: int) -> None:
-        self._metrics.watch_objects.set(objects, {"resource": resource})
+        self._metrics.set("muster_watch_objects", labels(resource=resource), objects)
 
     def ready(self, resource: str, ready: bool, why: str) -> None:
-        self._metrics.watch_ready.set(1 if ready else 0, {"resource": resource})
+        self._metrics.set("muster_watch_ready", labels(resource=resource), 1 if ready else 0)
         self._log.info("watch_ready" if ready else "watch_not_ready", resource=resource, why=why)

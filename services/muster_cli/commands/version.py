@@ -27,7 +27,7 @@ def version(
         "python": platform.python_version(),
         "nats-py": _installed("nats-py"),
         "kubernetes-asyncio": _installed("kubernetes-asyncio"),
-        "nats-server": _nats_server() or NOT_FOUND,
+        "nats-server": nats_server_version() or NOT_FOUND,
     }
     out = Output()
     if output == "text":
@@ -43,7 +43,8 @@ def _installed(name: str) -> str:
         return "not installed"
 
 
-def _nats_server() -> str:
+def nats_server_version() -> str:
+    """Of the nats-server that `muster up` would run; empty when there is none."""
     from muster.bus.errors import BusError
     from muster.bus.server import find_binary
 

@@ -6,7 +6,7 @@ of Muster.
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import TracebackType
@@ -29,7 +29,9 @@ class ControlPlane:
 
     `version`: Kubernetes release without a leading v, None for the session's. `users` get a token
     each, beside `admin`. `arguments`: component name -> further command line arguments, which win
-    over ours. `ready_timeout_s`: how long each component may take to become ready.
+    over ours. `ready_timeout_s`: how long each component may take to become ready. `prepare` is awaited
+    between the API server and what talks to it: the garbage collector looks for kinds at its start, and
+    then only every 30 s.
 
     Use it as `async with ControlPlane(...) as plane`, or call `start` and `stop`. It is bound to no
     event loop, but `start` must be called from a thread that outlives it (the main thread).
@@ -46,6 +48,7 @@ class ControlPlane:
         kwok: bool = True,
         arguments: Mapping[str, Sequence[str]] | None = None,
         ready_timeout_s: float = 120.0,
+        prepare: "Callable[[ControlPlane], Awaitable[None]] | None" = None,
         echo: Callable[[str], None] = print,
     ) -> None:
         chosen = {CONTROLLER_MANAGER: controller_manager, SCHEDULER: scheduler, KWOK: kwok}
@@ -54,12 +57,14 @@ class ControlPlane:
         self._users = tuple(users)
         self._arguments = dict(arguments or {})
         self._ready_timeout_s = ready_timeout_s
+        self._prepare = prepare
         self._echo = echo
         self._folder: PrivateFolder | None = None
         self._binaries: Binaries | None = None
         #: Component name -> component, in the order of their start.
         self._components: dict[str, Component] = {}
         self._port = free_port()
+        self._etcd_port = 0
         #: Member of system:masters: may do everything.
         self.admin = User("admin", ("system:masters",))
         #: Component name -> who it is to the API server.
@@ -80,6 +85,8 @@ class ControlPlane:
         self._folder = PrivateFolder()
         try:
             await self._start_storage()
+            if self._prepare is not None:
+                await self._prepare(self)
             await self._start_clients()
         except BaseException:
             await self.stop()
@@ -111,6 +118,11 @@ class ControlPlane:
     def url(self) -> str:
         """Base URL of the API server; the same for the whole life of this object."""
         return f"https://{LOOPBACK}:{self._port}"
+
+    @property
+    def etcd_url(self) -> str:
+        """Base URL of etcd, which also answers HTTP (`/v3/kv/...`): to compact it, for one."""
+        return f"http://{LOOPBACK}:{self._etcd_port}"
 
     @property
     def version(self) -> str:
@@ -190,7 +202,7 @@ class ControlPlane:
         settings.service_account_key(self.folder / "service-account.pem")
         users = [self.admin, *self._clients.values(), *self._users]
         settings.token_file(self.folder / "tokens.csv", users)
-        etcd_port = free_port()
+        etcd_port = self._etcd_port = free_port()
         etcd = settings.etcd_arguments(self.folder, client_port=etcd_port, peer_port=free_port())
         server = settings.apiserver_arguments(self.folder, port=self._port, etcd_port=etcd_port)
         await self._bring_up(

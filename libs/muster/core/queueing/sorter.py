@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from muster.core.queueing.book import Denial
 from muster.core.queueing.choice import Standing, choose
-from muster.core.queueing.state import Job, Refusal, SorterState, job_from, job_of
+from muster.core.queueing.state import Job, Refusal, SorterState, job_from, queued_at_of
 from muster.core.stage import MAX_DECISIONS, Arm, Violation, first
 from muster.events.base import Cause, Decision, Event
 from muster.events.decisions import (
@@ -301,21 +301,19 @@ class QueueSorter:
             return None
         if state.stale.get(uid) == workload.generation:
             return None
-        attempt = state.attempts.get(uid, 0) + 1
-        wanted = job_of(state, workload, leaf, attempt, cause, state.now)
-        if job is not None:
-            wanted.queued_at = job.queued_at
-            if _same(job, wanted):
+        request, priority = state.need_of(workload), state.priority_of(workload)
+        if job is not None and (job.generation, job.priority, job.queue) == (workload.generation, priority, leaf):
+            if job.request == request:
                 return None
         return WorkloadQueued(
             cause=cause,
-            ref=wanted.ref,
-            attempt=attempt,
+            ref=workload.ref,
+            attempt=state.attempts.get(uid, 0) + 1,
             queue=leaf,
-            request=wanted.request,
-            priority=wanted.priority,
-            queued_at=wanted.queued_at,
-            generation=wanted.generation,
+            request=request,
+            priority=priority,
+            queued_at=job.queued_at if job is not None else queued_at_of(workload, state.now),
+            generation=workload.generation,
         )
 
     @staticmethod
@@ -358,13 +356,3 @@ def _why_leaves(workload: Workload | None, leaf: str | None) -> DequeueReason | 
     if workload.refusal:
         return "refused"
     return "unbound" if leaf is None else None
-
-
-def _same(job: Job, wanted: Job) -> bool:
-    """Whether queueing again would change nothing."""
-    return (
-        job.queue == wanted.queue
-        and job.request == wanted.request
-        and job.priority == wanted.priority
-        and job.generation == wanted.generation
-    )

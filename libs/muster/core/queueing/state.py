@@ -112,20 +112,3 @@ def job_from(event: WorkloadQueued, cause: Cause) -> Job:
         generation=event.generation,
         cause=cause,
     )
-
-
-def job_of(state: SorterState, workload: Workload, queue: str, attempt: int, cause: Cause, seen_at: int) -> Job:
-    """The job a workload would be queued as now."""
-    request = state.need_of(workload)
-    return Job(
-        ref=workload.ref,
-        attempt=attempt,
-        status="waiting",
-        queue=queue,
-        shape=shape_key(queue, request),
-        request=request,
-        priority=state.priority_of(workload),
-        queued_at=queued_at_of(workload, seen_at),
-        generation=workload.generation,
-        cause=cause,
-    )

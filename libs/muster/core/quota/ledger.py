@@ -84,7 +84,8 @@ class Ledger(Struct):
 
     def charge(self, uid: str, namespace: str, queue: str, request: Vector) -> None:
         """Charge a workload; what it was charged before is replaced."""
-        self.release(uid)
+        if uid in self.charges:
+            self.release(uid)
         charge = self.charges[uid] = Charge(namespace, queue, request)
         self._add(charge, 1)
 

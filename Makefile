@@ -1,0 +1,68 @@
+# Everything a developer or CI runs. `make` alone lists the targets.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+PYTEST := $(BIN)/python -m pytest
+WORKERS ?= 2
+
+help:  ## list the targets
+	@grep -hE '^[a-z][a-z-]*:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
+
+$(READY): requirements/dev.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Muster needs Python 3.11 or newer; set PYTHON=python3.x" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+setup: $(READY)  ## make the virtual environment with the locked dependencies
+
+demo: $(READY)  ## the first minute: everything on this machine, on a simulated cluster; Ctrl-C ends it
+	@$(BIN)/muster up $(ARGS)
+
+up: demo  ## the same
+
+down:  ## end what `make up` left running in the background, if anything
+	@$(BIN)/muster down
+
+fmt: $(READY)  ## format
+	$(BIN)/ruff format libs services tests
+	$(BIN)/ruff check --fix --quiet libs services tests
+
+lint: $(READY)  ## style, types, layers, dependencies, spelling
+	$(BIN)/ruff check libs services tests
+	$(BIN)/ruff format --check --quiet libs services tests
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/deptry libs services
+	$(BIN)/codespell libs services tests docs deploy README.md CONTRIBUTING.md CHANGELOG.md
+
+check: lint  ## before every commit, under two minutes: lint, unit, properties, scenarios
+	$(PYTEST) -n $(WORKERS) tests/unit tests/properties tests/scenarios
+
+test: check controlplane  ## everything CI runs
+	$(PYTEST) -n $(WORKERS) tests/sim
+	$(PYTEST) tests/contract tests/integration tests/e2e
+
+controlplane: $(READY)  ## build the real Kubernetes control plane the tests run against (once, cached)
+	PYTHONPATH=tests $(BIN)/python -m kit.controlplane build
+
+rewrite: $(READY)  ## write what the scenarios now do into their files; read the diff
+	MUSTER_TEST_REWRITE=1 $(PYTEST) tests/scenarios
+
+schemas: $(READY)  ## write the public contract and the event catalogue
+	$(BIN)/python -m muster.runtime.schemas
+	$(BIN)/python -m muster.runtime.catalogue
+
+bench: $(READY) controlplane  ## measure, and write docs/performance.md
+	PYTHONPATH=tests $(BIN)/python tests/perf/bench.py
+
+lock: $(READY)  ## compile the lock files from pyproject.toml
+	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/uv pip compile pyproject.toml --extra local --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url --quiet -o requirements/runtime.txt
+	$(BIN)/uv pip compile pyproject.toml --extra local --group dev --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url --quiet -o requirements/dev.txt
+
+.PHONY: help setup demo up down fmt lint check test controlplane rewrite schemas bench lock

@@ -1,0 +1,68 @@
+"""``muster log verify``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+from rich.text import Text
+
+from muster.events.envelope import UnknownEventError, UnreadableCommitError
+from muster.model.text import counted, moment
+from muster.ports import LogGapError
+from muster_cli.commands.tail import tell_which
+from muster_cli.console import BAD, GOOD, Output, styled
+from muster_cli.exits import OK, VIOLATED
+from muster_cli.integrity import Integrity
+from muster_cli.logfiles import existing, progress
+from muster_cli.options import Bus
+from muster_cli.reading import commits, locate, opened
+
+PROBLEMS_SHOWN = 20
+
+
+async def log_verify(
+    *,
+    log: Annotated[
+        Path | None, Parameter(show_default=False, help="Check an exported log instead of a running one.")
+    ] = None,
+    bus: Bus | None = None,
+) -> int:
+    """Check that a log is whole."""
+    out, found = Output(), Integrity()
+    if log is not None:
+        with progress(existing(log), "Verifying") as stored_commits:
+            for stored in stored_commits:
+                found.feed(stored)
+    else:
+        place = locate(bus)
+        tell_which(out, place)
+        async with opened(place) as reading:
+            try:
+                async for stored in commits(reading.log):
+                    found.feed(stored)
+            except (LogGapError, UnknownEventError, UnreadableCommitError) as err:
+                found.problems.append(" ".join([str(err), *getattr(err, "__notes__", [])]))
+            identity = reading.log.identity
+            if found.log_id and (found.log_id, found.generation) != (identity.log_id, identity.generation):
+                found.problems.append(f"the cell names log {identity.log_id}, and this is {found.log_id}")
+    out.lines(verdict(found))
+    return VIOLATED if found.problems else OK
+
+
+def verdict(found: Integrity) -> list[Text]:
+    """What was found, the verdict last."""
+    lines = [styled((f"  {problem}", BAD)) for problem in found.problems[:PROBLEMS_SHOWN]]
+    if len(found.problems) > PROBLEMS_SHOWN:
+        lines.append(Text(f"  and {len(found.problems) - PROBLEMS_SHOWN} more"))
+    whole = (
+        f"log {found.log_id or '(unknown)'}, generation {found.generation}: {counted(found.commits, 'commit')}, "
+        f"{counted(found.events, 'event')}, {moment(found.first_at)} to {moment(found.last_at)} UTC"
+    )
+    lines.append(Text(whole))
+    problems = len(found.problems)
+    return [
+        *lines,
+        styled((f"{counted(problems, 'problem')}", BAD) if problems else ("whole: nothing is missing", GOOD)),
+    ]

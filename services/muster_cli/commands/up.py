@@ -1,0 +1,82 @@
+"""``muster up``."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Group, Parameter
+
+from muster_cli.exits import USAGE, CliError
+
+REAL = Group("On a real cluster", sort_key=80)
+MAX_SPEED = 1000.0
+
+
+async def up(
+    *,
+    headless: Annotated[bool, Parameter(negative="", help="For scripts: no hints, plain lines.")] = False,
+    duration: Annotated[
+        float | None,
+        Parameter(
+            show_default=False, help="End by itself after so many seconds; fails when no job was admitted by then."
+        ),
+    ] = None,
+    speed: Annotated[float, Parameter(help="How fast the simulated cluster lives, e.g. 5.")] = 1.0,
+    seed: Annotated[int, Parameter(help="The same seed gives the simulated cluster the same names.")] = 0,
+    data: Annotated[
+        Path | None,
+        Parameter(show_default=False, help="Keep log and cluster in this directory, and go on from what is there."),
+    ] = None,
+    port: Annotated[
+        int | None, Parameter(show_default=False, help="Port of nats-server. Without it: 4222, else any free one.")
+    ] = None,
+    quiet: Annotated[
+        bool, Parameter(name=["--quiet", "-q"], negative="", help="Say nothing but what goes wrong.")
+    ] = False,
+    jobs: Annotated[bool, Parameter(name="--jobs", help="Submit the two sample jobs.")] = True,
+    context: Annotated[
+        str, Parameter(group=REAL, show_default=False, help="Context of the kubeconfig: watch that cluster.")
+    ] = "",
+    kubeconfig: Annotated[str, Parameter(group=REAL, show_default=False, help="Kubeconfig file to take it from.")] = "",
+    act: Annotated[
+        bool, Parameter(group=REAL, negative="", help="Admit jobs there; refuses when something speaks against it.")
+    ] = False,
+) -> int:
+    """Run a whole Muster."""
+    if act and not (context or kubeconfig):
+        raise CliError(
+            "--act is for a real cluster: name it with --context (the simulated one is acted on anyway)", USAGE
+        )
+    if not 0.01 <= speed <= MAX_SPEED:
+        raise CliError(f"--speed is {speed:g}; take a number from 0.01 to {MAX_SPEED:g}", USAGE)
+    if (context or kubeconfig) and speed != 1:
+        raise CliError("--speed is for the simulated cluster: a real one has its own time", USAGE)
+    if duration is not None and duration <= 0:
+        raise CliError(f"--duration is {duration:g}; take a number of seconds over 0", USAGE)
+    if port is not None and not 1 <= port <= 65535:
+        raise CliError(f"--port is {port}; take one from 1 to 65535", USAGE)
+    # What follows takes a second to import, which `muster up --help` need not wait for.
+    from muster_cli.console import Output
+    from muster_cli.local.session import Session, Wishes
+
+    wishes = Wishes(
+        context=context,
+        kubeconfig=kubeconfig,
+        act=act,
+        headless=headless,
+        duration_s=duration,
+        speed=speed,
+        seed=seed,
+        data=data,
+        port=port,
+        quiet=quiet,
+        jobs=jobs,
+    )
+    session = Session(wishes, Output())
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, session.stop)
+    return await session.run()

@@ -1,0 +1,35 @@
+"""What an examination found: values, and whether something must be mended."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from msgspec import Struct
+
+Grade = Literal["ok", "note", "bad"]
+"""``note``: worth knowing, and nothing stops working for it."""
+
+
+class Finding(Struct, frozen=True):
+    """One thing that was looked at. ``fix``: what to do about it, empty when nothing is to be done."""
+
+    grade: Grade
+    title: str
+    detail: str = ""
+    fix: str = ""
+
+
+def must_mend(findings: Sequence[Finding]) -> bool:
+    """Whether something is bad."""
+    return any(finding.grade == "bad" for finding in findings)
+
+
+def record(findings: Sequence[Finding]) -> dict[str, Any]:
+    """The findings for programs."""
+    return {
+        "healthy": not must_mend(findings),
+        "findings": [
+            {"grade": each.grade, "title": each.title, "detail": each.detail, "fix": each.fix} for each in findings
+        ],
+    }

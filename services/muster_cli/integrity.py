@@ -1,0 +1,59 @@
+"""Whether a log is whole: no holes, its genesis first, every commit under the epoch of its leader. Pure."""
+
+from __future__ import annotations
+
+from muster.events.envelope import Stored
+from muster.events.system import Genesis, LeaderStarted
+
+MAX_FOUND = 100
+
+
+class Integrity:
+    """Feed it every commit from the first on; ``problems`` says what is wrong, in order."""
+
+    def __init__(self) -> None:
+        self.problems: list[str] = []
+        self.commits = 0
+        self.events = 0
+        self.first_at = 0
+        self.last_at = 0
+        self.last_seq = 0
+        self.log_id = ""
+        self.generation = 0
+        self._epochs: dict[tuple[str, str], int] = {}
+        self._ids: dict[tuple[str, str], str] = {}
+
+    def feed(self, stored: Stored) -> None:
+        """Check one commit against those before it."""
+        commit, seq = stored.commit, stored.seq
+        genesis = commit.events[0] if commit.events and isinstance(commit.events[0], Genesis) else None
+        if seq != self.last_seq + 1:
+            self._wrong(seq, f"follows sequence {self.last_seq}: commits are missing")
+        if (seq == 1) != (genesis is not None):
+            self._wrong(seq, "is not a genesis" if seq == 1 else "is a second genesis")
+        if genesis is not None:
+            self.log_id, self.generation, self.first_at = genesis.log_id, genesis.generation, commit.at
+        self.last_seq = seq
+        self.commits += 1
+        self.events += len(commit.events)
+        self.last_at = max(self.last_at, commit.at)
+        if genesis is None:
+            self._check_writer(stored)
+
+    def _check_writer(self, stored: Stored) -> None:
+        commit, seq = stored.commit, stored.seq
+        writer = (commit.stage, commit.shard)
+        if any(isinstance(event, LeaderStarted) for event in commit.events):
+            self._epochs[writer] = seq
+        elif commit.epoch != self._epochs.get(writer, 0):
+            wanted = self._epochs.get(writer, 0)
+            self._wrong(seq, f"was written by {'/'.join(writer)} under epoch {commit.epoch}; {wanted} is in force")
+        if commit.in_seq >= seq:
+            self._wrong(seq, f"was decided after {commit.in_seq}, which is not before it")
+        if self._ids.get(writer) == commit.commit_id:
+            self._wrong(seq, f"is a second commit {commit.commit_id} of {'/'.join(writer)}")
+        self._ids[writer] = commit.commit_id
+
+    def _wrong(self, seq: int, what: str) -> None:
+        if len(self.problems) < MAX_FOUND:
+            self.problems.append(f"commit {seq} {what}")

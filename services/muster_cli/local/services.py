@@ -1,0 +1,94 @@
+"""Every service of Muster in one process, by the same code as in pods; what ends for a restart is started again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+
+from muster.bus.kv import Bucket
+from muster.core.deciders import DECIDERS
+from muster.events.subjects import lease_bucket
+from muster.ports import ApiTransport, Clock
+from muster.runtime.config import Config
+from muster.runtime.health import HealthServer
+from muster.runtime.service import RESTARTS, Process, open_process
+from muster_cli.state import SEATS
+
+RESTART_PAUSE_S = 1.0
+
+Reach = Callable[[Process], Awaitable[ApiTransport]]
+"""How the services get to the API server."""
+
+
+class Services:
+    """Start with :meth:`open`, then :meth:`run`. ``metrics_url`` is set by then."""
+
+    def __init__(self, config: Config, clock: Clock, reach: Reach, note: Callable[[str], None]) -> None:
+        self._config = config
+        self._clock = clock
+        self._reach = reach
+        self._note = note
+        self.server = ""
+        """Address of a real API server."""
+        self._process: Process | None = None
+        self._stack = AsyncExitStack()
+        self._health: HealthServer | None = None
+
+    @property
+    def metrics_url(self) -> str:
+        return "" if self._health is None else f"http://{self._health.host}:{self._health.port}/metrics"
+
+    async def open(self) -> None:
+        """Connect and make the runners. Raises BusError, KubeConfigError."""
+        process = self._process = await open_process(self._config, "up", self._stack, clock=self._clock, own_time=True)
+        await _forget_leases(process)
+        transport = await self._reach(process)
+        target = getattr(transport, "target", None)
+        self.server = target.server if target is not None else ""
+        for name in DECIDERS:
+            process.add_decider(name)
+        process.add_watchers(transport)
+        process.add_actuator(transport)
+        process.add_publisher()
+        if self._health is None:
+            self._health = HealthServer(
+                "127.0.0.1", 0, ready=self._not_ready, started=self._not_started, metrics=self._metrics
+            )
+            await self._health.start()
+
+    async def run(self) -> None:
+        """Run until cancelled; after a lost lease (a laptop slept) or a lost log everything is started again."""
+        while True:
+            assert self._process is not None
+            try:
+                await self._process.run()
+            except RESTARTS as err:
+                self._note(f"starting the services again: {err}")
+            await self._stack.aclose()
+            self._stack = AsyncExitStack()
+            await asyncio.sleep(RESTART_PAUSE_S)
+            await self.open()
+
+    async def close(self) -> None:
+        if self._health is not None:
+            await self._health.stop()
+        await self._stack.aclose()
+
+    def _not_ready(self) -> list[str]:
+        return list(self._process.not_ready()) if self._process is not None else []
+
+    def _not_started(self) -> list[str]:
+        return list(self._process.not_started()) if self._process is not None else []
+
+    def _metrics(self) -> bytes:
+        return self._process.metrics.render() if self._process is not None else b""
+
+
+async def _forget_leases(process: Process) -> None:
+    """Void the leases of whoever was here before: nobody else can be on this store, so they are dead."""
+    bucket = Bucket(process.js, lease_bucket(process.config.cell))
+    for stage, shard in SEATS:
+        entry = await bucket.get(f"{stage}.{shard}")
+        if entry is not None and entry.value is not None:
+            await bucket.delete(f"{stage}.{shard}", revision=entry.revision)

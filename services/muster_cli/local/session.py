@@ -1,0 +1,303 @@
+"""One ``muster up`` from start to end: what is started in which order, and that nothing of it is left.
+
+Order: home, broker, clock, cluster, services, run file, banner; then everything runs side by side until somebody
+stops it, the time is up, or a part fails. It ends in the opposite order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+from msgspec import Struct
+
+import muster
+from muster.bus.cell import open_log
+from muster.bus.jetstream import JetStream
+from muster.bus.server import EmbeddedServer
+from muster.core.deciders import DECIDERS
+from muster.core.narrator import Entry
+from muster.events.envelope import UnknownEventError, UnreadableCommitError, decode_commit
+from muster.events.subjects import log_stream
+from muster.model.text import counted, span
+from muster.ports import ApiTransport, Clock, LogGoneError
+from muster.runtime.clock import SystemClock, WarpedClock
+from muster.runtime.config import Config, load
+from muster.runtime.service import Process
+from muster.telemetry import logs
+from muster_cli.commands.version import nats_server_version
+from muster_cli.console import BAD, DIM, Output, styled
+from muster_cli.exits import FAILED, OK
+from muster_cli.findings import Finding, must_mend
+from muster_cli.instances import Instance, Registration
+from muster_cli.local.broker import broker, keep_alive
+from muster_cli.local.cluster import CONTEXT, LocalCluster, local_cluster
+from muster_cli.local.home import Home
+from muster_cli.local.services import Reach, Services
+from muster_cli.local.teller import Teller
+from muster_cli.reading import Place, connected
+from muster_cli.render.banner import Facts, banner, tries
+from muster_cli.render.findings import findings_lines
+from muster_cli.render.live import LiveLines
+
+LOG_MAX_BYTES = 1 << 30
+MAX_WIDTH = 160
+
+
+class Wishes(Struct, frozen=True, kw_only=True):
+    """What the user asked for."""
+
+    context: str = ""
+    kubeconfig: str = ""
+    act: bool = False
+    headless: bool = False
+    duration_s: float | None = None
+    speed: float = 1.0
+    seed: int = 0
+    data: Path | None = None
+    port: int | None = None
+    quiet: bool = False
+    jobs: bool = True
+
+    @property
+    def real(self) -> bool:
+        """On a real cluster."""
+        return bool(self.context or self.kubeconfig)
+
+    @property
+    def acting(self) -> bool:
+        return self.act or not self.real
+
+
+class Session:
+    """Run it with :meth:`run` as a task; :meth:`stop` ends it in good order."""
+
+    def __init__(self, wishes: Wishes, out: Output) -> None:
+        self.wishes = wishes
+        self.out = out
+        self.stopped = False
+        self._task: asyncio.Task[int] | None = None
+        self._system = SystemClock()
+        self._teller: Teller | None = None
+        self._expects_admission = False
+        self._refused: list[Finding] = []
+        self._home = ""
+
+    def stop(self) -> None:
+        """Begin to end; further calls change nothing, so that the end is not disturbed."""
+        if not self.stopped and self._task is not None:
+            self.stopped = True
+            self._task.cancel()
+
+    async def run(self) -> int:
+        """Everything; the exit code. Raises CliError, BusError, KubeConfigError, OSError when a part fails."""
+        self._task = asyncio.current_task()
+        began = self._system.now()
+        with contextlib.suppress(asyncio.CancelledError, TimeoutError):
+            try:
+                async with AsyncExitStack() as stack:
+                    await self._run(stack, began)
+            except BaseExceptionGroup as group:
+                raise _first_of(group) from group
+        if self._refused:
+            return FAILED
+        return self._farewell(self._system.now() - began)
+
+    async def _run(self, stack: AsyncExitStack, began: int) -> None:
+        wishes = self.wishes
+        home = stack.enter_context(Home(wishes.data))
+        self._home = "" if home.temporary else str(home.path)
+        service_log = stack.enter_context(home.service_log.open("a", encoding="utf-8"))
+        logs.configure(level="info", style="json", stream=service_log)
+        server = await stack.enter_async_context(broker(home.store, wishes.port, self._note))
+        config = _config(wishes, server.url)
+        js = await stack.enter_async_context(connected(Place(config)))
+        after, log_time = await _end_of(js, config.cell)
+        clock = self._clock(log_time)
+        cluster: LocalCluster | None = None
+        if not wishes.real:
+            home.lay_out_samples()
+            cluster = await stack.enter_async_context(local_cluster(home, clock, wishes.seed))
+        services = Services(config, clock, self._reach(cluster), self._note)
+        stack.push_async_callback(services.close)
+        await services.open()
+        if self._refused:
+            return
+        registration = Registration()
+        stack.callback(registration.close)
+        registration.publish(self._instance(home, server, config, cluster, began))
+        facts = await self._facts(home, server, services, cluster, after, self._system.now() - began)
+        self._greet(facts)
+        lines = LiveLines(clock.now(), acting=wishes.acting, width=self._width())
+        self._teller = Teller(js, config.cell, clock.now(), self._printer(lines))
+        async with asyncio.timeout(wishes.duration_s), asyncio.TaskGroup() as tasks:
+            if cluster is not None:
+                tasks.create_task(cluster.run(clock, wishes.speed))
+            tasks.create_task(services.run())
+            tasks.create_task(self._teller.run(after))
+            tasks.create_task(keep_alive(server, self._note))
+            if cluster is not None:
+                await self._play(cluster)
+
+    async def _play(self, cluster: LocalCluster) -> None:
+        """Set the scene, once: a cluster that goes on has one."""
+        assert self._teller is not None
+        if cluster.continued:
+            self._expects_admission = any(job["spec"].get("suspend") for job in await cluster.jobs())
+            return
+        await cluster.set_up()
+        await self._teller.ready.wait()
+        if self.wishes.jobs:
+            self._expects_admission = True
+            await cluster.submit_jobs(self.wishes.speed)
+
+    def _clock(self, log_time: int) -> Clock:
+        """Ours, or one that goes on from the log's time: a clock behind it would hold every deadline up."""
+        now, speed = self._system.now(), self.wishes.speed
+        if speed == 1 and log_time <= now:
+            return self._system
+        return WarpedClock(self._system, start=max(now, log_time), speed=speed)
+
+    def _reach(self, cluster: LocalCluster | None) -> Reach:
+        async def reach(process: Process) -> ApiTransport:
+            if cluster is not None:
+                return cluster.transport()
+            transport = await process.api_server()
+            if self.wishes.act:
+                from muster_cli.clusterchecks import cluster_findings
+
+                findings = await cluster_findings(transport, acting=True)
+                self._refused = [finding for finding in findings if must_mend([finding])]
+                if self._refused:
+                    self.out.note(styled(("muster up: not acting on this cluster, because:", BAD)))
+                    for line in findings_lines(self._refused):
+                        self.out.note(line)
+            return transport
+
+        return reach
+
+    def _instance(
+        self, home: Home, server: EmbeddedServer, config: Config, cluster: LocalCluster | None, began: int
+    ) -> Instance:
+        return Instance(
+            pid=os.getpid(),
+            started=began,
+            url=server.url,
+            cell=config.cell,
+            home=str(home.path),
+            temporary=home.temporary,
+            acting=self.wishes.acting,
+            kubeconfig=str(home.kubeconfig) if cluster is not None else self.wishes.kubeconfig,
+            context=CONTEXT if cluster is not None else self.wishes.context,
+        )
+
+    async def _facts(
+        self,
+        home: Home,
+        server: EmbeddedServer,
+        services: Services,
+        cluster: LocalCluster | None,
+        after: int,
+        took_ms: int,
+    ) -> Facts:
+        nodes, capacity = await cluster.capacity() if cluster is not None else (0, {})
+        names = ["watcher", *DECIDERS, *(["actuator"] if self.wishes.acting else []), "publisher"]
+        return Facts(
+            version=muster.__version__,
+            nats_version=nats_server_version(),
+            url=server.url,
+            home=str(home.path),
+            temporary=home.temporary,
+            continued=after,
+            nodes=nodes,
+            capacity=capacity,
+            server="" if cluster is not None else services.server,
+            context=self.wishes.context or "(current)",
+            acting=self.wishes.acting,
+            services=names,
+            metrics_url=services.metrics_url,
+            kubeconfig=str(home.kubeconfig) if cluster is not None else "",
+            speed=self.wishes.speed,
+            ready_ms=took_ms,
+        )
+
+    def _greet(self, facts: Facts) -> None:
+        if self.wishes.quiet:
+            return
+        self.out.lines(banner(facts))
+        if not self.wishes.headless:
+            self.out.line()
+            self.out.lines(tries(facts))
+        self.out.line()
+
+    def _width(self) -> int:
+        return min(self.out.width, MAX_WIDTH) if self.out.is_terminal and not self.wishes.headless else 0
+
+    def _printer(self, lines: LiveLines) -> Callable[[Entry], None]:
+        def print_entry(entry: Entry) -> None:
+            if not self.wishes.quiet:
+                self.out.lines(lines.lines(entry))
+
+        return print_entry
+
+    def _note(self, text: str) -> None:
+        self.out.note(styled((text, DIM)))
+
+    def _farewell(self, took_ms: int) -> int:
+        """The last line, and whether it went well."""
+        counts = self._teller.counts if self._teller is not None else None
+        if counts is None:
+            return OK
+        verb = "admitted" if self.wishes.acting else "would have been admitted"
+        first = f" (the first after {span(counts.first_admission_ms)})" if counts.first_admission_ms >= 0 else ""
+        kept = f" Kept in {self._home}." if self._home else ""
+        if not self.wishes.quiet:
+            self.out.line(
+                f"Ended after {span(took_ms)}: {counted(counts.queued, 'job')} queued, {counts.admitted} {verb}{first}, "
+                f"{counts.finished} finished; {counted(counts.commits, 'commit')}.{kept}"
+            )
+        if self._expects_admission and not counts.admitted and self.wishes.duration_s is not None:
+            assert self._teller is not None
+            self.out.note(f"muster up: no job was admitted in {span(took_ms)}: {self._teller.why_not()}")
+            return FAILED
+        return OK
+
+
+def _first_of(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The first exception of a group, however deep: what one line can say."""
+    found: BaseException = group
+    while isinstance(found, BaseExceptionGroup):
+        found = found.exceptions[0]
+    return found
+
+
+def _config(wishes: Wishes, url: str) -> Config:
+    """The settings of the services: what the environment says, but for what makes them this session's."""
+    return load(
+        nats_url=url,
+        log_create=True,
+        log_max_bytes=LOG_MAX_BYTES,
+        replicas=1,
+        health_port=-1,
+        kube_context=wishes.context,
+        kubeconfig=wishes.kubeconfig,
+        act=wishes.acting,
+    )
+
+
+async def _end_of(js: JetStream, cell: str) -> tuple[int, int]:
+    """(last sequence, log time) of the cell's log; zeros when it has none."""
+    try:
+        log = await open_log(js, cell, create=False)
+    except LogGoneError:
+        return 0, 0
+    end = await log.end()
+    last = await js.get(log_stream(cell, log.identity.generation), end)
+    try:
+        return end, decode_commit(last.data).at if last is not None else 0
+    except (UnknownEventError, UnreadableCommitError):
+        return end, 0  # Whoever folds it will say what is wrong with it.

@@ -1,0 +1,92 @@
+"""Who tells what happens: follows the log like any reader, prints the turns, and counts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from muster.bus.cell import open_log
+from muster.bus.errors import BusError
+from muster.bus.jetstream import JetStream
+from muster.core.narrator import Entry, Narrator
+from muster.core.presentation.desired import waiting_reason
+from muster.ports import LogGoneError
+
+AGAIN_S = 0.5
+
+
+class Counts(Struct):
+    """What has happened since the start."""
+
+    queued: int = 0
+    admitted: int = 0
+    finished: int = 0
+    commits: int = 0
+    first_admission_ms: int = -1
+    """After the start, by the log's time; -1 while there was none."""
+
+
+class Teller:
+    """``print_entry`` is called for every entry after the position the log had when this began."""
+
+    def __init__(self, js: JetStream, cell: str, began: int, print_entry: Callable[[Entry], None]) -> None:
+        self.counts = Counts()
+        self.ready = asyncio.Event()
+        """A quota tree is in force and the cluster is fully known: what is submitted now is decided at once."""
+        self._narrator: Narrator | None = None
+        self._js = js
+        self._cell = cell
+        self._began = began
+        self._print = print_entry
+
+    async def run(self, after: int) -> None:
+        """Tell until cancelled; what lies up to ``after`` is heard and not told."""
+        while True:
+            try:
+                await self._follow(after)
+            except (LogGoneError, BusError):
+                # The log was lost: the services found a new generation, which is told from its beginning.
+                after = 0
+                await asyncio.sleep(AGAIN_S)
+
+    async def _follow(self, after: int) -> None:
+        log = await open_log(self._js, self._cell, create=False)
+        narrator = self._narrator = Narrator()
+        async for batch in log.follow(0):
+            for stored in batch:
+                entries = narrator.feed(stored)
+                if stored.seq > after:
+                    self.counts.commits += 1
+                    for entry in entries:
+                        self._count(entry)
+                        self._print(entry)
+            if narrator.state.synced and narrator.state.ledger.tree is not None:
+                self.ready.set()
+
+    def why_not(self) -> str:
+        """Why nothing is admitted, in one sentence."""
+        if self._narrator is None:
+            return "the log could not be read"
+        state = self._narrator.state
+        if not state.synced:
+            return f"the cluster is not fully known yet, still listing {', '.join(sorted(state.unsynced))}"
+        if state.ledger.tree is None:
+            return "no quota tree is in force"
+        waiting = next((job for job in state.jobs.values() if job.status == "waiting"), None)
+        if waiting is None:
+            return "no job waits"
+        return f"{waiting.ref.key}: {waiting_reason(state, waiting).text}"
+
+    def _count(self, entry: Entry) -> None:
+        counts = self.counts
+        match entry.word:
+            case "queued":
+                counts.queued += 1
+            case "admitted":
+                counts.admitted += 1
+                if counts.first_admission_ms < 0:
+                    counts.first_admission_ms = max(0, entry.at - self._began)
+            case "finished":
+                counts.finished += 1

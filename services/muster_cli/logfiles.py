@@ -1,0 +1,78 @@
+"""Exported logs as commands use them: opened with good messages, read with a progress bar on a terminal."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from muster.events.envelope import Stored
+from muster.runtime.logfile import read_log
+from muster_cli.exits import FAILED, NOT_FOUND, CliError
+
+LONG_BYTES = 4 * 1024 * 1024
+"""From this size on a progress bar is shown."""
+
+
+def existing(path: Path) -> Path:
+    """The path of a log file. Raises CliError when there is none."""
+    if not path.exists():
+        raise CliError(f"cannot read {path}: there is no such file; `muster export --out {path}` makes one", NOT_FOUND)
+    if not path.is_file():
+        raise CliError(f"cannot read {path}: it is no file", FAILED)
+    return path
+
+
+@contextlib.contextmanager
+def progress(path: Path, verb: str) -> Iterator[Iterator[Stored]]:
+    """The commits of a log file, with a bar on stderr while a long one is read on a terminal."""
+    size = path.stat().st_size
+    if not sys.stderr.isatty() or size < LONG_BYTES:
+        yield read_log(path)
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    bar = Progress(
+        TextColumn(verb),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("commits"),
+        TimeElapsedColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    )
+    with bar:
+        task = bar.add_task(verb, total=_estimate(path, size))
+
+        def counted() -> Iterator[Stored]:
+            for number, stored in enumerate(read_log(path), start=1):
+                if number % 500 == 0:
+                    bar.update(task, completed=number)
+                yield stored
+
+        yield counted()
+
+
+def _estimate(path: Path, size: int) -> int | None:
+    """About how many commits a plain file has, from its first lines; None for a compressed one."""
+    if path.suffix == ".gz":
+        return None
+    with path.open("rb") as file:
+        head = file.read(1 << 20)
+    return size * max(head.count(b"\n"), 1) // len(head)
+
+
+def complete(path: Path, commits: Iterator[Stored]) -> Iterator[Stored]:
+    """The commits, if they are a log from its beginning. Raises CliError when they are not."""
+    first = next(commits, None)
+    if first is None:
+        raise CliError(f"{path} holds no commit; was the export cut off?")
+    if first.seq != 1:
+        raise CliError(
+            f"{path} begins at sequence {first.seq}: what was decided can be judged only from sequence 1 on; "
+            "export the whole log"
+        )
+    yield first
+    yield from commits

@@ -1,0 +1,105 @@
+"""The banner of ``muster up``: what runs where, where to look, what to try; and the last line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+from rich.text import Text
+
+from muster.model.quota import QuotaNode
+from muster.model.resources import Vector, format_vector
+from muster.model.text import counted, span
+from muster_cli.console import DIM, LINK, STRONG, columns, styled
+
+
+class Facts(Struct, frozen=True, kw_only=True):
+    """What a banner says."""
+
+    version: str
+    nats_version: str
+    url: str
+    home: str
+    temporary: bool
+    continued: int = 0
+    """Commits the log already had; 0: it is new."""
+    nodes: int = 0
+    capacity: Vector = {}
+    server: str = ""
+    """The real API server, when there is one."""
+    context: str = ""
+    acting: bool = True
+    services: Sequence[str] = ()
+    metrics_url: str = ""
+    kubeconfig: str = ""
+    speed: float = 1.0
+    cell: str = "main"
+    ready_ms: int = 0
+
+
+def banner(facts: Facts) -> list[Text]:
+    """The banner."""
+    local = not facts.server
+    what = "local playground: nothing here touches a Kubernetes cluster"
+    if not local:
+        what = f"on cluster {facts.server}" if facts.acting else f"observing {facts.server}: nothing is written there"
+    kept = f"kept in {facts.home}" if not facts.temporary else "temporary; keep it with --data DIR"
+    rows = [
+        ("Bus", f"nats-server {facts.nats_version} at {facts.url} (JetStream, {kept})"),
+        ("Cluster", _cluster(facts)),
+        ("Services", f"{', '.join(facts.services)}; all in this process, up in {span(facts.ready_ms)}"),
+    ]
+    if facts.continued:
+        rows.append(("Log", f"goes on after {counted(facts.continued, 'commit')}"))
+    if facts.speed != 1:
+        rows.append(("Time", f"runs {facts.speed:g} times as fast here; times below are those of the cluster"))
+    if facts.kubeconfig:
+        rows.append(("kubectl", f"kubectl --kubeconfig {facts.kubeconfig} get rayjob -A"))
+    if facts.metrics_url:
+        rows.append(("Metrics", facts.metrics_url))
+    rows.append(("Log files", f"{facts.home}/muster.log"))
+    return [
+        styled((f"Muster {facts.version}", STRONG), f"   {what}"),
+        *columns([(styled((name, DIM)), value) for name, value in rows], indent=2),
+    ]
+
+
+def _cluster(facts: Facts) -> str:
+    if facts.server:
+        return f"{facts.server} (context {facts.context})"
+    again = ", as it was left" if facts.continued else ""
+    return f"simulated{again}: {counted(facts.nodes, 'node')}, {format_vector(facts.capacity)}"
+
+
+def tries(facts: Facts) -> list[Text]:
+    """What to try in another terminal."""
+    local = not facts.server
+    commands = [
+        ("muster queue tree", "who uses how much of which quota"),
+        ("muster queue ls", "how many wait where, and why the first one does"),
+        ("muster why NAMESPACE/JOB", "why a job waits, or what became of it"),
+    ]
+    if local:
+        commands.append((f"muster submit {facts.home}/rayjob.yaml", "one more job (edit the file first, if you like)"))
+    commands += [
+        ("muster tail", "every event of the log"),
+        ("nats sub 'muster.pub.v1.>'", "what other systems are told" if facts.url.endswith(":4222") else ""),
+        ("muster export --out log.jsonl.gz", "then: muster replay --log log.jsonl.gz"),
+    ]
+    if not facts.url.endswith(":4222"):
+        commands[-2] = (f"nats sub -s {facts.url} 'muster.pub.v1.>'", "what other systems are told")
+    rows = [(styled((command, LINK)), styled((why, DIM))) for command, why in commands]
+    return [Text("Try in another terminal:"), *columns(rows, indent=2), Text("Ctrl-C stops everything.")]
+
+
+def tree_shape(nodes: Sequence[QuotaNode]) -> str:
+    """``root > algorithm {video, text}, devops``: the tree on one line."""
+    by_path = {node.path: node for node in nodes}
+
+    def shape(node: QuotaNode) -> str:
+        children = [by_path[path] for path in node.children]
+        inner = ", ".join(shape(child) for child in children)
+        return f"{node.name} {{{inner}}}" if children else node.name
+
+    root = nodes[0]
+    return f"{root.name} > {', '.join(shape(by_path[path]) for path in root.children)}"

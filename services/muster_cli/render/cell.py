@@ -1,0 +1,75 @@
+"""A cell's log and its leaders."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.text import Text
+
+from muster.model.text import counted, moment
+from muster_cli.console import BAD, DIM, STRONG, WARN, columns, styled
+from muster_cli.state import CellState
+
+ALARM_PERCENT = 80
+"""From here on a log wants to be rolled over."""
+
+
+def size(number: int) -> str:
+    """Bytes for people: ``812 B``, ``3.4 MiB``."""
+    if number < 1024:
+        return f"{number} B"
+    units = ["KiB", "MiB", "GiB", "TiB"]
+    tenths = number * 10 // 1024
+    while tenths >= 10_240 and len(units) > 1:
+        tenths //= 1024
+        del units[0]
+    return f"{tenths // 10}.{tenths % 10} {units[0]}"
+
+
+def cell_lines(state: CellState) -> list[Text]:
+    """The cell for people."""
+    usage = state.usage
+    limit = size(usage.max_bytes) if usage.max_bytes > 0 else "no limit"
+    full = styled(f"{size(usage.bytes)} of {limit} ", (f"({state.percent} %)", WARN if _is_full(state) else DIM))
+    lines = columns(
+        [
+            ("Cell", styled((state.cell, STRONG))),
+            ("NATS", state.url),
+            ("Log", f"{state.log_id}, generation {state.generation}, stream {state.stream}"),
+            ("End", f"sequence {usage.last_seq}, {counted(usage.messages, 'commit')}"),
+            ("Size", full),
+            ("Broker", f"{moment(usage.broker_ms)} UTC"),
+        ]
+    )
+    lines += [Text(), styled(("Who leads:", STRONG))]
+    for stage in dict.fromkeys(lead.stage for lead in state.leads):
+        holders = [lead for lead in state.leads if lead.stage == stage]
+        processes = sorted({lead.process for lead in holders if lead.process})
+        missing = [lead.shard for lead in holders if not lead.process]
+        what = ", ".join(processes)
+        if missing and processes:
+            what += f"; nobody for {', '.join(missing)}"
+        lines.append(styled(f"  {stage.ljust(18)}", (what, "") if what else ("nobody", BAD)))
+    return lines
+
+
+def _is_full(state: CellState) -> bool:
+    return state.percent >= ALARM_PERCENT
+
+
+def cell_record(state: CellState) -> dict[str, Any]:
+    """The cell for programs."""
+    return {
+        "cell": state.cell,
+        "url": state.url,
+        "stream": state.stream,
+        "log_id": state.log_id,
+        "generation": state.generation,
+        "last_sequence": state.usage.last_seq,
+        "commits": state.usage.messages,
+        "bytes": state.usage.bytes,
+        "max_bytes": state.usage.max_bytes,
+        "percent_full": state.percent,
+        "broker_ms": state.usage.broker_ms,
+        "leaders": [{"stage": each.stage, "shard": each.shard, "process": each.process} for each in state.leads],
+    }

@@ -1,0 +1,52 @@
+"""What happens as it happens: the lines under the banner of ``muster up``."""
+
+from __future__ import annotations
+
+import textwrap
+
+from rich.text import Text
+
+from muster.core.narrator import Entry
+from muster_cli.console import DIM, STRONG, WORDS, styled
+
+WORD_WIDTH = 11
+MIN_JOB_WIDTH = 24
+MAX_JOB_WIDTH = 44
+
+
+class LiveLines:
+    """Makes lines of entries. ``began``: log time that counts as 0; ``width``: columns, 0 for no limit."""
+
+    def __init__(self, began: int, *, acting: bool = True, width: int = 0) -> None:
+        self._began = began
+        self._acting = acting
+        self._width = width
+        self._job_width = MIN_JOB_WIDTH
+
+    def lines(self, entry: Entry) -> list[Text]:
+        """The lines of one entry: none when it is not worth one."""
+        if entry.weight != "turn" and entry.word != "tried":
+            return []
+        word = "would admit" if entry.word == "admitted" and not self._acting else entry.word
+        who = entry.ref.key if entry.ref is not None else ""
+        self._job_width = min(max(self._job_width, len(who)), MAX_JOB_WIDTH)
+        head = [
+            (f"{elapsed(entry.at - self._began):>9}  ", DIM),
+            (word.ljust(WORD_WIDTH), WORDS.get(word, "")),
+            (who.ljust(self._job_width) + "  ", STRONG),
+        ]
+        indent = sum(len(part) for part, _ in head)
+        room = self._width - indent
+        if not self._width or len(entry.text) <= room or room < 30:
+            return [styled(*head, entry.text)]
+        first, *rest = textwrap.wrap(entry.text, room)
+        return [styled(*head, first), *(Text(" " * indent + line) for line in rest)]
+
+
+def elapsed(ms: int) -> str:
+    """``0:03.1`` since the beginning."""
+    tenths = max(ms, 0) // 100
+    minutes, rest = divmod(tenths, 600)
+    hours, minutes = divmod(minutes, 60)
+    clock = f"{hours}:{minutes:02d}" if hours else f"{minutes}"
+    return f"{clock}:{rest // 10:02d}.{rest % 10}"

@@ -1,0 +1,113 @@
+"""What a replay and an audit found."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from rich.text import Text
+
+from muster.core.audit import Auditor
+from muster.core.stage import Violation
+from muster.model.text import counted, shorten
+from muster.runtime.replay import Divergence, ReplayReport
+from muster_cli.console import BAD, DIM, GOOD, STRONG, columns, styled
+from muster_cli.invariants import CHECKED, UNCHECKED
+
+VIOLATIONS_SHOWN = 20
+EVENT_WIDTH = 600
+
+
+def replay_lines(report: ReplayReport) -> list[Text]:
+    """What was decided again, the first difference, and as the last line ``N commits, M divergent``."""
+    lines = [
+        styled(
+            (
+                f"{counted(report.events, 'event')}, {counted(report.decisions, 'decision commit')} decided again"
+                + (f", {counted(report.silences, 'quiet position')} too" if report.silences else ""),
+                DIM,
+            )
+        )
+    ]
+    if report.divergences:
+        lines += divergence_lines(report.divergences[0])
+    lines += violation_lines(report.violations, "a stage's own invariants are broken")
+    divergent = len(report.divergences)
+    verdict = f"{report.commits} commits, {divergent} divergent"
+    return [*lines, styled((verdict, BAD if divergent or report.violations else GOOD))]
+
+
+def divergence_lines(found: Divergence) -> list[Text]:
+    """One decision that is not made again: where, and both versions."""
+    recorded, decided = found.first_difference()
+    lines = [
+        styled(("First divergence: ", BAD), f"stage {found.stage}, commit {found.seq}, decided after {found.in_seq}")
+    ]
+    if not found.recorded:
+        lines.append(Text("  the log has no decision there, and this build makes one"))
+    elif not found.decided:
+        lines.append(Text("  the log has a decision there, and this build makes none"))
+    else:
+        lines.append(
+            Text(
+                f"  the log has {counted(len(found.recorded), 'event')}, this build decides {len(found.decided)}; "
+                "the first that differ:"
+            )
+        )
+    lines.append(styled(("  recorded  ", DIM), shorten(recorded, EVENT_WIDTH) or "(nothing)"))
+    lines.append(styled(("  decided   ", DIM), shorten(decided, EVENT_WIDTH) or "(nothing)"))
+    where = _where(recorded, decided)
+    if where:
+        lines.append(styled(("  differs in  ", DIM), where))
+    return lines
+
+
+def _where(recorded: str, decided: str) -> str:
+    """The fields in which two events differ."""
+    if not recorded or not decided:
+        return ""
+    one, other = msgspec.json.decode(recorded), msgspec.json.decode(decided)
+    names = [name for name in {**one, **other} if one.get(name) != other.get(name)]
+    return ", ".join(sorted(names))
+
+
+def violation_lines(violations: Sequence[Violation], what: str) -> list[Text]:
+    """Broken invariants, one line each."""
+    if not violations:
+        return []
+    lines = [styled((f"{counted(len(violations), 'violation')}: {what}", BAD))]
+    lines += [Text(f"  {each.invariant}  {shorten(each.detail, 400)}") for each in violations[:VIOLATIONS_SHOWN]]
+    if len(violations) > VIOLATIONS_SHOWN:
+        lines.append(Text(f"  and {len(violations) - VIOLATIONS_SHOWN} more"))
+    return lines
+
+
+def audit_lines(auditor: Auditor, violations: Sequence[Violation]) -> list[Text]:
+    """Per invariant how often it was checked and broken, then what is not checked here, then the verdict."""
+    rows: list[list[Text | str]] = [[styled((title, STRONG)) for title in ("", "CHECKED", "BROKEN", "INVARIANT")]]
+    for name, statement in CHECKED.items():
+        broken = auditor.broken[name]
+        rows.append([name, str(auditor.counts[name]), styled((str(broken), BAD if broken else "")), statement])
+    lines = columns(rows)
+    lines += [Text(), styled(("Not checked here:", STRONG))]
+    lines += columns([(name, why) for name, why in UNCHECKED.items()], indent=2)
+    lines.append(Text())
+    lines += violation_lines(violations, "what must hold does not")
+    total = sum(auditor.broken.values())
+    verdict = f"{counted(auditor.commits, 'commit')}, {counted(sum(auditor.counts.values()), 'check')}, {total} broken"
+    return [*lines, styled((verdict, BAD if total else GOOD))]
+
+
+def audit_record(auditor: Auditor, violations: Sequence[Violation]) -> dict[str, Any]:
+    """The audit for programs."""
+    return {
+        "commits": auditor.commits,
+        "events": dict(sorted(auditor.events.items())),
+        "checked": {
+            name: {"statement": statement, "checked": auditor.counts[name], "broken": auditor.broken[name]}
+            for name, statement in CHECKED.items()
+        },
+        "unchecked": UNCHECKED,
+        "violations": [{"invariant": each.invariant, "detail": each.detail} for each in violations],
+    }

@@ -1,0 +1,125 @@
+"""The story of one job: where it stands first, then what happened, one line each."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import Any
+
+import msgspec
+from rich.text import Text
+
+from muster.core.standing import Standing
+from muster.core.story import Happening, JobStory
+from muster.model.text import counted, moment, span
+from muster_cli.console import BAD, DIM, GOOD, STRONG, WARN, WORDS, styled
+
+WORD_WIDTH = 12
+
+_COLOURS = {
+    "Running": GOOD,
+    "Admitted": GOOD,
+    "Starting": GOOD,
+    "Reserved": GOOD,
+    "WouldBeAdmitted": GOOD,
+    "InsufficientQuota": WARN,
+    "Queued": WARN,
+    "BeingTried": WARN,
+    "NotSynced": WARN,
+}
+"""Code of a standing -> its colour; bad unless said, but for what is over."""
+_OVER = ("Finished", "FinishedStillCharged", "Gone", "DeletedStillCharged", "Unmanaged", "NotSuspended", "Adopted")
+
+
+def story_lines(story: JobStory, *, every: bool = False, width: int = 100) -> list[Text]:
+    """The story for people. ``every``: with the small steps."""
+    standing = story.standing
+    colour = _COLOURS.get(standing.code, "" if standing.code in _OVER else BAD)
+    lines = [styled((f"{story.ref.kind} ", DIM), (story.ref.key, STRONG), "  ", (standing.code, colour))]
+    lines += [Text(f"  {line}") for line in textwrap.wrap(_sentence(standing.text), max(width - 2, 40))]
+    lines += _holders(standing)
+    lines.append(Text())
+    shown = [each for each in story.happenings if every or each.entry.weight != "detail"]
+    begin = story.happenings[0].entry.at if story.happenings else 0
+    day = ""
+    for each in shown:
+        at = moment(each.entry.at)
+        if at[:10] != day:
+            day = at[:10]
+            lines.append(styled((f"  — {day} (UTC) —", DIM)))
+        lines += _happening(each, at[11:], begin, width)
+    hidden = len(story.happenings) - len(shown)
+    if hidden:
+        lines.append(styled((f"  ({counted(hidden, 'small step')} left out: --all)", DIM)))
+    lines.append(Text())
+    lines += [styled((f"  {note}", DIM)) for note in _notes(story)]
+    return lines
+
+
+def _sentence(text: str) -> str:
+    return text if text.endswith((".", "…")) else text + "."
+
+
+def _holders(standing: Standing) -> list[Text]:
+    wanting = standing.wanting
+    if wanting is None or not wanting.holders:
+        return []
+    lines = [styled((f"  In use at {wanting.quota}:", DIM))]
+    size = max(len(holder.job) for holder in wanting.holders)
+    lines += [
+        Text(f"    {holder.job.ljust(size)}  {wanting.resource} {holder.amount}  {holder.text}")
+        for holder in wanting.holders
+    ]
+    if wanting.held_by > len(wanting.holders):
+        lines.append(Text(f"    and {wanting.held_by - len(wanting.holders)} more"))
+    return lines
+
+
+def _happening(each: Happening, time: str, begin: int, width: int) -> list[Text]:
+    entry = each.entry
+    since = f"+{span(entry.at - begin)}"
+    text = entry.text
+    if each.times > 1:
+        text += f" ({each.times} times, last at {moment(each.last_at)[11:]})"
+    head = f"  {time}  {since:>14}  {entry.word.ljust(WORD_WIDTH)}"
+    wrapped = textwrap.wrap(text, max(width - len(head), 40)) or [""]
+    first = styled(
+        (f"  {time}  {since:>14}  ", DIM), (entry.word.ljust(WORD_WIDTH), WORDS.get(entry.word, "")), wrapped[0]
+    )
+    return [first, *(Text(" " * len(head) + line) for line in wrapped[1:])]
+
+
+def _notes(story: JobStory) -> list[str]:
+    notes = [f"uid {story.ref.uid}; told from log {story.log_id}, generation {story.generation}, up to {story.seq}"]
+    if story.earlier:
+        notes.append(f"{counted(story.earlier, 'earlier job')} had the same name; this is the newest one")
+    return notes
+
+
+def record(story: JobStory) -> dict[str, Any]:
+    """The story for programs."""
+    standing = msgspec.to_builtins(story.standing)
+    happenings = [
+        {
+            "at": each.entry.at,
+            "sequence": each.entry.seq,
+            "index": each.entry.item,
+            "what": each.entry.word,
+            "text": each.entry.text,
+            "weight": each.entry.weight,
+            **({"times": each.times, "last_at": each.last_at} if each.times > 1 else {}),
+        }
+        for each in story.happenings
+    ]
+    return {
+        "kind": story.ref.kind,
+        "namespace": story.ref.namespace,
+        "name": story.ref.name,
+        "uid": story.ref.uid,
+        "generation": story.generation,
+        "log_id": story.log_id,
+        "sequence": story.seq,
+        "at": story.now,
+        "earlier": story.earlier,
+        "standing": standing,
+        "events": happenings,
+    }

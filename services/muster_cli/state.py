@@ -1,0 +1,73 @@
+"""A cell as it is: its log's identity and size, and who leads which stage."""
+
+from __future__ import annotations
+
+import asyncio
+
+from msgspec import Struct
+
+from muster.bus.lease import JetStreamLease
+from muster.bus.log import LogUsage
+from muster.core.deciders import DECIDERS
+from muster.core.objects.registry import WATCHED
+from muster.events.subjects import log_stream
+from muster_cli.reading import Reading
+
+SEATS: tuple[tuple[str, str], ...] = (
+    *(("watcher", shard) for shard in WATCHED),
+    *((name, "0") for name in DECIDERS),
+    ("actuator", "0"),
+    ("presenter", "0"),
+    ("publisher", "0"),
+)
+"""(stage, shard) of every lease there is."""
+
+
+class Lead(Struct, frozen=True):
+    """Who holds one lease; an empty process: nobody."""
+
+    stage: str
+    shard: str
+    process: str
+
+
+class CellState(Struct, frozen=True):
+    """What ``muster log info`` shows."""
+
+    cell: str
+    url: str
+    stream: str
+    log_id: str
+    generation: int
+    usage: LogUsage
+    leads: list[Lead]
+
+    @property
+    def percent(self) -> int:
+        """How full the log is."""
+        return self.usage.bytes * 100 // self.usage.max_bytes if self.usage.max_bytes > 0 else 0
+
+
+async def cell_state(reading: Reading) -> CellState:
+    """Ask the bus. Raises BusError."""
+    identity = reading.log.identity
+    usage, leads = await asyncio.gather(reading.log.usage(), leaders(reading))
+    return CellState(
+        cell=identity.cell,
+        url=reading.place.config.nats_url,
+        stream=log_stream(identity.cell, identity.generation),
+        log_id=identity.log_id,
+        generation=identity.generation,
+        usage=usage,
+        leads=leads,
+    )
+
+
+async def leaders(reading: Reading) -> list[Lead]:
+    """Who leads each stage now."""
+
+    async def ask(stage: str, shard: str) -> Lead:
+        holder = await JetStreamLease(reading.js, reading.log.identity, stage, shard, "muster-cli").holder()
+        return Lead(stage, shard, holder.process if holder is not None else "")
+
+    return list(await asyncio.gather(*(ask(stage, shard) for stage, shard in SEATS)))

@@ -1,0 +1,234 @@
+"""Through all stages on a real nats-server, without an API server: observed -> queued -> proposed -> reserved -> admitted.
+
+A driver stands in for the watcher and the actuator: it appends the observations of suspended jobs, and, as soon as a
+job is admitted, its effect and its end. Two layouts: all deciders in this process, and one process per service.
+
+Run: python tests/perf/bench_pipeline.py [--jobs 10000] [--rate 200] [--seconds 20] [--rounds 3]
+"""
+
+import argparse
+import asyncio
+import os
+import statistics
+import sys
+import time
+from contextlib import AsyncExitStack
+
+import psutil
+from kit import facts
+
+from muster.bus.cell import open_log, open_stores
+from muster.bus.connection import connect
+from muster.bus.jetstream import JetStream
+from muster.bus.log import JetStreamLog
+from muster.bus.server import EmbeddedServer
+from muster.core.deciders import DECIDERS
+from muster.core.stage import REQUIRED_KINDS
+from muster.events.base import Cause, Event
+from muster.events.decisions import GangAdmitted
+from muster.events.effects import EffectApplied
+from muster.events.envelope import Commit
+from muster.events.facts import Synced, WorkloadObserved
+from muster.runtime.config import Config
+from muster.runtime.service import open_process
+from muster.telemetry import logs
+
+QUEUES = 30
+BATCH = 200
+IN_FLIGHT = 400
+STEP = 50
+
+
+class Driver:
+    """The watcher and the actuator, as fast as the log lets them."""
+
+    def __init__(self, log: JetStreamLog) -> None:
+        self.log = log
+        self.last = {"watcher": 0, "actuator": 0}
+        self.count = 0
+        self.seen_at: dict[str, float] = {}
+        self.took: list[float] = []
+        self.admitted = asyncio.Event()
+        self.wanted = 0
+        self.rv = 10_000
+
+    async def append(self, stage: str, events: list[Event]) -> None:
+        self.count += 1
+        commit = Commit(
+            commit_id=f"driver-{stage}-{self.count}",
+            stage=stage,
+            shard="0",
+            kind="input",
+            at=time.time_ns() // 1_000_000,
+            events=tuple(events),  # type: ignore[arg-type]
+        )
+        self.last[stage] = await self.log.append(commit, expected=self.last[stage])
+
+    def next_rv(self) -> int:
+        self.rv += 1
+        return self.rv
+
+    async def follow(self) -> None:
+        """Note admissions; give each its effect and its end, so that its quota is free again."""
+        async for batch in self.log.follow(0):
+            now = time.perf_counter()
+            answers: list[Event] = []
+            ends: list[Event] = []
+            for stored in batch:
+                for item, event in enumerate(stored.commit.events):
+                    if not isinstance(event, GangAdmitted):
+                        continue
+                    began = self.seen_at.pop(event.ref.uid, None)
+                    if began is not None:
+                        self.took.append(now - began)
+                    effect = EffectApplied(
+                        cause=Cause(stored.seq, item), ref=event.ref, attempt=event.attempt, rv=self.next_rv()
+                    )
+                    answers.append(effect)
+                    ends.append(facts.gone(event.ref.name, event.ref.namespace))
+            for start in range(0, len(answers), BATCH):
+                await self.append("actuator", answers[start : start + BATCH])
+            for start in range(0, len(ends), BATCH):
+                await self.append("gone", ends[start : start + BATCH])
+            if len(self.took) >= self.wanted:
+                self.admitted.set()
+
+    async def jobs(self, first: int, count: int) -> None:
+        """Observe ``count`` new jobs, in commits of at most BATCH."""
+        for start in range(first, first + count, BATCH):
+            batch: list[Event] = []
+            for index in range(start, min(start + BATCH, first + count)):
+                job = facts.job(f"job-{index:07}", f"ns-{index % QUEUES}", cpu=1 + index % 4, memory="1G")
+                batch.append(WorkloadObserved(workload=job))
+                self.seen_at[job.ref.uid] = time.perf_counter()
+            await self.append("watcher", batch)
+
+
+def tree() -> facts.TreeNodeSpec:
+    leaves = tuple(
+        facts.node(f"q{index}", {"cpu": 10, "memory": "10G"}, {"cpu": 100, "memory": "1T"}, (f"ns-{index}",))
+        for index in range(QUEUES)
+    )
+    whole = {"cpu": 100 * QUEUES, "memory": "10T"}
+    return facts.node("root", whole, whole, children=leaves)
+
+
+async def measure(jobs: int, rate: int, seconds: int, *, separate: bool) -> dict[str, float]:
+    async with AsyncExitStack() as stack:
+        server = EmbeddedServer()
+        await server.start()
+        stack.push_async_callback(server.stop)
+        connection = await connect(server.url, name="bench")
+        stack.push_async_callback(connection.close)
+        js = JetStream(connection)
+        await open_stores(js, "main", create=True)
+        log = await open_log(js, "main", create=True, at=time.time_ns() // 1_000_000)
+        driver = Driver(log)
+        driver.last["gone"] = 0
+        pids = [server.pid]
+        if separate:
+            pids += await start_services(server.url, stack)
+        else:
+            pids.append(os.getpid())
+            process = await open_process(Config(nats_url=server.url, health_port=-1), "bench", stack)
+            for name in DECIDERS:
+                process.add_decider(name)
+            running = asyncio.ensure_future(process.run())
+            stack.callback(running.cancel)
+        following = asyncio.ensure_future(driver.follow())
+        stack.callback(following.cancel)
+        await driver.append("watcher", [facts.tree(tree()), *(Synced(kind=kind) for kind in REQUIRED_KINDS)])
+        await wait_ready(driver)
+        cpu = cpu_of(pids)
+        began = time.perf_counter()
+        await flat_out(driver, jobs)
+        took = time.perf_counter() - began
+        used = cpu_of(pids) - cpu
+        flat = sorted(driver.took[-jobs:])
+        slow = await paced(driver, rate, seconds)
+        return {
+            "jobs/s": jobs / took,
+            "cpu ms/job": used / jobs * 1000,
+            "flat p50 ms": flat[len(flat) // 2] * 1000,
+            "flat p99 ms": flat[len(flat) * 99 // 100] * 1000,
+            "paced p50 ms": slow[len(slow) // 2] * 1000,
+            "paced p99 ms": slow[len(slow) * 99 // 100] * 1000,
+        }
+
+
+async def wait_ready(driver: Driver) -> None:
+    """One job goes through: everybody is up."""
+    driver.wanted = 1
+    await driver.jobs(9_000_000, 1)
+    await asyncio.wait_for(driver.admitted.wait(), 60)
+    driver.admitted.clear()
+    driver.took.clear()
+
+
+async def flat_out(driver: Driver, jobs: int) -> None:
+    """As many as come through, IN_FLIGHT of them on their way at any time."""
+    driver.wanted = jobs
+    for first in range(0, jobs, STEP):
+        while len(driver.seen_at) > IN_FLIGHT - STEP:
+            await asyncio.sleep(0.0005)
+        await driver.jobs(first, min(STEP, jobs - first))
+    await asyncio.wait_for(driver.admitted.wait(), 300)
+    driver.admitted.clear()
+
+
+async def paced(driver: Driver, rate: int, seconds: int) -> list[float]:
+    """Single jobs at a steady rate, whatever comes back."""
+    driver.took.clear()
+    driver.wanted = rate * seconds
+    began = time.perf_counter()
+    for index in range(rate * seconds):
+        delay = began + index / rate - time.perf_counter()
+        if delay > 0:
+            await asyncio.sleep(delay)
+        await driver.jobs(5_000_000 + index, 1)
+    await asyncio.wait_for(driver.admitted.wait(), 60)
+    return sorted(driver.took)
+
+
+async def start_services(url: str, stack: AsyncExitStack) -> list[int]:
+    pids = []
+    for name in DECIDERS:
+        environment = os.environ | {"MUSTER_NATS_URL": url, "MUSTER_HEALTH_PORT": "-1", "MUSTER_LOG_LEVEL": "error"}
+        process = await asyncio.create_subprocess_exec(sys.executable, "-m", f"muster_{name}", env=environment)
+        pids.append(process.pid)
+
+        async def end(process: asyncio.subprocess.Process = process) -> None:
+            process.terminate()
+            await process.wait()
+
+        stack.push_async_callback(end)
+    return pids
+
+
+def cpu_of(pids: list[int | None]) -> float:
+    return sum(sum(psutil.Process(pid).cpu_times()[:2]) for pid in pids if pid)
+
+
+async def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--jobs", type=int, default=10_000)
+    parser.add_argument("--rate", type=int, default=200)
+    parser.add_argument("--seconds", type=int, default=15)
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args()
+    logs.configure(level="error")
+    for separate in (False, True):
+        rounds = [
+            await measure(options.jobs, options.rate, options.seconds, separate=separate)
+            for _ in range(options.rounds)
+        ]
+        print("one process per service:" if separate else "all deciders in one process (and the driver):")
+        for figure in rounds[0]:
+            values = [each[figure] for each in rounds]
+            print(
+                f"  {figure:14} {statistics.median(values):10.1f}  ({min(values):.1f} to {max(values):.1f})", flush=True
+            )
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
