@@ -6,6 +6,7 @@ from one that was killed: it is removed, with the temporary directory it names.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import shutil
@@ -65,35 +66,34 @@ class Registration:
 
     def __init__(self, where: Path | None = None) -> None:
         self._where = where
-        self._path: Path | None = None
-        self._file: int | None = None
+        self._held: tuple[Path, int] | None = None
 
     def publish(self, instance: Instance) -> None:
-        """Write the file, or write it anew."""
-        if self._file is None:
+        """Write the file."""
+        for _ in range(10):
             where = self._where if self._where is not None else directory()
-            self._path = where / f"{instance.started}-{instance.pid}.json"
-            fresh = self._path.with_suffix(".new")
-            self._file = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            # Locked before it can be found: a file without a lock is taken for a dead process's.
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            self._write(self._file, instance)
-            fresh.replace(self._path)
-        else:
-            self._write(self._file, instance)
-
-    @staticmethod
-    def _write(file: int, instance: Instance) -> None:
-        body = msgspec.json.encode(instance)
-        os.pwrite(file, body, 0)
-        os.ftruncate(file, len(body))
+            path = where / f"{instance.started}-{instance.pid}.json"
+            fresh = path.with_suffix(".new")
+            # The directory goes with the last file in it, which may be now.
+            with contextlib.suppress(FileNotFoundError):
+                file = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+                # Locked before it can be found: a file without a lock is taken for a dead process's.
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                os.write(file, msgspec.json.encode(instance))
+                fresh.replace(path)
+                self._held = path, file
+                return
+        raise CliError(f"cannot keep a run file in {where}: the directory vanishes again and again")
 
     def close(self) -> None:
-        """Remove it."""
-        if self._file is not None and self._path is not None:
-            self._path.unlink(missing_ok=True)
-            os.close(self._file)
-            self._file = None
+        """Remove it, and the directory with the last of them."""
+        if self._held is not None:
+            path, file = self._held
+            path.unlink(missing_ok=True)
+            os.close(file)
+            self._held = None
+            with contextlib.suppress(OSError):
+                path.parent.rmdir()
 
 
 def running(where: Path | None = None) -> list[Instance]:

@@ -1,5 +1,13 @@
-"""Fixtures of the end-to-end tests: one real control plane per session."""
+"""Fixtures of the end-to-end tests: real control planes, and Muster on one of them."""
 
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest_asyncio
+
+from kit.cluster import Cluster, furnish
+from kit.controlplane import ControlPlane
+from kit.controlplane.build import Binaries
 from kit.controlplane.pytest_plugin import (
     control_plane,
     control_plane_binaries,
@@ -9,6 +17,9 @@ from kit.controlplane.pytest_plugin import (
     pytest_collection_finish,
     pytest_collection_modifyitems,
 )
+from kit.muster import Muster, running
+from kit.nats import nats_server
+from muster.bus.server import EmbeddedServer
 
 __all__ = [
     "control_plane",
@@ -16,6 +27,31 @@ __all__ = [
     "kube",
     "make_node",
     "namespace",
+    "nats_server",
     "pytest_collection_finish",
     "pytest_collection_modifyitems",
 ]
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def muster_plane(control_plane_binaries: Binaries) -> AsyncIterator[ControlPlane]:
+    """A control plane for Muster alone, since quota trees and queues are for the whole cluster.
+
+    Its garbage collector knows our kinds from the start. Tests have it one after the other, see `Cluster`.
+    """
+    async with ControlPlane(prepare=furnish) as plane:
+        yield plane
+
+
+@pytest_asyncio.fixture
+async def cluster(muster_plane: ControlPlane) -> AsyncIterator[Cluster]:
+    """An empty cluster with the operator on it, whose RayClusters have no pods."""
+    async with Cluster(muster_plane) as cluster:
+        yield cluster
+
+
+@pytest_asyncio.fixture
+async def muster_up(cluster: Cluster, nats_server: EmbeddedServer, tmp_path: Path) -> AsyncIterator[Muster]:
+    """Muster on that cluster; the log is proven at the end."""
+    async with running(cluster, nats_server.url, tmp_path) as muster:
+        yield muster

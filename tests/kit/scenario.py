@@ -14,6 +14,7 @@ Input lines (names without a slash are in namespace ``video``):
     names NAME CHILD                    its status names the RayCluster it runs through
     cluster NAME | cluster-gone NAME | pod NAME N | pod-gone NAME N | gone NAME
     class NAME VALUE                    a PriorityClass
+    log-nearly-full                     the log has little room left
     time +5s                            time passes
 """
 
@@ -44,6 +45,7 @@ from muster.events.decisions import (
 )
 from muster.events.effects import EffectApplied, EffectFailed
 from muster.events.facts import PriorityClassObserved
+from muster.events.system import LogNearlyFull
 from muster.model.keys import Ref
 from muster.model.resources import format_vector
 from muster.model.workload import Workload
@@ -92,6 +94,9 @@ class Play:
             self.bench.facts(facts.tree_gone())
         else:
             self.bench.facts(facts.tree(TREES[which](), profile=options.get("profile", "")))
+
+    def _log_nearly_full(self, _names: list[str], _options: dict[str, str]) -> None:
+        self.bench.append("quota_accountant", "input", [LogNearlyFull(percent=95)])
 
     def _class(self, names: list[str], _options: dict[str, str]) -> None:
         ref = Ref("PriorityClass", "", names[0], f"class-{names[0]}")

@@ -61,6 +61,8 @@ class Narrator:
         """uid -> why it is charged without an admission"""
         self.running: dict[str, int] = {}
         """uid -> log time at which it was seen running"""
+        self.present = 0
+        """When it is now, for spans of time up to now: at least the log's time; ms since the epoch."""
         self._causes: dict[Cause, str] = {}
         """positions of what makes others worth trying -> what it was, in words"""
         self._trees = 0
@@ -74,6 +76,7 @@ class Narrator:
             if isinstance(event, facts.WorkloadObserved)
         }
         self._folder.fold(self.state, stored.seq, stored.commit)
+        self.present = self.state.now
         # Nobody presents from here: what the view marks for that would only pile up.
         for touched in (self._view.touched_jobs, self._view.touched_queues, self._view.touched_troubles):
             touched.clear()
@@ -189,7 +192,7 @@ class Narrator:
         """Where a job stands in its queue, and who is ahead."""
         position, length = self.state.book.position(job.queue, job.place), self.state.book.length(job.queue)
         if job.status != "waiting":
-            return "being tried"
+            return "tried at once"
         if position == 1:
             return f"position 1 of {length}, nobody is ahead"
         ahead = [place[2] for place, _ in islice(self.state.book.in_order(job.queue), AHEAD_SHOWN)][: position - 1]
@@ -275,7 +278,7 @@ class Narrator:
     def _admitted(self, event: d.GangAdmitted, _at: Cause) -> list[_Said]:
         self.admitted[event.ref.uid] = self.state.now
         job = self.state.jobs.get(event.ref.uid)
-        waited = f" after {span(max(0, self.state.now - job.queued_at))}" if job is not None else ""
+        waited = f", after waiting {span(max(0, self.state.now - job.queued_at))}" if job is not None else ""
         charge = self.state.ledger.charges.get(event.ref.uid)
         what = format_vector(charge.request) if charge is not None else "it"
         return [(event.ref, "admitted", f"{what} at {event.queue}{waited}", "turn")]

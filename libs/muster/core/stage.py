@@ -16,7 +16,7 @@ from msgspec import Struct, field
 from muster.events.base import Decision, Event
 from muster.events.envelope import MAX_EVENTS, Commit, cut
 from muster.events.facts import Synced, SyncStarted
-from muster.events.system import Genesis, RulesetActivated
+from muster.events.system import Genesis, LogNearlyFull, RulesetActivated
 from muster.model.keys import Position
 
 MAX_DECISIONS = MAX_EVENTS
@@ -49,9 +49,17 @@ class StageState(Struct):
     unsynced: dict[str, None] = field(default_factory=lambda: dict.fromkeys(REQUIRED_KINDS))
     """Required kinds not listed yet in their current watch epoch."""
 
+    closing: bool = False
+    """The log is nearly full: only what frees something is decided."""
+
     @property
     def synced(self) -> bool:
         return not self.unsynced
+
+    @property
+    def admitting(self) -> bool:
+        """Whether anything new may be let in: the cluster is fully known and the log has room."""
+        return not self.unsynced and not self.closing
 
 
 S = TypeVar("S", bound=StageState)
@@ -93,6 +101,7 @@ class Folder:
         shared: dict[type[Event], Arm] = {
             Genesis: _genesis,
             RulesetActivated: _ruleset,
+            LogNearlyFull: _nearly_full,
             SyncStarted: _sync_started,
             Synced: _synced,
         }
@@ -134,6 +143,10 @@ def _genesis(state: StageState, _at: Position, event: Genesis) -> None:
 
 def _ruleset(state: StageState, _at: Position, event: RulesetActivated) -> None:
     state.ruleset = max(state.ruleset, event.number)
+
+
+def _nearly_full(state: StageState, _at: Position, _event: LogNearlyFull) -> None:
+    state.closing = True
 
 
 def _sync_started(state: StageState, _at: Position, event: SyncStarted) -> None:

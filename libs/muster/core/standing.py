@@ -127,7 +127,7 @@ def _holding(told: Narrator, ref: Ref, _history: list[Entry], acting: bool) -> S
         return _charged("Adopted", charge, text)
     since = told.admitted.get(uid)
     if not workload.suspended and workload.phase == "running":
-        ran = f" for {span(state.now - told.running[uid])}" if uid in told.running else ""
+        ran = f" for {span(told.present - told.running[uid])}" if uid in told.running else ""
         return _charged("Running", charge, f"It runs{ran}, charged with {given} at {charge.queue}")
     if uid in state.resumed or not workload.suspended:
         says = f"; {ref.kind} says {workload.detail}" if workload.detail else ""
@@ -138,7 +138,7 @@ def _holding(told: Narrator, ref: Ref, _history: list[Entry], acting: bool) -> S
     if not acting:
         why = "nothing is resumed, because this Muster only observes"
         return _charged("WouldBeAdmitted", charge, f"It would be admitted ({given} at {charge.queue}): {why}")
-    ago = span(state.now - since)
+    ago = span(told.present - since)
     return _charged("Admitted", charge, f"It was admitted {ago} ago ({given} at {charge.queue}) and is being resumed")
 
 
@@ -168,7 +168,7 @@ def _queued(told: Narrator, ref: Ref, _history: list[Entry], _acting: bool) -> S
         return None
     if job.status == "proposed":
         return Standing("BeingTried", f"It is being tried in queue {job.queue} right now", queue=job.queue)
-    waits = f"It waits in queue {job.queue} since {span(max(0, state.now - job.queued_at))}, {told.place(job)}"
+    waits = f"It waits in queue {job.queue} since {span(max(0, told.present - job.queued_at))}, {told.place(job)}"
     reason = waiting_reason(state, job)
     if not state.synced:
         return _in_line(told, job, reason.code, f"{waits}. {reason.text}")
@@ -238,9 +238,9 @@ def _does(told: Narrator, uid: str, workload: Workload | None) -> str:
     if workload.phase == "finished":
         return "finished, its RayCluster still exists"
     if uid in told.running:
-        return f"running for {span(told.state.now - told.running[uid])}"
+        return f"running for {span(told.present - told.running[uid])}"
     if uid in told.admitted:
-        return f"admitted {span(told.state.now - told.admitted[uid])} ago"
+        return f"admitted {span(told.present - told.admitted[uid])} ago"
     return workload.phase
 
 

@@ -108,11 +108,15 @@ class Story:
         close += [name for name in names if self._wanted in name]
         return Matches(similar=list(dict.fromkeys(names[name] for name in close))[:SIMILAR_SHOWN])
 
-    def of(self, key: str, *, acting: bool = True) -> JobStory:
-        """The story of the newest job with that ``namespace/name``, which must be one of ``matches().keys``."""
+    def of(self, key: str, *, acting: bool = True, present: int = 0) -> JobStory:
+        """The story of the newest job with that ``namespace/name``, which must be one of ``matches().keys``.
+
+        ``present``: when it is now, if that is known: an idle log stands still.
+        """
         refs = list(self._refs[key].values())
         ref, state = refs[-1], self.told.state
         entries = self._entries[ref.uid]
+        self.told.present = max(state.now, present)
         return JobStory(
             ref=ref,
             standing=stand(self.told, ref, entries, acting=acting),
@@ -120,7 +124,7 @@ class Story:
             log_id=state.log_id,
             generation=state.generation,
             seq=state.seq,
-            now=state.now,
+            now=self.told.present,
             earlier=len(refs) - 1,
         )
 

@@ -50,6 +50,11 @@ def log_subject(cell: str, generation: int, stage: str, shard: str) -> str:
     return f"muster.log.{cell}.{generation}.{stage}.{shard}"
 
 
+def stage_subjects(cell: str, stage: str) -> str:
+    """Where every shard of a stage appends, in any generation."""
+    return f"muster.log.{cell}.*.{stage}.*"
+
+
 PUBLIC_STREAM = "MUSTER_PUB"
 PUBLIC_SUBJECTS = "muster.pub.v1.>"
 
@@ -62,6 +67,11 @@ def public_subject(cell: str, event: str, namespace: str, name: str) -> str:
 def public_cell_subjects(cell: str) -> str:
     """Every public event of one cell."""
     return f"muster.pub.v1.{cell}.>"
+
+
+def public_namespace_subjects(cell: str, namespace: str) -> str:
+    """Every public event of one cell about what lives in one namespace."""
+    return f"muster.pub.v1.{cell}.*.{escape_token(namespace)}.*"
 
 
 def quarantine_stream(cell: str) -> str:

@@ -28,10 +28,19 @@ class TimeReached(Event, frozen=True, kw_only=True):
     at: int
 
 
+class LogNearlyFull(Event, frozen=True, kw_only=True):
+    """The log has little room left: from here on only releases, effects and facts are added to it.
+
+    Nothing is queued, proposed, reserved, adopted or admitted until a new generation of the log is in force.
+    """
+
+    percent: int
+
+
 class RulesetActivated(Event, frozen=True, kw_only=True):
     """From this sequence on every stage decides by rule set ``number``."""
 
     number: int
 
 
-SystemEvent = Genesis | LeaderStarted | TimeReached | RulesetActivated
+SystemEvent = Genesis | LeaderStarted | TimeReached | LogNearlyFull | RulesetActivated

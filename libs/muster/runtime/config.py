@@ -6,6 +6,7 @@ The environment wins over the file. Every problem is reported at once, and an un
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -18,6 +19,7 @@ from muster.events.subjects import DEFAULT_CELL, check_cell
 
 PREFIX = "MUSTER_"
 _NOT_FIELDS = frozenset({"CONFIG"})
+_SUBJECT = re.compile(r"[^\s.*>]+(\.[^\s.*>]+)*")
 
 
 class ConfigError(Exception):
@@ -34,6 +36,8 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """NATS credentials file; empty for none."""
     nats_ca_file: str = ""
     """CA certificate to verify the server with, where it speaks TLS with a private CA."""
+    nats_inbox_prefix: str = "_INBOX"
+    """Where answers come in, for accounts that may only subscribe below a prefix of their own."""
     cell: str = DEFAULT_CELL
     log_create: bool = False
     """Create the cell's log when it is missing, and a new generation when the stream is gone."""
@@ -57,6 +61,8 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         check_cell(self.cell)
+        if not _SUBJECT.fullmatch(self.nats_inbox_prefix):
+            raise ValueError(f"nats_inbox_prefix is {self.nats_inbox_prefix!r}; take a subject without wildcards")
         if self.replicas not in (1, 3, 5):
             raise ValueError(f"replicas is {self.replicas}; JetStream takes 1, 3 or 5")
         if not -1 <= self.health_port <= 65535:

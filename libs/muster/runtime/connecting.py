@@ -1,12 +1,17 @@
-"""The connection to NATS that a configuration describes: used by every service and by the command line."""
+"""The connection to NATS, and the log, that a configuration describes: for every service and the command line."""
 
 from __future__ import annotations
 
 import ssl
 from pathlib import Path
 
+from muster.bus.cell import open_log, open_stores
 from muster.bus.connection import Connection, Notice, connect
 from muster.bus.errors import ConnectError
+from muster.bus.jetstream import JetStream
+from muster.bus.log import JetStreamLog
+from muster.bus.streams import Limits
+from muster.ports import LogGoneError
 from muster.runtime.config import Config
 
 
@@ -17,10 +22,26 @@ async def connect_bus(config: Config, name: str, notice: Notice, *, timeout_s: f
         name=name,
         credentials=Path(config.nats_credentials_file) if config.nats_credentials_file else None,
         nkey_seed=Path(config.nats_nkey_file) if config.nats_nkey_file else None,
+        inbox_prefix=config.nats_inbox_prefix,
         tls=_tls(config.nats_ca_file),
         timeout_s=timeout_s,
         notice=notice,
     )
+
+
+async def open_cell(js: JetStream, config: Config, *, at: int) -> JetStreamLog:
+    """The log of the configured cell and the streams beside it, created first where the configuration says so.
+
+    A new log gets the configured size and replicas; one that exists keeps its own. Raises LogGoneError, BusError.
+    """
+    limits = Limits(max_bytes=config.log_max_bytes, replicas=config.replicas)
+    await open_stores(js, config.cell, create=config.log_create, limits=limits if config.log_create else None)
+    try:
+        return await open_log(js, config.cell)
+    except LogGoneError:
+        if not config.log_create:
+            raise
+    return await open_log(js, config.cell, create=True, limits=limits, at=at)
 
 
 def _tls(ca_file: str) -> ssl.SSLContext | None:

@@ -64,6 +64,7 @@ class Leader(Follower[S]):
         self._in_flight = 0
         """Sequence of our newest append."""
         self._repeats: Counter[str] = Counter()
+        self._announcements: list[Event] = []
 
     def leading(self) -> bool:
         return self.epoch > 0 and self.state.seq >= self.epoch
@@ -125,6 +126,9 @@ class Leader(Follower[S]):
 
     async def produce(self) -> tuple[CommitKind, list[Event]] | None:
         """The events of the next commit, or None when nothing is due."""
+        if self._announcements:
+            events, self._announcements = self._announcements, []
+            return "input", events
         due = next_commit(self.stage, self.state)
         if due:
             return "decision", due
@@ -132,6 +136,11 @@ class Leader(Follower[S]):
         if deadline is not None and self.state.now < deadline <= self.clock.now():
             return "input", [TimeReached(at=self.clock.now())]
         return None
+
+    def announce(self, event: Event) -> None:
+        """Have an input event appended before anything else is decided."""
+        self._announcements.append(event)
+        self.wake()
 
     def deadline_s(self) -> float | None:
         """Until the stage's own deadline."""

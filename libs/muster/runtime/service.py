@@ -14,20 +14,21 @@ import socket
 import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
+from functools import partial
 
 from msgspec import Struct, field
 
-from muster.bus.cell import open_log, open_stores
 from muster.bus.connection import Connection
 from muster.bus.errors import BusError
 from muster.bus.jetstream import JetStream
 from muster.bus.lease import JetStreamLease
 from muster.bus.public import PublicPublisher
+from muster.bus.quarantine import Quarantine
 from muster.bus.snapshots import JetStreamSnapshots
-from muster.bus.streams import Limits
 from muster.core.deciders import DECIDERS
 from muster.core.objects.registry import WATCHED
 from muster.events.envelope import UnknownEventError, UnreadableCommitError
+from muster.events.system import LogNearlyFull
 from muster.kube.config import connect as connect_kube
 from muster.kube.errors import KubeConfigError
 from muster.kube.sources import FromKubeconfig, Source, default_source
@@ -35,7 +36,7 @@ from muster.ports import ApiTransport, ApiUnreachableError, Clock, FencedError, 
 from muster.runtime.acting import ActuatorRunner
 from muster.runtime.clock import SystemClock
 from muster.runtime.config import Config, ConfigError, load
-from muster.runtime.connecting import connect_bus
+from muster.runtime.connecting import connect_bus, open_cell
 from muster.runtime.follower import AnyFollower
 from muster.runtime.health import HealthServer
 from muster.runtime.leader import ClockSkewError, Leader, LostLeadershipError
@@ -56,6 +57,10 @@ UNAVAILABLE = 69
 MISCONFIGURED = 78
 """Exit code: the configuration cannot work as it is."""
 STOP_LIMIT_S = 5.0
+ROOM_CHECK_S = 15.0
+ALARM_PERCENT = 80
+CLOSING_PERCENT = 95
+"""How full the log may be until nothing new is let in, so that releases and effects still fit."""
 
 RESTARTS = (FencedError, LostLeadershipError, LogGoneError, LogGapError, LogFullError, ClockSkewError)
 """What ends a process that may be started again."""
@@ -140,6 +145,7 @@ class Process(Struct, dict=True):
                     process=self.name,
                     hooks=telemetry,
                     reflector_hooks=telemetry,
+                    quarantine=partial(Quarantine(self.js, self.config.cell).put, "watcher"),
                 )
             )
 
@@ -204,6 +210,7 @@ class Process(Struct, dict=True):
             await self.log.begin()
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self.log.pump())
+                tasks.create_task(self._watch_room())
                 for runner in self.runners:
                     tasks.create_task(runner.run())
                 for publisher in self.publishers:
@@ -212,6 +219,22 @@ class Process(Struct, dict=True):
             raise _first_of(group) from group
         finally:
             await self._leave()
+
+    async def _watch_room(self) -> None:
+        """Raise the alarm while there is still room in the log, and have admissions stopped before there is none."""
+        closing = False
+        while True:
+            usage = await self.log.usage()
+            percent = usage.bytes * 100 // usage.max_bytes if usage.max_bytes > 0 else 0
+            self.metrics.set("muster_log_fill_percent", (), percent)
+            if percent >= ALARM_PERCENT:
+                self.logger.error("log_nearly_full", percent=percent, bytes=usage.bytes, max_bytes=usage.max_bytes)
+            for runner in self.runners:
+                first = isinstance(runner, Leader) and runner.stage.name == "quota_accountant" and not closing
+                if percent >= CLOSING_PERCENT and first and not runner.state.closing and isinstance(runner, Leader):
+                    closing = True
+                    runner.announce(LogNearlyFull(percent=percent))
+            await asyncio.sleep(ROOM_CHECK_S)
 
     async def _leave(self) -> None:
         """Leave in good order, within a limit: what is not done then is done by whoever comes next."""
@@ -245,9 +268,7 @@ async def open_process(
     connection = await connect_bus(config, f"muster-{service}-{name}", notice)
     stack.push_async_callback(connection.close)
     js = JetStream(connection)
-    limits = Limits(max_bytes=config.log_max_bytes, replicas=config.replicas) if config.log_create else None
-    await open_stores(js, config.cell, create=config.log_create, limits=limits)
-    log = await open_log(js, config.cell, create=config.log_create, limits=None, at=clock.now())
+    log = await open_cell(js, config, at=clock.now())
     logger.info("log_opened", cell=config.cell, generation=log.identity.generation, log_id=log.identity.log_id)
     shared = SharedLog(log, clock if own_time else None)
     return Process(config, name, clock, logger, Metrics(service), connection, js, shared, stack=stack)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
+from typing import Protocol
 
+from muster.bus.log import LogUsage
 from muster.events.envelope import Commit, Stored
 from muster.ports import Clock, Log, LogIdentity
 
@@ -14,13 +16,19 @@ WINDOW = 10_000
 BATCH = 500
 
 
+class MeasuredLog(Log, Protocol):
+    """A log that tells how full it is."""
+
+    async def usage(self) -> LogUsage: ...
+
+
 class SharedLog:
     """A Log whose followers share one reader. Call :meth:`begin`, then run :meth:`pump` beside them.
 
     ``clock``: counts as the broker's own, where the broker is ours alone and time may run faster than real time.
     """
 
-    def __init__(self, log: Log, clock: Clock | None = None) -> None:
+    def __init__(self, log: MeasuredLog, clock: Clock | None = None) -> None:
         self._log = log
         self._clock = clock
         self._kept: list[Stored] = []
@@ -44,6 +52,10 @@ class SharedLog:
     async def time(self) -> int:
         return await self._log.time() if self._clock is None else self._clock.now()
 
+    async def usage(self) -> LogUsage:
+        """How full the log is."""
+        return await self._log.usage()
+
     async def begin(self) -> None:
         """Decide where the shared reader begins: at the end of the log as it is now. Call it before any follower."""
         self._base = await self._log.end()
@@ -65,22 +77,23 @@ class SharedLog:
         me, told = object(), False
         self._cursors[me] = after
         try:
-            if after < self._base:
-                async for batch in self._log.follow(after):
-                    if not batch:
-                        break
-                    after = self._cursors[me] = batch[-1].seq
-                    yield batch
             while True:
+                if after < self._base:
+                    async for batch in self._log.follow(after):
+                        if not batch:
+                            break
+                        after = self._cursors[me] = batch[-1].seq
+                        yield batch
+                    continue
                 async with self._changed:
                     await self._changed.wait_for(lambda: self._last() > after or (self._end_reached and not told))
-                    batch = self._kept[after - self._base : after - self._base + BATCH]
+                    batch = self._kept[after - self._base : after - self._base + BATCH] if after >= self._base else []
                     if batch:
                         after = self._cursors[me] = batch[-1].seq
                         self._forget()
                 if batch:
                     yield batch
-                else:
+                elif self._last() <= after:
                     told = True
                     yield []
         finally:

@@ -7,6 +7,7 @@ log costs intermediate states, never an object.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 from msgspec import Struct
 
@@ -51,6 +52,7 @@ class WatcherRunner(Leader[WatchState]):
         process: str,
         hooks: Hooks | None = None,
         reflector_hooks: ReflectorHooks | None = None,
+        quarantine: Callable[[bytes, str], Awaitable[object]] | None = None,
     ) -> None:
         super().__init__(
             Watcher(shard),
@@ -64,9 +66,10 @@ class WatcherRunner(Leader[WatchState]):
         )
         self._transport = transport
         self._reflector_hooks = reflector_hooks
+        self._quarantine = quarantine
+        """Takes (bytes, cause) of what cannot even be told apart from other objects."""
         self._pending: dict[str, _Pending] = {}
-        self._announcements: list[Event] = [SyncStarted(kinds=(shard,))]
-        """What to report when nothing is pending: the opening and the closing of the watch epoch."""
+        self._announcements.append(SyncStarted(kinds=(shard,)))  # the closing of the epoch follows when all is listed
         self._tasks: asyncio.TaskGroup | None = None
         self._watching = False
 
@@ -124,10 +127,10 @@ class WatcherRunner(Leader[WatchState]):
             self._transport, row.resource, selectors, namespace=row.namespace, known=known, hooks=self._reflector_hooks
         )
         async for delta in reflector.deltas():
-            self._take(delta)
+            await self._take(delta)
             self.wake()
 
-    def _take(self, delta: deltas.Delta) -> None:
+    async def _take(self, delta: deltas.Delta) -> None:
         match delta:
             case deltas.Upsert():
                 self._pend(delta.meta, delta.raw)
@@ -136,6 +139,8 @@ class WatcherRunner(Leader[WatchState]):
             case deltas.Unreadable():
                 if delta.meta is None:
                     self.hooks.note("error", "object_without_identity", kind=self.stage.kind, reason=delta.reason)
+                    if self._quarantine is not None:
+                        await self._quarantine(delta.head, f"{self.stage.kind} without identity: {delta.reason}")
                 else:
                     self._pend(delta.meta, delta.head, unreadable=delta.reason)
             case deltas.Synced():

@@ -35,6 +35,7 @@ GAUGES: dict[str, str] = {
     "muster_stage_sequence": "Last sequence folded, by stage and shard",
     "muster_leader": "1 while this process leads, by stage and shard",
     "muster_snapshot_sequence": "Sequence of the last snapshot kept, by stage and shard",
+    "muster_log_fill_percent": "How full the log is; at 95 nothing new is let in",
     "muster_watch_ready": "1 while what is known of a resource is complete and kept up to date",
     "muster_watch_objects": "Objects held, by resource",
 }

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Annotated
 
 from cyclopts import Parameter
+from msgspec import structs
 
-from muster.bus.cell import open_log, open_stores
-from muster.bus.streams import Limits
+from muster.bus.cell import open_log
 from muster.ports import LogGoneError
 from muster.runtime.clock import SystemClock
+from muster.runtime.connecting import open_cell
 from muster_cli.console import Output
 from muster_cli.exits import USAGE, CliError
 from muster_cli.options import Bus
@@ -32,18 +33,21 @@ async def log_init(
     """Create the log of a cell."""
     place = locate(bus)
     config = place.config
-    copies = config.replicas if replicas is None else replicas
-    if copies not in (1, 3, 5):
-        raise CliError(f"--replicas is {copies}; JetStream takes 1, 3 or 5", USAGE)
-    limits = Limits(max_bytes=config.log_max_bytes if max_bytes is None else max_bytes, replicas=copies)
+    if replicas not in (None, 1, 3, 5):
+        raise CliError(f"--replicas is {replicas}; JetStream takes 1, 3 or 5", USAGE)
+    config = structs.replace(
+        config,
+        log_create=True,
+        replicas=config.replicas if replicas is None else replicas,
+        log_max_bytes=config.log_max_bytes if max_bytes is None else max_bytes,
+    )
     out = Output()
     async with connected(place) as js:
         try:
             before = (await open_log(js, config.cell, create=False)).identity
         except LogGoneError:
             before = None
-        await open_stores(js, config.cell, create=True, limits=limits)
-        log = await open_log(js, config.cell, create=True, limits=None if before else limits, at=SystemClock().now())
+        log = await open_cell(js, config, at=SystemClock().now())
         usage = await log.usage()
     made = log.identity
     verb = "already exists" if before == made else "was created"

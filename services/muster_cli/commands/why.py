@@ -33,7 +33,7 @@ async def why(
     """Tell why a job waits, or what became of it."""
     out = Output()
     wanted = job.rpartition(" ")[2].removeprefix("rayjob/").removeprefix("rayjobs/")
-    story, acting = Story(wanted), True
+    story, acting, present = Story(wanted), True, 0
     if log is not None:
         with progress(existing(log), "Reading") as stored_commits:
             for stored in stored_commits:
@@ -45,7 +45,8 @@ async def why(
         async with opened(place) as reading:
             async for stored in commits(reading.log):
                 story.feed(stored)
-    found = story.of(chosen(story, wanted), acting=acting)
+            present = await reading.log.time()
+    found = story.of(chosen(story, wanted), acting=acting, present=present)
     if output == "text":
         out.lines(story_lines(found, every=every, width=min(out.width, MAX_WIDTH)))
     else:

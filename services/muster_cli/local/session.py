@@ -257,8 +257,8 @@ class Session:
         kept = f" Kept in {self._home}." if self._home else ""
         if not self.wishes.quiet:
             self.out.line(
-                f"Ended after {span(took_ms)}: {counted(counts.queued, 'job')} queued, {counts.admitted} {verb}{first}, "
-                f"{counts.finished} finished; {counted(counts.commits, 'commit')}.{kept}"
+                f"Ended after {span(took_ms)}: {counted(counts.queued, 'job')} queued, {counts.admitted} {verb}"
+                f"{first}, {counts.finished} finished; {counted(counts.commits, 'commit')}.{kept}"
             )
         if self._expects_admission and not counts.admitted and self.wishes.duration_s is not None:
             assert self._teller is not None

@@ -25,7 +25,7 @@ class LiveLines:
 
     def lines(self, entry: Entry) -> list[Text]:
         """The lines of one entry: none when it is not worth one."""
-        if entry.weight != "turn" and entry.word != "tried":
+        if entry.weight != "turn" and (entry.word, entry.weight) != ("tried", "step"):
             return []
         word = "would admit" if entry.word == "admitted" and not self._acting else entry.word
         who = entry.ref.key if entry.ref is not None else ""

@@ -59,7 +59,7 @@ class GangAdmitter:
 
     def decide(self, state: AdmitterState) -> list[Decision]:
         """Admit every reservation, in the order they were made."""
-        return first(self._admissions(state)) if state.synced else []
+        return first(self._admissions(state)) if state.admitting else []
 
     @staticmethod
     def _admissions(state: AdmitterState) -> Iterator[Decision]:

@@ -255,7 +255,7 @@ class QueueSorter:
 
     def decide(self, state: SorterState) -> list[Decision]:
         """First whose standing changes (queued, dequeued, refused), then who should be tried now."""
-        if not state.synced:
+        if not state.admitting:
             return []
         standings = first(self._standings(state), MAX_DECISIONS - 1)
         candidates = choose(state, standings)

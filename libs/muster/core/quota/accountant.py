@@ -328,7 +328,7 @@ class QuotaAccountant:
         for uid in state.due_suspension:
             entry = state.entries[uid]
             yield SuspensionRecorded(cause=state.causes.get(uid, entry.cause), ref=entry.ref, attempt=entry.attempt)
-        if not state.synced:
+        if not state.admitting:
             return
         for uid in state.due_adoption:
             workload = state.workloads[uid]

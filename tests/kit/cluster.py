@@ -1,0 +1,282 @@
+"""A real cluster as its users know it, with the simulated KubeRay operator on it: what they create and what they read.
+
+The control plane has everything a cluster of the documents has: definitions, namespaces, nodes (KWOK), controllers.
+Tests take one after the other what is on it: `Cluster` begins and ends with nothing of ours on it.
+"""
+
+import asyncio
+import contextlib
+import copy
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, Self, TypeVar
+
+import aiohttp
+
+from kit.controlplane import ControlPlane
+from kit.crds import install_crds
+from kit.documents import manifest
+from kit.kubeclient import KubeClient, Object
+from kit.story import quota_tree
+from kit.waiting import until
+from muster.core.objects.kubequeue import QUEUE_NAMESPACE, QUOTA_FULLNAME
+from muster.events.facts import TreeNodeSpec
+from muster.kube.config import connect
+from muster.kube.sources import FromKubeconfig
+from muster.kube.transport import KubeTransport
+from muster.sim.asyncdriver import AsyncDriver
+from muster.sim.kuberay import RUNTIME, KubeRayOperator, Settings
+
+T = TypeVar("T")
+
+#: The namespaces of the tree T0, and some that no quota claims.
+NAMESPACES = ("video", "text", "intern-text", "intern-video", "devops", "infra-devops", "nobody", "other")
+NODES = 3
+NODE = {"cpu": "16", "memory": "64Gi", "nvidia.com/gpu": "8", "pods": "110"}
+RAY, SCHEDULING, TREES = "ray.io/v1", "scheduling.x-k8s.io/v1alpha1", "scheduling.sigs.k8s.io/v1beta1"
+#: What a test leaves behind, in the order it is removed in: (path, whether each object has to be looked after).
+REMAINS = (
+    "/apis/scheduling.sigs.k8s.io/v1beta1/elasticquotatrees",
+    "/apis/ray.io/v1/rayjobs",
+    "/apis/ray.io/v1/rayclusters",
+    "/apis/scheduling.x-k8s.io/v1alpha1/queueunits",
+    "/apis/scheduling.x-k8s.io/v1alpha1/queues",
+    "/apis/batch/v1/jobs",
+    "/api/v1/pods",
+    "/api/v1/events",
+)
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
+
+
+async def furnish(plane: ControlPlane) -> None:
+    """Put on a new control plane what every test expects there, before its controllers start."""
+    transport = await connect(FromKubeconfig(str(plane.kubeconfig)))
+    try:
+        await install_crds(transport)
+    finally:
+        await transport.close()
+    async with KubeClient(plane.url, token=plane.admin.token, ca_file=plane.ca_file) as kube:
+        for name in (*NAMESPACES, QUEUE_NAMESPACE):
+            await kube.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+        for index in range(NODES):
+            status = {"capacity": NODE, "allocatable": NODE}
+            await kube.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": f"node-{index}"}, "status": status})
+
+
+class Cluster:
+    """`async with Cluster(plane) as cluster`: the operator runs, and nothing else is there.
+
+    `pods`: whether RayClusters have pods, which then are scheduled and run. Without they are ready after `ready_ms`,
+    which is all that most tests need.
+    """
+
+    def __init__(self, plane: ControlPlane, *, pods: bool = False, ready_ms: int = 300) -> None:
+        self.plane = plane
+        self.kube = KubeClient(plane.url, token=plane.admin.token, ca_file=plane.ca_file)
+        self.transport: KubeTransport
+        self.driver: AsyncDriver
+        self._settings = Settings(
+            pods=pods,
+            submitter_pods=pods,
+            ready_ms=ready_ms,
+            run_for="kit.muster.dev/run-for",
+            fail_after="kit.muster.dev/fail-after",
+        )
+        self._stack = contextlib.AsyncExitStack()
+        self._tasks: list[asyncio.Task[Any]] = []
+        self.guards: list[Callable[[], None]] = []
+        """Asked during every wait: they raise when something has ended that must not."""
+
+    async def __aenter__(self) -> Self:
+        await self._stack.enter_async_context(self.kube)
+        self.transport = await connect(FromKubeconfig(str(self.plane.kubeconfig)))
+        self._stack.push_async_callback(self.transport.close)
+        self.driver = AsyncDriver(self.transport, [KubeRayOperator(self._settings)], lambda: time.time_ns() // 1_000_000)
+        self.keep(self.driver.run())
+        await self.sweep()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        try:
+            await self.sweep()
+        finally:
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+            await self._stack.aclose()
+
+    def keep(self, running: Any) -> None:
+        """Run something beside the test until its end; the test fails when it ends before."""
+        task = asyncio.get_running_loop().create_task(running)
+        self._tasks.append(task)
+        self.guards.append(lambda: _still_running(task))
+
+    async def sweep(self) -> None:
+        """Remove what tests make, and return when it is gone."""
+
+        async def gone() -> bool:
+            left = 0
+            for path in REMAINS:
+                items = (await self.kube.request("GET", path))["items"]
+                left += 0 if path.endswith("/events") else len(items)
+                for namespace in {item["metadata"]["namespace"] for item in items}:
+                    where = path.rpartition("/")
+                    options = {"propagationPolicy": "Background", "gracePeriodSeconds": 0}
+                    await self.kube.request("DELETE", f"{where[0]}/namespaces/{namespace}/{where[2]}", body=options)
+            return not left
+
+        await until(gone, 60.0, 0.1)
+
+    async def until(self, asked: Callable[[], T | Awaitable[T]], timeout_s: float = 30.0, what: str = "") -> T:
+        """The first answer that is true; fails at once when something beside the test has ended."""
+
+        async def guarded() -> T:
+            for guard in self.guards:
+                guard()
+            answer = asked()
+            return await answer if isinstance(answer, Awaitable) else answer
+
+        try:
+            return await until(guarded, timeout_s, 0.03)
+        except AssertionError as err:
+            raise AssertionError(f"{what or getattr(asked, '__name__', 'condition')}: {err}") from err
+
+    # --- what users do ----------------------------------------------------------------------------------------
+
+    async def apply_tree(self, root: TreeNodeSpec | None = None, **where: str) -> Object:
+        """Create the tree, or replace what it says; T0 unless said."""
+        wanted = quota_tree(root, **where)
+        meta = wanted["metadata"]
+        found = await self.kube.find(TREES, "ElasticQuotaTree", meta["name"], meta["namespace"])
+        if found is None:
+            return await self.kube.create(wanted)
+        return await self.kube.patch(
+            TREES,
+            "ElasticQuotaTree",
+            meta["name"],
+            meta["namespace"],
+            patch=[{"op": "replace", "path": "/spec", "value": wanted["spec"]}],
+        )
+
+    async def submit(self, job: Object) -> str:
+        """`kubectl create -f`; returns the name."""
+        return str((await self.kube.create(job))["metadata"]["name"])
+
+    async def patch_job(self, name: str, patch: Any, namespace: str = "video") -> Object:
+        return await self.kube.patch(RAY, "RayJob", name, namespace, patch=patch)
+
+    async def delete_job(self, name: str, namespace: str = "video") -> None:
+        await self.kube.delete(RAY, "RayJob", name, namespace)
+
+    # --- what users read --------------------------------------------------------------------------------------
+
+    async def job(self, name: str, namespace: str = "video") -> Object:
+        return await self.kube.get(RAY, "RayJob", name, namespace)
+
+    async def state(self, name: str, namespace: str = "video") -> str:
+        """The deployment status of a RayJob; empty before it has one, `gone` after its end."""
+        found = await self.kube.find(RAY, "RayJob", name, namespace)
+        return "gone" if found is None else str((found.get("status") or {}).get("jobDeploymentStatus", ""))
+
+    async def annotations(self, name: str, namespace: str = "video") -> dict[str, str]:
+        return dict((await self.job(name, namespace))["metadata"].get("annotations") or {})
+
+    async def unit(self, name: str, namespace: str = "video") -> Object | None:
+        return await self.kube.find(SCHEDULING, "QueueUnit", f"{name}-ray-qu", namespace)
+
+    async def phase(self, name: str, namespace: str = "video") -> str:
+        """The phase of a job's QueueUnit; empty when there is none."""
+        unit = await self.unit(name, namespace)
+        return str((unit or {}).get("status", {}).get("phase", ""))
+
+    async def message(self, name: str, namespace: str = "video") -> str:
+        unit = await self.unit(name, namespace)
+        return str((unit or {}).get("status", {}).get("message", ""))
+
+    async def queues(self) -> dict[str, Object]:
+        """{quota path: its Queue object}"""
+        found = await self.kube.list_objects(SCHEDULING, "Queue", QUEUE_NAMESPACE)
+        return {queue["metadata"]["annotations"][QUOTA_FULLNAME]: queue for queue in found}
+
+    async def line(self, path: str = "root/algorithm/video") -> Object:
+        """queueItemDetails of a queue."""
+        queue = (await self.queues()).get(path) or {}
+        return dict((queue.get("status") or {}).get("queueItemDetails") or {})
+
+    async def tree_used(self) -> dict[str, dict[str, str]]:
+        """{quota path: used} as the tree's status says."""
+        tree = await self.kube.get(TREES, "ElasticQuotaTree", "elasticquotatree", "kube-system")
+        found: dict[str, dict[str, str]] = {}
+
+        def read(node: Object, above: str) -> None:
+            path = f"{above}/{node['name']}" if above else "root"
+            found[path] = node["used"]
+            for child in node.get("children", ()):
+                read(child, path)
+
+        if tree.get("status"):
+            read(tree["status"]["root"], "")
+        return found
+
+    async def events(self, uid: str) -> list[Object]:
+        """What `kubectl describe` shows of an object under Events."""
+        return [*await self.kube.list_objects("v1", "Event", fields=f"involvedObject.uid={uid}")]
+
+    async def told(self, name: str, namespace: str = "video") -> list[tuple[str, str]]:
+        """(reason, message) of our Events on a RayJob, the oldest first."""
+        uid = (await self.job(name, namespace))["metadata"]["uid"]
+        ours = [event for event in await self.events(uid) if event["reportingComponent"] == "muster"]
+        ours.sort(key=lambda event: int(event["metadata"]["resourceVersion"]))
+        return [(event["reason"], event["message"]) for event in ours]
+
+    async def pods(self, namespace: str = "video") -> dict[str, str]:
+        """{name: phase}"""
+        found = await self.kube.list_objects("v1", "Pod", namespace)
+        return {pod["metadata"]["name"]: pod["status"]["phase"] for pod in found}
+
+    async def table(self, path: str) -> list[dict[str, str]]:
+        """What `kubectl get` prints: a row each, {COLUMN: cell}."""
+        headers = {"Authorization": f"Bearer {self.plane.admin.token}", "Accept": TABLE}
+        async with (
+            aiohttp.ClientSession(headers=headers) as session,
+            session.get(self.plane.url + path, ssl=False) as answer,
+        ):
+            found = await answer.json()
+        shown = [(at, column["name"].upper()) for at, column in enumerate(found["columnDefinitions"]) if not column["priority"]]
+        return [{name: str(row["cells"][at] or "") for at, name in shown} for row in found["rows"]]
+
+    async def running(self, name: str, namespace: str = "video") -> bool:
+        return await self.state(name, namespace) == "Running"
+
+    async def complete(self, *names: str, namespace: str = "video", timeout_s: float = 60.0) -> None:
+        """Return once all of these RayJobs are Complete."""
+
+        async def all_complete() -> bool:
+            return all([await self.state(name, namespace) == "Complete" for name in names])
+
+        await self.until(all_complete, timeout_s, f"{names} to complete")
+
+    async def quiet(self) -> None:
+        """Return once no RayCluster exists and every job is over or suspended."""
+
+        async def still() -> bool:
+            clusters = await self.kube.list_objects(RAY, "RayCluster")
+            return not clusters
+
+        await self.until(still, 60.0, "every RayCluster to be gone")
+
+
+def document_job(namespace: str = "video", *, runtime: str = "2s", ttl_s: int | None = None, **metadata: Any) -> Object:
+    """The document's RayJob; only how long its script runs is added, and what the test gives."""
+    job = copy.deepcopy(manifest("rayjob-video"))
+    job["metadata"] |= {"namespace": namespace, **metadata}
+    job["metadata"]["annotations"] = {**job["metadata"].get("annotations", {}), RUNTIME: runtime}
+    if ttl_s is not None:
+        job["spec"]["ttlSecondsAfterFinished"] = ttl_s
+    return job
+
+
+def _still_running(task: "asyncio.Task[Any]") -> None:
+    if task.done() and not task.cancelled():
+        task.result()
+    assert not task.done(), f"{task} has ended"

@@ -1,0 +1,251 @@
+"""The corpus of malformed and hostile objects: how a case file becomes bytes, and how those reach the stages.
+
+A case is one JSON file below ``tests/corpus/<shard>``:
+
+    what    what is wrong with it, for people
+    on      the good object it is made from (default: the shard's own); ``put`` and ``drop`` change it
+    put     {JSON pointer: value}, the value's bytes are kept as they stand in the file (numbers of 400 digits)
+    drop    [JSON pointer]
+    make    {JSON pointer: maker} for what is too large for a file, see :func:`made`
+    text    the whole body instead, one byte per character (latin-1), so that it need not be UTF-8 or JSON
+    expect  one of
+            {"unreadable": TEXT}   reported on the object; the reason begins with TEXT, which names the field
+            {"accepted": {PATH: VALUE}}   a fact, with these values at these places of it
+            {"refused": [REASON, TEXT]}   a fact; queueing is refused by REASON, the message begins with TEXT
+            {"rejected": [TEXT, ...]}     a tree that breaks rules: one violation begins with each TEXT
+            {"nameless": true}     neither name nor uid: there is nothing to report it on
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from kit.story import quota_tree, rayjob, template
+from msgspec import Raw, Struct, field
+
+from muster.events.base import Event
+from muster.kube import deltas
+from muster.kube.objects import Malformed, decode_meta
+from muster.runtime.watching import WatcherRunner
+
+FOLDER = Path(__file__).parent.parent / "corpus"
+
+Obj = dict[str, Any]
+
+
+class Expect(Struct, frozen=True, forbid_unknown_fields=True):
+    unreadable: str = ""
+    accepted: dict[str, Any] | None = None
+    refused: tuple[str, str] | None = None
+    rejected: tuple[str, ...] = ()
+    nameless: bool = False
+
+
+class Case(Struct, frozen=True, forbid_unknown_fields=True):
+    what: str
+    expect: Expect
+    on: str = ""
+    put: dict[str, Raw] = field(default_factory=dict)
+    drop: tuple[str, ...] = ()
+    make: dict[str, dict[str, Any]] = field(default_factory=dict)
+    text: str | None = None
+
+
+class Hostile(Struct, frozen=True):
+    """One case, ready to be sent."""
+
+    name: str
+    shard: str
+    case: Case
+
+    def body(self) -> bytes:
+        """The object as the API server would send it."""
+        if self.case.text is not None:
+            return self.case.text.encode("latin-1")
+        return _built(self.name, self.case, self.shard)
+
+
+def corpus() -> list[Hostile]:
+    """Every case, in the order of the file names."""
+    decoder = msgspec.json.Decoder(Case)
+    return [
+        Hostile(f"{path.parent.name}/{path.stem}", path.parent.name, decoder.decode(path.read_bytes()))
+        for path in sorted(FOLDER.glob("*/*.json"))
+    ]
+
+
+# --- from a case to bytes -----------------------------------------------------------------------------------------
+
+
+def _meta(name: str, namespace: str = "", **more: Any) -> Obj:
+    where = {"namespace": namespace} if namespace else {}
+    return {
+        "name": name,
+        **where,
+        "uid": f"uid-{name}",
+        "resourceVersion": "4711",
+        "generation": 1,
+        "creationTimestamp": "2025-01-10T01:36:24Z",
+        **more,
+    }
+
+
+def _rayjob() -> Obj:
+    job = rayjob("odd", "text", cpu="2", memory="2G", replicas=1)
+    labels, annotations = job["metadata"]["labels"], job["metadata"]["annotations"]
+    return job | {"metadata": _meta("odd", "text", labels=labels, annotations=annotations)}
+
+
+def _owner() -> list[Obj]:
+    return [{"apiVersion": "ray.io/v1", "kind": "RayJob", "name": "odd", "uid": "uid-odd", "controller": True}]
+
+
+def _raycluster() -> Obj:
+    meta = _meta("odd-cluster", "text", ownerReferences=_owner())
+    return {"apiVersion": "ray.io/v1", "kind": "RayCluster", "metadata": meta, "spec": _rayjob()["spec"]["rayClusterSpec"]}
+
+
+def _pod() -> Obj:
+    owner = [{"apiVersion": "ray.io/v1", "kind": "RayCluster", "name": "odd-cluster", "uid": "uid-odd-cluster", "controller": True}]
+    meta = _meta("odd-pod", "text", ownerReferences=owner, labels={"ray.io/is-ray-node": "yes", "ray.io/cluster": "odd-cluster"})
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, **template("ray-head"), "status": {"phase": "Running"}}
+
+
+def _node() -> Obj:
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": _meta("odd-node"),
+        "spec": {},
+        "status": {"allocatable": {"cpu": "16", "memory": "64Gi"}, "conditions": [{"type": "Ready", "status": "True"}]},
+    }
+
+
+def _tree() -> Obj:
+    tree = quota_tree(name="odd-tree")
+    return tree | {"metadata": _meta("odd-tree", "kube-system")}
+
+
+def _small_tree() -> Obj:
+    ten = {"cpu": "10"}
+    leaf = {"name": "a", "min": {"cpu": "4"}, "max": {"cpu": "10"}, "namespaces": ["text"]}
+    root = {"name": "root", "min": ten, "max": ten, "children": [leaf]}
+    return _tree() | {"spec": {"root": root}}
+
+
+def _queue() -> Obj:
+    meta = _meta("odd-queue", "kube-queue", labels={"create-by-kubequeue": "true"}, annotations={"kube-queue/quota-fullname": "root/algorithm/text"})
+    status = {"queueItemDetails": {"active": [], "backoff": []}, "waiting": 0}
+    return {"apiVersion": "scheduling.x-k8s.io/v1alpha1", "kind": "Queue", "metadata": meta, "spec": {"queuePolicy": "Round"}, "status": status}
+
+
+def _queue_unit() -> Obj:
+    meta = _meta("odd-ray-qu", "text", ownerReferences=_owner(), annotations={"muster.dev/shown": "abc"})
+    status = {"phase": "Enqueued", "message": "", "admissions": []}
+    return {"apiVersion": "scheduling.x-k8s.io/v1alpha1", "kind": "QueueUnit", "metadata": meta, "spec": {"priority": 5}, "status": status}
+
+
+def _priority_class() -> Obj:
+    return {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": _meta("odd-class"), "value": 100, "globalDefault": False}
+
+
+BASES = {
+    "rayjobs": _rayjob,
+    "rayclusters": _raycluster,
+    "pods": _pod,
+    "nodes": _node,
+    "elasticquotatrees": _tree,
+    "small-tree": _small_tree,
+    "queues": _queue,
+    "queueunits": _queue_unit,
+    "priorityclasses": _priority_class,
+}
+"""{name: the good object that cases change}"""
+
+_BODIES: dict[str, bytes] = {}
+
+
+def _built(name: str, case: Case, shard: str) -> bytes:
+    if name not in _BODIES:
+        found: Obj = json.loads(json.dumps(BASES[case.on or shard]()))
+        for pointer in case.drop:
+            holder, key = _place(found, pointer)
+            del holder[key]
+        for pointer, value in case.put.items():
+            holder, key = _place(found, pointer)
+            holder[key] = value
+        for pointer, maker in case.make.items():
+            holder, key = _place(found, pointer)
+            holder[key] = Raw(made(maker))
+        _BODIES[name] = msgspec.json.encode(found)
+    return _BODIES[name]
+
+
+def _place(found: Any, pointer: str) -> tuple[Any, Any]:
+    """The container a JSON pointer leads into and the last key; objects on the way are made when they are missing."""
+    *way, last = [part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/")[1:]]
+    for part in way:
+        found = found[int(part)] if isinstance(found, list) else found.setdefault(part, {})
+    return found, int(last) if isinstance(found, list) else last
+
+
+def made(maker: dict[str, Any]) -> bytes:
+    """The JSON of something large; ``%d`` in it counts from 0.
+
+    {"items": X, "times": N}            an array of N times X
+    {"members": KEY, "value": X, "times": N}   an object of N members
+    {"text": TEXT, "times": N}          a string
+    {"digits": TEXT, "times": N}        a number
+    {"around": [BEFORE, AFTER], "of": X, "times": N}   BEFORE N times, X, AFTER N times: whatever nests
+    """
+    times = maker["times"]
+    if "items" in maker:
+        return b"[" + b",".join(_counted(maker["items"], index) for index in range(times)) + b"]"
+    if "members" in maker:
+        members = (
+            json.dumps(maker["members"].replace("%d", str(index))).encode() + b":" + _counted(maker["value"], index)
+            for index in range(times)
+        )
+        return b"{" + b",".join(members) + b"}"
+    if "around" in maker:
+        before, after = maker["around"]
+        return (before * times).encode() + json.dumps(maker["of"]).encode() + (after * times).encode()
+    if "digits" in maker:
+        return (maker["digits"] * times).encode()
+    return json.dumps(maker["text"] * times).encode()
+
+
+def _counted(value: Any, index: int) -> bytes:
+    return json.dumps(value).replace("%d", str(index)).encode()
+
+
+# --- from bytes to facts ------------------------------------------------------------------------------------------
+
+
+class Watching:
+    """A watcher of one resource without its reflector: the runner's own path from an object to facts."""
+
+    def __init__(self, shard: str) -> None:
+        nothing: Any = None
+        self.runner = WatcherRunner(
+            shard, nothing, log=nothing, lease=nothing, snapshots=None, clock=nothing, process="corpus"
+        )
+
+    def see(self, body: bytes) -> list[Event]:
+        """The facts of one object that was added or changed; they are not folded."""
+        found = decode_meta(body)
+        if isinstance(found, Malformed):
+            self.runner._take(deltas.Unreadable(found.meta, found.reason, body[: deltas.HEAD_BYTES]))
+        else:
+            self.runner._take(deltas.Upsert(found, body))
+        return self.runner._take_pending()
+
+
+@cache
+def watching(shard: str) -> Watching:
+    """A watcher that has seen nothing: nothing it reports is folded, so one serves all."""
+    return Watching(shard)

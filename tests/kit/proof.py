@@ -1,0 +1,109 @@
+"""What every end-to-end test ends with: the log keeps every invariant, and decides the same again elsewhere.
+
+`prove` exports the log and judges the file in two processes of their own with different hash seeds, from an empty
+store and with no way to reach anything: opening a connection there is an error. Run as `python -m kit.proof FILE` it
+is such a process.
+"""
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from muster.events.envelope import Stored
+
+TESTS = Path(__file__).parents[1]
+HASH_SEEDS = ("1", "2")
+TIME_LIMIT_S = 60.0
+
+
+class ProofError(AssertionError):
+    """The log is not as it must be."""
+
+
+async def commits_of(nats_url: str, cell: str) -> list[Stored]:
+    """The log of a cell, up to its present end."""
+    from muster.bus.cell import open_log
+    from muster.bus.connection import connect
+    from muster.bus.jetstream import JetStream
+
+    connection = await connect(nats_url, name="proof")
+    try:
+        log = await open_log(JetStream(connection), cell)
+        found: list[Stored] = []
+        async for batch in log.follow(0):
+            if not batch:
+                return found
+            found += batch
+        raise AssertionError("a log is followed for ever")
+    finally:
+        await connection.close()
+
+
+async def prove(commits: Sequence[Stored], folder: Path, *, name: str = "log", silences: bool = True) -> dict[str, Any]:
+    """Judge a log; returns what the judges counted. Raises ProofError.
+
+    `silences`: also that nothing was due where a stage kept quiet; not where a stage was paused or cut off.
+    """
+    from muster.runtime.logfile import write_log
+
+    path = folder / f"{name}.jsonl.gz"
+    write_log(path, commits)
+    judged = await asyncio.gather(*(_judge(path, seed, silences) for seed in HASH_SEEDS))
+    assert judged[0] == judged[1], f"hash seeds {HASH_SEEDS} judge differently: {judged}"
+    found = judged[0]
+    if found["violations"] or found["divergences"]:
+        first = (found["violations"] or found["divergences"])[0]
+        raise ProofError(f"{path}: {first} ({len(found['violations'])} violations, {len(found['divergences'])} divergences)")
+    return found
+
+
+async def _judge(path: Path, hash_seed: str, silences: bool) -> dict[str, Any]:
+    environment = {"PATH": os.defpath, "PYTHONPATH": str(TESTS), "PYTHONHASHSEED": hash_seed}
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "kit.proof",
+        str(path),
+        *(["--silences"] if silences else []),
+        env=environment,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    async with asyncio.timeout(TIME_LIMIT_S):
+        out, err = await process.communicate()
+    if process.returncode != 0:
+        raise ProofError(f"judging {path} under hash seed {hash_seed} failed: {err.decode()[-2000:]}")
+    found: dict[str, Any] = json.loads(out)
+    return found
+
+
+def main(path: Path, silences: bool) -> None:
+    from muster.core.audit import audit
+    from muster.runtime.logfile import read_log
+    from muster.runtime.replay import replay
+
+    commits = list(read_log(path))
+    audited = audit(commits)
+    replayed = replay(commits, silences=silences)
+    found = {
+        "commits": replayed.commits,
+        "decisions": replayed.decisions,
+        "silences": replayed.silences,
+        "violations": [str(each) for each in (*audited.violations, *replayed.violations)],
+        "divergences": [f"{each.stage} at {each.seq}: {each.first_difference()}" for each in replayed.divergences],
+    }
+    sys.stdout.write(json.dumps(found))
+
+
+def _no_network(event: str, _arguments: tuple[Any, ...]) -> None:
+    if event == "socket.connect":
+        raise RuntimeError("a replay reaches for the network")
+
+
+if __name__ == "__main__":
+    sys.addaudithook(_no_network)
+    main(Path(sys.argv[1]), "--silences" in sys.argv[2:])
