@@ -1,7 +1,167 @@
+"""What a cluster must have for Muster to watch it, and to act on it.
+
+Looked at through the API server; nothing is changed.
+"""
+
 from __future__ import annotations
-from muster.ports import ApiTransport
+
+import asyncio
+from collections.abc import Sequence
+
+from muster.core.objects.kubequeue import QUEUE_NAMESPACE
+from muster.core.objects.quotatree import NAMESPACE as TREE_NAMESPACE
+from muster.core.objects.registry import WATCHED
+from muster.kube.discovery import ServerVersion, can_i, has_status_subresource, served, server_version
+from muster.model import api
+from muster.model.api import ApiResource
+from muster.model.text import counted
+from muster.ports import ApiStatusError, ApiTransport
 from muster_cli.findings import Finding
+from muster_cli.owners import owner_findings
+
+OLDEST = ServerVersion(1, 28)
+POLICIES: tuple[str, ...] = ()
+"""Names of the ValidatingAdmissionPolicies in ``deploy/policies`` (a test keeps them equal)."""
+POLICY_RESOURCE = ApiResource(
+    "admissionregistration.k8s.io", "v1", "validatingadmissionpolicies", "ValidatingAdmissionPolicy", namespaced=False
+)
+POLICIES_SINCE = ServerVersion(1, 30)
+
+NEEDED_TO_WATCH = (api.RAYJOBS, api.RAYCLUSTERS, api.QUOTA_TREES)
+NEEDED_TO_ACT = (api.QUEUES, api.QUEUE_UNITS)
+
+Right = tuple[ApiResource, str, str, tuple[str, ...]]
+"""(resource, subresource, namespace or "" for all, verbs)"""
 
 
 async def cluster_findings(transport: ApiTransport, *, acting: bool) -> list[Finding]:
-    return []
+    """Everything that was looked at. ``acting``: with what writing there takes. Raises ApiUnreachableError."""
+    try:
+        version = await server_version(transport)
+    except ApiStatusError as err:
+        return [
+            Finding("bad", "API server", f"it does not tell its version: {err}", "check the address and credentials")
+        ]
+    findings = [_version(version)]
+    findings += await _definitions(transport, acting=acting)
+    findings += await _permissions(transport, acting=acting)
+    findings += await _policies(transport, version)
+    findings += await owner_findings(transport, acting=acting)
+    findings += await _tree(transport)
+    return findings
+
+
+def _version(version: ServerVersion) -> Finding:
+    shown = version.git or f"{version.major}.{version.minor}"
+    if (version.major, version.minor) < (OLDEST.major, OLDEST.minor):
+        return Finding("bad", "API server", f"is {shown}, too old", f"upgrade it to {OLDEST.major}.{OLDEST.minor}")
+    return Finding("ok", "API server", shown)
+
+
+async def _definitions(transport: ApiTransport, *, acting: bool) -> list[Finding]:
+    wanted = [*NEEDED_TO_WATCH, *NEEDED_TO_ACT]
+    there = await asyncio.gather(*(served(transport, resource) for resource in wanted))
+    findings = []
+    for resource, exists in zip(wanted, there, strict=True):
+        if exists:
+            continue
+        ray = resource.group == "ray.io"
+        fix = "install KubeRay" if ray else f"apply the definition of {resource} from deploy/crds"
+        needed = acting or resource in NEEDED_TO_WATCH
+        what = f"is not served as {resource.api_version}"
+        findings.append(Finding("bad" if needed else "note", f"definition {resource.kind}", what, fix))
+    if not findings:
+        findings.append(Finding("ok", "definitions", ", ".join(resource.kind for resource in wanted)))
+    return findings
+
+
+async def _permissions(transport: ApiTransport, *, acting: bool) -> list[Finding]:
+    rights = [*watching_rights(), *(await acting_rights(transport) if acting else ())]
+    missing = await asyncio.gather(*(_missing(transport, right) for right in rights))
+    findings = []
+    for (resource, subresource, namespace, _), verbs in zip(rights, missing, strict=True):
+        if verbs:
+            name = f"{resource}/{subresource}" if subresource else str(resource)
+            where = f"in namespace {namespace}" if namespace else "in all namespaces" if resource.namespaced else ""
+            words = " ".join(part for part in (", ".join(verbs), name, where) if part)
+            fix = f"grant it: verbs {list(verbs)} on {name!r} of API group {resource.group or '(core)'}"
+            findings.append(Finding("bad", "permission", f"we may not {words}", fix))
+    if not findings:
+        checks = sum(len(verbs) for *_, verbs in rights)
+        findings.append(Finding("ok", "permissions", f"{counted(checks, 'right')} that {_whom(acting)} needs"))
+    return findings
+
+
+def _whom(acting: bool) -> str:
+    return "acting" if acting else "watching"
+
+
+def watching_rights() -> list[Right]:
+    """What the watcher needs."""
+    return [(row.resource, "", row.namespace, ("list", "watch")) for row in WATCHED.values()]
+
+
+async def acting_rights(transport: ApiTransport) -> list[Right]:
+    """What the actuator and the presenter need besides."""
+    rights: list[Right] = [
+        (api.RAYJOBS, "", "", ("get", "patch")),
+        (api.QUEUE_UNITS, "", "", ("create", "patch")),
+        (api.QUEUES, "", QUEUE_NAMESPACE, ("create", "patch", "delete")),
+        (api.EVENTS, "", "", ("create",)),
+        (api.NAMESPACES, "", "", ("create",)),
+    ]
+    for resource, namespace in ((api.QUEUE_UNITS, ""), (api.QUEUES, QUEUE_NAMESPACE)):
+        if await has_status_subresource(transport, resource):
+            rights.append((resource, "status", namespace, ("patch",)))
+    split = await has_status_subresource(transport, api.QUOTA_TREES)
+    rights.append((api.QUOTA_TREES, "status" if split else "", TREE_NAMESPACE, ("patch",)))
+    return rights
+
+
+async def _missing(transport: ApiTransport, right: Right) -> tuple[str, ...]:
+    resource, subresource, namespace, verbs = right
+    answers = await asyncio.gather(
+        *(can_i(transport, verb, resource, namespace, subresource=subresource) for verb in verbs)
+    )
+    return tuple(verb for verb, answer in zip(verbs, answers, strict=True) if not answer.allowed)
+
+
+async def _policies(transport: ApiTransport, version: ServerVersion) -> Sequence[Finding]:
+    if (version.major, version.minor) < (POLICIES_SINCE.major, POLICIES_SINCE.minor) or not POLICIES:
+        return [
+            Finding(
+                "note",
+                "policies",
+                "nobody is stopped from unsuspending a job around the queue; it is noticed, charged and reported",
+            )
+        ]
+    findings = []
+    for name in POLICIES:
+        answer = await transport.request("GET", POLICY_RESOURCE.path(name=name))
+        if answer.status == 404:
+            findings.append(Finding("bad", f"policy {name}", "is missing", "apply deploy/policies"))
+        elif not answer.ok:
+            findings.append(Finding("note", f"policy {name}", f"cannot be looked at (HTTP {answer.status})"))
+    return findings or [Finding("ok", "policies", ", ".join(POLICIES))]
+
+
+async def _tree(transport: ApiTransport) -> list[Finding]:
+    import msgspec
+
+    answer = await transport.request("GET", api.QUOTA_TREES.path(TREE_NAMESPACE), query={"limit": "10"})
+    if not answer.ok:
+        return []  # Missing definitions and permissions are told already.
+    names = [item["metadata"]["name"] for item in msgspec.json.decode(answer.body)["items"]]
+    if not names:
+        return [
+            Finding(
+                "note",
+                "quota tree",
+                f"there is no ElasticQuotaTree in {TREE_NAMESPACE}: nothing can be admitted",
+                "apply one; `muster up` shows an example",
+            )
+        ]
+    if len(names) > 1:
+        others = ", ".join(names[1:])
+        return [Finding("note", "quota tree", f"only the oldest of {', '.join(names)} counts", f"delete {others}")]
+    return [Finding("ok", "quota tree", f"{TREE_NAMESPACE}/{names[0]}")]

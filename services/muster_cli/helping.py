@@ -18,8 +18,12 @@ LABEL_WIDTH = 26
 """A longer label has its explanation on the next line."""
 
 
-def overview(group: str = "") -> str:
-    """The page of ``muster`` itself, or of a group of commands. Needs nothing but the table of commands."""
+def overview(group: str = "", width: int = 0) -> str:
+    """The page of ``muster`` itself, or of a group of commands. Needs nothing but the table of commands.
+
+    ``width``: columns; 0 for those of the terminal.
+    """
+    width = width or terminal_width()
     page = GROUPS[group] if group else ROOT
     prefix = f"{group} " if group else ""
     under = [each for each in COMMANDS if each.name.startswith(prefix) and " " not in each.name.removeprefix(prefix)]
@@ -28,9 +32,9 @@ def overview(group: str = "") -> str:
     rows = [(each.name.removeprefix(prefix), each.summary) for each in sorted(under, key=lambda each: each.order)]
     parts = [
         f"Usage: {' '.join(word for word in ('muster', group, 'COMMAND') if word)}\n",
-        _paragraphs(page.help) + "\n",
+        _paragraphs(page.help, width) + "\n",
         "Commands:",
-        *table(rows),
+        *table(rows, width),
         "",
         page.epilogue,
     ]
@@ -43,7 +47,10 @@ def names() -> list[str]:
 
 
 class PlainHelp:
-    """cyclopts' help formatter, for the pages of single commands."""
+    """cyclopts' help formatter, for the pages of single commands. ``width`` 0: that of the terminal."""
+
+    def __init__(self, width: int = 0) -> None:
+        self._width = width or terminal_width()
 
     def render_usage(self, console: Console, options: ConsoleOptions, usage: Any) -> None:
         """``Usage: muster why [OPTIONS] JOB``."""
@@ -54,22 +61,22 @@ class PlainHelp:
         """What the command does, as paragraphs."""
         text = _plain(description, console).strip()
         if text:
-            _print(console, _paragraphs(text))
+            _print(console, _paragraphs(text, self._width))
 
     def __call__(self, console: Console, options: ConsoleOptions, panel: HelpPanel) -> None:
         """One group of options."""
         if panel.entries:
             _print(console, f"\n{panel.title}:")
             rows = [(", ".join(_labels(entry)), _explanation(entry, console)) for entry in panel.entries]
-            _print(console, "\n".join(table(rows)))
+            _print(console, "\n".join(table(rows, self._width)))
 
 
-def table(rows: Sequence[tuple[str, str]]) -> list[str]:
+def table(rows: Sequence[tuple[str, str]], width: int) -> list[str]:
     """Labels with their explanations beside them."""
     column = min(LABEL_WIDTH, max(len(label) for label, _ in rows)) + 4
     lines = []
     for label, text in rows:
-        wrapped = textwrap.wrap(text, max(_width() - column, 30)) or [""]
+        wrapped = textwrap.wrap(text, max(width - column, 30)) or [""]
         if len(label) + 4 > column:
             lines.append(f"  {label}")
         else:
@@ -78,13 +85,14 @@ def table(rows: Sequence[tuple[str, str]]) -> list[str]:
     return lines
 
 
-def _width() -> int:
+def terminal_width() -> int:
+    """Columns to use: those of the terminal, within reason."""
     return min(shutil.get_terminal_size((MAX_WIDTH, 24)).columns, MAX_WIDTH)
 
 
-def _paragraphs(text: str) -> str:
+def _paragraphs(text: str, width: int) -> str:
     parts = (" ".join(part.split()) for part in text.split("\n\n"))
-    return "\n\n".join(textwrap.fill(part, _width()) for part in parts)
+    return "\n\n".join(textwrap.fill(part, width) for part in parts)
 
 
 def _labels(entry: HelpEntry) -> Iterable[str]:
@@ -100,8 +108,8 @@ def _explanation(entry: HelpEntry, console: Console) -> str:
     parts = [" ".join(_plain(entry.description, console).split())]
     if entry.choices:
         parts.append(f"One of {', '.join(entry.choices)}.")
-    if entry.default is not None:
-        parts.append(f"Default: {entry.default}.")
+    if entry.default not in (None, "False"):
+        parts.append("Default: yes." if entry.default == "True" else f"Default: {entry.default}.")
     return " ".join(part for part in parts if part)
 
 

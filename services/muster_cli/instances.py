@@ -37,14 +37,15 @@ class Instance(Struct, frozen=True):
     temporary: bool
     """The home goes when it ends."""
     acting: bool
+    simulated: bool
+    """Its cluster is simulated, and served where ``kubeconfig`` says."""
     kubeconfig: str = ""
     context: str = ""
 
 
 def directory(environ: Mapping[str, str] = os.environ) -> Path:
     """The per-user directory of run files, made when missing. Raises CliError when somebody else has it."""
-    base = environ.get("XDG_RUNTIME_DIR", "")
-    found = Path(base) / "muster" if base and Path(base).is_dir() else Path(tempfile.gettempdir()) / _own_name()
+    found = _place(environ)
     try:
         found.mkdir(mode=0o700, exist_ok=True)
         state = found.lstat()
@@ -57,8 +58,11 @@ def directory(environ: Mapping[str, str] = os.environ) -> Path:
     return found
 
 
-def _own_name() -> str:
-    return f"muster-{os.getuid()}"
+def _place(environ: Mapping[str, str]) -> Path:
+    base = environ.get("XDG_RUNTIME_DIR", "")
+    if base and Path(base).is_dir():
+        return Path(base) / "muster"
+    return Path(tempfile.gettempdir()) / f"muster-{os.getuid()}"
 
 
 class Registration:
@@ -98,8 +102,12 @@ class Registration:
 
 def running(where: Path | None = None) -> list[Instance]:
     """Every running instance, the newest first; what killed ones left behind is removed."""
+    if where is None:
+        if not _place(os.environ).exists():
+            return []
+        where = directory()
     found = []
-    for path in sorted((where if where is not None else directory()).glob("*.json")):
+    for path in sorted(where.glob("*.json")):
         instance = _read(path)
         if instance is not None:
             found.append(instance)
@@ -122,6 +130,8 @@ def _read(path: Path) -> Instance | None:
         except BlockingIOError:
             return instance
         _sweep(path, instance)
+        with contextlib.suppress(OSError):
+            path.parent.rmdir()
         return None
     finally:
         os.close(file)
@@ -135,9 +145,3 @@ def _sweep(path: Path, instance: Instance | None) -> None:
     home = Path(instance.home)
     if home.name.startswith(TEMPORARY) and home.parent == Path(tempfile.gettempdir()) and not home.is_symlink():
         shutil.rmtree(home, ignore_errors=True)
-
-
-def newest(where: Path | None = None) -> tuple[Instance | None, int]:
-    """The newest running instance, and how many run."""
-    found = running(where)
-    return (found[0] if found else None), len(found)

@@ -51,18 +51,18 @@ def run(tokens: Sequence[str]) -> int:
         return exits.INTERRUPTED
 
 
-def make_app() -> App:
-    """The command line as cyclopts sees it. Imports no command."""
-    from cyclopts import App
+def make_app(width: int = 0) -> App:
+    """The command line as cyclopts sees it. Imports no command. ``width`` of help pages; 0: the terminal's."""
+    from cyclopts import App, Group
     from rich.console import Console
 
     app = App(
         name="muster",
         help_format="plaintext",
-        help_formatter=PlainHelp(),
+        help_formatter=PlainHelp(width),
         help_on_error=False,
-        group_arguments="Arguments",
-        group_parameters="Options",
+        group_arguments=Group("Arguments", sort_key=1),
+        group_parameters=Group("Options", sort_key=2),
         version_flags=(),
         result_action="return_value",
         print_error=False,

@@ -7,14 +7,13 @@ import re
 import time
 from pathlib import Path
 
+from kit import facts
 from kit.cluster import Cluster, document_job
 from kit.controlplane import ControlPlane
 from kit.documents import manifest
 from kit.kubeclient import Object
 from kit.muster import running
 from kit.witness import Witness
-
-from kit import facts
 from muster.bus.server import EmbeddedServer
 from muster.core.objects.meta import parse_time
 
@@ -23,7 +22,9 @@ ENQUEUED, DEQUEUED = "kube-queue/job-enqueue-timestamp", "kube-queue/job-dequeue
 GO_TIME = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d+)? \+0000 UTC")
 
 
-async def test_two_jobs_of_the_document(muster_plane: ControlPlane, nats_server: EmbeddedServer, tmp_path: Path) -> None:
+async def test_two_jobs_of_the_document(
+    muster_plane: ControlPlane, nats_server: EmbeddedServer, tmp_path: Path
+) -> None:
     async with Cluster(muster_plane, pods=True) as cluster, running(cluster, nats_server.url, tmp_path):
         witness = Witness(cluster.transport, facts.t0())
         cluster.keep(witness.follow.run())
@@ -57,9 +58,7 @@ async def the_tree_makes_queues(cluster: Cluster) -> None:
 
 
 async def two_jobs_a_second_apart(cluster: Cluster) -> tuple[str, str]:
-    await cluster.kube.create(manifest("configmap-video")) if not await cluster.kube.find(
-        "v1", "ConfigMap", "rayjob-video", "video"
-    ) else None
+    await cluster.kube.apply(manifest("configmap-video"))
     first = await cluster.submit(document_job(runtime="4s"))
     created = time.monotonic()
     await cluster.until(lambda: time.monotonic() - created >= 1.0)
@@ -123,7 +122,9 @@ async def the_queue_shows_who_waits(cluster: Cluster, second: str) -> None:
 async def the_second_follows_the_first(cluster: Cluster, first: str, second: str) -> None:
     await cluster.complete(first)
     raycluster = (await cluster.job(first))["status"]["rayClusterName"]
-    assert await cluster.kube.find("ray.io/v1", "RayCluster", raycluster, "video"), "it stays for ttlSecondsAfterFinished"
+    assert await cluster.kube.find("ray.io/v1", "RayCluster", raycluster, "video"), (
+        "it stays for ttlSecondsAfterFinished"
+    )
     assert await cluster.state(second) == "Suspended"
     await cluster.complete(second)
     assert not await cluster.kube.find("ray.io/v1", "RayCluster", raycluster, "video")

@@ -60,7 +60,9 @@ async def furnish(plane: ControlPlane) -> None:
             await kube.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
         for index in range(NODES):
             status = {"capacity": NODE, "allocatable": NODE}
-            await kube.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": f"node-{index}"}, "status": status})
+            await kube.create(
+                {"apiVersion": "v1", "kind": "Node", "metadata": {"name": f"node-{index}"}, "status": status}
+            )
 
 
 class Cluster:
@@ -91,7 +93,9 @@ class Cluster:
         await self._stack.enter_async_context(self.kube)
         self.transport = await connect(FromKubeconfig(str(self.plane.kubeconfig)))
         self._stack.push_async_callback(self.transport.close)
-        self.driver = AsyncDriver(self.transport, [KubeRayOperator(self._settings)], lambda: time.time_ns() // 1_000_000)
+        self.driver = AsyncDriver(
+            self.transport, [KubeRayOperator(self._settings)], lambda: time.time_ns() // 1_000_000
+        )
         self.keep(self.driver.run())
         await self.sweep()
         return self
@@ -242,7 +246,11 @@ class Cluster:
             session.get(self.plane.url + path, ssl=False) as answer,
         ):
             found = await answer.json()
-        shown = [(at, column["name"].upper()) for at, column in enumerate(found["columnDefinitions"]) if not column["priority"]]
+        shown = [
+            (at, column["name"].upper())
+            for at, column in enumerate(found["columnDefinitions"])
+            if not column["priority"]
+        ]
         return [{name: str(row["cells"][at] or "") for at, name in shown} for row in found["rows"]]
 
     async def running(self, name: str, namespace: str = "video") -> bool:

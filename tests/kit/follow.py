@@ -85,3 +85,28 @@ class Follow:
         elif known is None or known["metadata"]["resourceVersion"] != meta["resourceVersion"]:
             self._known[uid] = found
             self._heard("MODIFIED" if known else "ADDED", found)
+
+
+class Diary:
+    """Every state a resource's objects were seen in, by name and in order."""
+
+    def __init__(self, transport: ApiTransport, resource: ApiResource) -> None:
+        self.follow = Follow(transport, resource, self._heard)
+        self.states: dict[str, list[Object]] = {}
+        self.gone: list[str] = []
+
+    def _heard(self, kind: str, found: Object) -> None:
+        name = found["metadata"]["name"]
+        if kind == "DELETED":
+            self.gone.append(name)
+        else:
+            self.states.setdefault(name, []).append(found)
+
+    def course(self, name: str, read: Callable[[Object], Any]) -> list[Any]:
+        """What `read` said of the object over time; the same twice in a row counts once."""
+        told: list[Any] = []
+        for found in self.states.get(name, []):
+            value = read(found)
+            if not told or told[-1] != value:
+                told.append(value)
+        return told

@@ -19,6 +19,7 @@ A case is one JSON file below ``tests/corpus/<shard>``:
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -189,7 +190,12 @@ def _place(found: Any, pointer: str) -> tuple[Any, Any]:
     """The container a JSON pointer leads into and the last key; objects on the way are made when they are missing."""
     *way, last = [part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/")[1:]]
     for part in way:
-        found = found[int(part)] if isinstance(found, list) else found.setdefault(part, {})
+        key = int(part) if isinstance(found, list) else part
+        if isinstance(found, dict):
+            found.setdefault(key, {})
+        if isinstance(found[key], Raw):
+            found[key] = json.loads(bytes(found[key]))
+        found = found[key]
     return found, int(last) if isinstance(found, list) else last
 
 
@@ -200,7 +206,8 @@ def made(maker: dict[str, Any]) -> bytes:
     {"members": KEY, "value": X, "times": N}   an object of N members
     {"text": TEXT, "times": N}          a string
     {"digits": TEXT, "times": N}        a number
-    {"around": [BEFORE, AFTER], "of": X, "times": N}   BEFORE N times, X, AFTER N times: whatever nests
+    {"around": [BEFORE, AFTER], "of": X, "times": N}   BEFORE N times, X, AFTER N times: whatever nests; members
+                                               of X may be makers
     """
     times = maker["times"]
     if "items" in maker:
@@ -213,10 +220,17 @@ def made(maker: dict[str, Any]) -> bytes:
         return b"{" + b",".join(members) + b"}"
     if "around" in maker:
         before, after = maker["around"]
-        return (before * times).encode() + json.dumps(maker["of"]).encode() + (after * times).encode()
+        return (before * times).encode() + _filled(maker["of"]) + (after * times).encode()
     if "digits" in maker:
         return (maker["digits"] * times).encode()
     return json.dumps(maker["text"] * times).encode()
+
+
+def _filled(value: Any) -> bytes:
+    if not isinstance(value, dict):
+        return json.dumps(value).encode()
+    makers = {key: Raw(made(each)) for key, each in value.items() if isinstance(each, dict) and "times" in each}
+    return msgspec.json.encode(value | makers)
 
 
 def _counted(value: Any, index: int) -> bytes:
@@ -239,9 +253,12 @@ class Watching:
         """The facts of one object that was added or changed; they are not folded."""
         found = decode_meta(body)
         if isinstance(found, Malformed):
-            self.runner._take(deltas.Unreadable(found.meta, found.reason, body[: deltas.HEAD_BYTES]))
+            taking = self.runner._take(deltas.Unreadable(found.meta, found.reason, body[: deltas.HEAD_BYTES]))
         else:
-            self.runner._take(deltas.Upsert(found, body))
+            taking = self.runner._take(deltas.Upsert(found, body))
+        with suppress(StopIteration):
+            taking.send(None)
+            raise AssertionError("a watcher waits for nothing when it takes an object")
         return self.runner._take_pending()
 
 

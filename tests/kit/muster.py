@@ -14,7 +14,6 @@ from pathlib import Path
 from kit import proof
 from kit.cluster import Cluster
 from kit.nats import new_cell
-
 from muster.core.deciders import DECIDERS
 from muster.events.base import Event
 from muster.events.envelope import Stored

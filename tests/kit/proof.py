@@ -57,19 +57,25 @@ async def prove(commits: Sequence[Stored], folder: Path, *, name: str = "log", s
     found = judged[0]
     if found["violations"] or found["divergences"]:
         first = (found["violations"] or found["divergences"])[0]
-        raise ProofError(f"{path}: {first} ({len(found['violations'])} violations, {len(found['divergences'])} divergences)")
+        raise ProofError(
+            f"{path}: {first} ({len(found['violations'])} violations, {len(found['divergences'])} divergences)"
+        )
     return found
 
 
+def environment(hash_seed: str) -> dict[str, str]:
+    """Of a process that judges: nothing that leads to a server, and a hash seed of its own."""
+    return {"PATH": os.defpath, "PYTHONPATH": str(TESTS), "PYTHONHASHSEED": hash_seed}
+
+
 async def _judge(path: Path, hash_seed: str, silences: bool) -> dict[str, Any]:
-    environment = {"PATH": os.defpath, "PYTHONPATH": str(TESTS), "PYTHONHASHSEED": hash_seed}
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
         "kit.proof",
         str(path),
         *(["--silences"] if silences else []),
-        env=environment,
+        env=environment(hash_seed),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )

@@ -7,7 +7,7 @@ Input lines (names without a slash are in namespace ``video``):
 
     synced                              every required kind has been listed
     tree [T0|none|ack2] [profile=full]  a quota tree is applied, or deleted
-    job NAME [cpu=4 memory=4G gpu=1] [prio=N] [class=NAME] [at=MS]     a suspended RayJob appears
+    job NAME [cpu=4 memory=4G gpu=1] [prio=N] [class=NAME] [at=+MS]    a suspended RayJob appears
     edit NAME cpu=8 ...                 its spec is edited (a new generation)
     resumed NAME | failed NAME REASON   the actuator's effect
     runs NAME | finishes NAME [OUTCOME] | suspends NAME | settles NAME | starts NAME
@@ -110,10 +110,10 @@ class Play:
         if "class" in options:
             changes["priority_class"] = options["class"]
         if "at" in options:
-            changes["queued_at"] = int(options["at"])
+            changes["queued_at"] = self.bench.now - 60_000 + int(options["at"])
         if "refusal" in options:
             changes["refusal"] = options["refusal"].replace("_", " ")
-        changes["created"] = self.bench.now
+        changes["created"] = self.bench.now - 60_000
         self.jobs[names[0]] = job = facts.job(name, namespace or "video", **changes)
         self.bench.facts(facts.seen(job))
 

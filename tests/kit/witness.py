@@ -1,10 +1,9 @@
-"""What really happens on a cluster, counted by a watch of the test's own: how often a job was started, what ran at once."""
+"""What really happens on a cluster, counted by a watch of its own: how often a job was started, what ran at once."""
 
 from collections import Counter
 from typing import Any
 
 from kit.follow import Follow
-
 from muster.events.facts import TreeNodeSpec
 from muster.model import api
 from muster.model.resources import Vector, add_into, parse_quantity, scaled
@@ -62,7 +61,9 @@ class Witness:
             for name, amount in amounts.items():
                 limit = self.limits[path].get(name)
                 if limit is not None and amount > limit:
-                    self.over.append(f"{path} {name} {amount} of {limit} when {because} changed: {sorted(self.live.values())}")
+                    self.over.append(
+                        f"{path} {name} {amount} of {limit} when {because} changed: {sorted(self.live.values())}"
+                    )
 
     def clean(self, *jobs: str, times: int = 1) -> None:
         """Each of these RayJobs was started `times` times, no other was, and nothing was ever over quota."""

@@ -138,7 +138,7 @@ class Narrator:
             case facts.ChildGone():
                 owner = self.presence.child_gone(event, self.state.now)
                 left = self.presence.live_pods(owner) if owner is not None else 0
-                pods = f"; {counted(left, 'pod')} of it still hold their places" if left else ""
+                pods = f"; {counted(left, 'pod')} left" if left else ""
                 text, weight = f"its {ref.kind} {ref.name} is gone{pods}", "step"
             case facts.PodObserved():
                 owner = self.presence.pod_observed(event)
@@ -294,6 +294,9 @@ class Narrator:
         parent = f"; the log before it, {event.parent}, is lost" if event.parent else ""
         return [(None, "log", f"log {event.log_id} begins, generation {event.generation}{parent}", "step")]
 
+    def _nearly_full(self, event: system.LogNearlyFull, _at: Cause) -> list[_Said]:
+        return [(None, "log", f"it is {event.percent} % full: nothing is queued or admitted from here on", "turn")]
+
     def _remember(self, at: Cause, text: str) -> None:
         self._causes[at] = text
         if len(self._causes) > MAX_CAUSES:
@@ -305,6 +308,7 @@ _Handler = Callable[[Narrator, Any, Cause], list[_Said]]
 
 _HANDLERS: Mapping[type[Event], _Handler] = {
     system.Genesis: Narrator._genesis,
+    system.LogNearlyFull: Narrator._nearly_full,
     facts.WorkloadStarted: Narrator._started,
     facts.WorkloadFinished: Narrator._finished,
     facts.WorkloadGone: Narrator._deleted,

@@ -6,6 +6,7 @@ from typing import Any
 
 from muster.core.explain import waiting_for_quota
 from muster.core.objects.meta import rfc3339
+from muster.core.workloads.registry import KINDS
 from muster.events import decisions, effects, facts, public
 from muster.events.base import Event
 from muster.model.keys import Ref
@@ -54,7 +55,7 @@ def _about_workload(where: dict[str, Any], event: Event) -> public.PublicEvent |
             return public.WorkloadDequeued(**where, attempt=event.attempt, queue=event.queue, reason=event.reason)
         case decisions.WorkloadRefused():
             return public.WorkloadRefused(**where, reason=event.reason, message=event.message)
-        case facts.ObjectUnreadable():
+        case facts.ObjectUnreadable() if event.ref.kind in KINDS:
             return public.WorkloadRefused(**where, reason="unreadable", message=event.reason)
         case decisions.QuotaDenied() if event.reason != "stale":
             return public.WorkloadDenied(

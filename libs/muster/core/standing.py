@@ -84,17 +84,20 @@ def _over(told: Narrator, ref: Ref, history: list[Entry], _acting: bool) -> Stan
             "Unreadable", f"It cannot be read, so it is not queued: {trouble.text}.{kept} Mend it and it is queued"
         )
     if charge is not None:
-        return _charged(
-            "DeletedStillCharged", charge, f"It was deleted, and is charged until {_left(told, ref)} are gone"
-        )
+        given = format_vector(charge.request)
+        text = f"It was deleted, and is charged with {given} {_until(told, ref)}"
+        return _charged("DeletedStillCharged", charge, text)
     last = next((entry for entry in reversed(history) if entry.weight == "turn"), None)
     ended = next((entry for entry in reversed(history) if entry.word == "finished"), None)
     if ended is not None:
         return Standing("Gone", f"It is over and deleted; it had finished: {ended.text.partition(';')[0]}")
     if last is not None and last.word == "left":
-        return Standing("Gone", f"It was deleted before it was admitted: {last.text}")
+        return Standing("Gone", f"It was deleted, and had never been admitted: it {last.text.replace('leaves', 'left')}")
     if last is not None and last.word == "refused":
         return Standing("Gone", "It was deleted; it had never been queued, because it was refused")
+    released = next((entry for entry in reversed(history) if entry.word == "released"), None)
+    if released is not None:
+        return Standing("Gone", f"It was deleted, and {released.text.partition(';')[0].replace('gives', 'gave')}")
     return Standing("Gone", "It was deleted, and holds no quota")
 
 
@@ -108,7 +111,7 @@ def _finished(told: Narrator, ref: Ref, _history: list[Entry], _acting: bool) ->
     if charge is None:
         return Standing("Finished", f"{how}. It holds no quota")
     given = format_vector(charge.request)
-    text = f"{how}. It is charged with {given} until {_left(told, ref)} are gone"
+    text = f"{how}. It is charged with {given} {_until(told, ref)}"
     return _charged("FinishedStillCharged", charge, text)
 
 
@@ -120,7 +123,8 @@ def _holding(told: Narrator, ref: Ref, _history: list[Entry], acting: bool) -> S
         return None
     workload, given = state.workloads[uid], format_vector(charge.request)
     if uid in state.suspended_outside:
-        return _charged("SuspendedOutside", charge, f"{explain.SUSPENDED_OUTSIDE.text}. Left of it: {_left(told, ref)}")
+        text = f"{explain.SUSPENDED_OUTSIDE.text}. It is charged with {given} {_until(told, ref)}"
+        return _charged("SuspendedOutside", charge, text)
     if uid in told.adopted:
         runs = "It runs" if workload.phase == "running" else f"It is started ({workload.detail or workload.phase})"
         text = f"{runs} without having been admitted by Muster: {explain.ADOPTED[told.adopted[uid]]}. Charged: {given}"
@@ -153,7 +157,8 @@ def _kept_back(told: Narrator, ref: Ref, _history: list[Entry], _acting: bool) -
     if until > state.now:
         failed = explain.resume_failed(state.failure_messages.get(uid, ""), rfc3339(until))
         times = state.failures.get(uid, 1)
-        return Standing("ResumeFailed", f"{failed.text} (failed {counted(times, 'time')} in a row)")
+        again = f" (failed {times} times in a row)" if times > 1 else ""
+        return Standing("ResumeFailed", failed.text + again)
     refusal = state.refusals.get(uid)
     if refusal is not None and uid not in state.jobs:
         return Standing(explain.REFUSED.get(refusal.reason, "Refused"), f"It is not queued: {refusal.message}")
@@ -168,10 +173,14 @@ def _queued(told: Narrator, ref: Ref, _history: list[Entry], _acting: bool) -> S
         return None
     if job.status == "proposed":
         return Standing("BeingTried", f"It is being tried in queue {job.queue} right now", queue=job.queue)
-    waits = f"It waits in queue {job.queue} since {span(max(0, told.present - job.queued_at))}, {told.place(job)}"
+    waited = span(max(0, told.present - job.queued_at))
+    waits = f"It has waited in queue {job.queue} for {waited}, {told.place(job)}"
     reason = waiting_reason(state, job)
     if not state.synced:
         return _in_line(told, job, reason.code, f"{waits}. {reason.text}")
+    if state.closing:
+        closing = "The log is nearly full: nothing is admitted until its next generation is in force"
+        return _in_line(told, job, "LogNearlyFull", f"{waits}. {closing}")
     shape = state.book.shapes.get(job.shape)
     if shape is None or shape.denial is None:
         return _in_line(told, job, "Queued", f"{waits}. It is about to be tried")
@@ -258,11 +267,12 @@ def _outside(told: Narrator, ref: Ref, _history: list[Entry], _acting: bool) -> 
     return Standing("NotSuspended", "It is not suspended, so it is not queued; it is charged as soon as it runs")
 
 
-def _left(told: Narrator, ref: Ref) -> str:
-    """What still exists of a job: its child objects and pods."""
-    children = [uid for uid, exists in told.presence.children.get(ref.uid, {}).items() if exists]
+def _until(told: Narrator, ref: Ref) -> str:
+    """Until when a charge lasts: what still exists of a job."""
+    children = any(told.presence.children.get(ref.uid, {}).values())
     pods = told.presence.live_pods(ref.uid)
-    return f"its RayCluster and {counted(pods, 'pod')}" if children else f"{counted(pods, 'pod')} of it"
+    left = [*(["its RayCluster"] if children else []), *([counted(pods, "pod")] if pods else [])]
+    return f"as long as anything of it is left ({', '.join(left) or 'nothing was seen of it lately'})"
 
 
 _SITUATIONS: tuple[Callable[[Narrator, Ref, list[Entry], bool], Standing | None], ...] = (

@@ -152,6 +152,10 @@ _WORDS: Mapping[type[Event], tuple[str, _Say]] = {
     system.Genesis: ("genesis", lambda e: f"log {e.log_id}, generation {e.generation}"),
     system.LeaderStarted: ("leading", lambda e: f"process {e.process} leads from here on"),
     system.TimeReached: ("time", lambda _: "a deadline has passed"),
+    system.LogNearlyFull: (
+        "nearly full",
+        lambda e: f"the log is {e.percent} % full: nothing is queued or admitted until a new generation is in force",
+    ),
     system.RulesetActivated: ("ruleset", lambda e: f"rule set {e.number} is in force"),
     facts.SyncStarted: ("listing", lambda _: "nothing is admitted until all of them are listed"),
     facts.Synced: (

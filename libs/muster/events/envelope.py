@@ -82,6 +82,8 @@ class Stored(Struct, frozen=True):
 _envelopes = msgspec.json.Decoder(_RawCommit)
 _events = msgspec.json.Decoder(tuple[AnyEvent, ...])
 _tags = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
+_BROKEN = (ValueError, RecursionError)
+"""What decoding raises: DecodeError and ValidationError are ValueErrors, and so is a byte that is no UTF-8."""
 
 
 def encode_commit(commit: Commit) -> bytes:
@@ -97,11 +99,11 @@ def decode_commit(body: bytes) -> Commit:
     """
     try:
         raw = _envelopes.decode(body)
-    except (msgspec.DecodeError, msgspec.ValidationError) as err:
+    except _BROKEN as err:
         raise UnreadableCommitError(f"not a commit: {err}") from err
     try:
         events = _events.decode(raw.events)
-    except (msgspec.DecodeError, msgspec.ValidationError) as err:
+    except _BROKEN as err:
         unknown = _unknown_tags(bytes(raw.events))
         if unknown:
             raise UnknownEventError(unknown) from err
@@ -122,7 +124,7 @@ def decode_commit(body: bytes) -> Commit:
 def _unknown_tags(events: bytes) -> list[str]:
     try:
         found = [msgspec.json.decode(entry.get("type", b'""'), type=str) for entry in _tags.decode(events)]
-    except (msgspec.DecodeError, msgspec.ValidationError):
+    except _BROKEN:
         return []
     return sorted({tag for tag in found if tag not in EVENT_TYPES})
 

@@ -25,6 +25,10 @@ _QUANTITY = re.compile(
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _MAX_TEXT = 64
+_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_./]*[A-Za-z0-9])?")
+_MAX_NAME = 253 + 1 + 63
+MAX_RESOURCES = 256
+"""How many resources one place may name: far more than any node has."""
 
 
 class QuantityError(ValueError):
@@ -74,6 +78,11 @@ def parse_quantity(text: str, resource: str) -> int:
     if amount > MAX_AMOUNT:
         raise QuantityError(f"{text!r} is more than this system can count")
     return amount
+
+
+def is_resource_name(name: str) -> bool:
+    """Whether Kubernetes could take a text as the name of a resource: ``cpu``, ``nvidia.com/gpu``."""
+    return len(name) <= _MAX_NAME and _NAME.fullmatch(name) is not None
 
 
 def format_quantity(amount: int, resource: str) -> str:

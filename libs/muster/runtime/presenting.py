@@ -123,6 +123,9 @@ class Presenter(Follower[ViewState]):
 
     def _note_touched(self, now: float) -> None:
         view = self.stage
+        for key in view.gone:
+            self._told.pop(key, None)
+        view.gone.clear()
         for prefix, touched in (
             ("unit", view.touched_jobs),
             ("queue", view.touched_queues),

@@ -13,6 +13,8 @@ from muster.ports import LogIdentity, Snapshot, Snapshots
 S = TypeVar("S", bound=StageState)
 
 _encoder = msgspec.msgpack.Encoder()
+_JSON = b"{"
+"""How a snapshot in JSON begins, and none in MessagePack: the latter has no integers over 64 bits."""
 
 
 def state_schema(kind: type[Any]) -> str:
@@ -23,11 +25,16 @@ def state_schema(kind: type[Any]) -> str:
 
 def encode_state(state: StageState) -> bytes:
     """The state as bytes. Insertion order is kept: what comes next may depend on it."""
-    return _encoder.encode(state)
+    try:
+        return _encoder.encode(state)
+    except OverflowError:  # a sum of several requests, each near the largest that counts
+        return msgspec.json.encode(state)
 
 
 def decode_state(body: bytes, kind: type[S]) -> S:
     """The state that :func:`encode_state` was given."""
+    if body.startswith(_JSON):
+        return msgspec.json.decode(body, type=kind)
     return msgspec.msgpack.decode(body, type=kind)
 
 
@@ -54,5 +61,5 @@ async def restore(snapshots: Snapshots, identity: LogIdentity, stage: str, shard
         return fresh, "other_schema"
     try:
         return decode_state(snapshot.body, type(fresh)), "restored"
-    except (msgspec.DecodeError, msgspec.ValidationError):
+    except ValueError:  # DecodeError, ValidationError, and bytes that are no UTF-8
         return fresh, "unreadable"

@@ -11,10 +11,11 @@ from collections.abc import Awaitable, Callable
 
 from msgspec import Struct
 
+from muster.core.objects.meta import version_of
 from muster.core.watching.watcher import Watcher, WatchState
 from muster.events.base import Event
 from muster.events.envelope import MAX_BYTES, MAX_EVENTS, CommitKind
-from muster.events.facts import ObjectUnreadable, Synced, SyncStarted
+from muster.events.facts import Synced, SyncStarted
 from muster.events.registry import encode
 from muster.kube import deltas
 from muster.kube.hooks import Hooks as ReflectorHooks
@@ -112,8 +113,7 @@ class WatcherRunner(Leader[WatchState]):
         if pending.raw is None:
             return self.stage.vanished(self.state, pending.ref, pending.rv)
         if pending.unreadable:
-            fact = ObjectUnreadable(ref=pending.ref, rv=pending.rv, reason=pending.unreadable)
-            return self.stage.report(self.state, fact)
+            return self.stage.unreadable(self.state, pending.ref, pending.rv, pending.unreadable)
         return self.stage.observe(self.state, pending.ref, pending.rv, pending.raw)
 
     async def _watch(self) -> None:
@@ -152,6 +152,5 @@ class WatcherRunner(Leader[WatchState]):
 
     def _pend(self, meta: ObjectMeta, raw: bytes | None, unreadable: str = "") -> None:
         ref = Ref(self.stage.kind, meta.namespace, meta.name, meta.uid or meta.path)
-        rv = int(meta.resource_version) if meta.resource_version.isdigit() else 0
         self._pending.pop(ref.uid, None)
-        self._pending[ref.uid] = _Pending(ref, rv, raw, unreadable)
+        self._pending[ref.uid] = _Pending(ref, version_of(meta.resource_version) or 0, raw, unreadable)

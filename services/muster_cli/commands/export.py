@@ -29,7 +29,10 @@ NATS_FOLDER = "nats"
 
 async def export(
     *,
-    out: Annotated[Path, Parameter(help="File to write; compressed when its name ends in .gz; - for stdout.")],
+    out: Annotated[
+        Path,
+        Parameter(allow_leading_hyphen=True, help="File to write; compressed when its name ends in .gz; - for stdout."),
+    ],
     data: Annotated[
         Path | None, Parameter(show_default=False, help="Data directory of a `muster up --data DIR`, running or not.")
     ] = None,

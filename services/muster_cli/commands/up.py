@@ -21,7 +21,7 @@ async def up(
     duration: Annotated[
         float | None,
         Parameter(
-            show_default=False, help="End by itself after so many seconds; fails when no job was admitted by then."
+            show_default=False, help="End by itself so many seconds after the start; fails when no job was admitted."
         ),
     ] = None,
     speed: Annotated[float, Parameter(help="How fast the simulated cluster lives, e.g. 5.")] = 1.0,

@@ -28,6 +28,8 @@ class Home:
             return self
         try:
             self._data.mkdir(parents=True, exist_ok=True)
+        except FileExistsError:
+            raise CliError(f"cannot use {self._data} for the log: it is no directory; give another --data") from None
         except OSError as err:
             raise CliError(f"cannot use {self._data} for the log: {err.strerror}; give another --data") from err
         self.path = self._data.resolve()

@@ -30,7 +30,9 @@ class Services:
         self._reach = reach
         self._note = note
         self.server = ""
-        """Address of a real API server."""
+        """Address of a real API server; empty for a simulated one."""
+        self.origin = ""
+        """Where that address comes from: context and file."""
         self._process: Process | None = None
         self._stack = AsyncExitStack()
         self._health: HealthServer | None = None
@@ -46,6 +48,7 @@ class Services:
         transport = await self._reach(process)
         target = getattr(transport, "target", None)
         self.server = target.server if target is not None else ""
+        self.origin = target.origin if target is not None else ""
         for name in DECIDERS:
             process.add_decider(name)
         process.add_watchers(transport)

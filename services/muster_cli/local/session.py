@@ -149,10 +149,10 @@ class Session:
         if cluster.continued:
             self._expects_admission = any(job["spec"].get("suspend") for job in await cluster.jobs())
             return
+        self._expects_admission = self.wishes.jobs
         await cluster.set_up()
         await self._teller.ready.wait()
         if self.wishes.jobs:
-            self._expects_admission = True
             await cluster.submit_jobs(self.wishes.speed)
 
     def _clock(self, log_time: int) -> Clock:
@@ -191,6 +191,7 @@ class Session:
             home=str(home.path),
             temporary=home.temporary,
             acting=self.wishes.acting,
+            simulated=cluster is not None,
             kubeconfig=str(home.kubeconfig) if cluster is not None else self.wishes.kubeconfig,
             context=CONTEXT if cluster is not None else self.wishes.context,
         )
@@ -216,7 +217,7 @@ class Session:
             nodes=nodes,
             capacity=capacity,
             server="" if cluster is not None else services.server,
-            context=self.wishes.context or "(current)",
+            origin=services.origin,
             acting=self.wishes.acting,
             services=names,
             metrics_url=services.metrics_url,
@@ -253,7 +254,9 @@ class Session:
         if counts is None:
             return OK
         verb = "admitted" if self.wishes.acting else "would have been admitted"
-        first = f" (the first after {span(counts.first_admission_ms)})" if counts.first_admission_ms >= 0 else ""
+        first = ""
+        if counts.first_admission_ms >= 0:
+            first = f" (the first after {span(int(counts.first_admission_ms / self.wishes.speed))})"
         kept = f" Kept in {self._home}." if self._home else ""
         if not self.wishes.quiet:
             self.out.line(

@@ -72,6 +72,8 @@ class Teller:
         state = self._narrator.state
         if not state.synced:
             return f"the cluster is not fully known yet, still listing {', '.join(sorted(state.unsynced))}"
+        if state.closing:
+            return "the log is nearly full"
         if state.ledger.tree is None:
             return "no quota tree is in force"
         waiting = next((job for job in state.jobs.values() if job.status == "waiting"), None)

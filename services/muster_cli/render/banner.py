@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from msgspec import Struct
 from rich.text import Text
 
-from muster.model.quota import QuotaNode
 from muster.model.resources import Vector, format_vector
 from muster.model.text import counted, span
 from muster_cli.console import DIM, LINK, STRONG, columns, styled
@@ -27,7 +26,8 @@ class Facts(Struct, frozen=True, kw_only=True):
     capacity: Vector = {}
     server: str = ""
     """The real API server, when there is one."""
-    context: str = ""
+    origin: str = ""
+    """Which context of which file led there."""
     acting: bool = True
     services: Sequence[str] = ()
     metrics_url: str = ""
@@ -42,7 +42,9 @@ def banner(facts: Facts) -> list[Text]:
     local = not facts.server
     what = "local playground: nothing here touches a Kubernetes cluster"
     if not local:
-        what = f"on cluster {facts.server}" if facts.acting else f"observing {facts.server}: nothing is written there"
+        what = (
+            "acts on a real cluster: jobs are admitted there" if facts.acting else "only observes: nothing is written"
+        )
     kept = f"kept in {facts.home}" if not facts.temporary else "temporary; keep it with --data DIR"
     rows = [
         ("Bus", f"nats-server {facts.nats_version} at {facts.url} (JetStream, {kept})"),
@@ -66,7 +68,7 @@ def banner(facts: Facts) -> list[Text]:
 
 def _cluster(facts: Facts) -> str:
     if facts.server:
-        return f"{facts.server} (context {facts.context})"
+        return f"{facts.server} ({facts.origin})"
     again = ", as it was left" if facts.continued else ""
     return f"simulated{again}: {counted(facts.nodes, 'node')}, {format_vector(facts.capacity)}"
 
@@ -90,16 +92,3 @@ def tries(facts: Facts) -> list[Text]:
         commands[-2] = (f"nats sub -s {facts.url} 'muster.pub.v1.>'", "what other systems are told")
     rows = [(styled((command, LINK)), styled((why, DIM))) for command, why in commands]
     return [Text("Try in another terminal:"), *columns(rows, indent=2), Text("Ctrl-C stops everything.")]
-
-
-def tree_shape(nodes: Sequence[QuotaNode]) -> str:
-    """``root > algorithm {video, text}, devops``: the tree on one line."""
-    by_path = {node.path: node for node in nodes}
-
-    def shape(node: QuotaNode) -> str:
-        children = [by_path[path] for path in node.children]
-        inner = ", ".join(shape(child) for child in children)
-        return f"{node.name} {{{inner}}}" if children else node.name
-
-    root = nodes[0]
-    return f"{root.name} > {', '.join(shape(by_path[path]) for path in root.children)}"

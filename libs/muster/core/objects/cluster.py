@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct, field
 
-from muster.core.objects.meta import Meta, decode
+from muster.core.objects.meta import Int32, Meta, decode
 from muster.core.objects.podspec import PodSpec, Quantity, amounts, pod_request
 from muster.events.facts import ChildObserved, NodeObserved, PodObserved, PriorityClassObserved
 from muster.model.workload import ChildState, NodeState, PodState
@@ -96,7 +96,7 @@ def read_raycluster(raw: bytes) -> ChildObserved:
 
 class PriorityClass(Struct, frozen=True, rename="camel"):
     metadata: Meta
-    value: int = 0
+    value: Int32 = 0
     global_default: bool = False
 
 

@@ -7,10 +7,11 @@ of its job when it was written last, kept in an annotation (its numbers and time
 from __future__ import annotations
 
 import hashlib
+import re
 
 from msgspec import UNSET, Struct, UnsetType, field
 
-from muster.core.objects.meta import PREFIX, Meta, decode, digest
+from muster.core.objects.meta import PREFIX, Int32, Meta, decode, digest
 from muster.events.facts import QueueObserved, QueueUnitObserved
 
 QUEUE_NAMESPACE = "kube-queue"
@@ -48,7 +49,7 @@ class QueueStatus(Struct, frozen=True, rename="camel"):
 
 class QueueSpec(Struct, frozen=True, rename="camel"):
     queue_policy: str = ""
-    priority: int | None = None
+    priority: Int32 | None = None
 
 
 class Queue(Struct, frozen=True):
@@ -75,7 +76,7 @@ class QueueUnitStatus(Struct, frozen=True, rename="camel"):
 
 
 class QueueUnitSpec(Struct, frozen=True):
-    priority: int | None | UnsetType = UNSET
+    priority: Int32 | None | UnsetType = UNSET
 
 
 class QueueUnit(Struct, frozen=True):
@@ -114,9 +115,11 @@ def read_queue_unit(raw: bytes) -> QueueUnitObserved:
 def queue_name_prefix(path: str) -> str:
     """generateName of the Queue of a quota path: ``root/algorithm/video`` -> ``root-algorithm-video-``.
 
-    kube-queue's rule: slashes and underscores become dashes, lower case, cut on the left to 58 characters.
+    kube-queue's rule: slashes and underscores become dashes, lower case, cut on the left to 58 characters. So does
+    whatever else no object's name may hold, which kube-queue leaves to the API server to refuse.
     """
-    return (path.replace("/", "-").replace("_", "-").lower() + "-")[-58:].lstrip("-.")
+    text = re.sub(r"[^a-z0-9.-]", "-", f"{path}-".lower())
+    return re.sub(r"[-.]*\.[-.]*", ".", text)[-58:].lstrip("-.")
 
 
 def queue_name(path: str) -> str:

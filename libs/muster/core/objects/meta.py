@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import re
 from datetime import UTC, datetime
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Struct, field
 
 from muster.model.keys import Ref
+from muster.model.text import shorten
 
 PREFIX = "muster.dev"
 INTENT = f"{PREFIX}/intent"
@@ -19,6 +20,35 @@ DEQUEUED_AT = f"{PREFIX}/dequeued-at"
 ENQUEUE_STAMPS = ("kube-queue/job-enqueue-timestamp", "koord-queue/job-enqueue-timestamp")
 DEQUEUE_STAMPS = ("kube-queue/job-dequeue-timestamp", "koord-queue/job-dequeue-timestamp")
 MAX_REASON = 500
+
+Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+"""Numbers as wide as Kubernetes has them: JSON itself has no limit, and what is kept of a number must be stored again."""
+
+_LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_SUBDOMAIN = re.compile(rf"{_LABEL}(\.{_LABEL})*")
+_NAMESPACE = re.compile(_LABEL)
+_UID = re.compile(r"[!-~]{1,128}")
+MAX_NAME = 253
+MAX_NAMESPACE = 63
+
+
+def is_name(text: str) -> bool:
+    """Whether the API server takes a text as the name of an object."""
+    return len(text) <= MAX_NAME and _SUBDOMAIN.fullmatch(text) is not None
+
+
+def is_namespace(text: str) -> bool:
+    """Whether the API server takes a text as the name of a namespace."""
+    return len(text) <= MAX_NAMESPACE and _NAMESPACE.fullmatch(text) is not None
+
+
+def version_of(text: str) -> int | None:
+    """A resourceVersion as an integer, None when it is none: only plain digits, and no more than an etcd revision has."""
+    if not (text.isascii() and text.isdigit() and len(text) < 20):
+        return None
+    number = int(text)
+    return number if number < 2**63 else None
 
 
 class UnreadableError(Exception):
@@ -41,7 +71,7 @@ class Meta(Struct, frozen=True, rename="camel"):
     namespace: str = ""
     uid: str = ""
     resource_version: str = "0"
-    generation: int = 0
+    generation: Int64 = 0
     creation_timestamp: str = ""
     deletion_timestamp: str = ""
     labels: dict[str, str] = field(default_factory=dict)
@@ -51,9 +81,20 @@ class Meta(Struct, frozen=True, rename="camel"):
     @property
     def rv(self) -> int:
         """resourceVersion as an integer; raises UnreadableError when it is not one."""
-        if not (self.resource_version.isascii() and self.resource_version.isdigit()):
-            raise UnreadableError(f"metadata.resourceVersion: {self.resource_version[:40]!r} is not an integer")
-        return int(self.resource_version)
+        version = version_of(self.resource_version)
+        if version is None:
+            raise UnreadableError(f"metadata.resourceVersion: {_shown(self.resource_version)} is not an integer")
+        return version
+
+    @property
+    def created(self) -> int:
+        """creationTimestamp, ms since the epoch; raises UnreadableError when it is not a time, 0 when there is none."""
+        if not self.creation_timestamp:
+            return 0
+        created = parse_time(self.creation_timestamp)
+        if not created:
+            raise UnreadableError(f"metadata.creationTimestamp: {_shown(self.creation_timestamp)} is not a time")
+        return created
 
     @property
     def controller(self) -> Owner:
@@ -61,6 +102,13 @@ class Meta(Struct, frozen=True, rename="camel"):
         return next((owner for owner in self.owner_references if owner.controller), Owner())
 
     def ref(self, kind: str) -> Ref:
+        """Which object this is; raises UnreadableError for an identity no API server gives."""
+        if not is_name(self.name):
+            raise UnreadableError(f"metadata.name: {_shown(self.name)} is not a name of small letters, digits, - and .")
+        if self.namespace and not is_namespace(self.namespace):
+            raise UnreadableError(f"metadata.namespace: {_shown(self.namespace)} is not the name of a namespace")
+        if not _UID.fullmatch(self.uid):
+            raise UnreadableError(f"metadata.uid: {_shown(self.uid)} is not a uid")
         return Ref(kind, self.namespace, self.name, self.uid)
 
 
@@ -68,8 +116,10 @@ def decode(raw: bytes, shape: type[Any]) -> Any:
     """The object as ``shape``; raises UnreadableError naming the path of the first field that does not fit."""
     try:
         return _decoder(shape).decode(raw)
-    except (msgspec.DecodeError, msgspec.ValidationError, RecursionError) as err:
-        raise UnreadableError(_as_path(str(err))) from err
+    except RecursionError as err:
+        raise UnreadableError("object: nested too deeply") from err
+    except ValueError as err:  # a byte that is no UTF-8 inside a text is not a DecodeError
+        raise UnreadableError(as_path(str(err))) from err
 
 
 _decoders: dict[type[Any], msgspec.json.Decoder[Any]] = {}
@@ -82,12 +132,23 @@ def _decoder(shape: type[Any]) -> msgspec.json.Decoder[Any]:
     return found
 
 
-def _as_path(message: str) -> str:
-    """msgspec's ``Expected `int`, got `str` - at `$.spec.replicas``` as ``spec.replicas: expected int, got str``."""
+def as_path(message: str) -> str:
+    """A decoder's message with the path of the field in front: msgspec's ``Expected `int`, got `str` - at `$.spec.replicas``` as ``spec.replicas: expected int, got str``."""
     match = re.fullmatch(r"(.*) - at `\$\.?(.*)`", message, re.DOTALL)
-    text = message if match is None else f"{match[2] or 'object'}: {match[1][:1].lower()}{match[1][1:]}"
-    return text.replace("`", "")[:MAX_REASON]
+    if match is None:
+        return (message if _PATH.match(message) else f"object: {message}")[:MAX_REASON]
+    return f"{match[2] or 'object'}: {match[1][:1].lower()}{match[1][1:]}".replace("`", "")[:MAX_REASON]
 
+
+def _shown(text: str) -> str:
+    """A text somebody else wrote, quoted, short and harmless."""
+    return repr(shorten(text, 64))
+
+
+_PATH = re.compile(r"[a-zA-Z][\w.\[\]-]*: ")
+
+LATEST_MS = 253_370_764_800_000
+"""The year 9999: a time from then on is no time, so that whatever is added to one can still be written."""
 
 _GO_TIME = re.compile(r"(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)(\.\d+)? \+0000 UTC( m=.*)?")
 
@@ -110,7 +171,8 @@ def parse_time(text: str) -> int:
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     delta = moment - _EPOCH
-    return max(0, (delta.days * 86_400 + delta.seconds) * 1000 + delta.microseconds // 1000)
+    ms = (delta.days * 86_400 + delta.seconds) * 1000 + delta.microseconds // 1000
+    return ms if 0 < ms < LATEST_MS else 0
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -9,8 +9,17 @@ from __future__ import annotations
 
 from msgspec import Struct, field
 
-from muster.core.objects.meta import UnreadableError
-from muster.model.resources import QuantityError, Vector, add_into, highest, parse_quantity
+from muster.core.objects.meta import Int32, UnreadableError
+from muster.model.resources import (
+    MAX_AMOUNT,
+    MAX_RESOURCES,
+    QuantityError,
+    Vector,
+    add_into,
+    highest,
+    is_resource_name,
+    parse_quantity,
+)
 
 Quantity = str | int | float
 """As manifests hold it: ``"500m"``, ``4`` or ``0.5``."""
@@ -33,7 +42,7 @@ class PodSpec(Struct, frozen=True, rename="camel"):
     overhead: dict[str, Quantity] | None = None
     resources: Resources | None = None
     priority_class_name: str | None = None
-    priority: int | None = None
+    priority: Int32 | None = None
     node_name: str | None = None
 
 
@@ -60,8 +69,11 @@ def pod_request(spec: PodSpec, path: str, *, extra: Vector | None = None) -> Vec
             moment = dict(asks)
             add_into(moment, sidecars)
             peak = highest(peak, moment)
+        _check_width(peak, f"{path}.initContainers[{index}]")
+        _check_width(sidecars, f"{path}.initContainers[{index}]")
     for index, container in enumerate(spec.containers):
         add_into(running, container_request(container.resources, f"{path}.containers[{index}]"))
+        _check_width(running, f"{path}.containers[{index}]")
     add_into(running, sidecars)
     total = highest(running, peak)
     if spec.resources is not None:
@@ -70,7 +82,20 @@ def pod_request(spec: PodSpec, path: str, *, extra: Vector | None = None) -> Vec
             if name in _POD_LEVEL or name.startswith("hugepages-"):
                 total[name] = amount
     add_into(total, amounts(spec.overhead or {}, f"{path}.overhead"))
-    return dict(sorted(total.items()))
+    return check_total(dict(sorted(total.items())), path)
+
+
+def check_total(vector: Vector, path: str) -> Vector:
+    """The vector itself; raises UnreadableError when an amount is more than can be counted."""
+    too_much = [name for name, amount in vector.items() if amount > MAX_AMOUNT]
+    if too_much:
+        raise UnreadableError(f"{path}: asks for more {too_much[0]} than this system can count")
+    return vector
+
+
+def _check_width(vector: Vector, path: str) -> None:
+    if len(vector) > MAX_RESOURCES:
+        raise UnreadableError(f"{path}: more than {MAX_RESOURCES} resources are asked for so far")
 
 
 def container_request(resources: Resources | None, path: str) -> Vector:
@@ -86,10 +111,14 @@ def container_request(resources: Resources | None, path: str) -> Vector:
 
 def amounts(texts: dict[str, Quantity], path: str) -> Vector:
     """Quantities as base units; raises UnreadableError naming the resource."""
+    if len(texts) > MAX_RESOURCES:
+        raise UnreadableError(f"{path}: names {len(texts)} resources, more than {MAX_RESOURCES}")
     found: Vector = {}
     for name, text in texts.items():
+        if not is_resource_name(name):
+            raise UnreadableError(f"{path}: {name[:64]!r} is not the name of a resource")
         try:
             found[name] = parse_quantity(text if isinstance(text, str) else repr(text), name)
         except QuantityError as err:
-            raise UnreadableError(f"{path}.{name[:100]}: {err}") from err
+            raise UnreadableError(f"{path}.{name}: {err}") from err
     return found

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from msgspec import Struct, field
+from msgspec import Struct
 
-from muster.core.objects.meta import PREFIX, Meta, UnreadableError, decode, parse_time
+from muster.core.objects.meta import PREFIX, Meta, UnreadableError, decode
 from muster.core.objects.podspec import Quantity
 from muster.core.quota.tree import MAX_DEPTH, MAX_NODES
 from muster.events.facts import QuotaTreeObserved, TreeNodeSpec
@@ -26,22 +26,24 @@ class RawNode(Struct, frozen=True):
 
 
 class RawSpec(Struct, frozen=True):
-    root: RawNode = field(default_factory=RawNode)
+    root: RawNode | None = None
 
 
 class RawTree(Struct, frozen=True):
     metadata: Meta
-    spec: RawSpec = field(default_factory=RawSpec)
+    spec: RawSpec | None = None
 
 
 def read_quota_tree(raw: bytes) -> QuotaTreeObserved:
     """The tree as written. Raises UnreadableError when it is too deep or too large to be one."""
     tree: RawTree = decode(raw, RawTree)
+    if tree.spec is None or tree.spec.root is None:
+        raise UnreadableError(f"{'spec' if tree.spec is None else 'spec.root'}: is missing, so there is no tree")
     budget = [MAX_NODES]
     return QuotaTreeObserved(
         ref=tree.metadata.ref("ElasticQuotaTree"),
         rv=tree.metadata.rv,
-        created=parse_time(tree.metadata.creation_timestamp),
+        created=tree.metadata.created,
         root=_spec(tree.spec.root, "spec.root", 1, budget),
         profile=tree.metadata.annotations.get(PROFILE, "")[:40],
     )

@@ -126,13 +126,11 @@ def queue_unit(state: ViewState, uid: str) -> Upsert | None:
         for pods in workload.pod_sets[:MAX_POD_SETS]
         if stands.admitted
     )
-    shown = digest((stands.phase, stands.reason.key, admissions))
+    spec = _unit_spec(state, workload)
+    shown = digest((stands.phase, stands.reason.key, admissions, spec))
     existing = state.units.get(uid)
     if existing is not None and existing.shown == shown:
         return None
-    leaf = state.ledger.leaf_of.get(workload.ref.namespace, "")
-    job = state.jobs.get(uid)
-    need = state.need_of(workload)
     status = QueueUnitStatus(stands.phase, stands.reason.text, admissions, rfc3339(state.now // 1000 * 1000))
     return Upsert(
         key=f"unit/{uid}",
@@ -146,22 +144,30 @@ def queue_unit(state: ViewState, uid: str) -> Upsert | None:
             "labels": dict(workload.labels),
             "ownerReferences": [_owner(workload)],
         },
-        spec={
-            "consumerRef": {
-                "apiVersion": workload.api_version,
-                "kind": workload.ref.kind,
-                "name": workload.ref.name,
-                "namespace": workload.ref.namespace,
-            },
-            "podSet": [{"name": pods.name, "count": pods.count, "template": {}} for pods in workload.pod_sets[:MAX_POD_SETS]],
-            "priority": job.priority if job is not None else state.priority_of(workload),
-            "queue": queue_name(leaf) if leaf else "",
-            "resource": texts(need),
-            "request": texts(need),
-            **({"priorityClassName": workload.priority_class} if workload.priority_class else {}),
-        },
+        spec=spec,
         status=to_builtins(status),
     )
+
+
+def _unit_spec(state: ViewState, workload: Workload) -> Body:
+    """What the job asks for: an edit of a waiting job shows at once, though it waits for the same as before."""
+    leaf = state.ledger.leaf_of.get(workload.ref.namespace, "")
+    job, need = state.jobs.get(workload.ref.uid), texts(state.need_of(workload))
+    pod_sets = workload.pod_sets[:MAX_POD_SETS]
+    return {
+        "consumerRef": {
+            "apiVersion": workload.api_version,
+            "kind": workload.ref.kind,
+            "name": workload.ref.name,
+            "namespace": workload.ref.namespace,
+        },
+        "podSet": [{"name": pods.name, "count": pods.count, "template": {}} for pods in pod_sets],
+        "priority": job.priority if job is not None else state.priority_of(workload),
+        "queue": queue_name(leaf) if leaf else "",
+        "resource": need,
+        "request": need,
+        **({"priorityClassName": workload.priority_class} if workload.priority_class else {}),
+    }
 
 
 def unit_name(workload: Workload) -> str:

@@ -91,6 +91,8 @@ class View:
         self.touched_queues: dict[str, None] = {}
         self.touched_troubles: dict[str, None] = {}
         self.tree_touched = False
+        self.gone: dict[str, None] = {}
+        """Keys of objects we kept that were taken away: what was written of them is void."""
 
     def initial(self) -> ViewState:
         return ViewState()
@@ -208,6 +210,7 @@ class View:
 
     def _tree_accepted(self, state: ViewState, at: Position, event: QuotaTreeAccepted) -> None:
         self._clear_trouble(state, event.tree.ref.uid)
+        self.gone["tree/"] = None  # Whoever writes a whole tree takes its status away.
         self._tree_changed(state, at, event)
 
     def _tree_changed(self, state: ViewState, _at: Position, _event: QuotaTreeAccepted | QuotaTreeRemoved) -> None:
@@ -227,6 +230,7 @@ class View:
             shown = state.units.get(owner)
             if shown is not None and shown.ref.uid == event.ref.uid:
                 del state.units[owner]
+                self.gone[f"unit/{owner}"] = None
                 self.touched_jobs[owner] = None
 
     def _queue_observed(self, state: ViewState, _at: Position, event: QueueObserved) -> None:
@@ -237,6 +241,7 @@ class View:
     def _queue_gone(self, state: ViewState, at: Position, event: QueueGone) -> None:
         if state.objects_seen.end(event.ref.uid, at.at):
             state.queue_objects.pop(event.ref.uid, None)
+            self.gone.update(dict.fromkeys(f"queue/{path}" for path in state.ledger.nodes))
             self.touched_queues.update(dict.fromkeys(state.ledger.nodes))
 
     def decide(self, state: ViewState) -> list[Decision]:

@@ -17,6 +17,9 @@ from muster.core.quota.ledger import Scratch
 from muster.core.stage import MAX_DECISIONS
 from muster.events.decisions import Candidate, WorkloadDequeued, WorkloadQueued, WorkloadRefused
 
+MAX_CHOSEN_BYTES = 256 * 1024
+"""About how long the proposal may become: it is one event, and cannot be cut."""
+
 MAX_OPEN = 128
 """Unanswered proposals per leaf queue."""
 
@@ -46,9 +49,11 @@ def choose(state: SorterState, standings: Sequence[Standing]) -> list[Candidate]
     heap = [(turn.order(scratch), turn) for turn in turns.values() if turn.advance(scratch)]
     heapify(heap)
     chosen: list[Candidate] = []
-    while heap and len(chosen) < MAX_DECISIONS:
+    size = 0
+    while heap and len(chosen) < MAX_DECISIONS and size < MAX_CHOSEN_BYTES:
         turn = heap[0][1]
         job = turn.take()
+        size += _BYTES + len(job.shape) + len(job.ref.key) + len(job.queue)
         scratch.add(job.queue, job.request)
         chosen.append(_candidate(state, job))
         if turn.advance(scratch):
@@ -56,6 +61,10 @@ def choose(state: SorterState, standings: Sequence[Standing]) -> list[Candidate]
         else:
             heappop(heap)
     return chosen
+
+
+_BYTES = 256
+"""Of a candidate, besides its texts."""
 
 
 def _candidate(state: SorterState, job: Job) -> Candidate:
@@ -116,9 +125,7 @@ class _Turn:
             return False
         while self.heads:
             line = self.lines[self.heads[0][1]]
-            if line.untried or not self.state.ledger.shortfall(
-                self.queue, line.request, self.state.proposed, scratch
-            ):
+            if line.untried or not self.state.ledger.shortfall(self.queue, line.request, self.state.proposed, scratch):
                 return True
             heappop(self.heads)
         return False

@@ -90,12 +90,14 @@ class SorterState(StageState):
 def queued_at_of(workload: Workload, seen_at: int) -> int:
     """When a workload counts as queued, ms since the epoch.
 
-    The stamp stored on the object if there is one, so that the order survives the loss of the log. Else the time we
-    saw it, kept inside the second in which the API server says it was created (it stores whole seconds).
+    The stamp stored on the object if there is one, so that the order survives the loss of the log; anybody can write
+    one, so it counts only between the object's creation and now. Else the time we saw it, kept inside the second in
+    which the API server says it was created (it stores whole seconds).
     """
+    now = max(seen_at, workload.created)
     if workload.queued_at:
-        return workload.queued_at
-    return min(max(seen_at, workload.created), workload.created + 999)
+        return min(max(workload.queued_at, workload.created), now)
+    return min(now, workload.created + 999)
 
 
 def job_from(event: WorkloadQueued, cause: Cause) -> Job:

@@ -147,5 +147,3 @@ class Ledger(Struct):
             for path in chain_of(charge.queue):
                 add_into(total.setdefault(path, {}), charge.request)
         return {path: vector for path, vector in total.items() if vector}
-
-

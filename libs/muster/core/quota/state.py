@@ -155,7 +155,9 @@ def suspended_by_others(workload: Workload | None, entry: Entry) -> bool:
 
 def _certain(state: AccountantState, entry: Entry) -> bool:
     """A workload that is over holds nothing: its child was seen (and is gone), or none was ever named."""
-    return state.last_child.get(entry.ref.uid) == entry.child or not entry.child or _waited(state, entry, CHILD_GRACE_MS)
+    return (
+        state.last_child.get(entry.ref.uid) == entry.child or not entry.child or _waited(state, entry, CHILD_GRACE_MS)
+    )
 
 
 def _waited(state: AccountantState, entry: Entry, grace_ms: int) -> bool:

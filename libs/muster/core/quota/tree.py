@@ -7,15 +7,34 @@ Two nodes of one name in different branches are fine: everything is keyed by ful
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterator
 
+from muster.events.envelope import MAX_BYTES
 from muster.events.facts import QuotaTreeObserved, TreeNodeSpec
+from muster.events.registry import encode
 from muster.model.quota import QuotaNode, QuotaTree, Violation
-from muster.model.resources import QuantityError, Vector, add_into, format_quantity, parse_quantity
+from muster.model.resources import (
+    MAX_RESOURCES,
+    QuantityError,
+    Vector,
+    add_into,
+    format_quantity,
+    is_resource_name,
+    parse_quantity,
+)
+from muster.model.text import clean, shorten
 
 ROOT = "root"
 MAX_DEPTH = 32
 MAX_NODES = 10_000
+MAX_PATH = 1_000
+"""Characters of a full path: every node and every event about it carries one."""
+MAX_TREE_BYTES = MAX_BYTES - 32 * 1024
+"""An accepted tree must fit into one commit."""
+_MAX_DETAIL = 600
+_NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 PROFILES = ("ack", "full")
 
 
@@ -32,22 +51,31 @@ def read_tree(observed: QuotaTreeObserved) -> tuple[QuotaTree, list[Violation]]:
             ROOT, "profile", f"profile {profile!r} is unknown; write one of {', '.join(PROFILES)} or leave it out"
         )
     tree = QuotaTree(ref=observed.ref, nodes=tuple(reader.nodes), profile=profile)
-    return tree, reader.violations
+    violations = [found for of_node in reader.violations for found in of_node]
+    if not violations and (size := len(encode(tree))) > MAX_TREE_BYTES:
+        detail = f"the tree takes {size} bytes in the log, over {MAX_TREE_BYTES}; write shorter names or fewer nodes"
+        violations.append(Violation(ROOT, "size", detail))
+    return tree, violations
 
 
 class _Reader:
     def __init__(self) -> None:
         self.nodes: list[QuotaNode] = []
-        self.violations: list[Violation] = []
+        self.violations: list[list[Violation]] = [[]]
+        """Per node, in the order of the nodes."""
         self.leaf_of: dict[str, str] = {}
 
-    def broken(self, path: str, rule: str, detail: str) -> None:
-        self.violations.append(Violation(path, rule, detail))
+    def broken(self, path: str, rule: str, detail: str, place: int = 0) -> None:
+        """A rule is broken by node ``place``."""
+        self.violations[place].append(Violation(clean(shorten(path, 300)), rule, clean(shorten(detail, _MAX_DETAIL))))
 
     def visit(self, spec: TreeNodeSpec, path: str, depth: int) -> Vector:
         """Append the node and its subtree; returns the node's min."""
-        guaranteed = self._amounts(path, "min", spec.min)
-        limit = self._amounts(path, "max", spec.max)
+        place = len(self.nodes)
+        if place:
+            self.violations.append([])
+        guaranteed = self._amounts(path, "min", spec.min, place)
+        limit = self._amounts(path, "max", spec.max, place)
         for name in sorted(guaranteed.keys() & limit.keys()):
             if guaranteed[name] > limit[name]:
                 self.broken(
@@ -55,48 +83,51 @@ class _Reader:
                     "min_over_max",
                     f"min {name} {format_quantity(guaranteed[name], name)} is over max "
                     f"{format_quantity(limit[name], name)}; lower min or raise max",
+                    place,
                 )
         if path == ROOT:
             self._check_root(guaranteed, limit, spec)
-        self._check_namespaces(spec, path)
-        place = len(self.nodes)
+        self._check_namespaces(spec, path, place)
         paths = tuple(f"{path}/{child.name}" for child in spec.children)
         self.nodes.append(QuotaNode(path, guaranteed, limit, spec.namespaces, paths))
         if depth >= MAX_DEPTH and spec.children:
-            self.broken(path, "depth", f"the tree is deeper than {MAX_DEPTH} levels")
+            self.broken(path, "depth", f"the tree is deeper than {MAX_DEPTH} levels", place)
             return guaranteed
         total: Vector = {}
+        siblings = Counter(paths)
         for child, child_path in zip(spec.children, paths, strict=True):
-            self._check_name(child.name, child_path, paths)
-            if len(self.nodes) > MAX_NODES:
-                self.broken(path, "size", f"the tree has more than {MAX_NODES} nodes")
+            if len(self.nodes) >= MAX_NODES:
+                self.broken(path, "size", f"the tree has more than {MAX_NODES} nodes", place)
                 return guaranteed
+            self._check_name(child.name, child_path, siblings, place)
+            if len(child_path) > MAX_PATH:
+                self.broken(child_path, "path", f"its full path is longer than {MAX_PATH} characters", place)
+                continue
             add_into(total, self.visit(child, child_path, depth + 1))
         for name in sorted(total):
             if total[name] > guaranteed.get(name, 0):
-                self.violations.insert(
-                    self._violations_before(place),
-                    Violation(
-                        path,
-                        "children_over_parent",
-                        f"the children's min {name} sum up to {format_quantity(total[name], name)}, over this node's "
-                        f"min {format_quantity(guaranteed.get(name, 0), name)}; lower theirs or raise this one",
-                    ),
+                self.broken(
+                    path,
+                    "children_over_parent",
+                    f"the children's min {name} sum up to {format_quantity(total[name], name)}, over this node's "
+                    f"min {format_quantity(guaranteed.get(name, 0), name)}; lower theirs or raise this one",
+                    place,
                 )
         return guaranteed
 
-    def _violations_before(self, place: int) -> int:
-        """Where a violation of node ``place`` belongs so that the list follows the order of the nodes."""
-        later = {node.path for node in self.nodes[place + 1 :]}
-        return next((i for i, found in enumerate(self.violations) if found.path in later), len(self.violations))
-
-    def _amounts(self, path: str, which: str, texts: dict[str, str]) -> Vector:
+    def _amounts(self, path: str, which: str, texts: dict[str, str], place: int) -> Vector:
         amounts: Vector = {}
+        if len(texts) > MAX_RESOURCES:
+            self.broken(path, "size", f"{which} names {len(texts)} resources, more than {MAX_RESOURCES}", place)
+            return amounts
         for name in sorted(texts):
+            if not is_resource_name(name):
+                self.broken(path, "quantity", f"{which} {name[:64]!r}: is not the name of a resource", place)
+                continue
             try:
                 amounts[name] = parse_quantity(texts[name], name)
             except QuantityError as err:
-                self.broken(path, "quantity", f"{which} {name}: {err}")
+                self.broken(path, "quantity", f"{which} {name}: {err}", place)
         return amounts
 
     def _check_root(self, guaranteed: Vector, limit: Vector, spec: TreeNodeSpec) -> None:
@@ -110,24 +141,29 @@ class _Reader:
                     f"the root's min and max must be equal, and are {shown[0]} and {shown[1]} for {name}",
                 )
 
-    def _check_namespaces(self, spec: TreeNodeSpec, path: str) -> None:
+    def _check_namespaces(self, spec: TreeNodeSpec, path: str, place: int) -> None:
         if spec.namespaces and spec.children:
             self.broken(
                 path,
                 "namespace_on_inner_node",
                 f"namespace {spec.namespaces[0]} stands on a node with children; move it to a leaf",
+                place,
             )
         for namespace in spec.namespaces:
             other = self.leaf_of.setdefault(namespace, path)
-            if other != path:
-                self.broken(path, "namespace_twice", f"namespace {namespace} is already on {other}; name it once")
+            if not _NAMESPACE.fullmatch(namespace):
+                self.broken(path, "namespace", f"{namespace[:64]!r} is not a namespace", place)
+            elif other != path:
+                self.broken(
+                    path, "namespace_twice", f"namespace {namespace} is already on {other}; name it once", place
+                )
 
-    def _check_name(self, name: str, path: str, siblings: tuple[str, ...]) -> None:
-        if not name or "/" in name or len(name) > 253:
-            shown = name if len(name) <= 64 else name[:64] + "…"
-            self.broken(path[:300], "name", f"{shown!r} is not a node name: 1 to 253 characters without a slash")
-        elif siblings.count(path) > 1 and not any(v.path == path and v.rule == "name_twice" for v in self.violations):
-            self.broken(path, "name_twice", f"two children of one node are called {name}; rename one")
+    def _check_name(self, name: str, path: str, siblings: Counter[str], place: int) -> None:
+        if not name or "/" in name or len(name) > 253 or not name.isprintable():
+            rule = "is not a node name: 1 to 253 readable characters without a slash"
+            self.broken(path, "name", f"{shorten(name, 64)!r} {rule}", place)
+        elif siblings.pop(path, 1) > 1:
+            self.broken(path, "name_twice", f"two children of one node are called {name}; rename one", place)
 
 
 def leaves(tree: QuotaTree) -> Iterator[QuotaNode]:

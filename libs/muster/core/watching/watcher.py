@@ -12,7 +12,7 @@ from typing import ClassVar
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from muster.core.objects.meta import UnreadableError, digest
+from muster.core.objects.meta import MAX_NAME, MAX_NAMESPACE, MAX_REASON, UnreadableError, as_path, digest
 from muster.core.objects.registry import WATCHED, Watched
 from muster.core.seen import Seen
 from muster.core.stage import Arm, StageState, Violation
@@ -33,9 +33,14 @@ from muster.events.facts import (
 )
 from muster.events.registry import encode
 from muster.model.keys import Position, Ref
+from muster.model.text import clean, shorten
 
 MAX_FACT_BYTES = 256 * 1024
 """A fact longer than this is refused: nothing a decision needs is that long."""
+
+
+MAX_UID = MAX_NAMESPACE + 1 + MAX_NAME
+"""An object without a uid goes by its namespace and name."""
 
 
 class Reported(Struct):
@@ -91,6 +96,7 @@ class Watcher:
 
     def observe(self, state: WatchState, ref: Ref, rv: int, raw: bytes) -> list[Event]:
         """The facts an object adds to what was reported: none when nothing we declare has changed."""
+        ref = bounded(ref)
         known = state.objects.get(ref.uid)
         if ref.uid in state.seen.ended or (known is not None and rv <= known.rv):
             return []
@@ -101,8 +107,13 @@ class Watcher:
             if size > MAX_FACT_BYTES:
                 raise UnreadableError(f"object: what is needed of it takes {size} bytes, over {MAX_FACT_BYTES}")
         except UnreadableError as err:
-            fact = ObjectUnreadable(ref=ref, rv=rv, reason=str(err))
+            return self.unreadable(state, ref, rv, str(err))
         return self.report(state, fact)
+
+    def unreadable(self, state: WatchState, ref: Ref, rv: int, reason: str) -> list[Event]:
+        """The fact that an object cannot be used, unless it was reported with this very reason."""
+        text = shorten(clean(as_path(reason)), MAX_REASON)
+        return self.report(state, ObjectUnreadable(ref=bounded(ref), rv=rv, reason=text))
 
     def report(self, state: WatchState, fact: Event) -> list[Event]:
         """The fact and what follows from it, unless it says what was reported already."""
@@ -124,7 +135,15 @@ class Watcher:
 
     def vanished(self, state: WatchState, ref: Ref, rv: int = 0) -> list[Event]:
         """The fact that an object is gone, if it was reported."""
+        ref = bounded(ref)
         return [self.row.gone(ref=ref, rv=rv)] if ref.uid in state.objects else []
+
+
+def bounded(ref: Ref) -> Ref:
+    """The reference itself; cut where no API server lets a name or a uid be as long."""
+    if len(ref.uid) <= MAX_UID and len(ref.name) <= MAX_NAME and len(ref.namespace) <= MAX_NAMESPACE:
+        return ref
+    return Ref(ref.kind, ref.namespace[:MAX_NAMESPACE], ref.name[:MAX_NAME], ref.uid[:MAX_UID])
 
 
 def subject(event: Event) -> tuple[Ref, int, str, str]:

@@ -6,6 +6,8 @@ down and only in Initializing and Running; a suspended RayJob passes New, Initia
 
 from __future__ import annotations
 
+import re
+
 from msgspec import Struct, field
 
 from muster.core.objects.meta import (
@@ -13,15 +15,15 @@ from muster.core.objects.meta import (
     DEQUEUED_AT,
     ENQUEUE_STAMPS,
     INTENT,
+    MAX_NAME,
     QUEUED_AT,
     Meta,
     UnreadableError,
     decode,
     first_stamp,
-    parse_time,
 )
-from muster.core.objects.podspec import PodTemplate, Resources, container_request, pod_request
-from muster.model.resources import MAX_AMOUNT, Vector, add_into, highest, scaled
+from muster.core.objects.podspec import PodTemplate, Resources, check_total, container_request, pod_request
+from muster.model.resources import Vector, add_into, highest, scaled
 from muster.model.workload import Outcome, Phase, PodSet, Workload
 
 KIND = "RayJob"
@@ -32,6 +34,7 @@ KEPT_LABELS = (
     "quota.scheduling.koordinator.sh/preemptible",
 )
 MAX_PODS = 1_000_000
+_API_VERSION = re.compile(r"ray\.io/v[0-9][a-z0-9]{0,30}")
 
 SIDECAR: Vector = {"cpu": 500, "memory": 512 * 2**20}
 """The autoscaler container KubeRay adds to the head: 500m, 512Mi unless autoscalerOptions.resources replaces it."""
@@ -87,41 +90,45 @@ class RayJobStatus(Struct, frozen=True, rename="camel"):
 class RayJob(Struct, frozen=True, rename="camel"):
     metadata: Meta
     api_version: str = "ray.io/v1"
-    spec: RayJobSpec = field(default_factory=RayJobSpec)
+    spec: RayJobSpec | None = None
     status: RayJobStatus | None = None
 
 
 def read(raw: bytes) -> Workload:
     """The workload a RayJob is. Raises UnreadableError naming the field that makes it unusable."""
     job: RayJob = decode(raw, RayJob)
-    meta, status = job.metadata, job.status or RayJobStatus()
+    meta, status, spec = job.metadata, job.status or RayJobStatus(), job.spec
+    if spec is None:
+        raise UnreadableError("spec: is missing, so nothing says what to run")
+    if not _API_VERSION.fullmatch(job.api_version):
+        raise UnreadableError(f"apiVersion: {job.api_version[:64]!r} is not a version of ray.io")
     word = status.job_deployment_status or ""
-    suspended = bool(job.spec.suspend)
+    suspended = bool(spec.suspend)
     phase, outcome = _standing(word, status.job_status or "", suspended)
-    cluster = job.spec.ray_cluster_spec
+    cluster = spec.ray_cluster_spec
     pod_sets: tuple[PodSet, ...] = ()
     need: dict[str, Vector] = {"ack": {}, "full": {}}
     if cluster is not None:
-        pod_sets, need = _needs(job.spec, cluster)
+        pod_sets, need = _needs(spec, cluster)
     head = cluster.head_group_spec.template.spec if cluster is not None else None
     return Workload(
         ref=meta.ref(KIND),
         api_version=job.api_version,
         rv=meta.rv,
         generation=meta.generation,
-        created=parse_time(meta.creation_timestamp),
+        created=meta.created,
         phase=phase,
         suspended=suspended,
         need=need,
         pod_sets=pod_sets,
-        priority_class=(head.priority_class_name or "") if head else "",
+        priority_class=(head.priority_class_name or "")[:MAX_NAME] if head else "",
         priority=head.priority if head else None,
         outcome=outcome,
         detail=word[:64],
         settled=word == "Suspended",
         child=(status.ray_cluster_name or "")[:253],
         deleting=bool(meta.deletion_timestamp),
-        refusal=_refusal(job.spec),
+        refusal=_refusal(spec),
         labels={key: meta.labels[key] for key in KEPT_LABELS if key in meta.labels},
         annotated=bool(meta.annotations),
         intent=meta.annotations.get(INTENT, "")[:64],
@@ -188,9 +195,7 @@ def _needs(spec: RayJobSpec, cluster: RayClusterSpec) -> tuple[tuple[PodSet, ...
         own = pod_request(template.spec, "spec.submitterPodTemplate.spec") if template is not None else {}
         add_into(full, own or SUBMITTER)
     for vector in (ack, full):
-        too_much = [name for name, amount in vector.items() if amount > MAX_AMOUNT]
-        if too_much:
-            raise UnreadableError(f"{at}: its pods ask for more {too_much[0]} than this system can count")
+        check_total(vector, at)
     return tuple(sets), {"ack": dict(sorted(ack.items())), "full": dict(sorted(full.items()))}
 
 

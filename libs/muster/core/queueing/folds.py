@@ -1,0 +1,225 @@
+"""How the sorter's state changes: one function per event, and the upkeep of what is due."""
+
+from __future__ import annotations
+
+from muster.core.queueing.book import Denial
+from muster.core.queueing.standing import standing_of
+from muster.core.queueing.state import Job, Refusal, SorterState, job_from
+from muster.events.base import Cause
+from muster.events.decisions import (
+    CandidatesProposed,
+    QuotaDenied,
+    QuotaReleased,
+    QuotaReserved,
+    QuotaTreeAccepted,
+    QuotaTreeRemoved,
+    WorkloadAdopted,
+    WorkloadDequeued,
+    WorkloadQueued,
+    WorkloadRefused,
+)
+from muster.events.effects import EffectApplied
+from muster.events.facts import (
+    ObjectUnreadable,
+    PriorityClassGone,
+    PriorityClassObserved,
+    QueueGone,
+    QueueObserved,
+    WorkloadGone,
+    WorkloadObserved,
+)
+from muster.model.keys import Position
+
+BACKOFF_MS = 5_000
+BACKOFF_MAX_MS = 300_000
+"""After the API server refused to resume a workload: 5 s, doubled up to 5 min."""
+
+
+def workload_observed(state: SorterState, at: Position, event: WorkloadObserved) -> None:
+    uid = event.workload.ref.uid
+    if state.seen.newer(uid, event.workload.rv):
+        state.workloads[uid] = event.workload
+        if uid in state.ledger.charges and not event.workload.suspended:
+            state.resumed[uid] = None
+        recheck(state, uid, at)
+
+
+def workload_gone(state: SorterState, at: Position, event: WorkloadGone) -> None:
+    if state.seen.end(event.ref.uid, at.at):
+        forget(state, at, event.ref.uid)
+
+
+def unreadable(state: SorterState, at: Position, event: ObjectUnreadable) -> None:
+    if event.ref.uid in state.workloads and state.seen.newer(event.ref.uid, event.rv):
+        forget(state, at, event.ref.uid)
+
+
+def forget(state: SorterState, at: Position, uid: str) -> None:
+    state.workloads.pop(uid, None)
+    state.attempts.pop(uid, None)
+    state.refusals.pop(uid, None)
+    state.failures.pop(uid, None)
+    state.not_before.pop(uid, None)
+    state.stale.pop(uid, None)
+    recheck(state, uid, at)
+
+
+def class_observed(state: SorterState, at: Position, event: PriorityClassObserved) -> None:
+    if state.seen.newer(event.ref.uid, event.rv):
+        state.priority_classes[event.ref.name] = event.value
+        if event.is_default:
+            state.default_class = event.ref.name
+        recheck_all(state, at)
+
+
+def class_gone(state: SorterState, at: Position, event: PriorityClassGone) -> None:
+    if state.seen.end(event.ref.uid, at.at):
+        state.priority_classes.pop(event.ref.name, None)
+        if state.default_class == event.ref.name:
+            state.default_class = ""
+        recheck_all(state, at)
+
+
+def queue_observed(state: SorterState, _at: Position, event: QueueObserved) -> None:
+    if state.seen.newer(event.ref.uid, event.rv):
+        state.queue_paths[event.ref.uid] = event.path
+        state.queue_priorities[event.path] = event.priority
+
+
+def queue_gone(state: SorterState, at: Position, event: QueueGone) -> None:
+    if state.seen.end(event.ref.uid, at.at):
+        path = state.queue_paths.pop(event.ref.uid, "")
+        if path not in state.queue_paths.values():
+            state.queue_priorities.pop(path, None)
+
+
+def tree_accepted(state: SorterState, at: Position, event: QuotaTreeAccepted) -> None:
+    state.ledger.install(event.tree)
+    state.book.rejudge(state.ledger)
+    recheck_all(state, at)
+
+
+def tree_removed(state: SorterState, at: Position, _event: QuotaTreeRemoved) -> None:
+    state.ledger.install(None)
+    state.book.rejudge(state.ledger)
+    recheck_all(state, at)
+
+
+def reserved(state: SorterState, at: Position, event: QuotaReserved | WorkloadAdopted) -> None:
+    uid = event.ref.uid
+    job = state.jobs.get(uid)
+    if job is not None:
+        withdraw(state, job)
+        job.status = "charged"
+    state.ledger.charge(uid, event.ref.namespace, event.queue, event.request)
+    state.book.moved(event.queue, event.request, state.ledger, Cause(at.seq, at.item))
+    recheck(state, uid, at)
+
+
+def denied(state: SorterState, at: Position, event: QuotaDenied) -> None:
+    job = state.jobs.get(event.ref.uid)
+    if job is None or job.status != "proposed" or job.attempt != event.attempt:
+        return
+    withdraw(state, job)
+    job.status = "waiting"
+    job.cause = Cause(at.seq, at.item)
+    state.book.add(job.shape, job.queue, job.request, job.place, state.ledger)
+    if event.reason != "stale":
+        denial = Denial(job.cause, event.path, event.resource, event.asked, event.used, event.limit)
+        state.book.deny(job.shape, denial, state.ledger)
+
+
+def released(state: SorterState, at: Position, event: QuotaReleased) -> None:
+    uid = event.ref.uid
+    charge = state.ledger.release(uid)
+    if charge is not None:
+        state.book.moved(charge.queue, charge.request, state.ledger, Cause(at.seq, at.item))
+    job = state.jobs.get(uid)
+    if job is not None and job.status == "charged":
+        if event.attempt < job.attempt:
+            job.status = "waiting"
+            state.book.add(job.shape, job.queue, job.request, job.place, state.ledger)
+        else:
+            del state.jobs[uid]
+            if event.reason == "superseded":
+                state.stale[uid] = job.generation
+    state.resumed.pop(uid, None)
+    if event.reason == "resume_failed" and uid in state.workloads:
+        failures = state.failures[uid] = state.failures.get(uid, 0) + 1
+        state.not_before[uid] = at.at + min(BACKOFF_MS * 2 ** min(failures - 1, 10), BACKOFF_MAX_MS)
+    recheck(state, uid, at)
+
+
+def effect_applied(state: SorterState, at: Position, event: EffectApplied) -> None:
+    state.failures.pop(event.ref.uid, None)
+    state.not_before.pop(event.ref.uid, None)
+    if event.ref.uid in state.ledger.charges:
+        state.resumed[event.ref.uid] = None
+    recheck(state, event.ref.uid, at)
+
+
+def queued(state: SorterState, at: Position, event: WorkloadQueued) -> None:
+    uid = event.ref.uid
+    old = state.jobs.get(uid)
+    state.attempts[uid] = event.attempt
+    state.refusals.pop(uid, None)
+    state.not_before.pop(uid, None)
+    state.stale.pop(uid, None)
+    if old is not None:
+        withdraw(state, old)
+    job = state.jobs[uid] = job_from(event, Cause(at.seq, at.item))
+    if uid in state.ledger.charges:
+        job.status = "charged"
+    else:
+        state.book.add(job.shape, job.queue, job.request, job.place, state.ledger)
+    recheck(state, uid)
+
+
+def dequeued(state: SorterState, _at: Position, event: WorkloadDequeued) -> None:
+    job = state.jobs.get(event.ref.uid)
+    if job is not None and job.attempt == event.attempt and job.status != "charged":
+        withdraw(state, job)
+        del state.jobs[event.ref.uid]
+    recheck(state, event.ref.uid)
+
+
+def refused(state: SorterState, _at: Position, event: WorkloadRefused) -> None:
+    state.refusals[event.ref.uid] = Refusal(event.reason, event.message)
+    recheck(state, event.ref.uid)
+
+
+def proposed(state: SorterState, _at: Position, event: CandidatesProposed) -> None:
+    for candidate in event.candidates:
+        job = state.jobs.get(candidate.ref.uid)
+        if job is not None and job.attempt == candidate.attempt and job.status == "waiting":
+            state.book.opened(job.shape)
+            state.book.take(job.shape, job.place)
+            state.proposed.add(job.queue, job.request)
+            job.status = "proposed"
+
+
+def withdraw(state: SorterState, job: Job) -> None:
+    """Take a job out of the waiting order, or out of the open proposals."""
+    if job.status == "waiting":
+        state.book.take(job.shape, job.place)
+    elif job.status == "proposed":
+        state.book.closed(job.shape)
+        state.proposed.add(job.queue, job.request, -1)
+
+
+def recheck(state: SorterState, uid: str, at: Position | None = None) -> None:
+    """Bring ``due`` in line with the state; ``at`` is the event that asks for it, if it may be a cause."""
+    known = uid in state.workloads or uid in state.jobs or uid in state.ledger.charges
+    if not known:
+        state.causes.pop(uid, None)
+    elif at is not None or uid not in state.causes:
+        state.causes[uid] = Cause(at.seq, at.item) if at is not None else Cause(state.seq, 0)
+    if known and standing_of(state, uid) is not None:
+        state.due[uid] = None
+    else:
+        state.due.pop(uid, None)
+
+
+def recheck_all(state: SorterState, at: Position) -> None:
+    for uid in state.workloads:
+        recheck(state, uid, at)

@@ -1,0 +1,98 @@
+"""Where a workload stands in the queues, and the one decision that brings its standing in line with what is known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from muster.core.queueing.choice import Standing
+from muster.core.queueing.state import Job, SorterState, queued_at_of
+from muster.events.base import Cause
+from muster.events.decisions import (
+    DequeueReason,
+    RefusalReason,
+    WorkloadDequeued,
+    WorkloadQueued,
+    WorkloadRefused,
+)
+from muster.model.workload import Workload
+
+
+def standings(state: SorterState) -> Iterator[Standing]:
+    """Every change of standing that is due."""
+    rested = [uid for uid, until in state.not_before.items() if until <= state.now and uid not in state.due]
+    for uid in [*state.due, *rested]:
+        decision = standing_of(state, uid)
+        if decision is not None:
+            yield decision
+
+
+def standing_of(state: SorterState, uid: str) -> Standing | None:
+    """The one decision that brings a workload's standing in line with what is known of it, if any is due."""
+    job, workload = state.jobs.get(uid), state.workloads.get(uid)
+    cause = state.causes[uid]
+    leaf = state.ledger.leaf_of.get(workload.ref.namespace) if workload else None
+    if job is not None and job.status != "charged":
+        leaves = _why_leaves(workload, leaf)
+        if leaves is not None:
+            return WorkloadDequeued(cause=cause, ref=job.ref, attempt=job.attempt, queue=job.queue, reason=leaves)
+    if workload is None or not workload.suspended or workload.phase not in ("waiting", "suspending"):
+        return None
+    refusal = _refusal(state, workload, leaf) if uid not in state.ledger.charges else None
+    if refusal is not None:
+        told = state.refusals.get(uid)
+        if told is not None and (told.reason, told.message) == refusal:
+            return None
+        return WorkloadRefused(cause=cause, ref=workload.ref, reason=refusal[0], message=refusal[1])
+    if leaf is None or state.not_before.get(uid, 0) > state.now:
+        return None
+    return _queue(state, workload, leaf, job, cause)
+
+
+def _queue(state: SorterState, workload: Workload, leaf: str, job: Job | None, cause: Cause) -> WorkloadQueued | None:
+    """The queueing that is due, if the workload is not in its queue as it is now."""
+    uid = workload.ref.uid
+    if uid in state.ledger.charges and (job is None or uid in state.resumed):
+        return None
+    if state.stale.get(uid) == workload.generation:
+        return None
+    request, priority = state.need_of(workload), state.priority_of(workload)
+    if job is not None and (job.generation, job.priority, job.queue) == (workload.generation, priority, leaf):
+        if job.request == request:
+            return None
+    return WorkloadQueued(
+        cause=cause,
+        ref=workload.ref,
+        attempt=state.attempts.get(uid, 0) + 1,
+        queue=leaf,
+        request=request,
+        priority=priority,
+        queued_at=job.queued_at if job is not None else queued_at_of(workload, state.now),
+        generation=workload.generation,
+    )
+
+
+def _refusal(state: SorterState, workload: Workload, leaf: str | None) -> tuple[RefusalReason, str] | None:
+    if workload.refusal:
+        return "cannot_suspend", workload.refusal
+    if state.ledger.tree is None:
+        return "no_tree", "no valid ElasticQuotaTree is in force in kube-system; apply one and it is queued"
+    if leaf is None:
+        namespace = workload.ref.namespace
+        return (
+            "unbound",
+            f"no quota claims namespace {namespace}; add it to the namespaces of a leaf of ElasticQuotaTree "
+            f"{state.ledger.tree.ref.key}, or set spec.suspend to false yourself",
+        )
+    return None
+
+
+def _why_leaves(workload: Workload | None, leaf: str | None) -> DequeueReason | None:
+    if workload is None:
+        return "gone"
+    if workload.phase == "finished":
+        return "finished"
+    if not workload.suspended:
+        return "started_outside"
+    if workload.refusal:
+        return "refused"
+    return "unbound" if leaf is None else None

@@ -1,0 +1,258 @@
+"""How the accountant's state changes: one function per event, and the upkeep of what is due."""
+
+from __future__ import annotations
+
+from muster.core.quota.state import (
+    AccountantState,
+    Entry,
+    Proposal,
+    idle_deadline,
+    must_adopt,
+    note_idle,
+    release_reason,
+    suspended_by_others,
+)
+from muster.events.base import Cause
+from muster.events.decisions import (
+    CandidatesProposed,
+    GangAdmitted,
+    QuotaDenied,
+    QuotaReleased,
+    QuotaReserved,
+    QuotaTreeAccepted,
+    QuotaTreeRejected,
+    QuotaTreeRemoved,
+    SuspensionRecorded,
+    WorkloadAdopted,
+    WorkloadQueued,
+)
+from muster.events.effects import EffectApplied, EffectFailed
+from muster.events.facts import (
+    ChildGone,
+    ChildObserved,
+    ObjectUnreadable,
+    PodGone,
+    PodObserved,
+    QuotaTreeGone,
+    QuotaTreeObserved,
+    WorkloadGone,
+    WorkloadObserved,
+)
+from muster.model.keys import Position
+
+
+def tree_observed(state: AccountantState, at: Position, event: QuotaTreeObserved) -> None:
+    if state.seen.newer(event.ref.uid, event.rv):
+        state.trees[event.ref.uid] = event
+        state.tree_causes[event.ref.uid] = Cause(at.seq, at.item)
+
+
+def tree_gone(state: AccountantState, at: Position, event: QuotaTreeGone) -> None:
+    if state.seen.end(event.ref.uid, at.at):
+        state.trees.pop(event.ref.uid, None)
+        state.judged.pop(event.ref.uid, None)
+        state.tree_causes[event.ref.uid] = Cause(at.seq, at.item)
+
+
+def tree_accepted(state: AccountantState, _at: Position, event: QuotaTreeAccepted) -> None:
+    state.judged[event.tree.ref.uid] = event.rv
+    state.ledger.install(event.tree)
+    for uid, entry in state.entries.items():
+        entry.queue = state.ledger.charges[uid].queue
+    for uid in state.workloads:
+        recheck(state, uid)
+
+
+def tree_rejected(state: AccountantState, _at: Position, event: QuotaTreeRejected) -> None:
+    state.judged[event.ref.uid] = event.rv
+
+
+def tree_removed(state: AccountantState, _at: Position, event: QuotaTreeRemoved) -> None:
+    state.ledger.install(None)
+    state.judged.clear()
+    state.tree_causes.pop(event.ref.uid, None)
+    for uid in state.workloads:
+        recheck(state, uid)
+
+
+def workload_observed(state: AccountantState, at: Position, event: WorkloadObserved) -> None:
+    workload = event.workload
+    uid = workload.ref.uid
+    if not state.seen.newer(uid, workload.rv):
+        return
+    state.workloads[uid] = workload
+    state.causes[uid] = Cause(at.seq, at.item)
+    entry = state.entries.get(uid)
+    if entry is not None:
+        entry.child = workload.child
+        if not workload.suspended and workload.phase != "finished":
+            entry.resumed_rv = workload.rv
+            entry.suspension_recorded = False
+    recheck(state, uid)
+
+
+def workload_gone(state: AccountantState, at: Position, event: WorkloadGone) -> None:
+    if state.seen.end(event.ref.uid, at.at):
+        forget(state, at, event.ref.uid)
+
+
+def unreadable(state: AccountantState, at: Position, event: ObjectUnreadable) -> None:
+    """An object that can no longer be read may still run: its charge stays until it is seen to be gone."""
+    if event.ref.uid in state.workloads and state.seen.newer(event.ref.uid, event.rv):
+        if event.ref.uid in state.entries:
+            state.causes[event.ref.uid] = Cause(at.seq, at.item)
+        else:
+            forget(state, at, event.ref.uid)
+
+
+def forget(state: AccountantState, at: Position, uid: str) -> None:
+    state.workloads.pop(uid, None)
+    state.attempts.pop(uid, None)
+    state.causes.pop(uid, None)
+    if uid in state.entries:
+        state.causes[uid] = Cause(at.seq, at.item)
+    else:
+        state.last_child.pop(uid, None)
+    recheck(state, uid)
+
+
+def child_observed(state: AccountantState, at: Position, event: ChildObserved) -> None:
+    owner = state.presence.child_observed(event)
+    if owner is not None:
+        state.last_child[owner] = event.child.ref.name
+    touched(state, at, owner)
+
+
+def child_gone(state: AccountantState, at: Position, event: ChildGone) -> None:
+    touched(state, at, state.presence.child_gone(event, at.at))
+
+
+def pod_observed(state: AccountantState, at: Position, event: PodObserved) -> None:
+    touched(state, at, state.presence.pod_observed(event))
+
+
+def pod_gone(state: AccountantState, at: Position, event: PodGone) -> None:
+    touched(state, at, state.presence.pod_gone(event, at.at))
+
+
+def touched(state: AccountantState, at: Position, uid: str | None) -> None:
+    if uid is not None and (uid in state.entries or uid in state.workloads):
+        state.causes[uid] = Cause(at.seq, at.item)
+        recheck(state, uid)
+
+
+def workload_queued(state: AccountantState, _at: Position, event: WorkloadQueued) -> None:
+    state.attempts[event.ref.uid] = event.attempt
+    recheck(state, event.ref.uid)
+
+
+def proposed(state: AccountantState, at: Position, event: CandidatesProposed) -> None:
+    for candidate in event.candidates:
+        state.proposals[candidate.ref.uid] = Proposal(candidate, Cause(at.seq, at.item))
+
+
+def reserved(state: AccountantState, at: Position, event: QuotaReserved) -> None:
+    answered(state, event)
+    open(state, at, event)
+
+
+def adopted(state: AccountantState, at: Position, event: WorkloadAdopted) -> None:
+    workload = state.workloads.get(event.ref.uid)
+    entry = open(state, at, event)
+    if workload is not None and workload.suspended:
+        entry.resumed_rv, entry.suspension_recorded = max(1, workload.rv - 1), True
+    elif workload is not None:
+        entry.resumed_rv = workload.rv
+    recheck(state, event.ref.uid)
+
+
+def open(state: AccountantState, at: Position, event: QuotaReserved | WorkloadAdopted) -> Entry:
+    uid = event.ref.uid
+    entry = Entry(event.ref, event.attempt, event.queue, event.request, Cause(at.seq, at.item))
+    workload = state.workloads.get(uid)
+    if workload is not None:
+        entry.child = workload.child
+    state.entries[uid] = entry
+    state.ledger.charge(uid, event.ref.namespace, event.queue, event.request)
+    recheck(state, uid)
+    return entry
+
+
+def denied(state: AccountantState, _at: Position, event: QuotaDenied) -> None:
+    answered(state, event)
+
+
+def answered(state: AccountantState, event: QuotaReserved | QuotaDenied) -> None:
+    """A newer proposal of the same workload may have come in after this answer was decided: it stays open."""
+    proposal = state.proposals.get(event.ref.uid)
+    if proposal is not None and proposal.candidate.attempt == event.attempt:
+        del state.proposals[event.ref.uid]
+
+
+def released(state: AccountantState, _at: Position, event: QuotaReleased) -> None:
+    uid = event.ref.uid
+    state.entries.pop(uid, None)
+    state.ledger.release(uid)
+    if uid not in state.workloads:
+        state.causes.pop(uid, None)
+        state.last_child.pop(uid, None)
+    recheck(state, uid)
+
+
+def admitted(state: AccountantState, at: Position, event: GangAdmitted) -> None:
+    entry = entry_of(state, event.ref.uid, event.attempt)
+    if entry is not None:
+        entry.cause = Cause(at.seq, at.item)
+        entry.admitted = True
+        recheck(state, event.ref.uid)
+
+
+def effect_applied(state: AccountantState, at: Position, event: EffectApplied) -> None:
+    entry = entry_of(state, event.ref.uid, event.attempt)
+    if entry is not None:
+        entry.resumed_rv = max(entry.resumed_rv, event.rv, 1)
+        entry.cause = Cause(at.seq, at.item)
+        recheck(state, event.ref.uid)
+
+
+def effect_failed(state: AccountantState, at: Position, event: EffectFailed) -> None:
+    entry = entry_of(state, event.ref.uid, event.attempt)
+    if entry is not None:
+        entry.failed = event.reason
+        state.causes[event.ref.uid] = Cause(at.seq, at.item)
+        recheck(state, event.ref.uid)
+
+
+def suspension_recorded(state: AccountantState, _at: Position, event: SuspensionRecorded) -> None:
+    entry = entry_of(state, event.ref.uid, event.attempt)
+    if entry is not None:
+        entry.suspension_recorded = True
+        recheck(state, event.ref.uid)
+
+
+def entry_of(state: AccountantState, uid: str, attempt: int) -> Entry | None:
+    entry = state.entries.get(uid)
+    return entry if entry is not None and entry.attempt == attempt else None
+
+
+def recheck(state: AccountantState, uid: str) -> None:
+    """Bring the ``due`` dicts and the deadline of one workload in line with the state."""
+    entry, workload = state.entries.get(uid), state.workloads.get(uid)
+    deadline = None
+    if entry is not None:
+        note_idle(state, entry)
+        deadline = idle_deadline(state, entry)
+    _set(state.due_release, uid, entry is not None and release_reason(state, entry) is not None)
+    _set(state.due_suspension, uid, entry is not None and suspended_by_others(workload, entry))
+    _set(state.due_adoption, uid, workload is not None and must_adopt(state, workload))
+    if deadline is None or uid in state.due_release:
+        state.deadlines.pop(uid, None)
+    else:
+        state.deadlines[uid] = deadline
+
+
+def _set(due: dict[str, None], uid: str, wanted: bool) -> None:
+    if wanted:
+        due[uid] = None
+    else:
+        due.pop(uid, None)

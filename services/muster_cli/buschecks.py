@@ -1,0 +1,76 @@
+"""What NATS must be like for Muster to work on it: reachable, in time, with the cell's streams, and with room."""
+
+from __future__ import annotations
+
+from muster.bus.cell import open_log, open_stores
+from muster.bus.errors import BusError, ConnectError
+from muster.model.text import span
+from muster.ports import Clock, LogGoneError
+from muster.runtime.leader import MAX_SKEW_MS
+from muster_cli.exits import CliError
+from muster_cli.findings import Finding, Grade
+from muster_cli.options import Bus
+from muster_cli.reading import Place, Reading, connected, locate
+from muster_cli.render.cell import ALARM_PERCENT, size
+from muster_cli.state import CellState, cell_state
+
+FULL_PERCENT = 95
+"""From here on the log takes only releases and effects."""
+
+
+async def bus_findings(bus: Bus | None, clock: Clock) -> list[Finding]:
+    """Everything that was looked at; one note when no NATS is named and no demo runs."""
+    try:
+        place = locate(bus)
+    except CliError:
+        return [Finding("note", "NATS", "not looked at: none is named and no `muster up` runs", "name one with --url")]
+    try:
+        async with connected(place) as js:
+            findings = [Finding("ok", "NATS", place.config.nats_url)]
+            try:
+                await open_stores(js, place.config.cell, create=False)
+                log = await open_log(js, place.config.cell, create=False)
+            except LogGoneError as err:
+                return [*findings, Finding("bad", "log", str(err))]
+            except BusError as err:
+                return [*findings, Finding("bad", "streams", str(err))]
+            before = clock.now()
+            state = await cell_state(Reading(place, js.connection, js, log))
+            after = clock.now()
+            return [*findings, *judged(state, place, before, after)]
+    except ConnectError as err:
+        return [Finding("bad", "NATS", str(err))]
+
+
+def judged(state: CellState, place: Place, before: int, after: int) -> list[Finding]:
+    """What a cell's state says; ``before`` and ``after``: our clock around the question, ms."""
+    return [_skew(state.usage.broker_ms, before, after), _room(state), *_leads(state, place)]
+
+
+def _skew(broker: int, before: int, after: int) -> Finding:
+    """How far the clocks are apart, at least: the answer was made some time between asking and hearing."""
+    apart = before - broker if broker < before else min(0, after - broker)
+    if abs(apart) <= MAX_SKEW_MS:
+        return Finding("ok", "clocks", f"ours and the broker's are less than {span(max(abs(apart), 1))} apart")
+    which = "ahead of" if apart > 0 else "behind"
+    fix = "set the clock of this machine right (NTP): a service whose clock is ahead refuses to lead"
+    return Finding("bad", "clocks", f"ours is {span(abs(apart))} {which} the broker's", fix)
+
+
+def _room(state: CellState) -> Finding:
+    usage = state.usage
+    limit = size(usage.max_bytes) if usage.max_bytes > 0 else "no limit"
+    detail = f"{size(usage.bytes)} of {limit} used ({state.percent} %), {usage.last_seq} commits"
+    if state.percent < ALARM_PERCENT:
+        return Finding("ok", "log", f"generation {state.generation}: {detail}")
+    grade: Grade = "bad" if state.percent >= FULL_PERCENT else "note"
+    return Finding(grade, "log", detail, "raise max_bytes of the stream, or roll the log over")
+
+
+def _leads(state: CellState, place: Place) -> list[Finding]:
+    idle = () if place.acting else ("actuator", "presenter")
+    missing = sorted({lead.stage for lead in state.leads if not lead.process and lead.stage not in idle})
+    if not missing:
+        return [Finding("ok", "leaders", "every stage has one")]
+    fix = "start the service, or see why it does not stay up"
+    return [Finding("note", "leaders", f"nobody leads {', '.join(missing)}", fix)]

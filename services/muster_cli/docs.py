@@ -1,0 +1,104 @@
+"""``python -m muster_cli.docs``: writes the reference pages of the command from its own help.
+
+With ``--check`` it writes nothing and fails when a page is not what it would write.
+"""
+
+from __future__ import annotations
+
+import io
+import sys
+from pathlib import Path
+
+from rich.console import Console
+
+from muster_cli import exits
+from muster_cli.helping import MAX_WIDTH, overview
+from muster_cli.main import make_app
+from muster_cli.registry import COMMANDS, GROUPS
+
+FOLDER = Path("docs/reference")
+NOTICE = "<!-- Written by `python -m muster_cli.docs`: change the help of the command instead. -->"
+
+
+def pages() -> dict[str, str]:
+    """File name -> text of every page."""
+    return {"cli.md": command_page(), "exit-codes.md": exit_code_page()}
+
+
+def command_page() -> str:
+    """Every help page, the overview first."""
+    parts = [
+        NOTICE,
+        "",
+        "# The `muster` command",
+        "",
+        "`kubectl muster ...` is the same. Results go to stdout and everything else to stderr; there is colour on "
+        "terminals only, and none with `NO_COLOR`. What the exit codes mean: [exit codes](exit-codes.md).",
+        "",
+        _block(overview(width=MAX_WIDTH)),
+    ]
+    for page in COMMANDS:
+        group = page.name.partition(" ")[0]
+        heading = "###" if group in GROUPS else "##"
+        if group in GROUPS and page is next(each for each in COMMANDS if each.name.startswith(f"{group} ")):
+            parts += ["", f"## muster {group}", "", _block(overview(group, MAX_WIDTH))]
+        parts += ["", f"{heading} muster {page.name}", "", _block(help_of(page.name))]
+    return "\n".join(parts) + "\n"
+
+
+def help_of(name: str) -> str:
+    """What ``muster NAME --help`` prints."""
+    out = io.StringIO()
+    console = Console(file=out, width=2 * MAX_WIDTH, color_system=None, highlight=False)
+    make_app(MAX_WIDTH).help_print(name.split(), console=console)
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
+
+
+def _block(text: str) -> str:
+    return f"```text\n{text.strip()}\n```"
+
+
+def exit_code_page() -> str:
+    """What each exit code means."""
+    rows = [f"| {code} | {meaning} |" for code, meaning in exits.MEANINGS.items()]
+    services = (
+        "Services (`python -m muster_watcher` and the others) end with 75 when they only need to be started again, "
+    )
+    return "\n".join(
+        [
+            NOTICE,
+            "",
+            "# Exit codes of `muster`",
+            "",
+            "They do not change between versions: scripts may rely on them.",
+            "",
+            "| Code | Meaning |",
+            "| --- | --- |",
+            *rows,
+            "",
+            services + "69 when something they need cannot be reached, and 78 when their configuration cannot work.",
+            "",
+        ]
+    )
+
+
+def main() -> int:
+    check = "--check" in sys.argv[1:]
+    stale = []
+    for name, text in pages().items():
+        path = FOLDER / name
+        if path.exists() and path.read_text(encoding="utf-8") == text:
+            continue
+        stale.append(str(path))
+        if not check:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+            print(f"wrote {path}")
+    if check and stale:
+        print(f"{', '.join(stale)} is not what the help says; run `python -m muster_cli.docs`", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,114 @@
+"""Who else may be admitting the same jobs: two queue managers on one RayJob undo each other's work."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from muster.model.api import ApiResource
+from muster.ports import ApiTransport, Clock
+from muster.runtime.clock import SystemClock
+from muster_cli.findings import Finding, Grade
+
+DEPLOYMENTS = ApiResource("apps", "v1", "deployments", "Deployment")
+LEASES = ApiResource("coordination.k8s.io", "v1", "leases", "Lease")
+CONFIG_MAPS = ApiResource("", "v1", "configmaps", "ConfigMap")
+
+FRESH_MS = 60_000
+"""A lease renewed within this time has a living holder."""
+OURS = "app.kubernetes.io/part-of=muster"
+
+
+class Owner(Struct, frozen=True):
+    """A queue manager that takes RayJobs. ``leases``: beginnings of their names."""
+
+    name: str
+    deployments: tuple[str, ...]
+    namespaces: tuple[str, ...]
+    leases: tuple[str, ...]
+
+
+OWNERS = (
+    Owner("kube-queue (ack-kube-queue)", ("kube-queue-controller", "job-extensions"), ("kube-queue",), ("kube-queue",)),
+    Owner(
+        "koord-queue",
+        ("koord-queue", "koord-queue-controller", "koord-queue-controllers"),
+        ("koord-queue",),
+        ("koord-queue",),
+    ),
+    Owner("Kueue", ("kueue-controller-manager",), ("kueue-system",), ("c1f6bfd2.kueue.x-k8s.io",)),
+)
+KUEUE_CONFIG = ("kueue-system", "kueue-manager-config", "controller_manager_config.yaml")
+KUEUE_FRAMEWORK = "ray.io/rayjob"
+
+
+async def owner_findings(transport: ApiTransport, *, acting: bool, clock: Clock | None = None) -> list[Finding]:
+    """Which other owners are active, worst first: in the way of acting, worth knowing when watching."""
+    now = (clock or SystemClock()).now()
+    found = await asyncio.gather(*(_active(transport, owner, now) for owner in OWNERS))
+    grade: Grade = "bad" if acting else "note"
+    findings = []
+    for owner, why in zip(OWNERS, found, strict=True):
+        if not why or (owner.name == "Kueue" and not await _kueue_takes_rayjobs(transport)):
+            continue
+        fix = f"stop it or take RayJobs from it before Muster acts here ({why})"
+        findings.append(Finding(grade, f"other owner {owner.name}", "is active and admits RayJobs too", fix))
+    ours = await _own_deployments(transport)
+    if ours:
+        fix = "stop it (scale it to 0), or leave acting to it"
+        findings.append(Finding(grade, "other owner Muster", f"runs here already: {', '.join(ours)}", fix))
+    return findings or [
+        Finding("ok", "other owners", "none of kube-queue, koord-queue, Kueue or another Muster acts here")
+    ]
+
+
+async def _active(transport: ApiTransport, owner: Owner, now: int) -> str:
+    """What shows that an owner is active; empty when nothing does."""
+    for name in owner.deployments:
+        for item in await _items(transport, DEPLOYMENTS, "", {"fieldSelector": f"metadata.name={name}"}):
+            if (item.get("status") or {}).get("availableReplicas"):
+                return f"deployment {item['metadata']['namespace']}/{name}"
+    for namespace in owner.namespaces:
+        for item in await _items(transport, LEASES, namespace, {}):
+            name, spec = item["metadata"]["name"], item.get("spec") or {}
+            if name.startswith(owner.leases) and spec.get("holderIdentity") and _is_fresh(spec, now):
+                return f"lease {namespace}/{name} held by {spec['holderIdentity']}"
+    return ""
+
+
+def _is_fresh(spec: dict[str, Any], now: int) -> bool:
+    try:
+        renewed = datetime.fromisoformat(str(spec.get("renewTime"))).timestamp() * 1000
+    except ValueError:
+        return False
+    return now - renewed < FRESH_MS
+
+
+async def _kueue_takes_rayjobs(transport: ApiTransport) -> bool:
+    """Whether its configuration lists RayJob; taken for granted when that cannot be read."""
+    namespace, name, key = KUEUE_CONFIG
+    answer = await transport.request("GET", CONFIG_MAPS.path(namespace, name))
+    if not answer.ok:
+        return True
+    return KUEUE_FRAMEWORK in str((msgspec.json.decode(answer.body).get("data") or {}).get(key, ""))
+
+
+async def _own_deployments(transport: ApiTransport) -> list[str]:
+    items = await _items(transport, DEPLOYMENTS, "", {"labelSelector": OURS})
+    running = [item for item in items if (item.get("status") or {}).get("availableReplicas")]
+    return [f"{item['metadata']['namespace']}/{item['metadata']['name']}" for item in running]
+
+
+async def _items(
+    transport: ApiTransport, resource: ApiResource, namespace: str, query: dict[str, str]
+) -> list[dict[str, Any]]:
+    """The objects a list shows; none when we may not look, or there is nothing of the kind."""
+    answer = await transport.request("GET", resource.path(namespace), query={**query, "limit": "50"})
+    if not answer.ok:
+        return []
+    found: list[dict[str, Any]] = msgspec.json.decode(answer.body).get("items") or []
+    return found

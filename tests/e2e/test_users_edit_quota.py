@@ -1,0 +1,210 @@
+"""What administrators do to the tree and the queues while jobs run and wait, on a real API server."""
+
+import msgspec
+
+from kit import facts
+from kit.cluster import TREES, Cluster, document_job
+from kit.muster import Muster
+from kit.witness import Witness
+from muster.events.decisions import GangAdmitted, QuotaReleased, QuotaTreeRemoved
+from muster.events.facts import TreeNodeSpec
+
+VIDEO = "root/algorithm/video"
+
+
+def video_with(cpu: int, memory: str, *, namespaces: tuple[str, ...] = ("video",), low: int = 12) -> TreeNodeSpec:
+    """T0 with other limits for the video team."""
+    root = facts.t0()
+    algorithm = root.children[0]
+    video = msgspec.structs.replace(
+        algorithm.children[0],
+        min={"cpu": str(low), "memory": "8Gi"},
+        max={"cpu": str(cpu), "memory": memory},
+        namespaces=namespaces,
+    )
+    algorithm = msgspec.structs.replace(algorithm, children=(video, *algorithm.children[1:]))
+    return msgspec.structs.replace(root, children=(algorithm, *root.children[1:]))
+
+
+async def one_runs(cluster: Cluster) -> str:
+    await cluster.apply_tree()
+    name = await cluster.submit(document_job(runtime="60s"))
+    await cluster.until(lambda: cluster.running(name))
+    return name
+
+
+async def waits(cluster: Cluster, **options: object) -> str:
+    name = await cluster.submit(document_job(**{"runtime": "60s", **options}))  # type: ignore[arg-type]
+
+    async def told() -> bool:
+        return "quota" in await cluster.message(name) and bool(await cluster.told(name))
+
+    await cluster.until(told, 10.0, f"{name} to wait")
+    return name
+
+
+async def tree_events(cluster: Cluster, name: str = "elasticquotatree") -> list[tuple[str, str]]:
+    tree = await cluster.kube.get(TREES, "ElasticQuotaTree", name, "kube-system")
+    return [(event["reason"], event["message"]) for event in await cluster.events(tree["metadata"]["uid"])]
+
+
+async def delete_tree(cluster: Cluster, muster: Muster, name: str = "elasticquotatree") -> None:
+    before = len(await muster.happened(QuotaTreeRemoved))
+    await cluster.kube.delete(TREES, "ElasticQuotaTree", name, "kube-system")
+
+    async def removed() -> bool:
+        return len(await muster.happened(QuotaTreeRemoved)) > before
+
+    await cluster.until(removed)
+
+
+async def test_a_raised_limit_lets_the_next_one_in_at_once(cluster: Cluster, muster_up: Muster) -> None:
+    first = await one_runs(cluster)
+    second, third = await waits(cluster), await waits(cluster)
+    await cluster.apply_tree(video_with(26, "26Gi"))
+    await cluster.until(lambda: cluster.running(second), 5.0, "the second job to run")
+
+    async def told() -> bool:
+        return "request 12, max 26, used 24" in await cluster.message(third)
+
+    await cluster.until(told, 10.0, "the third to wait for the new limit")
+    assert await cluster.running(first)
+
+
+async def test_a_limit_below_what_is_used_takes_nothing_away(cluster: Cluster, muster_up: Muster) -> None:
+    """What runs goes on; the next one waits until it fits under the new limit. A hopeless one is told so."""
+    await cluster.apply_tree()
+    first = await cluster.submit(document_job(runtime="4s", ttl_s=0))
+    await cluster.until(lambda: cluster.running(first))
+    await cluster.apply_tree(video_with(8, "8Gi", low=8))
+    large = await waits(cluster)
+    assert await cluster.message(large) == (
+        "Exceeds quota(cpu) in quota root/algorithm/video: request 12, max 8. It can never be admitted like this: "
+        "lower the request or raise the max"
+    )
+    assert [reason for reason, _ in await cluster.told(large)] == ["ExceedsMaxQuota"]
+    await cluster.complete(first)
+    await cluster.quiet()
+    assert (await cluster.job(large))["spec"]["suspend"] is True
+    await cluster.apply_tree()
+    await cluster.until(lambda: cluster.running(large), 5.0)
+
+
+async def test_an_invalid_edit_changes_nothing_and_says_why(cluster: Cluster, muster_up: Muster) -> None:
+    await one_runs(cluster)
+    await cluster.apply_tree(video_with(11, "14Gi"))
+
+    async def told() -> list[tuple[str, str]]:
+        return await tree_events(cluster)
+
+    assert await cluster.until(told, 10.0) == [
+        (
+            "QuotaTreeRejected",
+            "Refused as a whole, the last good tree stays in force: "
+            "root/algorithm/video: min cpu 12 is over max 11; lower min or raise max",
+        )
+    ]
+    second = await waits(cluster)
+    assert "max 14, used 12" in await cluster.message(second)
+    await cluster.apply_tree(video_with(26, "26Gi"))
+    await cluster.until(lambda: cluster.running(second), 5.0, "the mended tree to be in force")
+    assert len(await tree_events(cluster)) == 1
+
+
+async def test_a_second_tree_takes_over_when_the_first_is_deleted(cluster: Cluster, muster_up: Muster) -> None:
+    await one_runs(cluster)
+    second = await waits(cluster)
+    await cluster.apply_tree(video_with(26, "26Gi"), name="second")
+
+    async def told() -> list[tuple[str, str]]:
+        return await tree_events(cluster, "second")
+
+    found = await cluster.until(told, 10.0)
+    assert [reason for reason, _ in found] == ["QuotaTreeRejected"]
+    assert (await cluster.job(second))["spec"]["suspend"] is True
+    await cluster.kube.delete(TREES, "ElasticQuotaTree", "elasticquotatree", "kube-system")
+    await cluster.until(lambda: cluster.running(second), 5.0, "the second tree to be in force")
+
+
+async def test_the_tree_is_deleted_and_made_again(cluster: Cluster, muster_up: Muster) -> None:
+    """What runs stays charged, who waits keeps the place, who came meanwhile is told why nothing happens."""
+    witness = Witness(cluster.transport, facts.t0())
+    cluster.keep(witness.follow.run())
+    first = await one_runs(cluster)
+    second = await waits(cluster, runtime="500ms", ttl_s=0)
+    await delete_tree(cluster, muster_up)
+    third = await cluster.submit(document_job(runtime="500ms", ttl_s=0))
+
+    async def told() -> bool:
+        reasons = [reason for reason, _ in await cluster.told(third)]
+        return reasons == ["NoQuotaTree"]
+
+    await cluster.until(told, 10.0, "the third to be told that there is no tree")
+    await cluster.apply_tree()
+
+    async def in_line() -> bool:
+        line = [item["name"] for item in (await cluster.line()).get("backoff", [])]
+        return line == [f"{second}-ray-qu", f"{third}-ray-qu"]
+
+    await cluster.until(in_line, 15.0, "both to wait in order")
+    used = await cluster.until(cluster.tree_used, 10.0, "the new tree to show what is used")
+    assert used[VIDEO]["cpu"] == "12"
+    assert not await muster_up.happened(QuotaReleased)
+    await cluster.delete_job(first)
+    await cluster.complete(second, third)
+    assert witness.order == [f"video/{name}" for name in (first, second, third)]
+    assert not witness.over
+
+
+async def test_a_namespace_moves_to_another_leaf(cluster: Cluster, muster_up: Muster) -> None:
+    """A job that nobody claimed is told once, and let in when its namespace is claimed."""
+    await cluster.apply_tree()
+    name = await cluster.submit(document_job("nobody", runtime="60s"))
+
+    async def told() -> list[tuple[str, str]]:
+        return await cluster.told(name, "nobody")
+
+    found = await cluster.until(told, 10.0, "an Event on the job")
+    assert found == [
+        (
+            "NoQuota",
+            "no quota claims namespace nobody; add it to the namespaces of a leaf of ElasticQuotaTree "
+            "kube-system/elasticquotatree, or set spec.suspend to false yourself",
+        )
+    ]
+    assert (await cluster.job(name, "nobody"))["spec"]["suspend"] is True
+    assert await cluster.unit(name, "nobody") is None
+    await cluster.apply_tree(video_with(14, "14Gi", namespaces=("video", "nobody")))
+    await cluster.until(lambda: cluster.running(name, "nobody"), 5.0, "the job to run")
+    await cluster.until(lambda: cluster.unit(name, "nobody"), 5.0)
+    assert len(await told()) == 1
+
+
+async def test_a_priority_class_jumps_the_queue(cluster: Cluster, muster_up: Muster) -> None:
+    """A PriorityClass on the head template puts a job before those of its queue that came earlier."""
+    await cluster.kube.apply(
+        {
+            "apiVersion": "scheduling.k8s.io/v1",
+            "kind": "PriorityClass",
+            "metadata": {"name": "urgent"},
+            "value": 1000,
+        }
+    )
+    first = await one_runs(cluster)
+    early = await waits(cluster, runtime="500ms", ttl_s=0)
+    job = document_job(runtime="500ms", ttl_s=0, name="urgent")
+    job["spec"]["rayClusterSpec"]["headGroupSpec"]["template"]["spec"]["priorityClassName"] = "urgent"
+    await cluster.submit(job)
+
+    async def in_line() -> bool:
+        line = (await cluster.line()).get("backoff", [])
+        return [(item["name"], item["position"], item.get("priority")) for item in line] == [
+            ("urgent-ray-qu", 1, 1000),
+            (f"{early}-ray-qu", 2, None),
+        ]
+
+    await cluster.until(in_line, 15.0, "the urgent one to be first")
+    await cluster.delete_job(first)
+    await cluster.complete("urgent", early)
+    admitted = await muster_up.happened(GangAdmitted)
+    assert [event.ref.name for event in admitted if isinstance(event, GangAdmitted)] == [first, "urgent", early]
