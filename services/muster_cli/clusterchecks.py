@@ -6,7 +6,8 @@ Looked at through the API server; nothing is changed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+
+from msgspec import Struct
 
 from muster.core.objects.kubequeue import QUEUE_NAMESPACE
 from muster.core.objects.quotatree import NAMESPACE as TREE_NAMESPACE
@@ -20,12 +21,33 @@ from muster_cli.findings import Finding
 from muster_cli.owners import owner_findings
 
 OLDEST = ServerVersion(1, 28)
-POLICIES: tuple[str, ...] = ()
-"""Names of the ValidatingAdmissionPolicies in ``deploy/policies`` (a test keeps them equal)."""
-POLICY_RESOURCE = ApiResource(
-    "admissionregistration.k8s.io", "v1", "validatingadmissionpolicies", "ValidatingAdmissionPolicy", namespaced=False
+ADMISSION = "admissionregistration.k8s.io"
+
+
+class Policy(Struct, frozen=True):
+    """A policy of ``deploy/policies``: its kind, its binding of the same name, and the first server that has them."""
+
+    name: str
+    resource: ApiResource
+    binding: ApiResource
+    since: ServerVersion
+
+
+def _policy(name: str, sort: str, since: ServerVersion) -> Policy:
+    kind = f"{sort}AdmissionPolicy"
+    resource = ApiResource(ADMISSION, "v1", f"{sort.lower()}admissionpolicies", kind, namespaced=False)
+    binding = ApiResource(ADMISSION, "v1", f"{sort.lower()}admissionpolicybindings", f"{kind}Binding", namespaced=False)
+    return Policy(name, resource, binding, since)
+
+
+POLICIES = (
+    _policy("muster-rayjobs", "Validating", ServerVersion(1, 30)),
+    _policy("muster-rayjobs-suspended", "Mutating", ServerVersion(1, 36)),
 )
-POLICIES_SINCE = ServerVersion(1, 30)
+"""What ``deploy/policies`` holds (a test keeps them equal)."""
+
+ADMIT = ApiResource("queues.muster.dev", "v1", "queues", "Queue")
+"""No resource of any server: the right that the policies ask for before a queued job is let go."""
 
 NEEDED_TO_WATCH = (api.RAYJOBS, api.RAYCLUSTERS, api.QUOTA_TREES)
 NEEDED_TO_ACT = (api.QUEUES, api.QUEUE_UNITS)
@@ -34,8 +56,11 @@ Right = tuple[ApiResource, str, str, tuple[str, ...]]
 """(resource, subresource, namespace or "" for all, verbs)"""
 
 
-async def cluster_findings(transport: ApiTransport, *, acting: bool) -> list[Finding]:
-    """Everything that was looked at. ``acting``: with what writing there takes. Raises ApiUnreachableError."""
+async def cluster_findings(transport: ApiTransport, *, acting: bool, policies: bool = True) -> list[Finding]:
+    """Everything that was looked at. ``acting``: with what writing there takes. Raises ApiUnreachableError.
+
+    ``policies``: false for a simulated server, which knows none.
+    """
     try:
         version = await server_version(transport)
     except ApiStatusError as err:
@@ -45,7 +70,8 @@ async def cluster_findings(transport: ApiTransport, *, acting: bool) -> list[Fin
     findings = [_version(version)]
     findings += await _definitions(transport, acting=acting)
     findings += await _permissions(transport, acting=acting)
-    findings += await _policies(transport, version)
+    if policies:
+        findings += await _policies(transport, version, acting=acting)
     findings += await owner_findings(transport, acting=acting)
     findings += await _tree(transport)
     return findings
@@ -105,6 +131,7 @@ async def acting_rights(transport: ApiTransport) -> list[Right]:
     """What the actuator and the presenter need besides."""
     rights: list[Right] = [
         (api.RAYJOBS, "", "", ("get", "patch")),
+        (ADMIT, "", "", ("admit",)),
         (api.QUEUE_UNITS, "", "", ("create", "patch")),
         (api.QUEUES, "", QUEUE_NAMESPACE, ("create", "patch", "delete")),
         (api.EVENTS, "", "", ("create",)),
@@ -126,23 +153,31 @@ async def _missing(transport: ApiTransport, right: Right) -> tuple[str, ...]:
     return tuple(verb for verb, answer in zip(verbs, answers, strict=True) if not answer.allowed)
 
 
-async def _policies(transport: ApiTransport, version: ServerVersion) -> Sequence[Finding]:
-    if (version.major, version.minor) < (POLICIES_SINCE.major, POLICIES_SINCE.minor) or not POLICIES:
+async def _policies(transport: ApiTransport, version: ServerVersion, *, acting: bool) -> list[Finding]:
+    """Whether queued jobs are guarded; without policies a bypass is noticed and charged, not stopped."""
+    wanted = [
+        policy for policy in POLICIES if (version.major, version.minor) >= (policy.since.major, policy.since.minor)
+    ]
+    if not wanted:
         return [
-            Finding(
-                "note",
-                "policies",
-                "nobody is stopped from unsuspending a job around the queue; it is noticed, charged and reported",
-            )
+            Finding("note", "policies", "this server has none of ours: a bypass is noticed and charged, not stopped")
         ]
+    missing: list[str] = []
+    unknown: list[str] = []
+    for policy in wanted:
+        for resource in (policy.resource, policy.binding):
+            answer = await transport.request("GET", resource.path(name=policy.name))
+            if answer.status == 404:
+                missing.append(f"{resource.kind} {policy.name}")
+            elif not answer.ok:
+                unknown.append(f"{resource.kind} {policy.name} (HTTP {answer.status})")
     findings = []
-    for name in POLICIES:
-        answer = await transport.request("GET", POLICY_RESOURCE.path(name=name))
-        if answer.status == 404:
-            findings.append(Finding("bad", f"policy {name}", "is missing", "apply deploy/policies"))
-        elif not answer.ok:
-            findings.append(Finding("note", f"policy {name}", f"cannot be looked at (HTTP {answer.status})"))
-    return findings or [Finding("ok", "policies", ", ".join(POLICIES))]
+    if missing:
+        what = f"{', '.join(missing)} missing: anybody may start a queued job around the queue"
+        findings.append(Finding("bad" if acting else "note", "policies", what, "apply deploy/policies"))
+    if unknown:
+        findings.append(Finding("note", "policies", f"cannot be looked at: {', '.join(unknown)}"))
+    return findings or [Finding("ok", "policies", ", ".join(policy.name for policy in wanted))]
 
 
 async def _tree(transport: ApiTransport) -> list[Finding]:

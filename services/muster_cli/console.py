@@ -127,10 +127,17 @@ def _most(rows: Sequence[Sequence[Text]]) -> int:
     return max((len(row) for row in rows), default=0)
 
 
+class _Pipe(Console):
+    """rich ends the process when nobody reads on; whether that is an error is ours to say."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
 def _console(file: TextIO) -> Console:
     terminal = file.isatty()
     plain = not terminal or bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
-    return Console(
+    return _Pipe(
         file=file,
         force_terminal=terminal and not plain,
         color_system="auto" if not plain else None,

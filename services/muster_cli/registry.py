@@ -111,6 +111,16 @@ muster up --context prod              what would Muster do on that cluster?
 """,
     ),
     Page(
+        name="down",
+        function="down",
+        order=15,
+        summary="End every `muster up` of yours on this machine.",
+        details="Does what Ctrl-C in their terminals would do. What was kept with --data stays.",
+        examples="""
+muster down
+""",
+    ),
+    Page(
         name="submit",
         function="submit",
         order=20,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest_asyncio
 
-from kit.cluster import Cluster, furnish
+from kit.cluster import Cluster, add_nodes, furnish
 from kit.controlplane import ControlPlane
 from kit.controlplane.build import Binaries
 from kit.controlplane.pytest_plugin import (
@@ -40,6 +40,7 @@ async def muster_plane(control_plane_binaries: Binaries) -> AsyncIterator[Contro
     Its garbage collector knows our kinds from the start. Tests have it one after the other, see `Cluster`.
     """
     async with ControlPlane(prepare=furnish) as plane:
+        await add_nodes(plane)
         yield plane
 
 

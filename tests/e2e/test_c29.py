@@ -4,6 +4,7 @@ import asyncio
 import json
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -11,7 +12,8 @@ import msgspec
 
 from kit import proof
 from kit.cluster import Cluster, document_job
-from kit.muster import Muster
+from kit.muster import Muster, running
+from muster.bus.server import EmbeddedServer
 from muster.core.audit import audit
 from muster.core.stage import REQUIRED_KINDS
 from muster.events.decisions import GangAdmitted, QuotaDenied, QuotaReleased, QuotaReserved, WorkloadQueued
@@ -27,7 +29,32 @@ MARKS = Synced | SyncStarted | LeaderStarted
 DECIDED = WorkloadQueued | QuotaReserved | QuotaDenied | GangAdmitted | EffectApplied | QuotaReleased
 
 
-async def test_the_record_of_c4_to_c8_decides_the_same_again(cluster: Cluster, muster_up: Muster) -> None:
+async def test_the_record_of_c4_to_c8_decides_the_same_again(
+    cluster: Cluster, nats_server: EmbeddedServer, tmp_path: Path
+) -> None:
+    async with running(cluster, nats_server.url, tmp_path, prove=False) as muster:
+        first, second = await the_story(cluster, muster)
+        commits = await muster.commits()
+    story = [
+        (type(event).__name__, event.ref.name)
+        for stored in commits
+        for event in stored.commit.events
+        if isinstance(event, DECIDED)
+    ]
+    for name in (first, second):
+        for kind in ("WorkloadQueued", "QuotaReserved", "GangAdmitted", "EffectApplied", "QuotaReleased"):
+            assert story.count((kind, name)) == 1, (kind, name)
+    assert ("QuotaDenied", second) in story
+    before = await versions(cluster)
+    judged = await proof.prove(commits, tmp_path)
+    assert judged["decisions"] >= 8
+    await asyncio.to_thread(repeat, commits)
+    await asyncio.to_thread(reorder, commits)
+    assert await versions(cluster) == before, "nothing was written while it was decided again"
+
+
+async def the_story(cluster: Cluster, muster: Muster) -> tuple[str, str]:
+    """Two jobs of which one fits, and one that is deleted while it waits; returns the names of the two."""
     await cluster.apply_tree()
     first = await cluster.submit(document_job(runtime="1s", ttl_s=1))
     await cluster.until(lambda: cluster.running(first))
@@ -44,28 +71,10 @@ async def test_the_record_of_c4_to_c8_decides_the_same_again(cluster: Cluster, m
     await cluster.quiet()
 
     async def released() -> bool:
-        return len(await muster_up.happened(QuotaReleased)) == 2
+        return len(await muster.happened(QuotaReleased)) == 2
 
     await cluster.until(released)
-    commits = await muster_up.commits()
-    story = [
-        (type(event).__name__, event.ref.name)
-        for stored in commits
-        for event in stored.commit.events
-        if isinstance(
-            event, WorkloadQueued | QuotaReserved | QuotaDenied | GangAdmitted | EffectApplied | QuotaReleased
-        )
-    ]
-    for name in (first, second):
-        for kind in ("WorkloadQueued", "QuotaReserved", "GangAdmitted", "EffectApplied", "QuotaReleased"):
-            assert story.count((kind, name)) == 1, (kind, name)
-    assert ("QuotaDenied", second) in story
-    before = await versions(cluster)
-    judged = await proof.prove(commits, muster_up.folder, name="c29")
-    assert judged["decisions"] >= 8
-    await asyncio.to_thread(repeat, commits)
-    await asyncio.to_thread(reorder, commits)
-    assert await versions(cluster) == before, "nothing was written while it was decided again"
+    return first, second
 
 
 async def versions(cluster: Cluster) -> dict[str, str]:
@@ -110,8 +119,8 @@ def reorder(commits: Sequence[Stored]) -> None:
             one, other = disturbed[at], disturbed[at + 1]
             watched = one.commit.stage == other.commit.stage == "watcher" and one.commit.shard != other.commit.shard
             if watched and one.seq not in decided_at and not opens(one) and not opens(other) and rng.random() < 0.7:
-                disturbed[at] = changed(one, list(other.commit.events))
-                disturbed[at + 1] = changed(other, list(one.commit.events))
+                disturbed[at] = Stored(one.seq, other.commit)
+                disturbed[at + 1] = Stored(other.seq, one.commit)
                 swapped += 1
         for each in replay(disturbed).divergences:
             recorded = [without_causes(json.loads(text)) for text in each.recorded]

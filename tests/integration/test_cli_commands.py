@@ -11,6 +11,8 @@ from kit.cli import Cli, Result, Running
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
+TITLES = ["QUEUE", "POLICY", "PRIORITY", "WAITING", "ADMITTED", "RUNNING", "HEAD", "REASON"]
+
 
 class Demo:
     """A running demo: its first job runs, its second waits, and time stands nearly still for both."""
@@ -89,7 +91,7 @@ async def test_the_tree_with_bars(demo: Demo) -> None:
 
 async def test_the_list_of_queues(demo: Demo) -> None:
     shown = (await demo.run("queue", "ls")).ok()
-    assert shown.lines[0].split() == "QUEUE POLICY PRIORITY WAITING ADMITTED RUNNING HEAD REASON".split()
+    assert shown.lines[0].split() == TITLES
     assert shown.lines[1].split()[:7] == ["root/algorithm/video", "Round", "0", "1", "1", "1", demo.second]
     assert len(shown.lines) == 7
     queues = (await demo.run("queue", "ls", "--all", "-o", "json")).ok().json()["queues"]

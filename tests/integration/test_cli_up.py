@@ -1,6 +1,8 @@
 """``muster up`` as a user runs it: its story, its end, and what it leaves behind."""
 
+import asyncio
 import signal
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -159,6 +161,28 @@ async def test_a_taken_port_is_said_and_a_usual_one_given_up(cli: Cli) -> None:
             assert "2 Musters run here" in newest.err
             chosen = await cli.run("log", "info", "-o", "json", "--url", f"nats://127.0.0.1:{port}")
             assert chosen.ok().json()["url"].endswith(port)
+
+
+async def test_down_ends_it_from_another_terminal(cli: Cli, tmp_path: Path) -> None:
+    assert "No `muster up` of yours is running" in (await cli.run("down")).ok().out
+    async with cli.start("up", *QUICK, "--data", str(tmp_path / "demo")) as up:
+        await up.line(turn("admitted"))
+        ended = (await cli.run("down")).ok()
+        assert f"Ended process {up.pid} " in ended.out
+        assert f"kept in {tmp_path / 'demo'}" in ended.out
+        assert (await up.wait()).code == 0
+    assert cli.left == []
+
+
+async def test_a_reader_that_has_enough_is_no_error(cli: Cli) -> None:
+    async with cli.start("up", *QUICK) as up:
+        await up.line(turn("admitted"))
+        command = f"{sys.executable} -m muster_cli tail --since 1 | head -2; exit ${{PIPESTATUS[0]}}"
+        shell = await asyncio.create_subprocess_exec(
+            "bash", "-c", command, env=cli.environ(), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+        )
+        out, err = await shell.communicate()
+        assert (shell.returncode, len(out.splitlines()), err) == (0, 2, b"")
 
 
 async def test_it_outlives_its_broker(cli: Cli) -> None:

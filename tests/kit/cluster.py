@@ -58,11 +58,14 @@ async def furnish(plane: ControlPlane) -> None:
     async with KubeClient(plane.url, token=plane.admin.token, ca_file=plane.ca_file) as kube:
         for name in (*NAMESPACES, QUEUE_NAMESPACE):
             await kube.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+
+
+async def add_nodes(plane: ControlPlane) -> None:
+    """Add the nodes of the documents' cluster, once its controllers run."""
+    async with KubeClient(plane.url, token=plane.admin.token, ca_file=plane.ca_file) as kube:
         for index in range(NODES):
-            status = {"capacity": NODE, "allocatable": NODE}
-            await kube.create(
-                {"apiVersion": "v1", "kind": "Node", "metadata": {"name": f"node-{index}"}, "status": status}
-            )
+            node = {"metadata": {"name": f"node-{index}"}, "status": {"capacity": NODE, "allocatable": NODE}}
+            await kube.create({"apiVersion": "v1", "kind": "Node", **node})
 
 
 class Cluster:

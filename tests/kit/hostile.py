@@ -25,10 +25,12 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from kit.story import quota_tree, rayjob, template
 from msgspec import Raw, Struct, field
 
+from kit.story import quota_tree, rayjob, template
+from muster.core.stage import Folder
 from muster.events.base import Event
+from muster.events.envelope import Commit
 from muster.kube import deltas
 from muster.kube.objects import Malformed, decode_meta
 from muster.runtime.watching import WatcherRunner
@@ -107,12 +109,27 @@ def _owner() -> list[Obj]:
 
 def _raycluster() -> Obj:
     meta = _meta("odd-cluster", "text", ownerReferences=_owner())
-    return {"apiVersion": "ray.io/v1", "kind": "RayCluster", "metadata": meta, "spec": _rayjob()["spec"]["rayClusterSpec"]}
+    return {
+        "apiVersion": "ray.io/v1",
+        "kind": "RayCluster",
+        "metadata": meta,
+        "spec": _rayjob()["spec"]["rayClusterSpec"],
+    }
 
 
 def _pod() -> Obj:
-    owner = [{"apiVersion": "ray.io/v1", "kind": "RayCluster", "name": "odd-cluster", "uid": "uid-odd-cluster", "controller": True}]
-    meta = _meta("odd-pod", "text", ownerReferences=owner, labels={"ray.io/is-ray-node": "yes", "ray.io/cluster": "odd-cluster"})
+    owner = [
+        {
+            "apiVersion": "ray.io/v1",
+            "kind": "RayCluster",
+            "name": "odd-cluster",
+            "uid": "uid-odd-cluster",
+            "controller": True,
+        }
+    ]
+    meta = _meta(
+        "odd-pod", "text", ownerReferences=owner, labels={"ray.io/is-ray-node": "yes", "ray.io/cluster": "odd-cluster"}
+    )
     return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, **template("ray-head"), "status": {"phase": "Running"}}
 
 
@@ -139,19 +156,42 @@ def _small_tree() -> Obj:
 
 
 def _queue() -> Obj:
-    meta = _meta("odd-queue", "kube-queue", labels={"create-by-kubequeue": "true"}, annotations={"kube-queue/quota-fullname": "root/algorithm/text"})
+    meta = _meta(
+        "odd-queue",
+        "kube-queue",
+        labels={"create-by-kubequeue": "true"},
+        annotations={"kube-queue/quota-fullname": "root/algorithm/text"},
+    )
     status = {"queueItemDetails": {"active": [], "backoff": []}, "waiting": 0}
-    return {"apiVersion": "scheduling.x-k8s.io/v1alpha1", "kind": "Queue", "metadata": meta, "spec": {"queuePolicy": "Round"}, "status": status}
+    return {
+        "apiVersion": "scheduling.x-k8s.io/v1alpha1",
+        "kind": "Queue",
+        "metadata": meta,
+        "spec": {"queuePolicy": "Round"},
+        "status": status,
+    }
 
 
 def _queue_unit() -> Obj:
     meta = _meta("odd-ray-qu", "text", ownerReferences=_owner(), annotations={"muster.dev/shown": "abc"})
     status = {"phase": "Enqueued", "message": "", "admissions": []}
-    return {"apiVersion": "scheduling.x-k8s.io/v1alpha1", "kind": "QueueUnit", "metadata": meta, "spec": {"priority": 5}, "status": status}
+    return {
+        "apiVersion": "scheduling.x-k8s.io/v1alpha1",
+        "kind": "QueueUnit",
+        "metadata": meta,
+        "spec": {"priority": 5},
+        "status": status,
+    }
 
 
 def _priority_class() -> Obj:
-    return {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": _meta("odd-class"), "value": 100, "globalDefault": False}
+    return {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": _meta("odd-class"),
+        "value": 100,
+        "globalDefault": False,
+    }
 
 
 BASES = {
@@ -253,9 +293,25 @@ class Watching:
         """The facts of one object that was added or changed; they are not folded."""
         found = decode_meta(body)
         if isinstance(found, Malformed):
-            taking = self.runner._take(deltas.Unreadable(found.meta, found.reason, body[: deltas.HEAD_BYTES]))
-        else:
-            taking = self.runner._take(deltas.Upsert(found, body))
+            return self._take(deltas.Unreadable(found.meta, found.reason, body[: deltas.HEAD_BYTES]))
+        return self._take(deltas.Upsert(found, body))
+
+    def lose(self, body: bytes) -> list[Event]:
+        """The facts of the end of the object with these bytes."""
+        found = decode_meta(body)
+        meta = found.meta if isinstance(found, Malformed) else found
+        return self._take(deltas.Delete(meta)) if meta is not None else []
+
+    def fold(self, facts: list[Event]) -> None:
+        """Take the facts as reported."""
+        state = self.runner.state
+        commit = Commit(
+            commit_id="c", stage="watcher", shard=self.runner.shard, kind="input", at=0, events=tuple(facts)
+        )
+        Folder(self.runner.stage).fold(state, state.seq + 1, commit)
+
+    def _take(self, delta: deltas.Delta) -> list[Event]:
+        taking = self.runner._take(delta)
         with suppress(StopIteration):
             taking.send(None)
             raise AssertionError("a watcher waits for nothing when it takes an object")

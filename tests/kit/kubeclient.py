@@ -3,6 +3,7 @@
 It deliberately shares nothing with the product's client, so a fault there cannot hide here.
 """
 
+import io
 import json
 import ssl
 from collections.abc import Mapping, Sequence
@@ -86,7 +87,7 @@ class KubeClient:
         async with self._session.request(
             method,
             self._url + path,
-            data=None if body is None else json.dumps(body),
+            data=None if body is None else io.BytesIO(json.dumps(body).encode()),
             params=params,
             headers={"Content-Type": content_type},
         ) as response:

@@ -10,6 +10,7 @@ import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import TypeVar
 
 from kit import proof
 from kit.cluster import Cluster
@@ -24,6 +25,8 @@ from muster.runtime.config import Config
 from muster.runtime.presenting import Presenter
 from muster.runtime.service import Process, open_process
 from muster.telemetry import logs
+
+E = TypeVar("E", bound=Event)
 
 #: Streams reserve their size: many cells have to fit on one disk.
 LOG_BYTES = 64 << 20
@@ -50,7 +53,7 @@ class Muster:
         """The log so far."""
         return await proof.commits_of(self.nats_url, self.cell)
 
-    async def happened(self, kind: type[Event], name: str = "") -> list[Event]:
+    async def happened(self, kind: type[E], name: str = "") -> list[E]:
         """Events of one type in the log; `name`: only those about an object of that name."""
         found = [event for stored in await self.commits() for event in stored.commit.events if isinstance(event, kind)]
         return [event for event in found if not name or getattr(getattr(event, "ref", None), "name", "") == name]

@@ -21,7 +21,7 @@ from muster.model.resources import format_quantity
 class Reason(Struct, frozen=True):
     """Why something stands where it stands.
 
-    ``key`` is equal for two moments that read the same to a user, whatever the numbers of the day.
+    ``key`` is equal for two moments that read the same to a user, whatever is in use at the moment.
     """
 
     code: str
@@ -37,14 +37,14 @@ def waiting_for_quota(denial: Denial | QuotaDenied) -> Reason:
     if denial.asked > denial.limit:
         return Reason(
             "ExceedsMaxQuota",
-            f"exceeds:{path}:{resource}",
+            f"exceeds:{path}:{resource}:{limit}",
             f"Exceeds quota({resource}) in quota {path}: request {asked}, max {limit}. It can never be admitted "
             f"like this: lower the request or raise the max",
         )
     used = format_quantity(denial.used, resource)
     return Reason(
         "InsufficientQuota",
-        f"insufficient:{path}:{resource}",
+        f"insufficient:{path}:{resource}:{limit}",
         f"Insufficient quota({resource}) in quota {path}: request {asked}, max {limit}, used {used}. "
         f"Wait for running jobs to complete",
     )

@@ -13,7 +13,7 @@ from muster.core import explain
 from muster.core.narrator import Entry, Narrator
 from muster.core.objects.meta import rfc3339
 from muster.core.presentation.desired import waiting_reason
-from muster.core.queueing.book import Denial, clear
+from muster.core.queueing.book import Denial, as_of_now, clear
 from muster.core.queueing.state import Job
 from muster.core.quota.ledger import Charge
 from muster.model.keys import Ref, path_chain
@@ -92,7 +92,8 @@ def _over(told: Narrator, ref: Ref, history: list[Entry], _acting: bool) -> Stan
     if ended is not None:
         return Standing("Gone", f"It is over and deleted; it had finished: {ended.text.partition(';')[0]}")
     if last is not None and last.word == "left":
-        return Standing("Gone", f"It was deleted, and had never been admitted: it {last.text.replace('leaves', 'left')}")
+        left = last.text.replace("leaves", "left")
+        return Standing("Gone", f"It was deleted, and had never been admitted: it {left}")
     if last is not None and last.word == "refused":
         return Standing("Gone", "It was deleted; it had never been queued, because it was refused")
     released = next((entry for entry in reversed(history) if entry.word == "released"), None)
@@ -160,7 +161,7 @@ def _kept_back(told: Narrator, ref: Ref, _history: list[Entry], _acting: bool) -
         again = f" (failed {times} times in a row)" if times > 1 else ""
         return Standing("ResumeFailed", failed.text + again)
     refusal = state.refusals.get(uid)
-    if refusal is not None and uid not in state.jobs:
+    if refusal is not None and uid not in state.jobs and state.workloads[uid].suspended:
         return Standing(explain.REFUSED.get(refusal.reason, "Refused"), f"It is not queued: {refusal.message}")
     return None
 
@@ -184,7 +185,7 @@ def _queued(told: Narrator, ref: Ref, _history: list[Entry], _acting: bool) -> S
     shape = state.book.shapes.get(job.shape)
     if shape is None or shape.denial is None:
         return _in_line(told, job, "Queued", f"{waits}. It is about to be tried")
-    denial = _as_of_now(told, shape.denial)
+    denial = as_of_now(shape.denial, state.ledger)
     if clear(shape, state.ledger):
         what = f"What refused it ({denial.resource} in {denial.path}) has room now"
         return _in_line(told, job, "Queued", f"{waits}. {what}: it is about to be tried again")
@@ -203,15 +204,6 @@ def _in_line(told: Narrator, job: Job, code: str, text: str, wanting: Wanting | 
     book = told.state.book
     position, length = book.position(job.queue, job.place), book.length(job.queue)
     return Standing(code, text, job.queue, position, length, wanting=wanting)
-
-
-def _as_of_now(told: Narrator, denial: Denial) -> Denial:
-    """A refusal with the numbers of now."""
-    room = told.state.ledger.headroom(denial.path, denial.resource)
-    if room is None:
-        return denial
-    limit = told.state.ledger.nodes[denial.path].limit[denial.resource]
-    return Denial(denial.cause, denial.path, denial.resource, denial.asked, limit - room, limit)
 
 
 def _wanting(told: Narrator, denial: Denial) -> Wanting:

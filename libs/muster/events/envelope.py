@@ -126,7 +126,7 @@ def _unknown_tags(events: bytes) -> list[str]:
         found = [msgspec.json.decode(entry.get("type", b'""'), type=str) for entry in _tags.decode(events)]
     except _BROKEN:
         return []
-    return sorted({tag for tag in found if tag not in EVENT_TYPES})
+    return sorted({tag for tag in found if tag and tag not in EVENT_TYPES})
 
 
 def genesis_commit(genesis: Genesis, at: int) -> Commit:

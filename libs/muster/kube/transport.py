@@ -8,6 +8,7 @@ has no time limits by default and encodes bodies itself.
 from __future__ import annotations
 
 import asyncio
+import io
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from email.utils import parsedate_to_datetime
@@ -32,6 +33,8 @@ ERROR_LIMIT_BYTES = 64 * 1024
 """What is read of an answer other than 2xx."""
 MESSAGE_LIMIT = 200
 READ_BUFFER_BYTES = 1024 * 1024
+LARGE_BODY_BYTES = 1024 * 1024
+"""From here on aiohttp warns of bytes sent in one piece; as a file they go out piece by piece."""
 UNREACHABLE = 0
 """Code given to OnRequest when there was no answer."""
 
@@ -215,7 +218,7 @@ class KubeTransport:
             response = await self._session.request(
                 method,
                 url,
-                data=body,
+                data=body if body is None or len(body) < LARGE_BODY_BYTES else io.BytesIO(body),
                 headers=headers,
                 timeout=limits,
                 # A redirect is another server's invitation to send it our token.

@@ -52,7 +52,7 @@ async def _cluster(cluster: Cluster | None, *, acting: bool) -> list[Finding]:
             if api is None:
                 what = "not looked at: none is named and no demo runs"
                 return [Finding("note", "cluster", what, "name one with --context")]
-            findings = await cluster_findings(api.transport, acting=acting)
+            findings = await cluster_findings(api.transport, acting=acting, policies=not api.simulated)
             return [Finding("ok", "cluster", api.name), *findings]
     except (KubeConfigError, ApiUnreachableError, ApiStatusError) as err:
         return [Finding("bad", "cluster", str(err))]

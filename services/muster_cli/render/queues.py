@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.text import Text
 
 from muster.model.resources import format_quantity
-from muster.model.text import counted, moment
+from muster.model.text import moment
 from muster_cli.board import Amount, Board, Node
 from muster_cli.console import BAD, DIM, GOOD, STRONG, WARN, columns, styled
 
@@ -25,7 +25,7 @@ class Strokes:
 def tree_lines(board: Board, nodes: Sequence[Node], *, unicode: bool = True) -> list[Text]:
     """The tree: a line per node and resource, with a bar that is as long as the node's max."""
     if not board.tree:
-        return [Text("No quota tree is in force: apply an ElasticQuotaTree in kube-system.")]
+        return [Text("No quota tree is in force: apply an ElasticQuotaTree in kube-system."), *_unsynced(board)]
     strokes = Strokes(unicode=unicode)
     lines = [styled(("ElasticQuotaTree ", DIM), (board.tree, STRONG), (f", {as_of(board)}", DIM)), Text()]
     rows: list[list[Text | str]] = []
@@ -104,7 +104,8 @@ def _jobs(node: Node) -> Text:
 def list_lines(board: Board, nodes: Sequence[Node]) -> list[Text]:
     """One line per queue."""
     if not board.tree:
-        return [Text("No quota tree is in force, so there are no queues: apply an ElasticQuotaTree in kube-system.")]
+        none = Text("No quota tree is in force, so there are no queues: apply an ElasticQuotaTree in kube-system.")
+        return [none, *_unsynced(board)]
     titles = ("QUEUE", "POLICY", "PRIORITY", "WAITING", "ADMITTED", "RUNNING", "HEAD", "REASON")
     rows: list[list[Text | str]] = [[styled((title, STRONG)) for title in titles]]
     for node in nodes:
@@ -124,14 +125,4 @@ def _unsynced(board: Board) -> list[Text]:
     if not board.unsynced:
         return []
     kinds = ", ".join(board.unsynced)
-    return [Text(), styled((f"Nothing is admitted until {kinds} {_are(board.unsynced)} listed.", WARN))]
-
-
-def _are(kinds: list[str]) -> str:
-    return "is" if len(kinds) == 1 and not kinds[0].endswith("s") else "are"
-
-
-def totals(nodes: Sequence[Node]) -> str:
-    """``9 queues, 3 jobs waiting``."""
-    leaves = [node for node in nodes if node.leaf]
-    return f"{counted(len(leaves), 'queue')}, {counted(sum(node.waiting for node in leaves), 'job')} waiting"
+    return [Text(), styled((f"Nothing is admitted until all {kinds} are listed.", WARN))]

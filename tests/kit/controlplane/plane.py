@@ -16,6 +16,8 @@ from kit.controlplane.build import Binaries, build
 from kit.controlplane.folder import PrivateFolder
 from kit.controlplane.process import Component, ControlPlaneError, free_port
 from kit.controlplane.settings import LOOPBACK, User
+from kit.kubeclient import KubeClient, condition
+from kit.wait import wait_for
 
 ETCD = "etcd"
 APISERVER = "kube-apiserver"
@@ -88,6 +90,8 @@ class ControlPlane:
             if self._prepare is not None:
                 await self._prepare(self)
             await self._start_clients()
+            if KWOK in self._components:
+                await self._break_in_kwok()
         except BaseException:
             await self.stop()
             raise
@@ -227,6 +231,35 @@ class ControlPlane:
             scheme = "http" if name == KWOK else "https"
             added.append(self._add(name, command, f"{scheme}://{LOOPBACK}:{port}/healthz"))
         await self._bring_up(*added)
+
+    async def _break_in_kwok(self) -> None:
+        """Let KWOK play one node and one pod by themselves.
+
+        It prepares each stage at its first use, and dies of `concurrent map writes` when two first uses coincide.
+        """
+        name, meta = "break-in", {"name": "break-in"}
+        pod = {
+            "metadata": {**meta, "namespace": "default"},
+            "spec": {"nodeName": name, "containers": [{"name": "c", "image": "c"}]},
+        }
+        async with KubeClient(self.url, token=self.admin.token, ca_file=self.ca_file) as kube:
+            await kube.create({"apiVersion": "v1", "kind": "Node", "metadata": meta})
+
+            async def ready() -> bool:
+                return condition(await kube.get("v1", "Node", name), "Ready").get("status") == "True"
+
+            async def runs() -> bool:
+                return bool((await kube.get("v1", "Pod", name, "default"))["status"]["phase"] == "Running")
+
+            async def gone() -> bool:
+                return await kube.find("v1", "Pod", name, "default") is None
+
+            await wait_for(ready, what="KWOK to play its first node")
+            await kube.create({"apiVersion": "v1", "kind": "Pod", **pod})
+            await wait_for(runs, what="KWOK to play its first pod")
+            await kube.delete("v1", "Pod", name, "default")
+            await wait_for(gone, what="KWOK to end its first pod")
+            await kube.delete("v1", "Node", name)
 
     def _add(self, name: str, command: list[str], ready_url: str) -> Component:
         assert self._binaries is not None

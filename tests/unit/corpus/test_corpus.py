@@ -13,11 +13,11 @@ from typing import Any
 
 import msgspec
 import pytest
+
 from kit import facts
 from kit.bench import Bench
-from kit.hostile import Hostile, corpus, watching
+from kit.hostile import Hostile, Watching, corpus, watching
 from kit.scenario import tell as tell_decision
-
 from muster.core.audit import audit
 from muster.core.narrator import Narrator
 from muster.core.presentation import desired
@@ -25,7 +25,7 @@ from muster.core.presentation.view import View, ViewState
 from muster.core.publication import public_event
 from muster.core.stage import Folder
 from muster.core.telling import tell
-from muster.core.watching.watcher import MAX_FACT_BYTES
+from muster.core.watching.watcher import MAX_FACT_BYTES, subject
 from muster.events.base import Event
 from muster.events.decisions import GangAdmitted, QuotaTreeAccepted, QuotaTreeRejected, WorkloadRefused
 from muster.events.envelope import MAX_BYTES, encode_commit
@@ -85,6 +85,19 @@ def test_it_is_read_or_reported_quickly_and_in_few_bytes(case: Hostile) -> None:
             assert at(plain, path) == value, path
 
 
+@each_case
+def test_it_is_reported_once_and_its_end_too(case: Hostile) -> None:
+    body, watching_it = case.body(), Watching(case.shard)
+    found = watching_it.see(body)
+    watching_it.fold(found)
+    assert watching_it.see(body) == []
+    ends = watching_it.lose(body)
+    assert [type(event) for event in ends] == [watching_it.runner.stage.row.gone] * len(found)
+    assert [event.ref for event in ends] == [subject(fact)[0] for fact in found]
+    watching_it.fold(ends)
+    assert watching_it.runner.state.objects == {}
+
+
 def at(plain: Any, path: str) -> Any:
     """The value at a dotted path; what a fact leaves out because it is the default is 0, empty or false."""
     for part in path.split("."):
@@ -113,7 +126,7 @@ def good_jobs() -> list[Event]:
 
 
 def play(odd: list[Event]) -> tuple[Bench, list[Event]]:
-    """A cluster with the tree T0 and three good jobs in which something odd is seen between the second and the third."""
+    """The tree T0 and three good jobs; something odd is seen between the second and the third."""
     bench = Bench()
     tree = facts.tree()
     if any(isinstance(fact, QuotaTreeObserved) for fact in odd):
@@ -138,6 +151,7 @@ def _odd_tree(bench: Bench, odd: list[Event], good: QuotaTreeObserved) -> Iterat
     bench.synced()
     yield from (found := bench.settle())
     if any(isinstance(event, QuotaTreeAccepted) for event in found):
+        check_presentation(bench, odd)
         bench.facts(*(facts.QuotaTreeGone(ref=fact.ref) for fact in odd if isinstance(fact, QuotaTreeObserved)))
         yield from bench.settle()
         bench.facts(good)
@@ -246,8 +260,8 @@ def check_presentation(bench: Bench, odd: list[Event]) -> None:
             check_object(unit)
     for path in list(state.ledger.nodes)[:50]:
         queue = desired.queue_object(state, path)
-        assert queue is not None
-        check_object(queue)
+        if queue is not None:
+            check_object(queue)
     encode(desired.tree_status(state))
 
 

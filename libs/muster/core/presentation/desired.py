@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from msgspec import Struct, to_builtins
@@ -27,8 +28,9 @@ from muster.core.objects.kubequeue import (
     queue_name,
     queue_name_prefix,
 )
-from muster.core.objects.meta import digest, rfc3339
+from muster.core.objects.meta import MAX_NAME, digest, rfc3339
 from muster.core.presentation.view import ViewState
+from muster.core.queueing.book import as_of_now
 from muster.core.queueing.state import Job
 from muster.core.quota.ledger import chain_of
 from muster.core.workloads.registry import KINDS
@@ -37,9 +39,13 @@ from muster.model.api import ApiResource
 from muster.model.keys import Ref, parent_path
 from muster.model.quota import QuotaNode
 from muster.model.resources import Vector, add_into, texts
-from muster.model.workload import Workload
+from muster.model.text import clean, shorten
+from muster.model.workload import PodSet, Workload
 
 Body = dict[str, Any]
+
+MAX_MESSAGE = 1024
+"""Bytes of the message of an Event."""
 
 
 class Upsert(Struct, frozen=True):
@@ -112,7 +118,7 @@ def waiting_reason(state: ViewState, job: Job) -> Reason:
         return explain.waiting_for_sync(sorted(state.unsynced))
     shape = state.book.shapes.get(job.shape)
     if shape is not None and shape.denial is not None and job.status == "waiting":
-        return explain.waiting_for_quota(shape.denial)
+        return explain.waiting_for_quota(as_of_now(shape.denial, state.ledger))
     return explain.waiting_untried(state.book.position(job.queue, job.place) - 1)
 
 
@@ -122,7 +128,7 @@ def queue_unit(state: ViewState, uid: str) -> Upsert | None:
     if workload is None or stands is None or workload.ref.kind not in KINDS or workload.deleting:
         return None
     admissions = tuple(
-        Admission(pods.name, pods.count, pods.count if stands.phase == "Running" else 0)
+        Admission(_set_name(pods), pods.count, pods.count if stands.phase == "Running" else 0)
         for pods in workload.pod_sets[:MAX_POD_SETS]
         if stands.admitted
     )
@@ -131,7 +137,7 @@ def queue_unit(state: ViewState, uid: str) -> Upsert | None:
     existing = state.units.get(uid)
     if existing is not None and existing.shown == shown:
         return None
-    status = QueueUnitStatus(stands.phase, stands.reason.text, admissions, rfc3339(state.now // 1000 * 1000))
+    status = QueueUnitStatus(stands.phase, shown_text(stands.reason.text), admissions, rfc3339(state.now // 1000 * 1000))
     return Upsert(
         key=f"unit/{uid}",
         resource=api.QUEUE_UNITS,
@@ -161,7 +167,7 @@ def _unit_spec(state: ViewState, workload: Workload) -> Body:
             "name": workload.ref.name,
             "namespace": workload.ref.namespace,
         },
-        "podSet": [{"name": pods.name, "count": pods.count, "template": {}} for pods in pod_sets],
+        "podSet": [{"name": _set_name(pods), "count": pods.count, "template": {}} for pods in pod_sets],
         "priority": job.priority if job is not None else state.priority_of(workload),
         "queue": queue_name(leaf) if leaf else "",
         "resource": need,
@@ -171,9 +177,20 @@ def _unit_spec(state: ViewState, workload: Workload) -> Body:
 
 
 def unit_name(workload: Workload) -> str:
-    """Name of the QueueUnit of a job: its own name and the suffix of its kind, at most 253 characters."""
-    suffix = KINDS[workload.ref.kind].unit_suffix
-    return workload.ref.name[: 253 - len(suffix)] + suffix
+    """Name of the QueueUnit of a job: its own name and the suffix of its kind, at most 253 characters.
+
+    Of a name that has to be cut, a fingerprint keeps what was lost: two jobs never share a QueueUnit.
+    """
+    name, suffix = workload.ref.name, KINDS[workload.ref.kind].unit_suffix
+    if len(name) + len(suffix) <= MAX_NAME:
+        return name + suffix
+    mark = f"-{digest(name)}{suffix}"
+    return name[: MAX_NAME - len(mark)].rstrip("-.") + mark
+
+
+def _set_name(pods: PodSet) -> str:
+    """The name of a pod set as a QueueUnit takes it: at most 63 characters."""
+    return clean(pods.name)[:63]
 
 
 def _owner(workload: Workload) -> Body:
@@ -212,16 +229,23 @@ def job_event(state: ViewState, uid: str) -> EventNote | None:
         text = f"{text}; position {place} of {state.book.length(job.queue)} in queue {job.queue}"
         shape = state.book.shapes[job.shape]
         if shape.denial is not None:
-            stamp = f"{state.generation}-{shape.denial.cause.seq}-{shape.denial.cause.item}"
-    return EventNote(
-        ref=workload.ref,
-        api_version=workload.api_version,
-        name=f"{workload.ref.name[:200]}.{stamp}",
-        type="Warning",
-        reason=stands.reason.code,
-        message=text,
-        at=state.now,
-    )
+            stamp = f"{state.generation}-{shape.denial.cause.seq}-{shape.denial.cause.item}.{digest(stands.reason.key)}"
+    return _note(state, workload.ref, workload.api_version, stamp, stands.reason.code, text)
+
+
+def _note(state: ViewState, ref: Ref, api_version: str, stamp: str, reason: str, text: str) -> EventNote:
+    """A warning, within what the API server takes of an Event whatever the object is called."""
+    base = re.sub(r"[^a-z0-9.-]", "-", ref.name[:200].lower())
+    base = re.sub(r"[-.]*\.[-.]*", ".", base).strip("-.") or "object"
+    return EventNote(ref, api_version, f"{base}.{stamp}", "Warning", reason, shown_text(text), state.now)
+
+
+def shown_text(text: str) -> str:
+    """A text for an object of the API server: harmless, and as long as the message of an Event may be, in bytes."""
+    text = clean(text)
+    while len(text.encode()) > MAX_MESSAGE:
+        text = shorten(text, len(text) * MAX_MESSAGE // len(text.encode()))
+    return text
 
 
 def trouble_event(state: ViewState, uid: str) -> EventNote | None:
@@ -232,15 +256,7 @@ def trouble_event(state: ViewState, uid: str) -> EventNote | None:
     kind = trouble.ref.kind
     version = KINDS[kind].resource.api_version if kind in KINDS else api.VERSIONS.get(kind, "v1")
     code = {"tree_rejected": "QuotaTreeRejected"}.get(trouble.code) or explain.REFUSED.get(trouble.code, "Refused")
-    return EventNote(
-        ref=trouble.ref,
-        api_version=version,
-        name=f"{trouble.ref.name[:200]}.{digest((trouble.code, trouble.text, uid))}",
-        type="Warning",
-        reason=code,
-        message=trouble.text,
-        at=state.now,
-    )
+    return _note(state, trouble.ref, version, digest((trouble.code, trouble.text, uid)), code, trouble.text)
 
 
 def queue_object(state: ViewState, path: str) -> Upsert | None:

@@ -32,7 +32,16 @@ from muster.events.decisions import (
 )
 from muster.events.effects import EffectApplied, EffectFailed
 from muster.events.facts import (
+    ChildGone,
+    ChildObserved,
+    NodeGone,
+    NodeObserved,
+    ObjectGone,
     ObjectUnreadable,
+    PodGone,
+    PodObserved,
+    PriorityClassGone,
+    PriorityClassObserved,
     QueueGone,
     QueueObserved,
     QueueUnitGone,
@@ -43,6 +52,9 @@ from muster.events.facts import (
     WorkloadObserved,
 )
 from muster.model.keys import Position, Ref
+
+
+_SeenByRef = QuotaTreeObserved | PriorityClassObserved
 
 
 class Shown(Struct, frozen=True):
@@ -107,8 +119,16 @@ class View:
             WorkloadObserved: self._workload_observed,
             WorkloadGone: self._workload_gone,
             ObjectUnreadable: self._unreadable,
-            QuotaTreeObserved: self._tree_observed,
-            QuotaTreeGone: self._tree_gone,
+            QuotaTreeObserved: self._settled,
+            QuotaTreeGone: self._settled,
+            PodObserved: self._pod_observed,
+            PodGone: self._settled,
+            ChildObserved: self._child_observed,
+            ChildGone: self._settled,
+            NodeObserved: self._node_observed,
+            NodeGone: self._settled,
+            PriorityClassObserved: self._settled,
+            PriorityClassGone: self._settled,
             QuotaTreeAccepted: self._tree_accepted,
             QuotaTreeRejected: self._tree_rejected,
             QuotaTreeRemoved: self._tree_changed,
@@ -195,11 +215,18 @@ class View:
         state.troubles.pop(uid, None)
         self.touched_troubles.pop(uid, None)
 
-    def _tree_observed(self, state: ViewState, _at: Position, event: QuotaTreeObserved) -> None:
+    def _settled(self, state: ViewState, _at: Position, event: _SeenByRef | ObjectGone) -> None:
+        """It can be read, or is gone: what was wrong with it is over."""
         self._clear_trouble(state, event.ref.uid)
 
-    def _tree_gone(self, state: ViewState, _at: Position, event: QuotaTreeGone) -> None:
-        self._clear_trouble(state, event.ref.uid)
+    def _pod_observed(self, state: ViewState, _at: Position, event: PodObserved) -> None:
+        self._clear_trouble(state, event.pod.ref.uid)
+
+    def _child_observed(self, state: ViewState, _at: Position, event: ChildObserved) -> None:
+        self._clear_trouble(state, event.child.ref.uid)
+
+    def _node_observed(self, state: ViewState, _at: Position, event: NodeObserved) -> None:
+        self._clear_trouble(state, event.node.ref.uid)
 
     def _tree_rejected(self, state: ViewState, _at: Position, event: QuotaTreeRejected) -> None:
         lines = "; ".join(str(violation) for violation in event.violations[:10])
@@ -217,14 +244,19 @@ class View:
         self.tree_touched = True
         self.touched_queues.update(dict.fromkeys(state.ledger.nodes))
         self.touched_queues.update(dict.fromkeys(state.queue_paths.values()))
+        for shape in state.book.shapes.values():
+            if shape.denial is not None:
+                self.touched_jobs.update(dict.fromkeys(place[3] for place in shape.waiting))
 
     def _unit_observed(self, state: ViewState, _at: Position, event: QueueUnitObserved) -> None:
+        self._clear_trouble(state, event.ref.uid)
         if event.owner_uid and state.objects_seen.newer(event.ref.uid, event.rv):
             state.units[event.owner_uid] = Shown(event.ref, event.rv, event.shown)
             state.unit_owner[event.ref.uid] = event.owner_uid
             self.touched_jobs[event.owner_uid] = None
 
     def _unit_gone(self, state: ViewState, at: Position, event: QueueUnitGone) -> None:
+        self._clear_trouble(state, event.ref.uid)
         owner = state.unit_owner.pop(event.ref.uid, None)
         if state.objects_seen.end(event.ref.uid, at.at) and owner is not None:
             shown = state.units.get(owner)
@@ -234,11 +266,13 @@ class View:
                 self.touched_jobs[owner] = None
 
     def _queue_observed(self, state: ViewState, _at: Position, event: QueueObserved) -> None:
+        self._clear_trouble(state, event.ref.uid)
         if state.objects_seen.newer(event.ref.uid, event.rv):
             state.queue_objects[event.ref.uid] = Shown(event.ref, event.rv, event.shown, event.policy)
             self.touched_queues[event.path] = None
 
     def _queue_gone(self, state: ViewState, at: Position, event: QueueGone) -> None:
+        self._clear_trouble(state, event.ref.uid)
         if state.objects_seen.end(event.ref.uid, at.at):
             state.queue_objects.pop(event.ref.uid, None)
             self.gone.update(dict.fromkeys(f"queue/{path}" for path in state.ledger.nodes))

@@ -184,6 +184,15 @@ class Book(Struct):
         return sum(len(self.shapes[key].waiting) for key in self.queues.get(queue, ()))
 
 
+def as_of_now(denial: Denial, ledger: Ledger) -> Denial:
+    """A refusal with the limit and the usage of now: it stands as long as it holds, while both may move."""
+    room = ledger.headroom(denial.path, denial.resource)
+    if room is None:
+        return denial
+    limit = ledger.nodes[denial.path].limit[denial.resource]
+    return Denial(denial.cause, denial.path, denial.resource, denial.asked, limit - room, limit)
+
+
 def clear(shape: Shape, ledger: Ledger) -> bool:
     """Whether nothing known speaks against trying a shape: never denied, or what refused it has room now."""
     denial = shape.denial

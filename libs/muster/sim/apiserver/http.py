@@ -32,6 +32,7 @@ LOOPBACK = "127.0.0.1"
 MAX_BODY_BYTES = 3 * 1024 * 1024
 """What a real server takes of one request."""
 STOP_LIMIT_S = 0.2
+APPLY = "application/apply-patch+yaml"
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 _YAML = ("application/yaml", "application/x-yaml")
 _decode = msgspec.json.Decoder().decode
@@ -201,6 +202,10 @@ async def _body(request: web.Request) -> bytes | None:
         raise StatusError(
             413, "RequestEntityTooLarge", f"Request entity too large: limit is {MAX_BODY_BYTES}"
         ) from None
+    if request.content_type == APPLY:
+        raise StatusError(
+            415, "UnsupportedMediaType", "the simulated API server has no server-side apply; leave out --server-side"
+        )
     if request.content_type == PROTOBUF:
         raise StatusError(
             415,

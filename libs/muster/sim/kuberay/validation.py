@@ -173,9 +173,9 @@ def _script_problem(job: Obj) -> str:
 def _amounts_problem(group: Obj) -> str:
     """What is wrong with the quantities of a group's pods; KubeRay's own definition refuses them at once."""
     for container in _containers(group):
-        resources = container.get("resources") or {}
+        resources = _object(container.get("resources"))
         for part in ("requests", "limits"):
-            for name, text in (resources.get(part) or {}).items():
+            for name, text in _object(resources.get(part)).items():
                 try:
                     parse_quantity(str(text), name)
                 except QuantityError as err:
@@ -184,4 +184,10 @@ def _amounts_problem(group: Obj) -> str:
 
 
 def _containers(group: Obj) -> list[Obj]:
-    return list(((group.get("template") or {}).get("spec") or {}).get("containers") or ())
+    """The containers of a group's pods; none where our definition, which leaves templates open, let nonsense in."""
+    found = _object(_object(group.get("template")).get("spec")).get("containers")
+    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+
+
+def _object(value: object) -> Obj:
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,332 @@
+"""What deploy/ holds, on a real API server: it applies, it gives enough rights, and it keeps jobs in their queue."""
+
+import asyncio
+import contextlib
+import copy
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from kit.cluster import RAY, Cluster, document_job, furnish
+from kit.controlplane import ControlPlane, User
+from kit.controlplane.build import Binaries
+from kit.deployed import NAMESPACE, account, account_groups, objects
+from kit.kubeclient import ApiError, KubeClient, Object
+from kit.nats import new_cell
+from kit.wait import wait_for
+from muster.bus.server import EmbeddedServer
+from muster.core.actuation.intents import Known, Outstanding
+from muster.core.actuation.patch import resume_patch
+from muster.core.deciders import DECIDERS
+from muster.core.objects.meta import DEQUEUE_STAMPS, DEQUEUED_AT, ENQUEUE_STAMPS, INTENT, QUEUED_AT
+from muster.kube.config import connect
+from muster.kube.discovery import can_i
+from muster.kube.sources import FromKubeconfig
+from muster.kube.transport import KubeTransport
+from muster.model import api
+from muster.model.api import JSON_PATCH, ApiResource
+from muster.model.keys import Intent, Ref
+from muster.runtime.config import Config
+from muster.runtime.service import open_process
+
+WATCHER = User(account("watcher"), account_groups())
+ACTUATOR = User(account("actuator"), account_groups())
+SORTER = User(account("queue-sorter"), account_groups())
+ALICE = User("alice")
+"""May do everything with RayJobs in the namespaces of the tests, as users do."""
+BOB = User("bob")
+"""As Alice; and may let jobs in around the queue, in namespace video alone."""
+MANAGED, ANOTHER, FREE = "video", "text", "other"
+"""Namespaces: the first two are managed."""
+EDITOR = {"apiGroups": ["ray.io"], "resources": ["rayjobs"], "verbs": ["*"]}
+MARKS = (INTENT, QUEUED_AT, DEQUEUED_AT, *ENQUEUE_STAMPS, *DEQUEUE_STAMPS, "muster.dev/anything")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def plane(control_plane_binaries: Binaries) -> AsyncIterator[ControlPlane]:
+    """A control plane with everything of deploy/ applied, and the users."""
+    users = [WATCHER, ACTUATOR, SORTER, ALICE, BOB]
+    async with ControlPlane(users=users, scheduler=False, kwok=False, prepare=furnish) as plane:
+        async with client(plane, plane.admin) as kube:
+            for folder in ("crds", "rbac", "policies"):
+                await apply(plane, kube, folder)
+            for name in (MANAGED, ANOTHER):
+                await kube.patch("v1", "Namespace", name, patch={"metadata": {"labels": {"muster.dev/managed": "true"}}})
+            await _let_users_in(kube)
+            await _until_policies_work(plane, kube)
+        yield plane
+
+
+async def apply(plane: ControlPlane, kube: KubeClient, folder: str) -> None:
+    for found in objects(folder):
+        if mutates(plane) or not found["kind"].startswith("MutatingAdmissionPolicy"):
+            await kube.apply(found)
+
+
+def mutates(plane: ControlPlane) -> bool:
+    """Whether the server has policies that change objects."""
+    return tuple(map(int, plane.version.split(".")[:2])) >= (1, 36)
+
+
+async def _let_users_in(kube: KubeClient) -> None:
+    rbac = "rbac.authorization.k8s.io"
+    roles = {"editor": [EDITOR], "admitter": [{"apiGroups": ["queues.muster.dev"], "resources": ["queues"], "verbs": ["admit"]}]}
+    for name, rules in roles.items():
+        role = {"apiVersion": f"{rbac}/v1", "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules}
+        await kube.create(role)
+    for namespace in (MANAGED, ANOTHER, FREE):
+        for user in (ALICE, BOB):
+            await _bind(kube, namespace, "editor", user)
+    await _bind(kube, MANAGED, "admitter", BOB)
+
+
+async def _bind(kube: KubeClient, namespace: str, role: str, user: User) -> None:
+    group = "rbac.authorization.k8s.io"
+    await kube.create(
+        {
+            "apiVersion": f"{group}/v1",
+            "kind": "RoleBinding",
+            "metadata": {"name": f"{role}-{user.name}", "namespace": namespace},
+            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": role},
+            "subjects": [{"apiGroup": group, "kind": "User", "name": user.name}],
+        }
+    )
+
+
+async def _until_policies_work(plane: ControlPlane, kube: KubeClient) -> None:
+    """The server reads new policies a moment later."""
+
+    async def works() -> bool:
+        async with client(plane, ALICE) as alice:
+            probe = job(suspend=True)
+            probe["metadata"] = {"name": "probe", "namespace": MANAGED, "annotations": {INTENT: "1-1-1"}}
+            try:
+                await alice.create(probe)
+            except ApiError as err:
+                return err.status == 403 and "muster.dev" in str(err)
+            await kube.delete(RAY, "RayJob", "probe", MANAGED)
+            return False
+
+    await wait_for(works, what="the policies to be in force")
+    if mutates(plane):
+
+        async def suspends() -> bool:
+            made = await kube.create(job(suspend=False))
+            await remove(kube, made)
+            return bool(made["spec"]["suspend"])
+
+        await wait_for(suspends, what="new jobs to be suspended")
+
+
+@contextlib.asynccontextmanager
+async def client(plane: ControlPlane, user: User) -> AsyncIterator[KubeClient]:
+    async with KubeClient(plane.url, token=user.token, ca_file=plane.ca_file) as kube:
+        yield kube
+
+
+def job(namespace: str = MANAGED, *, suspend: bool | None = None, **spec: object) -> Object:
+    made = document_job(namespace)
+    made["spec"].pop("suspend", None)
+    made["spec"] |= spec if suspend is None else {"suspend": suspend, **spec}
+    return made
+
+
+async def remove(kube: KubeClient, found: Object) -> None:
+    await kube.delete(RAY, "RayJob", found["metadata"]["name"], found["metadata"]["namespace"])
+
+
+async def change(kube: KubeClient, found: Object, patch: Object) -> Object:
+    meta = found["metadata"]
+    return await kube.patch(RAY, "RayJob", meta["name"], meta["namespace"], patch=patch)
+
+
+async def refused(attempt: object, words: str) -> None:
+    """The attempt is forbidden, and the reason says why."""
+    with pytest.raises(ApiError) as caught:
+        await attempt  # type: ignore[misc]
+    assert caught.value.status == 403, caught.value
+    assert words in str(caught.value)
+
+
+async def test_everything_applies_again_and_changes_nothing(plane: ControlPlane) -> None:
+    async with client(plane, plane.admin) as kube:
+        before = await kube.get("rbac.authorization.k8s.io/v1", "ClusterRole", "muster-actuator")
+        for folder in ("crds", "rbac", "policies"):
+            await apply(plane, kube, folder)
+        after = await kube.get("rbac.authorization.k8s.io/v1", "ClusterRole", "muster-actuator")
+        assert after["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]
+
+
+async def test_the_server_finds_nothing_wrong_with_the_expressions(plane: ControlPlane) -> None:
+    async with client(plane, plane.admin) as kube:
+
+        async def looked_at() -> Object | None:
+            found = await kube.get("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy", "muster-rayjobs")
+            status: Object = found.get("status", {})
+            return status if status.get("observedGeneration") == found["metadata"]["generation"] else None
+
+        status = await wait_for(looked_at, what="the expressions to be checked")
+        assert not status.get("typeChecking", {}).get("expressionWarnings"), status
+
+
+@pytest.mark.parametrize("suspend", [None, False, True])
+async def test_a_new_job_of_a_managed_namespace_begins_suspended(plane: ControlPlane, suspend: bool | None) -> None:
+    for user in (plane.admin, ALICE):
+        async with client(plane, user) as kube:
+            if mutates(plane) or suspend:
+                made = await kube.create(job(suspend=suspend))
+                assert made["spec"]["suspend"] is True
+                await remove(kube, made)
+            elif user is ALICE:
+                await refused(kube.create(job(suspend=suspend)), "spec.suspend must be true")
+
+
+async def test_other_namespaces_are_left_alone(plane: ControlPlane) -> None:
+    async with client(plane, ALICE) as alice:
+        made = await alice.create(job(FREE, suspend=False))
+        assert made["spec"]["suspend"] is False
+        await change(alice, made, {"spec": {"suspend": True}})
+        assert not (await change(alice, made, {"spec": {"suspend": False}}))["spec"]["suspend"]
+        await change(alice, made, {"metadata": {"annotations": dict.fromkeys(MARKS, "x")}})
+        await remove(alice, made)
+
+
+async def test_a_job_for_a_cluster_that_is_there_starts_at_once(plane: ControlPlane) -> None:
+    async with client(plane, ALICE) as alice:
+        chosen = job(suspend=False, clusterSelector={"ray.io/cluster": "shared"})
+        del chosen["spec"]["rayClusterSpec"]
+        made = await alice.create(chosen)
+        assert made["spec"]["suspend"] is False
+        await remove(alice, made)
+
+
+async def test_without_the_right_nobody_resumes_a_queued_job(plane: ControlPlane) -> None:
+    async with client(plane, ALICE) as alice:
+        made = await alice.create(job(suspend=True))
+        for patch in ({"suspend": False}, {"suspend": None}, {"suspend": False, "clusterSelector": {"a": "b"}}):
+            await refused(change(alice, made, {"spec": patch}), "Muster starts this job when it is its turn")
+        whole = await alice.get(RAY, "RayJob", made["metadata"]["name"], MANAGED)
+        resumed = copy.deepcopy(whole)
+        del resumed["spec"]["suspend"]
+        await refused(alice.replace(resumed), "Muster starts this job when it is its turn")
+        # Everything else about it stays theirs.
+        groups = [{**whole["spec"]["rayClusterSpec"]["workerGroupSpecs"][0], "replicas": 1}]
+        await change(alice, made, {"spec": {"rayClusterSpec": {"workerGroupSpecs": groups}}})
+        await change(alice, made, {"metadata": {"annotations": {"team": "a"}, "labels": {"b": "c"}}})
+        await remove(alice, made)
+
+
+async def test_whoever_has_the_right_resumes_in_their_namespace(plane: ControlPlane) -> None:
+    async with client(plane, BOB) as bob:
+        mine, others = await bob.create(job(suspend=True)), await bob.create(job(ANOTHER, suspend=True))
+        assert not (await change(bob, mine, {"spec": {"suspend": False}}))["spec"]["suspend"]
+        await refused(change(bob, others, {"spec": {"suspend": False}}), "Muster starts this job")
+        # Suspending what runs takes no right, and then it waits again.
+        async with client(plane, ALICE) as alice:
+            await change(alice, mine, {"spec": {"suspend": True}})
+            await refused(change(alice, mine, {"spec": {"suspend": False}}), "Muster starts this job")
+        for made in (mine, others):
+            await remove(bob, made)
+
+
+async def test_the_actuator_resumes_with_its_fenced_patch(plane: ControlPlane) -> None:
+    async with client(plane, ALICE) as alice:
+        made = await alice.create(job(suspend=True))
+        meta = made["metadata"]
+        ref = Ref("RayJob", meta["namespace"], meta["name"], meta["uid"])
+        order = Outstanding(ref, 1, Intent(1, 7, 0), meta["generation"], queued_at=1_000, at=2_000)
+        transport = await connect(FromKubeconfig(str(plane.kubeconfig_for(ACTUATOR))))
+        try:
+            path = api.RAYJOBS.path(ref.namespace, ref.name)
+            body = resume_patch(order, Known(annotated=True))
+            answer = await transport.request("PATCH", path, body=body, content_type=JSON_PATCH)
+            assert answer.ok, answer.body
+        finally:
+            await transport.close()
+        found = await alice.get(RAY, "RayJob", ref.name, MANAGED)
+        assert found["spec"]["suspend"] is False
+        marks = set(found["metadata"]["annotations"]) - set(meta["annotations"])
+        assert marks == {INTENT, QUEUED_AT, DEQUEUED_AT, ENQUEUE_STAMPS[0], DEQUEUE_STAMPS[0]}
+        for mark in marks:
+            for value in ("forged", None):
+                await refused(change(alice, made, {"metadata": {"annotations": {mark: value}}}), "Muster")
+        await refused(change(alice, made, {"metadata": {"annotations": None}}), "leave them as they are")
+        await change(alice, made, {"metadata": {"annotations": {"mine": "1"}}})
+        await change(alice, made, {"spec": {"suspend": True}})
+        await remove(alice, made)
+
+
+@pytest.mark.parametrize("mark", MARKS)
+async def test_nobody_makes_up_what_muster_writes(plane: ControlPlane, mark: str) -> None:
+    async with client(plane, ALICE) as alice:
+        forged = job(suspend=True)
+        forged["metadata"]["annotations"] |= {mark: "2020-01-01T00:00:00Z"}
+        await refused(alice.create(forged), "written by Muster alone")
+        made = await alice.create(job(suspend=True))
+        await refused(change(alice, made, {"metadata": {"annotations": {mark: "1"}}}), "written by Muster alone")
+        await remove(alice, made)
+
+
+async def test_every_account_can_do_its_part_and_no_other(plane: ControlPlane) -> None:
+    secrets = ApiResource("", "v1", "secrets", "Secret")
+    roles = ApiResource("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", namespaced=False)
+    verbs = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
+    allowed: dict[str, set[tuple[str, str]]] = {}
+    for user in (WATCHER, ACTUATOR, SORTER):
+        transport = await connect(FromKubeconfig(str(plane.kubeconfig_for(user))))
+        try:
+            asked = [(resource, verb) for resource in (api.RAYJOBS, api.PODS, secrets, roles) for verb in verbs]
+            answers = await asyncio.gather(*(can_i(transport, verb, resource) for resource, verb in asked))
+        finally:
+            await transport.close()
+        pairs = zip(asked, answers, strict=True)
+        allowed[user.name] = {(resource.plural, verb) for (resource, verb), answer in pairs if answer.allowed}
+    reads = {(plural, verb) for plural in ("rayjobs", "pods") for verb in ("get", "list", "watch")}
+    assert allowed == {
+        WATCHER.name: reads,
+        ACTUATOR.name: {("rayjobs", "get"), ("rayjobs", "patch")},
+        SORTER.name: set(),
+    }
+
+
+async def test_muster_works_with_these_rights(plane: ControlPlane, nats_server: EmbeddedServer, tmp_path: Path) -> None:
+    answers: list[tuple[str, str, str, int]] = []
+
+    async def speaks(user: User) -> KubeTransport:
+        def note(verb: str, resource: str, code: int, _seconds: float) -> None:
+            answers.append((user.name, verb, resource, code))
+
+        return await connect(FromKubeconfig(str(plane.kubeconfig_for(user))), on_request=note)
+
+    config = Config(nats_url=nats_server.url, cell=new_cell(), log_create=True, log_max_bytes=64 << 20, health_port=-1)
+    async with Cluster(plane) as cluster, contextlib.AsyncExitStack() as stack:
+        await cluster.apply_tree()
+        process = await open_process(config, "test", stack)
+        for name in DECIDERS:
+            process.add_decider(name)
+        watching, acting = await speaks(WATCHER), await speaks(ACTUATOR)
+        for transport in (watching, acting):
+            stack.push_async_callback(transport.close)
+        process.add_watchers(watching)
+        process.add_actuator(acting)
+        running = asyncio.get_running_loop().create_task(process.run())
+        cluster.guards.append(lambda: running.done() and running.result())
+        try:
+            async with client(plane, ALICE) as alice:
+                names = []
+                for _ in range(2):
+                    made = await alice.create(job(suspend=True))
+                    names.append(made["metadata"]["name"])
+                await cluster.complete(*names)
+                assert await cluster.phase(names[0])
+                assert await cluster.tree_used()
+                assert await cluster.told(names[0])
+                marks = (await cluster.job(names[0]))["metadata"]["annotations"]
+                assert marks[INTENT]
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+    assert [answer for answer in answers if answer[3] in (401, 403)] == []
+    assert {name for name, _, _, _ in answers} == {WATCHER.name, ACTUATOR.name}

@@ -1,0 +1,187 @@
+"""Jobs no queue can do anything with, or that somebody forbids to start: told on the object, and nobody else waits."""
+
+import json
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from kit.cluster import RAY, Cluster, document_job
+from kit.kubeclient import ApiError, Object
+from kit.muster import Muster
+from muster.events.decisions import QuotaReleased, WorkloadQueued
+from muster.events.effects import EffectFailed
+
+ADMISSION = "admissionregistration.k8s.io/v1"
+FORBIDDEN = "kit.muster.dev/forbidden"
+
+
+def odd(change: Callable[[Object], Any], name: str) -> Object:
+    job = document_job(name=name)
+    change(job["spec"])
+    return job
+
+
+def _selector(spec: Object) -> None:
+    spec["clusterSelector"] = {"ray.io/cluster": "shared"}
+
+
+def _keeps_cluster(spec: Object) -> None:
+    spec["shutdownAfterJobFinishes"] = False
+    del spec["ttlSecondsAfterFinished"]
+
+
+def _no_cluster(spec: Object) -> None:
+    del spec["rayClusterSpec"]
+
+
+def _bad_quantity(spec: Object) -> None:
+    container = spec["rayClusterSpec"]["headGroupSpec"]["template"]["spec"]["containers"][0]
+    container["resources"] = {"requests": {"cpu": "four"}}
+
+
+def _bad_containers(spec: Object) -> None:
+    spec["rayClusterSpec"]["workerGroupSpecs"][0]["template"]["spec"]["containers"] = "none"
+
+
+ODD = {
+    "selects": (_selector, "CannotSuspend", "spec.clusterSelector"),
+    "keeps": (_keeps_cluster, "CannotSuspend", "spec.shutdownAfterJobFinishes"),
+    "empty": (_no_cluster, "CannotSuspend", "spec.rayClusterSpec"),
+    "quantity": (_bad_quantity, "Unreadable", "spec.rayClusterSpec.headGroupSpec.template.spec.containers[0]"),
+    "containers": (_bad_containers, "Unreadable", "spec.rayClusterSpec.workerGroupSpecs"),
+}
+
+
+async def test_each_odd_job_is_told_once_and_the_good_ones_run(cluster: Cluster, muster_up: Muster) -> None:
+    await cluster.apply_tree()
+    for name, (change, _, _) in ODD.items():
+        await cluster.submit(odd(change, name))
+    good = await cluster.submit(document_job(runtime="500ms", ttl_s=0))
+    await cluster.complete(good)
+    for name, (_, reason, field) in ODD.items():
+
+        async def told(name: str = name) -> list[tuple[str, str]]:
+            return await cluster.told(name)
+
+        found = await cluster.until(told, 10.0, f"an Event on {name}")
+        assert [each for each, _ in found] == [reason], name
+        assert field in found[0][1], name
+        assert (await cluster.job(name))["spec"]["suspend"] is True
+        assert await cluster.unit(name) is None
+    mend = {"spec": {"shutdownAfterJobFinishes": True}}
+    await cluster.patch_job("keeps", mend)
+    await cluster.until(lambda: cluster.running("keeps"), 10.0, "the mended job to run")
+    later = {name: len(await cluster.told(name)) for name in ODD}
+    assert later == dict.fromkeys(ODD, 1), "still one Event each"
+
+
+async def test_a_job_as_large_as_the_server_takes(cluster: Cluster, muster_up: Muster) -> None:
+    """A megabyte of it is nothing we need: it is queued, shown and run like any other."""
+    await cluster.apply_tree()
+    job = document_job(runtime="1s", ttl_s=0, name="large", annotations={"kit.muster.dev/much": "x" * 200_000})
+    job["spec"]["runtimeEnvYAML"] = "y" * 900_000
+    await cluster.submit(job)
+    await cluster.complete("large")
+    unit = await cluster.unit("large")
+    assert unit is not None
+    assert len(json.dumps(unit)) < 3_000
+    too_large = document_job(annotations={"kit.muster.dev/much": "x" * 1_000_000})
+    with pytest.raises(ApiError, match="annotations: Too long"):
+        await cluster.submit(too_large)
+
+
+@pytest_asyncio.fixture
+async def forbidding(cluster: Cluster) -> AsyncIterator[str]:
+    """The name of a policy in force that lets nobody resume a RayJob with the label FORBIDDEN."""
+    name = "nobody-resumes"
+    rule = "object.spec.suspend || !oldObject.spec.suspend"
+    spec = {
+        "failurePolicy": "Fail",
+        "matchConstraints": {
+            "resourceRules": [
+                {"apiGroups": ["ray.io"], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["rayjobs"]}
+            ],
+            "objectSelector": {"matchLabels": {FORBIDDEN: "yes"}},
+        },
+        "validations": [{"expression": rule, "message": "not before the audit"}],
+    }
+    policy = {"apiVersion": ADMISSION, "kind": "ValidatingAdmissionPolicy", "metadata": {"name": name}, "spec": spec}
+    binding = {
+        "apiVersion": ADMISSION,
+        "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": {"name": name},
+        "spec": {"policyName": name, "validationActions": ["Deny"]},
+    }
+    await cluster.kube.create(policy)
+    await cluster.kube.create(binding)
+    probe = await cluster.submit(document_job("other", name="probe", labels={FORBIDDEN: "yes"}))
+
+    async def denies() -> bool:
+        return not await may_resume(cluster, probe, "other")
+
+    await cluster.until(denies, 20.0, "the policy to be in force")
+    yield name
+    await drop(cluster, name)
+
+
+async def may_resume(cluster: Cluster, name: str, namespace: str = "video") -> bool:
+    """What the API server would say to a user who resumes a job."""
+    try:
+        await cluster.kube.request(
+            "PATCH",
+            f"/apis/{RAY}/namespaces/{namespace}/rayjobs/{name}",
+            body={"spec": {"suspend": False}},
+            params={"dryRun": "All"},
+            content_type="application/merge-patch+json",
+        )
+    except ApiError as err:
+        assert "not before the audit" in str(err)
+        return False
+    return True
+
+
+async def drop(cluster: Cluster, name: str) -> None:
+    for kind in ("ValidatingAdmissionPolicyBinding", "ValidatingAdmissionPolicy"):
+        if await cluster.kube.find(ADMISSION, kind, name):
+            await cluster.kube.delete(ADMISSION, kind, name)
+
+
+async def test_a_policy_forbids_to_resume_a_job(cluster: Cluster, forbidding: str, muster_up: Muster) -> None:
+    """Its quota goes to the others; it is told the policy's words, tried again after a pause, and keeps its place."""
+    await cluster.apply_tree()
+    job = document_job(runtime="500ms", ttl_s=0, name="forbidden", labels={FORBIDDEN: "yes"})
+    await cluster.submit(job)
+
+    async def told() -> bool:
+        found = await cluster.told("forbidden")
+        return [reason for reason, _ in found] == ["ResumeFailed"] and "not before the audit" in found[0][1]
+
+    await cluster.until(told, 10.0, "an Event with the policy's words")
+    unit = await cluster.until(lambda: cluster.unit("forbidden"), 5.0)
+    assert unit is not None
+    assert (unit["status"]["phase"], unit["status"]["admissions"]) == ("TimeoutBackoff", [])
+    assert "not before the audit" in unit["status"]["message"]
+    other = await cluster.submit(document_job(runtime="500ms", ttl_s=0))
+    await cluster.complete(other, timeout_s=4.0)
+    assert (await cluster.job("forbidden"))["spec"]["suspend"] is True
+    await drop(cluster, forbidding)
+    await cluster.until(lambda: may_resume(cluster, "forbidden"), 20.0, "the policy to be gone")
+    await cluster.complete("forbidden")
+    at = await times(muster_up, "forbidden")
+    assert len(at[WorkloadQueued]) == len(at[EffectFailed]) + 1
+    released = [event.reason for event in await muster_up.happened(QuotaReleased, "forbidden")]
+    assert released[: len(at[EffectFailed])] == ["resume_failed"] * len(at[EffectFailed])
+    pauses = [queued - failed for queued, failed in zip(at[WorkloadQueued][1:], at[EffectFailed], strict=True)]
+    assert all(5_000 * 2**index <= pause < 5_000 * 2**index + 2_000 for index, pause in enumerate(pauses)), pauses
+
+
+async def times(muster: Muster, name: str) -> dict[type, list[int]]:
+    """{kind of event: when it happened to the job, ms}"""
+    found: dict[type, list[int]] = {WorkloadQueued: [], EffectFailed: []}
+    for stored in await muster.commits():
+        for event in stored.commit.events:
+            if type(event) in found and event.ref.name == name:
+                found[type(event)].append(stored.commit.at)
+    return found

@@ -1,0 +1,146 @@
+"""The command line itself: help, usage errors, exit codes, and that help is quick."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from muster_cli import docs, exits
+from muster_cli.helping import overview
+from muster_cli.main import make_app, name_of, run
+from muster_cli.registry import COMMANDS, GROUPS
+
+ROOT = Path(__file__).parents[3]
+
+
+def test_every_command_has_a_page_with_examples_and_explains_its_options() -> None:
+    for page in COMMANDS:
+        shown = docs.help_of(page.name)
+        assert shown.startswith(f"Usage: muster {page.name}"), page.name
+        assert "Examples:" in shown
+        assert f"muster {page.name}" in page.examples
+        for line in page.examples.strip().splitlines():
+            assert "muster " in line, line
+
+
+def test_every_example_is_a_command_line_that_parses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    app = make_app()
+    for page in COMMANDS:
+        for line in page.examples.strip().splitlines():
+            command = (
+                line.partition("   ")[0].partition("| jq")[0].rpartition("| ")[2].rpartition("MUSTER_CELL=gpu ")[2]
+            )
+            tokens = command.split()
+            assert tokens.pop(0) == "muster", line
+            called, _, _ = app.parse_args(tokens)
+            assert called.__name__ == page.function, line
+
+
+def test_the_reference_pages_are_what_the_help_says() -> None:
+    for name, text in docs.pages().items():
+        path = ROOT / docs.FOLDER / name
+        assert path.read_text(encoding="utf-8") == text, f"{name} is stale: run `python -m muster_cli.docs`"
+
+
+def test_the_overview_lists_everything(capsys: pytest.CaptureFixture[str]) -> None:
+    for tokens in ([], ["--help"], ["-h"], ["help"]):
+        assert run(tokens) == 0
+        assert capsys.readouterr().out == overview() + "\n"
+    shown = overview()
+    for page in COMMANDS:
+        assert f"  {page.name.partition(' ')[0]} " in shown
+    for code, meaning in exits.MEANINGS.items():
+        assert f"{code}  {meaning}" in shown
+    for group in GROUPS:
+        assert run([group]) == 0
+        assert capsys.readouterr().out == overview(group) + "\n"
+
+
+def test_help_of_a_command_by_every_spelling(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = set()
+    for tokens in (["queue", "tree", "--help"], ["queue", "tree", "-h"], ["help", "queue", "tree"]):
+        assert run(tokens) == 0
+        shown.add(capsys.readouterr().out)
+    assert len(shown) == 1
+
+
+@pytest.mark.parametrize(
+    ("tokens", "words"),
+    [
+        (["foo"], "there is no command 'foo'; see `muster --help`"),
+        (["quue"], "did you mean `muster queue`"),
+        (["queue", "tre"], "did you mean `muster queue tree`"),
+        (["--verbose"], "options come after a command"),
+        (["why"], "see `muster why --help`"),
+        (["why", "a", "b"], "see `muster why --help`"),
+        (["why", "a", "--nothing"], "--nothing"),
+        (["queue", "ls", "-o", "xml"], 'invalid value "xml"'),
+        (["tail", "--since", "x"], "--since"),
+        (["replay"], "--log"),
+        (["replay", "--log", "x", "--stage", "watcher"], "there is no deciding stage watcher"),
+        (["submit", "x", "--times", "0"], "--times is 0"),
+        (["export", "--out", "x", "--data", "d", "--url", "nats://x"], "give one of them"),
+    ],
+)
+def test_a_wrong_command_line_is_said_in_one_line(
+    tokens: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(tokens) == exits.USAGE
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert words in said.err
+    assert said.err.count("\n") == 1
+
+
+def test_the_command_a_line_names() -> None:
+    assert name_of(["queue", "tree", "-o", "json"]) == ("queue tree", True)
+    assert name_of(["why", "queue"]) == ("why", True)
+    assert name_of(["queue", "--help"]) == ("queue", False)
+    assert name_of([]) == ("", False)
+
+
+def test_a_kind_of_failure_has_its_exit_code(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from muster.bus.errors import BusError, ForbiddenError
+    from muster.ports import ApiStatusError, LogGapError, LogGoneError
+    from muster_cli.commands import config_show
+
+    for error, code in (
+        (BusError("x"), 1),
+        (ForbiddenError("x", "subject"), 4),
+        (ApiStatusError(403, "x"), 4),
+        (ApiStatusError(404, "x"), 3),
+        (ApiStatusError(500, "x"), 1),
+        (LogGoneError("x"), 3),
+        (LogGapError("x"), 5),
+        (PermissionError(13, "x"), 1),
+        (exits.CliError("Some message", 3), 3),
+        (KeyboardInterrupt(), 130),
+    ):
+
+        def fail(error: BaseException = error) -> None:
+            raise error
+
+        monkeypatch.setattr(config_show, "config_show", fail)
+        assert run(["config", "show"]) == code, error
+    assert "muster config show: some message" in capsys.readouterr().err
+
+    def broken() -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(config_show, "config_show", broken)
+    with pytest.raises(ZeroDivisionError):
+        run(["config", "show"])
+
+
+def test_help_needs_nothing_slow() -> None:
+    """Imports make a command line sluggish: the overview needs none of the slow ones, a command's page few."""
+    forbidden = {"kubernetes_asyncio", "opentelemetry", "nats", "aiohttp", "structlog"}
+    for tokens, more in ((["--help"], {"cyclopts", "rich", "msgspec"}), (["up", "--help"], set())):
+        code = f"import sys; from muster_cli.main import run; run({tokens!r}); print(*sys.modules, file=sys.stderr)"
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        loaded = {name.partition(".")[0] for name in done.stderr.split()}
+        assert not loaded & (forbidden | more), tokens

@@ -1,0 +1,149 @@
+"""deploy/rbac: everybody has the rights that their code uses, and no other."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+import pytest
+
+from kit import facts
+from kit.compose import services
+from kit.deployed import NAMESPACE, Right, needed, objects, of_kind, rights
+from kit.shell import NODES, Cell, play
+from kit.story import quota_tree, rayjob
+from muster.core.objects.registry import WATCHED
+from muster.model import api
+from muster.ports import ApiResponse, ApiTransport
+from muster.sim.world import SimCluster
+from muster_cli.clusterchecks import watching_rights
+
+ADMIT = Right("admit", "queues.muster.dev", "queues")
+READS = ("get", "list", "watch")
+ACTORS = ("watcher", "actuator")
+
+
+class Recording:
+    """Passes requests on, and notes the right each needs."""
+
+    def __init__(self, inner: ApiTransport, noted: set[Right]) -> None:
+        self._inner = inner
+        self._noted = noted
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    async def request(self, method: str, path: str, **options: Any) -> ApiResponse:
+        self._note(method, path, options.get("query") or {})
+        return await self._inner.request(method, path, **options)
+
+    async def watch(self, path: str, *, query: Mapping[str, str], **options: Any) -> AsyncIterator[bytes]:
+        self._note("GET", path, {"watch": "1"})
+        async for line in self._inner.watch(path, query=query, **options):
+            yield line
+
+    def _note(self, method: str, path: str, query: Mapping[str, str]) -> None:
+        right = needed(method, path, query)
+        if right is not None:
+            self._noted.add(right)
+
+
+class RecordedCell(Cell):
+    """A cell whose watcher and actuator (with its presenter) are recorded apart."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        # As on a real cluster: nobody has made the namespace of the Queues.
+        self.cluster = SimCluster(NODES, auto_namespaces=False)
+        self.request("POST", api.NAMESPACES, "", body={"metadata": {"name": "video"}})
+        self.used: dict[str, set[Right]] = {name: set() for name in ACTORS}
+        self._who = ""
+
+    def _runners(self, service: str, process: str) -> list[Any]:
+        self._who = "watcher" if service == "watcher" else "actuator"
+        return super()._runners(service, process)
+
+    def _transport(self) -> Any:
+        return Recording(super()._transport(), self.used[self._who])
+
+
+@pytest.fixture(scope="module")
+def used() -> dict[str, set[Right]]:
+    """The rights used in a story that makes them do everything they can."""
+    cell = RecordedCell()
+
+    async def scene(cell: Cell) -> None:
+        cell.create(quota_tree())
+        cell.create(rayjob("one", runtime="2s", ttl_s=1))
+        cell.create(rayjob("two", runtime="2s", ttl_s=1))
+        await cell.until(lambda: cell.jobs()["one"] == "Running", what="one runs")
+        await cell.until(lambda: cell.jobs()["two"] in ("Running", "Complete"), what="two runs")
+        whole = {"cpu": 40}
+        smaller = facts.node("root", whole, whole, children=(facts.node("a", whole, whole, ("video",)),))
+        spec = quota_tree(smaller)["spec"]
+        cell.request(
+            "PATCH",
+            api.QUOTA_TREES,
+            "kube-system",
+            "elasticquotatree",
+            body={"spec": spec},
+            content_type="application/merge-patch+json",
+        )
+        await cell.until(lambda: len(cell.request("GET", api.QUEUES, "")["items"]) == 2, what="queues that went away")
+        await asyncio.sleep(5)
+
+    play(cell, scene)
+    return cell.used
+
+
+def test_the_watcher_reads_what_it_watches_and_writes_nothing(used: dict[str, set[Right]]) -> None:
+    granted = rights(of_kind("ClusterRole")["muster-watcher"])
+    watched = {(row.resource.group, row.resource.plural) for row in WATCHED.values()}
+    assert granted == {Right(verb, group, plural) for group, plural in watched for verb in READS}
+    assert used["watcher"] == {right for right in granted if right.verb != "get"}
+
+
+def test_the_actuator_has_what_it_uses(used: dict[str, set[Right]]) -> None:
+    granted = rights(of_kind("ClusterRole")["muster-actuator"])
+    # Where a definition has its status apart, it is written apart.
+    apart = {right for right in granted if right.resource.endswith("/status")}
+    assert {right.verb for right in apart} == {"patch"}
+    kept = {"elasticquotatrees", "queues", "queueunits"}
+    assert {right.resource for right in apart} == {f"{plural}/status" for plural in kept}
+    # An object is looked at only after a patch of it was refused.
+    looks = Right("get", "ray.io", "rayjobs")
+    assert used["actuator"] | apart | {ADMIT, looks} == granted
+
+
+def test_no_role_gives_more_than_it_names() -> None:
+    forbidden_verbs = {"*", "bind", "escalate", "impersonate"}
+    for name, role in of_kind("ClusterRole").items():
+        for right in rights(role):
+            assert "*" not in right, name
+            assert right.verb not in forbidden_verbs, name
+            assert right.resource.partition("/")[0] not in ("secrets", "serviceaccounts", "clusterroles"), name
+    assert not of_kind("Role")
+
+
+def test_every_service_has_an_account_and_two_have_rights() -> None:
+    accounts = of_kind("ServiceAccount")
+    names = {name for name in services() if name not in ("nats", "log-init")}
+    assert set(accounts) == {f"muster-{name}" for name in names}
+    assert all(each["metadata"]["namespace"] == NAMESPACE for each in accounts.values())
+    tokens = {name for name, each in accounts.items() if each.get("automountServiceAccountToken", True)}
+    assert tokens == {f"muster-{name}" for name in ACTORS}
+    assert set(of_kind("ClusterRole")) == set(of_kind("ClusterRoleBinding")) == tokens
+    for name, binding in of_kind("ClusterRoleBinding").items():
+        assert binding["roleRef"]["name"] == name
+        assert binding["subjects"] == [{"kind": "ServiceAccount", "name": name, "namespace": NAMESPACE}]
+
+
+def test_the_doctor_asks_for_no_more() -> None:
+    granted = rights(of_kind("ClusterRole")["muster-watcher"])
+    for resource, part, _, verbs in watching_rights():
+        name = f"{resource.plural}/{part}" if part else resource.plural
+        assert {Right(verb, resource.group, name) for verb in verbs} <= granted
+
+
+def test_everything_of_ours_says_so() -> None:
+    for found in [*objects("rbac"), *objects("policies")]:
+        assert found["metadata"]["labels"]["app.kubernetes.io/part-of"] == "muster", found["metadata"]["name"]
