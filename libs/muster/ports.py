@@ -164,5 +164,5 @@ class Clock(Protocol):
     """The only source of time in the runners."""
 
     def now(self) -> int:
-        """ms since the epoch."""
+        """Ms since the epoch."""
         ...

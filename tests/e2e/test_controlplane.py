@@ -66,9 +66,7 @@ async def test_custom_objects_take_json_patches_that_test(kube: KubeClient, name
     assert merged["spec"]["size"] == 3
 
 
-async def test_a_pod_is_scheduled_runs_and_leaves(
-    kube: KubeClient, namespace: str, make_node: MakeNode
-) -> None:
+async def test_a_pod_is_scheduled_runs_and_leaves(kube: KubeClient, namespace: str, make_node: MakeNode) -> None:
     node = await make_node("a")
     await kube.create(pod("stays", namespace))
     running = await wait_for_phase(kube, namespace, "stays", "Running")
@@ -79,9 +77,7 @@ async def test_a_pod_is_scheduled_runs_and_leaves(
     await wait_until_gone(kube, "v1", "Pod", "stays", namespace)
 
 
-async def test_annotations_decide_how_a_pod_ends(
-    kube: KubeClient, namespace: str, make_node: MakeNode
-) -> None:
+async def test_annotations_decide_how_a_pod_ends(kube: KubeClient, namespace: str, make_node: MakeNode) -> None:
     await make_node("a")
     await kube.create(pod("ends", namespace, run_for="200ms"))
     await kube.create(pod("fails", namespace, fail_after="200ms"))
@@ -98,9 +94,7 @@ async def test_annotations_decide_how_a_pod_ends(
     assert stopping["status"]["phase"] == "Running"
 
 
-async def test_a_pod_that_does_not_fit_stays_pending(
-    kube: KubeClient, namespace: str, make_node: MakeNode
-) -> None:
+async def test_a_pod_that_does_not_fit_stays_pending(kube: KubeClient, namespace: str, make_node: MakeNode) -> None:
     await make_node("small", {"cpu": "1"})
     await kube.create(pod("first", namespace))
     await wait_for_phase(kube, namespace, "first", "Running")
@@ -113,9 +107,7 @@ async def test_a_pod_that_does_not_fit_stays_pending(
     await wait_for(unschedulable, what="the second pod to be unschedulable")
 
 
-async def test_a_broken_node_is_tainted_and_recovers(
-    kube: KubeClient, namespace: str, make_node: MakeNode
-) -> None:
+async def test_a_broken_node_is_tainted_and_recovers(kube: KubeClient, namespace: str, make_node: MakeNode) -> None:
     name = (await make_node("a"))["metadata"]["name"]
 
     async def taints() -> set[str]:
@@ -136,9 +128,7 @@ async def test_a_broken_node_is_tainted_and_recovers(
     await wait_for(clean, what="the mended node to lose its taint")
 
 
-async def test_a_suspended_job_completes_when_resumed(
-    kube: KubeClient, namespace: str, make_node: MakeNode
-) -> None:
+async def test_a_suspended_job_completes_when_resumed(kube: KubeClient, namespace: str, make_node: MakeNode) -> None:
     await make_node("a")
     template = pod("unused", namespace, run_for="200ms")
     job = {
@@ -167,9 +157,7 @@ async def test_a_suspended_job_completes_when_resumed(
     await wait_for(lambda: is_now("Complete"), 60, what="the resumed job to complete")
 
 
-async def test_a_deleted_namespace_takes_its_content_along(
-    kube: KubeClient, namespace: str
-) -> None:
+async def test_a_deleted_namespace_takes_its_content_along(kube: KubeClient, namespace: str) -> None:
     note = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -181,9 +169,7 @@ async def test_a_deleted_namespace_takes_its_content_along(
     assert await kube.find("v1", "ConfigMap", "note", namespace) is None
 
 
-async def test_dependents_of_a_deleted_owner_are_collected(
-    kube: KubeClient, namespace: str
-) -> None:
+async def test_dependents_of_a_deleted_owner_are_collected(kube: KubeClient, namespace: str) -> None:
     def note(name: str, **meta: object) -> Object:
         meta = {"name": name, "namespace": namespace, **meta}
         return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta}
@@ -225,9 +211,7 @@ async def test_an_outage_keeps_data_and_all_components_return(
 @pytest.mark.usefixtures("control_plane_binaries")
 async def test_users_have_only_the_rights_that_rbac_gives() -> None:
     reader = User("reader", groups=("team-a",))
-    async with ControlPlane(
-        users=[reader], controller_manager=False, scheduler=False, kwok=False
-    ) as plane:
+    async with ControlPlane(users=[reader], controller_manager=False, scheduler=False, kwok=False) as plane:
         async with KubeClient(plane.url, token=reader.token, ca_file=plane.ca_file) as kube:
             review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
             me = await kube.create({**review, "metadata": {}})

@@ -12,7 +12,7 @@ import pytest_asyncio
 from kit.cluster import RAY, Cluster, document_job, furnish
 from kit.controlplane import ControlPlane, User
 from kit.controlplane.build import Binaries
-from kit.deployed import NAMESPACE, account, account_groups, objects
+from kit.deployed import account, account_groups, objects
 from kit.kubeclient import ApiError, KubeClient, Object
 from kit.nats import new_cell
 from kit.wait import wait_for
@@ -53,7 +53,9 @@ async def plane(control_plane_binaries: Binaries) -> AsyncIterator[ControlPlane]
             for folder in ("crds", "rbac", "policies"):
                 await apply(plane, kube, folder)
             for name in (MANAGED, ANOTHER):
-                await kube.patch("v1", "Namespace", name, patch={"metadata": {"labels": {"muster.dev/managed": "true"}}})
+                await kube.patch(
+                    "v1", "Namespace", name, patch={"metadata": {"labels": {"muster.dev/managed": "true"}}}
+                )
             await _let_users_in(kube)
             await _until_policies_work(plane, kube)
         yield plane
@@ -72,7 +74,10 @@ def mutates(plane: ControlPlane) -> bool:
 
 async def _let_users_in(kube: KubeClient) -> None:
     rbac = "rbac.authorization.k8s.io"
-    roles = {"editor": [EDITOR], "admitter": [{"apiGroups": ["queues.muster.dev"], "resources": ["queues"], "verbs": ["admit"]}]}
+    roles = {
+        "editor": [EDITOR],
+        "admitter": [{"apiGroups": ["queues.muster.dev"], "resources": ["queues"], "verbs": ["admit"]}],
+    }
     for name, rules in roles.items():
         role = {"apiVersion": f"{rbac}/v1", "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules}
         await kube.create(role)

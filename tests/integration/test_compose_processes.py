@@ -48,7 +48,9 @@ async def cluster(folder: Path) -> AsyncIterator[tuple[SimCluster, Path]]:
 
 
 @contextlib.asynccontextmanager
-async def started(folder: Path, env_of: Mapping[str, Mapping[str, str]], kubeconfig: Path) -> AsyncIterator[list[Running]]:
+async def started(
+    folder: Path, env_of: Mapping[str, Mapping[str, str]], kubeconfig: Path
+) -> AsyncIterator[list[Running]]:
     """The log is created, then every service runs. What still runs in the end is stopped."""
     creation = Running("log-init", folder, 0, env_of["log-init"])
     await creation.start()

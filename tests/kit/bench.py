@@ -38,7 +38,7 @@ class Bench:
             self.epochs[name] = self.append(name, "input", [LeaderStarted(process="bench")])
 
     def append(self, stage: str, kind: CommitKind, events: Iterable[Event], in_seq: int | None = None) -> int:
-        """Store a commit and let every stage fold it; returns its sequence. Bytes go through the codec as they would."""
+        """Store a commit and let every stage fold it; returns its sequence. Bytes go through the codec."""
         self._count += 1
         commit = Commit(
             commit_id=f"bench-{self._count}",

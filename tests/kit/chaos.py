@@ -11,9 +11,9 @@ from random import Random
 from typing import Any
 
 import msgspec
+
 from kit import facts
 from kit.bench import Bench
-
 from muster.core.audit import audit
 from muster.core.seen import TOMBSTONE_MS
 from muster.core.stage import next_commit
@@ -25,7 +25,12 @@ from muster.model.keys import Ref
 from muster.model.workload import Workload
 
 NAMESPACES = ("video", "text", "intern-text", "devops")
-SHAPES = ({"cpu": 12, "memory": "12G"}, {"cpu": 4, "memory": "4G"}, {"cpu": 6, "memory": "2G"}, {"cpu": 15, "memory": "1G"})
+SHAPES = (
+    {"cpu": 12, "memory": "12G"},
+    {"cpu": 4, "memory": "4G"},
+    {"cpu": 6, "memory": "2G"},
+    {"cpu": 15, "memory": "1G"},
+)
 
 
 class Chaos:
@@ -55,7 +60,11 @@ class Chaos:
             self.to_make -= 1
             name = f"job-{self.to_make}"
             job = facts.job(
-                name, rng.choice(NAMESPACES), **rng.choice(SHAPES), created=self.bench.now, priority=rng.choice((None, None, 5))
+                name,
+                rng.choice(NAMESPACES),
+                **rng.choice(SHAPES),
+                created=self.bench.now,
+                priority=rng.choice((None, None, 5)),
             )
             self._tell(name, job)
             return
@@ -116,7 +125,12 @@ class Chaos:
         key = self.rng.choice(sorted(self.outstanding))
         cause, ref = self.outstanding.pop(key)
         job = self.jobs.get(ref.name)
-        admitted = next(e for s in self.bench.log for e in s.commit.events if isinstance(e, GangAdmitted) and e.ref == ref and e.attempt == key[1])
+        admitted = next(
+            e
+            for s in self.bench.log
+            for e in s.commit.events
+            if isinstance(e, GangAdmitted) and e.ref == ref and e.attempt == key[1]
+        )
         effect: Event
         if job is None or job.ref.uid != ref.uid:
             effect = EffectFailed(cause=cause, ref=ref, attempt=key[1], reason="gone")
@@ -170,7 +184,15 @@ class Chaos:
         """Chaos, then peace: everything true is told, everything outstanding is carried out, the stages settle."""
         for _ in range(steps):
             self.rng.choice(
-                (self.truth_changes, self.deliver, self.deliver, self.decide_late, self.decide_late, self.actuate, self.pass_time)
+                (
+                    self.truth_changes,
+                    self.deliver,
+                    self.deliver,
+                    self.decide_late,
+                    self.decide_late,
+                    self.actuate,
+                    self.pass_time,
+                )
             )()
         for _ in range(60):
             before = len(self.bench.log)
@@ -191,5 +213,3 @@ class Chaos:
         report = audit(self.bench.log)
         broken = [v for v in report.violations if v.invariant != "I11"]
         assert not broken, broken[:3]
-
-

@@ -59,7 +59,7 @@ def amounts(cpu: int, memory: str, gpu: int) -> dict[str, Any]:
 
 
 def t0() -> TreeNodeSpec:
-    """The tree T0: algorithm {video, text, interns}, devops, infrastructure {devops}; namespaces named like the leaves."""
+    """The tree T0: algorithm {video, text, interns}, devops, infrastructure {devops}; namespaces as the leaves."""
     none, eight = amounts(0, "0", 0), amounts(8, "8Gi", 0)
     fourteen = amounts(14, "14Gi", 4)
     algorithm = (
@@ -103,7 +103,7 @@ def job_ref(name: str, namespace: str = "video") -> Ref:
 
 
 def job(name: str, namespace: str = "video", **changes: Any) -> Workload:
-    """A suspended RayJob of 12 cpu and 12G, as the document's; ``changes`` are fields of Workload, or cpu/memory/gpu."""
+    """A suspended RayJob of 12 cpu and 12G, as the document's; ``changes``: fields of Workload, or cpu/memory/gpu."""
     asked = {key: changes.pop(key) for key in ("cpu", "memory", "gpu") if key in changes}
     need = vector(**asked) if asked else vector(cpu=12, memory="12G")
     fields: dict[str, Any] = {
@@ -115,7 +115,10 @@ def job(name: str, namespace: str = "video", **changes: Any) -> Workload:
         "phase": "waiting",
         "suspended": True,
         "need": {"ack": need, "full": need},
-        "pod_sets": (PodSet("head", 1, vector(cpu=4, memory="4G")), PodSet("small-group", 2, vector(cpu=4, memory="4G"))),
+        "pod_sets": (
+            PodSet("head", 1, vector(cpu=4, memory="4G")),
+            PodSet("small-group", 2, vector(cpu=4, memory="4G")),
+        ),
         "settled": True,
     }
     return Workload(**(fields | changes))

@@ -130,15 +130,11 @@ class KubeClient:
         path = await self._path_of(manifest)
         return await self.request("PUT", _join(path, subresource), body=manifest)
 
-    async def get(
-        self, api_version: str, kind: str, name: str, namespace: str | None = None
-    ) -> Object:
+    async def get(self, api_version: str, kind: str, name: str, namespace: str | None = None) -> Object:
         """One object. 404 when there is none."""
         return await self.request("GET", await self._path(api_version, kind, namespace, name))
 
-    async def find(
-        self, api_version: str, kind: str, name: str, namespace: str | None = None
-    ) -> Object | None:
+    async def find(self, api_version: str, kind: str, name: str, namespace: str | None = None) -> Object | None:
         """One object, or None when there is none."""
         try:
             return await self.get(api_version, kind, name, namespace)
@@ -179,9 +175,7 @@ class KubeClient:
         """
         path = await self._path(api_version, kind, namespace, name)
         content_type = MERGE_PATCH if isinstance(patch, Mapping) else JSON_PATCH
-        return await self.request(
-            "PATCH", _join(path, subresource), body=patch, content_type=content_type
-        )
+        return await self.request("PATCH", _join(path, subresource), body=patch, content_type=content_type)
 
     async def delete(
         self,
@@ -206,13 +200,9 @@ class KubeClient:
     async def _path_of(self, manifest: Object, *, with_name: bool = True) -> str:
         meta = manifest["metadata"]
         name = meta["name"] if with_name else ""
-        return await self._path(
-            manifest["apiVersion"], manifest["kind"], meta.get("namespace"), name
-        )
+        return await self._path(manifest["apiVersion"], manifest["kind"], meta.get("namespace"), name)
 
-    async def _path(
-        self, api_version: str, kind: str, namespace: str | None, name: str = ""
-    ) -> str:
+    async def _path(self, api_version: str, kind: str, namespace: str | None, name: str = "") -> str:
         plural, namespaced = await self._resource(api_version, kind)
         if namespaced and namespace is None and name:
             raise ValueError(f"cannot reach {kind} {name}: it lives in a namespace; say which")

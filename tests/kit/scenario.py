@@ -25,7 +25,6 @@ from pathlib import Path
 
 from kit import facts
 from kit.bench import Bench
-
 from muster.core.explain import ADOPTED, waiting_for_quota
 from muster.events.base import Event
 from muster.events.decisions import (
@@ -184,11 +183,21 @@ class Play:
 
 def _small() -> facts.TreeNodeSpec:
     ten = {"cpu": 10}
-    return facts.node("root", ten, ten, children=(facts.node("a", {"cpu": 4}, {"cpu": 10}, ("video",)), facts.node("b", {"cpu": 4}, {"cpu": 8}, ("text",))))
+    return facts.node(
+        "root",
+        ten,
+        ten,
+        children=(
+            facts.node("a", {"cpu": 4}, {"cpu": 10}, ("video",)),
+            facts.node("b", {"cpu": 4}, {"cpu": 8}, ("text",)),
+        ),
+    )
 
 
 def _bad() -> facts.TreeNodeSpec:
-    return facts.node("root", {"cpu": 10}, {"cpu": 9}, children=(facts.node("a", {"cpu": 11}, {"cpu": 10}, ("video",)),))
+    return facts.node(
+        "root", {"cpu": 10}, {"cpu": 9}, children=(facts.node("a", {"cpu": 11}, {"cpu": 10}, ("video",)),)
+    )
 
 
 TREES = {"T0": facts.t0, "small": _small, "bad": _bad}

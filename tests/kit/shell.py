@@ -13,9 +13,9 @@ from random import Random
 from typing import Any
 
 import looptime
+
 from kit.frozen import FrozenProcess, task_factory
 from kit.story import quota_tree, rayjob
-
 from muster.core.deciders import DECIDERS
 from muster.core.objects.registry import WATCHED
 from muster.events.envelope import Stored

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from kit import facts
-
 from muster.events.facts import TreeNodeSpec
 
 Obj = dict[str, Any]
@@ -13,7 +12,9 @@ Obj = dict[str, Any]
 RAY_IMAGE = "rayproject/ray:2.36.1"
 
 
-def quota_tree(root: TreeNodeSpec | None = None, *, name: str = "elasticquotatree", namespace: str = "kube-system") -> Obj:
+def quota_tree(
+    root: TreeNodeSpec | None = None, *, name: str = "elasticquotatree", namespace: str = "kube-system"
+) -> Obj:
     """An ElasticQuotaTree object; T0 unless said."""
     return {
         "apiVersion": "scheduling.sigs.k8s.io/v1beta1",

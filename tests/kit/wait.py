@@ -10,9 +10,7 @@ T = TypeVar("T")
 POLL_SECONDS = 0.05
 
 
-async def wait_for(
-    condition: Callable[[], Awaitable[T | None]], timeout_s: float = 30.0, *, what: str = ""
-) -> T:
+async def wait_for(condition: Callable[[], Awaitable[T | None]], timeout_s: float = 30.0, *, what: str = "") -> T:
     """First truthy answer of `condition`, asked anew every 50 ms.
 
     `what` names the awaited thing in the error. Raises TimeoutError with the last answer after
@@ -25,7 +23,5 @@ async def wait_for(
             return answer
         if time.monotonic() >= deadline:
             name = what or getattr(condition, "__qualname__", repr(condition))
-            raise TimeoutError(
-                f"waited {timeout_s:g} s in vain for {name}; the last answer was {answer!r}"
-            )
+            raise TimeoutError(f"waited {timeout_s:g} s in vain for {name}; the last answer was {answer!r}")
         await asyncio.sleep(POLL_SECONDS)

@@ -13,7 +13,6 @@ from collections import deque
 
 from kit import facts
 from kit.bench import Bench
-
 from muster.events.decisions import GangAdmitted
 from muster.events.facts import WorkloadObserved
 

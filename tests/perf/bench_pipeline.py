@@ -1,4 +1,4 @@
-"""Through all stages on a real nats-server, without an API server: observed -> queued -> proposed -> reserved -> admitted.
+"""Through all stages on a real nats-server, without an API server: observed, queued, proposed, reserved, admitted.
 
 A driver stands in for the watcher and the actuator: it appends the observations of suspended jobs, and, as soon as a
 job is admitted, its effect and its end. Two layouts: all deciders in this process, and one process per service.
@@ -15,8 +15,8 @@ import time
 from contextlib import AsyncExitStack
 
 import psutil
-from kit import facts
 
+from kit import facts
 from muster.bus.cell import open_log, open_stores
 from muster.bus.connection import connect
 from muster.bus.jetstream import JetStream
@@ -219,8 +219,7 @@ async def main() -> None:
     logs.configure(level="error")
     for separate in (False, True):
         rounds = [
-            await measure(options.jobs, options.rate, options.seconds, separate=separate)
-            for _ in range(options.rounds)
+            await measure(options.jobs, options.rate, options.seconds, separate=separate) for _ in range(options.rounds)
         ]
         print("one process per service:" if separate else "all deciders in one process (and the driver):")
         for figure in rounds[0]:

@@ -7,8 +7,8 @@ from random import Random
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from kit.chaos import Chaos
 
+from kit.chaos import Chaos
 from muster.runtime.replay import replay
 from muster.runtime.snapshotting import decode_state, encode_state
 
@@ -85,5 +85,12 @@ def test_chaos_reaches_what_it_should(seed: int) -> None:
         chaos = Chaos(Random(each))
         chaos.run()
         seen |= {type(event).__name__ for stored in chaos.bench.log for event in stored.commit.events}
-    wanted = {"QuotaDenied", "QuotaReleased", "WorkloadAdopted", "SuspensionRecorded", "EffectFailed", "WorkloadDequeued"}
+    wanted = {
+        "QuotaDenied",
+        "QuotaReleased",
+        "WorkloadAdopted",
+        "SuspensionRecorded",
+        "EffectFailed",
+        "WorkloadDequeued",
+    }
     assert wanted <= seen

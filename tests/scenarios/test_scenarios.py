@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 from kit.scenario import play
 
 FILES = sorted(Path(__file__).parent.rglob("*.txt"))

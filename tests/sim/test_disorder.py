@@ -10,8 +10,8 @@ import json
 from collections import Counter
 
 import pytest
-from kit.story import quota_tree, rayjob
 
+from kit.story import quota_tree, rayjob
 from muster.core.audit import audit
 from muster.model import api
 from muster.model.resources import Vector, add_into

@@ -1,4 +1,4 @@
-"""The log is lost under 20 running and 20 waiting jobs: nothing restarts, nothing is over quota, the order is the same."""
+"""The log is lost under 20 running and 20 waiting jobs: nothing restarts, nothing is over quota, same order."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from collections import Counter
 from kit import facts
 from kit.shell import Cell, play
 from kit.story import quota_tree, rayjob
-
 from muster.core.audit import audit
 from muster.events.decisions import GangAdmitted, WorkloadAdopted
 from muster.model import api
@@ -56,7 +55,9 @@ def test_a_lost_log_disturbs_nothing() -> None:
             order.append(name)
             cell.create(rayjob(name, runtime="1s", cpu="1", replicas=1, memory="1G"))
             await asyncio.sleep(0.02)
-        await cell.until(lambda: all("kube-queue/job-enqueue-timestamp" in a for a in annotations(cell)), what="stamped")
+        await cell.until(
+            lambda: all("kube-queue/job-enqueue-timestamp" in a for a in annotations(cell)), what="stamped"
+        )
         before = audit(cell.commits())
         assert not before.violations
         cell.new_log()

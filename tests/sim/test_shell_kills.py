@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 
 import pytest
-from kit.shell import Cell, play, small_job, small_tree
 
+from kit.shell import Cell, play, small_job, small_tree
 from muster.core.audit import audit
 from muster.core.deciders import DECIDERS
 from muster.events.envelope import Commit
@@ -142,7 +142,9 @@ def test_every_append_delayed_until_others_have_written(delay_s: float) -> None:
     gaps = 0
     for number in range(1, appends() + 1):
         cell = witnessed(Cell(log_faults=Delays(number, delay_s=delay_s)))
-        gaps += sum(stored.commit.in_seq < stored.seq - 1 for stored in cell.commits() if stored.commit.kind == "decision")
+        gaps += sum(
+            stored.commit.in_seq < stored.seq - 1 for stored in cell.commits() if stored.commit.kind == "decision"
+        )
     assert gaps > 10
 
 

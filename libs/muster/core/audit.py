@@ -87,7 +87,7 @@ class Auditor:
         self._applied: set[tuple[str, int]] = set()
         self._epochs: dict[tuple[str, str], int] = {}
 
-    def feed(self, stored: Stored) -> None:
+    def feed(self, stored: Stored) -> None:  # noqa: C901 - a table of events
         """Check one commit against everything before it."""
         self._seq = stored.seq
         self.commits += 1
@@ -195,7 +195,12 @@ class Auditor:
         proposed = {candidate.ref.uid for candidate in event.candidates}
         heads: dict[tuple[str, tuple[tuple[str, int], ...]], tuple[int, int, str, str]] = {}
         for uid, waiting in self._waiting.items():
-            if not waiting.proposed and uid not in proposed and uid not in self._charges and waiting.seq <= commit.in_seq:
+            if (
+                not waiting.proposed
+                and uid not in proposed
+                and uid not in self._charges
+                and waiting.seq <= commit.in_seq
+            ):
                 shape = (waiting.queue, tuple(sorted(waiting.request.items())))
                 heads[shape] = min(waiting.place, heads.get(shape, waiting.place))
         for candidate in event.candidates:

@@ -31,7 +31,7 @@ class Reason(Struct, frozen=True):
 
 
 def waiting_for_quota(denial: Denial | QuotaDenied) -> Reason:
-    """The words for a denial: the stable form ``Insufficient quota(RESOURCE) in quota PATH: request R, max M, used U``."""
+    """The words for a denial, in the form ``Insufficient quota(RESOURCE) in quota PATH: request R, max M, used U``."""
     resource, path = denial.resource, denial.path
     asked, limit = (format_quantity(amount, resource) for amount in (denial.asked, denial.limit))
     if denial.asked > denial.limit:
@@ -59,7 +59,9 @@ def waiting_untried(ahead: int) -> Reason:
 def waiting_for_sync(kinds: list[str]) -> Reason:
     """The words for a wait that ends when the cluster is fully known."""
     return Reason(
-        "NotSynced", "unsynced", f"Nothing is admitted until the cluster is fully known; still listing {', '.join(kinds)}"
+        "NotSynced",
+        "unsynced",
+        f"Nothing is admitted until the cluster is fully known; still listing {', '.join(kinds)}",
     )
 
 
@@ -75,7 +77,8 @@ def resume_failed(message: str, until: str) -> Reason:
 SUSPENDED_OUTSIDE = Reason(
     "SuspendedOutside",
     "suspended_outside",
-    "Suspended by somebody else after its admission; it keeps its quota until its pods are gone, then it is queued again",
+    "Suspended by somebody else after its admission; it keeps its quota until its pods are gone, "
+    "then it is queued again",
 )
 ADMITTED = Reason("Admitted", "admitted", "Admitted: its quota is reserved and it is being started")
 RUNNING = Reason("Running", "running", "Running")

@@ -40,7 +40,9 @@ def public_event(cell: str, generation: int, seq: int, index: int, at: int, even
     return _about_workload(where, event)
 
 
-def _about_workload(where: dict[str, Any], event: Event) -> public.PublicEvent | None:
+def _about_workload(  # noqa: C901 - a table of events
+    where: dict[str, Any], event: Event
+) -> public.PublicEvent | None:
     match event:
         case decisions.WorkloadQueued():
             return public.WorkloadQueued(
@@ -79,9 +81,7 @@ def _about_workload(where: dict[str, Any], event: Event) -> public.PublicEvent |
         case effects.EffectApplied():
             return public.WorkloadResumed(**where, attempt=event.attempt)
         case effects.EffectFailed():
-            return public.WorkloadNotResumed(
-                **where, attempt=event.attempt, reason=event.reason, message=event.message
-            )
+            return public.WorkloadNotResumed(**where, attempt=event.attempt, reason=event.reason, message=event.message)
         case facts.WorkloadStarted():
             return public.WorkloadStarted(**where)
         case decisions.SuspensionRecorded():

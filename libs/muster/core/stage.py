@@ -113,8 +113,7 @@ class Folder:
         if seq != state.seq + 1:
             raise AssertionError(f"fold of sequence {seq} onto a state at {state.seq}: a commit is missing or repeated")
         state.seq = seq
-        if commit.at > state.now:
-            state.now = commit.at
+        state.now = max(state.now, commit.at)
         arms = self._arms
         for index, event in enumerate(commit.events):
             arm = arms.get(type(event))

@@ -46,7 +46,7 @@ resume_failed      the API server refused to resume it; the effect says why
 """
 
 AdoptionReason = Literal["already_running", "bypassed"]
-"""Why something is charged that no admission let in: it ran when we first saw it, or it was started around the queue."""
+"""Why something is charged that no admission let in: it ran when first seen, or was started around the queue."""
 
 
 class Candidate(Struct, frozen=True, omit_defaults=True):
@@ -214,4 +214,3 @@ AnyDecision = (
     | QuotaReleased
     | GangAdmitted
 )
-

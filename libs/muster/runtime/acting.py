@@ -48,7 +48,7 @@ class ActuatorRunner(Leader[ActuatorState]):
             Actuator(), log=log, lease=lease, snapshots=snapshots, clock=clock, process=process, hooks=hooks
         )
         self._transport = transport
-        self._rng = rng or Random()  # spreads retries, decides nothing
+        self._rng = rng or Random()  # noqa: S311 - spreads retries, decides nothing
         self._slots = asyncio.Semaphore(MAX_IN_FLIGHT)
         self._taken: dict[str, Intent] = {}
         """workload uid -> the outstanding order that has a task"""
@@ -95,7 +95,9 @@ class ActuatorRunner(Leader[ActuatorState]):
                 answer = Retry("conflict", "the object keeps changing under the patch")
             if not isinstance(answer, Retry):
                 return answer
-            self.hooks.note("warning", "actuation_retried", ref=str(order.ref), why=answer.reason, message=answer.message)
+            self.hooks.note(
+                "warning", "actuation_retried", ref=str(order.ref), why=answer.reason, message=answer.message
+            )
             await asyncio.sleep(pause_s * (0.5 + self._rng.random() / 2))
             pause_s = min(pause_s * 2, BACKOFF_S[1])
         return None

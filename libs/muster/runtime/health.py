@@ -17,9 +17,7 @@ Reasons = Callable[[], list[str]]
 class HealthServer:
     """Serves on ``host``:``port``; port 0 takes a free one, see :attr:`port` after start."""
 
-    def __init__(
-        self, host: str, port: int, *, ready: Reasons, started: Reasons, metrics: Callable[[], bytes]
-    ) -> None:
+    def __init__(self, host: str, port: int, *, ready: Reasons, started: Reasons, metrics: Callable[[], bytes]) -> None:
         self.host = host
         self.port = port
         self._ready = ready

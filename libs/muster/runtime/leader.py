@@ -36,7 +36,7 @@ class LostLeadershipError(Exception):
 
 
 class ClockSkewError(Exception):
-    """This machine's clock is ahead of the broker's: mend it, nothing is appended meanwhile."""
+    """The clock of this machine is ahead of the broker's: mend it, nothing is appended meanwhile."""
 
 
 class Leader(Follower[S]):

@@ -184,7 +184,9 @@ class Presenter(Follower[ViewState]):
         if note is not None:
             await self._event(note)
         if stamp is not None:
-            await self._send("PATCH", KINDS[stamp[0].kind].resource, stamp[0].namespace, stamp[0].name, JSON_PATCH, stamp[1])
+            await self._send(
+                "PATCH", KINDS[stamp[0].kind].resource, stamp[0].namespace, stamp[0].name, JSON_PATCH, stamp[1]
+            )
         await self._upsert(wanted)
         return True
 
@@ -263,7 +265,11 @@ class Presenter(Follower[ViewState]):
             self._told[wanted.key] = wanted.shown
         else:
             self.hooks.note(
-                "warning", "presentation_refused", object=wanted.key, status=answer.status, body=answer.body[:300].decode()
+                "warning",
+                "presentation_refused",
+                object=wanted.key,
+                status=answer.status,
+                body=answer.body[:300].decode(),
             )
 
     async def _create(self, wanted: Upsert, body: dict[str, Any]) -> ApiResponse:

@@ -41,7 +41,7 @@ class Publisher:
     async def run(self) -> None:
         """Publish until cancelled; stands by while another publisher holds the lease."""
         self._hooks.role("standby", 0)
-        while not await self._lease.acquire():
+        while not await self._lease.acquire():  # noqa: ASYNC110 - a lease has to be asked for
             await asyncio.sleep(LEASE_RENEWAL_S)
         self._hooks.role("leading", 0)
         async with asyncio.TaskGroup() as tasks:

@@ -109,7 +109,7 @@ def replay(
 
 
 def _trim(seats: dict[str, _Seat], window: deque[Stored], report: ReplayReport) -> None:
-    """Let the stages that have fallen behind catch up with all but the newest commits, and forget what all have folded."""
+    """Let stages that fell behind catch up with all but the newest commits; forget what all have folded."""
     newest = window[-1].seq
     for seat in seats.values():
         if newest - seat.state.seq > LAG:

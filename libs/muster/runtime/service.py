@@ -180,9 +180,7 @@ class Process(Struct, dict=True):
         """Copy public events to the public stream."""
         outlet = PublicPublisher(self.js, self.config.cell)
         self.publishers.append(
-            Publisher(
-                log=self.log, outlet=outlet, lease=self.lease("publisher"), hooks=self.telemetry("publisher")
-            )
+            Publisher(log=self.log, outlet=outlet, lease=self.lease("publisher"), hooks=self.telemetry("publisher"))
         )
 
     def not_started(self) -> Iterator[str]:
@@ -344,5 +342,3 @@ def _first_of(group: BaseExceptionGroup[BaseException]) -> BaseException:
     while isinstance(found, BaseExceptionGroup):
         found = found.exceptions[0]
     return found
-
-

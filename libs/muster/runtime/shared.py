@@ -86,7 +86,8 @@ class SharedLog:
                         yield batch
                     continue
                 async with self._changed:
-                    await self._changed.wait_for(lambda: self._last() > after or (self._end_reached and not told))
+                    while self._last() <= after and (told or not self._end_reached):
+                        await self._changed.wait()
                     batch = self._kept[after - self._base : after - self._base + BATCH] if after >= self._base else []
                     if batch:
                         after = self._cursors[me] = batch[-1].seq

@@ -96,7 +96,14 @@ class Simulation:
     # --- the log ----------------------------------------------------------------------------------------------
 
     def _append(
-        self, stage: str, shard: str, kind: CommitKind, events: list[Event], *, in_seq: int | None = None, epoch: int = 0
+        self,
+        stage: str,
+        shard: str,
+        kind: CommitKind,
+        events: list[Event],
+        *,
+        in_seq: int | None = None,
+        epoch: int = 0,
     ) -> int:
         self._count += 1
         commit = Commit(

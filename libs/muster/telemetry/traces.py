@@ -22,7 +22,9 @@ REMEMBERED = 20_000
 """Commits whose span contexts are kept to link to."""
 
 
-def make_tracer(service: str, environ: Mapping[str, str] | None = None, exporter: SpanExporter | None = None) -> Tracer | None:
+def make_tracer(
+    service: str, environ: Mapping[str, str] | None = None, exporter: SpanExporter | None = None
+) -> Tracer | None:
     """A tracer that exports by OTLP where OTEL_EXPORTER_OTLP_ENDPOINT (or _TRACES_ENDPOINT) says; None without one."""
     variables = os.environ if environ is None else environ
     if exporter is None:

@@ -29,7 +29,7 @@ async def down() -> None:
     pids = {instance.pid for instance in found}
     try:
         async with asyncio.timeout(LIMIT_S):
-            while left := pids & {instance.pid for instance in instances.running()}:
+            while left := pids & {instance.pid for instance in instances.running()}:  # noqa: ASYNC110 - other processes
                 await asyncio.sleep(LOOK_S)
     except TimeoutError:
         raise CliError(f"process {min(left)} has not ended in {LIMIT_S:g} s; see its terminal, or kill it") from None

@@ -86,9 +86,7 @@ def write_lock(version: str | None = None, echo: Callable[[str], None] = print) 
         echo(f"wrote {module.lock}")
 
 
-def _from_cache(
-    module: Module, names: list[str], echo: Callable[[str], None]
-) -> Mapping[str, Path]:
+def _from_cache(module: Module, names: list[str], echo: Callable[[str], None]) -> Mapping[str, Path]:
     """Executables of one module by name; builds those not in the cache."""
     folder = cache_folder() / "controlplane" / module.key
     paths = {name: folder / name for name in names}
@@ -120,9 +118,7 @@ def _build_one(module: Module, name: str, sources: Path, target: Path, go: Path)
         half_built.unlink(missing_ok=True)
 
 
-def _assets(
-    version: str, wanted: set[str], echo: Callable[[str], None]
-) -> tuple[dict[str, Path], str]:
+def _assets(version: str, wanted: set[str], echo: Callable[[str], None]) -> tuple[dict[str, Path], str]:
     """Binaries supplied by KUBEBUILDER_ASSETS, and the version the API server will report."""
     folder = os.environ.get("KUBEBUILDER_ASSETS")
     if not folder:
@@ -143,9 +139,7 @@ def _assets(
 
 
 def _reported_version(apiserver: Path) -> str:
-    done = subprocess.run(
-        [str(apiserver), "--version"], capture_output=True, text=True, timeout=60, check=False
-    )
+    done = subprocess.run([str(apiserver), "--version"], capture_output=True, text=True, timeout=60, check=False)
     found = re.search(r"v(\d+\.\d+\.\d+\S*)", done.stdout)
     if found is None:
         raise BuildError(

@@ -135,9 +135,7 @@ def run_go(go: Path, folder: Path, *arguments: str) -> str:
 
 def _kubernetes_go_mod(module: Module, folder: Path, go: Path) -> str:
     """The Kubernetes module names its own libraries v0.0.0; every main must say which they are."""
-    found = json.loads(
-        run_go(go, folder, "mod", "download", "-json", f"k8s.io/kubernetes@v{module.version}")
-    )
+    found = json.loads(run_go(go, folder, "mod", "download", "-json", f"k8s.io/kubernetes@v{module.version}"))
     upstream = Path(found["GoMod"]).read_text()
     language = re.search(r"^go (\S+)$", upstream, re.MULTILINE)
     libraries = re.findall(r"^\s*(k8s\.io/\S+) v0\.0\.0$", upstream, re.MULTILINE)

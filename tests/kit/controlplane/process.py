@@ -127,6 +127,5 @@ def free_port() -> int:
                 continue
             return port
     raise ControlPlaneError(
-        "cannot find a free port on 127.0.0.1 between 20000 and 32000 in 200 tries; "
-        "see what listens there and stop it"
+        "cannot find a free port on 127.0.0.1 between 20000 and 32000 in 200 tries; see what listens there and stop it"
     )

@@ -72,9 +72,7 @@ async def kube(control_plane: ControlPlane) -> AsyncIterator[KubeClient]:
 @pytest_asyncio.fixture
 async def namespace(kube: KubeClient) -> AsyncIterator[str]:
     """Name of a fresh namespace, deleted after the test without waiting for its end."""
-    created = await kube.create(
-        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"generateName": "test-"}}
-    )
+    created = await kube.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"generateName": "test-"}})
     name: str = created["metadata"]["name"]
     yield name
     if await kube.find("v1", "Namespace", name):

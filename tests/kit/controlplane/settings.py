@@ -49,9 +49,7 @@ def kubeconfig(path: Path, *, url: str, ca_file: Path, user: User) -> None:
     config = {
         "apiVersion": "v1",
         "kind": "Config",
-        "clusters": [
-            {"name": "test", "cluster": {"server": url, "certificate-authority-data": authority}}
-        ],
+        "clusters": [{"name": "test", "cluster": {"server": url, "certificate-authority-data": authority}}],
         "users": [{"name": user.name, "user": {"token": user.token}}],
         "contexts": [{"name": "test", "context": {"cluster": "test", "user": user.name}}],
         "current-context": "test",

@@ -17,8 +17,25 @@ OURS = {path.name for path in (REPOSITORY / "services").glob("muster_*")} - {"mu
 """Every program that runs as a service."""
 
 KNOWN = frozenset(
-    "build cap_drop command depends_on environment healthcheck image ports profiles read_only restart secrets "
-    "security_opt stop_grace_period tmpfs user volumes".split()
+    [
+        "build",
+        "cap_drop",
+        "command",
+        "depends_on",
+        "environment",
+        "healthcheck",
+        "image",
+        "ports",
+        "profiles",
+        "read_only",
+        "restart",
+        "secrets",
+        "security_opt",
+        "stop_grace_period",
+        "tmpfs",
+        "user",
+        "volumes",
+    ]
 )
 """Keys of a service in the compose specification, as far as we use them: a misspelt one would do nothing."""
 
@@ -147,6 +164,7 @@ def test_docker_agrees() -> None:
 
 
 # --- the image ------------------------------------------------------------------------------------------------------
+
 
 def test_the_image_runs_as_nobody() -> None:
     last = DOCKERFILE.rpartition("\nFROM ")[2]

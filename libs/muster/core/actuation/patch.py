@@ -118,7 +118,7 @@ def read_answer(order: Outstanding, status: int, body: bytes) -> Answer:
         return Reread()
     if status in (409, 429) or status >= 500:
         return Retry({409: "conflict", 429: "throttled"}.get(status, "unavailable"), message)  # type: ignore[arg-type]
-    if status in (401, 403) and "cannot patch resource" in message or status == 401:
+    if (status in (401, 403) and "cannot patch resource" in message) or status == 401:
         return Retry("forbidden", message)
     return failed(order, "refused", message)
 
@@ -164,9 +164,7 @@ def after_reread(
 
 def failed(order: Outstanding, reason: FailureReason, message: str) -> EffectFailed:
     """The effect of a decision that cannot be carried out."""
-    return EffectFailed(
-        cause=order.cause, ref=order.ref, attempt=order.attempt, reason=reason, message=message[:500]
-    )
+    return EffectFailed(cause=order.cause, ref=order.ref, attempt=order.attempt, reason=reason, message=message[:500])
 
 
 def message_of(body: bytes) -> str:

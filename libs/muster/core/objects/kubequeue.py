@@ -76,7 +76,7 @@ class QueueUnitStatus(Struct, frozen=True, rename="camel"):
 
 
 class QueueUnitSpec(Struct, frozen=True):
-    priority: Int32 | None | UnsetType = UNSET
+    priority: Int32 | UnsetType | None = UNSET
 
 
 class QueueUnit(Struct, frozen=True):
@@ -113,7 +113,7 @@ def read_queue_unit(raw: bytes) -> QueueUnitObserved:
 
 
 def queue_name_prefix(path: str) -> str:
-    """generateName of the Queue of a quota path: ``root/algorithm/video`` -> ``root-algorithm-video-``.
+    """GenerateName of the Queue of a quota path: ``root/algorithm/video`` -> ``root-algorithm-video-``.
 
     kube-queue's rule: slashes and underscores become dashes, lower case, cut on the left to 58 characters. So does
     whatever else no object's name may hold, which kube-queue leaves to the API server to refuse.

@@ -23,7 +23,7 @@ MAX_REASON = 500
 
 Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
-"""Numbers as wide as Kubernetes has them: JSON itself has no limit, and what is kept of a number must be stored again."""
+"""Numbers as wide as Kubernetes has them: JSON itself has no limit, and what is kept must be stored again."""
 
 _LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN = re.compile(rf"{_LABEL}(\.{_LABEL})*")
@@ -44,7 +44,7 @@ def is_namespace(text: str) -> bool:
 
 
 def version_of(text: str) -> int | None:
-    """A resourceVersion as an integer, None when it is none: only plain digits, and no more than an etcd revision has."""
+    """A resourceVersion as an integer, None when it is none: plain digits, no more than an etcd revision has."""
     if not (text.isascii() and text.isdigit() and len(text) < 20):
         return None
     number = int(text)
@@ -80,7 +80,7 @@ class Meta(Struct, frozen=True, rename="camel"):
 
     @property
     def rv(self) -> int:
-        """resourceVersion as an integer; raises UnreadableError when it is not one."""
+        """ResourceVersion as an integer; raises UnreadableError when it is not one."""
         version = version_of(self.resource_version)
         if version is None:
             raise UnreadableError(f"metadata.resourceVersion: {_shown(self.resource_version)} is not an integer")
@@ -133,7 +133,10 @@ def _decoder(shape: type[Any]) -> msgspec.json.Decoder[Any]:
 
 
 def as_path(message: str) -> str:
-    """A decoder's message with the path of the field in front: msgspec's ``Expected `int`, got `str` - at `$.spec.replicas``` as ``spec.replicas: expected int, got str``."""
+    """A decoder's message with the path of the field in front.
+
+    msgspec's ``Expected `int`, got `str` - at `$.spec.replicas``` is told as ``spec.replicas: expected int, got str``.
+    """
     match = re.fullmatch(r"(.*) - at `\$\.?(.*)`", message, re.DOTALL)
     if match is None:
         return (message if _PATH.match(message) else f"object: {message}")[:MAX_REASON]

@@ -71,13 +71,22 @@ def _watched() -> dict[str, Watched]:
         Watched(api.NODES, read_node, NodeObserved, NodeGone),
         Watched(api.RAYCLUSTERS, read_raycluster, ChildObserved, ChildGone),
         Watched(api.PODS, read_pod, PodObserved, PodGone, label_selector="ray.io/is-ray-node=yes"),
-        Watched(api.QUEUES, read_queue, QueueObserved, QueueGone, namespace=QUEUE_NAMESPACE, label_selector=f"{CREATED_BY}=true"),
+        Watched(
+            api.QUEUES,
+            read_queue,
+            QueueObserved,
+            QueueGone,
+            namespace=QUEUE_NAMESPACE,
+            label_selector=f"{CREATED_BY}=true",
+        ),
         Watched(api.QUEUE_UNITS, read_queue_unit, QueueUnitObserved, QueueUnitGone),
     ]
-    rows += [Watched(kind.resource, _workload_reader(name), WorkloadObserved, WorkloadGone) for name, kind in workloads.KINDS.items()]
+    rows += [
+        Watched(kind.resource, _workload_reader(name), WorkloadObserved, WorkloadGone)
+        for name, kind in workloads.KINDS.items()
+    ]
     return {row.shard: row for row in rows}
 
 
 WATCHED: dict[str, Watched] = _watched()
 """{shard name: row}"""
-

@@ -137,7 +137,9 @@ def queue_unit(state: ViewState, uid: str) -> Upsert | None:
     existing = state.units.get(uid)
     if existing is not None and existing.shown == shown:
         return None
-    status = QueueUnitStatus(stands.phase, shown_text(stands.reason.text), admissions, rfc3339(state.now // 1000 * 1000))
+    status = QueueUnitStatus(
+        stands.phase, shown_text(stands.reason.text), admissions, rfc3339(state.now // 1000 * 1000)
+    )
     return Upsert(
         key=f"unit/{uid}",
         resource=api.QUEUE_UNITS,
@@ -265,7 +267,11 @@ def queue_object(state: ViewState, path: str) -> Upsert | None:
     if node is None:
         return None
     existing = next(
-        (state.queue_objects[uid] for uid, of in state.queue_paths.items() if of == path and uid in state.queue_objects),
+        (
+            state.queue_objects[uid]
+            for uid, of in state.queue_paths.items()
+            if of == path and uid in state.queue_objects
+        ),
         None,
     )
     status = queue_status(state, path)
@@ -291,7 +297,7 @@ def queue_object(state: ViewState, path: str) -> Upsert | None:
 
 
 def queue_status(state: ViewState, path: str) -> QueueStatus:
-    """Who waits in a queue: the first hundred, those about to be tried apart from those at rest, and how many in all."""
+    """Who waits in a queue: the first hundred, those about to be tried apart from those at rest; and how many."""
     active: list[QueueItem] = []
     backoff: list[QueueItem] = []
     for position, (place, key) in enumerate(state.book.in_order(path), start=1):

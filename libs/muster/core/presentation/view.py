@@ -53,7 +53,6 @@ from muster.events.facts import (
 )
 from muster.model.keys import Position, Ref
 
-
 _SeenByRef = QuotaTreeObserved | PriorityClassObserved
 
 
@@ -147,7 +146,10 @@ class View:
         return {kind: _chain(arms.get(kind), own.get(kind)) for kind in arms | own}
 
     def _job_changed(
-        self, state: ViewState, _at: Position, event: WorkloadQueued | WorkloadDequeued | WorkloadAdopted | QuotaReserved
+        self,
+        state: ViewState,
+        _at: Position,
+        event: WorkloadQueued | WorkloadDequeued | WorkloadAdopted | QuotaReserved,
     ) -> None:
         self.touched_jobs[event.ref.uid] = None
         self.touched_queues[event.queue] = None

@@ -56,9 +56,9 @@ def _queue(state: SorterState, workload: Workload, leaf: str, job: Job | None, c
     if state.stale.get(uid) == workload.generation:
         return None
     request, priority = state.need_of(workload), state.priority_of(workload)
-    if job is not None and (job.generation, job.priority, job.queue) == (workload.generation, priority, leaf):
-        if job.request == request:
-            return None
+    wanted = (workload.generation, priority, leaf, request)
+    if job is not None and (job.generation, job.priority, job.queue, job.request) == wanted:
+        return None
     return WorkloadQueued(
         cause=cause,
         ref=workload.ref,

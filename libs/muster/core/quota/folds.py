@@ -153,12 +153,12 @@ def proposed(state: AccountantState, at: Position, event: CandidatesProposed) ->
 
 def reserved(state: AccountantState, at: Position, event: QuotaReserved) -> None:
     answered(state, event)
-    open(state, at, event)
+    open_entry(state, at, event)
 
 
 def adopted(state: AccountantState, at: Position, event: WorkloadAdopted) -> None:
     workload = state.workloads.get(event.ref.uid)
-    entry = open(state, at, event)
+    entry = open_entry(state, at, event)
     if workload is not None and workload.suspended:
         entry.resumed_rv, entry.suspension_recorded = max(1, workload.rv - 1), True
     elif workload is not None:
@@ -166,7 +166,7 @@ def adopted(state: AccountantState, at: Position, event: WorkloadAdopted) -> Non
     recheck(state, event.ref.uid)
 
 
-def open(state: AccountantState, at: Position, event: QuotaReserved | WorkloadAdopted) -> Entry:
+def open_entry(state: AccountantState, at: Position, event: QuotaReserved | WorkloadAdopted) -> Entry:
     uid = event.ref.uid
     entry = Entry(event.ref, event.attempt, event.queue, event.request, Cause(at.seq, at.item))
     workload = state.workloads.get(uid)

@@ -104,7 +104,7 @@ class Ledger(Struct):
                 del self.used[path]
 
     def shortfall(self, queue: str, request: Vector, *scratches: Scratch) -> Shortfall | None:
-        """What refuses the request at ``queue`` with the scratches on top, or None when it fits. O(depth x resources)."""
+        """What refuses the request at ``queue`` with the scratches on top, None when it fits; O(depth x resources)."""
         for path in chain_of(queue):
             node = self.nodes.get(path)
             if node is None:

@@ -158,12 +158,6 @@ def subject(event: Event) -> tuple[Ref, int, str, str]:
             return event.child.ref, event.child.rv, digest(replace(event.child, rv=0)), ""
         case NodeObserved():
             return event.node.ref, event.node.rv, digest(replace(event.node, rv=0)), ""
-        case (
-            QuotaTreeObserved()
-            | QueueObserved()
-            | QueueUnitObserved()
-            | PriorityClassObserved()
-            | ObjectUnreadable()
-        ):
+        case QuotaTreeObserved() | QueueObserved() | QueueUnitObserved() | PriorityClassObserved() | ObjectUnreadable():
             return event.ref, event.rv, digest(replace(event, rv=0)), ""
     raise AssertionError(f"{type(event).__name__} says nothing about one object")

@@ -127,9 +127,7 @@ class HttpApiServer:
         if request.method == "HEAD":
             return web.Response(status=200)
         include = query.pop("includeObject", "Metadata")
-        answer = self._server.handle(
-            request.method, path, query, body, JSON if content_type in _YAML else content_type
-        )
+        answer = self._server.handle(request.method, path, query, body, JSON if content_type in _YAML else content_type)
         if answer.ok and request.method == "GET" and _wants_table(request):
             shown = self._as_table(path, _decode(answer.body), include)
             if shown is not None:
