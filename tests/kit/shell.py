@@ -182,7 +182,7 @@ class Cell:
         end = loop.time() + limit_s
         while not condition():
             assert loop.time() < end, f"not within {limit_s} virtual seconds: {what or condition}"
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.25)
 
     async def run(self, scene: Callable[[Cell], Awaitable[None]]) -> None:
         """Run the scene beside the cluster and all services."""
@@ -204,7 +204,7 @@ class Cell:
 
 def play(cell: Cell, scene: Callable[[Cell], Awaitable[None]]) -> None:
     """Run a scene under virtual time in a loop of its own."""
-    loop = looptime.new_event_loop()
+    loop = looptime.new_event_loop(noop_cycles=2)
     loop.set_task_factory(task_factory)
     try:
         loop.run_until_complete(cell.run(scene))
