@@ -75,8 +75,8 @@ async def test_wrong_credentials_are_said_at_once_and_not_shown(nats_server: Emb
         assert "hunter2" not in str(caught.value)
 
 
-async def test_credentials_without_their_package_or_file_are_said(nats_server: EmbeddedServer, tmp_path: Path) -> None:
-    with pytest.raises(ConnectError, match=r"nkeys|missing\.creds"):
+async def test_a_missing_credentials_file_is_said(nats_server: EmbeddedServer, tmp_path: Path) -> None:
+    with pytest.raises(ConnectError, match=r"no credentials file .*missing\.creds"):
         await connect(nats_server.url, name="tester", credentials=tmp_path / "missing.creds", timeout_s=1)
 
 

@@ -264,6 +264,9 @@ async def connect(
     Raises ConnectError when none of the servers lets us in within ``timeout_s``, or when it takes only messages
     smaller than MIN_PAYLOAD.
     """
+    for file in (credentials, nkey_seed):
+        if file is not None and not file.is_file():
+            raise ConnectError(f"cannot connect as {name}: there is no credentials file {file}")
     urls = [url] if isinstance(url, str) else list(url)
     where = ", ".join(_redacted(each) for each in urls)
     client = Client()
