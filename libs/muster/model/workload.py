@@ -30,6 +30,17 @@ class PodSet(Struct, frozen=True, omit_defaults=True):
     request: Vector = field(default_factory=dict)
 
 
+class Wishes(Struct, frozen=True, omit_defaults=True):
+    """What people ask for one workload, by annotations on the object itself, with author and reason."""
+
+    priority: int | None = None
+    """Beats the priority of the pod template."""
+    hold: bool = False
+    """Keep it out of its queue until it is released."""
+    by: str = ""
+    reason: str = ""
+
+
 class Workload(Struct, frozen=True, omit_defaults=True):
     """The observed state of one workload object: only what a decision or a display needs.
 
@@ -60,6 +71,9 @@ class Workload(Struct, frozen=True, omit_defaults=True):
     child: str = ""
     """Name of the object this one runs through (the RayCluster of a RayJob), once its controller names it."""
     deleting: bool = False
+    busy: bool = False
+    """Its controller cannot suspend it in the state it is in (a RayJob that waits or retries)."""
+    wishes: Wishes = Wishes()
     refusal: str = ""
     labels: dict[str, str] = field(default_factory=dict)
     """Only the labels that queueing knows."""

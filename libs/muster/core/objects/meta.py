@@ -11,7 +11,8 @@ import msgspec
 from msgspec import Struct, field
 
 from muster.model.keys import Ref
-from muster.model.text import shorten
+from muster.model.text import clean, shorten
+from muster.model.workload import Wishes
 
 PREFIX = "muster.dev"
 INTENT = f"{PREFIX}/intent"
@@ -19,6 +20,10 @@ QUEUED_AT = f"{PREFIX}/queued-at"
 DEQUEUED_AT = f"{PREFIX}/dequeued-at"
 ENQUEUE_STAMPS = ("kube-queue/job-enqueue-timestamp", "koord-queue/job-enqueue-timestamp")
 DEQUEUE_STAMPS = ("kube-queue/job-dequeue-timestamp", "koord-queue/job-dequeue-timestamp")
+PRIORITY = f"{PREFIX}/priority"
+HOLD = f"{PREFIX}/hold"
+CHANGED_BY = f"{PREFIX}/changed-by"
+CHANGE_REASON = f"{PREFIX}/change-reason"
 MAX_REASON = 500
 
 Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
@@ -110,6 +115,20 @@ class Meta(Struct, frozen=True, rename="camel"):
         if not _UID.fullmatch(self.uid):
             raise UnreadableError(f"metadata.uid: {_shown(self.uid)} is not a uid")
         return Ref(kind, self.namespace, self.name, self.uid)
+
+
+def wishes(annotations: dict[str, str]) -> Wishes:
+    """What people ask for the object. Raises UnreadableError for a priority that is no 32-bit integer."""
+    text, priority = annotations.get(PRIORITY, ""), None
+    if text:
+        if not re.fullmatch(r"-?[0-9]{1,10}", text) or not -(2**31) <= int(text) < 2**31:
+            raise UnreadableError(f"metadata.annotations[{PRIORITY}]: {_shown(text)} is not a 32-bit integer")
+        priority = int(text)
+    hold = annotations.get(HOLD, "false") != "false"
+    if priority is None and not hold:
+        return Wishes()
+    by, reason = (clean(annotations.get(key, "")[:200]) for key in (CHANGED_BY, CHANGE_REASON))
+    return Wishes(priority=priority, hold=hold, by=by, reason=reason)
 
 
 def decode(raw: bytes, shape: type[Any]) -> Any:

@@ -21,6 +21,7 @@ from muster.core.objects.meta import (
     UnreadableError,
     decode,
     first_stamp,
+    wishes,
 )
 from muster.core.objects.podspec import PodTemplate, Resources, check_total, container_request, pod_request
 from muster.model.resources import Vector, add_into, highest, scaled
@@ -33,6 +34,8 @@ KEPT_LABELS = (
     "quota.scheduling.alibabacloud.com/preemptible",
     "quota.scheduling.koordinator.sh/preemptible",
 )
+SUSPENDABLE = ("", "New", "Initializing", "Running")
+"""jobDeploymentStatus in which KubeRay acts on ``spec.suspend: true``."""
 MAX_PODS = 1_000_000
 _API_VERSION = re.compile(r"ray\.io/v[0-9][a-z0-9]{0,30}")
 
@@ -128,6 +131,8 @@ def read(raw: bytes) -> Workload:
         settled=word == "Suspended",
         child=(status.ray_cluster_name or "")[:253],
         deleting=bool(meta.deletion_timestamp),
+        busy=phase in ("starting", "running") and word not in SUSPENDABLE,
+        wishes=wishes(meta.annotations),
         refusal=_refusal(spec),
         labels={key: meta.labels[key] for key in KEPT_LABELS if key in meta.labels},
         annotated=bool(meta.annotations),
