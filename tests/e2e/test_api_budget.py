@@ -1,79 +1,101 @@
 """How many requests Muster makes for a job, by class: on a real API server, over 40 jobs that come, wait, run and end.
 
-Counted by the transport's own hook. The decision path is what lets jobs run; presentation is what users look at; lists
-and watches are made once, whatever the number of jobs, and are counted apart.
+The decision path is what lets jobs run; presentation is what users look at. Queues and the tree's status are kept for
+the cell as a whole, at most once in a while each; lists and watches are made once, whatever the number of jobs.
 """
 
-from collections import Counter
+import time
+from pathlib import Path
 
 import pytest
 
 from kit import facts
 from kit.cluster import Cluster
-from kit.muster import Muster
+from kit.counting import Counting
+from kit.muster import Muster, running
 from kit.story import quota_tree, rayjob
 from kit.witness import Witness
-from muster.events.decisions import QuotaDenied, QuotaReleased
+from muster.bus.server import EmbeddedServer
+from muster.events.decisions import QuotaReleased, WorkloadQueued
 from muster.events.facts import TreeNodeSpec
+from muster.runtime.presenting import AGAIN_S
+
+pytestmark = pytest.mark.slow
 
 JOBS = 40
 AT_ONCE = 10
 TEAMS = ("video", "text", "devops")
+BLOCKER = "video/blocker"
 
 
 def tree() -> TreeNodeSpec:
-    """Three queues, ten small jobs at once."""
-    leaves = tuple(facts.node(team, {"cpu": 4}, {"cpu": 8}, (team,)) for team in TEAMS)
-    return facts.node("root", {"cpu": 2 * AT_ONCE}, {"cpu": 2 * AT_ONCE}, children=leaves)
+    """Three queues, ten small jobs at once; one job can have it all."""
+    most = {"cpu": 2 * AT_ONCE}
+    return facts.node("root", most, most, children=tuple(facts.node(team, {}, most, (team,)) for team in TEAMS))
 
 
-async def life_of_many(cluster: Cluster, muster: Muster) -> Witness:
-    witness = Witness(cluster.transport, tree())
-    cluster.keep(witness.follow.run())
+async def wait_behind_one(cluster: Cluster, muster: Muster) -> list[str]:
+    """One job has the whole quota; the others are queued behind it. Returns the others."""
     await cluster.kube.create(quota_tree(tree()))
+    await cluster.submit(rayjob("blocker", "video", cpu=str(AT_ONCE), memory="1G", replicas=1, runtime="1h"))
+    await cluster.until(lambda: cluster.running("blocker"), 60.0, "the first job to run")
     names = []
     for index in range(JOBS):
         team = TEAMS[index % 3]
         job = rayjob(f"job-{index}", team, cpu="1", memory="1G", replicas=1, runtime="2s", ttl_s=1)
-        await cluster.submit(job)
-        names.append(f"{team}/job-{index}")
+        names.append(f"{team}/{await cluster.submit(job)}")
+
+    async def all_queued() -> bool:
+        return len(await muster.happened(WorkloadQueued)) == JOBS + 1
+
+    await cluster.until(all_queued, 60.0, "every job to be queued")
+    return names
+
+
+async def life_of_all(cluster: Cluster, muster: Muster) -> None:
+    await cluster.delete_job("blocker")
 
     async def all_released() -> bool:
-        return len(await muster.happened(QuotaReleased)) == JOBS
+        return len(await muster.happened(QuotaReleased)) == JOBS + 1
 
-    await cluster.until(all_released, 90.0, "every job to be over")
-    witness.clean(*names)
-    return witness
+    await cluster.until(all_released, 120.0, "every job to be over")
 
 
-def classes(muster: Muster) -> dict[str, Counter[str]]:
-    """{class: {verb resource: requests}}; what the presenter wrote is known from itself."""
-    presented = Counter[str]()
-    if muster.process.config.profile == "kube-queue":
-        for name, count in muster.presenter.writes.items():
-            presented[name] += count
-    found: dict[str, Counter[str]] = {"decision": Counter(), "presentation": presented, "reading": Counter()}
-    for name, count in muster.requests.items():
-        verb, _, resource = name.partition(" ")
-        if verb in ("list", "watch", "get"):
-            found["reading"][name] += count
-        elif resource.startswith("rayjobs"):
-            found["decision"][name] += count - presented["PATCH rayjobs"]
-    total = sum(
-        count for name, count in muster.requests.items() if name.partition(" ")[0] in ("create", "patch", "delete")
-    )
-    assert total == sum(found["decision"].values()) + sum(presented.values()), "every write is in one class"
-    return found
+async def test_requests_in_profile_kube_queue(cluster: Cluster, nats_server: EmbeddedServer, tmp_path: Path) -> None:
+    counted = Counting(cluster.transport)
+    witness = Witness(cluster.transport, tree())
+    cluster.keep(witness.follow.run())
+    began = time.monotonic()
+    async with running(cluster, nats_server.url, tmp_path, wrap=lambda _: counted) as muster:
+        names = await wait_behind_one(cluster, muster)
+
+        async def all_shown() -> bool:
+            return all([await cluster.phase(name, team) for team, _, name in (job.partition("/") for job in names)])
+
+        await cluster.until(all_shown, 60.0, "every waiting job to be shown")
+        waiting = {name: counted.shown[name] for name in names}
+        assert set(counted.decision) == {BLOCKER}, "nothing is written to decide that a job waits"
+        assert sum(waiting.values()) <= 3 * JOBS, waiting
+
+        await life_of_all(cluster, muster)
+        lasted_s = time.monotonic() - began
+        finished = {name: counted.shown[name] for name in names}
+    assert counted.decision == dict.fromkeys([BLOCKER, *names], 1), "one patch lets a job run"
+    # When it comes to wait for something else, that is an Event and a change of its QueueUnit.
+    changes = sum(max(0, counted.told[name] - 1) for name in names)
+    assert sum(finished.values()) <= 6 * JOBS + 2 * changes, finished
+    for request, times in counted.kept.items():
+        assert times <= 2 + lasted_s / min(AGAIN_S["queue"], AGAIN_S["tree"]), f"{request}: {times} times"
+    witness.clean(BLOCKER, *names)
 
 
-@pytest.mark.slow
-async def test_requests_in_profile_kube_queue(cluster: Cluster, muster_up: Muster) -> None:
-    await life_of_many(cluster, muster_up)
-    found = classes(muster_up)
-    print({name: dict(counts) for name, counts in found.items()})
-    commits = await muster_up.commits()
-    waited = {event.ref.name for stored in commits for event in stored.commit.events if isinstance(event, QuotaDenied)}
-    assert waited
-    assert sum(found["decision"].values()) == JOBS
-    assert sum(found["presentation"].values()) <= 6 * JOBS
-    assert 0
+async def test_requests_in_profile_lean(cluster: Cluster, nats_server: EmbeddedServer, tmp_path: Path) -> None:
+    counted = Counting(cluster.transport)
+    async with running(cluster, nats_server.url, tmp_path, profile="lean", wrap=lambda _: counted) as muster:
+        names = await wait_behind_one(cluster, muster)
+        await life_of_all(cluster, muster)
+        read = muster.requests
+    assert counted.decision == dict.fromkeys([BLOCKER, *names], 1)
+    assert (counted.shown, counted.kept) == ({}, {})
+    assert max(read.values()) < JOBS // 4, f"read once, not once for a job: {read}"
+    assert read.total() + counted.decision.total() <= 1.5 * JOBS, read

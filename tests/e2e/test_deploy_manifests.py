@@ -326,8 +326,9 @@ async def test_muster_works_with_these_rights(plane: ControlPlane, nats_server: 
                     names.append(made["metadata"]["name"])
                 await cluster.complete(*names)
                 assert await cluster.phase(names[0])
-                assert await cluster.tree_used()
-                assert await cluster.told(names[0])
+                await cluster.until(cluster.tree_used, what="the tree's status")
+                # One of them waited for the other.
+                assert [told for name in names for told in await cluster.told(name)]
                 marks = (await cluster.job(names[0]))["metadata"]["annotations"]
                 assert marks[INTENT]
         finally:

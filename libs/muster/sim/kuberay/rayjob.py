@@ -197,6 +197,8 @@ def _report_submitter(step: Step) -> None:
         condition = {"status": "True", "lastProbeTime": at, "lastTransitionTime": at, "reason": "Simulated"}
         conditions = [{"type": kind, **condition} for kind in ("SuccessCriteriaMet", "Complete")]
         status = {"startTime": stamp(run.start), "completionTime": at, "succeeded": 1, "conditions": conditions}
+        # A Job controller may have made a pod that nobody runs: a Job that is over must not have an active one.
+        status |= {"active": None, "ready": None}
         step.operations.append(Merge(JOBS, step.namespace, step.name, {"status": status}, "status"))
 
 
