@@ -53,9 +53,10 @@ controlplane: $(READY)  ## build the real Kubernetes control plane the tests run
 rewrite: $(READY)  ## write what the scenarios now do into their files; read the diff
 	MUSTER_TEST_REWRITE=1 $(PYTEST) tests/scenarios
 
-schemas: $(READY)  ## write the public contract and the event catalogue
+schemas: $(READY)  ## write what is made from the code: public contract, event catalogue, reference pages
 	$(BIN)/python -m muster.runtime.schemas
 	$(BIN)/python -m muster.runtime.catalogue
+	$(BIN)/python -m muster_cli.docs
 
 bench: $(READY) controlplane  ## measure, and write docs/performance.md
 	PYTHONPATH=tests $(BIN)/python tests/perf/bench.py

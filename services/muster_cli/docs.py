@@ -1,4 +1,4 @@
-"""``python -m muster_cli.docs``: writes the reference pages of the command from its own help.
+"""``python -m muster_cli.docs``: writes the reference pages of the command and of the settings from the code.
 
 With ``--check`` it writes nothing and fails when a page is not what it would write.
 """
@@ -7,10 +7,14 @@ from __future__ import annotations
 
 import io
 import sys
+import typing
 from pathlib import Path
 
+import msgspec
 from rich.console import Console
 
+from muster.runtime.attributes import attribute_docs
+from muster.runtime.config import PREFIX, Config
 from muster_cli import exits
 from muster_cli.helping import MAX_WIDTH, overview
 from muster_cli.main import make_app
@@ -22,7 +26,7 @@ NOTICE = "<!-- Written by `python -m muster_cli.docs`: change the help of the co
 
 def pages() -> dict[str, str]:
     """File name -> text of every page."""
-    return {"cli.md": command_page(), "exit-codes.md": exit_code_page()}
+    return {"cli.md": command_page(), "exit-codes.md": exit_code_page(), "configuration.md": configuration_page()}
 
 
 def command_page() -> str:
@@ -80,6 +84,47 @@ def exit_code_page() -> str:
             "",
         ]
     )
+
+
+def configuration_page() -> str:
+    """Every setting of a service."""
+    told = attribute_docs(Config)
+    rows = [
+        f"| `{PREFIX}{each.name.upper()}` | {_shown(each.default)} | {_takes(each.type)} | {told.get(each.name, '')} |"
+        for each in msgspec.structs.fields(Config)
+    ]
+    return "\n".join(
+        [
+            NOTICE.replace("the help of the command", "muster/runtime/config.py"),
+            "",
+            "# Settings of the services",
+            "",
+            "Every service reads the same environment variables. `MUSTER_CONFIG` names a YAML file with the same names",
+            "in lower case and without the prefix; the environment wins over it. An unknown name is refused, and all",
+            "that is wrong is said at once. `muster config show` prints what is in force and where it comes from.",
+            "",
+            "| Variable | Default | Takes | What it does |",
+            "| --- | --- | --- | --- |",
+            *rows,
+            "",
+            "Traces: `OTEL_EXPORTER_OTLP_ENDPOINT` (or `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`) turns them on; the other",
+            "variables of the OpenTelemetry exporter work as everywhere.",
+            "",
+        ]
+    )
+
+
+def _shown(default: object) -> str:
+    if isinstance(default, bool):
+        return f"`{str(default).lower()}`"
+    return "" if default == "" else f"`{default}`"
+
+
+def _takes(kind: object) -> str:
+    choices = typing.get_args(kind)
+    if choices:
+        return ", ".join(f"`{choice}`" for choice in choices)
+    return {bool: "`true` or `false`", int: "a number", str: "text"}[kind]  # type: ignore[index]
 
 
 def main() -> int:

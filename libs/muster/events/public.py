@@ -185,10 +185,17 @@ PUBLIC_TYPES: dict[str, type[PublicEvent]] = {cls.__struct_config__.tag: cls for
 """{type: struct} of everything outsiders may receive."""
 
 
+def ce_type_of(cls: type[PublicEvent]) -> str:
+    """CloudEvents type: ``workload_not_resumed`` -> ``dev.muster.workload.not-resumed.v1``."""
+    tag = tag_of(cls.__name__)
+    noun = "workload" if issubclass(cls, PublicWorkloadEvent) else tag.rpartition("_")[0]
+    verb = tag.removeprefix(f"{noun}_")
+    return f"dev.muster.{noun.replace('_', '-')}.{verb.replace('_', '-')}.v1"
+
+
 def ce_type(event: PublicEvent) -> str:
-    """CloudEvents type: ``workload_admitted`` -> ``dev.muster.workload.admitted.v1``."""
-    noun, _, verb = tag_of(type(event).__name__).rpartition("_")
-    return f"dev.muster.{noun.replace('_', '-')}.{verb}.v1"
+    """The CloudEvents type of an event."""
+    return ce_type_of(type(event))
 
 
 def ce_id(cell: str, position: PublicPosition) -> str:

@@ -30,6 +30,7 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What every service may be told. Names in upper case with MUSTER_ in front are the environment variables."""
 
     nats_url: str = "nats://127.0.0.1:4222"
+    """Address of NATS; several with commas."""
     nats_nkey_file: str = ""
     """File with the nkey seed this service signs in with; empty for none."""
     nats_credentials_file: str = ""
@@ -39,23 +40,29 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     nats_inbox_prefix: str = "_INBOX"
     """Where answers come in, for accounts that may only subscribe below a prefix of their own."""
     cell: str = DEFAULT_CELL
+    """The cell this process belongs to: one log, one set of quota trees."""
     log_create: bool = False
     """Create the cell's log when it is missing, and a new generation when the stream is gone."""
     log_max_bytes: int = 8 * 2**30
+    """Size limit of the log, used when it is created; at 95 % nothing new is let in."""
     replicas: int = 1
     """Stream replicas, used when streams are created: 3 in production."""
     kube_context: str = ""
     """Context of the kubeconfig; empty: in-cluster, else the current context."""
     kubeconfig: str = ""
+    """Kubeconfig file; empty: in-cluster, else KUBECONFIG, else ~/.kube/config."""
     act: bool = True
     """Whether the actuator writes; false observes only."""
     profile: Literal["kube-queue", "lean"] = "kube-queue"
     """lean writes nothing but the decisions themselves: no QueueUnits, Queues, status or Events."""
     health_host: str = "127.0.0.1"
+    """Address that /livez, /readyz, /startupz and /metrics are served on; 0.0.0.0 in a pod."""
     health_port: int = 8080
     """0: any free port; -1: no health and metrics server."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """The least important lines that are written to stderr."""
     log_style: Literal["auto", "json", "console"] = "auto"
+    """auto: console on a terminal, json elsewhere."""
     process: str = ""
     """Name of this process in the log; empty: host name and a random part."""
 

@@ -1,0 +1,40 @@
+"""What the source says of a struct's fields: the text below each, for pages and schemas made from the code."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+
+
+def attribute_docs(cls: type) -> dict[str, str]:
+    """{field: the text that stands below it}, inherited fields first; fields nothing is said of are absent."""
+    found: dict[str, str] = {}
+    for base in reversed(cls.__mro__):
+        if base.__module__.startswith("muster"):
+            found |= _own(base)
+    return found
+
+
+def _own(cls: type) -> dict[str, str]:
+    tree = ast.parse(textwrap.dedent(inspect.getsource(cls)))
+    definition = tree.body[0]
+    assert isinstance(definition, ast.ClassDef)
+    found: dict[str, str] = {}
+    for node, below in zip(definition.body, definition.body[1:], strict=False):
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            text = _text(below)
+            if text:
+                found[node.target.id] = text
+    return found
+
+
+def _text(node: ast.stmt) -> str:
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+        return " ".join(node.value.value.split())
+    return ""
+
+
+def summary(cls: type) -> str:
+    """The first sentence or two said of a class, in one line."""
+    return " ".join((inspect.getdoc(cls) or "").partition("\n\n")[0].split())

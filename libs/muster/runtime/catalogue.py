@@ -1,0 +1,238 @@
+"""``python -m muster.runtime.catalogue``: writes ``docs/events.md``, every event of the log, from the code.
+
+Who emits an event is read from the source (whose modules make one), who folds it from the stages' arms, what becomes
+of it for outsiders from the publication. ``--check`` writes nothing and fails when the page is not up to date.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import pkgutil
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import ModuleType
+
+import muster.bus
+import muster.core
+import muster.runtime
+from muster.core import publication
+from muster.core.actuation.intents import Actuator
+from muster.core.deciders import DECIDERS
+from muster.core.objects.registry import WATCHED
+from muster.core.presentation.view import View
+from muster.core.watching.watcher import Watcher
+from muster.events import public
+from muster.events.base import Decision, Event
+from muster.events.effects import Effect
+from muster.events.facts import Fact
+from muster.events.registry import EVENT_TYPES
+from muster.runtime.attributes import summary
+
+PAGE = Path("docs/events.md")
+
+EMITTERS: Mapping[str, str] = {
+    "muster.bus.cell": "whoever creates the log",
+    "muster.core.actuation": "actuator",
+    "muster.core.autoscaling": "autoscaler_bridge",
+    "muster.core.gang": "gang_admitter",
+    "muster.core.objects": "watcher",
+    "muster.core.preemption": "preemptor",
+    "muster.core.queueing": "queue_sorter",
+    "muster.core.quota": "quota_accountant",
+    "muster.core.watching": "watcher",
+    "muster.core.workloads": "watcher",
+    "muster.runtime.acting": "actuator",
+    "muster.runtime.leader": "every stage's runner",
+    "muster.runtime.service": "quota_accountant's runner",
+    "muster.runtime.watching": "watcher",
+}
+"""{part of the code: whose it is}"""
+
+SHARED = ("genesis", "log_nearly_full", "ruleset_activated", "sync_started", "synced")
+"""Folded the same way by every stage (core/stage.py)."""
+
+OBSERVED = "changes nothing unless its resourceVersion is newer than the last one folded of that uid"
+GONE = "changes nothing: the end of a uid is remembered for 15 minutes of log time"
+TOLD = "changes nothing anywhere: it is news; what counts is the phase in `workload_observed`"
+OF_ATTEMPT = "changes nothing: it names an attempt, and the state has moved on from it"
+
+REDELIVERIES: Mapping[str, str] = {
+    "candidates_proposed": "is denied as `stale` where a candidate is no longer waiting; nothing is reserved twice",
+    "effect_applied": "changes nothing: the intent is no longer outstanding",
+    "effect_failed": "changes nothing: the intent is no longer outstanding",
+    "gang_admitted": "is resumed once: the patch tests the previous intent, and finds its own",
+    "genesis": "cannot be: it is sequence 1 of its stream",
+    "leader_started": "makes a new epoch; the process it names goes on, others are refused",
+    "log_nearly_full": "changes nothing: the log is closing already",
+    "object_unreadable": OBSERVED,
+    "quota_denied": OF_ATTEMPT,
+    "quota_released": "changes nothing: the charge it ends is gone",
+    "quota_reserved": OF_ATTEMPT,
+    "quota_tree_accepted": "changes nothing: the same tree is in force",
+    "quota_tree_rejected": "changes nothing: the same refusal is known",
+    "quota_tree_removed": "changes nothing: no tree is in force",
+    "ruleset_activated": "changes nothing: the number in force only grows",
+    "suspension_recorded": "changes nothing: it is recorded",
+    "sync_started": "closes admissions until each kind it names is `synced` again",
+    "synced": "changes nothing: the kind is known already",
+    "time_reached": "changes nothing: log time is a running maximum",
+    "workload_adopted": "changes nothing: it is charged already",
+    "workload_dequeued": OF_ATTEMPT,
+    "workload_finished": TOLD,
+    "workload_queued": OF_ATTEMPT,
+    "workload_refused": "changes nothing: the same refusal is known",
+    "workload_started": TOLD,
+}
+"""{event: what a second delivery of it does}; observations and ends all do the same."""
+
+
+def redelivery(tag: str) -> str:
+    """What a second delivery of an event does; raises LookupError when nobody has said."""
+    if tag in REDELIVERIES:
+        return REDELIVERIES[tag]
+    for end, text in (("_observed", OBSERVED), ("_gone", GONE)):
+        if tag.endswith(end):
+            return text
+    raise LookupError(f"say what a redelivery of {tag} does, in muster/runtime/catalogue.py")
+
+
+def emitters() -> dict[str, list[str]]:
+    """{event: who emits it}"""
+    found: dict[str, dict[str, None]] = {tag: {} for tag in EVENT_TYPES}
+    for package in (muster.bus, muster.core, muster.runtime):
+        for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            owner = next((EMITTERS[part] for part in EMITTERS if f"{info.name}.".startswith(f"{part}.")), None)
+            if owner is not None:
+                for tag in _made_in(importlib.import_module(info.name)):
+                    found[tag][owner] = None
+    for row in WATCHED.values():
+        for kind in (row.observed, row.gone):
+            found[_tag(kind)]["watcher"] = None
+    return {tag: list(owners) for tag, owners in found.items()}
+
+
+def _made_in(module: ModuleType) -> Iterator[str]:
+    """Events that a module makes."""
+    for node in ast.walk(_source(module)):
+        if isinstance(node, ast.Call):
+            kind = _named(module, node.func)
+            if isinstance(kind, type) and kind in EVENT_TYPES.values():
+                yield _tag(kind)
+
+
+def _source(module: ModuleType) -> ast.Module:
+    assert module.__file__ is not None
+    return ast.parse(Path(module.__file__).read_text())
+
+
+def _named(module: ModuleType, node: ast.expr) -> object:
+    """What a name or dotted name in a module stands for."""
+    if isinstance(node, ast.Name):
+        return getattr(module, node.id, None)
+    if isinstance(node, ast.Attribute):
+        return getattr(_named(module, node.value), node.attr, None)
+    return None
+
+
+def folders() -> dict[str, list[str]]:
+    """{event: who folds it}"""
+    found: dict[str, list[str]] = {tag: [] for tag in EVENT_TYPES}
+    arms = {kind for shard in WATCHED for kind in Watcher(shard).arms()}
+    stages: list[tuple[str, set[type[Event]]]] = [("watcher", arms)]
+    stages += [(name, set(make().arms())) for name, make in DECIDERS.items()]
+    stages += [("actuator", set(Actuator().arms())), ("presenter", set(View().arms()))]
+    for name, kinds in stages:
+        for kind in kinds:
+            found[_tag(kind)].append(name)
+    return {tag: ["every stage"] if tag in SHARED else names for tag, names in found.items()}
+
+
+def published() -> dict[str, str]:
+    """{event: the public event made of it}"""
+    found: dict[str, str] = {}
+    for node in ast.walk(_source(publication)):
+        if isinstance(node, ast.match_case) and isinstance(node.pattern, ast.MatchClass):
+            kind = _named(publication, node.pattern.cls)
+            for call in ast.walk(node):
+                made = _named(publication, call.func) if isinstance(call, ast.Call) else None
+                if isinstance(kind, type) and isinstance(made, type) and issubclass(made, public.PublicEvent):
+                    found[_tag(kind)] = str(made.__struct_config__.tag)
+    return found
+
+
+def page() -> str:
+    """The page."""
+    emitted, folded, told = emitters(), folders(), published()
+    groups: dict[str, list[str]] = {"Facts": [], "Decisions": [], "Effects": [], "The log itself": []}
+    for tag, kind in EVENT_TYPES.items():
+        groups[_group(kind)].append(tag)
+    parts = [HEAD]
+    for title, tags in groups.items():
+        parts += [f"## {title}", "", INTRODUCTIONS[title], ""]
+        parts += ["| Event | What it says | Emitted by | Folded by | Public as |", "| --- | --- | --- | --- | --- |"]
+        for tag in tags:
+            public_name = f"`{told[tag]}`" if tag in told else ""
+            says = summary(EVENT_TYPES[tag]).replace("|", "\\|")
+            parts.append(
+                f"| `{tag}` | {says} | {', '.join(emitted[tag]) or 'nobody yet'} "
+                f"| {', '.join(folded[tag]) or 'nobody'} | {public_name} |"
+            )
+        parts += ["", "Delivered a second time", ""]
+        said: dict[str, list[str]] = {}
+        for tag in tags:
+            said.setdefault(redelivery(tag), []).append(f"`{tag}`")
+        parts += [f"- {', '.join(names)}: {text}." for text, names in said.items()]
+        parts.append("")
+    return "\n".join(parts)
+
+
+HEAD = """<!-- Written by `make schemas` from the code: change those, or muster/runtime/catalogue.py. -->
+
+# Events of the log
+
+Every event there is, who emits it, whose state it changes, and what it does when it comes twice.
+
+Inside the log nothing comes twice: a commit is stored once (its sequence is fenced, and a lost acknowledgement is told
+from a race by what is stored), and every reader sees every sequence once, in order. What can repeat is the world: a
+relist reports what is known, a restarted actuator carries out an intent again. So every fold is written for a second
+delivery all the same.
+
+The public events that outsiders receive have [a contract of their own](../proto-schemas/).
+"""
+
+INTRODUCTIONS = {
+    "Facts": "What the watcher saw on the cluster: the full state of an object, never a difference.",
+    "Decisions": "What a stage decided. Each names the event it answers and the (uid, attempt) it is for.",
+    "Effects": "What became of a decision on the API server.",
+    "The log itself": "Its birth, its leaders, its time, its rules.",
+}
+
+
+def _group(kind: type[Event]) -> str:
+    if issubclass(kind, Decision):
+        return "Decisions"
+    if kind in Fact.__args__:
+        return "Facts"
+    return "Effects" if kind in Effect.__args__ else "The log itself"
+
+
+def _tag(kind: type[Event]) -> str:
+    return str(kind.__struct_config__.tag)
+
+
+def main(arguments: list[str]) -> int:
+    text = page()
+    if PAGE.exists() and PAGE.read_text() == text:
+        return 0
+    if "--check" in arguments:
+        print(f"{PAGE} is not up to date; run `make schemas`", file=sys.stderr)
+        return 1
+    PAGE.write_text(text)
+    print(f"wrote {PAGE}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
