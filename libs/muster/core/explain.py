@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from muster.core.placement.place import Shortage
 from muster.core.queueing.book import Denial
 from muster.events.decisions import (
     AdoptionReason,
@@ -16,6 +17,7 @@ from muster.events.decisions import (
 )
 from muster.events.effects import FailureReason
 from muster.model.resources import format_quantity
+from muster.model.text import counted
 
 
 class Reason(Struct, frozen=True):
@@ -72,6 +74,38 @@ def resume_failed(message: str, until: str) -> Reason:
         f"resume_failed:{message}",
         f"Admitted, but the API server refused to resume it: {message or 'no reason given'}. Tried again after {until}",
     )
+
+
+OBSTACLES: dict[str, str] = {
+    "unschedulable": "node(s) were unschedulable",
+    "taint": "node(s) had untolerated taint {{{}}}",
+    "not_ready": "node(s) were not ready",
+    "node_affinity": "node(s) didn't match Pod's node affinity/selector",
+    "ports": "node(s) didn't have free ports for the requested pod ports",
+    "volume": "node(s) had volume node affinity conflict",
+    "spread": "node(s) didn't match pod topology spread constraints",
+    "spread_label": "node(s) didn't match pod topology spread constraints (missing required label)",
+    "affinity": "node(s) didn't match pod affinity rules",
+    "anti_affinity": "node(s) didn't match pod anti-affinity rules",
+    "existing_anti_affinity": "node(s) didn't satisfy existing pods anti-affinity rules",
+    "unsupported": "node(s) were not tried: {}",
+}
+"""Why a node refuses a pod, as kube-scheduler words it."""
+
+
+def no_room(short: Shortage) -> str:
+    """``0/5 nodes are available: 1 Insufficient nvidia.com/gpu, 4 node(s) had untolerated taint {a: b}``."""
+    causes = ", ".join(sorted(_obstacle(*each) for each in short.obstacles))
+    text = f"0/{short.nodes} nodes are available" + (f": {causes}" if causes else "")
+    if not short.fitted:
+        return text
+    return f"{short.fitted} of {counted(short.count, f'{short.name} pod')} fit; for the next one {text}"
+
+
+def _obstacle(code: str, detail: str, nodes: int) -> str:
+    if code == "insufficient":
+        return f"{nodes} Too many pods" if detail == "pods" else f"{nodes} Insufficient {detail}"
+    return f"{nodes} {OBSTACLES[code].format(detail)}"
 
 
 SUSPENDED_OUTSIDE = Reason(

@@ -7,6 +7,7 @@ from typing import Literal
 from msgspec import Struct, field
 
 from muster.model.keys import Ref
+from muster.model.placing import ANYWHERE, PodRules, Taint
 from muster.model.resources import Vector
 
 Phase = Literal["waiting", "suspending", "starting", "running", "finished"]
@@ -28,6 +29,10 @@ class PodSet(Struct, frozen=True, omit_defaults=True):
     name: str
     count: int
     request: Vector = field(default_factory=dict)
+    rules: PodRules = ANYWHERE
+    """Where its pods may run."""
+    minimum: int | None = None
+    """How many of them the gang needs to start; None: all."""
 
 
 class Wishes(Struct, frozen=True, omit_defaults=True):
@@ -98,6 +103,8 @@ class PodState(Struct, frozen=True, omit_defaults=True):
     running: bool = False
     request: Vector = field(default_factory=dict)
     labels: dict[str, str] = field(default_factory=dict)
+    rules: PodRules = ANYWHERE
+    """Where it may run, and what it keeps others from."""
 
 
 class ChildState(Struct, frozen=True, omit_defaults=True):
@@ -117,3 +124,5 @@ class NodeState(Struct, frozen=True, omit_defaults=True):
     allocatable: Vector = field(default_factory=dict)
     schedulable: bool = True
     ready: bool = True
+    labels: dict[str, str] = field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()

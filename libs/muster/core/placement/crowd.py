@@ -1,0 +1,176 @@
+"""Rules between pods: affinity, anti-affinity, topology spread, host ports.
+
+Asked per node, kept current as places are taken.
+
+Only asks that such rules concern pay for this: the rest is placed by bucket.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from muster.core.placement.matching import (
+    UNSCHEDULABLE,
+    ports_clash,
+    selects,
+    suits_node,
+    term_matches,
+    untolerated,
+)
+from muster.core.placement.view import Ask, View
+from muster.model.placing import PodRules, PodTerm, Spread
+
+Domain = tuple[str, str]
+"""(label, value)."""
+
+
+class _Beside(Struct, frozen=True):
+    node: str
+    namespace: str
+    count: int
+    rules: PodRules
+
+
+class Crowd:
+    """What the pods that are there, and those placed so far, mean for further pods of one ask."""
+
+    def __init__(self, view: View, ask: Ask) -> None:
+        self.ask = ask
+        self._ledger = view.ledger
+        rules = ask.rules
+        self._rejected: dict[str, dict[str, None]] = {}
+        """Label -> values where somebody who is there keeps pods like these away."""
+        self._avoided: set[Domain] = set()
+        self._ports: set[str] = set()
+        self._joined: list[dict[Domain, int]] = [{} for _ in rules.together]
+        self._spread: list[dict[str, int]] = [self._domains(each) for each in rules.spread]
+        self.attracts_itself = bool(rules.together) and self._all_together(ask.namespace, rules.labels)
+        for beside in self._besides(view):
+            self._meet(beside)
+
+    @staticmethod
+    def concerns(view: View, ask: Ask) -> bool:
+        """Whether any rule between pods has a say in where pods of this ask go."""
+        rules = ask.rules
+        if rules.together or rules.apart or rules.spread or rules.ports:
+            return True
+        known = (view.ledger.occupants[key] for key in view.ledger.averse)
+        return any(
+            term_matches(term, each.namespace, ask.namespace, rules.labels)
+            for each in known
+            for term in each.rules.apart
+        ) or any(
+            term_matches(term, each.ask.namespace, ask.namespace, rules.labels)
+            for each in view.taken
+            for term in each.ask.rules.apart
+        )
+
+    def obstacle(self, node: str) -> str:
+        """Why no pod of the ask may join a node now, as a code; empty when one may."""
+        rules, labels = self.ask.rules, self._ledger.nodes[node].labels
+        if node in self._ports:
+            return "ports"
+        for counts, each in zip(self._spread, rules.spread, strict=True):
+            value = labels.get(each.key)
+            if value is None:
+                return "spread_label"
+            own = selects(each.selector, rules.labels)
+            least = min(counts.values(), default=0) if len(counts) >= each.domains else 0
+            if counts.get(value, 0) + own - least > each.skew:
+                return "spread"
+        if not self._welcome(labels):
+            return "affinity"
+        for term in rules.apart:
+            if term.key in labels and (term.key, labels[term.key]) in self._avoided:
+                return "anti_affinity"
+        if any(labels.get(key) in values for key, values in self._rejected.items()):
+            return "existing_anti_affinity"
+        return ""
+
+    def _welcome(self, labels: dict[str, str]) -> bool:
+        terms = self.ask.rules.together
+        if not terms:
+            return True
+        if any(term.key not in labels for term in terms):
+            return False
+        if not any(self._joined):
+            return self.attracts_itself
+        return all((term.key, labels[term.key]) in joined for term, joined in zip(terms, self._joined, strict=True))
+
+    @property
+    def unattached(self) -> bool:
+        """Nothing is there yet that these pods want to be with, except themselves."""
+        return self.attracts_itself and not any(self._joined)
+
+    def joined(self, node: str) -> None:
+        """One more pod of the ask is placed on a node."""
+        self._meet(_Beside(node, self.ask.namespace, 1, self.ask.rules))
+
+    # --- counting ---------------------------------------------------------------------------------------------
+
+    def _besides(self, view: View) -> Iterator[_Beside]:
+        """Whoever could matter: in the namespaces the rules look at, with rules of its own, or on the same ports."""
+        rules, ledger = self.ask.rules, view.ledger
+        terms = (*rules.together, *rules.apart)
+        if rules.ports or any(term.everywhere for term in terms):
+            keys = list(ledger.occupants)
+        else:
+            wanted = {self.ask.namespace, *(name for term in terms for name in term.namespaces)}
+            keys = (
+                [key for name in sorted(wanted) for key in ledger.namespaces.get(name, ())]
+                if terms or rules.spread
+                else []
+            )
+            known = set(keys)
+            keys += [key for key in ledger.averse if key not in known]
+        for key in keys:
+            each = ledger.occupants[key]
+            if ledger.nodes[each.node].uid:
+                yield _Beside(each.node, each.namespace, each.count, each.rules)
+        for taken in view.taken:
+            yield _Beside(taken.node, taken.ask.namespace, taken.count, taken.ask.rules)
+
+    def _meet(self, beside: _Beside) -> None:
+        rules, labels = self.ask.rules, self._ledger.nodes[beside.node].labels
+        theirs = beside.rules.labels
+        if rules.ports and ports_clash(rules.ports, beside.rules.ports):
+            self._ports.add(beside.node)
+        for term in rules.apart:
+            if term.key in labels and term_matches(term, self.ask.namespace, beside.namespace, theirs):
+                self._avoided.add((term.key, labels[term.key]))
+        for term in beside.rules.apart:
+            if term.key in labels and term_matches(term, beside.namespace, self.ask.namespace, rules.labels):
+                self._rejected.setdefault(term.key, {})[labels[term.key]] = None
+        if rules.together and self._all_together(beside.namespace, theirs):
+            for term, counts in zip(rules.together, self._joined, strict=True):
+                if term.key in labels:
+                    counts[term.key, labels[term.key]] = counts.get((term.key, labels[term.key]), 0) + beside.count
+        for each, found in zip(rules.spread, self._spread, strict=True):
+            value = labels.get(each.key)
+            same = beside.namespace == self.ask.namespace and selects(each.selector, theirs)
+            if same and value in found and self._counts(each, beside.node):
+                found[value] += beside.count
+
+    def _all_together(self, namespace: str, labels: dict[str, str]) -> bool:
+        terms: tuple[PodTerm, ...] = self.ask.rules.together
+        return all(term_matches(term, self.ask.namespace, namespace, labels) for term in terms)
+
+    def _domains(self, spread: Spread) -> dict[str, int]:
+        """The domains a spread rule compares."""
+        found: dict[str, int] = {}
+        for name, node in self._ledger.nodes.items():
+            if node.uid and spread.key in node.labels and self._counts(spread, name):
+                found[node.labels[spread.key]] = 0
+        return found
+
+    def _counts(self, spread: Spread, name: str) -> bool:
+        """Whether a node takes part in a spread rule."""
+        node, rules = self._ledger.nodes[name], self.ask.rules
+        if any(each.key not in node.labels for each in rules.spread):
+            return False
+        if spread.honor_affinity and not suits_node(rules, node.labels, name):
+            return False
+        taints = node.taints if node.schedulable else (*node.taints, UNSCHEDULABLE)
+        return not spread.honor_taints or untolerated(taints, rules.tolerations) is None

@@ -1,0 +1,278 @@
+"""The node ledger: what every node can still give. Allocatable, minus every pod there, minus every place that is held.
+
+Nodes are grouped: first by what static filters see of them (a class), then by what they have left (a bucket), so that
+a gang is placed by looking at buckets, not at nodes. The groups are plain data, kept in line by every change.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+
+from msgspec import Struct, field
+
+from muster.core.placement.matching import asked_labels
+from muster.core.placement.mix import Mix
+from muster.core.seen import Seen
+from muster.events.facts import NodeGone, NodeObserved
+from muster.model.placing import ANYWHERE, GPU, HOSTNAME, PodRules, Taint
+from muster.model.resources import Vector, add_into
+
+PODS = "pods"
+WHOLE = 1000
+"""One device, in thousandths."""
+SHOWN = ("cpu", GPU, "memory")
+"""The resources whose remains decide how tight a node is."""
+
+
+class Occupant(Struct):
+    """Who takes room on a node: a pod, or places of one shape held for pods to come."""
+
+    node: str
+    namespace: str
+    request: Vector
+    count: int = 1
+    rules: PodRules = ANYWHERE
+    devices: list[int] = field(default_factory=list)
+    """The shared GPU device of each, where it takes a share of one."""
+
+
+class Slot(Struct):
+    """What one node can still give: amounts in the order of its class's resources, and its shared devices."""
+
+    group: str
+    free: list[int]
+    shared: dict[int, int] = field(default_factory=dict)
+    """Device -> what is left of it, thousandths; whole devices are in ``free``."""
+
+    @property
+    def key(self) -> str:
+        text = ",".join(map(str, self.free))
+        return f"{text};{','.join(map(str, sorted(self.shared.values())))}" if self.shared else text
+
+
+class Bucket(Struct):
+    """Nodes of one class with the same left."""
+
+    free: list[int]
+    shared: list[int]
+    names: list[str]
+    """Sorted."""
+
+
+class NodeClass(Struct):
+    """Nodes that static filters cannot tell apart."""
+
+    resources: list[str]
+    labels: dict[str, str]
+    """Only those that somebody's rules look at."""
+    taints: tuple[Taint, ...]
+    schedulable: bool
+    ready: bool
+    buckets: dict[str, Bucket] = field(default_factory=dict)
+
+
+class Node(Struct):
+    """One node and who is on it. ``uid`` is empty while only its occupants are known."""
+
+    uid: str = ""
+    allocatable: Vector = field(default_factory=dict)
+    labels: dict[str, str] = field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
+    schedulable: bool = False
+    ready: bool = False
+    used: Vector = field(default_factory=dict)
+    occupants: dict[str, None] = field(default_factory=dict)
+    slot: Slot | None = None
+    """Where it stands in the index; None when it is not there."""
+    shared: dict[int, int] = field(default_factory=dict)
+
+
+class NodeLedger(Struct):
+    """Every node, every occupant, and the index over what is left."""
+
+    seen: Seen = field(default_factory=Seen)
+    nodes: dict[str, Node] = field(default_factory=dict)
+    count: int = 0
+    """Nodes that exist."""
+    occupants: dict[str, Occupant] = field(default_factory=dict)
+    """Pods by uid, held places by the name of their hold."""
+    namespaces: dict[str, dict[str, None]] = field(default_factory=dict)
+    """Namespace -> its occupants."""
+    averse: dict[str, None] = field(default_factory=dict)
+    """Occupants that keep others away."""
+    classes: dict[str, NodeClass] = field(default_factory=dict)
+    asked: dict[str, None] = field(default_factory=dict)
+    """Labels that somebody's rules look at: the ones that make classes."""
+    scale: Vector = field(default_factory=dict)
+    """Of each resource the most that one node has."""
+    mix: Mix = field(default_factory=Mix)
+    freed: int = 0
+    """Counts every change that may have made room, or made a node suitable."""
+
+    # --- nodes ------------------------------------------------------------------------------------------------
+
+    def node_observed(self, event: NodeObserved) -> None:
+        """A node looks like this now."""
+        state = event.node
+        if not self.seen.newer(state.ref.uid, state.rv):
+            return
+        node = self.nodes.setdefault(state.ref.name, Node())
+        self.count += not node.uid
+        self._forget(state.ref.name, node)
+        node.uid, node.allocatable, node.labels = state.ref.uid, state.allocatable, state.labels
+        node.taints, node.schedulable, node.ready = state.taints, state.schedulable, state.ready
+        for name in SHOWN:
+            if state.allocatable.get(name, 0) > self.scale.get(name, 0):
+                self.scale[name] = state.allocatable[name]
+        self._enter(state.ref.name, node)
+        self.freed += 1
+
+    def node_gone(self, event: NodeGone, now: int) -> None:
+        """A node no longer exists; who is said to run there stays known until it is gone itself."""
+        node = self.nodes.get(event.ref.name)
+        if not self.seen.end(event.ref.uid, now) or node is None or node.uid != event.ref.uid:
+            return
+        self._forget(event.ref.name, node)
+        self.count -= 1
+        if node.occupants:
+            self.nodes[event.ref.name] = Node(used=node.used, occupants=node.occupants, shared=node.shared)
+        else:
+            del self.nodes[event.ref.name]
+
+    def learn(self, rules: PodRules) -> None:
+        """Somebody will ask for these rules: nodes they tell apart must be told apart by the index."""
+        news = [key for key in asked_labels(rules) if key not in self.asked and key != HOSTNAME]
+        if not news:
+            return
+        self.asked |= dict.fromkeys(news)
+        for name, node in self.nodes.items():
+            if any(key in node.labels for key in news):
+                self._forget(name, node)
+                self._enter(name, node)
+
+    # --- occupants --------------------------------------------------------------------------------------------
+
+    def settle(self, key: str, occupant: Occupant) -> None:
+        """Somebody takes room on a node, or places there are held for somebody."""
+        self.evict(key)
+        self.occupants[key] = occupant
+        self.namespaces.setdefault(occupant.namespace, {})[key] = None
+        if occupant.rules.apart:
+            self.averse[key] = None
+        node = self.nodes.setdefault(occupant.node, Node())
+        node.occupants[key] = None
+        self._charge(occupant, occupant.count, occupant.devices)
+
+    def evict(self, key: str) -> Occupant | None:
+        """Whoever took that room is gone."""
+        occupant = self.occupants.pop(key, None)
+        if occupant is None:
+            return None
+        own = self.namespaces[occupant.namespace]
+        del own[key]
+        if not own:
+            del self.namespaces[occupant.namespace]
+        self.averse.pop(key, None)
+        node = self.nodes[occupant.node]
+        del node.occupants[key]
+        self._charge(occupant, -occupant.count, occupant.devices)
+        if not node.uid and not node.occupants:
+            del self.nodes[occupant.node]
+        self.freed += 1
+        return occupant
+
+    def thin(self, key: str) -> None:
+        """One of the places held under a key is given back."""
+        occupant = self.occupants[key]
+        if occupant.count == 1:
+            self.evict(key)
+            return
+        device = [occupant.devices.pop()] if occupant.devices else []
+        occupant.count -= 1
+        self._charge(occupant, -1, device)
+        self.freed += 1
+
+    def _charge(self, occupant: Occupant, times: int, devices: list[int]) -> None:
+        node = self.nodes[occupant.node]
+        self._leave(occupant.node, node)
+        add_into(node.used, occupant.request, times)
+        add_into(node.used, {PODS: 1000}, times)
+        share = occupant.rules.share
+        for device in devices:
+            before = node.shared.get(device, WHOLE)
+            after = before + share if times < 0 else before - share
+            add_into(node.used, {GPU: WHOLE}, (after < WHOLE) - (before < WHOLE))
+            if after < WHOLE:
+                node.shared[device] = after
+            else:
+                node.shared.pop(device, None)
+        self._enter(occupant.node, node)
+
+    # --- the index --------------------------------------------------------------------------------------------
+
+    def slot_of(self, node: Node) -> Slot:
+        """What a node has left, and the class it belongs to."""
+        resources = sorted(node.allocatable)
+        labels = {key: node.labels[key] for key in sorted(self.asked) if key in node.labels}
+        group = repr(
+            (resources, labels, [(t.key, t.value, t.effect) for t in node.taints], node.schedulable, node.ready)
+        )
+        free = [node.allocatable[name] - node.used.get(name, 0) for name in resources]
+        if group not in self.classes:
+            self.classes[group] = NodeClass(resources, labels, node.taints, node.schedulable, node.ready)
+        return Slot(group, free, dict(node.shared))
+
+    def _enter(self, name: str, node: Node) -> None:
+        if not node.uid:
+            return
+        if node.slot is None:
+            node.slot = self.slot_of(node)
+        else:
+            names = self.classes[node.slot.group].resources
+            node.slot.free = [node.allocatable[each] - node.used.get(each, 0) for each in names]
+            node.slot.shared = dict(node.shared)
+        enter(self.classes[node.slot.group].buckets, node.slot, name)
+
+    def _leave(self, name: str, node: Node) -> None:
+        if node.slot is not None:
+            leave(self.classes[node.slot.group].buckets, node.slot, name)
+
+    def _forget(self, name: str, node: Node) -> None:
+        """Take a node out of the index altogether: its class may change."""
+        if node.slot is None:
+            return
+        self._leave(name, node)
+        if not self.classes[node.slot.group].buckets:
+            del self.classes[node.slot.group]
+        node.slot = None
+
+    def recount(self) -> dict[str, Vector]:
+        """{node: what its occupants take}, counted anew: for checks."""
+        found: dict[str, Vector] = {}
+        for occupant in self.occupants.values():
+            used = found.setdefault(occupant.node, {})
+            add_into(used, occupant.request, occupant.count)
+            add_into(used, {PODS: 1000}, occupant.count)
+        for name, node in self.nodes.items():
+            if node.shared:
+                add_into(found[name], {GPU: WHOLE}, len(node.shared))
+        return found
+
+
+def enter(buckets: dict[str, Bucket], slot: Slot, name: str) -> None:
+    """Put a node into the bucket of what it has left."""
+    key = slot.key
+    bucket = buckets.get(key)
+    if bucket is None:
+        buckets[key] = Bucket(list(slot.free), sorted(slot.shared.values()), [name])
+    else:
+        insort(bucket.names, name)
+
+
+def leave(buckets: dict[str, Bucket], slot: Slot, name: str) -> None:
+    """Take a node out of its bucket."""
+    key = slot.key
+    bucket = buckets[key]
+    del bucket.names[bisect_left(bucket.names, name)]
+    if not bucket.names:
+        del buckets[key]

@@ -1,0 +1,105 @@
+"""What kinds of GPU pods have been asked for, how often, and how much of a node is of no use to them.
+
+What a placement wastes is measured against this mix: free GPUs on a node that most of what is asked for cannot use
+(no CPU beside them, or only slivers of devices) are wasted, in thousandths of a device times requests.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from msgspec import Struct, field
+
+from muster.core.placement.matching import suits_node, untolerated
+from muster.model.placing import ANYWHERE, GPU, PodRules, Taint
+from muster.model.resources import Vector
+
+MAX_KINDS = 512
+"""Kinds counted at most; the rarest give way."""
+MAX_USED = 20
+"""Kinds a placement is measured against: the most frequent."""
+REFRESH_EVERY = 64
+WHOLE = 1000
+
+
+class Demand(Struct):
+    """One kind of GPU pod and how often it was asked for."""
+
+    cpu: int
+    memory: int
+    devices: int
+    share: int
+    rules: PodRules = ANYWHERE
+    times: int = 0
+
+
+class Mix(Struct):
+    """Kinds by a text that identifies them, and the most frequent ones as of the last refresh."""
+
+    kinds: dict[str, Demand] = field(default_factory=dict)
+    asked: int = 0
+    refresh_at: int = 1
+    used: list[str] = field(default_factory=list)
+
+    def learn(self, request: Vector, rules: PodRules, count: int) -> None:
+        """Pods of this kind are asked for."""
+        devices = request.get(GPU, 0) // WHOLE
+        if not devices and not rules.share:
+            return
+        where = PodRules(node_labels=rules.node_labels, nodes=rules.nodes, tolerations=rules.tolerations)
+        kind = Demand(request.get("cpu", 0), request.get("memory", 0), devices, rules.share, where)
+        text = f"{kind.cpu},{kind.memory},{devices},{rules.share}"
+        key = f"{text},{where!r}" if where != ANYWHERE else text
+        if key not in self.kinds and len(self.kinds) >= MAX_KINDS:
+            del self.kinds[min(self.kinds, key=lambda each: (self.kinds[each].times, each))]
+        self.kinds.setdefault(key, kind).times += count
+        self.asked += count
+        if self.asked >= self.refresh_at:
+            self.refresh_at = self.asked + max(REFRESH_EVERY, self.asked // 4) if self.asked >= 8 else self.asked + 1
+            self.used = sorted(self.kinds, key=lambda each: (-self.kinds[each].times, each))[:MAX_USED]
+
+    def for_nodes(self, labels: dict[str, str], taints: tuple[Taint, ...]) -> str:
+        """The mix as seen from one class of nodes, as a text ``waste`` understands; empty when nothing is known."""
+        parts, odd = [], 0
+        for key in self.used:
+            kind = self.kinds.get(key)
+            if kind is None:
+                continue
+            if suits_node(kind.rules, labels, "") and untolerated(taints, kind.rules.tolerations) is None:
+                parts.append(f"{kind.cpu},{kind.memory},{kind.devices},{kind.share},{kind.times}")
+            else:
+                odd += kind.times
+        return f"{odd};" + ";".join(parts) if parts else ""
+
+
+@lru_cache(maxsize=256)
+def _parsed(mix: str) -> tuple[int, list[tuple[int, int, int, int, int]]]:
+    odd, *parts = mix.split(";")
+    kinds = []
+    for part in parts:
+        cpu, memory, devices, share, times = map(int, part.split(","))
+        kinds.append((cpu, memory, devices, share, times))
+    return int(odd), kinds
+
+
+@lru_cache(maxsize=1 << 16)
+def waste(cpu: int, memory: int, whole: int, shared: tuple[int, ...], mix: str) -> int:
+    """Of what is left on a node, how much of its GPUs the mix cannot use. ``whole``: free whole devices."""
+    odd, kinds = _parsed(mix)
+    slivers = sum(shared)
+    left = whole * WHOLE + slivers
+    total = odd * left
+    top = shared[-1] if shared else 0
+    for need_cpu, need_memory, devices, share, times in kinds:
+        if need_cpu > cpu or need_memory > memory:
+            total += times * left
+        elif share:
+            if not whole and top < share:
+                total += times * left
+            elif shared:
+                total += times * sum([each for each in shared if each < share])
+        elif whole < devices:
+            total += times * left
+        else:
+            total += times * slivers
+    return total

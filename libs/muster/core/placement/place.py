@@ -1,0 +1,413 @@
+"""Places whole gangs, or nothing: every pod of every member set of a decision, on a view that is left as it was found
+when one does not fit.
+
+Pods of one shape are placed together, bucket by bucket. Which bucket first: the one where least is wasted of what is
+usually asked for, then the tightest (``pack``), or the emptiest (``spread``). For one shape this finds a placement
+whenever there is one; for several it tries a few orders, the last of them exact for one head and one group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from heapq import heapify, heappop, heapreplace, nsmallest
+from typing import Literal, NamedTuple
+
+from msgspec import Struct
+
+from muster.core.placement.crowd import Crowd
+from muster.core.placement.ledger import SHOWN, WHOLE, Bucket, NodeClass
+from muster.core.placement.matching import (
+    UNSCHEDULABLE,
+    asked_labels,
+    names_nodes,
+    suits_node,
+    suits_volumes,
+    tolerates,
+    untolerated,
+)
+from muster.core.placement.mix import waste
+from muster.core.placement.view import Ask, Need, View, need_of
+from muster.model.placing import GPU
+
+Strategy = Literal["pack", "spread"]
+MAX_DOMAINS_TRIED = 16
+
+RANKED = 128
+"""How many of the tightest buckets are weighed for what they would waste; the others follow, tightest first."""
+
+Rank = Callable[["Choice"], int]
+"""What a choice costs beyond being less tight: the lower, the better."""
+
+
+class Shortage(Struct, frozen=True):
+    """Why a gang does not fit: of one set ``fitted`` pods found a place, and for the next one no node would do."""
+
+    name: str
+    fitted: int
+    count: int
+    nodes: int
+    """Nodes there are."""
+    obstacles: tuple[tuple[str, str, int], ...]
+    """(code, detail, nodes) sorted; a node short of several resources counts for each."""
+
+
+class Choice(NamedTuple):
+    """Nodes of one bucket that take at least one pod of an ask; compared by how tight they are, then by name."""
+
+    left: int
+    first: str
+    group: str
+    need: Need
+    bucket: Bucket
+    names: list[str]
+
+    @property
+    def fit(self) -> int:
+        """How many pods each of its nodes takes."""
+        return self.need.fit(self.bucket.free, self.bucket.shared)
+
+
+def place(view: View, asks: Sequence[Ask], strategy: Strategy = "pack") -> Shortage | None:
+    """Take places for all of the asks, or for none of them."""
+    wanted = [ask for ask in asks if ask.count > 0]
+    first: Shortage | None = None
+    for order, rank in _attempts(view, wanted):
+        mark, short = view.mark(), None
+        for ask in order:
+            short = _place_one(view, ask, strategy, rank)
+            if short is not None:
+                break
+        if short is None:
+            return None
+        view.undo(mark)
+        first = first or short
+        if len(wanted) == 1:
+            break
+        alone = next((found for ask in wanted if (found := _alone(view, ask)) is not None), None)
+        if alone is not None:
+            return alone
+    return first
+
+
+def _attempts(view: View, asks: list[Ask]) -> Iterator[tuple[list[Ask], Rank | None]]:
+    normal = wasting(view)
+    hardest = sorted(asks, key=lambda ask: (-_weight(view, ask), ask.count, ask.name))
+    yield hardest, normal
+    if len(asks) < 2:
+        return
+    main = max(asks, key=lambda ask: (ask.count * _weight(view, ask), ask.name))
+    rest = [ask for ask in sorted(asks, key=lambda ask: (ask.count, ask.name)) if ask is not main]
+    yield [*rest, main], _sparing(view, main)
+    yield list(reversed(hardest)), normal
+    yield list(asks), None
+
+
+def _weight(view: View, ask: Ask) -> int:
+    """How much of the largest node one pod takes, per mille of its scarcest resource; shares count as they are."""
+    parts = [
+        amount * 1000 // view.ledger.scale[name] for name, amount in ask.request.items() if view.ledger.scale.get(name)
+    ]
+    return max([*parts, ask.rules.share * 1000 // max(view.ledger.scale.get(GPU, 0), 1), 1])
+
+
+def _alone(view: View, ask: Ask) -> Shortage | None:
+    """Why an ask would not fit even if it were the only one."""
+    mark = view.mark()
+    short = _place_one(view, ask, "pack", None)
+    view.undo(mark)
+    return short
+
+
+# --- one ask ----------------------------------------------------------------------------------------------------
+
+
+def _place_one(view: View, ask: Ask, strategy: Strategy, rank: Rank | None) -> Shortage | None:
+    found = choices(view, ask)
+    crowd = Crowd(view, ask) if Crowd.concerns(view, ask) else None
+    if crowd is not None:
+        return _beside_others(view, ask, list(_ordered(found, rank)), crowd, strategy)
+    left = ask.count
+    if strategy == "spread":
+        left = _deal(view, ask, found)
+    else:
+        for choice in _ordered(found, rank):
+            fit = choice.fit if left > 1 else 1
+            for name in choice.names:
+                count = min(fit, left)
+                view.take(ask, choice.need, name, count)
+                left -= count
+                if not left:
+                    return None
+    return _shortage(view, ask, ask.count - left, None) if left else None
+
+
+def _ordered(found: list[Choice], rank: Rank | None) -> Iterator[Choice]:
+    """Best first: of the tightest the ones that waste least, then the rest; drawn on only as far as needed."""
+    if rank is None:
+        yield from sorted(found, key=_tightness)
+        return
+    best = nsmallest(RANKED, found, key=_tightness) if len(found) > RANKED else found
+    yield from sorted(best, key=lambda each: (rank(each), each.left, each.first))
+    if len(found) > RANKED:
+        yield from sorted(found, key=_tightness)[RANKED:]
+
+
+def _tightness(choice: Choice) -> tuple[int, str]:
+    return choice.left, choice.first
+
+
+def _deal(view: View, ask: Ask, found: list[Choice]) -> int:
+    """One pod at a time, always to the emptiest node; returns how many are left over."""
+    heap = [(0, -each.left, name, index) for index, each in enumerate(found) for name in each.names]
+    heapify(heap)
+    fits = [each.fit for each in found]
+    dealt: dict[str, tuple[Need, int]] = {}
+    left = ask.count
+    while left and heap:
+        given, rank, name, index = heap[0]
+        left -= 1
+        dealt[name] = (found[index].need, given + 1)
+        if given + 1 < fits[index]:
+            heapreplace(heap, (given + 1, rank, name, index))
+        else:
+            heappop(heap)
+    for name, (need, count) in dealt.items():
+        view.take(ask, need, name, count)
+    return left
+
+
+def choices(view: View, ask: Ask) -> list[Choice]:
+    """Every bucket that has room for a pod of the ask on suitable nodes."""
+    pinned = _pinned(view, ask)
+    found: list[Choice] = []
+    for key, group in view.ledger.classes.items():
+        if _static(ask, group, pinned):
+            continue
+        need, missing = need_of(ask, group)
+        if need is None or missing:
+            continue
+        weights, gpu = _weights(view, group)
+        for bucket, names in view.buckets(key):
+            free = bucket.free
+            for index, amount in need.parts:
+                if free[index] < amount:
+                    break
+            else:
+                if need.share and need.fit(free, bucket.shared) <= 0:
+                    continue
+                suited = [name for name in names if _suited(view, ask, name)] if pinned else names
+                if suited:
+                    left = 0
+                    for index, weight in weights:
+                        left += free[index] * weight
+                    if bucket.shared:
+                        left += sum(bucket.shared) * gpu
+                    found.append(Choice(left, suited[0], key, need, bucket, suited))
+    return found
+
+
+def _weights(view: View, group: NodeClass) -> tuple[list[tuple[int, int]], int]:
+    """How much an amount of each resource weighs: all of the largest node's weighs the same, whatever the resource."""
+    scale = view.ledger.scale
+    places = {name: index for index, name in enumerate(group.resources)}
+    weights = {name: (1 << 50) // scale[name] for name in SHOWN if scale.get(name)}
+    return [(places[name], weight) for name, weight in weights.items() if name in places], weights.get(GPU, 0)
+
+
+def _pinned(view: View, ask: Ask) -> bool:
+    """Whether its rules tell nodes of one class apart."""
+    return names_nodes(ask.rules) or any(key not in view.ledger.asked for key in asked_labels(ask.rules))
+
+
+def _suited(view: View, ask: Ask, name: str) -> bool:
+    labels = view.ledger.nodes[name].labels
+    return suits_node(ask.rules, labels, name) and suits_volumes(ask.rules, labels, name)
+
+
+def _static(ask: Ask, group: NodeClass, pinned: bool) -> tuple[str, str] | None:
+    """Why no node of a class will do, whatever it has left: (code, detail), in the order Kubernetes asks."""
+    rules = ask.rules
+    if rules.unsupported:
+        return "unsupported", rules.unsupported
+    if not group.schedulable and not any(tolerates(each, UNSCHEDULABLE) for each in rules.tolerations):
+        return "unschedulable", ""
+    taint = untolerated([each for each in group.taints if each.key != UNSCHEDULABLE.key], rules.tolerations)
+    if taint is not None:
+        return "taint", f"{taint.key}: {taint.value}"
+    if not group.ready:
+        return "not_ready", ""
+    if not pinned and not suits_node(rules, group.labels, ""):
+        return "node_affinity", ""
+    if not pinned and not suits_volumes(rules, group.labels, ""):
+        return "volume", ""
+    return None
+
+
+# --- rules between pods -----------------------------------------------------------------------------------------
+
+
+def _beside_others(view: View, ask: Ask, choices: list[Choice], crowd: Crowd, strategy: Strategy) -> Shortage | None:
+    """Pod by pod, where rules between pods have a say."""
+    spots = [(choice, name) for choice in choices for name in choice.names]
+    if strategy == "spread":
+        spots.reverse()
+    if crowd.unattached and ask.count > 1:
+        for domain in _domains(view, ask, spots):
+            mark = view.mark()
+            if _one_by_one(view, ask, domain, Crowd(view, ask)) == ask.count:
+                return None
+            view.undo(mark)
+    fitted = _one_by_one(view, ask, spots, crowd)
+    return None if fitted == ask.count else _shortage(view, ask, fitted, crowd)
+
+
+def _domains(view: View, ask: Ask, spots: list[tuple[Choice, str]]) -> list[list[tuple[Choice, str]]]:
+    """For pods that want to be with each other: the domains with room for all of them, tightest first."""
+    key = ask.rules.together[0].key
+    found: dict[str, list[tuple[Choice, str]]] = {}
+    for spot in spots:
+        value = view.ledger.nodes[spot[1]].labels.get(key)
+        if value is not None:
+            found.setdefault(value, []).append(spot)
+    rooms = {value: sum(choice.fit for choice, _ in inside) for value, inside in found.items()}
+    fitting = sorted((room, value) for value, room in rooms.items() if room >= ask.count)
+    return [found[value] for _, value in fitting[:MAX_DOMAINS_TRIED]]
+
+
+def _one_by_one(view: View, ask: Ask, spots: list[tuple[Choice, str]], crowd: Crowd) -> int:
+    """How many pods found a place, one after the other; a spot that is full or closed for good is not asked again."""
+    open_spots, fitted = list(spots), 0
+    while fitted < ask.count:
+        closed: list[int] = []
+        found = False
+        for index, (choice, name) in enumerate(open_spots):
+            obstacle = crowd.obstacle(name)
+            if obstacle:
+                if obstacle in _FINAL:
+                    closed.append(index)
+                continue
+            view.take(ask, choice.need, name, 1)
+            crowd.joined(name)
+            fitted += 1
+            slot = view.slot(name)
+            if slot is None or choice.need.fit(slot.free, sorted(slot.shared.values())) <= 0:
+                closed.append(index)
+            found = True
+            break
+        for index in reversed(closed):
+            del open_spots[index]
+        if not found:
+            break
+    return fitted
+
+
+_FINAL = frozenset({"ports", "anti_affinity", "existing_anti_affinity", "spread_label"})
+"""Obstacles that placing more pods does not remove."""
+
+
+# --- ranks and reasons ------------------------------------------------------------------------------------------
+
+
+def wasting(view: View) -> Rank:
+    """How much more of a node's GPUs would be of no use to what is usually asked for."""
+    mixes = view.mixes
+    places: dict[str, dict[str, int]] = {}
+
+    def rank(choice: Choice) -> int:
+        need, bucket = choice.need, choice.bucket
+        if need.gpu < 0 or (bucket.free[need.gpu] <= 0 and not bucket.shared):
+            return 0
+        mix = mixes.get(choice.group)
+        if mix is None:
+            group = view.ledger.classes[choice.group]
+            mix = mixes[choice.group] = view.ledger.mix.for_nodes(group.labels, group.taints)
+            places[choice.group] = {name: index for index, name in enumerate(group.resources)}
+        if not mix:
+            return 0
+        if choice.group not in places:
+            group = view.ledger.classes[choice.group]
+            places[choice.group] = {name: index for index, name in enumerate(group.resources)}
+        at = places[choice.group]
+        return _wasted(*_after(need, bucket), at, mix) - _wasted(bucket.free, bucket.shared, at, mix)
+
+    return rank
+
+
+def _sparing(view: View, main: Ask) -> Rank:
+    """Where the places for the largest set shrink least."""
+
+    def rank(choice: Choice) -> int:
+        group = view.ledger.classes[choice.group]
+        other, _ = need_of(main, group)
+        if other is None or _static(main, group, _pinned(view, main)):
+            return 0
+        return other.fit(choice.bucket.free, choice.bucket.shared) - other.fit(*_after(choice.need, choice.bucket))
+
+    return rank
+
+
+def _after(need: Need, bucket: Bucket) -> tuple[list[int], list[int]]:
+    """What is left in a bucket's node after one pod."""
+    free, shared = list(bucket.free), bucket.shared
+    for index, amount in need.parts:
+        free[index] -= amount
+    if need.share:
+        shared = list(shared)
+        fitting = [each for each in shared if each >= need.share]
+        if fitting:
+            shared.remove(fitting[0])
+            shared.append(fitting[0] - need.share)
+        else:
+            free[need.gpu] -= WHOLE
+            shared.append(WHOLE - need.share)
+        shared.sort()
+    return free, shared
+
+
+def _wasted(free: list[int], shared: list[int], places: dict[str, int], mix: str) -> int:
+    cpu = free[places["cpu"]] if "cpu" in places else 0
+    memory = free[places["memory"]] if "memory" in places else 0
+    return waste(cpu, memory, max(free[places[GPU]], 0) // WHOLE, tuple(shared), mix)
+
+
+def _shortage(view: View, ask: Ask, fitted: int, crowd: Crowd | None) -> Shortage:
+    """Why no node takes one more pod of the ask, counted over every node there is."""
+    counts: dict[tuple[str, str], int] = {}
+
+    def count(code: str, detail: str, nodes: int) -> None:
+        counts[code, detail] = counts.get((code, detail), 0) + nodes
+
+    pinned = _pinned(view, ask)
+    for key, group in view.ledger.classes.items():
+        closed = _static(ask, group, pinned)
+        need, missing = need_of(ask, group)
+        for bucket, names in view.buckets(key):
+            if closed is not None:
+                count(*closed, len(names))
+                continue
+            suited = names
+            if pinned:
+                suited = [name for name in names if suits_node(ask.rules, view.ledger.nodes[name].labels, name)]
+                count("node_affinity", "", len(names) - len(suited))
+            short = missing or _short_of(group, need, bucket)
+            if short:
+                for resource in short:
+                    count("insufficient", resource, len(suited))
+                continue
+            for name in suited if pinned or crowd is not None else ():
+                if pinned and not suits_volumes(ask.rules, view.ledger.nodes[name].labels, name):
+                    count("volume", "", 1)
+                elif crowd is not None:
+                    count(crowd.obstacle(name), "", 1)
+    found = tuple((code, detail, nodes) for (code, detail), nodes in sorted(counts.items()) if nodes and code)
+    return Shortage(ask.name, fitted, ask.count, view.ledger.count, found)
+
+
+def _short_of(group: NodeClass, need: Need | None, bucket: Bucket) -> list[str]:
+    """The resources of which a bucket's nodes have too little."""
+    if need is None:
+        return []
+    short = [group.resources[index] for index, amount in need.parts if bucket.free[index] < amount]
+    if need.share and bucket.free[need.gpu] < WHOLE and not any(each >= need.share for each in bucket.shared):
+        short.append(GPU)
+    return short

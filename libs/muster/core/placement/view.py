@@ -1,0 +1,164 @@
+"""The ledger with what a decision has placed so far on top: nothing of it is in the state until it is folded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from muster.core.placement.ledger import PODS, WHOLE, Bucket, NodeClass, NodeLedger, Slot, enter, leave
+from muster.model.placing import GPU, PodRules
+from muster.model.resources import Vector
+
+
+class Ask(Struct, frozen=True):
+    """``count`` pods of one shape, for one member set of a gang."""
+
+    name: str
+    """Tells the sets of one decision apart."""
+    count: int
+    request: Vector
+    namespace: str = ""
+    rules: PodRules = PodRules()
+
+
+class Taken(Struct, frozen=True):
+    """``count`` pods of an ask on a node; ``devices``: the shared GPU device of each."""
+
+    ask: Ask
+    node: str
+    count: int
+    devices: tuple[int, ...] = ()
+
+
+class Need(Struct, frozen=True):
+    """What one pod takes, in the order of a class's resources."""
+
+    parts: tuple[tuple[int, int], ...]
+    gpu: int
+    """Where the class keeps its whole GPU devices; -1 when it has none."""
+    share: int
+
+    def fit(self, free: list[int], shared: list[int]) -> int:
+        """How many such pods fit into what is left; 0 or less when none does."""
+        fit = 1 << 40
+        for index, amount in self.parts:
+            most = free[index] // amount
+            if most < fit:
+                if most <= 0:
+                    return 0
+                fit = most
+        if not self.share:
+            return fit
+        share = self.share
+        whole = free[self.gpu] // WHOLE if self.gpu >= 0 else 0
+        most = max(whole, 0) * (WHOLE // share) + sum([each // share for each in shared])
+        return min(most, fit)
+
+
+def need_of(ask: Ask, group: NodeClass) -> tuple[Need | None, list[str]]:
+    """What a pod takes of nodes of a class, or the resources such nodes do not have at all."""
+    places = {name: index for index, name in enumerate(group.resources)}
+    parts, missing = [], []
+    for name in sorted(ask.request):
+        amount = ask.request[name]
+        if amount > 0 and name in places:
+            parts.append((places[name], amount))
+        elif amount > 0:
+            missing.append(name)
+    if ask.rules.share and GPU not in places:
+        missing.append(GPU)
+    if PODS in places:
+        parts.append((places[PODS], 1000))
+    if missing:
+        return None, missing
+    return Need(tuple(parts), places.get(GPU, -1), ask.rules.share), []
+
+
+class View:
+    """Takes places on a scratch copy of what they change; :meth:`mark` and :meth:`undo` for all or nothing."""
+
+    def __init__(self, ledger: NodeLedger) -> None:
+        self.ledger = ledger
+        self.taken: list[Taken] = []
+        self._slots: dict[str, Slot] = {}
+        self._left: dict[tuple[str, str], dict[str, None]] = {}
+        """(class, bucket) -> nodes of it that have changed here."""
+        self._own: dict[str, dict[str, Bucket]] = {}
+        self._journal: list[tuple[str, Slot | None]] = []
+        self.mixes: dict[str, str] = {}
+        """Class -> the mix as seen from it, for scores."""
+
+    def slot(self, node: str) -> Slot | None:
+        """What a node has left; None for a node that does not exist."""
+        slot = self._slots.get(node)
+        if slot is not None:
+            return slot
+        known = self.ledger.nodes.get(node)
+        return known.slot if known is not None and known.uid else None
+
+    def buckets(self, group: str) -> Iterator[tuple[Bucket, list[str]]]:
+        """Buckets of a class, each with its nodes by name."""
+        for key, bucket in self.ledger.classes[group].buckets.items():
+            left = self._left.get((group, key))
+            if not left:
+                yield bucket, bucket.names
+            elif len(left) < len(bucket.names):
+                yield bucket, [name for name in bucket.names if name not in left]
+        for bucket in self._own.get(group, {}).values():
+            yield bucket, bucket.names
+
+    def take(self, ask: Ask, need: Need, node: str, count: int) -> None:
+        """Place ``count`` pods of an ask on a node: they must fit."""
+        before = self.slot(node)
+        assert before is not None, f"{node} is no node"
+        after = Slot(before.group, list(before.free), dict(before.shared))
+        for index, amount in need.parts:
+            after.free[index] -= amount * count
+        devices = tuple(_share(after, need) for _ in range(count)) if need.share else ()
+        self._move(node, after)
+        self.taken.append(Taken(ask, node, count, devices))
+
+    def mark(self) -> tuple[int, int]:
+        """Where to undo to."""
+        return len(self._journal), len(self.taken)
+
+    def undo(self, mark: tuple[int, int]) -> None:
+        """Give back everything taken since the mark."""
+        while len(self._journal) > mark[0]:
+            node, before = self._journal.pop()
+            now = self._slots.pop(node)
+            leave(self._own[now.group], now, node)
+            if before is None:
+                base = self.ledger.nodes[node].slot
+                assert base is not None
+                del self._left[base.group, base.key][node]
+            else:
+                self._slots[node] = before
+                enter(self._own[before.group], before, node)
+        del self.taken[mark[1] :]
+
+    def _move(self, node: str, after: Slot) -> None:
+        before = self._slots.get(node)
+        own = self._own.setdefault(after.group, {})
+        if before is None:
+            base = self.ledger.nodes[node].slot
+            assert base is not None
+            self._left.setdefault((base.group, base.key), {})[node] = None
+        else:
+            leave(own, before, node)
+        self._journal.append((node, before))
+        self._slots[node] = after
+        enter(own, after, node)
+
+
+def _share(slot: Slot, need: Need) -> int:
+    """Take a share of the fullest device that still has it, else open a whole one; returns the device."""
+    fitting = [(left, device) for device, left in slot.shared.items() if left >= need.share]
+    if fitting:
+        left, device = min(fitting)
+    else:
+        left, device = WHOLE, next(each for each in range(len(slot.shared) + 1) if each not in slot.shared)
+        slot.free[need.gpu] -= WHOLE
+    slot.shared[device] = left - need.share
+    return device

@@ -1,0 +1,111 @@
+"""Where a pod may run: what its spec demands of a node and of the pods beside it, as far as a filter reads it.
+
+Only what can forbid a node is kept; preferences are not. An empty ``PodRules`` may run anywhere there is room.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct, field
+
+Operator = Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]
+
+HOSTNAME = "kubernetes.io/hostname"
+"""The label that tells single nodes apart."""
+GPU = "nvidia.com/gpu"
+"""The resource whose devices can be shared."""
+
+
+class Taint(Struct, frozen=True, omit_defaults=True):
+    """A node's taint that keeps pods away: NoSchedule or NoExecute."""
+
+    key: str
+    value: str = ""
+    effect: str = "NoSchedule"
+
+
+class Toleration(Struct, frozen=True, omit_defaults=True):
+    """What a pod puts up with; an empty key with ``Exists`` is everything, an empty effect is every effect."""
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+
+class Requirement(Struct, frozen=True, omit_defaults=True):
+    """One expression over labels."""
+
+    key: str
+    operator: Operator
+    values: tuple[str, ...] = ()
+
+
+class NodeTerm(Struct, frozen=True, omit_defaults=True):
+    """One node selector term: all of its expressions hold. A term without any matches nothing."""
+
+    labels: tuple[Requirement, ...] = ()
+    names: tuple[Requirement, ...] = ()
+    """Expressions over metadata.name."""
+
+
+class PodTerm(Struct, frozen=True, omit_defaults=True):
+    """Pods that must, or must not, run in one domain with this one."""
+
+    key: str
+    """Label of nodes: equal values are one domain."""
+    selector: tuple[Requirement, ...] | None = None
+    """None matches no pod, an empty one every pod."""
+    namespaces: tuple[str, ...] = ()
+    """Empty: the pod's own."""
+    everywhere: bool = False
+    """Any namespace counts."""
+
+
+class Spread(Struct, frozen=True, omit_defaults=True):
+    """How unevenly matching pods may be spread over domains (only what forbids, ``DoNotSchedule``)."""
+
+    key: str
+    skew: int = 1
+    selector: tuple[Requirement, ...] | None = None
+    domains: int = 1
+    """Fewer domains than this: the emptiest counts as empty."""
+    honor_affinity: bool = True
+    honor_taints: bool = False
+
+
+class HostPort(Struct, frozen=True, omit_defaults=True):
+    """A port of the node itself."""
+
+    port: int
+    protocol: str = "TCP"
+    ip: str = ""
+    """Empty: every address."""
+
+
+class PodRules(Struct, frozen=True, omit_defaults=True):
+    """What a pod demands beyond its request."""
+
+    labels: dict[str, str] = field(default_factory=dict)
+    """Its own labels, where rules of pods may look at them."""
+    node_labels: dict[str, str] = field(default_factory=dict)
+    """spec.nodeSelector."""
+    tolerations: tuple[Toleration, ...] = ()
+    nodes: tuple[NodeTerm, ...] | None = None
+    """Required node affinity: one of the terms matches. None demands nothing."""
+    volumes: tuple[tuple[NodeTerm, ...], ...] = ()
+    """Node affinity of its volumes: of each, one term matches."""
+    claims: tuple[str, ...] = ()
+    """Its persistent volume claims by name, for whoever knows the volumes."""
+    together: tuple[PodTerm, ...] = ()
+    apart: tuple[PodTerm, ...] = ()
+    spread: tuple[Spread, ...] = ()
+    ports: tuple[HostPort, ...] = ()
+    share: int = 0
+    """Thousandths of one GPU device, instead of whole ones; 0 for none."""
+    unsupported: str = ""
+    """A demand that cannot be judged here, as a sentence: such a pod is not placed."""
+
+
+ANYWHERE = PodRules()
