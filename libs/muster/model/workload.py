@@ -33,6 +33,8 @@ class PodSet(Struct, frozen=True, omit_defaults=True):
     """Where its pods may run."""
     minimum: int | None = None
     """How many of them the gang needs to start; None: all."""
+    takes: Vector | None = None
+    """What one pod takes of a node where its controller adds to the request; None: the request."""
 
 
 class Wishes(Struct, frozen=True, omit_defaults=True):
@@ -65,6 +67,8 @@ class Workload(Struct, frozen=True, omit_defaults=True):
     """What the object asks for (``spec.suspend``), not what has happened yet."""
     need: dict[str, Vector]
     pod_sets: tuple[PodSet, ...] = ()
+    beside: tuple[PodSet, ...] = ()
+    """Pods outside the gang that its controller makes and that need a place as well (a submitter)."""
     priority_class: str = ""
     priority: int | None = None
     """A priority given as a number in the pod template; beats the class."""

@@ -5,11 +5,13 @@ from __future__ import annotations
 from msgspec import Struct, field
 
 from muster.core.objects.meta import Int32, Meta, decode
-from muster.core.objects.podspec import PodSpec, Quantity, amounts, pod_request
+from muster.core.objects.podrules import RawTaint, taints_of
+from muster.core.objects.podspec import PodSpec, Quantity, amounts, pod_request, pod_rules
 from muster.events.facts import ChildObserved, NodeObserved, PodObserved, PriorityClassObserved
 from muster.model.workload import ChildState, NodeState, PodState
 
-KEPT_POD_LABELS = ("ray.io/cluster", "ray.io/group", "ray.io/node-type")
+MAX_LABELS = 256
+"""Labels kept of one object: far more than any has."""
 
 
 class PodStatus(Struct, frozen=True):
@@ -23,7 +25,7 @@ class Pod(Struct, frozen=True):
 
 
 def read_pod(raw: bytes) -> PodObserved:
-    """A pod: whom it belongs to, where it runs, whether it still holds anything."""
+    """A pod: whom it belongs to, where it runs or may run, whether it still holds anything."""
     pod: Pod = decode(raw, Pod)
     phase = pod.status.phase if pod.status else ""
     return PodObserved(
@@ -35,9 +37,15 @@ def read_pod(raw: bytes) -> PodObserved:
             over=phase in ("Succeeded", "Failed"),
             running=phase == "Running",
             request=pod_request(pod.spec, "spec"),
-            labels={key: pod.metadata.labels[key] for key in KEPT_POD_LABELS if key in pod.metadata.labels},
+            labels=_labels(pod.metadata),
+            rules=pod_rules(pod.spec, pod.metadata.labels),
         )
     )
+
+
+def _labels(meta: Meta) -> dict[str, str]:
+    """All labels, sorted: rules of others may look at any of them."""
+    return dict(sorted(meta.labels.items())[:MAX_LABELS])
 
 
 class Condition(Struct, frozen=True):
@@ -52,6 +60,7 @@ class NodeStatus(Struct, frozen=True):
 
 class NodeSpec(Struct, frozen=True):
     unschedulable: bool | None = None
+    taints: tuple[RawTaint, ...] | None = None
 
 
 class Node(Struct, frozen=True):
@@ -72,6 +81,8 @@ def read_node(raw: bytes) -> NodeObserved:
             allocatable=dict(sorted(amounts(status.allocatable or {}, "status.allocatable").items())),
             schedulable=not node.spec.unschedulable,
             ready=ready,
+            labels=_labels(node.metadata),
+            taints=taints_of(node.spec.taints),
         )
     )
 

@@ -10,6 +10,16 @@ from __future__ import annotations
 from msgspec import Struct, field
 
 from muster.core.objects.meta import Int32, UnreadableError
+from muster.core.objects.podrules import (
+    RawAffinity,
+    RawPort,
+    RawRules,
+    RawSpread,
+    RawToleration,
+    RawVolume,
+    rules_of,
+)
+from muster.model.placing import PodRules
 from muster.model.resources import (
     MAX_AMOUNT,
     MAX_RESOURCES,
@@ -34,6 +44,7 @@ class Container(Struct, frozen=True, rename="camel"):
     name: str = ""
     resources: Resources | None = None
     restart_policy: str | None = None
+    ports: tuple[RawPort, ...] | None = None
 
 
 class PodSpec(Struct, frozen=True, rename="camel"):
@@ -44,13 +55,49 @@ class PodSpec(Struct, frozen=True, rename="camel"):
     priority_class_name: str | None = None
     priority: Int32 | None = None
     node_name: str | None = None
+    scheduler_name: str | None = None
+    node_selector: dict[str, str] | None = None
+    tolerations: tuple[RawToleration, ...] | None = None
+    affinity: RawAffinity | None = None
+    topology_spread_constraints: tuple[RawSpread, ...] | None = None
+    volumes: tuple[RawVolume, ...] | None = None
+    host_network: bool | None = None
+
+
+class TemplateMeta(Struct, frozen=True):
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
 
 
 class PodTemplate(Struct, frozen=True):
+    metadata: TemplateMeta | None = None
     spec: PodSpec = field(default_factory=PodSpec)
+
+    @property
+    def labels(self) -> dict[str, str]:
+        return (self.metadata.labels if self.metadata is not None else None) or {}
 
 
 _POD_LEVEL = ("cpu", "memory")
+
+
+def pod_rules(spec: PodSpec, labels: dict[str, str]) -> PodRules:
+    """Where a pod of this spec with these labels may run."""
+    containers = (*spec.containers, *(each for each in spec.init_containers or () if each.restart_policy == "Always"))
+    return rules_of(
+        RawRules(
+            node_selector=spec.node_selector or None,
+            tolerations=spec.tolerations or None,
+            affinity=spec.affinity,
+            topology_spread_constraints=spec.topology_spread_constraints or None,
+            volumes=tuple(each for each in spec.volumes or () if each.persistent_volume_claim is not None) or None,
+            ports=tuple(
+                port for each in containers for port in each.ports or () if port.host_port or spec.host_network
+            ),
+            host_network=bool(spec.host_network),
+        ),
+        labels,
+    )
 
 
 def pod_request(spec: PodSpec, path: str, *, extra: Vector | None = None) -> Vector:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from muster.core.objects.meta import (
     DEQUEUE_STAMPS,
@@ -23,7 +24,15 @@ from muster.core.objects.meta import (
     first_stamp,
     wishes,
 )
-from muster.core.objects.podspec import PodTemplate, Resources, check_total, container_request, pod_request
+from muster.core.objects.podspec import (
+    PodTemplate,
+    Resources,
+    check_total,
+    container_request,
+    pod_request,
+    pod_rules,
+)
+from muster.model.placing import ANYWHERE, PodRules
 from muster.model.resources import Vector, add_into, highest, scaled
 from muster.model.workload import Outcome, Phase, PodSet, Workload
 
@@ -110,9 +119,10 @@ def read(raw: bytes) -> Workload:
     phase, outcome = _standing(word, status.job_status or "", suspended)
     cluster = spec.ray_cluster_spec
     pod_sets: tuple[PodSet, ...] = ()
+    beside: tuple[PodSet, ...] = ()
     need: dict[str, Vector] = {"ack": {}, "full": {}}
     if cluster is not None:
-        pod_sets, need = _needs(spec, cluster)
+        pod_sets, beside, need = _needs(spec, cluster)
     head = cluster.head_group_spec.template.spec if cluster is not None else None
     return Workload(
         ref=meta.ref(KIND),
@@ -124,6 +134,7 @@ def read(raw: bytes) -> Workload:
         suspended=suspended,
         need=need,
         pod_sets=pod_sets,
+        beside=beside,
         priority_class=(head.priority_class_name or "")[:MAX_NAME] if head else "",
         priority=head.priority if head else None,
         outcome=outcome,
@@ -172,19 +183,25 @@ def _refusal(spec: RayJobSpec) -> str:
     return ""
 
 
-def _needs(spec: RayJobSpec, cluster: RayClusterSpec) -> tuple[tuple[PodSet, ...], dict[str, Vector]]:
-    """The pod sets, and the whole request by profile.
+def _needs(
+    spec: RayJobSpec, cluster: RayClusterSpec
+) -> tuple[tuple[PodSet, ...], tuple[PodSet, ...], dict[str, Vector]]:
+    """The pod sets, the pods beside them, and the whole request by profile.
 
     ``ack``: head + sum(replicas x worker), as kube-queue counts. ``full``: every container KubeRay will run.
     """
     at = "spec.rayClusterSpec"
-    head_spec = cluster.head_group_spec.template.spec
+    head_template = cluster.head_group_spec.template
+    head_spec = head_template.spec
     head_path = f"{at}.headGroupSpec.template.spec"
     head = pod_request(head_spec, head_path)
-    ack, full = dict(head), pod_request(head_spec, head_path, extra=_beside_head(spec, cluster))
+    whole_head = pod_request(head_spec, head_path, extra=_beside_head(spec, cluster))
+    ack, full = dict(head), dict(whole_head)
     if cluster.gcs_fault_tolerance_options is not None:
         full = highest(full, REDIS_CLEANUP)
-    sets = [PodSet("head", 1, head)]
+    rules = _rules(head_template, "headgroup", "head")
+    sets = [PodSet("head", 1, head, rules, takes=whole_head if whole_head != head else None)]
+    beside: tuple[PodSet, ...] = ()
     for index, group in enumerate(cluster.worker_group_specs or ()):
         path = f"{at}.workerGroupSpecs[{index}]"
         replicas, hosts = _replicas(group, path), _count(group.num_of_hosts, 1, f"{path}.numOfHosts")
@@ -193,15 +210,31 @@ def _needs(spec: RayJobSpec, cluster: RayClusterSpec) -> tuple[tuple[PodSet, ...
             raise UnreadableError(f"{path}: {pods} pods are more than the {MAX_PODS} one group may have")
         one = pod_request(group.template.spec, f"{path}.template.spec")
         add_into(ack, scaled(one, replicas))
-        add_into(full, scaled(highest(one, WAIT_FOR_HEAD) if pods else {}, pods))
-        sets.append(PodSet((group.group_name or f"group-{index}").lower()[:253], pods, one))
+        whole = dict(sorted(highest(one, WAIT_FOR_HEAD).items()))
+        add_into(full, scaled(whole, pods))
+        name = (group.group_name or f"group-{index}").lower()[:253]
+        rules = _rules(group.template, group.group_name, "worker")
+        sets.append(PodSet(name, pods, one, rules, takes=whole if whole != one else None))
     if (spec.submission_mode or "K8sJobMode") == "K8sJobMode" and not spec.cluster_selector:
         template = spec.submitter_pod_template
         own = pod_request(template.spec, "spec.submitterPodTemplate.spec") if template is not None else {}
         add_into(full, own or SUBMITTER)
+        where = pod_rules(template.spec, template.labels) if template is not None else ANYWHERE
+        beside = (PodSet("submitter", 1, own or SUBMITTER, where),)
     for vector in (ack, full):
         check_total(vector, at)
-    return tuple(sets), {"ack": dict(sorted(ack.items())), "full": dict(sorted(full.items()))}
+    return tuple(sets), beside, {"ack": dict(sorted(ack.items())), "full": dict(sorted(full.items()))}
+
+
+def _rules(template: PodTemplate, group: str, node_type: str) -> PodRules:
+    """Where pods of a group may run; with the labels KubeRay gives them where labels matter."""
+    labels = template.labels
+    rules = pod_rules(template.spec, labels)
+    if not labels and rules == ANYWHERE:
+        return rules
+    known = {"ray.io/group": group[:63], "ray.io/is-ray-node": "yes", "ray.io/node-type": node_type}
+    labels = dict(sorted((labels | known).items()))
+    return replace(pod_rules(template.spec, labels), labels=labels)
 
 
 def _beside_head(spec: RayJobSpec, cluster: RayClusterSpec) -> Vector:
