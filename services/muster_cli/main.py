@@ -155,6 +155,7 @@ def _code_of(err: Exception) -> int | None:
     from muster.ports import ApiStatusError, ApiUnreachableError, LogGapError, LogGoneError
     from muster.runtime.config import ConfigError
     from muster.runtime.logfile import LogFileError
+    from muster.simulation.model import TraceError
 
     match err:
         case ConfigError():
@@ -167,7 +168,15 @@ def _code_of(err: Exception) -> int | None:
             return exits.NOT_FOUND
         case LogGapError():
             return exits.VIOLATED
-        case BusError() | UnansweredError() | KubeConfigError() | ApiUnreachableError() | LogFileError() | OSError():
+        case (
+            BusError()
+            | UnansweredError()
+            | KubeConfigError()
+            | ApiUnreachableError()
+            | LogFileError()
+            | TraceError()
+            | OSError()
+        ):
             return exits.FAILED
     return None
 

@@ -224,6 +224,29 @@ muster check --log log.jsonl.gz -o json
 """,
     ),
     Page(
+        name="simulate",
+        function="simulate",
+        order=65,
+        summary="Run a job trace through the scheduler in virtual time, and measure what comes of it.",
+        details="CLUSTER is a JSON file of nodes and queues, JOBS a CSV file with the columns job_id, queue, gpus, "
+        "submit_s, duration_s and, where wanted, priority, cpu_milli, memory_mib, gpu_milli, min_member, preemptible. "
+        "Node and pod lists of the openb trace are taken as they are.\n\n"
+        "Policy `muster` runs the real stages through the log; the others are a small engine of its own to compare "
+        "with. DIR gets events.jsonl (every commit, for `muster replay` and `muster check`), jobs.csv, summary.json "
+        "and report.html. What the figures mean: docs/reference/simulation.md.\n\n"
+        'CLUSTER looks like {"nodes": [{"count": 56, "gpus": 8}], "queues": {"vision": {"min": 64, "max": 448}, '
+        '"text": {"min": 128, "weight": 2}}}; amounts are GPUs, or objects per resource; queues may have children. '
+        'FAULTS looks like {"faults": [{"kind": "node_loss", "at_s": 3600, "for_s": 900, "nodes": 2}, '
+        '{"kind": "api_outage", "at_s": 7200, "for_s": 60}]}.',
+        examples="""
+muster simulate --cluster cluster.json --jobs jobs.csv --out result
+muster simulate --cluster cluster.json --jobs jobs.csv --policy all --out table
+muster simulate --cluster cluster.json --jobs jobs.csv --policy kueue-like --checkpoint-s 600 --out ckpt
+muster simulate --cluster cluster.json --jobs jobs.csv --faults faults.json --seed 7 --out faults
+muster simulate --cluster openb_nodes.csv --jobs openb_pods_default.csv --out openb
+""",
+    ),
+    Page(
         name="log init",
         function="log_init",
         order=10,

@@ -1,0 +1,1 @@
+"""Job traces through the scheduler in virtual time: readers, the real stages, comparison policies, metrics."""

@@ -1,0 +1,179 @@
+"""What a watcher would report of a simulated cluster: the quota tree, the queues, the nodes, and every job's life."""
+
+from __future__ import annotations
+
+import re
+
+from msgspec.structs import replace
+
+from muster.core.stage import REQUIRED_KINDS
+from muster.events.base import Event
+from muster.events.facts import (
+    NodeGone,
+    NodeObserved,
+    QueueObserved,
+    QuotaTreeObserved,
+    Synced,
+    SyncStarted,
+    TreeNodeSpec,
+    WorkloadFinished,
+    WorkloadGone,
+    WorkloadObserved,
+    WorkloadStarted,
+)
+from muster.model.keys import Ref
+from muster.model.resources import texts
+from muster.model.workload import NodeState, PodSet, Workload
+from muster.simulation.model import CPU, GPU, MEMORY, Cluster, Job, NodeGroup, Queue
+
+EPOCH_MS = 1_736_467_200_000
+"""Log time at which a trace begins: 2025-01-10T00:00:00Z."""
+
+KIND = "RayJob"
+AMPLE = {CPU: 10**9, MEMORY: 2**50}
+"""What a node has of cpu and memory when its file does not say."""
+
+_NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+
+
+class Facts:
+    """Builds the facts of one simulation; ``rv`` counts up like the resourceVersion of an API server."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.namespaces = _namespaces(cluster)
+        self.paths = {namespace: path for path, namespace in self.namespaces.items()}
+        self._rv = 1000
+        self.nodes = dict(_nodes(cluster))
+        self._pod_size = max((group.capacity.get(GPU, 0) for group in cluster.groups), default=0)
+
+    def next_rv(self) -> int:
+        self._rv += 1
+        return self._rv
+
+    def beginning(self) -> list[Event]:
+        """Everything that is there before the first job, and that it has all been listed."""
+        events: list[Event] = [SyncStarted(kinds=REQUIRED_KINDS), self.tree(self.cluster.root)]
+        for path, queue in self.cluster.queues.items():
+            if queue.priority:
+                ref = Ref("Queue", "kube-queue", path.replace("/", "-"), f"queue-{path}")
+                events.append(QueueObserved(ref=ref, rv=self.next_rv(), path=path, priority=queue.priority))
+        events += [self.node(name) for name in self.nodes]
+        return events + [Synced(kind=kind) for kind in REQUIRED_KINDS]
+
+    def tree(self, root: Queue) -> QuotaTreeObserved:
+        """The quota tree as an object of the cluster."""
+        ref = Ref("ElasticQuotaTree", "kube-system", "simulation", "tree-simulation")
+        return QuotaTreeObserved(ref=ref, rv=self.next_rv(), created=EPOCH_MS, root=self._spec(root))
+
+    def _spec(self, queue: Queue) -> TreeNodeSpec:
+        return TreeNodeSpec(
+            name=queue.name,
+            min=texts(queue.min),
+            max=texts(queue.max),
+            namespaces=() if queue.children else (self.namespaces[queue.path],),
+            children=tuple(self._spec(child) for child in queue.children),
+        )
+
+    def node(self, name: str, *, ready: bool = True) -> NodeObserved:
+        ref = Ref("Node", "", name, f"node-{name}")
+        allocatable = dict(sorted({**AMPLE, **self.nodes[name].capacity}.items()))
+        return NodeObserved(node=NodeState(ref=ref, rv=self.next_rv(), allocatable=allocatable, ready=ready))
+
+    def node_gone(self, name: str) -> NodeGone:
+        return NodeGone(ref=Ref("Node", "", name, f"node-{name}"), rv=self.next_rv())
+
+    # --- jobs -------------------------------------------------------------------------------------------------
+
+    def submitted(self, job: Job) -> Workload:
+        """A job as it is created: suspended."""
+        namespace = self.namespaces[job.queue]
+        return Workload(
+            ref=Ref(KIND, namespace, job.id, job.id),
+            api_version="ray.io/v1",
+            rv=self.next_rv(),
+            generation=1,
+            created=EPOCH_MS + job.submit,
+            phase="waiting",
+            suspended=True,
+            need={"ack": job.request, "full": job.request},
+            pod_sets=self.pods(job),
+            priority=job.priority or None,
+            settled=True,
+            labels={} if job.preemptible else {"quota.scheduling.alibabacloud.com/preemptible": "false"},
+        )
+
+    def pods(self, job: Job) -> tuple[PodSet, ...]:
+        """The members of a gang: as many as the trace says, else as few as the largest node allows."""
+        count = job.members
+        gpus = job.gpus
+        if count == 1 and gpus > self._pod_size > 0:
+            count = gpus // self._pod_size if gpus % self._pod_size == 0 else max(1, gpus // 1000)
+        exact = all(amount % count == 0 for amount in job.request.values())
+        one = {name: amount // count for name, amount in job.request.items()} if exact else job.request
+        return (PodSet("workers", count if exact else 1, one),)
+
+    def starting(self, workload: Workload, intent: str, queued_at: int) -> Workload:
+        """Resumed, and not running yet."""
+        return replace(
+            workload,
+            rv=self.next_rv(),
+            generation=workload.generation + 1,
+            phase="starting",
+            suspended=False,
+            settled=False,
+            annotated=True,
+            intent=intent,
+            queued_at=queued_at,
+        )
+
+    def running(self, workload: Workload) -> tuple[Workload, list[Event]]:
+        now = replace(workload, rv=self.next_rv(), phase="running", detail="Running")
+        return now, [WorkloadObserved(workload=now), WorkloadStarted(ref=now.ref, detail="Running")]
+
+    def finished(self, workload: Workload) -> tuple[Workload, list[Event]]:
+        now = replace(workload, rv=self.next_rv(), phase="finished", outcome="succeeded", detail="Complete")
+        return now, [
+            WorkloadObserved(workload=now),
+            WorkloadFinished(ref=now.ref, outcome="succeeded", detail="Complete"),
+        ]
+
+    def suspended(self, workload: Workload, intent: str = "") -> Workload:
+        """Stopped by an eviction: nothing of it is left, and it asks to be queued again."""
+        return replace(
+            workload,
+            rv=self.next_rv(),
+            generation=workload.generation + 1,
+            phase="waiting",
+            suspended=True,
+            settled=True,
+            detail="Suspended",
+            intent=intent or workload.intent,
+        )
+
+    def lost(self, workload: Workload) -> Workload:
+        """Its nodes are gone: its controller starts it again where it finds room."""
+        return replace(workload, rv=self.next_rv(), phase="starting", detail="Retrying")
+
+    def gone(self, workload: Workload) -> WorkloadGone:
+        return WorkloadGone(ref=workload.ref, rv=self.next_rv())
+
+
+def _namespaces(cluster: Cluster) -> dict[str, str]:
+    """Path of a leaf -> its namespace: the queue's own name where that can be one."""
+    found: dict[str, str] = {}
+    taken: set[str] = set()
+    for index, (path, queue) in enumerate(cluster.leaves.items()):
+        name = queue.name.lower()
+        if not _NAMESPACE.fullmatch(name) or name in taken:
+            name = f"queue-{index}"
+        while name in taken:
+            name += "x"
+        taken.add(name)
+        found[path] = name
+    return found
+
+
+def _nodes(cluster: Cluster) -> list[tuple[str, NodeGroup]]:
+    groups = [group for group in cluster.groups for _ in range(group.count)]
+    return [(f"node-{index:04}", group) for index, group in enumerate(groups)]

@@ -1,0 +1,63 @@
+"""Job traces for tests: built in a few words, small samples in files, and the whole ones where they are at hand."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from muster.simulation.history import History
+from muster.simulation.jobsfile import read_trace
+from muster.simulation.metrics import Metrics
+from muster.simulation.model import Trace
+from muster.simulation.runner import Options, Result, simulate
+
+SAMPLES = Path(__file__).parent / "tracefiles"
+"""The first jobs of public traces, see README.md there."""
+
+VARIABLE = "MUSTER_TRACES"
+
+HEADER = "job_id,queue,gpus,submit_s,duration_s"
+
+
+def trace(folder: Path, cluster: dict[str, Any], jobs: str, header: str = HEADER) -> Trace:
+    """A trace from a cluster and lines of jobs, through files as users write them."""
+    return read_trace(*files(folder, cluster, jobs, header))
+
+
+def files(folder: Path, cluster: dict[str, Any], jobs: str, header: str = HEADER) -> tuple[Path, Path]:
+    """(CLUSTER.json, JOBS.csv)"""
+    lines = [line.strip() for line in jobs.strip().splitlines()]
+    (folder / "cluster.json").write_text(json.dumps(cluster, indent=2))
+    (folder / "jobs.csv").write_text("\n".join([header, *lines]) + "\n")
+    return folder / "cluster.json", folder / "jobs.csv"
+
+
+def run(made: Trace, policy: str = "muster", **options: Any) -> Result:
+    return simulate(made, policy, Options(**options))
+
+
+def starts(history: History) -> dict[str, float]:
+    """Job -> seconds at which it first started."""
+    return {job.id: job.first_start / 1000 for job in history.jobs.values() if job.first_start >= 0}
+
+
+def ends(history: History) -> dict[str, float]:
+    return {job.id: job.end / 1000 for job in history.jobs.values() if job.end >= 0}
+
+
+def figure(metrics: Metrics, name: str) -> Any:
+    return getattr(metrics, name)
+
+
+def full_traces() -> Path:
+    """The directory with the whole traces; skips, saying how to have them, where there is none."""
+    named = os.environ.get(VARIABLE, "")
+    if not named:
+        pytest.skip(f"NOT RUN: set {VARIABLE} to the directory of the whole traces (philly_2w_dev.csv, ...) to run it")
+    found = Path(named)
+    assert found.is_dir(), f"{VARIABLE} names {found}, which is no directory"
+    return found
