@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from muster.core.objects.kubequeue import DEFAULT_POLICY
-from muster.core.presentation.desired import waiting_reason
+from muster.core.presentation.desired import shown_amounts, waiting_reason
 from muster.core.presentation.view import ViewState
 from muster.model.quota import QuotaNode
 from muster.model.resources import format_quantity, texts
@@ -111,7 +111,7 @@ def _counts(state: ViewState) -> dict[str, list[int]]:
 
 
 def _node(state: ViewState, node: QuotaNode, counts: dict[str, list[int]], policy: str, last: set[str]) -> Node:
-    used = state.ledger.used.get(node.path, {})
+    used = shown_amounts(node, state.ledger.used.get(node.path, {}))
     waiting, admitted, running = counts.get(node.path, [0, 0, 0])
     names = sorted(node.limit.keys() | node.guaranteed.keys() | used.keys())
     return Node(

@@ -17,8 +17,8 @@ from kit.bench import Bench
 from muster.core.audit import audit
 from muster.core.seen import TOMBSTONE_MS
 from muster.core.stage import next_commit
-from muster.events.base import Event
-from muster.events.decisions import GangAdmitted
+from muster.events.base import Cause, Event
+from muster.events.decisions import EvictionOrdered, GangAdmitted
 from muster.events.effects import EffectApplied, EffectFailed
 from muster.events.facts import TreeNodeSpec
 from muster.model.keys import Ref
@@ -46,7 +46,10 @@ class Chaos:
         """job name -> which start of it the RayCluster that exists belongs to"""
         self.runs: dict[str, int] = {}
         self.to_make = jobs
-        self.outstanding: dict[tuple[str, int], tuple[tuple[int, int], Ref]] = {}
+        self.outstanding: dict[tuple[str, int, str], tuple[Cause, Ref]] = {}
+        """(uid, attempt, action) -> decision that has not been carried out"""
+        self.admitted: dict[tuple[str, int], int] = {}
+        """(uid, attempt) -> generation that was admitted"""
         self.delivered: list[tuple[int, Event]] = []
         self.bench.facts(facts.tree(root))
         self.bench.synced()
@@ -124,21 +127,20 @@ class Chaos:
             return
         key = self.rng.choice(sorted(self.outstanding))
         cause, ref = self.outstanding.pop(key)
-        job = self.jobs.get(ref.name)
-        admitted = next(
-            e
-            for s in self.bench.log
-            for e in s.commit.events
-            if isinstance(e, GangAdmitted) and e.ref == ref and e.attempt == key[1]
-        )
+        job, (_, attempt, action) = self.jobs.get(ref.name), key
+        about: dict[str, Any] = {"cause": cause, "ref": ref, "attempt": attempt, "action": action}
         effect: Event
         if job is None or job.ref.uid != ref.uid:
-            effect = EffectFailed(cause=cause, ref=ref, attempt=key[1], reason="gone")
-        elif job.generation != admitted.generation or not job.suspended or job.phase == "finished":
-            effect = EffectFailed(cause=cause, ref=ref, attempt=key[1], reason="spec_changed")
+            effect = EffectFailed(**about, reason="gone")
+        elif action == "suspend":
+            if not job.suspended and job.phase != "finished":
+                self._tell(ref.name, job, suspended=True, phase="suspending", generation=job.generation + 1)
+            effect = EffectApplied(**about, rv=self.jobs[ref.name].rv)
+        elif job.generation != self.admitted[ref.uid, attempt] or not job.suspended or job.phase == "finished":
+            effect = EffectFailed(**about, reason="spec_changed")
         else:
             self._tell(ref.name, job, suspended=False, phase="starting", settled=False, generation=job.generation + 1)
-            effect = EffectApplied(cause=cause, ref=ref, attempt=key[1], rv=self.jobs[ref.name].rv)
+            effect = EffectApplied(**about, rv=self.jobs[ref.name].rv)
         self.bench.append("actuator", "input", [effect])
 
     # --- what the stages are told -----------------------------------------------------------------------------
@@ -175,7 +177,11 @@ class Chaos:
     def _committed(self, seq: int) -> None:
         for item, event in enumerate(self.bench.log[seq - 1].commit.events):
             if isinstance(event, GangAdmitted):
-                self.outstanding[event.ref.uid, event.attempt] = ((seq, item), event.ref)
+                self.outstanding[event.ref.uid, event.attempt, "resume"] = (Cause(seq, item), event.ref)
+                self.admitted[event.ref.uid, event.attempt] = event.generation
+            elif isinstance(event, EvictionOrdered):
+                for victim in event.victims:
+                    self.outstanding[victim.ref.uid, victim.attempt, "suspend"] = (Cause(seq, item), victim.ref)
 
     def pass_time(self) -> None:
         self.bench.now += self.rng.choice((1, 10, 1000, 20_000))
@@ -196,6 +202,9 @@ class Chaos:
             )()
         for _ in range(60):
             before = len(self.bench.log)
+            for name, job in self.jobs.items():
+                if job.phase == "suspending":
+                    self._suspended_step(name, job)
             while self.pending:
                 self.deliver()
             self.bench.settle()

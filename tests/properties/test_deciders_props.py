@@ -46,7 +46,7 @@ def test_after_peace_nobody_waits_who_would_fit(seed: int) -> None:
     ledger = chaos.bench.states["quota_accountant"].ledger
     for job in sorter.jobs.values():
         if job.status == "waiting":
-            assert ledger.shortfall(job.queue, job.request) is not None, f"{job.ref} waits and would fit"
+            assert ledger.shortfall(job.queue, job.demand) is not None, f"{job.ref} waits and would fit"
 
 
 @SETTINGS

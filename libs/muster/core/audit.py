@@ -84,7 +84,7 @@ class Auditor:
         self._waiting: dict[str, _Waiting] = {}
         self._workloads: dict[str, Workload] = {}
         self._versions: dict[str, int] = {}
-        self._applied: set[tuple[str, int]] = set()
+        self._applied: set[tuple[str, int, str]] = set()
         self._epochs: dict[tuple[str, str], int] = {}
 
     def feed(self, stored: Stored) -> None:  # noqa: C901 - a table of events
@@ -245,9 +245,9 @@ class Auditor:
 
     def _effect(self, event: EffectApplied) -> None:
         """I1: nothing is resumed that was not admitted before. I9: and each admission once."""
-        key = (event.ref.uid, event.attempt)
-        self._check("I1", event.cause.seq < self._seq, f"{event.ref} was resumed before it was admitted")
-        self._check("I9", key not in self._applied, f"{event.ref} was resumed twice under attempt {event.attempt}")
+        key = (event.ref.uid, event.attempt, event.action)
+        self._check("I1", event.cause.seq < self._seq, f"{event.ref}: {event.action} before it was decided")
+        self._check("I9", key not in self._applied, f"{event.ref}: {event.action} twice, attempt {event.attempt}")
         self._applied.add(key)
 
     def _released(self, event: QuotaReleased) -> None:

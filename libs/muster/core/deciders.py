@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from muster.core.gang.admitter import GangAdmitter
-from muster.core.idle import AutoscalerBridge, Preemptor
+from muster.core.idle import AutoscalerBridge
+from muster.core.preemption.preemptor import Preemptor
 from muster.core.queueing.sorter import QueueSorter
 from muster.core.quota.accountant import QuotaAccountant
 from muster.core.stage import Stage

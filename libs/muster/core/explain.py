@@ -32,10 +32,15 @@ class Reason(Struct, frozen=True):
     text: str
 
 
-def waiting_for_quota(denial: Denial | QuotaDenied) -> Reason:
-    """The words for a denial, in the form ``Insufficient quota(RESOURCE) in quota PATH: request R, max M, used U``."""
+def waiting_for_quota(denial: Denial | QuotaDenied, holder: str = "") -> Reason:
+    """The words for a denial, in the form ``Insufficient quota(RESOURCE) in quota PATH: request R, max M, used U``.
+
+    ``holder``: namespace/name of whom part of the quota is held for, if it is.
+    """
     resource, path = denial.resource, denial.path
-    asked, limit = (format_quantity(amount, resource) for amount in (denial.asked, denial.limit))
+    asked, limit, used = (format_quantity(amount, resource) for amount in (denial.asked, denial.limit, denial.used))
+    if denial.of_min:
+        return _beyond_min(denial, f"request {asked}, min {limit}, used {used}")
     if denial.asked > denial.limit:
         return Reason(
             "ExceedsMaxQuota",
@@ -43,12 +48,63 @@ def waiting_for_quota(denial: Denial | QuotaDenied) -> Reason:
             f"Exceeds quota({resource}) in quota {path}: request {asked}, max {limit}. It can never be admitted "
             f"like this: lower the request or raise the max",
         )
-    used = format_quantity(denial.used, resource)
+    if denial.held and holder:
+        held = format_quantity(denial.held, resource)
+        return Reason(
+            "QuotaHeld",
+            f"held:{path}:{resource}:{limit}:{holder}",
+            f"Insufficient quota({resource}) in quota {path}: request {asked}, max {limit}, used {used}, of which "
+            f"{held} are held for {holder}. Wait until it has started or its claim ends",
+        )
     return Reason(
         "InsufficientQuota",
         f"insufficient:{path}:{resource}:{limit}",
         f"Insufficient quota({resource}) in quota {path}: request {asked}, max {limit}, used {used}. "
         f"Wait for running jobs to complete",
+    )
+
+
+def _beyond_min(denial: Denial | QuotaDenied, numbers: str) -> Reason:
+    """What is not preemptible stays within the guarantee, whatever is free."""
+    resource, path = denial.resource, denial.path
+    never = denial.asked > denial.limit
+    return Reason(
+        "ExceedsMinQuota" if never else "InsufficientMinQuota",
+        f"min:{path}:{resource}:{denial.limit}:{never}",
+        f"{'Exceeds' if never else 'Insufficient'} min quota({resource}) in quota {path}: {numbers} by jobs that are "
+        f"not preemptible. "
+        + ("Raise the min, lower the request or make it preemptible" if never else "Wait for one of those to complete"),
+    )
+
+
+def waiting_for_claim(denial: Denial) -> Reason:
+    """The words for a claimant: what leaves is held for it."""
+    resource, path = denial.resource, denial.path
+    return Reason(
+        "WaitingForClaim",
+        f"claim:{path}:{resource}",
+        f"What is given back in quota {path} is held for it: request "
+        f"{format_quantity(denial.asked, resource)} {resource}. It starts as soon as enough has left",
+    )
+
+
+def paused(queue: str, by: str, why: str) -> Reason:
+    """The words for a queue somebody has paused."""
+    who = f" by {by}" if by else ""
+    return Reason(
+        "Paused",
+        f"paused:{queue}:{by}:{why}",
+        f"Admissions are paused{who}{f': {why}' if why else ''}; `muster resume admissions` lets them go on",
+    )
+
+
+def evicted_for(claimant: str, queue: str, path: str, resource: str) -> Reason:
+    """The words for a job that was suspended to give quota back."""
+    return Reason(
+        "Reclaimed",
+        f"reclaimed:{claimant}",
+        f"Suspended to give {resource} back in quota {path}: job {claimant} stays within the min of its queue {queue}, "
+        f"and this one ran above the min of its own. It is queued again in its old place",
     )
 
 
@@ -127,6 +183,8 @@ RELEASED: dict[ReleaseReason, str] = {
     "suspended_outside": "somebody suspended it and nothing of it is left; it is queued again",
     "superseded": "its spec was edited before it started; it is queued again as it is now",
     "resume_failed": "the API server refused to resume it; it is queued again after a pause",
+    "evicted": "it was suspended to give quota back, and nothing of it is left; it is queued again in its old place",
+    "timed_out": "it did not come to run in time; it was suspended and is queued again after a pause",
 }
 NOT_RESUMED: dict[FailureReason, str] = {
     "gone": "it was deleted before it could be resumed",
@@ -134,17 +192,41 @@ NOT_RESUMED: dict[FailureReason, str] = {
     "superseded": "a newer decision was carried out on it meanwhile",
     "refused": "the API server refused to resume it",
 }
+NOT_SUSPENDED: dict[FailureReason, str] = {
+    "gone": "it was deleted before it could be suspended",
+    "spec_changed": "its spec was edited before it could be suspended",
+    "superseded": "a newer decision was carried out on it meanwhile",
+    "refused": "the API server refused to suspend it",
+}
+DEFERRED = {
+    "nothing_evictable": "its queue is owed {0}, and nothing in quota {1} that runs above its own min may be suspended",
+    "too_young": "its queue is owed {0}, and what runs above its min in quota {1} has not run for its minimum yet",
+}
+"""Why nothing is taken back for somebody, with the resource and the quota that refuses it."""
+WITHHELD = {
+    "reclaim_disabled": "nothing is done: reclaim is not enabled (`muster resume evictions` enables it)",
+    "evictions_paused": "nothing is done: evictions are paused",
+}
+CLAIM_ENDED = {
+    "gone": "nothing is held for it any more: it no longer waits",
+    "changed": "nothing is held for it any more: it asks for something else now",
+    "expired": "nothing is held for it any more: not enough was given back in time",
+    "victims_stay": "nothing is held for it any more: what should have given way could not be suspended",
+}
+TIMED_OUT = "it was admitted and did not come to run in time: it is suspended and queued again after a pause"
 DEQUEUED: dict[DequeueReason, str] = {
     "gone": "it was deleted",
     "finished": "it is over",
     "started_outside": "it was started around the queue",
     "refused": "it can no longer be queued",
     "unbound": "no quota claims its namespace any more",
+    "held": "somebody holds it back",
 }
 REFUSED: dict[str, str] = {
     "cannot_suspend": "CannotSuspend",
     "unbound": "NoQuota",
     "unreadable": "Unreadable",
     "no_tree": "NoQuotaTree",
+    "held": "Held",
 }
 """Refusal reason -> the CamelCase word of its Event."""

@@ -1,4 +1,4 @@
-"""Stages that are wired and take part, and have nothing to decide yet: the preemptor and the autoscaler bridge."""
+"""The stage that is wired and takes part, and has nothing to decide yet: the autoscaler bridge."""
 
 from __future__ import annotations
 
@@ -24,12 +24,6 @@ class _Idle:
 
     def check(self, state: StageState) -> list[Violation]:
         return []
-
-
-class Preemptor(_Idle):
-    """The stage ``preemptor``: will propose victims for work that is owed more than is free."""
-
-    name: ClassVar[str] = "preemptor"
 
 
 class AutoscalerBridge(_Idle):

@@ -284,11 +284,29 @@ class Narrator:
         return [(event.ref, "admitted", f"{what} at {event.queue}{waited}", "turn")]
 
     def _resumed(self, event: effects.EffectApplied, _at: Cause) -> list[_Said]:
-        return [(event.ref, "resumed", f"spec.suspend is false as of resourceVersion {event.rv}", "step")]
+        told = telling.tell(event)
+        return [(event.ref, "suspended" if event.action == "suspend" else "resumed", told.text, "step")]
 
     def _not_resumed(self, event: effects.EffectFailed, _at: Cause) -> list[_Said]:
-        message = f": {event.message}" if event.message else ""
-        return [(event.ref, "not resumed", f"{explain.NOT_RESUMED[event.reason]}{message}", "turn")]
+        word = "not resumed" if event.action == "resume" else "not suspended"
+        return [(event.ref, word, telling.tell(event).text, "turn")]
+
+    # --- claims and evictions ---------------------------------------------------------------------------------
+
+    def _evicted(self, event: d.EvictionOrdered, _at: Cause) -> list[_Said]:
+        said: list[_Said] = [(event.ref, "reclaims", telling.tell(event).text, "turn")]
+        for victim in event.victims:
+            reason = explain.evicted_for(event.ref.key, event.queue, event.path, event.resource)
+            said.append((victim.ref, "evicted", _lower(reason.text), "turn"))
+        return said
+
+    def _claimed(self, event: d.ClaimOpened | d.ClaimEnded | d.SuspensionOrdered, _at: Cause) -> list[_Said]:
+        told = telling.tell(event)
+        return [(event.ref, told.word, told.text, "turn")]
+
+    def _not_reclaimed(self, event: d.ReclaimDeferred | d.PlanStale | d.PreemptionProposed, _at: Cause) -> list[_Said]:
+        told = telling.tell(event)
+        return [(event.ref, told.word, told.text, "step")]
 
     def _genesis(self, event: system.Genesis, _at: Cause) -> list[_Said]:
         parent = f"; the log before it, {event.parent}, is lost" if event.parent else ""
@@ -326,6 +344,13 @@ _HANDLERS: Mapping[type[Event], _Handler] = {
     d.SuspensionRecorded: Narrator._suspended,
     d.QuotaReleased: Narrator._released,
     d.GangAdmitted: Narrator._admitted,
+    d.EvictionOrdered: Narrator._evicted,
+    d.ClaimOpened: Narrator._claimed,
+    d.ClaimEnded: Narrator._claimed,
+    d.SuspensionOrdered: Narrator._claimed,
+    d.PreemptionProposed: Narrator._not_reclaimed,
+    d.ReclaimDeferred: Narrator._not_reclaimed,
+    d.PlanStale: Narrator._not_reclaimed,
     effects.EffectApplied: Narrator._resumed,
     effects.EffectFailed: Narrator._not_resumed,
 }

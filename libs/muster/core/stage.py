@@ -106,7 +106,7 @@ class Folder:
             Synced: _synced,
         }
         for kind, arm in shared.items():
-            self._arms[kind] = _both(arm, self._arms[kind]) if kind in self._arms else arm
+            self._arms[kind] = in_turn(arm, self._arms[kind]) if kind in self._arms else arm
 
     def fold(self, state: StageState, seq: int, commit: Commit) -> None:
         """Fold one commit; ``seq`` must be the one after ``state.seq``."""
@@ -127,7 +127,9 @@ def next_commit(stage: Stage[S], state: S) -> list[Event]:
     return cut(list[Event](due)) if due else []
 
 
-def _both(first: Arm, second: Arm) -> Arm:
+def in_turn(first: Arm, second: Arm) -> Arm:
+    """Both, one after the other."""
+
     def arm(state: Any, at: Position, event: Any) -> None:
         first(state, at, event)
         second(state, at, event)

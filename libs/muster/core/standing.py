@@ -15,7 +15,9 @@ from muster.core.objects.meta import rfc3339
 from muster.core.presentation.desired import waiting_reason
 from muster.core.queueing.book import Denial, as_of_now, clear
 from muster.core.queueing.state import Job
-from muster.core.quota.ledger import Charge
+from muster.core.quota.demand import Charge
+from muster.core.quota.demand import counted as counted_in
+from muster.core.quota.ledger import leaf_of
 from muster.model.keys import Ref, path_chain
 from muster.model.resources import format_quantity, format_vector
 from muster.model.text import counted, span
@@ -182,15 +184,17 @@ def _queued(told: Narrator, ref: Ref, _history: list[Entry], _acting: bool) -> S
     if state.closing:
         closing = "The log is nearly full: nothing is admitted until its next generation is in force"
         return _in_line(told, job, "LogNearlyFull", f"{waits}. {closing}")
+    if "admissions" in state.resting(job.queue):
+        return _in_line(told, job, reason.code, f"{waits}. {reason.text}")
     shape = state.book.shapes.get(job.shape)
     if shape is None or shape.denial is None:
         return _in_line(told, job, "Queued", f"{waits}. It is about to be tried")
-    denial = as_of_now(shape.denial, state.ledger)
+    denial = as_of_now(shape.denial, job.queue, state.ledger)
     if clear(shape, state.ledger):
         what = f"What refused it ({denial.resource} in {denial.path}) has room now"
         return _in_line(told, job, "Queued", f"{waits}. {what}: it is about to be tried again")
     reason = explain.waiting_for_quota(denial)
-    if denial.hopeless:
+    if denial.hopeless or denial.of_min or denial.held:
         return _in_line(told, job, reason.code, f"{waits}. {reason.text}")
     wanting = _wanting(told, denial)
     text = (
@@ -226,7 +230,7 @@ def _holders(told: Narrator, path: str, name: str) -> Iterator[tuple[int, Holder
     """Everybody who is charged at a node or below it for a resource."""
     state = told.state
     for uid, charge in state.ledger.charges.items():
-        amount = charge.request.get(name, 0)
+        amount = counted_in(charge.demand).get(name, 0)
         if amount and path in path_chain(charge.queue):
             workload = state.workloads.get(uid)
             key = workload.ref.key if workload is not None else f"{charge.namespace}/(deleted)"
@@ -254,7 +258,7 @@ def _outside(told: Narrator, ref: Ref, _history: list[Entry], _acting: bool) -> 
         return Standing(reason.code, reason.text)
     if workload.suspended:
         return None
-    if workload.ref.namespace not in state.ledger.leaf_of:
+    if leaf_of(state.ledger, workload) is None:
         return Standing("Unmanaged", "It is not suspended and no quota claims its namespace: Muster leaves it alone")
     return Standing("NotSuspended", "It is not suspended, so it is not queued; it is charged as soon as it runs")
 

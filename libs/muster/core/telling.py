@@ -133,13 +133,27 @@ def _denial(event: d.QuotaDenied) -> str:
 
 
 def _failed(event: effects.EffectFailed) -> str:
-    return explain.NOT_RESUMED[event.reason] + (f": {event.message}" if event.message else "")
+    words = explain.NOT_RESUMED if event.action == "resume" else explain.NOT_SUSPENDED
+    return words[event.reason] + (f": {event.message}" if event.message else "")
 
 
 def _proposed(event: d.CandidatesProposed) -> str:
     shown = ", ".join(f"{each.ref.key} at {each.queue}" for each in event.candidates[:5])
     more = f", and {len(event.candidates) - 5} more" if len(event.candidates) > 5 else ""
     return f"{counted(len(event.candidates), 'job')} to try now: {shown}{more}"
+
+
+def _victims(victims: tuple[d.Victim, ...]) -> str:
+    shown = ", ".join(f"{each.ref.key} ({format_vector(each.request)} at {each.queue})" for each in victims[:5])
+    more = f", and {len(victims) - 5} more" if len(victims) > 5 else ""
+    return f"{shown}{more}"
+
+
+def _preemption(event: d.PreemptionProposed) -> str:
+    if not event.victims:
+        return f"{_request(event.queue, event.request)} should be held for it: it has waited too long"
+    told = f"{_victims(event.victims)} should give way to it"
+    return f"{told}; {explain.WITHHELD[event.withheld]}" if event.withheld else told
 
 
 def _gone(_event: facts.ObjectGone) -> str:
@@ -196,8 +210,18 @@ _WORDS: Mapping[type[Event], tuple[str, _Say]] = {
     d.WorkloadAdopted: ("adopted", lambda e: f"{_request(e.queue, e.request)}: {explain.ADOPTED[e.reason]}"),
     d.SuspensionRecorded: ("suspended", lambda _: explain.SUSPENDED_OUTSIDE.text),
     d.QuotaReleased: ("released", lambda e: f"{_request(e.queue, e.request)}: {explain.RELEASED[e.reason]}"),
+    d.PreemptionProposed: ("preemption", _preemption),
+    d.ReclaimDeferred: ("deferred", lambda e: explain.DEFERRED[e.reason].format(e.resource, e.path)),
+    d.EvictionOrdered: ("reclaims", lambda e: f"{_victims(e.victims)} suspended so that it gets its guarantee"),
+    d.ClaimOpened: ("claims", lambda e: f"{_request(e.queue, e.request)} is held for it: it has waited too long"),
+    d.PlanStale: ("stale", lambda e: f"nobody is suspended for it: {e.reason}"),
+    d.ClaimEnded: ("claim ends", lambda e: explain.CLAIM_ENDED[e.outcome]),
+    d.SuspensionOrdered: ("timed out", lambda _: explain.TIMED_OUT),
     d.GangAdmitted: ("admitted", lambda e: f"at {e.queue}, attempt {e.attempt}"),
-    effects.EffectApplied: ("resumed", lambda e: f"spec.suspend is false as of resourceVersion {e.rv}"),
+    effects.EffectApplied: (
+        "resumed",
+        lambda e: f"spec.suspend is {str(e.action == 'suspend').lower()} as of resourceVersion {e.rv}",
+    ),
     effects.EffectFailed: ("not resumed", _failed),
 }
 """What each event is called, and how the rest of its sentence is made; a test holds it complete."""

@@ -23,19 +23,20 @@ exceeds_limit       asked alone is over a limit on the path: inadmissible until 
 stale               the proposal is for something that is no longer so: nothing was asked of the quota
 """
 
-RefusalReason = Literal["cannot_suspend", "unbound", "unreadable", "no_tree"]
+RefusalReason = Literal["cannot_suspend", "unbound", "unreadable", "no_tree", "held"]
 """Why a suspended workload is not in a queue:
 
 cannot_suspend  its controller could never suspend it again; the sentence names the field
 unbound         no quota claims its namespace
 unreadable      the object cannot be read; the sentence names the field
 no_tree         no valid quota tree is in force
+held            somebody holds it back; the sentence says who and why
 """
 
-DequeueReason = Literal["gone", "finished", "started_outside", "refused", "unbound"]
+DequeueReason = Literal["gone", "finished", "started_outside", "refused", "unbound", "held"]
 """Why a waiting workload left its queue without being admitted."""
 
-ReleaseReason = Literal["finished", "gone", "suspended_outside", "superseded", "resume_failed"]
+ReleaseReason = Literal["finished", "gone", "suspended_outside", "superseded", "resume_failed", "evicted", "timed_out"]
 """Why a charge ended.
 
 finished           the workload is over and nothing of it is left
@@ -43,6 +44,8 @@ gone               the workload object is gone and nothing of it is left
 suspended_outside  somebody suspended it after admission, and nothing of it is left
 superseded         its spec changed before it was resumed: queued again under the new need
 resume_failed      the API server refused to resume it; the effect says why
+evicted            suspended to give quota back to somebody it is owed to: queued again in its old place
+timed_out          admitted, and not running within the time limit: queued again after a pause
 """
 
 AdoptionReason = Literal["already_running", "bypassed"]
@@ -59,6 +62,8 @@ class Candidate(Struct, frozen=True, omit_defaults=True):
     request: Vector
     generation: int = 0
     """metadata.generation of the spec the request was read from."""
+    pods: int = 0
+    preemptible: bool = True
 
 
 # --- queue sorter -----------------------------------------------------------------------------------------------
@@ -75,6 +80,8 @@ class WorkloadQueued(Decision, frozen=True, kw_only=True):
     queued_at: int = 0
     """ms since the epoch; together with priority this is its place in the queue."""
     generation: int = 0
+    pods: int = 0
+    preemptible: bool = True
 
 
 class WorkloadDequeued(Decision, frozen=True, kw_only=True):
@@ -133,6 +140,10 @@ class QuotaReserved(Decision, frozen=True, kw_only=True):
     queue: str
     request: Vector
     generation: int = 0
+    pods: int = 0
+    preemptible: bool = True
+    named: str = ""
+    """The quota its label names; empty when its namespace decides."""
 
 
 class QuotaDenied(Decision, frozen=True, kw_only=True):
@@ -148,6 +159,10 @@ class QuotaDenied(Decision, frozen=True, kw_only=True):
     asked: int = 0
     used: int = 0
     limit: int = 0
+    of_min: bool = False
+    """The limit is the min, and used what is not preemptible: such work stays within the guarantee."""
+    held: int = 0
+    """Part of ``used`` that is held for a claimant."""
 
 
 class WorkloadAdopted(Decision, frozen=True, kw_only=True):
@@ -158,6 +173,9 @@ class WorkloadAdopted(Decision, frozen=True, kw_only=True):
     queue: str
     request: Vector
     reason: AdoptionReason
+    pods: int = 0
+    preemptible: bool = True
+    named: str = ""
 
 
 class SuspensionRecorded(Decision, frozen=True, kw_only=True):
@@ -175,6 +193,110 @@ class QuotaReleased(Decision, frozen=True, kw_only=True):
     queue: str
     request: Vector
     reason: ReleaseReason
+
+
+# --- claims and evictions (proposed by the preemptor, decided by the accountant) ---------------------------------
+
+
+class Victim(Struct, frozen=True, omit_defaults=True):
+    """A workload to be suspended, and what it gives back."""
+
+    ref: Ref
+    attempt: int
+    queue: str
+    request: Vector
+    pods: int = 0
+
+
+class PreemptionProposed(Decision, frozen=True, kw_only=True):
+    """``ref`` waits for more than is free and should have it: what may leave for it, and what refuses it now.
+
+    With victims: it stays within its leaf's guarantee, and they run above theirs. Without: it has waited longer than
+    the age limit, and what others give back should be held for it.
+    """
+
+    ref: Ref
+    attempt: int
+    queue: str
+    request: Vector
+    pods: int = 0
+    preemptible: bool = True
+    victims: tuple[Victim, ...] = ()
+    path: str = ""
+    resource: str = ""
+    asked: int = 0
+    used: int = 0
+    limit: int = 0
+    withheld: Literal["", "reclaim_disabled", "evictions_paused"] = ""
+    """Told, not done: why nothing follows from it."""
+    supply: int = 0
+    """How often what could be taken back had changed when this was decided."""
+
+
+class ReclaimDeferred(Decision, frozen=True, kw_only=True):
+    """``ref`` is owed quota and nothing may be taken back for it now; looked at again when that changes."""
+
+    ref: Ref
+    attempt: int
+    queue: str
+    path: str
+    resource: str
+    reason: Literal["nothing_evictable", "too_young"]
+    until: int = 0
+    """Log time (ms) at which somebody has run long enough; 0 when none will."""
+    supply: int = 0
+
+
+class EvictionOrdered(Decision, frozen=True, kw_only=True):
+    """The victims are suspended for ``ref``; what they give back is held for it until ``until``."""
+
+    ref: Ref
+    attempt: int
+    queue: str
+    request: Vector
+    pods: int = 0
+    preemptible: bool = True
+    victims: tuple[Victim, ...] = ()
+    path: str = ""
+    resource: str = ""
+    until: int = 0
+
+
+class ClaimOpened(Decision, frozen=True, kw_only=True):
+    """What others give back is held for ``ref``, which has waited longer than the age limit."""
+
+    ref: Ref
+    attempt: int
+    queue: str
+    request: Vector
+    pods: int = 0
+    preemptible: bool = True
+    until: int = 0
+    top: str = ""
+    """The uppermost node at which it is held: the one that refuses it."""
+
+
+class PlanStale(Decision, frozen=True, kw_only=True):
+    """A proposed preemption no longer holds; nobody is suspended for it."""
+
+    ref: Ref
+    attempt: int
+    reason: str
+
+
+class ClaimEnded(Decision, frozen=True, kw_only=True):
+    """Nothing is held for ``ref`` any more, and it was not admitted."""
+
+    ref: Ref
+    outcome: Literal["gone", "changed", "expired", "victims_stay"]
+
+
+class SuspensionOrdered(Decision, frozen=True, kw_only=True):
+    """An admitted workload does not come to run: it is suspended again and waits for a while."""
+
+    ref: Ref
+    attempt: int
+    reason: Literal["running_timeout"]
 
 
 # --- gang admitter ----------------------------------------------------------------------------------------------
@@ -212,5 +334,12 @@ AnyDecision = (
     | WorkloadAdopted
     | SuspensionRecorded
     | QuotaReleased
+    | PreemptionProposed
+    | ReclaimDeferred
+    | EvictionOrdered
+    | ClaimOpened
+    | PlanStale
+    | ClaimEnded
+    | SuspensionOrdered
     | GangAdmitted
 )

@@ -17,6 +17,10 @@ refused       the API server will not take the write (invalid, or a policy denie
 """
 
 
+Action = Literal["resume", "suspend"]
+"""What was to be done: an admission resumes, an eviction suspends."""
+
+
 class EffectApplied(Event, frozen=True, kw_only=True):
     """The decision is carried out; ``rv`` is the resourceVersion that shows it."""
 
@@ -24,6 +28,7 @@ class EffectApplied(Event, frozen=True, kw_only=True):
     ref: Ref
     attempt: int
     rv: int = 0
+    action: Action = "resume"
 
 
 class EffectFailed(Event, frozen=True, kw_only=True):
@@ -34,6 +39,7 @@ class EffectFailed(Event, frozen=True, kw_only=True):
     attempt: int
     reason: FailureReason
     message: str = ""
+    action: Action = "resume"
 
 
 Effect = EffectApplied | EffectFailed

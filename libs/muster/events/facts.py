@@ -107,6 +107,8 @@ class QuotaTreeObserved(Event, frozen=True, kw_only=True):
     created: int
     root: TreeNodeSpec
     profile: str = ""
+    rules: dict[str, str] = field(default_factory=dict)
+    """Annotations that say how the tree is applied, without their prefix: nothing is judged here."""
 
 
 class QuotaTreeGone(ObjectGone, frozen=True, kw_only=True):
@@ -123,6 +125,10 @@ class QueueObserved(Event, frozen=True, kw_only=True):
     priority: int = 0
     shown: str = ""
     """Digest of the status it shows, to tell whether it is up to date."""
+    paused: tuple[str, ...] = ()
+    """What rests in this queue: ``admissions``, ``evictions``."""
+    paused_by: str = ""
+    paused_reason: str = ""
 
 
 class QueueGone(ObjectGone, frozen=True, kw_only=True):

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from msgspec import Struct, field
 
 from muster.model.keys import Ref
 from muster.model.resources import Vector
+
+JOBS = "kube-queue/max-jobs"
+"""In a ``max``: how many admitted workloads a subtree may have at once."""
+MACHINES = "muster.dev/machines"
+"""In ``min`` and ``max``: machines, counting each pod of a workload as one."""
+COUNTED = frozenset((JOBS, MACHINES))
+"""Not asked for by anybody: counted from the workloads themselves."""
 
 
 class QuotaNode(Struct, frozen=True, omit_defaults=True):
@@ -21,10 +30,40 @@ class QuotaNode(Struct, frozen=True, omit_defaults=True):
     namespaces: tuple[str, ...] = ()
     children: tuple[str, ...] = ()
     """Full paths of the children, in the order the tree lists them."""
+    kept: Vector = field(default_factory=dict)
+    """What of the guarantee is not lent though unused: min - lend limit, where the tree sets one."""
+    weight: Vector = field(default_factory=dict)
+    """Shares between siblings in a tree with runtime quota; absent means the limit."""
 
     @property
     def name(self) -> str:
         return self.path.rpartition("/")[2]
+
+
+class Rules(Struct, frozen=True, omit_defaults=True):
+    """How a tree is applied: annotations ``muster.dev/...`` on the tree. Times in ms."""
+
+    reclaim: Literal["", "enabled", "disabled"] = ""
+    """Unset: enabled, unless work that nobody had admitted was running when the cluster was first seen."""
+    paused: tuple[str, ...] = ()
+    """What rests on all of the tree: ``admissions``, ``evictions``."""
+    paused_by: str = ""
+    paused_reason: str = ""
+    min_run_ms: int = 0
+    """How long a workload runs at least before it may be evicted."""
+    age_limit_ms: int = 600_000
+    """How long the head of a queue waits before what is freed is held for it; 0 for never."""
+    claim_ms: int = 600_000
+    """How long what is freed is held for a claimant."""
+    running_timeout_ms: int = 0
+    """How long an admitted workload may take to run before it is suspended again; 0 for ever."""
+    backoff_ms: int = 60_000
+    """How long it then stays out of its queue."""
+    unbound_queue: str = ""
+    """Full path of the leaf that takes workloads no quota claims."""
+
+
+DEFAULT_RULES = Rules()
 
 
 class QuotaTree(Struct, frozen=True, omit_defaults=True):
@@ -34,6 +73,7 @@ class QuotaTree(Struct, frozen=True, omit_defaults=True):
     nodes: tuple[QuotaNode, ...]
     profile: str = "ack"
     """Which need of a workload is charged: ``ack`` (head + replicas x worker) or ``full`` (every container)."""
+    rules: Rules = DEFAULT_RULES
 
 
 class Violation(Struct, frozen=True):

@@ -48,6 +48,9 @@ class Wishes(Struct, frozen=True, omit_defaults=True):
     reason: str = ""
 
 
+NO_WISHES = Wishes()
+
+
 class Workload(Struct, frozen=True, omit_defaults=True):
     """The observed state of one workload object: only what a decision or a display needs.
 
@@ -82,7 +85,7 @@ class Workload(Struct, frozen=True, omit_defaults=True):
     deleting: bool = False
     busy: bool = False
     """Its controller cannot suspend it in the state it is in (a RayJob that waits or retries)."""
-    wishes: Wishes = Wishes()
+    wishes: Wishes = NO_WISHES
     refusal: str = ""
     labels: dict[str, str] = field(default_factory=dict)
     """Only the labels that queueing knows."""

@@ -10,7 +10,7 @@ import asyncio
 from random import Random
 
 from muster.core.actuation.intents import Actuator, ActuatorState, Known, Outstanding
-from muster.core.actuation.patch import Answer, Reread, Retry, after_reread, message_of, read_answer, resume_patch
+from muster.core.actuation.patch import Answer, Reread, Retry, after_reread, message_of, patch_for, read_answer
 from muster.core.workloads.registry import KINDS
 from muster.events.base import Event
 from muster.events.effects import EffectApplied, EffectFailed
@@ -108,7 +108,7 @@ class ActuatorRunner(Leader[ActuatorState]):
             response = await self._transport.request(
                 "PATCH",
                 path,
-                body=resume_patch(order, known),
+                body=patch_for(order, known),
                 content_type=JSON_PATCH,
                 timeout_s=REQUEST_TIMEOUT_S,
             )

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from muster.core.actuation.intents import Actuator, ActuatorState, Known, Outstanding
-from muster.core.actuation.patch import Answer, Reread, Retry, after_reread, read_answer, resume_patch
+from muster.core.actuation.patch import Answer, Reread, Retry, after_reread, patch_for, read_answer
 from muster.core.deciders import DECIDERS
 from muster.core.objects.registry import WATCHED
 from muster.core.stage import Folder, Stage, StageState, next_commit
@@ -253,7 +253,7 @@ class Simulation:
                 continue
             known = state.known.get(order.ref.uid, Known())
             if self._happens(self.disorder.stale_patch):
-                self._paused.append((order, resume_patch(order, known)))
+                self._paused.append((order, patch_for(order, known)))
             effect = self._carry_out(order, known, state.seq)
             if effect is not None:
                 effects.append(effect)
@@ -263,9 +263,9 @@ class Simulation:
 
     def _carry_out(self, order: Outstanding, known: Known, end: int) -> Event | None:
         for _ in range(5):
-            answer = self._send(order, resume_patch(order, known))
+            answer = self._send(order, patch_for(order, known))
             if self._happens(self.disorder.lost_answer):
-                answer = self._send(order, resume_patch(order, known))
+                answer = self._send(order, patch_for(order, known))
             if isinstance(answer, Retry):
                 return None
             if not isinstance(answer, Reread):

@@ -63,6 +63,7 @@ SCRIPT = """
 import sys
 from muster.core.objects.meta import digest
 from muster.core.queueing.book import shape_key
+from muster.core.quota.demand import Demand
 from muster.events.base import Cause
 from muster.events.decisions import WorkloadQueued
 from muster.events.envelope import Commit, decode_commit, encode_commit
@@ -72,7 +73,7 @@ request = {name: len(name) for name in names}
 event = WorkloadQueued(cause=Cause(1, 2), ref=Ref("RayJob", "n", "j", "u"), attempt=1, queue="root/a", request=request)
 body = encode_commit(Commit(commit_id="c", stage="s", shard="0", kind="decision", at=1, events=(event,)))
 again = encode_commit(decode_commit(body))
-print(body.decode(), again.decode(), digest({"set": sorted(names), "request": request}), shape_key("root/a", request))
+print(body.decode(), again.decode(), digest({"set": sorted(names)}), shape_key("root/a", Demand(request)))
 print([name for name in names][:3], file=sys.stderr)
 """
 

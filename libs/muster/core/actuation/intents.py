@@ -14,23 +14,31 @@ from msgspec import Struct, field
 from muster.core.seen import Seen
 from muster.core.stage import Arm, StageState, Violation
 from muster.events.base import Cause, Decision, Event
-from muster.events.decisions import GangAdmitted, QuotaReleased, QuotaReserved, WorkloadQueued
-from muster.events.effects import EffectApplied, EffectFailed
+from muster.events.decisions import (
+    EvictionOrdered,
+    GangAdmitted,
+    QuotaReleased,
+    QuotaReserved,
+    SuspensionOrdered,
+    WorkloadQueued,
+)
+from muster.events.effects import Action, EffectApplied, EffectFailed
 from muster.events.facts import WorkloadGone, WorkloadObserved
 from muster.model.keys import Intent, Position, Ref
 
 
 class Outstanding(Struct, frozen=True):
-    """One admission to be carried out."""
+    """One admission or eviction to be carried out."""
 
     ref: Ref
     attempt: int
     intent: Intent
-    generation: int
-    """metadata.generation of the spec that was admitted."""
+    generation: int | None
+    """metadata.generation of the spec that was admitted; None for what is done whatever the spec says."""
     queued_at: int
     at: int
-    """Log time of the admission, ms since the epoch."""
+    """Log time of the decision, ms since the epoch."""
+    action: Action = "resume"
 
     @property
     def cause(self) -> Cause:
@@ -73,6 +81,8 @@ class Actuator:
             QuotaReserved: self._reserved,
             GangAdmitted: self._admitted,
             QuotaReleased: self._released,
+            EvictionOrdered: self._evicted,
+            SuspensionOrdered: self._suspended,
             EffectApplied: self._done,
             EffectFailed: self._done,
         }
@@ -110,12 +120,26 @@ class Actuator:
             at=at.at,
         )
 
+    def _evicted(self, state: ActuatorState, at: Position, event: EvictionOrdered) -> None:
+        for victim in event.victims:
+            self._suspend(state, at, victim.ref, victim.attempt)
+
+    def _suspended(self, state: ActuatorState, at: Position, event: SuspensionOrdered) -> None:
+        self._suspend(state, at, event.ref, event.attempt)
+
+    @staticmethod
+    def _suspend(state: ActuatorState, at: Position, ref: Ref, attempt: int) -> None:
+        intent = Intent(state.generation, at.seq, at.item)
+        state.outstanding[ref.uid] = Outstanding(ref, attempt, intent, None, 0, at.at, "suspend")
+
     def _released(self, state: ActuatorState, _at: Position, event: QuotaReleased) -> None:
         state.reserved.pop(event.ref.uid, None)
         self._drop(state, event.ref.uid, event.attempt)
 
     def _done(self, state: ActuatorState, _at: Position, event: EffectApplied | EffectFailed) -> None:
-        self._drop(state, event.ref.uid, event.attempt)
+        outstanding = state.outstanding.get(event.ref.uid)
+        if outstanding is not None and outstanding.action == event.action:
+            self._drop(state, event.ref.uid, event.attempt)
 
     @staticmethod
     def _drop(state: ActuatorState, uid: str, attempt: int) -> None:

@@ -42,6 +42,17 @@ class _Status(Struct, frozen=True):
     reason: str = ""
 
 
+def patch_for(order: Outstanding, known: Known) -> bytes:
+    """The JSON patch that carries a decision out."""
+    return resume_patch(order, known) if order.action == "resume" else suspend_patch(order, known)
+
+
+def suspend_patch(order: Outstanding, known: Known) -> bytes:
+    """The JSON patch that suspends the workload again; what it says of its place in the queue stays."""
+    suspend: Op = {"op": "add", "path": KINDS[order.ref.kind].suspend_path, "value": True}
+    return _encode([*_fence(order.ref.uid, None, known), *annotate({INTENT: str(order.intent)}, known), suspend])
+
+
 def resume_patch(order: Outstanding, known: Known) -> bytes:
     """The JSON patch that resumes the workload, fenced against everything but the object as ``known``."""
     dequeued_at = max(order.at, order.queued_at + 1)
@@ -110,7 +121,7 @@ Answer = EffectApplied | EffectFailed | Reread | Retry
 def read_answer(order: Outstanding, status: int, body: bytes) -> Answer:
     """What the answer to the patch means."""
     if 200 <= status < 300:
-        return EffectApplied(cause=order.cause, ref=order.ref, attempt=order.attempt, rv=_meta(body).rv)
+        return applied(order, _meta(body).rv)
     message = message_of(body)
     if status == 404:
         return failed(order, "gone", message)
@@ -140,7 +151,7 @@ def after_reread(
         return failed(order, "gone", "another object has taken its name")
     stored = Intent.parse(meta.annotations.get(INTENT, ""))
     if stored == order.intent:
-        return EffectApplied(cause=order.cause, ref=order.ref, attempt=order.attempt, rv=meta.rv)
+        return applied(order, meta.rv)
     if stored is not None and stored.generation > order.intent.generation:
         return failed(
             order,
@@ -150,7 +161,7 @@ def after_reread(
         )
     if stored is not None and stored > order.intent and stored.seq <= end:
         return failed(order, "superseded", f"decision {stored} has been carried out on it")
-    if meta.generation != order.generation:
+    if order.generation is not None and meta.generation != order.generation:
         return failed(order, "spec_changed", f"its spec was edited: generation {meta.generation}")
     found = Known(
         intent=meta.annotations.get(INTENT, ""),
@@ -164,7 +175,19 @@ def after_reread(
 
 def failed(order: Outstanding, reason: FailureReason, message: str) -> EffectFailed:
     """The effect of a decision that cannot be carried out."""
-    return EffectFailed(cause=order.cause, ref=order.ref, attempt=order.attempt, reason=reason, message=message[:500])
+    return EffectFailed(
+        cause=order.cause,
+        ref=order.ref,
+        attempt=order.attempt,
+        reason=reason,
+        message=message[:500],
+        action=order.action,
+    )
+
+
+def applied(order: Outstanding, rv: int) -> EffectApplied:
+    """The effect of a decision that is carried out."""
+    return EffectApplied(cause=order.cause, ref=order.ref, attempt=order.attempt, rv=rv, action=order.action)
 
 
 def message_of(body: bytes) -> str:

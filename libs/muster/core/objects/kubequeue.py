@@ -11,8 +11,10 @@ import re
 
 from msgspec import UNSET, Struct, UnsetType, field
 
-from muster.core.objects.meta import PREFIX, Int32, Meta, decode, digest
+from muster.core.objects.meta import PREFIX, Int32, Meta, UnreadableError, decode, digest
+from muster.core.quota.rules import RuleError, paused_parts
 from muster.events.facts import QueueObserved, QueueUnitObserved
+from muster.model.text import clean
 
 QUEUE_NAMESPACE = "kube-queue"
 CREATED_BY = "create-by-kubequeue"
@@ -95,7 +97,17 @@ def read_queue(raw: bytes) -> QueueObserved:
         policy=queue.spec.queue_policy[:40],
         priority=queue.spec.priority or 0,
         shown=digest(queue.status) if queue.status is not None else "",
+        paused=_paused(queue.metadata.annotations.get(f"{PREFIX}/paused", "")),
+        paused_by=clean(queue.metadata.annotations.get(f"{PREFIX}/paused-by", "")[:200]),
+        paused_reason=clean(queue.metadata.annotations.get(f"{PREFIX}/paused-reason", "")[:200]),
     )
+
+
+def _paused(text: str) -> tuple[str, ...]:
+    try:
+        return paused_parts(text)
+    except RuleError as err:
+        raise UnreadableError(f"metadata.annotations[{PREFIX}/paused]: {err}") from err
 
 
 def read_queue_unit(raw: bytes) -> QueueUnitObserved:

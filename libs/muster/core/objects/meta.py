@@ -12,7 +12,7 @@ from msgspec import Struct, field
 
 from muster.model.keys import Ref
 from muster.model.text import clean, shorten
-from muster.model.workload import Wishes
+from muster.model.workload import NO_WISHES, Wishes
 
 PREFIX = "muster.dev"
 INTENT = f"{PREFIX}/intent"
@@ -126,7 +126,7 @@ def wishes(annotations: dict[str, str]) -> Wishes:
         priority = int(text)
     hold = annotations.get(HOLD, "false") != "false"
     if priority is None and not hold:
-        return Wishes()
+        return NO_WISHES
     by, reason = (clean(annotations.get(key, "")[:200]) for key in (CHANGED_BY, CHANGE_REASON))
     return Wishes(priority=priority, hold=hold, by=by, reason=reason)
 

@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from muster.core.objects.meta import PREFIX, Meta, UnreadableError, decode
 from muster.core.objects.podspec import Quantity
+from muster.core.quota.rules import KNOWN
 from muster.core.quota.tree import MAX_DEPTH, MAX_NODES
 from muster.events.facts import QuotaTreeObserved, TreeNodeSpec
 
@@ -46,6 +47,11 @@ def read_quota_tree(raw: bytes) -> QuotaTreeObserved:
         created=tree.metadata.created,
         root=_spec(tree.spec.root, "spec.root", 1, budget),
         profile=tree.metadata.annotations.get(PROFILE, "")[:40],
+        rules={
+            name: tree.metadata.annotations[f"{PREFIX}/{name}"][:300]
+            for name in KNOWN
+            if f"{PREFIX}/{name}" in tree.metadata.annotations
+        },
     )
 
 

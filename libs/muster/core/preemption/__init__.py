@@ -1,0 +1,1 @@
+"""Preemption: who is owed quota that others use, and whose work gives way for it."""

@@ -32,12 +32,13 @@ from muster.core.objects.meta import MAX_NAME, digest, rfc3339
 from muster.core.presentation.view import ViewState
 from muster.core.queueing.book import as_of_now
 from muster.core.queueing.state import Job
-from muster.core.quota.ledger import chain_of
+from muster.core.quota.demand import chain_of, counted
+from muster.core.quota.ledger import leaf_of
 from muster.core.workloads.registry import KINDS
 from muster.model import api
 from muster.model.api import ApiResource
 from muster.model.keys import Ref, parent_path
-from muster.model.quota import QuotaNode
+from muster.model.quota import COUNTED, QuotaNode
 from muster.model.resources import Vector, add_into, texts
 from muster.model.text import clean, shorten
 from muster.model.workload import PodSet, Workload
@@ -116,10 +117,23 @@ def waiting_reason(state: ViewState, job: Job) -> Reason:
     """Why a job waits: what refused its shape, or that nobody has tried it yet."""
     if not state.synced:
         return explain.waiting_for_sync(sorted(state.unsynced))
+    if "admissions" in state.resting(job.queue):
+        return explain.paused(job.queue, *pause_of(state, job.queue))
     shape = state.book.shapes.get(job.shape)
     if shape is not None and shape.denial is not None and job.status == "waiting":
-        return explain.waiting_for_quota(as_of_now(shape.denial, state.ledger))
+        denial, claim = as_of_now(shape.denial, job.queue, state.ledger), state.ledger.claim
+        if claim is not None and claim.serves(job.queue, job.demand):
+            return explain.waiting_for_claim(denial)
+        return explain.waiting_for_quota(denial, claim.ref.key if claim is not None else "")
     return explain.waiting_untried(state.book.position(job.queue, job.place) - 1)
+
+
+def pause_of(state: ViewState, queue: str) -> tuple[str, str]:
+    """Who paused the admissions of a queue, and why, as far as they said."""
+    rules = state.ledger.tree.rules if state.ledger.tree else None
+    if rules is not None and "admissions" in rules.paused:
+        return rules.paused_by, rules.paused_reason
+    return state.pauses.get(queue, ("", ""))
 
 
 def queue_unit(state: ViewState, uid: str) -> Upsert | None:
@@ -159,8 +173,8 @@ def queue_unit(state: ViewState, uid: str) -> Upsert | None:
 
 def _unit_spec(state: ViewState, workload: Workload) -> Body:
     """What the job asks for: an edit of a waiting job shows at once, though it waits for the same as before."""
-    leaf = state.ledger.leaf_of.get(workload.ref.namespace, "")
-    job, need = state.jobs.get(workload.ref.uid), texts(state.need_of(workload))
+    leaf = leaf_of(state.ledger, workload)
+    job, need = state.jobs.get(workload.ref.uid), texts(state.demand_of(workload).request)
     pod_sets = workload.pod_sets[:MAX_POD_SETS]
     return {
         "consumerRef": {
@@ -334,7 +348,7 @@ def tree_status(state: ViewState) -> Body | None:
     wanted: dict[str, Vector] = {path: dict(vector) for path, vector in state.ledger.used.items()}
     for shape in state.book.shapes.values():
         for path in chain_of(shape.queue):
-            add_into(wanted.setdefault(path, {}), shape.request, len(shape.waiting) + shape.open)
+            add_into(wanted.setdefault(path, {}), counted(shape.demand), len(shape.waiting) + shape.open)
     return {"root": _node_status(state, tree.nodes[0], wanted)}
 
 
@@ -343,8 +357,8 @@ def _node_status(state: ViewState, node: QuotaNode, wanted: dict[str, Vector]) -
         "name": node.name,
         "min": texts(node.guaranteed),
         "max": texts(node.limit),
-        "used": texts(_over(node, state.ledger.used.get(node.path, {}))),
-        "request": texts(_over(node, wanted.get(node.path, {}))),
+        "used": texts(shown_amounts(node, state.ledger.used.get(node.path, {}))),
+        "request": texts(shown_amounts(node, wanted.get(node.path, {}))),
     }
     if node.namespaces:
         body["namespaces"] = list(node.namespaces)
@@ -353,6 +367,8 @@ def _node_status(state: ViewState, node: QuotaNode, wanted: dict[str, Vector]) -
     return body
 
 
-def _over(node: QuotaNode, amounts: Vector) -> Vector:
-    """The amounts, with a zero for every resource the node speaks of."""
-    return {**dict.fromkeys(node.limit.keys() | node.guaranteed.keys(), 0), **amounts}
+def shown_amounts(node: QuotaNode, amounts: Vector) -> Vector:
+    """The amounts, with a zero for every resource the node speaks of; what is counted only where it does."""
+    spoken = node.limit.keys() | node.guaranteed.keys()
+    found = {name: amount for name, amount in amounts.items() if name in spoken or name not in COUNTED}
+    return {**dict.fromkeys(spoken, 0), **found}

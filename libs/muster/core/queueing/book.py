@@ -11,11 +11,11 @@ from bisect import bisect_left, insort
 from collections.abc import Iterator
 from heapq import merge
 
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
 
-from muster.core.quota.ledger import Ledger, chain_of
+from muster.core.quota.demand import Demand, chain_of, counted
+from muster.core.quota.ledger import UNBOUNDED, Ledger
 from muster.events.base import Cause
-from muster.model.resources import Vector
 
 Place = tuple[int, int, str, str]
 """Order in a queue: (-priority, queued-at ms, namespace/name, uid); the smallest is the head."""
@@ -30,17 +30,30 @@ class Denial(Struct, frozen=True):
     asked: int
     used: int
     limit: int
+    of_min: bool = False
+    """It is the min that what is not preemptible would pass."""
+    held: int = 0
+    """Part of ``used`` that is held for a claimant."""
+
+    @property
+    def slot(self) -> str:
+        """What its shape is parked on at ``path``."""
+        return slot_of(self.resource, of_min=self.of_min)
 
     @property
     def hopeless(self) -> bool:
         return self.asked > self.limit
 
 
+def slot_of(resource: str, *, of_min: bool) -> str:
+    return f"min {resource}" if of_min else resource
+
+
 class Shape(Struct):
     """Waiting work of one queue that asks for the same."""
 
     queue: str
-    request: Vector
+    demand: Demand
     waiting: list[Place] = field(default_factory=list)
     open: int = 0
     """Proposed and not answered yet."""
@@ -49,9 +62,11 @@ class Shape(Struct):
     """The release that made it worth trying again, while nothing newer is known."""
 
 
-def shape_key(queue: str, request: Vector) -> str:
-    """``root/a|cpu=12000,memory=12000000000``"""
-    return f"{queue}|{','.join(f'{name}={request[name]}' for name in sorted(request))}"
+def shape_key(queue: str, demand: Demand) -> str:
+    """``root/a|cpu=12000,memory=12000000000|3``, with ``|firm`` behind it for what is not preemptible."""
+    request = demand.request
+    asked = ",".join(f"{name}={request[name]}" for name in sorted(request))
+    return f"{queue}|{asked}|{demand.pods}{'' if demand.preemptible else '|firm'}"
 
 
 class Book(Struct):
@@ -63,14 +78,14 @@ class Book(Struct):
     awake: dict[str, None] = field(default_factory=dict)
     """keys of the shapes that have waiting work and nothing known against trying it"""
     parked: dict[str, dict[str, list[tuple[int, str]]]] = field(default_factory=dict)
-    """path -> resource -> sorted (asked, shape key) of every denied shape with waiting work"""
+    """path -> slot -> sorted (asked, shape key) of every denied shape with waiting work"""
     waiting: int = 0
 
-    def add(self, key: str, queue: str, request: Vector, place: Place, ledger: Ledger) -> None:
+    def add(self, key: str, queue: str, demand: Demand, place: Place, ledger: Ledger) -> None:
         """One more workload of a shape waits."""
         shape = self.shapes.get(key)
         if shape is None:
-            shape = self.shapes[key] = Shape(queue, request)
+            shape = self.shapes[key] = Shape(queue, demand)
             self.queues.setdefault(queue, {})[key] = None
         insort(shape.waiting, place)
         self.waiting += 1
@@ -112,18 +127,21 @@ class Book(Struct):
             self._index(key, shape)
             self._judge(key, shape, ledger)
 
-    def moved(self, queue: str, request: Vector, ledger: Ledger, cause: Cause) -> None:
-        """``request`` was charged or released at ``queue``: wake or park what it makes a difference to."""
+    def moved(self, queue: str, demand: Demand, ledger: Ledger, cause: Cause) -> None:
+        """``demand`` was charged or released at ``queue``: wake or park what it makes a difference to."""
+        amounts = counted(demand)
         for path in chain_of(queue):
-            by_resource = self.parked.get(path)
-            if by_resource is None:
+            by_slot = self.parked.get(path)
+            if by_slot is None:
                 continue
-            for resource in request:
-                parked = by_resource.get(resource)
-                room = ledger.headroom(path, resource)
-                if parked and room is not None:
-                    by = request[resource]
-                    self._sweep(parked, room - by, room + by, ledger, cause)
+            for resource, by in amounts.items():
+                for of_min in (False, True):
+                    parked = by_slot.get(slot_of(resource, of_min=of_min))
+                    room = ledger.room(queue, path, resource, of_min=of_min) if parked else None
+                    if parked and ledger.lends:
+                        self._sweep(parked, -1, UNBOUNDED, ledger, cause)
+                    elif parked and room is not None:
+                        self._sweep(parked, room - by, room + by, ledger, cause)
 
     def _sweep(self, parked: list[tuple[int, str]], low: int, high: int, ledger: Ledger, cause: Cause) -> None:
         """Judge again the parked shapes whose ask is over ``low`` and at most ``high``."""
@@ -146,19 +164,19 @@ class Book(Struct):
 
     def _index(self, key: str, shape: Shape) -> None:
         if shape.denial is not None:
-            by_resource = self.parked.setdefault(shape.denial.path, {})
-            insort(by_resource.setdefault(shape.denial.resource, []), (shape.denial.asked, key))
+            by_slot = self.parked.setdefault(shape.denial.path, {})
+            insort(by_slot.setdefault(shape.denial.slot, []), (shape.denial.asked, key))
 
     def _unindex(self, key: str, shape: Shape) -> None:
         denial = shape.denial
-        parked = self.parked.get(denial.path, {}).get(denial.resource) if denial else None
+        parked = self.parked.get(denial.path, {}).get(denial.slot) if denial else None
         if denial is None or parked is None:
             return
         index = bisect_left(parked, (denial.asked, key))
         if index < len(parked) and parked[index] == (denial.asked, key):
             del parked[index]
             if not parked:
-                del self.parked[denial.path][denial.resource]
+                del self.parked[denial.path][denial.slot]
                 if not self.parked[denial.path]:
                     del self.parked[denial.path]
 
@@ -184,13 +202,15 @@ class Book(Struct):
         return sum(len(self.shapes[key].waiting) for key in self.queues.get(queue, ()))
 
 
-def as_of_now(denial: Denial, ledger: Ledger) -> Denial:
+def as_of_now(denial: Denial, queue: str, ledger: Ledger) -> Denial:
     """A refusal with the limit and the usage of now: it stands as long as it holds, while both may move."""
-    room = ledger.headroom(denial.path, denial.resource)
+    room = ledger.room(queue, denial.path, denial.resource, of_min=denial.of_min)
     if room is None:
         return denial
-    limit = ledger.nodes[denial.path].limit[denial.resource]
-    return Denial(denial.cause, denial.path, denial.resource, denial.asked, limit - room, limit)
+    node = ledger.nodes[denial.path]
+    limit = (node.guaranteed if denial.of_min else node.limit).get(denial.resource, 0)
+    held = 0 if ledger.claim is None else ledger.held.extra.get(denial.path, {}).get(denial.resource, 0)
+    return structs.replace(denial, used=limit - room + held, limit=limit, held=held)
 
 
 def clear(shape: Shape, ledger: Ledger) -> bool:
@@ -198,5 +218,5 @@ def clear(shape: Shape, ledger: Ledger) -> bool:
     denial = shape.denial
     if denial is None:
         return True
-    room = ledger.headroom(denial.path, denial.resource)
+    room = ledger.room(shape.queue, denial.path, denial.resource, of_min=denial.of_min)
     return room is None or room >= denial.asked

@@ -13,7 +13,7 @@ from itertools import islice
 
 from muster.core.queueing.book import Place, Shape, clear
 from muster.core.queueing.state import Job, SorterState, job_from
-from muster.core.quota.ledger import Scratch
+from muster.core.quota.demand import Scratch
 from muster.core.stage import MAX_DECISIONS
 from muster.events.decisions import Candidate, WorkloadDequeued, WorkloadQueued, WorkloadRefused
 
@@ -43,6 +43,8 @@ def choose(state: SorterState, standings: Sequence[Standing]) -> list[Candidate]
         if shape is not None and not clear(shape, state.ledger):
             continue
         queue = shape.queue if shape is not None else jobs[0].queue
+        if "admissions" in state.resting(queue):
+            continue
         if queue not in turns:
             turns[queue] = _Turn(state, queue, skip)
         turns[queue].join(key, shape, jobs)
@@ -54,7 +56,7 @@ def choose(state: SorterState, standings: Sequence[Standing]) -> list[Candidate]
         turn = heap[0][1]
         job = turn.take()
         size += _BYTES + len(job.shape) + len(job.ref.key) + len(job.queue)
-        scratch.add(job.queue, job.request)
+        scratch.add(job.queue, job.demand)
         chosen.append(_candidate(state, job))
         if turn.advance(scratch):
             heapreplace(heap, (turn.order(scratch), turn))
@@ -75,8 +77,10 @@ def _candidate(state: SorterState, job: Job) -> Candidate:
         ref=job.ref,
         attempt=job.attempt,
         queue=job.queue,
-        request=job.request,
+        request=job.demand.request,
         generation=job.generation,
+        pods=job.demand.pods,
+        preemptible=job.demand.preemptible,
     )
 
 
@@ -88,7 +92,7 @@ class _Line:
         news = sorted(job.place for job in fresh)
         self.jobs = {job.ref.uid: job for job in fresh}
         self.places = iter(islice(merge(waiting, news) if news else waiting, MAX_OPEN))
-        self.request = shape.request if shape is not None else fresh[0].request
+        self.demand = shape.demand if shape is not None else fresh[0].demand
         self.untried = shape is None or (shape.denial is None and not shape.open)
         """Nothing is known of the shape: its first is tried whatever the ledger lets expect."""
 
@@ -102,6 +106,8 @@ class _Turn:
         self.skip = skip
         self.lines: dict[str, _Line] = {}
         self.heads: list[tuple[Place, str]] = []
+        self.blocking = state.policies.get(queue, "") == "Block"
+        """Nobody overtakes the head of the queue, whether it may be tried or not."""
         self.open = sum(state.book.shapes[key].open for key in state.book.queues.get(queue, ()))
 
     def __lt__(self, other: _Turn) -> bool:
@@ -123,12 +129,29 @@ class _Turn:
         """Drop heads that should not be tried until one should; False when nobody is left."""
         if self.open >= MAX_OPEN:
             return False
+        if self.blocking and not self._head_first():
+            return False
         while self.heads:
             line = self.lines[self.heads[0][1]]
-            if line.untried or not self.state.ledger.shortfall(self.queue, line.request, self.state.proposed, scratch):
+            if line.untried or not self.state.ledger.shortfall(self.queue, line.demand, self.state.proposed, scratch):
                 return True
+            if self.blocking:
+                return False
             heappop(self.heads)
         return False
+
+    def _head_first(self) -> bool:
+        """Whether the head of the whole queue is among those that may be tried, and stands first."""
+        resting = [
+            place
+            for key in self.state.book.queues.get(self.queue, ())
+            if key not in self.lines and (place := self._first_of(key)) is not None
+        ]
+        return bool(self.heads) and (not resting or self.heads[0][0] < min(resting))
+
+    def _first_of(self, key: str) -> Place | None:
+        waiting = self.state.book.shapes[key].waiting
+        return next((place for place in waiting if place[3] not in self.skip), None)
 
     def take(self) -> Job:
         """The head, which counts as chosen from here on; the next of its line takes its turn."""

@@ -5,9 +5,13 @@ from __future__ import annotations
 from muster.core.queueing.book import Denial
 from muster.core.queueing.standing import standing_of
 from muster.core.queueing.state import Job, Refusal, SorterState, job_from
+from muster.core.quota.charging import charge_of, claim_of
 from muster.events.base import Cause
 from muster.events.decisions import (
     CandidatesProposed,
+    ClaimEnded,
+    ClaimOpened,
+    EvictionOrdered,
     QuotaDenied,
     QuotaReleased,
     QuotaReserved,
@@ -25,6 +29,7 @@ from muster.events.facts import (
     PriorityClassObserved,
     QueueGone,
     QueueObserved,
+    QueueUnitObserved,
     WorkloadGone,
     WorkloadObserved,
 )
@@ -61,6 +66,8 @@ def forget(state: SorterState, at: Position, uid: str) -> None:
     state.failures.pop(uid, None)
     state.not_before.pop(uid, None)
     state.stale.pop(uid, None)
+    state.unit_priorities.pop(uid, None)
+    state.unit_wishes.pop(uid, None)
     recheck(state, uid, at)
 
 
@@ -84,6 +91,9 @@ def queue_observed(state: SorterState, _at: Position, event: QueueObserved) -> N
     if state.seen.newer(event.ref.uid, event.rv):
         state.queue_paths[event.ref.uid] = event.path
         state.queue_priorities[event.path] = event.priority
+        state.policies[event.path] = event.policy
+        state.paused[event.path] = event.paused
+        state.pauses[event.path] = (event.paused_by, event.paused_reason)
 
 
 def queue_gone(state: SorterState, at: Position, event: QueueGone) -> None:
@@ -91,6 +101,28 @@ def queue_gone(state: SorterState, at: Position, event: QueueGone) -> None:
         path = state.queue_paths.pop(event.ref.uid, "")
         if path not in state.queue_paths.values():
             state.queue_priorities.pop(path, None)
+            state.policies.pop(path, None)
+            state.paused.pop(path, None)
+            state.pauses.pop(path, None)
+
+
+def unit_observed(state: SorterState, at: Position, event: QueueUnitObserved) -> None:
+    """A priority written into a QueueUnit by somebody else moves its job; ours only says what already holds."""
+    uid, job = event.owner_uid, state.jobs.get(event.owner_uid)
+    workload = state.workloads.get(uid)
+    if not uid or not state.seen.newer(event.ref.uid, event.rv):
+        return
+    known, before = uid in state.unit_priorities, state.unit_priorities.get(uid)
+    state.unit_priorities[uid] = event.priority
+    if event.priority is None or (known and event.priority == before):
+        return
+    if job is not None and event.priority == job.priority:
+        return
+    if workload is not None and event.priority == state.own_priority_of(workload):
+        state.unit_wishes.pop(uid, None)
+    else:
+        state.unit_wishes[uid] = event.priority
+    recheck(state, uid, at)
 
 
 def tree_accepted(state: SorterState, at: Position, event: QuotaTreeAccepted) -> None:
@@ -111,8 +143,9 @@ def reserved(state: SorterState, at: Position, event: QuotaReserved | WorkloadAd
     if job is not None:
         withdraw(state, job)
         job.status = "charged"
-    state.ledger.charge(uid, event.ref.namespace, event.queue, event.request)
-    state.book.moved(event.queue, event.request, state.ledger, Cause(at.seq, at.item))
+    charge = charge_of(event)
+    state.ledger.charge(uid, charge)
+    state.book.moved(event.queue, charge.demand, state.ledger, Cause(at.seq, at.item))
     recheck(state, uid, at)
 
 
@@ -123,9 +156,11 @@ def denied(state: SorterState, at: Position, event: QuotaDenied) -> None:
     withdraw(state, job)
     job.status = "waiting"
     job.cause = Cause(at.seq, at.item)
-    state.book.add(job.shape, job.queue, job.request, job.place, state.ledger)
+    state.book.add(job.shape, job.queue, job.demand, job.place, state.ledger)
     if event.reason != "stale":
-        denial = Denial(job.cause, event.path, event.resource, event.asked, event.used, event.limit)
+        denial = Denial(
+            job.cause, event.path, event.resource, event.asked, event.used, event.limit, event.of_min, event.held
+        )
         state.book.deny(job.shape, denial, state.ledger)
 
 
@@ -133,12 +168,12 @@ def released(state: SorterState, at: Position, event: QuotaReleased) -> None:
     uid = event.ref.uid
     charge = state.ledger.release(uid)
     if charge is not None:
-        state.book.moved(charge.queue, charge.request, state.ledger, Cause(at.seq, at.item))
+        state.book.moved(charge.queue, charge.demand, state.ledger, Cause(at.seq, at.item))
     job = state.jobs.get(uid)
     if job is not None and job.status == "charged":
         if event.attempt < job.attempt:
             job.status = "waiting"
-            state.book.add(job.shape, job.queue, job.request, job.place, state.ledger)
+            state.book.add(job.shape, job.queue, job.demand, job.place, state.ledger)
         else:
             del state.jobs[uid]
             if event.reason == "superseded":
@@ -147,10 +182,23 @@ def released(state: SorterState, at: Position, event: QuotaReleased) -> None:
     if event.reason == "resume_failed" and uid in state.workloads:
         failures = state.failures[uid] = state.failures.get(uid, 0) + 1
         state.not_before[uid] = at.at + min(BACKOFF_MS * 2 ** min(failures - 1, 10), BACKOFF_MAX_MS)
+    elif event.reason == "timed_out" and uid in state.workloads and state.ledger.tree is not None:
+        state.not_before[uid] = at.at + state.ledger.tree.rules.backoff_ms
     recheck(state, uid, at)
 
 
+def claim_opened(state: SorterState, _at: Position, event: EvictionOrdered | ClaimOpened) -> None:
+    state.ledger.open_claim(claim_of(event))
+
+
+def claim_ended(state: SorterState, _at: Position, event: ClaimEnded) -> None:
+    if state.ledger.claim is not None and state.ledger.claim.uid == event.ref.uid:
+        state.ledger.end_claim()
+
+
 def effect_applied(state: SorterState, at: Position, event: EffectApplied) -> None:
+    if event.action == "suspend":
+        return
     state.failures.pop(event.ref.uid, None)
     state.not_before.pop(event.ref.uid, None)
     if event.ref.uid in state.ledger.charges:
@@ -171,7 +219,7 @@ def queued(state: SorterState, at: Position, event: WorkloadQueued) -> None:
     if uid in state.ledger.charges:
         job.status = "charged"
     else:
-        state.book.add(job.shape, job.queue, job.request, job.place, state.ledger)
+        state.book.add(job.shape, job.queue, job.demand, job.place, state.ledger)
     recheck(state, uid)
 
 
@@ -194,7 +242,7 @@ def proposed(state: SorterState, _at: Position, event: CandidatesProposed) -> No
         if job is not None and job.attempt == candidate.attempt and job.status == "waiting":
             state.book.opened(job.shape)
             state.book.take(job.shape, job.place)
-            state.proposed.add(job.queue, job.request)
+            state.proposed.add(job.queue, job.demand)
             job.status = "proposed"
 
 
@@ -204,7 +252,7 @@ def withdraw(state: SorterState, job: Job) -> None:
         state.book.take(job.shape, job.place)
     elif job.status == "proposed":
         state.book.closed(job.shape)
-        state.proposed.add(job.queue, job.request, -1)
+        state.proposed.add(job.queue, job.demand, -1)
 
 
 def recheck(state: SorterState, uid: str, at: Position | None = None) -> None:

@@ -17,6 +17,9 @@ from muster.core.stage import MAX_DECISIONS, Arm, Violation, first
 from muster.events.base import Decision, Event
 from muster.events.decisions import (
     CandidatesProposed,
+    ClaimEnded,
+    ClaimOpened,
+    EvictionOrdered,
     QuotaDenied,
     QuotaReleased,
     QuotaReserved,
@@ -34,6 +37,7 @@ from muster.events.facts import (
     PriorityClassObserved,
     QueueGone,
     QueueObserved,
+    QueueUnitObserved,
     WorkloadGone,
     WorkloadObserved,
 )
@@ -56,6 +60,10 @@ class QueueSorter:
             PriorityClassGone: folds.class_gone,
             QueueObserved: folds.queue_observed,
             QueueGone: folds.queue_gone,
+            QueueUnitObserved: folds.unit_observed,
+            EvictionOrdered: folds.claim_opened,
+            ClaimOpened: folds.claim_opened,
+            ClaimEnded: folds.claim_ended,
             WorkloadQueued: folds.queued,
             WorkloadDequeued: folds.dequeued,
             WorkloadRefused: folds.refused,

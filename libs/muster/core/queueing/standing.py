@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from muster.core.objects.labels import quota_name
 from muster.core.queueing.choice import Standing
 from muster.core.queueing.state import Job, SorterState, queued_at_of
+from muster.core.quota.ledger import leaf_of
 from muster.events.base import Cause
 from muster.events.decisions import (
     DequeueReason,
@@ -30,7 +32,7 @@ def standing_of(state: SorterState, uid: str) -> Standing | None:
     """The one decision that brings a workload's standing in line with what is known of it, if any is due."""
     job, workload = state.jobs.get(uid), state.workloads.get(uid)
     cause = state.causes[uid]
-    leaf = state.ledger.leaf_of.get(workload.ref.namespace) if workload else None
+    leaf = leaf_of(state.ledger, workload) if workload else None
     if job is not None and job.status != "charged":
         leaves = _why_leaves(workload, leaf)
         if leaves is not None:
@@ -55,16 +57,18 @@ def _queue(state: SorterState, workload: Workload, leaf: str, job: Job | None, c
         return None
     if state.stale.get(uid) == workload.generation:
         return None
-    request, priority = state.need_of(workload), state.priority_of(workload)
-    wanted = (workload.generation, priority, leaf, request)
-    if job is not None and (job.generation, job.priority, job.queue, job.request) == wanted:
+    demand, priority = state.demand_of(workload), state.priority_of(workload)
+    wanted = (workload.generation, priority, leaf, demand)
+    if job is not None and (job.generation, job.priority, job.queue, job.demand) == wanted:
         return None
     return WorkloadQueued(
         cause=cause,
         ref=workload.ref,
         attempt=state.attempts.get(uid, 0) + 1,
         queue=leaf,
-        request=request,
+        request=demand.request,
+        pods=demand.pods,
+        preemptible=demand.preemptible,
         priority=priority,
         queued_at=job.queued_at if job is not None else queued_at_of(workload, state.now),
         generation=workload.generation,
@@ -74,8 +78,17 @@ def _queue(state: SorterState, workload: Workload, leaf: str, job: Job | None, c
 def _refusal(state: SorterState, workload: Workload, leaf: str | None) -> tuple[RefusalReason, str] | None:
     if workload.refusal:
         return "cannot_suspend", workload.refusal
+    if workload.wishes.hold:
+        by, why = workload.wishes.by, workload.wishes.reason
+        return "held", (
+            f"held back{f' by {by}' if by else ''}{f': {why}' if why else ''}; "
+            f"`muster release {workload.ref.key}` lets it queue again"
+        )
     if state.ledger.tree is None:
         return "no_tree", "no valid ElasticQuotaTree is in force in kube-system; apply one and it is queued"
+    named = quota_name(workload.labels)
+    if leaf is None and named:
+        return "unbound", _misnamed(state, named)
     if leaf is None:
         namespace = workload.ref.namespace
         return (
@@ -84,6 +97,17 @@ def _refusal(state: SorterState, workload: Workload, leaf: str | None) -> tuple[
             f"{state.ledger.tree.ref.key}, or set spec.suspend to false yourself",
         )
     return None
+
+
+def _misnamed(state: SorterState, named: str) -> str:
+    """Why the quota a label names is none that work can belong to."""
+    found = state.ledger.named.get(named, [])
+    if not found:
+        return f"its label names quota {named}, and the tree has none of that name; correct the label or remove it"
+    taking = [path for path in found if not state.ledger.nodes[path].children]
+    if not taking:
+        return f"its label names quota {found[0]}, which has children; name one of those instead"
+    return f"its label names quota {named}, and {len(taking)} are called so: {', '.join(taking[:5])}; rename them"
 
 
 def _why_leaves(workload: Workload | None, leaf: str | None) -> DequeueReason | None:
@@ -95,4 +119,6 @@ def _why_leaves(workload: Workload | None, leaf: str | None) -> DequeueReason | 
         return "started_outside"
     if workload.refusal:
         return "refused"
+    if workload.wishes.hold:
+        return "held"
     return "unbound" if leaf is None else None

@@ -7,13 +7,14 @@ from typing import Literal
 from msgspec import Struct, field
 
 from muster.core.queueing.book import Book, Place, shape_key
-from muster.core.quota.ledger import Ledger, Scratch
+from muster.core.quota.charging import demand_in
+from muster.core.quota.demand import Demand, Scratch, demand_of
+from muster.core.quota.ledger import Ledger
 from muster.core.seen import Seen
 from muster.core.stage import StageState
 from muster.events.base import Cause
 from muster.events.decisions import WorkloadQueued
 from muster.model.keys import Ref
-from muster.model.resources import Vector
 from muster.model.workload import Workload
 
 JobStatus = Literal["waiting", "proposed", "charged"]
@@ -27,7 +28,7 @@ class Job(Struct):
     status: JobStatus
     queue: str
     shape: str
-    request: Vector
+    demand: Demand
     priority: int
     queued_at: int
     generation: int
@@ -73,18 +74,41 @@ class SorterState(StageState):
     """quota path -> priority of its Queue object, where it has one"""
     queue_paths: dict[str, str] = field(default_factory=dict)
     """Queue object uid -> quota path"""
+    policies: dict[str, str] = field(default_factory=dict)
+    """quota path -> policy of its Queue object"""
+    paused: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """quota path -> what rests in its queue"""
+    pauses: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """quota path -> who paused its queue, and why"""
+    unit_priorities: dict[str, int | None] = field(default_factory=dict)
+    """workload uid -> priority its QueueUnit was last seen with"""
+    unit_wishes: dict[str, int] = field(default_factory=dict)
+    """workload uid -> priority somebody wrote into its QueueUnit"""
     due: dict[str, None] = field(default_factory=dict)
     """uids of workloads whose standing may have to change"""
 
     def priority_of(self, workload: Workload) -> int:
+        """What people ask for on the job or its QueueUnit, else the template's number, its class, the default, 0."""
+        if workload.wishes.priority is not None:
+            return workload.wishes.priority
+        if workload.ref.uid in self.unit_wishes:
+            return self.unit_wishes[workload.ref.uid]
+        return self.own_priority_of(workload)
+
+    def own_priority_of(self, workload: Workload) -> int:
         """Number in the template, else the named class, else the default class, else 0."""
         if workload.priority is not None:
             return workload.priority
         return self.priority_classes.get(workload.priority_class or self.default_class, 0)
 
-    def need_of(self, workload: Workload) -> Vector:
-        """What the workload is charged with, by the profile of the tree in force."""
-        return workload.need.get(self.ledger.tree.profile if self.ledger.tree else "ack", {})
+    def demand_of(self, workload: Workload) -> Demand:
+        """What the workload asks for, by the profile of the tree in force."""
+        return demand_of(self.ledger.tree, workload)
+
+    def resting(self, queue: str) -> tuple[str, ...]:
+        """What is paused for a queue: ``admissions``, ``evictions``."""
+        rules = self.ledger.tree.rules if self.ledger.tree else None
+        return (*(rules.paused if rules else ()), *self.paused.get(queue, ()))
 
 
 def queued_at_of(workload: Workload, seen_at: int) -> int:
@@ -107,8 +131,8 @@ def job_from(event: WorkloadQueued, cause: Cause) -> Job:
         attempt=event.attempt,
         status="waiting",
         queue=event.queue,
-        shape=shape_key(event.queue, event.request),
-        request=event.request,
+        shape=shape_key(event.queue, demand_in(event)),
+        demand=demand_in(event),
         priority=event.priority,
         queued_at=event.queued_at,
         generation=event.generation,

@@ -7,27 +7,40 @@ every ancestor. Usage passes a limit only where a later fact lowered it or somet
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
+from muster.core.objects.labels import quota_name
+from muster.core.preemption.reclaim import objection
 from muster.core.quota import folds
-from muster.core.quota.ledger import Scratch
+from muster.core.quota.charging import demand_in
+from muster.core.quota.demand import Scratch, demand_of
+from muster.core.quota.ledger import leaf_of
 from muster.core.quota.state import (
     AccountantState,
     Proposal,
+    claim_over,
+    evictable,
     release_reason,
+    timed_out,
 )
 from muster.core.quota.tree import read_tree
 from muster.core.stage import Arm, Violation, first
 from muster.events.base import Decision, Event
 from muster.events.decisions import (
     CandidatesProposed,
+    ClaimEnded,
+    ClaimOpened,
+    EvictionOrdered,
     GangAdmitted,
+    PlanStale,
+    PreemptionProposed,
     QuotaDenied,
     QuotaReleased,
     QuotaReserved,
     QuotaTreeAccepted,
     QuotaTreeRejected,
     QuotaTreeRemoved,
+    SuspensionOrdered,
     SuspensionRecorded,
     WorkloadAdopted,
     WorkloadQueued,
@@ -39,13 +52,14 @@ from muster.events.facts import (
     ObjectUnreadable,
     PodGone,
     PodObserved,
+    QueueGone,
+    QueueObserved,
     QuotaTreeGone,
     QuotaTreeObserved,
     WorkloadGone,
     WorkloadObserved,
 )
 from muster.model.quota import Violation as BrokenRule
-from muster.model.workload import Workload
 
 
 class QuotaAccountant:
@@ -80,6 +94,14 @@ class QuotaAccountant:
             GangAdmitted: folds.admitted,
             EffectApplied: folds.effect_applied,
             EffectFailed: folds.effect_failed,
+            PreemptionProposed: folds.preemption_proposed,
+            EvictionOrdered: folds.eviction_ordered,
+            ClaimOpened: folds.claim_opened,
+            PlanStale: folds.plan_stale,
+            ClaimEnded: folds.claim_ended,
+            SuspensionOrdered: folds.suspension_ordered,
+            QueueObserved: folds.queue_observed,
+            QueueGone: folds.queue_gone,
         }
 
     # --- decide -----------------------------------------------------------------------------------------------
@@ -121,7 +143,7 @@ class QuotaAccountant:
             entry = state.entries[uid]
             reason = release_reason(state, entry)
             if reason is not None:
-                scratch.add(entry.queue, entry.request, -1)
+                scratch.add(entry.queue, state.ledger.charges[uid].demand, -1)
                 yield QuotaReleased(
                     cause=state.causes.get(uid, entry.cause),
                     ref=entry.ref,
@@ -133,19 +155,28 @@ class QuotaAccountant:
         for uid in state.due_suspension:
             entry = state.entries[uid]
             yield SuspensionRecorded(cause=state.causes.get(uid, entry.cause), ref=entry.ref, attempt=entry.attempt)
+        claim, over = state.ledger.claim, claim_over(state)
+        if claim is not None and over is not None:
+            yield ClaimEnded(cause=state.causes.get(claim.uid, state.claim_cause), ref=claim.ref, outcome=over)
         if not state.admitting:
             return
+        yield from self._timeouts(state)
+        if over is None:
+            yield from self._plans(state)
         for uid in state.due_adoption:
             workload = state.workloads[uid]
-            queue, request = state.ledger.leaf_of[workload.ref.namespace], self._need(state, workload)
-            scratch.add(queue, request)
+            queue, demand = leaf_of(state.ledger, workload) or "", demand_of(state.ledger.tree, workload)
+            scratch.add(queue, demand)
             yield WorkloadAdopted(
                 cause=state.causes[uid],
                 ref=workload.ref,
                 attempt=state.attempts.get(uid, 0),
                 queue=queue,
-                request=request,
+                request=demand.request,
                 reason="bypassed" if uid in state.attempts else "already_running",
+                pods=demand.pods,
+                preemptible=demand.preemptible,
+                named=quota_name(workload.labels),
             )
         for uid, proposal in state.proposals.items():
             if uid not in state.due_adoption:
@@ -167,9 +198,12 @@ class QuotaAccountant:
             return QuotaDenied(
                 cause=cause, ref=candidate.ref, attempt=candidate.attempt, queue=candidate.queue, reason="stale"
             )
-        short = state.ledger.shortfall(candidate.queue, candidate.request, scratch)
+        demand = demand_in(candidate)
+        short = state.ledger.shortfall(candidate.queue, demand, scratch)
         if short is None:
-            scratch.add(candidate.queue, candidate.request)
+            claim = state.ledger.claim
+            if claim is None or not claim.serves(candidate.queue, demand):
+                scratch.add(candidate.queue, demand)  # what a claim serves is counted as held already
             return QuotaReserved(
                 cause=cause,
                 ref=candidate.ref,
@@ -177,6 +211,9 @@ class QuotaAccountant:
                 queue=candidate.queue,
                 request=candidate.request,
                 generation=candidate.generation,
+                pods=candidate.pods,
+                preemptible=candidate.preemptible,
+                named=quota_name(workload.labels) if workload is not None else "",
             )
         return QuotaDenied(
             cause=cause,
@@ -190,15 +227,51 @@ class QuotaAccountant:
             asked=short.asked,
             used=short.used,
             limit=short.limit,
+            of_min=short.of_min,
+            held=short.held,
         )
 
     @staticmethod
-    def _need(state: AccountantState, workload: Workload) -> dict[str, int]:
-        tree = state.ledger.tree
-        return workload.need.get(tree.profile if tree else "ack", {})
+    def _timeouts(state: AccountantState) -> Iterator[Decision]:
+        for uid, at in state.deadlines.items():
+            entry = state.entries[uid]
+            if at <= state.now and timed_out(state, entry):
+                yield SuspensionOrdered(
+                    cause=entry.cause, ref=entry.ref, attempt=entry.attempt, reason="running_timeout"
+                )
+
+    @staticmethod
+    def _plans(state: AccountantState) -> Iterator[Decision]:
+        """Answers to proposed preemptions: at most one becomes a claim, the others are void."""
+        free = state.ledger.claim is None
+        for plan in state.plans.values():
+            proposed = plan.proposed
+            stale = _objection(state, proposed) if free else "something is held for somebody else already"
+            if stale:
+                yield PlanStale(cause=plan.cause, ref=proposed.ref, attempt=proposed.attempt, reason=stale)
+                continue
+            free = False
+            until = state.now + (state.ledger.tree.rules.claim_ms if state.ledger.tree else 0)
+            common: dict[str, Any] = {
+                "cause": plan.cause,
+                "ref": proposed.ref,
+                "attempt": proposed.attempt,
+                "queue": proposed.queue,
+                "request": proposed.request,
+                "pods": proposed.pods,
+                "preemptible": proposed.preemptible,
+                "until": until,
+            }
+            if proposed.victims:
+                yield EvictionOrdered(
+                    **common, victims=proposed.victims, path=proposed.path, resource=proposed.resource
+                )
+            else:
+                yield ClaimOpened(**common, top=proposed.path)
 
     def next_deadline(self, state: AccountantState) -> int | None:
-        return min(state.deadlines.values(), default=None)
+        claim = [state.ledger.claim.until] if state.ledger.claim is not None else []
+        return min((at for at in (*state.deadlines.values(), *claim) if at > state.now), default=None)
 
     # --- check ------------------------------------------------------------------------------------------------
 
@@ -211,3 +284,23 @@ class QuotaAccountant:
             odd = sorted(state.entries.keys() ^ state.ledger.charges.keys())
             found.append(Violation("I6", f"charged and not entered, or entered and not charged: {odd[:5]}"))
         return found
+
+
+def _objection(state: AccountantState, proposed: PreemptionProposed) -> str:
+    """Why a proposed preemption no longer holds; empty when it does."""
+    uid, workload = proposed.ref.uid, state.workloads.get(proposed.ref.uid)
+    if (
+        workload is None
+        or not workload.suspended
+        or workload.phase not in ("waiting", "suspending")
+        or uid in state.entries
+        or state.attempts.get(uid) != proposed.attempt
+        or proposed.queue not in state.ledger.nodes
+    ):
+        return "the claimant no longer waits as it did"
+    demand = demand_in(proposed)
+    if not proposed.victims:
+        return "" if state.ledger.shortfall(proposed.queue, demand) is not None else "it fits meanwhile"
+    if not all(evictable(state, victim.ref.uid, victim.attempt) for victim in proposed.victims):
+        return "a victim may not be suspended any more"
+    return objection(state.ledger, proposed.queue, demand, [victim.ref.uid for victim in proposed.victims])

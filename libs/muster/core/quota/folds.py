@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
+from muster.core.quota.charging import charge_of, claim_of
 from muster.core.quota.state import (
     AccountantState,
     Entry,
+    Plan,
     Proposal,
     idle_deadline,
     must_adopt,
     note_idle,
     release_reason,
     suspended_by_others,
+    timeout_at,
 )
 from muster.events.base import Cause
 from muster.events.decisions import (
     CandidatesProposed,
+    ClaimEnded,
+    ClaimOpened,
+    EvictionOrdered,
     GangAdmitted,
+    PlanStale,
+    PreemptionProposed,
     QuotaDenied,
     QuotaReleased,
     QuotaReserved,
     QuotaTreeAccepted,
     QuotaTreeRejected,
     QuotaTreeRemoved,
+    SuspensionOrdered,
     SuspensionRecorded,
     WorkloadAdopted,
     WorkloadQueued,
@@ -33,6 +42,8 @@ from muster.events.facts import (
     ObjectUnreadable,
     PodGone,
     PodObserved,
+    QueueGone,
+    QueueObserved,
     QuotaTreeGone,
     QuotaTreeObserved,
     WorkloadGone,
@@ -88,6 +99,10 @@ def workload_observed(state: AccountantState, at: Position, event: WorkloadObser
         if not workload.suspended and workload.phase != "finished":
             entry.resumed_rv = workload.rv
             entry.suspension_recorded = False
+            entry.since = entry.since or at.at
+            entry.ran = entry.ran or workload.phase == "running"
+            if 0 < entry.suspended_rv < workload.rv:
+                entry.leaving = ""
     recheck(state, uid)
 
 
@@ -162,7 +177,7 @@ def adopted(state: AccountantState, at: Position, event: WorkloadAdopted) -> Non
     if workload is not None and workload.suspended:
         entry.resumed_rv, entry.suspension_recorded = max(1, workload.rv - 1), True
     elif workload is not None:
-        entry.resumed_rv = workload.rv
+        entry.resumed_rv, entry.since, entry.ran = workload.rv, at.at, workload.phase == "running"
     recheck(state, event.ref.uid)
 
 
@@ -173,7 +188,7 @@ def open_entry(state: AccountantState, at: Position, event: QuotaReserved | Work
     if workload is not None:
         entry.child = workload.child
     state.entries[uid] = entry
-    state.ledger.charge(uid, event.ref.namespace, event.queue, event.request)
+    state.ledger.charge(uid, charge_of(event))
     recheck(state, uid)
     return entry
 
@@ -209,18 +224,28 @@ def admitted(state: AccountantState, at: Position, event: GangAdmitted) -> None:
 
 def effect_applied(state: AccountantState, at: Position, event: EffectApplied) -> None:
     entry = entry_of(state, event.ref.uid, event.attempt)
-    if entry is not None:
+    if entry is None:
+        return
+    if event.action == "suspend":
+        entry.suspended_rv = max(event.rv, 1)
+    else:
         entry.resumed_rv = max(entry.resumed_rv, event.rv, 1)
-        entry.cause = Cause(at.seq, at.item)
-        recheck(state, event.ref.uid)
+        entry.since = entry.since or at.at
+    entry.cause = Cause(at.seq, at.item)
+    recheck(state, event.ref.uid)
 
 
 def effect_failed(state: AccountantState, at: Position, event: EffectFailed) -> None:
     entry = entry_of(state, event.ref.uid, event.attempt)
-    if entry is not None:
+    if entry is None:
+        return
+    if event.action == "resume":
         entry.failed = event.reason
-        state.causes[event.ref.uid] = Cause(at.seq, at.item)
-        recheck(state, event.ref.uid)
+    elif entry.leaving:
+        state.victims_stay = state.victims_stay or entry.leaving == "evicted"
+        entry.leaving = ""
+    state.causes[event.ref.uid] = Cause(at.seq, at.item)
+    recheck(state, event.ref.uid)
 
 
 def suspension_recorded(state: AccountantState, _at: Position, event: SuspensionRecorded) -> None:
@@ -228,6 +253,62 @@ def suspension_recorded(state: AccountantState, _at: Position, event: Suspension
     if entry is not None:
         entry.suspension_recorded = True
         recheck(state, event.ref.uid)
+
+
+def preemption_proposed(state: AccountantState, at: Position, event: PreemptionProposed) -> None:
+    if not event.withheld:
+        state.plans[event.ref.uid] = Plan(event, Cause(at.seq, at.item))
+
+
+def eviction_ordered(state: AccountantState, at: Position, event: EvictionOrdered) -> None:
+    claim_opened(state, at, event)
+    for victim in event.victims:
+        entry = entry_of(state, victim.ref.uid, victim.attempt)
+        if entry is not None:
+            entry.leaving, entry.suspended_rv = "evicted", 0
+            recheck(state, victim.ref.uid)
+        else:
+            state.victims_stay = True
+
+
+def claim_opened(state: AccountantState, at: Position, event: EvictionOrdered | ClaimOpened) -> None:
+    state.plans.pop(event.ref.uid, None)
+    state.ledger.open_claim(claim_of(event))
+    state.claim_cause, state.victims_stay = Cause(at.seq, at.item), False
+
+
+def plan_stale(state: AccountantState, _at: Position, event: PlanStale) -> None:
+    state.plans.pop(event.ref.uid, None)
+
+
+def claim_ended(state: AccountantState, _at: Position, event: ClaimEnded) -> None:
+    if state.ledger.claim is not None and state.ledger.claim.uid == event.ref.uid:
+        state.ledger.end_claim()
+
+
+def suspension_ordered(state: AccountantState, _at: Position, event: SuspensionOrdered) -> None:
+    entry = entry_of(state, event.ref.uid, event.attempt)
+    if entry is not None:
+        entry.leaving, entry.suspended_rv = "timed_out", 0
+        recheck(state, event.ref.uid)
+
+
+def queue_observed(state: AccountantState, _at: Position, event: QueueObserved) -> None:
+    if state.seen.newer(event.ref.uid, event.rv):
+        _unpause(state, event.ref.uid)
+        if event.paused:
+            state.paused[event.path], state.paused_by[event.ref.uid] = event.paused, event.path
+
+
+def queue_gone(state: AccountantState, at: Position, event: QueueGone) -> None:
+    if state.seen.end(event.ref.uid, at.at):
+        _unpause(state, event.ref.uid)
+
+
+def _unpause(state: AccountantState, uid: str) -> None:
+    path = state.paused_by.pop(uid, None)
+    if path is not None and path not in state.paused_by.values():
+        state.paused.pop(path, None)
 
 
 def entry_of(state: AccountantState, uid: str, attempt: int) -> Entry | None:
@@ -241,7 +322,8 @@ def recheck(state: AccountantState, uid: str) -> None:
     deadline = None
     if entry is not None:
         note_idle(state, entry)
-        deadline = idle_deadline(state, entry)
+        ends = [at for at in (idle_deadline(state, entry), timeout_at(state, entry)) if at is not None]
+        deadline = min(ends, default=None)
     _set(state.due_release, uid, entry is not None and release_reason(state, entry) is not None)
     _set(state.due_suspension, uid, entry is not None and suspended_by_others(workload, entry))
     _set(state.due_adoption, uid, workload is not None and must_adopt(state, workload))

@@ -1,128 +1,235 @@
-"""The ledger: who is charged what, and how much of every node that makes.
+"""The ledger: who is charged what, how much of every node that makes, and what is held for whom.
 
 The accountant decides on it; everybody else folds the same events into a copy, to foresee and to explain.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import lru_cache
+from collections.abc import Iterator, Mapping
 
 from msgspec import Struct, field
 
+from muster.core.objects.labels import quota_name
+from muster.core.quota.demand import Charge, Claim, Demand, Scratch, Shortfall, chain_of, counted, spread
 from muster.core.quota.tree import leaves
-from muster.model.keys import path_chain
-from muster.model.quota import QuotaNode, QuotaTree
+from muster.model.quota import COUNTED, QuotaNode, QuotaTree
 from muster.model.resources import Vector, add_into
+from muster.model.workload import Workload
 
 UNBOUNDED = 2**62
 """The share of a queue that uses what it has no min for."""
 
 _NOTHING: Mapping[str, int] = {}
 
-chain_of = lru_cache(maxsize=65536)(path_chain)
-
-
-class Shortfall(Struct, frozen=True):
-    """The first limit that refuses a request: leaf first, then upwards, resources in sorted order."""
-
-    path: str
-    resource: str
-    asked: int
-    used: int
-    limit: int
-
-    @property
-    def hopeless(self) -> bool:
-        """The request alone is over the limit: no release can ever help."""
-        return self.asked > self.limit
-
-
-class Charge(Struct):
-    """What one workload is charged with, and where."""
-
-    namespace: str
-    queue: str
-    request: Vector
-
-
-class Scratch(Struct):
-    """Charges that are decided or proposed but not in the ledger yet: path -> vector on top of it."""
-
-    extra: dict[str, Vector] = field(default_factory=dict)
-
-    def add(self, queue: str, request: Vector, times: int = 1) -> None:
-        for path in chain_of(queue):
-            vector = self.extra.setdefault(path, {})
-            add_into(vector, request, times)
-            if not vector:
-                del self.extra[path]
-
 
 class Ledger(Struct):
     """Charges by workload uid, and what they sum up to at every node.
 
-    ``used`` maps path -> vector over every path that a charge passes; it always equals the sum of the charges.
+    ``used`` maps path -> vector over every path that a charge passes; it always equals the sum of the charges, jobs
+    and machines counted in. ``firm`` is the part of it that is not preemptible.
     """
 
     tree: QuotaTree | None = None
     nodes: dict[str, QuotaNode] = field(default_factory=dict)
     leaf_of: dict[str, str] = field(default_factory=dict)
     """namespace -> path of the leaf that serves it."""
+    named: dict[str, list[str]] = field(default_factory=dict)
+    """bare name -> paths of the nodes called so."""
     charges: dict[str, Charge] = field(default_factory=dict)
     used: dict[str, Vector] = field(default_factory=dict)
+    firm: dict[str, Vector] = field(default_factory=dict)
+    kept: dict[str, Vector] = field(default_factory=dict)
+    """path -> what its subtree leaves unused and does not lend; empty in a tree without lend limits."""
+    lends: bool = False
+    """Whether the tree has lend limits."""
+    claim: Claim | None = None
+    held: Scratch = field(default_factory=Scratch)
+    """What the claim asks for, at every node it passes."""
 
     def install(self, tree: QuotaTree | None) -> None:
-        """Put a tree in force; charges follow their namespace, or stay where they are if nobody claims it."""
+        """Put a tree in force; charges follow their label or namespace, or stay where nobody claims them."""
         self.tree = tree
         self.nodes = {node.path: node for node in tree.nodes} if tree else {}
         self.leaf_of = {ns: leaf.path for leaf in leaves(tree) for ns in leaf.namespaces} if tree else {}
-        self.used = {}
+        self.named = {}
+        for node in self.nodes.values():
+            self.named.setdefault(node.name, []).append(node.path)
+        self.lends = any(node.kept for node in self.nodes.values())
+        self.used, self.firm, self.kept = {}, {}, {}
         for charge in self.charges.values():
-            charge.queue = self.leaf_of.get(charge.namespace, charge.queue)
+            charge.queue = self.leaf_for(charge.namespace, charge.named) or charge.queue
             self._add(charge, 1)
+        if self.lends:
+            for node in reversed(self.nodes.values()):
+                self._keep(node)
 
-    def charge(self, uid: str, namespace: str, queue: str, request: Vector) -> None:
-        """Charge a workload; what it was charged before is replaced."""
+    def leaf_for(self, namespace: str, named: str = "") -> str | None:
+        """The leaf a workload belongs to: the quota its label names, else its namespace's, else the tree's for all.
+
+        None when there is none; a name that no leaf or more than one leaf has counts as none (unless the namespace's
+        own leaf has it).
+        """
+        own = self.leaf_of.get(namespace)
+        if not named:
+            return own or (self.tree.rules.unbound_queue or None if self.tree else None)
+        if own is not None and self.nodes[own].name == named:
+            return own
+        found = [path for path in self.named.get(named, ()) if not self.nodes[path].children]
+        return found[0] if len(found) == 1 else None
+
+    def charge(self, uid: str, charge: Charge) -> None:
+        """Charge a workload; what it was charged before is replaced, and a claim that waited for this is served."""
         if uid in self.charges:
             self.release(uid)
-        charge = self.charges[uid] = Charge(namespace, queue, request)
+        self.charges[uid] = charge
         self._add(charge, 1)
+        self._keep_chain(charge.queue)
+        if self.claim is not None and (uid == self.claim.uid or self.claim.serves(charge.queue, charge.demand)):
+            self.end_claim()
 
     def release(self, uid: str) -> Charge | None:
         """End a charge; returns it, or None when there was none."""
         charge = self.charges.pop(uid, None)
         if charge is not None:
             self._add(charge, -1)
+            self._keep_chain(charge.queue)
         return charge
 
-    def _add(self, charge: Charge, times: int) -> None:
-        for path in chain_of(charge.queue):
-            vector = self.used.setdefault(path, {})
-            add_into(vector, charge.request, times)
-            if not vector:
-                del self.used[path]
+    def open_claim(self, claim: Claim) -> None:
+        """From here on, what the claim asks for is not free for others."""
+        self.end_claim()
+        self.claim = claim
+        self.held.add(claim.queue, claim.demand)
+        above = len(claim.top) - 1 if claim.top else -1
+        for path in chain_of(claim.queue):
+            if len(path) <= above:
+                self.held.extra.pop(path, None)
 
-    def shortfall(self, queue: str, request: Vector, *scratches: Scratch) -> Shortfall | None:
-        """What refuses the request at ``queue`` with the scratches on top, None when it fits; O(depth x resources)."""
+    def end_claim(self) -> None:
+        self.claim, self.held = None, Scratch()
+
+    def _add(self, charge: Charge, times: int) -> None:
+        amounts = counted(charge.demand)
+        spread(self.used, charge.queue, amounts, times)
+        if not charge.preemptible:
+            spread(self.firm, charge.queue, amounts, times)
+
+    # --- what is not lent -------------------------------------------------------------------------------------
+
+    def _keep_chain(self, queue: str) -> None:
+        if self.lends:
+            for path in chain_of(queue):
+                node = self.nodes.get(path)
+                if node is not None:
+                    self._keep(node)
+
+    def _keep(self, node: QuotaNode) -> None:
+        """max(what the children keep, min - lend limit - used), per resource; 0 where there is nothing to keep."""
+        kept: Vector = {}
+        for child in node.children:
+            add_into(kept, self.kept.get(child, _NOTHING))
+        used = self.used.get(node.path, _NOTHING)
+        for name, amount in node.kept.items():
+            own = amount - used.get(name, 0)
+            if own > kept.get(name, 0):
+                kept[name] = own
+        if kept:
+            self.kept[node.path] = kept
+        else:
+            self.kept.pop(node.path, None)
+
+    def _taken(self, queue: str, *scratches: Scratch) -> Iterator[tuple[QuotaNode, Vector]]:
+        """(node, what is used there or kept from ``queue``), leaf first."""
+        outside: Vector = {}
+        child = ""
         for path in chain_of(queue):
             node = self.nodes.get(path)
             if node is None:
                 continue
-            used = self.used.get(path, _NOTHING)
-            for name in sorted(request):
-                asked, limit = request[name], node.limit.get(name)
-                if limit is None or not asked:
-                    continue
-                taken = used.get(name, 0)
-                for scratch in scratches:
-                    taken += scratch.extra.get(path, _NOTHING).get(name, 0)
-                if taken + asked > limit:
-                    return Shortfall(path, name, asked, taken, limit)
+            taken = dict(self.used.get(path, _NOTHING))
+            for scratch in scratches:
+                add_into(taken, scratch.extra.get(path, _NOTHING))
+            if self.lends:
+                for sibling in node.children:
+                    if child and sibling != child:
+                        add_into(outside, self.kept.get(sibling, _NOTHING))
+                add_into(taken, outside)
+            yield node, taken
+            child = path
+
+    # --- what fits --------------------------------------------------------------------------------------------
+
+    def shortfall(self, queue: str, demand: Demand, *scratches: Scratch) -> Shortfall | None:
+        """What refuses the demand at ``queue`` with the scratches on top, None when it fits; O(depth x resources).
+
+        What is held for a claimant counts as used for everybody else.
+        """
+        found = next(self.refusals(queue, demand, *scratches), None)
+        return found if found is not None or demand.preemptible else self._beyond_min(queue, demand, *scratches)
+
+    def refusals(self, queue: str, demand: Demand, *scratches: Scratch) -> Iterator[Shortfall]:
+        """Every limit that refuses the demand, leaf first."""
+        others = self.held if self.claim is not None and not self.claim.serves(queue, demand) else None
+        on_top = (*scratches, others) if others is not None else scratches
+        amounts = counted(demand)
+        names = sorted(amounts)
+        for node, taken in self._taken(queue, *on_top):
+            for name in names:
+                asked, limit = amounts[name], node.limit.get(name)
+                if limit is not None and asked and taken.get(name, 0) + asked > limit:
+                    held = others.extra.get(node.path, _NOTHING).get(name, 0) if others is not None else 0
+                    yield Shortfall(node.path, name, asked, taken.get(name, 0), limit, held=held)
+
+    def _beyond_min(self, queue: str, demand: Demand, *scratches: Scratch) -> Shortfall | None:
+        managed = self.managed(queue, demand.request)
+        for path in chain_of(queue):
+            node = self.nodes.get(path)
+            if node is None:
+                continue
+            for name in managed:
+                taken = self.firm.get(path, _NOTHING).get(name, 0)
+                taken += sum(scratch.firm.get(path, _NOTHING).get(name, 0) for scratch in scratches)
+                least = node.guaranteed.get(name, 0)
+                if taken + demand.request[name] > least:
+                    return Shortfall(path, name, demand.request[name], taken, least, of_min=True)
         return None
 
+    def managed(self, queue: str, request: Mapping[str, int]) -> list[str]:
+        """The asked resources that anything on the path limits or guarantees, sorted: the others are nobody's."""
+        nodes = [node for path in chain_of(queue) if (node := self.nodes.get(path)) is not None]
+        return [
+            name
+            for name in sorted(request)
+            if request[name] and any(name in node.limit or name in node.guaranteed for node in nodes)
+        ]
+
+    def owed(self, queue: str, demand: Demand) -> bool:
+        """Whether the demand stays within the leaf's own guarantee, in everything the tree manages."""
+        node, used = self.nodes.get(queue), self.used.get(queue, _NOTHING)
+        managed = self.managed(queue, demand.request)
+        if node is None or not managed:
+            return False
+        return all(used.get(name, 0) + demand.request[name] <= node.guaranteed.get(name, 0) for name in managed)
+
+    def room(self, queue: str, path: str, resource: str, *, of_min: bool = False) -> int | None:
+        """How much of a resource is free for ``queue`` at one node on its path, claims apart.
+
+        None when nothing limits it there; may be negative. ``of_min``: how much what is not preemptible may grow.
+        """
+        node = self.nodes.get(path)
+        if node is None:
+            return None
+        if of_min:
+            return node.guaranteed.get(resource, 0) - self.firm.get(path, _NOTHING).get(resource, 0)
+        if not self.lends:
+            return self.headroom(path, resource)
+        limit = node.limit.get(resource)
+        if limit is None:
+            return None
+        return next((limit - taken.get(resource, 0) for found, taken in self._taken(queue) if found.path == path), None)
+
     def headroom(self, path: str, resource: str) -> int | None:
-        """How much of a resource is free at one node; None when it has no limit there. May be negative."""
+        """How much of a resource is free at one node by its own limit; None when it has no limit there."""
         node = self.nodes.get(path)
         limit = node.limit.get(resource) if node else None
         return None if limit is None else limit - self.used.get(path, _NOTHING).get(resource, 0)
@@ -133,17 +240,24 @@ class Ledger(Struct):
         taken = dict(self.used.get(queue, _NOTHING))
         for scratch in scratches:
             add_into(taken, scratch.extra.get(queue, _NOTHING))
-        worst = 0
-        for name, amount in taken.items():
-            minimum = node.guaranteed.get(name, 0) if node else 0
-            if amount > 0:
-                worst = max(worst, amount * 1_000_000 // minimum if minimum else UNBOUNDED)
-        return worst
+        return max((over_min(node, name, amount) for name, amount in taken.items() if name not in COUNTED), default=0)
 
     def recount(self) -> dict[str, Vector]:
         """``used`` counted afresh from the charges: what an audit compares with."""
         total: dict[str, Vector] = {}
         for charge in self.charges.values():
-            for path in chain_of(charge.queue):
-                add_into(total.setdefault(path, {}), charge.request)
-        return {path: vector for path, vector in total.items() if vector}
+            spread(total, charge.queue, counted(charge.demand), 1)
+        return total
+
+
+def leaf_of(ledger: Ledger, workload: Workload) -> str | None:
+    """The leaf a workload belongs to, None when nobody claims it."""
+    return ledger.leaf_for(workload.ref.namespace, quota_name(workload.labels))
+
+
+def over_min(node: QuotaNode | None, resource: str, amount: int) -> int:
+    """amount/min in millionths; UNBOUNDED for anything above a min of zero."""
+    minimum = node.guaranteed.get(resource, 0) if node else 0
+    if amount <= 0:
+        return 0
+    return amount * 1_000_000 // minimum if minimum else UNBOUNDED

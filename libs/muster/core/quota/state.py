@@ -6,14 +6,17 @@ workloads have an answer that asks for a decision, so that ``decide`` does not l
 
 from __future__ import annotations
 
+from typing import Literal
+
 from msgspec import Struct, field
 
 from muster.core.presence import Presence
-from muster.core.quota.ledger import Ledger
+from muster.core.quota.demand import demand_of
+from muster.core.quota.ledger import Ledger, leaf_of
 from muster.core.seen import Seen
 from muster.core.stage import StageState
 from muster.events.base import Cause
-from muster.events.decisions import Candidate, ReleaseReason
+from muster.events.decisions import Candidate, PreemptionProposed, ReleaseReason
 from muster.events.effects import FailureReason
 from muster.events.facts import QuotaTreeObserved
 from muster.model.keys import Ref
@@ -35,6 +38,9 @@ _FAILED: dict[FailureReason, ReleaseReason] = {
 }
 
 
+Leaving = Literal["", "evicted", "timed_out"]
+
+
 class Entry(Struct):
     """One charge: for whom, since which decision, and how far the workload has come."""
 
@@ -52,6 +58,14 @@ class Entry(Struct):
     child: str = ""
     """Name of the child the workload's status names."""
     suspension_recorded: bool = False
+    since: int = 0
+    """Log time at which it was resumed; 0 while it is not."""
+    ran: bool = False
+    """It has been seen running."""
+    leaving: Leaving = ""
+    """Why it has been ordered to be suspended; empty while it may stay."""
+    suspended_rv: int = 0
+    """resourceVersion at which the order was carried out; 0 before."""
     idle_since: int = 0
     """Log time since when nothing of it was seen though its end is not certain; 0 when certain or not idle."""
 
@@ -60,6 +74,13 @@ class Proposal(Struct):
     """An unanswered candidate."""
 
     candidate: Candidate
+    cause: Cause
+
+
+class Plan(Struct):
+    """An unanswered proposal to suspend others for somebody."""
+
+    proposed: PreemptionProposed
     cause: Cause
 
 
@@ -83,6 +104,16 @@ class AccountantState(StageState):
     """workload uid -> name of the child of it seen last"""
     entries: dict[str, Entry] = field(default_factory=dict)
     proposals: dict[str, Proposal] = field(default_factory=dict)
+    plans: dict[str, Plan] = field(default_factory=dict)
+    """claimant uid -> what is proposed for it"""
+    claim_cause: Cause = Cause(0, 0)
+    """The newest event about the claim in force."""
+    victims_stay: bool = False
+    """Somebody who should give way to the claim in force could not be suspended."""
+    paused: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """quota path -> what rests in its queue"""
+    paused_by: dict[str, str] = field(default_factory=dict)
+    """uid of a Queue object that pauses something -> its quota path"""
     due_release: dict[str, None] = field(default_factory=dict)
     due_adoption: dict[str, None] = field(default_factory=dict)
     due_suspension: dict[str, None] = field(default_factory=dict)
@@ -108,7 +139,8 @@ def release_reason(state: AccountantState, entry: Entry) -> ReleaseReason | None
         edited = state.attempts.get(uid, 0) > entry.attempt
         return "superseded" if edited and not entry.admitted else None
     if workload.rv > entry.resumed_rv and workload.phase == "waiting":
-        return "suspended_outside" if workload.settled or _waited(state, entry, SETTLE_GRACE_MS) else None
+        over = workload.settled or _waited(state, entry, SETTLE_GRACE_MS)
+        return (entry.leaving or "suspended_outside") if over else None
     return None
 
 
@@ -135,7 +167,7 @@ def note_idle(state: AccountantState, entry: Entry) -> None:
 
 def must_adopt(state: AccountantState, workload: Workload) -> bool:
     """Whether something runs that is not charged and belongs to a queue."""
-    if workload.ref.uid in state.entries or workload.ref.namespace not in state.ledger.leaf_of:
+    if workload.ref.uid in state.entries or leaf_of(state.ledger, workload) is None:
         return False
     if state.presence.occupies(workload.ref.uid):
         return True
@@ -150,7 +182,59 @@ def suspended_by_others(workload: Workload | None, entry: Entry) -> bool:
         and workload.phase != "finished"
         and 0 < entry.resumed_rv < workload.rv
         and not entry.suspension_recorded
+        and not entry.leaving
     )
+
+
+def evictable(state: AccountantState, uid: str, attempt: int) -> bool:
+    """Whether a charged workload may be suspended for somebody: it runs, long enough, and its controller can."""
+    entry, workload, tree = state.entries.get(uid), state.workloads.get(uid), state.ledger.tree
+    if entry is None or workload is None or tree is None or entry.attempt != attempt or entry.leaving:
+        return False
+    resting = (*tree.rules.paused, *state.paused.get(entry.queue, ()))
+    return (
+        entry.resumed_rv > 0
+        and state.now - entry.since >= tree.rules.min_run_ms
+        and state.ledger.charges[uid].preemptible
+        and can_suspend(workload)
+        and "evictions" not in resting
+    )
+
+
+def can_suspend(workload: Workload) -> bool:
+    """Whether its controller would suspend it now."""
+    runs = not workload.suspended and workload.phase in ("starting", "running")
+    return runs and not (workload.busy or workload.refusal or workload.deleting)
+
+
+def timeout_at(state: AccountantState, entry: Entry) -> int | None:
+    """Log time at which an admitted workload has taken too long to run."""
+    limit = state.ledger.tree.rules.running_timeout_ms if state.ledger.tree else 0
+    return entry.since + limit if limit and entry.since and not entry.ran and not entry.leaving else None
+
+
+def timed_out(state: AccountantState, entry: Entry) -> bool:
+    """Whether it should be suspended again: it took too long, and its controller can."""
+    at, workload = timeout_at(state, entry), state.workloads.get(entry.ref.uid)
+    return at is not None and state.now >= at and workload is not None and can_suspend(workload)
+
+
+ClaimOutcome = Literal["gone", "changed", "expired", "victims_stay"]
+
+
+def claim_over(state: AccountantState) -> ClaimOutcome | None:
+    """Why the claim in force ends without an admission; None while it stands."""
+    claim = state.ledger.claim
+    if claim is None:
+        return None
+    workload = state.workloads.get(claim.uid)
+    if workload is None or workload.phase not in ("waiting", "suspending") or not workload.suspended:
+        return "gone"
+    if demand_of(state.ledger.tree, workload) != claim.demand:
+        return "changed"
+    if state.victims_stay:
+        return "victims_stay"
+    return "expired" if state.now >= claim.until else None
 
 
 def _certain(state: AccountantState, entry: Entry) -> bool:

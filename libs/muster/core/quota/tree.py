@@ -11,10 +11,13 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
+import msgspec
+
+from muster.core.quota.rules import read_rules
 from muster.events.envelope import MAX_BYTES
 from muster.events.facts import QuotaTreeObserved, TreeNodeSpec
 from muster.events.registry import encode
-from muster.model.quota import QuotaNode, QuotaTree, Violation
+from muster.model.quota import COUNTED, QuotaNode, QuotaTree, Violation
 from muster.model.resources import (
     MAX_RESOURCES,
     QuantityError,
@@ -36,6 +39,7 @@ MAX_TREE_BYTES = MAX_BYTES - 32 * 1024
 _MAX_DETAIL = 600
 _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 PROFILES = ("ack", "full")
+LEND_LIMIT = "alibabacloud.com/lendlimit"
 
 
 def read_tree(observed: QuotaTreeObserved) -> tuple[QuotaTree, list[Violation]]:
@@ -50,7 +54,14 @@ def read_tree(observed: QuotaTreeObserved) -> tuple[QuotaTree, list[Violation]]:
         reader.broken(
             ROOT, "profile", f"profile {profile!r} is unknown; write one of {', '.join(PROFILES)} or leave it out"
         )
-    tree = QuotaTree(ref=observed.ref, nodes=tuple(reader.nodes), profile=profile)
+    rules, wrong = read_rules(observed.rules)
+    for sentence in wrong:
+        reader.broken(ROOT, "rule", sentence)
+    if rules.unbound_queue and not any(n.path == rules.unbound_queue and not n.children for n in reader.nodes):
+        reader.broken(
+            ROOT, "rule", f"annotation muster.dev/unbound-queue: {rules.unbound_queue} is no leaf of the tree"
+        )
+    tree = QuotaTree(ref=observed.ref, nodes=tuple(reader.nodes), profile=profile, rules=rules)
     violations = [found for of_node in reader.violations for found in of_node]
     if not violations and (size := len(encode(tree))) > MAX_TREE_BYTES:
         detail = f"the tree takes {size} bytes in the log, over {MAX_TREE_BYTES}; write shorter names or fewer nodes"
@@ -89,7 +100,8 @@ class _Reader:
             self._check_root(guaranteed, limit, spec)
         self._check_namespaces(spec, path, place)
         paths = tuple(f"{path}/{child.name}" for child in spec.children)
-        self.nodes.append(QuotaNode(path, guaranteed, limit, spec.namespaces, paths))
+        kept = self._kept(path, spec.attributes, guaranteed, place)
+        self.nodes.append(QuotaNode(path, guaranteed, limit, spec.namespaces, paths, kept))
         if depth >= MAX_DEPTH and spec.children:
             self.broken(path, "depth", f"the tree is deeper than {MAX_DEPTH} levels", place)
             return guaranteed
@@ -130,8 +142,22 @@ class _Reader:
                 self.broken(path, "quantity", f"{which} {name}: {err}", place)
         return amounts
 
+    def _kept(self, path: str, attributes: dict[str, str], guaranteed: Vector, place: int) -> Vector:
+        """What of its min a node does not lend: min - lend limit, for the resources the limit names."""
+        text = attributes.get(LEND_LIMIT, "")
+        if not text:
+            return {}
+        try:
+            limits = msgspec.json.decode(text, type=dict[str, str | int])
+        except msgspec.DecodeError as err:
+            self.broken(path, "lend_limit", f"attribute {LEND_LIMIT} is not a JSON object of quantities: {err}", place)
+            return {}
+        lent = self._amounts(path, "lend limit", {name: str(value) for name, value in limits.items()}, place)
+        kept = {name: guaranteed.get(name, 0) - amount for name, amount in lent.items()}
+        return {name: amount for name, amount in sorted(kept.items()) if amount > 0}
+
     def _check_root(self, guaranteed: Vector, limit: Vector, spec: TreeNodeSpec) -> None:
-        for name in sorted(guaranteed.keys() | limit.keys()):
+        for name in sorted((guaranteed.keys() | limit.keys()) - COUNTED):
             low, high = guaranteed.get(name), limit.get(name)
             if low != high and not (name in spec.min and name not in guaranteed):
                 shown = [format_quantity(v, name) if v is not None else "absent" for v in (low, high)]

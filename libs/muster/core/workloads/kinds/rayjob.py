@@ -11,6 +11,7 @@ import re
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from muster.core.objects.labels import KEPT
 from muster.core.objects.meta import (
     DEQUEUE_STAMPS,
     DEQUEUED_AT,
@@ -37,12 +38,6 @@ from muster.model.resources import Vector, add_into, highest, scaled
 from muster.model.workload import Outcome, Phase, PodSet, Workload
 
 KIND = "RayJob"
-KEPT_LABELS = (
-    "quota.scheduling.alibabacloud.com/name",
-    "quota.scheduling.koordinator.sh/name",
-    "quota.scheduling.alibabacloud.com/preemptible",
-    "quota.scheduling.koordinator.sh/preemptible",
-)
 SUSPENDABLE = ("", "New", "Initializing", "Running")
 """jobDeploymentStatus in which KubeRay acts on ``spec.suspend: true``."""
 MAX_PODS = 1_000_000
@@ -145,7 +140,7 @@ def read(raw: bytes) -> Workload:
         busy=phase in ("starting", "running") and word not in SUSPENDABLE,
         wishes=wishes(meta.annotations),
         refusal=_refusal(spec),
-        labels={key: meta.labels[key] for key in KEPT_LABELS if key in meta.labels},
+        labels={key: meta.labels[key] for key in KEPT if key in meta.labels},
         annotated=bool(meta.annotations),
         intent=meta.annotations.get(INTENT, "")[:64],
         queued_at=first_stamp(meta.annotations, QUEUED_AT, *ENQUEUE_STAMPS),

@@ -1,0 +1,196 @@
+"""The preemptor: for whom work should be suspended, and whose; the accountant judges it and only then it is ordered.
+
+It proposes for one claimant at a time: whoever stays within the guarantee of its own queue and is refused above it.
+Queues in their order (priority, used/min, age), in each the head first. Without anybody to reclaim for, it proposes
+that what leaves is held for a head that has waited too long, so that big work does not starve behind small.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from muster.core.preemption import folds
+from muster.core.preemption.reclaim import victims
+from muster.core.preemption.state import PreemptorState
+from muster.core.queueing.book import Shape
+from muster.core.queueing.sorter import QueueSorter
+from muster.core.queueing.state import Job
+from muster.core.stage import Arm, Violation, in_turn
+from muster.events.base import Decision, Event
+from muster.events.decisions import (
+    ClaimEnded,
+    ClaimOpened,
+    EvictionOrdered,
+    PlanStale,
+    PreemptionProposed,
+    QuotaDenied,
+    QuotaReleased,
+    QuotaReserved,
+    QuotaTreeAccepted,
+    QuotaTreeRemoved,
+    ReclaimDeferred,
+    SuspensionOrdered,
+    Victim,
+    WorkloadAdopted,
+)
+from muster.events.effects import EffectApplied, EffectFailed
+from muster.events.facts import QueueObserved, WorkloadGone, WorkloadObserved
+from muster.events.system import TimeReached
+
+
+class Preemptor:
+    """The stage ``preemptor``."""
+
+    name: ClassVar[str] = "preemptor"
+
+    def initial(self) -> PreemptorState:
+        return PreemptorState()
+
+    def arms(self) -> Mapping[type[Event], Arm]:
+        arms = dict(QueueSorter().arms())
+        own: dict[type[Event], Arm] = {
+            WorkloadObserved: folds.workload_observed,
+            WorkloadGone: folds.workload_gone,
+            QuotaReserved: folds.charged,
+            WorkloadAdopted: folds.charged,
+            QuotaReleased: folds.released,
+            QuotaDenied: folds.denied,
+            QuotaTreeAccepted: folds.rules_changed,
+            QuotaTreeRemoved: folds.rules_changed,
+            QueueObserved: folds.queue_observed,
+            EffectApplied: folds.effect_applied,
+            EffectFailed: folds.effect_failed,
+            PreemptionProposed: folds.proposed,
+            ReclaimDeferred: folds.deferred,
+            PlanStale: folds.plan_stale,
+            EvictionOrdered: folds.ordered,
+            ClaimOpened: folds.ordered,
+            SuspensionOrdered: folds.suspension_ordered,
+            ClaimEnded: folds.claim_ended,
+            TimeReached: folds.time_reached,
+        }
+        return arms | {kind: in_turn(arms[kind], arm) if kind in arms else arm for kind, arm in own.items()}
+
+    def decide(self, state: PreemptorState) -> list[Decision]:
+        """A proposal for the claimant that comes first, or why nothing can be taken back for it."""
+        if not state.admitting or state.open or state.ledger.claim is not None:
+            return []
+        owed = self._owed(state)
+        if owed:
+            return [self._reclaim(state, *owed[0])]
+        aged = self._aged(state)
+        return [aged] if aged is not None else []
+
+    @staticmethod
+    def _owed(state: PreemptorState) -> list[tuple[Shape, Job]]:
+        """Who is refused what its own queue is guaranteed, the first first."""
+        if state.ledger.tree is None or state.ledger.tree.rules.reclaim == "disabled":
+            return []
+        found = [
+            (shape, state.jobs[shape.waiting[0][3]])
+            for queue in state.book.queues
+            if state.hungry(queue)
+            for shape in state.refused(queue)
+            if state.ledger.owed(queue, shape.demand) and not state.is_barred(shape.waiting[0][3])
+        ]
+        if len(found) > 1:
+            ledger, priorities = state.ledger, state.queue_priorities
+            found.sort(
+                key=lambda pair: (
+                    -priorities.get(pair[0].queue, 0),
+                    ledger.share(pair[0].queue),
+                    pair[0].queue,
+                    pair[1].place,
+                )
+            )
+        return found
+
+    @staticmethod
+    def _reclaim(state: PreemptorState, shape: Shape, job: Job) -> Decision:
+        denial = shape.denial
+        short = state.ledger.shortfall(shape.queue, shape.demand)
+        if denial is None or short is None:
+            raise AssertionError(f"{job.ref} is parked and fits")
+        uids = victims(state.ledger, shape.queue, shape.demand, state.runs, state.may_evict)
+        if not uids:
+            ripe = state.ripe_at()
+            return ReclaimDeferred(
+                cause=denial.cause,
+                ref=job.ref,
+                attempt=job.attempt,
+                queue=job.queue,
+                path=short.path,
+                resource=short.resource,
+                reason="too_young" if ripe else "nothing_evictable",
+                until=ripe,
+                supply=state.supply,
+            )
+        return PreemptionProposed(
+            cause=denial.cause,
+            ref=job.ref,
+            attempt=job.attempt,
+            queue=job.queue,
+            request=job.demand.request,
+            pods=job.demand.pods,
+            preemptible=job.demand.preemptible,
+            victims=tuple(_victim(state, uid) for uid in uids),
+            path=short.path,
+            resource=short.resource,
+            asked=short.asked,
+            used=short.used,
+            limit=short.limit,
+            withheld="" if state.reclaims() else "reclaim_disabled",
+            supply=state.supply,
+        )
+
+    @staticmethod
+    def _aged(state: PreemptorState) -> PreemptionProposed | None:
+        """That what leaves is held for the one that has waited longest at the head of its queue."""
+        for uid in sorted(
+            state.aged, key=lambda uid: (state.jobs[uid].queued_at, uid) if uid in state.jobs else (0, uid)
+        ):
+            job = state.jobs.get(uid)
+            bar = state.barred.get(uid)
+            if job is None or job.status != "waiting" or (bar is not None and bar.hard and state.now < bar.until):
+                continue
+            shape = state.book.shapes[job.shape]
+            short = state.ledger.shortfall(job.queue, job.demand)
+            if shape.denial is None or short is None or short.hopeless or short.of_min:
+                continue
+            return PreemptionProposed(
+                cause=shape.denial.cause,
+                ref=job.ref,
+                attempt=job.attempt,
+                queue=job.queue,
+                request=job.demand.request,
+                pods=job.demand.pods,
+                preemptible=job.demand.preemptible,
+                path=short.path,
+                resource=short.resource,
+                asked=short.asked,
+                used=short.used,
+                limit=short.limit,
+                supply=state.supply,
+            )
+        return None
+
+    def next_deadline(self, state: PreemptorState) -> int | None:
+        times = [bar.until for uid, bar in state.barred.items() if bar.until > state.now and uid in state.jobs]
+        return min([*times, *([state.age_check] if state.age_check else [])], default=None)
+
+    def check(self, state: PreemptorState) -> list[Violation]:
+        """I5 for the copy of the ledger; what is listed as running is charged there."""
+        found = []
+        if state.ledger.recount() != state.ledger.used:
+            found.append(Violation("I5", f"copy says {state.ledger.used}, charges sum to {state.ledger.recount()}"))
+        listed = {run[3] for runs in state.runs.values() for run in runs}
+        if odd := sorted(listed - state.ledger.charges.keys()):
+            found.append(Violation("I6", f"listed as running and not charged: {odd[:5]}"))
+        return found
+
+
+def _victim(state: PreemptorState, uid: str) -> Victim:
+    charge, job, workload = state.ledger.charges[uid], state.jobs.get(uid), state.workloads[uid]
+    attempt = job.attempt if job is not None else state.attempts.get(uid, 0)
+    return Victim(workload.ref, attempt, charge.queue, charge.request, charge.pods)

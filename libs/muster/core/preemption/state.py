@@ -1,0 +1,122 @@
+"""What the preemptor knows: the queues as the sorter sees them, what runs where, and whom it cannot help now."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterator
+
+from msgspec import Struct, field
+
+from muster.core.preemption.reclaim import Run
+from muster.core.queueing.book import Shape, clear
+from muster.core.queueing.state import SorterState
+from muster.core.quota.state import can_suspend
+
+MIN_PAUSE_MS = 1_000
+"""Between two looks at who has waited too long."""
+
+
+class Bar(Struct, frozen=True):
+    """Why nothing is proposed for a claimant for now."""
+
+    supply: int
+    """It is looked at again when what could be taken back has changed since, ..."""
+    until: int = 0
+    """... or at this log time (ms); with ``hard`` only then."""
+    hard: bool = False
+
+
+class Started(Struct):
+    """What runs under a charge, and since when."""
+
+    leaf: str
+    run: Run
+    listed: bool = False
+
+
+class PreemptorState(SorterState):
+    """The sorter's state, and what may be taken back."""
+
+    runs: dict[str, list[Run]] = field(default_factory=dict)
+    """leaf -> what runs there and may be suspended, in the order in which it gives way"""
+    started: dict[str, Started] = field(default_factory=dict)
+    """uid of a charged workload that has been resumed -> its place among the runs"""
+    leaving: dict[str, None] = field(default_factory=dict)
+    """uids of those that have been ordered to leave"""
+    supply: int = 0
+    """How often what could be taken back has changed."""
+    barred: dict[str, Bar] = field(default_factory=dict)
+    open: dict[str, None] = field(default_factory=dict)
+    """uids of claimants whose proposal has not been answered"""
+    foreign: bool = False
+    """Work that nobody had admitted was running when the cluster was first seen."""
+    shown_pauses: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """quota path -> what its Queue object was last seen to pause"""
+    aged: dict[str, None] = field(default_factory=dict)
+    """uids that have waited at the head of their queue for longer than the age limit"""
+    age_check: int = 0
+    """Log time (ms) at which somebody may be added to them; 0 for never."""
+
+    def reclaims(self) -> bool:
+        """Whether evictions are on: by the tree's own word, else unless foreign work ran at first sight."""
+        rules = self.ledger.tree.rules if self.ledger.tree is not None else None
+        if rules is None or rules.reclaim == "disabled":
+            return False
+        return rules.reclaim == "enabled" or not self.foreign
+
+    def may_evict(self, uid: str) -> bool:
+        """Whether a workload may be suspended now."""
+        started, tree = self.started[uid], self.ledger.tree
+        least = tree.rules.min_run_ms if tree is not None else 0
+        return self.now + started.run[1] >= least and "evictions" not in self.resting(started.leaf)
+
+    def ripe_at(self) -> int:
+        """Log time at which the next workload has run for its minimum; 0 when there is none to wait for."""
+        least = self.ledger.tree.rules.min_run_ms if self.ledger.tree is not None else 0
+        if not least:
+            return 0
+        times = [least - run[1] for runs in self.runs.values() for run in runs]
+        return min((at for at in times if at > self.now), default=0)
+
+    def is_barred(self, uid: str) -> bool:
+        bar = self.barred.get(uid)
+        if bar is None or (bar.until and self.now >= bar.until):
+            return False
+        return bar.hard or bar.supply == self.supply
+
+    def hungry(self, queue: str) -> bool:
+        """Whether a leaf uses less than its guarantee of anything."""
+        node, used = self.ledger.nodes.get(queue), self.ledger.used.get(queue, {})
+        return node is not None and any(used.get(name, 0) < least for name, least in node.guaranteed.items())
+
+    def refused(self, queue: str) -> Iterator[Shape]:
+        """The shapes of a queue that are refused now and could be let in some day."""
+        for key in self.book.queues.get(queue, ()):
+            shape = self.book.shapes[key]
+            denial = shape.denial
+            if denial is None or not shape.waiting or denial.hopeless or denial.of_min:
+                continue
+            if not clear(shape, self.ledger):
+                yield shape
+
+    def enlist(self, uid: str) -> None:
+        """Bring a workload's place among the runs in line with what is known of it."""
+        started, charge, workload = self.started.get(uid), self.ledger.charges.get(uid), self.workloads.get(uid)
+        if started is not None and started.listed:
+            runs = self.runs[started.leaf]
+            del runs[bisect_left(runs, started.run)]
+            if not runs:
+                del self.runs[started.leaf]
+            started.listed = False
+        if charge is None or workload is None:
+            self.started.pop(uid, None)
+            return
+        if workload.suspended and started is None:
+            return
+        since = started.run[1] if started is not None else -self.now
+        job = self.jobs.get(uid)
+        priority = job.priority if job is not None else self.priority_of(workload)
+        started = self.started[uid] = Started(charge.queue, (priority, since, workload.ref.key, uid))
+        if charge.preemptible and uid not in self.leaving and can_suspend(workload):
+            insort(self.runs.setdefault(charge.queue, []), started.run)
+            started.listed = True

@@ -1,0 +1,30 @@
+"""From decisions to what the ledger counts with: the charge a reservation makes, the claim an order opens."""
+
+from __future__ import annotations
+
+from muster.core.quota.demand import Charge, Claim, Demand
+from muster.events.decisions import (
+    Candidate,
+    ClaimOpened,
+    EvictionOrdered,
+    PreemptionProposed,
+    QuotaReserved,
+    WorkloadAdopted,
+    WorkloadQueued,
+)
+
+
+def demand_in(event: Candidate | WorkloadQueued | PreemptionProposed | EvictionOrdered | ClaimOpened) -> Demand:
+    """What the event asks for."""
+    return Demand(event.request, event.pods, event.preemptible)
+
+
+def charge_of(event: QuotaReserved | WorkloadAdopted) -> Charge:
+    """What the workload is charged with from here on."""
+    return Charge(event.ref.namespace, event.queue, event.request, event.pods, event.preemptible, event.named)
+
+
+def claim_of(event: EvictionOrdered | ClaimOpened) -> Claim:
+    """What is held from here on."""
+    top = event.top if isinstance(event, ClaimOpened) else ""
+    return Claim(event.ref, event.attempt, event.queue, demand_in(event), event.until, top)

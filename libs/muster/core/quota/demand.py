@@ -1,0 +1,120 @@
+"""What is asked of the quota, what is charged, and what is held: the values the ledger counts with."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from msgspec import Struct, field
+
+from muster.core.objects.labels import is_preemptible
+from muster.model.keys import Ref, path_chain
+from muster.model.quota import JOBS, MACHINES, QuotaTree
+from muster.model.resources import Vector, add_into
+from muster.model.workload import Workload
+
+ONE = 1000
+"""One of what is counted, in base units."""
+
+chain_of = lru_cache(maxsize=65536)(path_chain)
+
+
+class Demand(Struct, frozen=True):
+    """What a workload asks of the quota."""
+
+    request: Vector
+    pods: int = 0
+    """Counted as machines, where the tree limits those."""
+    preemptible: bool = True
+    """What is not stays within the guarantee at every level."""
+
+
+class Shortfall(Struct, frozen=True):
+    """The first limit that refuses a demand: leaf first, then upwards, resources in sorted order."""
+
+    path: str
+    resource: str
+    asked: int
+    used: int
+    limit: int
+    of_min: bool = False
+    """``limit`` is the min, ``used`` what is not preemptible: such work stays within the guarantee."""
+    held: int = 0
+    """Part of ``used`` that is held for a claimant."""
+
+    @property
+    def hopeless(self) -> bool:
+        """The demand alone is over the limit: no release can ever help."""
+        return self.asked > self.limit
+
+
+class Charge(Struct):
+    """What one workload is charged with, and where."""
+
+    namespace: str
+    queue: str
+    request: Vector
+    pods: int = 0
+    preemptible: bool = True
+    named: str = ""
+    """The quota its label names; empty when its namespace decides."""
+
+    @property
+    def demand(self) -> Demand:
+        return Demand(self.request, self.pods, self.preemptible)
+
+
+class Claim(Struct, frozen=True):
+    """What leaves is held for this demand at this queue, until it is admitted or the claim ends."""
+
+    ref: Ref
+    attempt: int
+    queue: str
+    demand: Demand
+    until: int
+    """Log time (ms) at which it ends by itself."""
+    top: str = ""
+    """The uppermost node at which it is held; empty for all of its path."""
+
+    @property
+    def uid(self) -> str:
+        return self.ref.uid
+
+    def serves(self, queue: str, demand: Demand) -> bool:
+        return self.queue == queue and self.demand == demand
+
+
+class Scratch(Struct):
+    """Charges that are decided or proposed but not in the ledger yet: path -> vector on top of it."""
+
+    extra: dict[str, Vector] = field(default_factory=dict)
+    firm: dict[str, Vector] = field(default_factory=dict)
+    """The part of it that is not preemptible."""
+
+    def add(self, queue: str, demand: Demand, times: int = 1) -> None:
+        """Put a demand on top of every node on the path (or, with a negative ``times``, take it off)."""
+        amounts = counted(demand)
+        spread(self.extra, queue, amounts, times)
+        if not demand.preemptible:
+            spread(self.firm, queue, amounts, times)
+
+
+def counted(demand: Demand) -> Vector:
+    """The request together with what is counted rather than asked for."""
+    amounts = {**demand.request, JOBS: ONE}
+    if demand.pods:
+        amounts[MACHINES] = demand.pods * ONE
+    return amounts
+
+
+def spread(totals: dict[str, Vector], queue: str, amounts: Vector, times: int) -> None:
+    for path in chain_of(queue):
+        vector = totals.setdefault(path, {})
+        add_into(vector, amounts, times)
+        if not vector:
+            del totals[path]
+
+
+def demand_of(tree: QuotaTree | None, workload: Workload) -> Demand:
+    """What a workload asks for under the profile of the tree in force."""
+    need = workload.need.get(tree.profile if tree else "ack", {})
+    return Demand(need, sum(pods.count for pods in workload.pod_sets), is_preemptible(workload.labels))

@@ -1,0 +1,86 @@
+"""The annotations that say how a quota tree is applied, from texts to rules, or what is wrong with them.
+
+``muster.dev/reclaim: enabled``, ``muster.dev/paused: admissions,evictions``, ``muster.dev/min-run: 5m``, ...:
+each is checked, and one that cannot be read refuses the tree, as a broken amount does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from muster.model.quota import DEFAULT_RULES, Rules
+from muster.model.text import clean, shorten
+
+PAUSABLE = ("admissions", "evictions")
+MAX_SPAN_MS = 366 * 24 * 3_600_000
+_SPAN = re.compile(r"(?:(\d{1,6})h)?(?:(\d{1,6})m)?(?:(\d{1,6})s)?(?:(\d{1,6})ms)?")
+
+
+class RuleError(Exception):
+    """A rule cannot be read; the message says what one looks like."""
+
+
+def span_ms(text: str) -> int:
+    """A span of time in ms, as Go and Kubernetes write one: ``90s``, ``10m``, ``1h30m``; ``0`` for none."""
+    match = _SPAN.fullmatch(text)
+    if text == "0":
+        return 0
+    if not text or match is None:
+        raise RuleError(f"{clean(shorten(text, 40))!r} is not a span of time like 90s, 10m or 1h30m")
+    hours, minutes, seconds, ms = (int(part or 0) for part in match.groups())
+    total = ((hours * 60 + minutes) * 60 + seconds) * 1000 + ms
+    if total > MAX_SPAN_MS:
+        raise RuleError(f"{text} is more than a year")
+    return total
+
+
+def paused_parts(text: str) -> tuple[str, ...]:
+    """What a comma list pauses, sorted: ``admissions``, ``evictions``."""
+    parts = sorted({part.strip() for part in text.split(",")} - {""})
+    unknown = [part for part in parts if part not in PAUSABLE]
+    if unknown:
+        raise RuleError(f"{clean(shorten(unknown[0], 40))!r} cannot be paused; {' and '.join(PAUSABLE)} can")
+    return tuple(parts)
+
+
+def _reclaim(text: str) -> str:
+    if text not in ("enabled", "disabled"):
+        raise RuleError(f"{clean(shorten(text, 40))!r} is neither enabled nor disabled")
+    return text
+
+
+def _text(text: str) -> str:
+    return clean(shorten(text, 200))
+
+
+_READERS: dict[str, tuple[str, Callable[[str], Any]]] = {
+    "reclaim": ("reclaim", _reclaim),
+    "paused": ("paused", paused_parts),
+    "paused-by": ("paused_by", _text),
+    "paused-reason": ("paused_reason", _text),
+    "min-run": ("min_run_ms", span_ms),
+    "age-limit": ("age_limit_ms", span_ms),
+    "claim": ("claim_ms", span_ms),
+    "running-timeout": ("running_timeout_ms", span_ms),
+    "backoff": ("backoff_ms", span_ms),
+    "unbound-queue": ("unbound_queue", _text),
+}
+KNOWN = tuple(_READERS)
+"""The annotations that count, without their prefix."""
+
+
+def read_rules(texts: Mapping[str, str]) -> tuple[Rules, list[str]]:
+    """The rules, and a sentence for each annotation that cannot be read; unknown names mean nothing."""
+    found: dict[str, Any] = {}
+    wrong: list[str] = []
+    for name in sorted(texts):
+        row = _READERS.get(name)
+        if row is None:
+            continue
+        try:
+            found[row[0]] = row[1](texts[name])
+        except RuleError as err:
+            wrong.append(f"annotation muster.dev/{name}: {err}")
+    return (Rules(**found) if found else DEFAULT_RULES), wrong
