@@ -7,11 +7,13 @@ The invariants are described in docs/reference/invariants.md.
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 from msgspec import Struct, field
 
 from muster.core.stage import Violation
 from muster.events.decisions import (
+    Candidate,
     CandidatesProposed,
     GangAdmitted,
     QuotaDenied,
@@ -55,11 +57,19 @@ class _Charge(Struct):
     adopted: bool = False
 
 
+_Asks = tuple[tuple[tuple[str, int], ...], int, bool]
+"""What somebody asks for: amounts, pods, whether it is preemptible."""
+
+
+def _asks(event: WorkloadQueued | Candidate) -> _Asks:
+    return tuple(sorted(event.request.items())), event.pods, event.preemptible
+
+
 class _Waiting(Struct):
     place: tuple[int, int, str, str]
     attempt: int
     queue: str
-    request: Vector
+    asks: _Asks
     seq: int
     """Since when it could be proposed: queued, denied or no longer charged."""
     proposed: bool = False
@@ -188,12 +198,12 @@ class Auditor:
 
     def _queued(self, event: WorkloadQueued) -> None:
         place = (-event.priority, event.queued_at, event.ref.key, event.ref.uid)
-        self._waiting[event.ref.uid] = _Waiting(place, event.attempt, event.queue, event.request, self._seq)
+        self._waiting[event.ref.uid] = _Waiting(place, event.attempt, event.queue, _asks(event), self._seq)
 
     def _proposed(self, event: CandidatesProposed, commit: Commit) -> None:
         """I15: of equal requests in one queue the one ahead is tried first."""
         proposed = {candidate.ref.uid for candidate in event.candidates}
-        heads: dict[tuple[str, tuple[tuple[str, int], ...]], tuple[int, int, str, str]] = {}
+        heads: dict[tuple[Any, ...], tuple[int, int, str, str]] = {}
         for uid, waiting in self._waiting.items():
             if (
                 not waiting.proposed
@@ -201,14 +211,14 @@ class Auditor:
                 and uid not in self._charges
                 and waiting.seq <= commit.in_seq
             ):
-                shape = (waiting.queue, tuple(sorted(waiting.request.items())))
+                shape = (waiting.queue, *waiting.asks)
                 heads[shape] = min(waiting.place, heads.get(shape, waiting.place))
         for candidate in event.candidates:
             mine = self._waiting.get(candidate.ref.uid)
             if mine is None or mine.attempt != candidate.attempt:
                 continue
             mine.proposed = True
-            head = heads.get((candidate.queue, tuple(sorted(candidate.request.items()))))
+            head = heads.get((candidate.queue, *_asks(candidate)))
             self._check(
                 "I15", head is None or mine.place < head, f"{candidate.ref} is tried before {head[2] if head else ''}"
             )

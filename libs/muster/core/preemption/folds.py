@@ -72,7 +72,7 @@ def rules_changed(state: PreemptorState, _at: Position, _event: object) -> None:
     state.barred.clear()
     for uid in list(state.started):
         state.enlist(uid)
-    state.age_check = state.now
+    state.age_check = state.now + MIN_PAUSE_MS
 
 
 def queue_observed(state: PreemptorState, at: Position, event: QueueObserved) -> None:

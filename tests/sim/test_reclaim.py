@@ -1,0 +1,189 @@
+"""Borrow and reclaim on the simulated cluster: who gives back to whom, how much, and in what order."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import Any
+
+from kit import facts
+from kit.story import quota_tree, rayjob
+from muster.core.audit import audit
+from muster.events.decisions import EvictionOrdered
+from muster.events.facts import TreeNodeSpec
+from muster.model import api
+from muster.runtime.replay import replay
+from muster.runtime.simulate import Simulation
+from muster.sim.world import SimCluster
+
+NODES = {f"node-{index}": {"cpu": "16", "memory": "64Gi", "nvidia.com/gpu": "8"} for index in range(6)}
+
+
+class Play:
+    """A cluster with a tree, and jobs that run until they are told not to."""
+
+    def __init__(self, root: TreeNodeSpec | None = None, rules: dict[str, str] | None = None) -> None:
+        self.cluster = SimCluster(NODES, seed=1)
+        self.simulation = Simulation(self.cluster, seed=1)
+        tree = quota_tree(root)
+        tree["metadata"]["annotations"] = {f"muster.dev/{name}": text for name, text in (rules or {}).items()}
+        self._post(api.QUOTA_TREES, tree)
+        self.simulation.advance(1_000)
+
+    def _post(self, resource: api.ApiResource, obj: dict[str, Any]) -> None:
+        namespace = obj["metadata"]["namespace"]
+        answer = self.cluster.server.handle("POST", resource.path(namespace), body=json.dumps(obj).encode())
+        assert answer.ok, answer.body
+
+    def submit(self, name: str, namespace: str, cpu: str = "5", *, wait_ms: int = 0, **options: Any) -> None:
+        """A job of one pod that runs for days."""
+        labels = options.pop("labels", {})
+        job = rayjob(
+            name, namespace, cpu=cpu, memory="1G", replicas=0, runtime=options.pop("runtime", "99h"), **options
+        )
+        job["metadata"]["labels"] |= labels
+        self._post(api.RAYJOBS, job)
+        self.simulation.advance(wait_ms)
+
+    def patch(self, namespace: str, name: str, body: dict[str, Any]) -> None:
+        answer = self.cluster.server.handle(
+            "PATCH",
+            api.RAYJOBS.path(namespace, name),
+            body=json.dumps(body).encode(),
+            content_type="application/merge-patch+json",
+        )
+        assert answer.ok, answer.body
+
+    def jobs(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = json.loads(self.cluster.server.handle("GET", api.RAYJOBS.path()).body)["items"]
+        return found
+
+    def running(self) -> Counter[str]:
+        """How many run per namespace."""
+        return Counter(
+            job["metadata"]["namespace"] for job in self.jobs() if job["status"]["jobDeploymentStatus"] == "Running"
+        )
+
+    def state_of(self, name: str) -> str:
+        return next(j["status"]["jobDeploymentStatus"] for j in self.jobs() if j["metadata"]["name"] == name)
+
+    def evictions(self) -> list[str]:
+        """Names of who was ordered to leave, in order."""
+        return [
+            victim.ref.name
+            for stored in self.simulation.log
+            for event in stored.commit.events
+            if isinstance(event, EvictionOrdered)
+            for victim in event.victims
+        ]
+
+    def clean(self) -> None:
+        """The log keeps the invariants and replays."""
+        report = audit(self.simulation.log)
+        assert not report.violations, report.violations[0]
+        replayed = replay(self.simulation.log, silences=False)
+        assert not replayed.divergences, replayed.divergences[0]
+
+
+def four_teams() -> TreeNodeSpec:
+    """Root 40 cpu; a and b of 20 to 40; in each two leaves of 10 to 20."""
+
+    def leaf(name: str) -> TreeNodeSpec:
+        return facts.node(name, {"cpu": 10}, {"cpu": 20}, (name,))
+
+    a = facts.node("a", {"cpu": 20}, {"cpu": 40}, children=(leaf("ns1"), leaf("ns2")))
+    b = facts.node("b", {"cpu": 20}, {"cpu": 40}, children=(leaf("ns3"), leaf("ns4")))
+    return facts.node("root", {"cpu": 40}, {"cpu": 40}, children=(a, b))
+
+
+def test_each_team_gets_its_guarantee_back() -> None:
+    play = Play(four_teams())
+    seen = []
+    for namespace in ("ns1", "ns2", "ns3", "ns4"):
+        for index in range(5):
+            play.submit(f"{namespace}-{index}", namespace, wait_ms=1000)
+        play.simulation.advance(60_000)
+        counts = play.running()
+        seen.append([counts[name] for name in ("ns1", "ns2", "ns3", "ns4")])
+    assert seen == [[4, 0, 0, 0], [4, 4, 0, 0], [3, 3, 2, 0], [2, 2, 2, 2]]
+    assert len(play.jobs()) == 20
+    play.simulation.advance(3_600_000)
+    assert sum(play.running().values()) == 8
+    assert len(play.evictions()) == 4, "nobody is evicted once all have what they are guaranteed"
+    play.clean()
+
+
+def test_interns_give_first_and_no_more_than_is_needed() -> None:
+    play = Play()
+    play.submit("text", "text", "8")
+    for index in range(3):
+        play.submit(f"intern-{index}", "intern-video", "4", wait_ms=1000)
+    play.submit("infra", "infra-devops", "8")
+    play.submit("devops", "devops", "8", wait_ms=30_000)
+    assert sum(play.running().values()) == 6  # 36 of 40 cpu
+    play.submit("video", "video", "12", wait_ms=60_000)
+    assert play.state_of("video") == "Running"
+    assert play.evictions() == ["intern-2", "intern-1"], "the youngest first, and only as many as are needed"
+    assert play.running() == Counter(text=1, video=1, devops=1, **{"intern-video": 1, "infra-devops": 1})
+    play.clean()
+
+
+def test_what_is_not_preemptible_stays_and_stays_within_the_min() -> None:
+    play = Play()
+    firm = {"quota.scheduling.koordinator.sh/preemptible": "false"}
+    play.submit("intern", "intern-video", "1", labels=firm, wait_ms=30_000)
+    assert play.state_of("intern") == "Suspended", "interns are guaranteed nothing"
+    play.submit("video", "video", "12", labels=firm, wait_ms=30_000)
+    assert play.state_of("video") == "Running"
+    play.submit("more", "video", "1", labels=firm, wait_ms=30_000)
+    assert play.state_of("more") == "Suspended", "12 of 12 guaranteed are in use"
+    play.submit("elastic", "video", "1", wait_ms=30_000)
+    assert play.state_of("elastic") == "Running"
+    play.clean()
+
+
+def test_a_big_head_does_not_starve_behind_small_ones() -> None:
+    root = facts.node("root", {"cpu": 10}, {"cpu": 10}, children=(facts.node("a", {}, {"cpu": 10}, ("a",)),))
+    play = Play(root, {"age-limit": "5m", "claim": "20m"})
+    for index in range(60):
+        play.submit(f"small-{index}", "a", "2", runtime=f"{60 + index % 7}s", ttl_s=0, wait_ms=2000)
+        if index == 4:
+            play.submit("big", "a", "10", runtime="60s", ttl_s=0)
+    order: list[str] = []
+    for _ in range(120):
+        play.simulation.advance(10_000)
+        order += [
+            job["metadata"]["name"]
+            for job in play.jobs()
+            if job["status"]["jobDeploymentStatus"] == "Running" and job["metadata"]["name"] not in order
+        ]
+    assert "big" in order
+    assert order.index("big") < 40, "it did not have to wait for all sixty"
+    play.clean()
+
+
+def test_a_job_that_never_runs_is_suspended_again() -> None:
+    play = Play(rules={"running-timeout": "5s", "backoff": "30s"})
+    for node in NODES:
+        play.cluster.server.handle("DELETE", api.NODES.path(name=node))
+    play.submit("job", "video", "12", wait_ms=4_000)
+    assert play.state_of("job") == "Initializing"
+    play.simulation.advance(3_000)
+    assert play.state_of("job") in ("Suspending", "Suspended")
+    play.simulation.advance(2_000)
+    accountant = play.simulation.seats["quota_accountant"].state
+    assert not accountant.entries
+    play.simulation.advance(30_000)
+    assert play.simulation.seats["quota_accountant"].state.entries, "it is tried again"
+    play.clean()
+
+
+def test_held_and_paused() -> None:
+    play = Play()
+    play.submit("one", "video", "4", annotations={"muster.dev/hold": "true", "muster.dev/change-reason": "later"})
+    play.simulation.advance(10_000)
+    assert play.state_of("one") == "Suspended"
+    play.patch("video", "one", {"metadata": {"annotations": {"muster.dev/hold": None}}})
+    play.simulation.advance(10_000)
+    assert play.state_of("one") == "Running"
+    play.clean()
