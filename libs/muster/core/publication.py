@@ -78,6 +78,23 @@ def _about_workload(  # noqa: C901 - a table of events
             return public.WorkloadAdopted(
                 **where, attempt=event.attempt, queue=event.queue, request=texts(event.request), reason=event.reason
             )
+        case effects.EffectApplied(action="suspend"):
+            return public.WorkloadEvicted(**where, attempt=event.attempt)
+        case effects.EffectFailed(action="suspend"):
+            return None
+        case decisions.EvictionOrdered():
+            victims = [
+                public.PublicWorkload(each.ref.kind, each.ref.namespace, each.ref.name, each.ref.uid)
+                for each in event.victims
+            ]
+            return public.WorkloadReclaimed(
+                **where,
+                attempt=event.attempt,
+                queue=event.queue,
+                quota=event.path,
+                resource=event.resource,
+                victims=victims,
+            )
         case effects.EffectApplied():
             return public.WorkloadResumed(**where, attempt=event.attempt)
         case effects.EffectFailed():

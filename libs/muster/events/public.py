@@ -114,6 +114,22 @@ class WorkloadNotResumed(PublicWorkloadEvent, frozen=True, kw_only=True):
     message: str
 
 
+class WorkloadReclaimed(PublicWorkloadEvent, frozen=True, kw_only=True):
+    """It is owed quota that others use: they are being suspended, and what they give back is held for it."""
+
+    attempt: int
+    queue: str
+    quota: str
+    resource: str
+    victims: list[PublicWorkload]
+
+
+class WorkloadEvicted(PublicWorkloadEvent, frozen=True, kw_only=True):
+    """The API server has been told to suspend it again: to give quota back, or because it did not come to run."""
+
+    attempt: int
+
+
 class WorkloadStarted(PublicWorkloadEvent, frozen=True, kw_only=True):
     """It runs."""
 
@@ -172,6 +188,8 @@ AnyPublicEvent = (
     | WorkloadAdopted
     | WorkloadResumed
     | WorkloadNotResumed
+    | WorkloadReclaimed
+    | WorkloadEvicted
     | WorkloadStarted
     | WorkloadSuspended
     | WorkloadFinished

@@ -60,20 +60,27 @@ OF_ATTEMPT = "changes nothing: it names an attempt, and the state has moved on f
 
 REDELIVERIES: Mapping[str, str] = {
     "candidates_proposed": "is denied as `stale` where a candidate is no longer waiting; nothing is reserved twice",
+    "claim_ended": "changes nothing: the claim it ends is gone",
+    "claim_opened": "opens the same claim again; it ends by its deadline, or at once when the claimant no longer waits",
     "effect_applied": "changes nothing: the intent is no longer outstanding",
     "effect_failed": "changes nothing: the intent is no longer outstanding",
+    "eviction_ordered": "finds victims of an older attempt: nobody is suspended, and the claim it opens ends at once",
     "gang_admitted": "is resumed once: the patch tests the previous intent, and finds its own",
     "genesis": "cannot be: it is sequence 1 of its stream",
     "leader_started": "makes a new epoch; the process it names goes on, others are refused",
     "log_nearly_full": "changes nothing: the log is closing already",
     "object_unreadable": OBSERVED,
+    "plan_stale": "changes nothing: the proposal it answers is gone",
+    "preemption_proposed": "is judged afresh: an order if it still holds, `plan_stale` otherwise",
     "quota_denied": OF_ATTEMPT,
     "quota_released": "changes nothing: the charge it ends is gone",
     "quota_reserved": OF_ATTEMPT,
     "quota_tree_accepted": "changes nothing: the same tree is in force",
     "quota_tree_rejected": "changes nothing: the same refusal is known",
     "quota_tree_removed": "changes nothing: no tree is in force",
+    "reclaim_deferred": "changes nothing: the claimant rests already",
     "ruleset_activated": "changes nothing: the number in force only grows",
+    "suspension_ordered": OF_ATTEMPT,
     "suspension_recorded": "changes nothing: it is recorded",
     "sync_started": "closes admissions until each kind it names is `synced` again",
     "synced": "changes nothing: the kind is known already",
@@ -149,16 +156,16 @@ def folders() -> dict[str, list[str]]:
     return {tag: ["every stage"] if tag in SHARED else names for tag, names in found.items()}
 
 
-def published() -> dict[str, str]:
-    """{event: the public event made of it}"""
-    found: dict[str, str] = {}
+def published() -> dict[str, list[str]]:
+    """{event: the public events made of it}"""
+    found: dict[str, list[str]] = {}
     for node in ast.walk(_source(publication)):
         if isinstance(node, ast.match_case) and isinstance(node.pattern, ast.MatchClass):
             kind = _named(publication, node.pattern.cls)
             for call in ast.walk(node):
                 made = _named(publication, call.func) if isinstance(call, ast.Call) else None
                 if isinstance(kind, type) and isinstance(made, type) and issubclass(made, public.PublicEvent):
-                    found[_tag(kind)] = str(made.__struct_config__.tag)
+                    found.setdefault(_tag(kind), []).append(str(made.__struct_config__.tag))
     return found
 
 
@@ -173,7 +180,7 @@ def page() -> str:
         parts += [f"## {title}", "", INTRODUCTIONS[title], ""]
         parts += ["| Event | What it says | Emitted by | Folded by | Public as |", "| --- | --- | --- | --- | --- |"]
         for tag in tags:
-            public_name = f"`{told[tag]}`" if tag in told else ""
+            public_name = ", ".join(f"`{name}`" for name in told.get(tag, ()))
             says = summary(EVENT_TYPES[tag]).replace("|", "\\|")
             parts.append(
                 f"| `{tag}` | {says} | {', '.join(emitted[tag]) or 'nobody yet'} "

@@ -52,6 +52,14 @@ EXAMPLES: dict[str, Any] = {
     "namespace": "kube-system",
     "name": "elasticquotatree",
     "nodes": ["root", "root/algorithm", "root/algorithm/video"],
+    "victims": [
+        {
+            "kind": "RayJob",
+            "namespace": "intern-video",
+            "name": "trial-7",
+            "uid": "1c9d6c0e-0d1f-4c39-8f5b-66a3f7d0b5aa",
+        }
+    ],
     "violations": ["root/algorithm/video: min cpu 20 is over max cpu 14"],
     "workload_dequeued.reason": "gone",
     "workload_refused.reason": "cannot_suspend",
