@@ -12,7 +12,7 @@ import pytest
 from kit.controlplane import ControlPlane, ControlPlaneError, User
 from kit.controlplane.pytest_plugin import MakeNode
 from kit.kubeclient import ApiError, KubeClient, Object, condition
-from kit.wait import wait_for
+from kit.waiting import until
 from kit.workloads import pod, wait_for_phase, wait_until_gone
 
 TESTS = str(Path(__file__).parents[1])
@@ -104,7 +104,7 @@ async def test_a_pod_that_does_not_fit_stays_pending(kube: KubeClient, namespace
         second = await kube.get("v1", "Pod", "second", namespace)
         return condition(second, "PodScheduled").get("reason") == "Unschedulable"
 
-    await wait_for(unschedulable, what="the second pod to be unschedulable")
+    await until(unschedulable, what="the second pod to be unschedulable")
 
 
 async def test_a_broken_node_is_tainted_and_recovers(kube: KubeClient, namespace: str, make_node: MakeNode) -> None:
@@ -122,10 +122,10 @@ async def test_a_broken_node_is_tainted_and_recovers(kube: KubeClient, namespace
 
     broken = {"metadata": {"annotations": {"kit.muster.dev/broken": "true"}}}
     await kube.patch("v1", "Node", name, patch=broken)
-    await wait_for(tainted, what="the broken node to be tainted")
+    await until(tainted, what="the broken node to be tainted")
     mended = {"metadata": {"annotations": {"kit.muster.dev/broken": None}}}
     await kube.patch("v1", "Node", name, patch=mended)
-    await wait_for(clean, what="the mended node to lose its taint")
+    await until(clean, what="the mended node to lose its taint")
 
 
 async def test_a_suspended_job_completes_when_resumed(kube: KubeClient, namespace: str, make_node: MakeNode) -> None:
@@ -151,10 +151,10 @@ async def test_a_suspended_job_completes_when_resumed(kube: KubeClient, namespac
         found = await kube.get("batch/v1", "Job", "work", namespace)
         return bool(condition(found, wanted).get("status") == "True")
 
-    await wait_for(lambda: is_now("Suspended"), what="the job to be seen as suspended")
+    await until(lambda: is_now("Suspended"), what="the job to be seen as suspended")
     assert not await kube.list_objects("v1", "Pod", namespace)
     await kube.patch("batch/v1", "Job", "work", namespace, patch={"spec": {"suspend": False}})
-    await wait_for(lambda: is_now("Complete"), 60, what="the resumed job to complete")
+    await until(lambda: is_now("Complete"), 60, what="the resumed job to complete")
 
 
 async def test_a_deleted_namespace_takes_its_content_along(kube: KubeClient, namespace: str) -> None:
@@ -260,7 +260,7 @@ sys.stdin.read()
     async def ended() -> bool:
         return has_ended(pid)
 
-    await wait_for(ended, 10, what=f"process {pid} to be killed")
+    await until(ended, 10, what=f"process {pid} to be killed")
 
 
 def has_ended(pid: int) -> bool:

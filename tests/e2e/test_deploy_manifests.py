@@ -15,7 +15,7 @@ from kit.controlplane.build import Binaries
 from kit.deployed import account, account_groups, objects
 from kit.kubeclient import ApiError, KubeClient, Object
 from kit.nats import new_cell
-from kit.wait import wait_for
+from kit.waiting import until
 from muster.bus.server import EmbeddedServer
 from muster.core.actuation.intents import Known, Outstanding
 from muster.core.actuation.patch import resume_patch
@@ -114,7 +114,7 @@ async def _until_policies_work(plane: ControlPlane, kube: KubeClient) -> None:
             await kube.delete(RAY, "RayJob", "probe", MANAGED)
             return False
 
-    await wait_for(works, what="the policies to be in force")
+    await until(works, what="the policies to be in force")
     if mutates(plane):
 
         async def suspends() -> bool:
@@ -122,7 +122,7 @@ async def _until_policies_work(plane: ControlPlane, kube: KubeClient) -> None:
             await remove(kube, made)
             return bool(made["spec"]["suspend"])
 
-        await wait_for(suspends, what="new jobs to be suspended")
+        await until(suspends, what="new jobs to be suspended")
 
 
 @contextlib.asynccontextmanager
@@ -172,7 +172,7 @@ async def test_the_server_finds_nothing_wrong_with_the_expressions(plane: Contro
             status: Object = found.get("status", {})
             return status if status.get("observedGeneration") == found["metadata"]["generation"] else None
 
-        status = await wait_for(looked_at, what="the expressions to be checked")
+        status = await until(looked_at, what="the expressions to be checked")
         assert not status.get("typeChecking", {}).get("expressionWarnings"), status
 
 

@@ -143,10 +143,7 @@ class Cluster:
             answer = asked()
             return await answer if isinstance(answer, Awaitable) else answer
 
-        try:
-            return await until(guarded, timeout_s, 0.03)
-        except AssertionError as err:
-            raise AssertionError(f"{what or getattr(asked, '__name__', 'condition')}: {err}") from err
+        return await until(guarded, timeout_s, 0.03, what=what or getattr(asked, "__name__", "the condition"))
 
     # --- what users do ----------------------------------------------------------------------------------------
 

@@ -81,19 +81,34 @@ def runnable(argv: Sequence[str]) -> list[str]:
 
 
 class Running:
-    """A service of the file as a process. ``port``: where it serves its health instead."""
+    """A service of the file as a process. ``port``: where it serves its health instead; ``name``: of this replica."""
 
-    def __init__(self, name: str, folder: Path, port: int, env: Mapping[str, str], extra: Sequence[str] = ()) -> None:
-        self.name = name
+    def __init__(
+        self,
+        service: str,
+        folder: Path,
+        port: int,
+        env: Mapping[str, str],
+        extra: Sequence[str] = (),
+        *,
+        name: str = "",
+    ) -> None:
+        self.name = name or service
         self.port = port
-        self.service = services()[name]
+        self.service = services()[service]
         self.argv = [*runnable(self.service.argv), *extra]
-        self.log = folder / f"{name}.log"
+        self.log = folder / f"{self.name}.log"
         self._env = {"PATH": os.environ["PATH"], "HOME": str(folder), **self.service.env, **env}
         self._process: asyncio.subprocess.Process | None = None
 
+    @property
+    def pid(self) -> int:
+        """Of the process that was started last."""
+        assert self._process is not None
+        return self._process.pid
+
     async def start(self) -> None:
-        with self.log.open("wb") as log:
+        with self.log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
                 *self.argv, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log, env=self._env, cwd=self.log.parent
             )

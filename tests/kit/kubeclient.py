@@ -14,7 +14,7 @@ from typing import Any
 import aiohttp
 import yaml
 
-from kit.wait import wait_for
+from kit.waiting import until
 
 #: A Kubernetes object as JSON has it.
 Object = dict[str, Any]
@@ -226,7 +226,7 @@ class KubeClient:
 
         if (api_version, kind) not in self._kinds:
             what = f"kind {kind} of {api_version} to be served (is its definition installed?)"
-            await wait_for(known, DISCOVERY_TIMEOUT_S, what=what)
+            await until(known, DISCOVERY_TIMEOUT_S, what=what)
         return self._kinds[api_version, kind]
 
 

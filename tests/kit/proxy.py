@@ -17,6 +17,8 @@ class Proxy:
         """Bytes of either direction vanish, connections stay open."""
         self.refuse = False
         """New connections are closed at once."""
+        self.holding: Held | None = None
+        """Where bytes to the server are kept back."""
         self.answers: Callable[[bytes], bytes] | None = None
         """What becomes of each chunk the server sends."""
         self.accepted = 0
@@ -53,6 +55,11 @@ class Proxy:
             writer.transport.abort()
         self._writers.clear()
 
+    def hold(self) -> "Held":
+        """Keep back what is sent to the server from now on, until it is released."""
+        self.holding = Held(self)
+        return self.holding
+
     def lose_answer(self, holding: bytes) -> asyncio.Event:
         """Lose the next chunk from the server that holds these bytes; the event is set when it happened."""
         lost = asyncio.Event()
@@ -79,15 +86,26 @@ class Proxy:
             return
         self._writers |= {writer, far_writer}
         for task in (
-            asyncio.create_task(self._pass(reader, far_writer, to_client=False)),
-            asyncio.create_task(self._pass(far_reader, writer, to_client=True)),
+            asyncio.create_task(self._pass(reader, far_writer, writer, to_client=False)),
+            asyncio.create_task(self._pass(far_reader, writer, writer, to_client=True)),
         ):
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, to_client: bool) -> None:
+    async def _pass(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        client: asyncio.StreamWriter,
+        *,
+        to_client: bool,
+    ) -> None:
         try:
             while chunk := await reader.read(1 << 16):
+                if to_client and self.holding is not None:
+                    self.holding.heard(client)
+                if not to_client and self.holding is not None:
+                    await self.holding.keep(client)
                 if to_client and self.delay_s:
                     await asyncio.sleep(self.delay_s)
                 if to_client and self.answers is not None:
@@ -99,3 +117,36 @@ class Proxy:
             pass
         finally:
             writer.transport.abort()
+
+
+class Held:
+    """What a proxy keeps back: requests that were sent and have not arrived."""
+
+    def __init__(self, proxy: Proxy) -> None:
+        self._proxy = proxy
+        self._open = asyncio.Event()
+        self._kept: set[asyncio.StreamWriter] = set()
+        self._unanswered: set[asyncio.StreamWriter] = set()
+
+    @property
+    def count(self) -> int:
+        """Connections on which something was sent and kept back."""
+        return len(self._kept)
+
+    def answered(self) -> bool:
+        """Whether the server has answered on each of them since they were released."""
+        return self._open.is_set() and not self._unanswered
+
+    def release(self) -> None:
+        """Let everything arrive that was kept back, however late."""
+        self._unanswered = set(self._kept)
+        self._open.set()
+
+    async def keep(self, client: asyncio.StreamWriter) -> None:
+        """Return when it may pass."""
+        if not self._open.is_set():
+            self._kept.add(client)
+            await self._open.wait()
+
+    def heard(self, client: asyncio.StreamWriter) -> None:
+        self._unanswered.discard(client)

@@ -1,4 +1,4 @@
-"""Waiting for a condition instead of for a time."""
+"""Waiting for a condition instead of for a time: the one way in which tests wait."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -6,19 +6,33 @@ from typing import TypeVar, overload
 
 T = TypeVar("T")
 
+LIMIT_S = 30.0
+"""Generous: the machine may be busy with something else."""
+
 
 @overload
-async def until(predicate: Callable[[], Awaitable[T]], timeout_s: float = 10.0, every_s: float = 0.01) -> T: ...
+async def until(
+    predicate: Callable[[], Awaitable[T | None]], timeout_s: float = LIMIT_S, every_s: float = 0.02, *, what: str = ""
+) -> T: ...
 
 
 @overload
-async def until(predicate: Callable[[], T], timeout_s: float = 10.0, every_s: float = 0.01) -> T: ...
+async def until(
+    predicate: Callable[[], T | None], timeout_s: float = LIMIT_S, every_s: float = 0.02, *, what: str = ""
+) -> T: ...
 
 
-async def until(predicate: Callable[[], T | Awaitable[T]], timeout_s: float = 10.0, every_s: float = 0.01) -> T:
+async def until(
+    predicate: Callable[[], T | Awaitable[T | None] | None],
+    timeout_s: float = LIMIT_S,
+    every_s: float = 0.02,
+    *,
+    what: str = "",
+) -> T:
     """Ask ``predicate`` (plain or async) until it answers something true, and return that.
 
-    Raises AssertionError with its last answer after ``timeout_s`` seconds.
+    Raises AssertionError with its last answer after ``timeout_s`` seconds, and whatever ``predicate`` raises at once.
+    ``what`` names in the error what was waited for.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout_s
@@ -28,5 +42,6 @@ async def until(predicate: Callable[[], T | Awaitable[T]], timeout_s: float = 10
         if value:
             return value
         if loop.time() > deadline:
-            raise AssertionError(f"not so within {timeout_s:g} s; the last answer was {value!r}")
+            name = what or getattr(predicate, "__qualname__", "the condition")
+            raise AssertionError(f"waited {timeout_s:g} s in vain for {name}; the last answer was {value!r}")
         await asyncio.sleep(every_s)

@@ -1,7 +1,7 @@
 """Plain pods for tests on the control plane, and waiting for what becomes of them."""
 
 from kit.kubeclient import KubeClient, Object
-from kit.wait import wait_for
+from kit.waiting import until
 
 #: Label, and taint, that keep the nodes of one test apart from the pods of all others.
 POOL = "kit.muster.dev/pool"
@@ -37,7 +37,7 @@ async def wait_for_phase(kube: KubeClient, namespace: str, name: str, phase: str
         found = await kube.get("v1", "Pod", name, namespace)
         return found if found["status"]["phase"] == phase else None
 
-    return await wait_for(reached, timeout_s, what=f"pod {namespace}/{name} to be {phase}")
+    return await until(reached, timeout_s, what=f"pod {namespace}/{name} to be {phase}")
 
 
 async def wait_until_gone(
@@ -53,4 +53,4 @@ async def wait_until_gone(
     async def gone() -> bool:
         return await kube.find(api_version, kind, name, namespace) is None
 
-    await wait_for(gone, timeout_s, what=f"{kind} {name} to be gone")
+    await until(gone, timeout_s, what=f"{kind} {name} to be gone")

@@ -17,7 +17,7 @@ from kit.controlplane.folder import PrivateFolder
 from kit.controlplane.process import Component, ControlPlaneError, free_port
 from kit.controlplane.settings import LOOPBACK, User
 from kit.kubeclient import KubeClient, condition
-from kit.wait import wait_for
+from kit.waiting import until
 
 ETCD = "etcd"
 APISERVER = "kube-apiserver"
@@ -254,11 +254,11 @@ class ControlPlane:
             async def gone() -> bool:
                 return await kube.find("v1", "Pod", name, "default") is None
 
-            await wait_for(ready, what="KWOK to play its first node")
+            await until(ready, what="KWOK to play its first node")
             await kube.create({"apiVersion": "v1", "kind": "Pod", **pod})
-            await wait_for(runs, what="KWOK to play its first pod")
+            await until(runs, what="KWOK to play its first pod")
             await kube.delete("v1", "Pod", name, "default")
-            await wait_for(gone, what="KWOK to end its first pod")
+            await until(gone, what="KWOK to end its first pod")
             await kube.delete("v1", "Node", name)
 
     def _add(self, name: str, command: list[str], ready_url: str) -> Component:

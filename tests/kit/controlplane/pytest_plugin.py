@@ -14,7 +14,7 @@ import pytest_asyncio
 from kit.controlplane.build import Binaries, build
 from kit.controlplane.plane import ControlPlane
 from kit.kubeclient import KubeClient, Object, condition
-from kit.wait import wait_for
+from kit.waiting import until
 from kit.workloads import POOL
 
 #: Seconds for a test on the control plane, its start included, when the test sets no limit.
@@ -108,7 +108,7 @@ async def make_node(kube: KubeClient, namespace: str) -> AsyncIterator[MakeNode]
             is_ready = condition(node, "Ready").get("status") == "True"
             return node if is_ready and len(node["spec"]["taints"]) == 1 else None
 
-        return await wait_for(ready, what=f"node {name} to be ready")
+        return await until(ready, what=f"node {name} to be ready")
 
     yield make
     for name in names:
