@@ -25,7 +25,7 @@ def tree(at_once: int) -> TreeNodeSpec:
 class Traffic:
     """A small RayJob every `every_s`, for each team in turn; run it with `cluster.keep(traffic.run())`."""
 
-    def __init__(self, cluster: Cluster, *, every_s: float = 0.4, runtime: str = "1s") -> None:
+    def __init__(self, cluster: Cluster, *, every_s: float = 0.6, runtime: str = "1s") -> None:
         self._cluster = cluster
         self._every_s = every_s
         self._runtime = runtime

@@ -64,7 +64,7 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     log_style: Literal["auto", "json", "console"] = "auto"
     """auto: console on a terminal, json elsewhere."""
     process: str = ""
-    """Name of this process in the log; empty: host name and a random part."""
+    """Name of this process in the log, where a random part is added to it; empty: the host's name."""
 
     def __post_init__(self) -> None:
         check_cell(self.cell)

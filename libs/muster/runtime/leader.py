@@ -27,6 +27,9 @@ LEASE_RENEWAL_S = 3.0
 MAX_SKEW_MS = 2_000
 """A process whose clock is further ahead of the broker's does not append: log time would run ahead for good."""
 
+CLOCK_CHECK_S = 60.0
+"""How long what the broker's clock said is relied on, counted on by the machine's steady time."""
+
 RESTLESS = 24
 """A stage that decides the same of one workload this often without any input is going round in circles."""
 
@@ -63,6 +66,9 @@ class Leader(Follower[S]):
         self._count = 0
         self._in_flight = 0
         """Sequence of our newest append."""
+        self._broker_ms = 0
+        """The broker's time when it was asked last, at `_asked_at` of our loop."""
+        self._asked_at = float("-inf")
         self._repeats: Counter[str] = Counter()
         self._announcements: list[Event] = []
 
@@ -97,16 +103,25 @@ class Leader(Follower[S]):
             await self._append(kind, events)
 
     async def _take_over(self) -> None:
-        ahead = self.clock.now() - await self.log.time()
+        await self._append("input", [LeaderStarted(process=self.process)])
+        self.epoch = self._in_flight
+
+    async def _check_clock(self) -> None:
+        """Raise ClockSkewError when our clock is ahead. The broker is asked now and then, and when it looks so."""
+        loop = asyncio.get_running_loop()
+        passed_s = loop.time() - self._asked_at
+        if passed_s < CLOCK_CHECK_S and self.clock.now() <= self._broker_ms + int(passed_s * 1000) + MAX_SKEW_MS:
+            return
+        self._broker_ms, self._asked_at = await self.log.time(), loop.time()
+        ahead = self.clock.now() - self._broker_ms
         if ahead > MAX_SKEW_MS:
             raise ClockSkewError(
                 f"this machine's clock is {ahead} ms ahead of the broker's; it may be {MAX_SKEW_MS} at most: "
                 f"set it right, then start {self.stage.name} again"
             )
-        await self._append("input", [LeaderStarted(process=self.process)])
-        self.epoch = self._in_flight
 
     async def _append(self, kind: CommitKind, events: list[Event]) -> None:
+        await self._check_clock()
         self._count += 1
         commit = Commit(
             commit_id=f"{self.process}-{self.stage.name}-{self.shard}-{self._count}",

@@ -256,7 +256,8 @@ async def open_process(
 
     ``own_time``: the broker is ours and our clock counts as its own, whatever it shows (``muster up``).
     """
-    name = config.process or f"{socket.gethostname()[:24]}-{secrets.token_hex(3)}"
+    # Never the same after a restart: commits and leases are told apart by it.
+    name = f"{config.process or socket.gethostname()[:24]}-{secrets.token_hex(3)}"
     clock = clock or SystemClock()
     logger = logs.get(service=service, process=name)
 
