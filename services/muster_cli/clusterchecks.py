@@ -6,12 +6,14 @@ Looked at through the API server; nothing is changed.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 
 from msgspec import Struct
 
 from muster.core.objects.kubequeue import QUEUE_NAMESPACE
 from muster.core.objects.quotatree import NAMESPACE as TREE_NAMESPACE
-from muster.core.objects.registry import WATCHED
+from muster.core.objects.registry import WATCHED, shards_of
+from muster.core.workloads.registry import KINDS
 from muster.kube.discovery import ServerVersion, can_i, has_status_subresource, served, server_version
 from muster.model import api
 from muster.model.api import ApiResource
@@ -49,17 +51,27 @@ POLICIES = (
 ADMIT = ApiResource("queues.muster.dev", "v1", "queues", "Queue")
 """No resource of any server: the right that the policies ask for before a queued job is let go."""
 
-NEEDED_TO_WATCH = (api.RAYJOBS, api.RAYCLUSTERS, api.QUOTA_TREES)
+NEEDED_TO_WATCH = (api.QUOTA_TREES,)
 NEEDED_TO_ACT = (api.QUEUES, api.QUEUE_UNITS)
 
 Right = tuple[ApiResource, str, str, tuple[str, ...]]
 """(resource, subresource, namespace or "" for all, verbs)"""
 
 
-async def cluster_findings(transport: ApiTransport, *, acting: bool, policies: bool = True) -> list[Finding]:
+INSTALLED_BY = {
+    "ray.io": "KubeRay",
+    "kubeflow.org": "the Kubeflow training operator",
+    "sparkoperator.k8s.io": "the Spark operator",
+}
+"""{API group of a workload kind: what brings its definition}"""
+
+
+async def cluster_findings(
+    transport: ApiTransport, *, acting: bool, policies: bool = True, kinds: Collection[str] = KINDS
+) -> list[Finding]:
     """Everything that was looked at. ``acting``: with what writing there takes. Raises ApiUnreachableError.
 
-    ``policies``: false for a simulated server, which knows none.
+    ``policies``: false for a simulated server, which knows none. ``kinds``: the workload kinds that are on.
     """
     try:
         version = await server_version(transport)
@@ -69,10 +81,12 @@ async def cluster_findings(transport: ApiTransport, *, acting: bool, policies: b
         ]
     findings = [_version(version)]
     findings += await _definitions(transport, acting=acting)
-    findings += await _permissions(transport, acting=acting)
+    served_kinds, absent = await _kinds(transport, kinds)
+    findings += absent
+    findings += await _permissions(transport, acting=acting, kinds=served_kinds)
     if policies:
         findings += await _policies(transport, version, acting=acting)
-    findings += await owner_findings(transport, acting=acting)
+    findings += await owner_findings(transport, acting=acting, kinds=served_kinds)
     findings += await _tree(transport)
     return findings
 
@@ -91,8 +105,7 @@ async def _definitions(transport: ApiTransport, *, acting: bool) -> list[Finding
     for resource, exists in zip(wanted, there, strict=True):
         if exists:
             continue
-        ray = resource.group == "ray.io"
-        fix = "install KubeRay" if ray else f"apply the definition of {resource} from deploy/crds"
+        fix = f"apply the definition of {resource} from deploy/crds"
         needed = acting or resource in NEEDED_TO_WATCH
         what = f"is not served as {resource.api_version}"
         findings.append(Finding("bad" if needed else "note", f"definition {resource.kind}", what, fix))
@@ -101,8 +114,22 @@ async def _definitions(transport: ApiTransport, *, acting: bool) -> list[Finding
     return findings
 
 
-async def _permissions(transport: ApiTransport, *, acting: bool) -> list[Finding]:
-    rights = [*watching_rights(), *(await acting_rights(transport) if acting else ())]
+async def _kinds(transport: ApiTransport, kinds: Collection[str]) -> tuple[list[str], list[Finding]]:
+    """The kinds of those that are on that the cluster has, and what to say of the others: they are skipped."""
+    there = await asyncio.gather(*(served(transport, KINDS[kind].resource) for kind in kinds))
+    found = [kind for kind, exists in zip(kinds, there, strict=True) if exists]
+    missing = [KINDS[kind].resource for kind in kinds if kind not in found]
+    findings = [Finding("ok" if found else "bad", "kinds", f"{', '.join(found) or 'none'} can be queued")]
+    for group in dict.fromkeys(resource.group for resource in missing):
+        names = [resource for resource in missing if resource.group == group]
+        what = f"not served as {', '.join(sorted({each.api_version for each in names}))}: skipped"
+        fix = f"install {INSTALLED_BY.get(group, group)}, or leave them out of MUSTER_KINDS"
+        findings.append(Finding("note", f"kinds {', '.join(each.kind for each in names)}", what, fix))
+    return found, findings
+
+
+async def _permissions(transport: ApiTransport, *, acting: bool, kinds: Collection[str]) -> list[Finding]:
+    rights = [*watching_rights(kinds), *(await acting_rights(transport, kinds) if acting else ())]
     missing = await asyncio.gather(*(_missing(transport, right) for right in rights))
     findings = []
     for (resource, subresource, namespace, _), verbs in zip(rights, missing, strict=True):
@@ -122,15 +149,16 @@ def _whom(acting: bool) -> str:
     return "acting" if acting else "watching"
 
 
-def watching_rights() -> list[Right]:
+def watching_rights(kinds: Collection[str] = KINDS) -> list[Right]:
     """What the watcher needs."""
-    return [(row.resource, "", row.namespace, ("list", "watch")) for row in WATCHED.values()]
+    rows = [WATCHED[shard] for shard in shards_of(kinds)]
+    return [(row.resource, "", row.namespace, ("list", "watch")) for row in rows]
 
 
-async def acting_rights(transport: ApiTransport) -> list[Right]:
+async def acting_rights(transport: ApiTransport, kinds: Collection[str] = KINDS) -> list[Right]:
     """What the actuator and the presenter need besides."""
     rights: list[Right] = [
-        (api.RAYJOBS, "", "", ("get", "patch")),
+        *((KINDS[kind].resource, "", "", ("get", "patch")) for kind in kinds),
         (ADMIT, "", "", ("admit",)),
         (api.QUEUE_UNITS, "", "", ("create", "patch")),
         (api.QUEUES, "", QUEUE_NAMESPACE, ("create", "patch", "delete")),

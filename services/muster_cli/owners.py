@@ -1,8 +1,9 @@
-"""Who else may be admitting the same jobs: two queue managers on one RayJob undo each other's work."""
+"""Who else may be admitting the same jobs: two queue managers on one job undo each other's work."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 from datetime import datetime
 from typing import Any
 
@@ -24,7 +25,7 @@ OURS = "app.kubernetes.io/part-of=muster"
 
 
 class Owner(Struct, frozen=True):
-    """A queue manager that takes RayJobs. ``leases``: beginnings of their names."""
+    """A queue manager that takes jobs of our kinds. ``leases``: beginnings of their names."""
 
     name: str
     deployments: tuple[str, ...]
@@ -43,20 +44,31 @@ OWNERS = (
     Owner("Kueue", ("kueue-controller-manager",), ("kueue-system",), ("c1f6bfd2.kueue.x-k8s.io",)),
 )
 KUEUE_CONFIG = ("kueue-system", "kueue-manager-config", "controller_manager_config.yaml")
-KUEUE_FRAMEWORK = "ray.io/rayjob"
+KUEUE_FRAMEWORKS = {
+    "RayJob": "ray.io/rayjob",
+    "RayCluster": "ray.io/raycluster",
+    "Job": "batch/job",
+    "TFJob": "kubeflow.org/tfjob",
+    "PyTorchJob": "kubeflow.org/pytorchjob",
+    "MPIJob": "kubeflow.org/mpijob",
+    "SparkApplication": "sparkoperator.k8s.io/sparkapplication",
+}
+"""{kind: what Kueue calls it}"""
 
 
-async def owner_findings(transport: ApiTransport, *, acting: bool, clock: Clock | None = None) -> list[Finding]:
+async def owner_findings(
+    transport: ApiTransport, *, acting: bool, clock: Clock | None = None, kinds: Collection[str] = ("RayJob",)
+) -> list[Finding]:
     """Which other owners are active, worst first: in the way of acting, worth knowing when watching."""
     now = (clock or SystemClock()).now()
     found = await asyncio.gather(*(_active(transport, owner, now) for owner in OWNERS))
     grade: Grade = "bad" if acting else "note"
     findings = []
     for owner, why in zip(OWNERS, found, strict=True):
-        if not why or (owner.name == "Kueue" and not await _kueue_takes_rayjobs(transport)):
+        if not why or (owner.name == "Kueue" and not await _kueue_takes(transport, kinds)):
             continue
-        fix = f"stop it or take RayJobs from it before Muster acts here ({why})"
-        findings.append(Finding(grade, f"other owner {owner.name}", "is active and admits RayJobs too", fix))
+        fix = f"stop it or take {', '.join(kinds)} from it before Muster acts here ({why})"
+        findings.append(Finding(grade, f"other owner {owner.name}", "is active and admits jobs too", fix))
     ours = await _own_deployments(transport)
     if ours:
         fix = "stop it (scale it to 0), or leave acting to it"
@@ -88,13 +100,14 @@ def _is_fresh(spec: dict[str, Any], now: int) -> bool:
     return now - renewed < FRESH_MS
 
 
-async def _kueue_takes_rayjobs(transport: ApiTransport) -> bool:
-    """Whether its configuration lists RayJob; taken for granted when that cannot be read."""
+async def _kueue_takes(transport: ApiTransport, kinds: Collection[str]) -> bool:
+    """Whether its configuration lists any of the kinds; taken for granted when that cannot be read."""
     namespace, name, key = KUEUE_CONFIG
     answer = await transport.request("GET", CONFIG_MAPS.path(namespace, name))
     if not answer.ok:
         return True
-    return KUEUE_FRAMEWORK in str((msgspec.json.decode(answer.body).get("data") or {}).get(key, ""))
+    text = str((msgspec.json.decode(answer.body).get("data") or {}).get(key, ""))
+    return any(KUEUE_FRAMEWORKS[kind] in text for kind in kinds)
 
 
 async def _own_deployments(transport: ApiTransport) -> list[str]:

@@ -123,7 +123,7 @@ async def test_acting_is_refused_with_everything_that_is_missing(theirs: Theirs)
         "permission: we may not watch pods in all namespaces",
         "definition QueueUnit: is not served as scheduling.x-k8s.io/v1alpha1",
         "policies: ValidatingAdmissionPolicyBinding muster-rayjobs missing: anybody may start a queued job",
-        "other owner kube-queue (ack-kube-queue): is active and admits RayJobs too",
+        "other owner kube-queue (ack-kube-queue): is active and admits jobs too",
         "lease kube-queue/kube-queue-controller held by kube-queue-0",
     ):
         assert words in refused.err, words

@@ -13,6 +13,7 @@ A case is one JSON file below ``tests/corpus/<shard>``:
             {"accepted": {PATH: VALUE}}   a fact, with these values at these places of it
             {"refused": [REASON, TEXT]}   a fact; queueing is refused by REASON, the message begins with TEXT
             {"rejected": [TEXT, ...]}     a tree that breaks rules: one violation begins with each TEXT
+            {"ignored": true}      no concern of ours: nothing is reported
             {"nameless": true}     neither name nor uid: there is nothing to report it on
 """
 
@@ -27,6 +28,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct, field
 
+from kit import jobs
 from kit.story import quota_tree, rayjob, template
 from muster.core.stage import Folder
 from muster.events.base import Event
@@ -46,6 +48,7 @@ class Expect(Struct, frozen=True, forbid_unknown_fields=True):
     refused: tuple[str, str] | None = None
     rejected: tuple[str, ...] = ()
     nameless: bool = False
+    ignored: bool = False
 
 
 class Case(Struct, frozen=True, forbid_unknown_fields=True):
@@ -194,7 +197,17 @@ def _priority_class() -> Obj:
     }
 
 
+def _dressed(made: Obj) -> Obj:
+    """An object of a kind as kit.jobs makes it, as the API server keeps it."""
+    return made | {"metadata": _meta("odd", "text")}
+
+
 BASES = {
+    "jobs": lambda: _dressed(jobs.job()),
+    "tfjobs": lambda: _dressed(jobs.tfjob()),
+    "pytorchjobs": lambda: _dressed(jobs.pytorchjob()),
+    "mpijobs": lambda: _dressed(jobs.mpijob()),
+    "sparkapplications": lambda: _dressed(jobs.sparkapplication()),
     "rayjobs": _rayjob,
     "rayclusters": _raycluster,
     "pods": _pod,

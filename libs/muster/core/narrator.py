@@ -17,6 +17,7 @@ from muster.core.presence import Presence
 from muster.core.presentation.view import View, ViewState
 from muster.core.queueing.state import Job
 from muster.core.stage import Folder
+from muster.core.workloads.registry import KINDS, child_of, suspend_field
 from muster.events import decisions as d
 from muster.events import effects, facts, system
 from muster.events.base import Cause, Event
@@ -109,7 +110,7 @@ class Narrator:
     def _observed(self, old: Workload | None, new: Workload) -> list[_Said]:
         profile = self.state.ledger.tree.profile if self.state.ledger.tree else "ack"
         if old is None:
-            stands = "suspended" if new.suspended else "not suspended (spec.suspend is false)"
+            stands = "suspended" if new.suspended else f"not suspended ({suspend_field(new.ref.kind)} is false)"
             detail = f", {new.detail}" if new.detail and new.detail != "Suspended" else ""
             return [(new.ref, "seen", f"{stands}{detail}; asks for {telling.asks(new, profile)}", "step")]
         said: list[_Said] = []
@@ -121,7 +122,9 @@ class Narrator:
         if new.deleting and not old.deleting:
             said.append((new.ref, "deleting", "it is being deleted", "step"))
         if new.suspended != old.suspended:
-            said.append((new.ref, "observed", f"spec.suspend is {str(new.suspended).lower()} now", "detail"))
+            said.append(
+                (new.ref, "observed", f"{suspend_field(new.ref.kind)} is {str(new.suspended).lower()} now", "detail")
+            )
         if new.detail != old.detail and new.detail:
             said.append((new.ref, "observed", f"{new.ref.kind} says {new.detail}", "detail"))
         return said
@@ -161,7 +164,8 @@ class Narrator:
         ran = f" after {span(self.state.now - started)}" if started else ""
         kept = ""
         if event.ref.uid in self.state.ledger.charges:
-            kept = "; its quota stays charged until its RayCluster and pods are gone"
+            child = child_of(event.ref.kind)
+            kept = f"; its quota stays charged until its {f'{child} and ' if child else ''}pods are gone"
         return [(event.ref, "finished", f"{telling.outcome(event)}{ran}{kept}", "turn")]
 
     def _deleted(self, event: facts.WorkloadGone, _at: Cause) -> list[_Said]:
@@ -171,7 +175,7 @@ class Narrator:
         return [(event.ref, "gone", f"the object was deleted{kept}", "step")]
 
     def _unreadable(self, event: facts.ObjectUnreadable, _at: Cause) -> list[_Said]:
-        if not event.ref.kind.endswith("Job"):
+        if event.ref.kind not in KINDS:
             return [(None, "unreadable", f"{event.ref}: {event.reason}", "turn")]
         return [(event.ref, "unreadable", f"it cannot be read: {event.reason}", "turn")]
 

@@ -1,7 +1,8 @@
 """What is left of a workload in the cluster: the objects it runs through and their pods.
 
 A quota is free again only when the RayCluster of a RayJob is gone and none of its pods is live
-(KubeRay keeps both for ttlSecondsAfterFinished, and terminating pods still hold their nodes).
+(KubeRay keeps both for ttlSecondsAfterFinished, and terminating pods still hold their nodes). Pods of other kinds
+belong to the workload itself; a Spark driver is a pod that owns further pods, so that it is also a child.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from msgspec import Struct, field
 
 from muster.core.seen import Seen
 from muster.events.facts import ChildGone, ChildObserved, PodGone, PodObserved
+from muster.model.workload import SPARK_ROLE
 
 
 class Presence(Struct):
@@ -40,8 +42,7 @@ class Presence(Struct):
         child = event.child
         if not self.seen.newer(child.ref.uid, child.rv) or not child.owner_uid:
             return None
-        self.owner_of[child.ref.uid] = child.owner_uid
-        self.children.setdefault(child.owner_uid, {})[child.ref.uid] = True
+        self._link(child.owner_uid, child.ref.uid, exists=not child.over)
         return child.owner_uid
 
     def child_gone(self, event: ChildGone, now: int) -> str | None:
@@ -59,6 +60,8 @@ class Presence(Struct):
             return None
         if pod.over:
             return self._pod_over(pod.ref.uid)
+        if pod.owner_uid and pod.labels.get(SPARK_ROLE) == "driver":
+            self._link(pod.owner_uid, pod.ref.uid)
         if not pod.owner_uid or pod.ref.uid in self.pod_owner:
             return None
         self.pod_owner[pod.ref.uid] = pod.owner_uid
@@ -69,6 +72,8 @@ class Presence(Struct):
         return self._pod_over(event.ref.uid) if self.seen.end(event.ref.uid, now) else None
 
     def _pod_over(self, uid: str) -> str | None:
+        if uid in self.owner_of:
+            self._link(self.owner_of[uid], uid, exists=False)
         holder = self.pod_owner.pop(uid, None)
         if holder is None:
             return None
@@ -80,6 +85,11 @@ class Presence(Struct):
         if owner != holder:
             self._settle(owner, holder)
         return owner
+
+    def _link(self, owner: str, child: str, *, exists: bool = True) -> None:
+        self.owner_of[child] = owner
+        self.children.setdefault(owner, {})[child] = exists
+        self._settle(owner, child)
 
     def _settle(self, owner: str, child: str) -> None:
         """Forget a child that neither exists nor has a live pod."""

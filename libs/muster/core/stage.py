@@ -15,7 +15,7 @@ from msgspec import Struct, field
 
 from muster.events.base import Decision, Event
 from muster.events.envelope import MAX_EVENTS, Commit, cut
-from muster.events.facts import Synced, SyncStarted
+from muster.events.facts import KindsConfigured, Synced, SyncStarted
 from muster.events.system import Genesis, LogNearlyFull, RulesetActivated
 from muster.model.keys import Position
 
@@ -23,7 +23,7 @@ MAX_DECISIONS = MAX_EVENTS
 """``decide`` stops after this many decisions; the rest stays due and follows in the next commit."""
 
 REQUIRED_KINDS = ("elasticquotatrees", "nodes", "pods", "priorityclasses", "rayclusters", "rayjobs")
-"""Resources that must have been listed once before anything is admitted, granted or evicted."""
+"""What must have been listed once before anything is admitted, granted or evicted, until KindsConfigured says more."""
 
 
 class Violation(Struct, frozen=True):
@@ -48,6 +48,12 @@ class StageState(Struct):
     ruleset: int = 1
     unsynced: dict[str, None] = field(default_factory=lambda: dict.fromkeys(REQUIRED_KINDS))
     """Required kinds not listed yet in their current watch epoch."""
+    required: dict[str, None] = field(default_factory=lambda: dict.fromkeys(REQUIRED_KINDS))
+    """What must have been listed before anything is admitted."""
+    kinds: tuple[str, ...] = ("RayJob",)
+    """The workload kinds that are on."""
+    listed: dict[str, None] = field(default_factory=dict)
+    """Whatever has been listed in its current watch epoch."""
 
     closing: bool = False
     """The log is nearly full: only what frees something is decided."""
@@ -104,6 +110,7 @@ class Folder:
             LogNearlyFull: _nearly_full,
             SyncStarted: _sync_started,
             Synced: _synced,
+            KindsConfigured: _kinds_configured,
         }
         for kind, arm in shared.items():
             self._arms[kind] = in_turn(arm, self._arms[kind]) if kind in self._arms else arm
@@ -152,12 +159,24 @@ def _nearly_full(state: StageState, _at: Position, _event: LogNearlyFull) -> Non
 
 def _sync_started(state: StageState, _at: Position, event: SyncStarted) -> None:
     for kind in event.kinds:
-        if kind in REQUIRED_KINDS:
+        state.listed.pop(kind, None)
+        if kind in state.required:
             state.unsynced[kind] = None
 
 
 def _synced(state: StageState, _at: Position, event: Synced) -> None:
+    state.listed[event.kind] = None
     state.unsynced.pop(event.kind, None)
+
+
+def _kinds_configured(state: StageState, _at: Position, event: KindsConfigured) -> None:
+    """What is required from now on must be listed, unless it is; what no longer is holds nobody up."""
+    for kind in event.required:
+        if kind not in state.required and kind not in state.listed:
+            state.unsynced[kind] = None
+    state.kinds, state.required = event.kinds, dict.fromkeys(event.required)
+    for kind in [kind for kind in state.unsynced if kind not in state.required]:
+        del state.unsynced[kind]
 
 
 def first(items: Iterable[D], count: int = MAX_DECISIONS) -> list[D]:

@@ -18,6 +18,7 @@ from muster.core.queueing.state import Job
 from muster.core.quota.demand import Charge
 from muster.core.quota.demand import counted as counted_in
 from muster.core.quota.ledger import leaf_of
+from muster.core.workloads.registry import child_of
 from muster.model.keys import Ref, path_chain
 from muster.model.resources import format_quantity, format_vector
 from muster.model.text import counted, span
@@ -241,7 +242,8 @@ def _does(told: Narrator, uid: str, workload: Workload | None) -> str:
     if workload is None:
         return "deleted, its pods are ending"
     if workload.phase == "finished":
-        return "finished, its RayCluster still exists"
+        left = child_of(workload.ref.kind)
+        return f"finished, its {left or 'pods'} still exist{'s' if left else ''}"
     if uid in told.running:
         return f"running for {span(told.present - told.running[uid])}"
     if uid in told.admitted:
@@ -267,7 +269,7 @@ def _until(told: Narrator, ref: Ref) -> str:
     """Until when a charge lasts: what still exists of a job."""
     children = any(told.presence.children.get(ref.uid, {}).values())
     pods = told.presence.live_pods(ref.uid)
-    left = [*(["its RayCluster"] if children else []), *([counted(pods, "pod")] if pods else [])]
+    left = [*([f"its {child_of(ref.kind) or 'driver'}"] if children else []), *([counted(pods, "pod")] if pods else [])]
     return f"as long as anything of it is left ({', '.join(left) or 'nothing was seen of it lately'})"
 
 

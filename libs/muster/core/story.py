@@ -13,6 +13,7 @@ from muster.core.explain import waiting_for_quota
 from muster.core.narrator import Entry, Narrator
 from muster.core.queueing.book import Denial
 from muster.core.standing import Standing, stand
+from muster.core.workloads.registry import KINDS
 from muster.events import facts
 from muster.events.envelope import Stored
 from muster.model.keys import Ref
@@ -52,7 +53,9 @@ class Matches(Struct, frozen=True):
 class Story:
     """Listens to a log for jobs of one name: ``namespace/name``, or a bare name in any namespace."""
 
-    def __init__(self, wanted: str) -> None:
+    def __init__(self, wanted: str, kind: str = "") -> None:
+        """``kind``: of which kind, where jobs of several kinds have one name."""
+        self._kind = kind
         self.told = Narrator()
         self._wanted = wanted
         self._entries: dict[str, list[Entry]] = {}
@@ -67,7 +70,7 @@ class Story:
         for event in stored.commit.events:
             if isinstance(event, facts.WorkloadObserved):
                 self._meet(event.workload.ref)
-            elif isinstance(event, facts.ObjectUnreadable) and event.ref.kind.endswith("Job"):
+            elif isinstance(event, facts.ObjectUnreadable) and event.ref.kind in KINDS:
                 self._meet(event.ref)
         for entry in self.told.feed(stored):
             if entry.ref is not None and entry.ref.uid in self._entries:
@@ -76,6 +79,8 @@ class Story:
             self._note_parked(uid, entries, stored.seq)
 
     def _meet(self, ref: Ref) -> None:
+        if self._kind not in ("", ref.kind):
+            return
         self._refs.setdefault(ref.key, {})[ref.uid] = ref
         if self._is_wanted(ref):
             self._entries.setdefault(ref.uid, [])

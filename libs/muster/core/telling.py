@@ -11,6 +11,7 @@ from typing import Any
 from msgspec import Struct
 
 from muster.core import explain
+from muster.core.workloads.registry import suspend_field
 from muster.events import decisions as d
 from muster.events import effects, facts, system
 from muster.events.base import Event
@@ -172,6 +173,7 @@ _WORDS: Mapping[type[Event], tuple[str, _Say]] = {
     ),
     system.RulesetActivated: ("ruleset", lambda e: f"rule set {e.number} is in force"),
     facts.SyncStarted: ("listing", lambda _: "nothing is admitted until all of them are listed"),
+    facts.KindsConfigured: ("configured", lambda e: f"these kinds are queued: {', '.join(e.kinds)}"),
     facts.Synced: (
         "listed",
         lambda e: "the cluster does not serve this kind" if e.absent else f"{counted(e.objects, 'object')} exist",
@@ -220,7 +222,7 @@ _WORDS: Mapping[type[Event], tuple[str, _Say]] = {
     d.GangAdmitted: ("admitted", lambda e: f"at {e.queue}, attempt {e.attempt}"),
     effects.EffectApplied: (
         "resumed",
-        lambda e: f"spec.suspend is {str(e.action == 'suspend').lower()} as of resourceVersion {e.rv}",
+        lambda e: f"{suspend_field(e.ref.kind)} is {str(e.action == 'suspend').lower()} as of resourceVersion {e.rv}",
     ),
     effects.EffectFailed: ("not resumed", _failed),
 }

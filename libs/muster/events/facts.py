@@ -33,6 +33,13 @@ class Synced(Event, frozen=True, kw_only=True):
     absent: bool = False
 
 
+class KindsConfigured(Event, frozen=True, kw_only=True):
+    """Which workload kinds are on from now on, and what must have been listed before anything is admitted."""
+
+    kinds: tuple[str, ...]
+    required: tuple[str, ...]
+
+
 class WorkloadObserved(Event, frozen=True, kw_only=True):
     """A workload exists and looks like this."""
 
@@ -179,6 +186,7 @@ class ObjectUnreadable(Event, frozen=True, kw_only=True):
 Fact = (
     SyncStarted
     | Synced
+    | KindsConfigured
     | WorkloadObserved
     | WorkloadStarted
     | WorkloadFinished

@@ -50,6 +50,10 @@ NODES = ApiResource("", "v1", "nodes", "Node", namespaced=False)
 EVENTS = ApiResource("", "v1", "events", "Event")
 NAMESPACES = ApiResource("", "v1", "namespaces", "Namespace", namespaced=False)
 JOBS = ApiResource("batch", "v1", "jobs", "Job")
+TFJOBS = ApiResource("kubeflow.org", "v1", "tfjobs", "TFJob")
+PYTORCHJOBS = ApiResource("kubeflow.org", "v1", "pytorchjobs", "PyTorchJob")
+MPIJOBS = ApiResource("kubeflow.org", "v2beta1", "mpijobs", "MPIJob")
+SPARKAPPLICATIONS = ApiResource("sparkoperator.k8s.io", "v1beta2", "sparkapplications", "SparkApplication")
 PRIORITY_CLASSES = ApiResource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False)
 QUOTA_TREES = ApiResource("scheduling.sigs.k8s.io", "v1beta1", "elasticquotatrees", "ElasticQuotaTree")
 QUEUES = ApiResource("scheduling.x-k8s.io", "v1alpha1", "queues", "Queue")
@@ -66,6 +70,10 @@ VERSIONS: dict[str, str] = {
         PODS,
         NODES,
         JOBS,
+        TFJOBS,
+        PYTORCHJOBS,
+        MPIJOBS,
+        SPARKAPPLICATIONS,
         PRIORITY_CLASSES,
         QUOTA_TREES,
         QUEUES,

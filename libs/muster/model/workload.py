@@ -51,6 +51,18 @@ class Wishes(Struct, frozen=True, omit_defaults=True):
 NO_WISHES = Wishes()
 
 
+class Switch(Struct, frozen=True, omit_defaults=True):
+    """What a patch has to know of an object to suspend or resume it."""
+
+    homeless: bool = False
+    """The object that the field belongs to is not there: it can only be set together with it."""
+    annotation: bool = False
+    """The annotation of older operators is there (scheduling.x-k8s.io/suspend): it is set along with the field."""
+
+
+DIRECT = Switch()
+
+
 class Workload(Struct, frozen=True, omit_defaults=True):
     """The observed state of one workload object: only what a decision or a display needs.
 
@@ -86,6 +98,7 @@ class Workload(Struct, frozen=True, omit_defaults=True):
     busy: bool = False
     """Its controller cannot suspend it in the state it is in (a RayJob that waits or retries)."""
     wishes: Wishes = NO_WISHES
+    switch: Switch = DIRECT
     refusal: str = ""
     labels: dict[str, str] = field(default_factory=dict)
     """Only the labels that queueing knows."""
@@ -96,6 +109,10 @@ class Workload(Struct, frozen=True, omit_defaults=True):
     queued_at: int = 0
     """When it was queued as stored on the object, ms since the epoch; 0 when not stored."""
     dequeued_at: int = 0
+
+
+SPARK_ROLE = "spark-role"
+"""The label that tells a Spark driver, which owns the pods of its executors."""
 
 
 class PodState(Struct, frozen=True, omit_defaults=True):
@@ -115,12 +132,14 @@ class PodState(Struct, frozen=True, omit_defaults=True):
 
 
 class ChildState(Struct, frozen=True, omit_defaults=True):
-    """An object a workload runs through: the RayCluster of a RayJob."""
+    """An object a workload runs through: the RayCluster of a RayJob, the launcher Job of an MPIJob."""
 
     ref: Ref
     rv: int
     owner_uid: str = ""
     owner_kind: str = ""
+    over: bool = False
+    """It has ended or is suspended: it may stay for long and holds nothing but the pods that are left of it."""
 
 
 class NodeState(Struct, frozen=True, omit_defaults=True):

@@ -50,7 +50,7 @@ EMITTERS: Mapping[str, str] = {
 }
 """{part of the code: whose it is}"""
 
-SHARED = ("genesis", "log_nearly_full", "ruleset_activated", "sync_started", "synced")
+SHARED = ("genesis", "kinds_configured", "log_nearly_full", "ruleset_activated", "sync_started", "synced")
 """Folded the same way by every stage (core/stage.py)."""
 
 OBSERVED = "changes nothing unless its resourceVersion is newer than the last one folded of that uid"
@@ -67,6 +67,7 @@ REDELIVERIES: Mapping[str, str] = {
     "eviction_ordered": "finds victims of an older attempt: nobody is suspended, and the claim it opens ends at once",
     "gang_admitted": "is resumed once: the patch tests the previous intent, and finds its own",
     "genesis": "cannot be: it is sequence 1 of its stream",
+    "kinds_configured": "changes nothing: those kinds are on already",
     "leader_started": "makes a new epoch; the process it names goes on, others are refused",
     "log_nearly_full": "changes nothing: the log is closing already",
     "object_unreadable": OBSERVED,
@@ -115,7 +116,7 @@ def emitters() -> dict[str, list[str]]:
                 for tag in _made_in(importlib.import_module(info.name)):
                     found[tag][owner] = None
     for row in WATCHED.values():
-        for kind in (row.observed, row.gone):
+        for kind in Watcher(row.shard).arms():
             found[_tag(kind)]["watcher"] = None
     return {tag: list(owners) for tag, owners in found.items()}
 

@@ -15,6 +15,7 @@ import msgspec
 import yaml
 from msgspec import Struct
 
+from muster.core.workloads.registry import KINDS
 from muster.events.subjects import DEFAULT_CELL, check_cell
 
 PREFIX = "MUSTER_"
@@ -53,6 +54,8 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Kubeconfig file; empty: in-cluster, else KUBECONFIG, else ~/.kube/config."""
     act: bool = True
     """Whether the actuator writes; false observes only."""
+    kinds: str = ",".join(KINDS)
+    """Kinds that are queued, with commas. One whose definition the cluster does not have is skipped."""
     profile: Literal["kube-queue", "lean"] = "kube-queue"
     """lean writes nothing but the decisions themselves: no QueueUnits, Queues, status or Events."""
     health_host: str = "127.0.0.1"
@@ -70,10 +73,19 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         check_cell(self.cell)
         if not _SUBJECT.fullmatch(self.nats_inbox_prefix):
             raise ValueError(f"nats_inbox_prefix is {self.nats_inbox_prefix!r}; take a subject without wildcards")
+        unknown = sorted({*self.kinds_on} - {*KINDS})
+        if unknown or not self.kinds_on:
+            raise ValueError(f"kinds is {self.kinds!r}; take some of {', '.join(KINDS)}, with commas")
         if self.replicas not in (1, 3, 5):
             raise ValueError(f"replicas is {self.replicas}; JetStream takes 1, 3 or 5")
         if not -1 <= self.health_port <= 65535:
             raise ValueError(f"health_port is {self.health_port}; take a port, 0 for any free one, -1 for none")
+
+    @property
+    def kinds_on(self) -> tuple[str, ...]:
+        """The kinds that are queued, in the order of the registry, after those nobody knows."""
+        named = dict.fromkeys(name.strip() for name in self.kinds.split(",") if name.strip())
+        return (*sorted(named.keys() - KINDS.keys()), *(kind for kind in KINDS if kind in named))
 
 
 def load(environ: Mapping[str, str] | None = None, **overrides: Any) -> Config:

@@ -26,7 +26,7 @@ from muster.bus.public import PublicPublisher
 from muster.bus.quarantine import Quarantine
 from muster.bus.snapshots import JetStreamSnapshots
 from muster.core.deciders import DECIDERS
-from muster.core.objects.registry import WATCHED
+from muster.core.objects.registry import SHOWN_ONLY, WATCHED
 from muster.events.envelope import UnknownEventError, UnreadableCommitError
 from muster.events.system import LogNearlyFull
 from muster.kube.config import connect as connect_kube
@@ -129,9 +129,12 @@ class Process(Struct, dict=True):
         )
 
     def add_watchers(self, transport: ApiTransport) -> None:
-        """Run every shard of the watcher; profile ``lean`` leaves out what only presentation needs."""
+        """Run every shard of the watcher, those of kinds that are off to take back what was reported of them.
+
+        Profile ``lean`` leaves out what only presentation needs.
+        """
         for shard in WATCHED:
-            if self.config.profile == "lean" and shard in ("queues", "queueunits"):
+            if self.config.profile == "lean" and shard in SHOWN_ONLY:
                 continue
             telemetry = self.telemetry("watcher", shard)
             self.runners.append(
@@ -146,6 +149,7 @@ class Process(Struct, dict=True):
                     hooks=telemetry,
                     reflector_hooks=telemetry,
                     quarantine=partial(Quarantine(self.js, self.config.cell).put, "watcher"),
+                    kinds=self.config.kinds_on,
                 )
             )
 

@@ -18,13 +18,13 @@ from msgspec import Struct
 from muster.core.actuation.intents import Actuator, ActuatorState, Known, Outstanding
 from muster.core.actuation.patch import Answer, Reread, Retry, after_reread, patch_for, read_answer
 from muster.core.deciders import DECIDERS
-from muster.core.objects.registry import WATCHED
+from muster.core.objects.registry import WATCHED, required_of, shards_of
 from muster.core.stage import Folder, Stage, StageState, next_commit
 from muster.core.watching.watcher import Watcher
 from muster.core.workloads.registry import KINDS
 from muster.events.base import Event
 from muster.events.envelope import MAX_EVENTS, Commit, CommitKind, Stored, decode_commit, encode_commit
-from muster.events.facts import Synced, SyncStarted
+from muster.events.facts import KindsConfigured, Synced, SyncStarted
 from muster.events.system import Genesis, LeaderStarted, TimeReached
 from muster.model.api import JSON_PATCH
 from muster.model.keys import Ref
@@ -70,7 +70,13 @@ class Simulation:
     """A cell and its cluster. ``log`` grows; ``step`` and ``advance`` move things along."""
 
     def __init__(
-        self, cluster: SimCluster, *, seed: int = 0, disorder: Disorder | None = None, isolate: bool = True
+        self,
+        cluster: SimCluster,
+        *,
+        seed: int = 0,
+        disorder: Disorder | None = None,
+        isolate: bool = True,
+        kinds: tuple[str, ...] = ("RayJob",),
     ) -> None:
         self.cluster = cluster
         self.rng = Random(f"simulation-{seed}")  # noqa: S311 -- repeatable on purpose
@@ -78,13 +84,14 @@ class Simulation:
         self.log: list[Stored] = []
         self.on_commit: Callable[[Stored], None] | None = None
         self._isolate = isolate
+        self._kinds = kinds
         self._count = 0
         self.seats: dict[str, _Seat] = {name: _Seat(make()) for name, make in DECIDERS.items()}
         self.seats["actuator"] = _Seat(Actuator())
-        self._watchers = {shard: Watcher(shard) for shard in WATCHED}
+        self._watchers = {shard: Watcher(shard, kinds) for shard in shards_of(kinds)}
         for shard, watcher in self._watchers.items():
             self.seats[f"watcher/{shard}"] = _Seat(watcher)
-        self._changed: dict[str, dict[str, Change]] = {shard: {} for shard in WATCHED}
+        self._changed: dict[str, dict[str, Change]] = {shard: {} for shard in self._watchers}
         """shard -> uid -> newest change not reported yet"""
         self._paused: deque[tuple[Outstanding, bytes]] = deque()
         """patches built by an actuator that was paused before it sent them"""
@@ -141,6 +148,9 @@ class Simulation:
     def _open(self) -> None:
         """Open the watch epoch: report everything that exists, then say that it was everything."""
         server = self.cluster.server
+        if self._kinds != StageState().kinds:
+            configured = KindsConfigured(kinds=self._kinds, required=required_of(self._kinds))
+            self._append_as("watcher/elasticquotatrees", "input", [configured])
         for shard, watcher in self._watchers.items():
             row = watcher.row
             self._append_as(f"watcher/{shard}", "input", [SyncStarted(kinds=(shard,))])

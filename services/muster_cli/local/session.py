@@ -170,7 +170,7 @@ class Session:
             if self.wishes.act:
                 from muster_cli.clusterchecks import cluster_findings
 
-                findings = await cluster_findings(transport, acting=True)
+                findings = await cluster_findings(transport, acting=True, kinds=process.config.kinds_on)
                 self._refused = [finding for finding in findings if must_mend([finding])]
                 if self._refused:
                     self.out.note(styled(("muster up: not acting on this cluster, because:", BAD)))

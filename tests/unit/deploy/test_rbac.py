@@ -12,6 +12,7 @@ from kit.deployed import NAMESPACE, Right, needed, objects, of_kind, rights
 from kit.shell import NODES, Cell, play
 from kit.story import quota_tree, rayjob
 from muster.core.objects.registry import WATCHED
+from muster.core.workloads.registry import KINDS
 from muster.model import api
 from muster.ports import ApiResponse, ApiTransport
 from muster.sim.world import SimCluster
@@ -110,8 +111,10 @@ def test_the_actuator_has_what_it_uses(used: dict[str, set[Right]]) -> None:
     kept = {"elasticquotatrees", "queues", "queueunits"}
     assert {right.resource for right in apart} == {f"{plural}/status" for plural in kept}
     # An object is looked at only after a patch of it was refused.
-    looks = Right("get", "ray.io", "rayjobs")
-    assert used["actuator"] | apart | {ADMIT, looks} == granted
+    kinds = {(kind.resource.group, kind.resource.plural) for kind in KINDS.values()}
+    jobs = {Right(verb, *kind) for kind in kinds for verb in ("get", "patch")}
+    assert Right("patch", "ray.io", "rayjobs") in used["actuator"]
+    assert used["actuator"] | apart | jobs | {ADMIT} == granted
 
 
 def test_no_role_gives_more_than_it_names() -> None:

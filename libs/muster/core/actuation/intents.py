@@ -25,6 +25,7 @@ from muster.events.decisions import (
 from muster.events.effects import Action, EffectApplied, EffectFailed
 from muster.events.facts import WorkloadGone, WorkloadObserved
 from muster.model.keys import Intent, Position, Ref
+from muster.model.workload import Switch
 
 
 class Outstanding(Struct, frozen=True):
@@ -51,6 +52,7 @@ class Known(Struct):
     intent: str = ""
     annotated: bool = False
     queued_at: int = 0
+    switch: Switch = Switch()
 
 
 class ActuatorState(StageState):
@@ -94,7 +96,9 @@ class Actuator:
         if workload.phase == "finished":
             state.known.pop(workload.ref.uid, None)
         else:
-            state.known[workload.ref.uid] = Known(workload.intent, workload.annotated, workload.queued_at)
+            state.known[workload.ref.uid] = Known(
+                workload.intent, workload.annotated, workload.queued_at, workload.switch
+            )
 
     def _gone(self, state: ActuatorState, at: Position, event: WorkloadGone) -> None:
         if state.seen.end(event.ref.uid, at.at):

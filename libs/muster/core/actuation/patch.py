@@ -19,6 +19,7 @@ from muster.core.objects.meta import (
     ENQUEUE_STAMPS,
     INTENT,
     QUEUED_AT,
+    SUSPEND,
     Meta,
     UnreadableError,
     decode,
@@ -29,6 +30,7 @@ from muster.core.objects.meta import (
 from muster.core.workloads.registry import KINDS
 from muster.events.effects import EffectApplied, EffectFailed, FailureReason
 from muster.model.keys import Intent
+from muster.model.workload import Switch
 
 Op = dict[str, Any]
 
@@ -49,8 +51,9 @@ def patch_for(order: Outstanding, known: Known) -> bytes:
 
 def suspend_patch(order: Outstanding, known: Known) -> bytes:
     """The JSON patch that suspends the workload again; what it says of its place in the queue stays."""
-    suspend: Op = {"op": "add", "path": KINDS[order.ref.kind].suspend_path, "value": True}
-    return _encode([*_fence(order.ref.uid, None, known), *annotate({INTENT: str(order.intent)}, known), suspend])
+    stamps = {INTENT: str(order.intent), **marked(known.switch, suspended=True)}
+    switch = switched(order.ref.kind, known.switch, suspended=True)
+    return _encode([*_fence(order.ref.uid, None, known), *annotate(stamps, known), *switch])
 
 
 def resume_patch(order: Outstanding, known: Known) -> bytes:
@@ -64,8 +67,23 @@ def resume_patch(order: Outstanding, known: Known) -> bytes:
     if not known.queued_at and order.queued_at:
         stamps[QUEUED_AT] = rfc3339(order.queued_at)
         stamps[ENQUEUE_STAMPS[0]] = go_time(order.queued_at)
-    resume: Op = {"op": "add", "path": KINDS[order.ref.kind].suspend_path, "value": False}
-    return _encode([*_fence(order.ref.uid, order.generation, known), *annotate(stamps, known), resume])
+    stamps |= marked(known.switch, suspended=False)
+    switch = switched(order.ref.kind, known.switch, suspended=False)
+    return _encode([*_fence(order.ref.uid, order.generation, known), *annotate(stamps, known), *switch])
+
+
+def switched(kind: str, switch: Switch, *, suspended: bool) -> list[Op]:
+    """Operations that set the field which suspends a kind. One that is not there resumes nothing by being set."""
+    path = KINDS[kind].suspend_path
+    home, _, field = path.rpartition("/")
+    if not switch.homeless:
+        return [{"op": "add", "path": path, "value": suspended}]
+    return [{"op": "add", "path": home, "value": {field: True}}] if suspended else []
+
+
+def marked(switch: Switch, *, suspended: bool) -> dict[str, str]:
+    """The annotation that suspends it for operators that know no field, where it is in use."""
+    return {SUSPEND: "true" if suspended else "false"} if switch.annotation else {}
 
 
 def stamp_patch(uid: str, queued_at: int, known: Known) -> bytes:
@@ -167,6 +185,7 @@ def after_reread(
         intent=meta.annotations.get(INTENT, ""),
         annotated=bool(meta.annotations),
         queued_at=first_stamp(meta.annotations, QUEUED_AT, *ENQUEUE_STAMPS),
+        switch=Switch(homeless=tried.switch.homeless, annotation=SUSPEND in meta.annotations),
     )
     if (found.intent, found.annotated) == (tried.intent, tried.annotated):
         return failed(order, "refused", refusal)

@@ -1,4 +1,4 @@
-"""Pods, nodes, RayClusters and priority classes as facts."""
+"""Pods, nodes and priority classes as facts."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from msgspec import Struct, field
 from muster.core.objects.meta import Int32, Meta, decode
 from muster.core.objects.podrules import RawTaint, taints_of
 from muster.core.objects.podspec import PodSpec, Quantity, amounts, pod_request, pod_rules
-from muster.events.facts import ChildObserved, NodeObserved, PodObserved, PriorityClassObserved
-from muster.model.workload import ChildState, NodeState, PodState
+from muster.core.workloads.registry import POD_OWNERS
+from muster.events.facts import NodeObserved, PodObserved, PriorityClassObserved
+from muster.model.workload import NodeState, PodState
 
 MAX_LABELS = 256
 """Labels kept of one object: far more than any has."""
@@ -24,8 +25,18 @@ class Pod(Struct, frozen=True):
     status: PodStatus | None = None
 
 
-def read_pod(raw: bytes) -> PodObserved:
-    """A pod: whom it belongs to, where it runs or may run, whether it still holds anything."""
+class OwnedObject(Struct, frozen=True):
+    metadata: Meta
+
+
+def read_pod(raw: bytes) -> PodObserved | None:
+    """A pod: whom it belongs to, where it runs or may run, whether it still holds anything.
+
+    None for a pod of no workload.
+    """
+    owned: OwnedObject = decode(raw, OwnedObject)
+    if owned.metadata.controller.kind not in POD_OWNERS:
+        return None
     pod: Pod = decode(raw, Pod)
     phase = pod.status.phase if pod.status else ""
     return PodObserved(
@@ -83,24 +94,6 @@ def read_node(raw: bytes) -> NodeObserved:
             ready=ready,
             labels=_labels(node.metadata),
             taints=taints_of(node.spec.taints),
-        )
-    )
-
-
-class OwnedObject(Struct, frozen=True):
-    metadata: Meta
-
-
-def read_raycluster(raw: bytes) -> ChildObserved:
-    """A RayCluster as what a RayJob runs through."""
-    cluster: OwnedObject = decode(raw, OwnedObject)
-    owner = cluster.metadata.controller
-    return ChildObserved(
-        child=ChildState(
-            ref=cluster.metadata.ref("RayCluster"),
-            rv=cluster.metadata.rv,
-            owner_uid=owner.uid,
-            owner_kind=owner.kind,
         )
     )
 

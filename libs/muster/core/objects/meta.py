@@ -20,6 +20,8 @@ QUEUED_AT = f"{PREFIX}/queued-at"
 DEQUEUED_AT = f"{PREFIX}/dequeued-at"
 ENQUEUE_STAMPS = ("kube-queue/job-enqueue-timestamp", "koord-queue/job-enqueue-timestamp")
 DEQUEUE_STAMPS = ("kube-queue/job-dequeue-timestamp", "koord-queue/job-dequeue-timestamp")
+SUSPEND = "scheduling.x-k8s.io/suspend"
+"""Suspends workloads of operators that know no field for it; whatever stands in it, only ``true`` does."""
 PRIORITY = f"{PREFIX}/priority"
 HOLD = f"{PREFIX}/hold"
 CHANGED_BY = f"{PREFIX}/changed-by"
@@ -167,7 +169,7 @@ def _shown(text: str) -> str:
     return repr(shorten(text, 64))
 
 
-_PATH = re.compile(r"[a-zA-Z][\w.\[\]-]*: ")
+_PATH = re.compile(r"[a-zA-Z][\w./\[\]-]*: ")
 
 LATEST_MS = 253_370_764_800_000
 """The year 9999: a time from then on is no time, so that whatever is added to one can still be written."""

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from msgspec import Struct
 
-from muster.core.objects.cluster import read_node, read_pod, read_priority_class, read_raycluster
+from muster.core.objects.cluster import read_node, read_pod, read_priority_class
 from muster.core.objects.kubequeue import CREATED_BY, QUEUE_NAMESPACE, read_queue, read_queue_unit
 from muster.core.objects.quotatree import NAMESPACE as TREE_NAMESPACE
 from muster.core.objects.quotatree import read_quota_tree
 from muster.core.workloads import registry as workloads
 from muster.events.base import Event
 from muster.events.facts import (
-    ChildGone,
     ChildObserved,
     NodeGone,
     NodeObserved,
@@ -33,21 +32,24 @@ from muster.events.facts import (
 )
 from muster.model import api
 from muster.model.api import ApiResource
+from muster.model.workload import ChildState
 
 
 class Watched(Struct, frozen=True):
     """How one resource is read.
 
-    ``read`` makes an ``observed`` fact of an object; it raises UnreadableError for one that cannot be used.
-    ``gone`` is built with (ref, rv).
+    ``read`` makes an ``observed`` fact of an object, or None when it is no concern of ours; it raises UnreadableError
+    for one that cannot be used. ``gone`` is built with (ref, rv).
     """
 
     resource: ApiResource
-    read: Callable[[bytes], Event]
+    read: Callable[[bytes], Event | None]
     observed: type[Event]
     gone: type[ObjectGone]
     namespace: str = ""
     label_selector: str = ""
+    both: bool = False
+    """Its objects may also be what other workloads run through: children."""
 
     @property
     def shard(self) -> str:
@@ -55,13 +57,33 @@ class Watched(Struct, frozen=True):
         return self.resource.plural
 
 
-def _workload_reader(kind: str) -> Callable[[bytes], Event]:
+def _workload_reader(kind: str) -> Callable[[bytes], Event | None]:
     read = workloads.KINDS[kind].read
 
-    def observed(raw: bytes) -> Event:
-        return WorkloadObserved(workload=read(raw))
+    def observed(raw: bytes) -> Event | None:
+        found = read(raw)
+        if isinstance(found, ChildState):
+            return ChildObserved(child=found)
+        return WorkloadObserved(workload=found) if found is not None else None
 
     return observed
+
+
+ALWAYS = ("elasticquotatrees", "nodes", "pods", "priorityclasses", "queues", "queueunits")
+"""The shards that are watched whatever kinds are on."""
+
+SHOWN_ONLY = ("queues", "queueunits")
+"""Those of them that nothing waits for."""
+
+
+def shards_of(kinds: Iterable[str]) -> tuple[str, ...]:
+    """The shards that are watched when these kinds are on."""
+    return (*ALWAYS, *workloads.shards(kinds))
+
+
+def required_of(kinds: Iterable[str]) -> tuple[str, ...]:
+    """Those of them that must have been listed before anything is admitted."""
+    return tuple(sorted(shard for shard in shards_of(kinds) if shard not in SHOWN_ONLY))
 
 
 def _watched() -> dict[str, Watched]:
@@ -69,8 +91,7 @@ def _watched() -> dict[str, Watched]:
         Watched(api.QUOTA_TREES, read_quota_tree, QuotaTreeObserved, QuotaTreeGone, namespace=TREE_NAMESPACE),
         Watched(api.PRIORITY_CLASSES, read_priority_class, PriorityClassObserved, PriorityClassGone),
         Watched(api.NODES, read_node, NodeObserved, NodeGone),
-        Watched(api.RAYCLUSTERS, read_raycluster, ChildObserved, ChildGone),
-        Watched(api.PODS, read_pod, PodObserved, PodGone, label_selector="ray.io/is-ray-node=yes"),
+        Watched(api.PODS, read_pod, PodObserved, PodGone),
         Watched(
             api.QUEUES,
             read_queue,
@@ -81,8 +102,9 @@ def _watched() -> dict[str, Watched]:
         ),
         Watched(api.QUEUE_UNITS, read_queue_unit, QueueUnitObserved, QueueUnitGone),
     ]
+    children = {kind.child for kind in workloads.KINDS.values()}
     rows += [
-        Watched(kind.resource, _workload_reader(name), WorkloadObserved, WorkloadGone)
+        Watched(kind.resource, _workload_reader(name), WorkloadObserved, WorkloadGone, both=name in children)
         for name, kind in workloads.KINDS.items()
     ]
     return {row.shard: row for row in rows}

@@ -225,7 +225,7 @@ def queued_stamp(state: ViewState, uid: str) -> tuple[Ref, bytes] | None:
     workload, job = state.workloads.get(uid), state.jobs.get(uid)
     if workload is None or job is None or job.status == "charged" or workload.queued_at:
         return None
-    known = Known(workload.intent, workload.annotated, workload.queued_at)
+    known = Known(workload.intent, workload.annotated, workload.queued_at, workload.switch)
     return workload.ref, stamp_patch(uid, job.queued_at, known)
 
 

@@ -8,6 +8,7 @@ from muster.core.objects.labels import quota_name
 from muster.core.queueing.choice import Standing
 from muster.core.queueing.state import Job, SorterState, queued_at_of
 from muster.core.quota.ledger import leaf_of
+from muster.core.workloads.registry import suspend_field
 from muster.events.base import Cause
 from muster.events.decisions import (
     DequeueReason,
@@ -94,7 +95,7 @@ def _refusal(state: SorterState, workload: Workload, leaf: str | None) -> tuple[
         return (
             "unbound",
             f"no quota claims namespace {namespace}; add it to the namespaces of a leaf of ElasticQuotaTree "
-            f"{state.ledger.tree.ref.key}, or set spec.suspend to false yourself",
+            f"{state.ledger.tree.ref.key}, or set {suspend_field(workload.ref.kind)} to false yourself",
         )
     return None
 

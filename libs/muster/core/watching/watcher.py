@@ -6,7 +6,7 @@ changed since the last fact in the log, and says of everything that vanished mea
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import ClassVar
 
 from msgspec import Struct, field
@@ -16,8 +16,10 @@ from muster.core.objects.meta import MAX_NAME, MAX_NAMESPACE, MAX_REASON, Unread
 from muster.core.objects.registry import WATCHED, Watched
 from muster.core.seen import Seen
 from muster.core.stage import Arm, StageState, Violation
+from muster.core.workloads.registry import KINDS
 from muster.events.base import Decision, Event
 from muster.events.facts import (
+    ChildGone,
     ChildObserved,
     NodeObserved,
     ObjectGone,
@@ -50,6 +52,8 @@ class Reported(Struct):
     rv: int
     fingerprint: str
     phase: str = ""
+    own: bool = False
+    """It was reported as a workload, and may also be what another one runs through."""
 
 
 class WatchState(StageState):
@@ -64,20 +68,34 @@ class Watcher:
 
     name: ClassVar[str] = "watcher"
 
-    def __init__(self, shard: str) -> None:
+    def __init__(self, shard: str, kinds: Collection[str] = KINDS) -> None:
+        """``kinds``: the workload kinds that are on; of another kind only what those run through is reported."""
         self.row: Watched = WATCHED[shard]
         self.kind = self.row.resource.kind
+        self._off = self.kind in KINDS and self.kind not in kinds
 
     def initial(self) -> WatchState:
         return WatchState()
 
     def arms(self) -> Mapping[type[Event], Arm]:
-        return {self.row.observed: self._observed, ObjectUnreadable: self._observed, self.row.gone: self._gone}
+        arms: dict[type[Event], Arm] = {ObjectUnreadable: self._observed}
+        for observed, gone in self._roles():
+            arms |= {observed: self._observed, gone: self._gone}
+        return arms
+
+    def _roles(self) -> Iterator[tuple[type[Event], type[ObjectGone]]]:
+        yield self.row.observed, self.row.gone
+        if self.row.both:
+            yield ChildObserved, ChildGone
 
     def _observed(self, state: WatchState, _at: Position, event: Event) -> None:
         ref, rv, fingerprint, phase = subject(event)
         if ref.kind == self.kind and state.seen.newer(ref.uid, rv):
-            state.objects[ref.uid] = Reported(ref, rv, fingerprint, phase)
+            known = state.objects.get(ref.uid)
+            own = isinstance(event, WorkloadObserved) and self.row.both
+            if isinstance(event, ObjectUnreadable):
+                own = known is not None and known.own
+            state.objects[ref.uid] = Reported(ref, rv, fingerprint, phase, own)
 
     def _gone(self, state: WatchState, at: Position, event: ObjectGone) -> None:
         if event.ref.kind == self.kind and state.seen.end(event.ref.uid, at.at):
@@ -98,11 +116,14 @@ class Watcher:
         """The facts an object adds to what was reported: none when nothing we declare has changed."""
         ref = bounded(ref)
         known = state.objects.get(ref.uid)
+        if known is not None and known.own and self._off:
+            return self.vanished(state, ref, rv)
         if ref.uid in state.seen.ended or (known is not None and rv <= known.rv):
             return []
-        fact: Event
         try:
             fact = self.row.read(raw)
+            if fact is None or (self._off and isinstance(fact, WorkloadObserved)):
+                return self.vanished(state, ref, rv)
             size = len(encode(fact))
             if size > MAX_FACT_BYTES:
                 raise UnreadableError(f"object: what is needed of it takes {size} bytes, over {MAX_FACT_BYTES}")
@@ -136,7 +157,11 @@ class Watcher:
     def vanished(self, state: WatchState, ref: Ref, rv: int = 0) -> list[Event]:
         """The fact that an object is gone, if it was reported."""
         ref = bounded(ref)
-        return [self.row.gone(ref=ref, rv=rv)] if ref.uid in state.objects else []
+        known = state.objects.get(ref.uid)
+        if known is None:
+            return []
+        gone = ChildGone if self.row.both and not known.own else self.row.gone
+        return [gone(ref=ref, rv=rv)]
 
 
 def bounded(ref: Ref) -> Ref:

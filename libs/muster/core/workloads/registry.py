@@ -2,28 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from msgspec import Struct
 
-from muster.core.workloads.kinds import rayjob
+from muster.core.workloads import kubeflow
+from muster.core.workloads.kinds import job, mpijob, pytorchjob, raycluster, rayjob, sparkapplication, tfjob
 from muster.model import api
 from muster.model.api import ApiResource
-from muster.model.workload import Workload
+from muster.model.workload import ChildState, Workload
 
 
 class Kind(Struct, frozen=True):
     """How one kind is read, suspended and shown."""
 
     resource: ApiResource
-    read: Callable[[bytes], Workload]
+    read: Callable[[bytes], Workload | ChildState | None]
+    """A workload; what another one runs through; or nothing, when it is no concern of ours."""
     unit_suffix: str
     """Name of its QueueUnit = name of the object + this."""
     suspend_path: str = "/spec/suspend"
     """JSON pointer of the field that suspends it."""
+    child: str = ""
+    """Kind of the objects it runs through, if any: they are watched with it."""
+    pods_of: tuple[str, ...] = ()
+    """Kinds that own its pods; a pod may own pods itself."""
 
 
 KINDS: dict[str, Kind] = {
-    "RayJob": Kind(api.RAYJOBS, rayjob.read, unit_suffix="-ray-qu"),
+    "RayJob": Kind(api.RAYJOBS, rayjob.read, "-ray-qu", child="RayCluster", pods_of=("RayCluster",)),
+    "RayCluster": Kind(api.RAYCLUSTERS, raycluster.read, "-raycluster-qu", pods_of=("RayCluster",)),
+    "Job": Kind(api.JOBS, job.read, "", pods_of=("Job",)),
+    "TFJob": Kind(api.TFJOBS, tfjob.read, "-tf-qu", kubeflow.SUSPEND_PATH, pods_of=("TFJob",)),
+    "PyTorchJob": Kind(api.PYTORCHJOBS, pytorchjob.read, "-py-qu", kubeflow.SUSPEND_PATH, pods_of=("PyTorchJob",)),
+    "MPIJob": Kind(api.MPIJOBS, mpijob.read, "-mpi-qu", kubeflow.SUSPEND_PATH, child="Job", pods_of=("MPIJob", "Job")),
+    "SparkApplication": Kind(
+        api.SPARKAPPLICATIONS, sparkapplication.read, "-spark-qu", pods_of=("SparkApplication", "Pod")
+    ),
 }
 """{kind: row}"""
+
+POD_OWNERS = frozenset(owner for kind in KINDS.values() for owner in kind.pods_of)
+"""Kinds whose pods anybody asks about."""
+
+
+def suspend_field(kind: str) -> str:
+    """The field that suspends a kind, as people write it: ``spec.suspend``."""
+    return KINDS[kind].suspend_path[1:].replace("/", ".") if kind in KINDS else "spec.suspend"
+
+
+def child_of(kind: str) -> str:
+    """Kind of what a workload of a kind runs through; empty when its pods are its own."""
+    return KINDS[kind].child if kind in KINDS else ""
+
+
+def shards(kinds: Iterable[str]) -> tuple[str, ...]:
+    """The resources (plurals) that have to be watched for kinds: their own, and those of what they run through."""
+    chosen = [*kinds]
+    needed = [*chosen, *(KINDS[kind].child for kind in chosen if KINDS[kind].child)]
+    return tuple(sorted({KINDS[kind].resource.plural for kind in needed}))

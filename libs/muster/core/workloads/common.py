@@ -1,0 +1,196 @@
+"""What the adapters of all kinds share: where an object stands, what it needs, how it is suspended, as a Workload."""
+
+from __future__ import annotations
+
+import re
+
+from msgspec import Struct
+
+from muster.core.objects.labels import KEPT
+from muster.core.objects.meta import (
+    DEQUEUE_STAMPS,
+    DEQUEUED_AT,
+    ENQUEUE_STAMPS,
+    INTENT,
+    MAX_NAME,
+    QUEUED_AT,
+    SUSPEND,
+    Meta,
+    UnreadableError,
+    first_stamp,
+    wishes,
+)
+from muster.core.objects.podspec import PodTemplate, check_total, pod_request, pod_rules
+from muster.model.placing import PodRules
+from muster.model.resources import Vector, add_into, scaled
+from muster.model.workload import DIRECT, ChildState, Outcome, Phase, PodSet, Switch, Workload
+
+MAX_PODS = 1_000_000
+"""More pods than this no set has: whoever writes that has made a mistake."""
+_VERSION = re.compile(r"v[0-9][a-z0-9]{0,30}")
+
+
+class Condition(Struct, frozen=True):
+    """One entry of status.conditions."""
+
+    type: str = ""
+    status: str = ""
+
+
+class Life(Struct, frozen=True, kw_only=True):
+    """Where an object stands, in the words all kinds share; see the fields of the same names of Workload."""
+
+    phase: Phase
+    suspended: bool
+    outcome: Outcome = ""
+    detail: str = ""
+    settled: bool = False
+    busy: bool = False
+    child: str = ""
+    over: bool = False
+    """Nothing but its pods holds anything (matters where it is the child of a workload)."""
+
+
+class Needs:
+    """The pod sets of an object as they are read, and what they ask for in all.
+
+    ``ack``: as kube-queue counts. ``full``: every container that will run.
+    """
+
+    def __init__(self, at: str = "spec") -> None:
+        """``at``: where the pods are described, for errors about all of them."""
+        self._at = at
+        self.sets: list[PodSet] = []
+        self.beside: list[PodSet] = []
+        self.ack: Vector = {}
+        self.full: Vector = {}
+        self.priority_class = ""
+        self.priority: int | None = None
+
+    def add(
+        self,
+        name: str,
+        pods: int,
+        template: PodTemplate,
+        path: str,
+        *,
+        request: Vector | None = None,
+        whole: Vector | None = None,
+        rules: PodRules | None = None,
+    ) -> Vector:
+        """Add a set of pods whose template is at ``path``, and return what one of them asks for.
+
+        ``request``: what that is, where the template does not say. ``whole``: what one takes with what its controller
+        adds to it. ``rules``: where they may run, where the template does not say.
+        """
+        if not 0 <= pods <= MAX_PODS:
+            raise UnreadableError(f"{path}: {str(pods)[:24]} pods are more than the {MAX_PODS} one set may have")
+        one = pod_request(template.spec, f"{path}.template.spec") if request is None else request
+        takes = dict(sorted(whole.items())) if whole is not None and whole != one else None
+        where = pod_rules(template.spec, template.labels) if rules is None else rules
+        self.sets.append(PodSet(name.lower()[:MAX_NAME], pods, one, where, takes=takes))
+        add_into(self.ack, scaled(one, pods))
+        add_into(self.full, scaled(takes or one, pods))
+        return one
+
+    def prioritize(self, name: str | None, value: int | None = None) -> None:
+        """Take a priority, unless there is one: the first counts."""
+        if not self.priority_class and self.priority is None:
+            self.priority_class, self.priority = (name or "")[:MAX_NAME], value
+
+    def totals(self) -> dict[str, Vector]:
+        """The whole request by profile; raises UnreadableError when it is more than can be counted."""
+        return {
+            "ack": check_total(dict(sorted(self.ack.items())), self._at),
+            "full": check_total(dict(sorted(self.full.items())), self._at),
+        }
+
+
+def workload(
+    kind: str,
+    api_version: str,
+    meta: Meta,
+    life: Life,
+    needs: Needs,
+    *,
+    refusal: str = "",
+    switch: Switch | None = None,
+) -> Workload:
+    """The workload an object is: what its kind says of it, and what stands in the metadata of all kinds."""
+    return Workload(
+        ref=meta.ref(kind),
+        api_version=api_version,
+        rv=meta.rv,
+        generation=meta.generation,
+        created=meta.created,
+        phase=life.phase,
+        suspended=life.suspended,
+        need=needs.totals(),
+        pod_sets=tuple(needs.sets),
+        beside=tuple(needs.beside),
+        priority_class=needs.priority_class,
+        priority=needs.priority,
+        outcome=life.outcome,
+        detail=life.detail[:64],
+        settled=life.settled,
+        child=life.child[:MAX_NAME],
+        deleting=bool(meta.deletion_timestamp),
+        busy=life.busy,
+        wishes=wishes(meta.annotations),
+        refusal=refusal,
+        labels={key: meta.labels[key] for key in KEPT if key in meta.labels},
+        annotated=bool(meta.annotations),
+        switch=switch or DIRECT,
+        intent=meta.annotations.get(INTENT, "")[:64],
+        queued_at=first_stamp(meta.annotations, QUEUED_AT, *ENQUEUE_STAMPS),
+        dequeued_at=first_stamp(meta.annotations, DEQUEUED_AT, *DEQUEUE_STAMPS),
+    )
+
+
+def child(kind: str, meta: Meta, life: Life | None = None) -> ChildState:
+    """An object as what its owner runs through."""
+    owner = meta.controller
+    return ChildState(
+        ref=meta.ref(kind),
+        rv=meta.rv,
+        owner_uid=owner.uid,
+        owner_kind=owner.kind,
+        over=life is not None and life.over,
+    )
+
+
+def check_version(api_version: str, group: str) -> None:
+    """Raises UnreadableError for an apiVersion that is none of the group."""
+    found, _, version = api_version.partition("/")
+    if found != group or not _VERSION.fullmatch(version):
+        raise UnreadableError(f"apiVersion: {api_version[:64]!r} is not a version of {group}")
+
+
+def has_no_spec() -> UnreadableError:
+    return UnreadableError("spec: is missing, so nothing says what to run")
+
+
+def count(value: int | None, default: int, path: str) -> int:
+    """A number of pods as Kubernetes takes it; raises UnreadableError for one that is none."""
+    if value is None:
+        return default
+    if not 0 <= value < 2**31:
+        raise UnreadableError(f"{path}: {str(value)[:24]} is not a count")
+    return value
+
+
+def is_true(conditions: tuple[Condition, ...] | None, kind: str) -> bool:
+    """Whether there is a condition of that type and it is true."""
+    return any(entry.type == kind and entry.status == "True" for entry in conditions or ())
+
+
+def foreign_manager(path: str, manager: str | None, own: str) -> str:
+    """Why an object that another controller manages cannot be suspended; empty when it is its own kind's controller."""
+    if not manager or manager == own:
+        return ""
+    return f"{path} is {manager[:64]}: only {own} acts on its suspension; leave the field out"
+
+
+def marked_suspended(meta: Meta) -> bool:
+    """Whether the annotation of the older operators says that it is suspended."""
+    return meta.annotations.get(SUSPEND, "") == "true"

@@ -1,0 +1,106 @@
+"""Job (batch/v1): suspended by ``spec.suspend``; its pods are its own. Suspending deletes the pods that run.
+
+A Job that another object made is left to that object, which decides itself when it runs: only a CronJob's are queued
+like those of people. The launcher of an MPIJob is part of what the MPIJob runs through.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct, field
+
+from muster.core.objects.meta import Meta, decode
+from muster.core.objects.podspec import PodTemplate
+from muster.core.workloads.common import (
+    Condition,
+    Life,
+    Needs,
+    check_version,
+    child,
+    count,
+    foreign_manager,
+    has_no_spec,
+    is_true,
+    workload,
+)
+from muster.model.workload import ChildState, Outcome, Phase, Workload
+
+KIND = "Job"
+CONTROLLER = "kubernetes.io/job-controller"
+
+
+class JobSpec(Struct, frozen=True, rename="camel"):
+    suspend: bool | None = None
+    managed_by: str | None = None
+    parallelism: int | None = None
+    completions: int | None = None
+    template: PodTemplate = field(default_factory=PodTemplate)
+
+
+class JobStatus(Struct, frozen=True):
+    active: int | None = None
+    ready: int | None = None
+    terminating: int | None = None
+    succeeded: int | None = None
+    conditions: tuple[Condition, ...] | None = None
+
+
+class Job(Struct, frozen=True, rename="camel"):
+    metadata: Meta
+    api_version: str = "batch/v1"
+    spec: JobSpec | None = None
+    status: JobStatus | None = None
+
+
+def read(raw: bytes) -> Workload | ChildState | None:
+    """A Job by itself, as the child of an MPIJob, or None: somebody else's."""
+    job: Job = decode(raw, Job)
+    spec, status, owner = job.spec, job.status or JobStatus(), job.metadata.controller
+    if spec is None:
+        raise has_no_spec()
+    life = _life(bool(spec.suspend), status)
+    if owner.kind == "MPIJob":
+        return child(KIND, job.metadata, life)
+    if owner.kind not in ("", "CronJob"):
+        return None
+    check_version(job.api_version, "batch")
+    refusal = foreign_manager("spec.managedBy", spec.managed_by, CONTROLLER)
+    return workload(KIND, job.api_version, job.metadata, life, _needs(spec, status), refusal=refusal)
+
+
+def _life(suspended: bool, status: JobStatus) -> Life:
+    """Whatever still ends after the Job is over is told by its pods."""
+    phase: Phase
+    outcome: Outcome = ""
+    settled = False
+    pods = bool(status.active or status.terminating)
+    if is_true(status.conditions, "Complete"):
+        phase, outcome, word = "finished", "succeeded", "Complete"
+    elif is_true(status.conditions, "Failed"):
+        phase, outcome, word = "finished", "failed", "Failed"
+    elif suspended:
+        settled = is_true(status.conditions, "Suspended") and not pods
+        phase, word = ("suspending" if pods else "waiting"), "Suspended" if settled else ""
+    else:
+        # Servers before 1.29 may not count the ready ones.
+        runs = status.active if status.ready is None else status.ready
+        phase, word = ("running", "Running") if runs or status.succeeded else ("starting", "")
+    return Life(
+        phase=phase,
+        suspended=suspended,
+        outcome=outcome,
+        detail=word,
+        settled=settled,
+        over=phase == "finished" or suspended,
+    )
+
+
+def _needs(spec: JobSpec, status: JobStatus) -> Needs:
+    """As many pods as may run at once; of a Job that was suspended half way only those that are still to run."""
+    pods = count(spec.parallelism, 1, "spec.parallelism")
+    if spec.completions is not None:
+        done = max(0, status.succeeded or 0) if spec.suspend else 0
+        pods = min(pods, max(0, count(spec.completions, 1, "spec.completions") - done))
+    needs, pod = Needs(), spec.template.spec
+    needs.add("main", pods, spec.template, "spec")
+    needs.prioritize(pod.priority_class_name, pod.priority)
+    return needs

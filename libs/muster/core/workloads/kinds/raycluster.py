@@ -1,0 +1,68 @@
+"""RayCluster (ray.io/v1): suspended by ``spec.suspend``; its pods are its own. It runs until somebody deletes it.
+
+The RayCluster of a RayJob is no workload of its own: it is what the RayJob runs through.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from muster.core.objects.meta import Meta, decode
+from muster.core.workloads.common import (
+    Condition,
+    Life,
+    Needs,
+    check_version,
+    child,
+    foreign_manager,
+    has_no_spec,
+    is_true,
+    workload,
+)
+from muster.core.workloads.ray import GROUP, OPERATOR, RayClusterSpec, add_cluster
+from muster.model.workload import ChildState, Phase, Workload
+
+KIND = "RayCluster"
+
+
+class RayClusterStatus(Struct, frozen=True):
+    state: str | None = None
+    conditions: tuple[Condition, ...] | None = None
+
+
+class RayCluster(Struct, frozen=True, rename="camel"):
+    metadata: Meta
+    api_version: str = "ray.io/v1"
+    spec: RayClusterSpec | None = None
+    status: RayClusterStatus | None = None
+
+
+class _Owned(Struct, frozen=True):
+    metadata: Meta
+
+
+def read(raw: bytes) -> Workload | ChildState:
+    """A RayCluster by itself, or as the child of its RayJob: of one that is a child nothing else is looked at."""
+    meta: Meta = decode(raw, _Owned).metadata
+    if meta.controller.kind == "RayJob":
+        return child(KIND, meta)
+    cluster: RayCluster = decode(raw, RayCluster)
+    if cluster.spec is None:
+        raise has_no_spec()
+    check_version(cluster.api_version, GROUP)
+    needs = Needs()
+    add_cluster(needs, cluster.spec, "spec")
+    refusal = foreign_manager("spec.managedBy", cluster.spec.managed_by, OPERATOR)
+    life = _life(bool(cluster.spec.suspend), cluster.status or RayClusterStatus())
+    return workload(KIND, cluster.api_version, meta, life, needs, refusal=refusal)
+
+
+def _life(suspended: bool, status: RayClusterStatus) -> Life:
+    """``state`` stays ``ready`` while the cluster is being suspended, and is empty until it was ready once."""
+    word = status.state or ""
+    at_rest = word == "suspended" or is_true(status.conditions, "RayClusterSuspended")
+    phase: Phase = "running" if word == "ready" else "starting"
+    if suspended:
+        going = not at_rest and (word != "" or is_true(status.conditions, "RayClusterSuspending"))
+        phase = "suspending" if going else "waiting"
+    return Life(phase=phase, suspended=suspended, detail=word, settled=suspended and at_rest)

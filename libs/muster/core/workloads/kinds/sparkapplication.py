@@ -1,0 +1,119 @@
+"""SparkApplication (sparkoperator.k8s.io/v1beta2): suspended by ``spec.suspend``, or by the annotation of operators
+that know no such field. Its driver is its own pod, and the executors are the driver's.
+
+It counts as over only when the operator will not start it again.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct, field
+
+from muster.core.objects.meta import SUSPEND, Meta, decode
+from muster.core.workloads.common import (
+    Life,
+    Needs,
+    check_version,
+    count,
+    has_no_spec,
+    marked_suspended,
+    workload,
+)
+from muster.core.workloads.spark import Role, Settings, number, request_of, template_of
+from muster.model.resources import add_into
+from muster.model.workload import Outcome, Phase, Switch, Workload
+
+KIND = "SparkApplication"
+GROUP = "sparkoperator.k8s.io"
+RUNNING = ("RUNNING", "SUCCEEDING", "FAILING", "UNKNOWN")
+AT_REST = ("", "SUSPENDED")
+OVER: dict[str, Outcome] = {"COMPLETED": "succeeded", "FAILED": "failed"}
+
+
+class DynamicAllocation(Struct, frozen=True, rename="camel"):
+    enabled: bool = False
+    initial_executors: int | None = None
+    min_executors: int | None = None
+    max_executors: int | None = None
+
+
+class SparkSpec(Struct, frozen=True, rename="camel"):
+    suspend: bool | None = None
+    type: str = ""
+    driver: Role = field(default_factory=Role)
+    executor: Role = field(default_factory=Role)
+    spark_conf: dict[str, str] | None = None
+    memory_overhead_factor: str | None = None
+    node_selector: dict[str, str] | None = None
+    dynamic_allocation: DynamicAllocation | None = None
+
+
+class ApplicationState(Struct, frozen=True):
+    state: str = ""
+
+
+class SparkStatus(Struct, frozen=True, rename="camel"):
+    application_state: ApplicationState | None = None
+
+
+class SparkApplication(Struct, frozen=True, rename="camel"):
+    metadata: Meta
+    api_version: str = "sparkoperator.k8s.io/v1beta2"
+    spec: SparkSpec | None = None
+    status: SparkStatus | None = None
+
+
+def read(raw: bytes) -> Workload | None:
+    """The workload a SparkApplication is; None for one that another object made, unless it is made on a schedule."""
+    app: SparkApplication = decode(raw, SparkApplication)
+    spec, meta = app.spec, app.metadata
+    if spec is None:
+        raise has_no_spec()
+    if meta.controller.kind not in ("", "ScheduledSparkApplication"):
+        return None
+    check_version(app.api_version, GROUP)
+    state = app.status.application_state if app.status is not None else None
+    life = _life(bool(spec.suspend) or marked_suspended(meta), state.state if state is not None else "")
+    switch = Switch(annotation=SUSPEND in meta.annotations)
+    return workload(KIND, app.api_version, meta, life, _needs(spec), switch=switch)
+
+
+def _life(suspended: bool, word: str) -> Life:
+    phase: Phase
+    if word in OVER:
+        return Life(phase="finished", suspended=suspended, outcome=OVER[word], detail=word)
+    if suspended:
+        phase = "waiting" if word in AT_REST else "suspending"
+    else:
+        phase = "running" if word in RUNNING else "starting"
+    return Life(phase=phase, suspended=suspended, detail=word, settled=suspended and word == "SUSPENDED")
+
+
+def _needs(spec: SparkSpec) -> Needs:
+    """Driver and executors; with dynamic allocation those it begins with, and in ``full`` the most it may have."""
+    settings = Settings(
+        properties=spec.spark_conf or {},
+        factor=spec.memory_overhead_factor or "",
+        python=spec.type == "Python",
+        bare=spec.type in ("Python", "R"),
+        node_selector=spec.node_selector or {},
+    )
+    first, most = _executors(spec, settings)
+    needs = Needs()
+    for name, role, pods in (("driver", spec.driver, 1), ("executor", spec.executor, first)):
+        template, one = template_of(role, settings), request_of(role, name, settings)
+        needs.add(name, pods, template, f"spec.{name}", request=one)
+        needs.prioritize(template.spec.priority_class_name, template.spec.priority)
+    add_into(needs.full, one, max(most, first) - first)
+    return needs
+
+
+def _executors(spec: SparkSpec, settings: Settings) -> tuple[int, int]:
+    """How many it begins with, and how many it may have."""
+    text, path = settings.get(None, "spark.executor.instances")
+    own = count(spec.executor.instances, number(text, path) if text else -1, "spec.executor.instances")
+    dynamic, at = spec.dynamic_allocation, "spec.dynamicAllocation"
+    if dynamic is None or not dynamic.enabled:
+        return (1, 1) if own < 0 else (own, own)
+    low = count(dynamic.min_executors, 0, f"{at}.minExecutors")
+    first = max(own, low, count(dynamic.initial_executors, 0, f"{at}.initialExecutors"))
+    return first, count(dynamic.max_executors, first, f"{at}.maxExecutors")

@@ -1,0 +1,43 @@
+"""TFJob (kubeflow.org/v1): a TensorFlow training of the Kubeflow training operator; its pods are its own."""
+
+from __future__ import annotations
+
+from msgspec import Struct, field
+
+from muster.core.objects.meta import Meta, decode
+from muster.core.workloads import kubeflow
+from muster.core.workloads.common import has_no_spec
+from muster.core.workloads.kubeflow import Replica, RunPolicy, Status
+from muster.model.workload import Workload
+
+KIND = "TFJob"
+ORDER = ("Chief", "Master", "PS", "Worker", "Evaluator")
+
+
+class TFJobSpec(Struct, frozen=True, rename="camel"):
+    run_policy: RunPolicy | None = None
+    tf_replica_specs: dict[str, Replica] = field(default_factory=dict)
+
+
+class TFJob(Struct, frozen=True, rename="camel"):
+    metadata: Meta
+    api_version: str = "kubeflow.org/v1"
+    spec: TFJobSpec | None = None
+    status: Status | None = None
+
+
+def read(raw: bytes) -> Workload | None:
+    """The workload a TFJob is. Raises UnreadableError naming the field that makes it unusable."""
+    job: TFJob = decode(raw, TFJob)
+    if job.spec is None:
+        raise has_no_spec()
+    return kubeflow.read(
+        KIND,
+        job.api_version,
+        job.metadata,
+        job.spec.run_policy,
+        ("spec.tfReplicaSpecs", job.spec.tf_replica_specs),
+        job.status,
+        order=ORDER,
+        managers=("kubeflow.org/training-operator",),
+    )

@@ -1,0 +1,102 @@
+"""What RayJobs and RayClusters share: the specification of a Ray cluster, and what it needs."""
+
+from __future__ import annotations
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from muster.core.objects.podspec import PodTemplate, Resources, container_request, pod_request, pod_rules
+from muster.core.workloads.common import Needs, count
+from muster.model.placing import ANYWHERE, PodRules
+from muster.model.resources import Vector, add_into, highest
+
+GROUP = "ray.io"
+OPERATOR = "ray.io/kuberay-operator"
+
+SIDECAR: Vector = {"cpu": 500, "memory": 512 * 2**20}
+"""The autoscaler container KubeRay adds to the head: 500m, 512Mi unless autoscalerOptions.resources replaces it."""
+WAIT_FOR_HEAD: Vector = {"cpu": 200, "memory": 256 * 2**20}
+"""The init container KubeRay adds to every worker: matters only for workers smaller than it."""
+REDIS_CLEANUP: Vector = {"cpu": 200, "memory": 256 * 2**20}
+"""The clean-up job after a cluster with GCS fault tolerance: runs after the head, so only the larger counts."""
+
+
+class HeadGroup(Struct, frozen=True):
+    template: PodTemplate = field(default_factory=PodTemplate)
+
+
+class WorkerGroup(Struct, frozen=True, rename="camel"):
+    group_name: str = ""
+    replicas: int | None = None
+    min_replicas: int | None = None
+    max_replicas: int | None = None
+    num_of_hosts: int | None = None
+    suspend: bool | None = None
+    template: PodTemplate = field(default_factory=PodTemplate)
+
+
+class AutoscalerOptions(Struct, frozen=True):
+    resources: Resources | None = None
+
+
+class RayClusterSpec(Struct, frozen=True, rename="camel"):
+    suspend: bool | None = None
+    managed_by: str | None = None
+    head_group_spec: HeadGroup = field(default_factory=HeadGroup)
+    worker_group_specs: tuple[WorkerGroup, ...] | None = None
+    enable_in_tree_autoscaling: bool | None = None
+    autoscaler_options: AutoscalerOptions | None = None
+    gcs_fault_tolerance_options: dict[str, object] | None = None
+
+
+def add_cluster(needs: Needs, cluster: RayClusterSpec, at: str, *, beside_head: Vector | None = None) -> None:
+    """Add a Ray cluster's pods. ``ack``: head + sum(replicas x worker). ``full``: every container KubeRay will run.
+
+    ``beside_head``: what runs in the head's pod besides what the cluster itself asks for.
+    """
+    template = cluster.head_group_spec.template
+    extra = dict(beside_head or {})
+    if cluster.enable_in_tree_autoscaling:
+        own = cluster.autoscaler_options.resources if cluster.autoscaler_options is not None else None
+        add_into(extra, SIDECAR if own is None else container_request(own, f"{at}.autoscalerOptions"))
+    whole = pod_request(template.spec, f"{at}.headGroupSpec.template.spec", extra=extra)
+    rules = _rules(template, "headgroup", "head")
+    needs.add("head", 1, template, f"{at}.headGroupSpec", whole=whole, rules=rules)
+    needs.prioritize(template.spec.priority_class_name, template.spec.priority)
+    if cluster.gcs_fault_tolerance_options is not None:
+        add_into(needs.full, highest(whole, REDIS_CLEANUP))
+        add_into(needs.full, whole, -1)
+    for index, group in enumerate(cluster.worker_group_specs or ()):
+        path = f"{at}.workerGroupSpecs[{index}]"
+        replicas, hosts = _replicas(group, path), max(1, count(group.num_of_hosts, 1, f"{path}.numOfHosts"))
+        one = pod_request(group.template.spec, f"{path}.template.spec")
+        needs.add(
+            group.group_name or f"group-{index}",
+            replicas * hosts,
+            group.template,
+            path,
+            request=one,
+            whole=highest(one, WAIT_FOR_HEAD),
+            rules=_rules(group.template, group.group_name, "worker"),
+        )
+        add_into(needs.ack, one, replicas - replicas * hosts)
+
+
+def _rules(template: PodTemplate, group: str, node_type: str) -> PodRules:
+    """Where pods of a group may run; with the labels KubeRay gives them where labels matter."""
+    labels = template.labels
+    rules = pod_rules(template.spec, labels)
+    if not labels and rules == ANYWHERE:
+        return rules
+    known = {"ray.io/group": group[:63], "ray.io/is-ray-node": "yes", "ray.io/node-type": node_type}
+    labels = dict(sorted((labels | known).items()))
+    return replace(pod_rules(template.spec, labels), labels=labels)
+
+
+def _replicas(group: WorkerGroup, path: str) -> int:
+    """KubeRay's desired replicas: clamp(replicas, or min when absent, between min and max); 0 when suspended."""
+    if group.suspend:
+        return 0
+    low = count(group.min_replicas, 0, f"{path}.minReplicas")
+    high = count(group.max_replicas, 2**31 - 1, f"{path}.maxReplicas")
+    return min(max(count(group.replicas, low, f"{path}.replicas"), low), max(low, high))

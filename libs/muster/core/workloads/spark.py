@@ -1,0 +1,170 @@
+"""What a Spark driver or executor asks for: Spark itself makes the pods, from settings in words of its own.
+
+A field of the SparkApplication wins over the property of ``spec.sparkConf`` that it stands for. Memory is the heap and
+an overhead: what is named, else a share of the heap (a tenth; four tenths for Python and R), at least 384 MiB.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from muster.core.objects.meta import UnreadableError
+from muster.core.objects.podrules import RawAffinity, RawToleration
+from muster.core.objects.podspec import Container, PodSpec, PodTemplate, TemplateMeta, pod_request
+from muster.model.resources import MAX_AMOUNT, QuantityError, Vector, is_resource_name, parse_quantity
+from muster.model.text import shorten
+
+MIB = 2**20
+LEAST_OVERHEAD = 384 * MIB
+SHARED = "spark.kubernetes.memoryOverheadFactor"
+_UNITS = {"b": 0, "k": 10, "m": 20, "g": 30, "t": 40, "p": 50}
+_MEMORY = re.compile(r"([0-9]{1,18})(?:([kmgtp])b?|b)?")
+_FACTOR = re.compile(r"([0-9]{1,9})(?:\.([0-9]{0,9}))?")
+
+
+class Gpu(Struct, frozen=True):
+    name: str = ""
+    quantity: int = 0
+
+
+class Role(Struct, frozen=True, rename="camel"):
+    """The driver or the executors, as both are described."""
+
+    instances: int | None = None
+    cores: int | None = None
+    core_request: str | None = None
+    memory: str | None = None
+    memory_overhead: str | None = None
+    gpu: Gpu | None = None
+    priority_class_name: str | None = None
+    sidecars: tuple[Container, ...] | None = None
+    init_containers: tuple[Container, ...] | None = None
+    node_selector: dict[str, str] | None = None
+    tolerations: tuple[RawToleration, ...] | None = None
+    affinity: RawAffinity | None = None
+    labels: dict[str, str] | None = None
+    template: PodTemplate | None = field(default=None)
+
+
+class Settings(Struct, frozen=True):
+    """What stands above both roles."""
+
+    properties: Mapping[str, str]
+    factor: str
+    """spec.memoryOverheadFactor"""
+    python: bool
+    bare: bool
+    """Runs outside of the JVM: Python or R."""
+    node_selector: Mapping[str, str]
+
+    def get(self, written: str | None, name: str) -> tuple[str, str]:
+        """A setting and where it stands: the field, else the property; two empty texts when it is nowhere."""
+        if written:
+            return written, ""
+        return self.properties.get(name, ""), f"spec.sparkConf[{name}]"
+
+
+def request_of(role: Role, name: str, settings: Settings) -> Vector:
+    """What one pod of a role asks for: its Spark container, and whatever stands beside it."""
+    path = f"spec.{name}"
+    asks: Vector = {"cpu": _cpu(role, name, settings), "memory": _memory(role, name, settings)}
+    if role.gpu is not None and role.gpu.quantity:
+        if not is_resource_name(role.gpu.name) or not 0 < role.gpu.quantity <= MAX_AMOUNT // 1000:
+            raise UnreadableError(f"{path}.gpu: {shorten(role.gpu.name, 64)!r} is not so many of a resource")
+        asks[role.gpu.name] = role.gpu.quantity * 1000
+    pod = role.template.spec if role.template is not None else PodSpec()
+    beside = PodSpec(
+        containers=(*pod.containers[1:], *(role.sidecars or ())),
+        init_containers=(*(pod.init_containers or ()), *(role.init_containers or ())),
+        overhead=pod.overhead,
+    )
+    return pod_request(beside, path, extra={key: amount for key, amount in asks.items() if amount})
+
+
+def template_of(role: Role, settings: Settings) -> PodTemplate:
+    """A role's pod as far as it says where it may run: what the role itself says comes on top of its template."""
+    template = role.template or PodTemplate()
+    spec = replace(
+        template.spec,
+        node_selector={**settings.node_selector, **(template.spec.node_selector or {}), **(role.node_selector or {})},
+        tolerations=(*(template.spec.tolerations or ()), *(role.tolerations or ())),
+        affinity=role.affinity or template.spec.affinity,
+        priority_class_name=role.priority_class_name or template.spec.priority_class_name,
+    )
+    return PodTemplate(metadata=TemplateMeta(labels={**template.labels, **(role.labels or {})}), spec=spec)
+
+
+def number(text: str, path: str) -> int:
+    """A whole number in a property."""
+    if not re.fullmatch(r"[0-9]{1,9}", text):
+        raise UnreadableError(f"{path}: {shorten(text, 64)!r} is not a number")
+    return int(text)
+
+
+def _cpu(role: Role, name: str, settings: Settings) -> int:
+    text, path = settings.get(role.core_request, f"spark.kubernetes.{name}.request.cores")
+    if text:
+        try:
+            return parse_quantity(text, "cpu")
+        except QuantityError as err:
+            raise UnreadableError(f"{path or f'spec.{name}.coreRequest'}: {err}") from err
+    if role.cores is not None:
+        if not 0 <= role.cores < 2**31:
+            raise UnreadableError(f"spec.{name}.cores: {str(role.cores)[:24]} is not a number of cores")
+        return role.cores * 1000
+    text, path = settings.get(None, f"spark.{name}.cores")
+    return number(text, path) * 1000 if text else 1000
+
+
+def _memory(role: Role, name: str, settings: Settings) -> int:
+    text, path = settings.get(role.memory, f"spark.{name}.memory")
+    heap = amount(text, path or f"spec.{name}.memory") if text else 1024 * MIB
+    text, path = settings.get(role.memory_overhead, f"spark.{name}.memoryOverhead")
+    if text:
+        total = heap + amount(text, path or f"spec.{name}.memoryOverhead")
+    else:
+        total = heap + max(_share(heap // MIB, name, settings) * MIB, LEAST_OVERHEAD)
+    if name == "executor":
+        total += _beside_heap(settings)
+    return total
+
+
+def _beside_heap(settings: Settings) -> int:
+    """Memory of executors that is neither heap nor overhead."""
+    total, properties = 0, settings.properties
+    python, off_heap = "spark.executor.pyspark.memory", "spark.memory.offHeap.size"
+    if settings.python and properties.get(python):
+        total += amount(properties[python], f"spec.sparkConf[{python}]")
+    if properties.get("spark.memory.offHeap.enabled", "").lower() == "true" and properties.get(off_heap):
+        total += amount(properties[off_heap], f"spec.sparkConf[{off_heap}]", bare=0)
+    return total
+
+
+def _share(heap_mib: int, name: str, settings: Settings) -> int:
+    """The part of the heap that comes on top, in MiB, cut as Spark cuts it."""
+    own = f"spark.{name}.memoryOverheadFactor"
+    key = own if settings.properties.get(own) else SHARED
+    text, path = settings.properties.get(key, ""), f"spec.sparkConf[{key}]"
+    if not text:
+        text, path = settings.factor, "spec.memoryOverheadFactor"
+    if not text:
+        return heap_mib * (4 if settings.bare else 1) // 10
+    match = _FACTOR.fullmatch(text)
+    if match is None:
+        raise UnreadableError(f"{path}: {shorten(text, 64)!r} is not a share such as 0.1")
+    part = match[2] or ""
+    scale: int = 10 ** len(part)
+    return heap_mib * int(match[1] + part) // scale
+
+
+def amount(text: str, path: str, *, bare: int = 20) -> int:
+    """Memory as Spark writes it (``512m``, ``2g``) in bytes, cut to whole MiB; a bare number counts in 2**bare."""
+    match = _MEMORY.fullmatch(text.strip().lower())
+    if match is None:
+        raise UnreadableError(f"{path}: {shorten(text, 64)!r} is not an amount such as 512m or 2g")
+    shift = _UNITS[match[2]] if match[2] else (0 if text.strip().lower().endswith("b") else bare)
+    return (int(match[1]) << shift) // MIB * MIB

@@ -1,0 +1,181 @@
+"""One object of every workload kind, suspended, and what its controller writes on it as it goes on.
+
+``KINDS`` here is what tests know of a kind, beside the row of the code's own registry: a kind that lacks it fails the
+conformance tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from msgspec import Struct, field
+
+from kit.story import rayjob
+
+Obj = dict[str, Any]
+
+
+def template(cpu: str = "1", memory: str = "1Gi", **spec: Any) -> Obj:
+    """A pod template of one container."""
+    container = {"name": "main", "image": "busybox", "resources": {"requests": {"cpu": cpu, "memory": memory}}}
+    return {"spec": {"containers": [container], **spec}}
+
+
+def meta(name: str, namespace: str, **more: Any) -> Obj:
+    return {"name": name, "namespace": namespace, **more}
+
+
+def job(name: str = "j", namespace: str = "video", *, cpu: str = "1", parallelism: int = 2, **spec: Any) -> Obj:
+    """A batch Job."""
+    pod = template(cpu, restartPolicy="Never")
+    body = {"suspend": True, "parallelism": parallelism, "completions": parallelism, "template": pod, **spec}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta(name, namespace), "spec": body}
+
+
+def raycluster(name: str = "c", namespace: str = "video", *, cpu: str = "1", replicas: int = 1, **spec: Any) -> Obj:
+    """A RayCluster of its own."""
+    group = {"groupName": "small", "replicas": replicas, "rayStartParams": {}, "template": template(cpu)}
+    head = {"rayStartParams": {}, "template": template(cpu)}
+    body = {"suspend": True, "headGroupSpec": head, "workerGroupSpecs": [group], **spec}
+    return {"apiVersion": "ray.io/v1", "kind": "RayCluster", "metadata": meta(name, namespace), "spec": body}
+
+
+def _kubeflow(kind: str, version: str, specs: str, types: dict[str, int], name: str, namespace: str, cpu: str) -> Obj:
+    replicas = {key: {"replicas": count, "template": template(cpu)} for key, count in types.items()}
+    return {
+        "apiVersion": f"kubeflow.org/{version}",
+        "kind": kind,
+        "metadata": meta(name, namespace),
+        "spec": {"runPolicy": {"suspend": True}, specs: replicas},
+    }
+
+
+def tfjob(name: str = "tf", namespace: str = "video", *, cpu: str = "1", workers: int = 2) -> Obj:
+    return _kubeflow("TFJob", "v1", "tfReplicaSpecs", {"PS": 1, "Worker": workers}, name, namespace, cpu)
+
+
+def pytorchjob(name: str = "py", namespace: str = "video", *, cpu: str = "1", workers: int = 2) -> Obj:
+    types = {"Master": 1, "Worker": workers}
+    return _kubeflow("PyTorchJob", "v1", "pytorchReplicaSpecs", types, name, namespace, cpu)
+
+
+def mpijob(name: str = "mpi", namespace: str = "video", *, cpu: str = "1", workers: int = 2) -> Obj:
+    types = {"Launcher": 1, "Worker": workers}
+    return _kubeflow("MPIJob", "v2beta1", "mpiReplicaSpecs", types, name, namespace, cpu)
+
+
+def sparkapplication(name: str = "spark", namespace: str = "video", *, cores: int = 1, executors: int = 2) -> Obj:
+    """With 1 GiB of heap each: 1408 MiB with its overhead."""
+    return {
+        "apiVersion": "sparkoperator.k8s.io/v1beta2",
+        "kind": "SparkApplication",
+        "metadata": meta(name, namespace),
+        "spec": {
+            "suspend": True,
+            "type": "Scala",
+            "mode": "cluster",
+            "sparkVersion": "3.5.0",
+            "mainApplicationFile": "local:///app.jar",
+            "driver": {"cores": cores, "memory": "1g"},
+            "executor": {"cores": cores, "memory": "1g", "instances": executors},
+        },
+    }
+
+
+def conditions(*true: str) -> Obj:
+    return {"conditions": [{"type": kind, "status": "True"} for kind in true]}
+
+
+def _state(state: str) -> Obj:
+    return {"applicationState": {"state": state}}
+
+
+class KindFacts(Struct, frozen=True):
+    """A kind as tests know it. ``asks``: cpu (thousandths) of the object that ``make`` makes, by profile."""
+
+    make: Callable[..., Obj]
+    ack: int
+    full: int
+    settled: Obj
+    """Status of one that is suspended and at rest, as its controller confirms it."""
+    starting: Obj
+    running: Obj
+    suspending: Obj | None
+    """Status of one that was just asked to stop; None where that is told by its pods alone."""
+    over: dict[str, Obj] = field(default_factory=dict)
+    """{outcome: status}"""
+    template: str = ""
+    """JSON pointer of the pod template whose priority counts."""
+
+
+_REPLICAS = {"replicaStatuses": {"Worker": {"active": 2}}}
+_KUBEFLOW_RUNS = {**conditions("Created", "Running"), **_REPLICAS}
+
+
+def _kubeflow_facts(make: Callable[..., Obj], template_at: str) -> KindFacts:
+    return KindFacts(
+        make,
+        ack=3000,
+        full=3000,
+        settled={**conditions("Created", "Suspended"), "replicaStatuses": {"Worker": {}}},
+        starting=conditions("Created"),
+        running=_KUBEFLOW_RUNS,
+        suspending=_KUBEFLOW_RUNS,
+        over={"succeeded": conditions("Created", "Succeeded"), "failed": conditions("Created", "Failed")},
+        template=template_at,
+    )
+
+
+KINDS: dict[str, KindFacts] = {
+    "RayJob": KindFacts(
+        rayjob,
+        ack=12_000,
+        full=12_500,
+        settled={"jobDeploymentStatus": "Suspended"},
+        starting={"jobDeploymentStatus": "Initializing", "rayClusterName": "x"},
+        running={"jobDeploymentStatus": "Running", "rayClusterName": "x"},
+        suspending={"jobDeploymentStatus": "Suspending", "rayClusterName": "x"},
+        over={
+            "succeeded": {"jobDeploymentStatus": "Complete", "jobStatus": "SUCCEEDED"},
+            "failed": {"jobDeploymentStatus": "Failed"},
+            "invalid": {"jobDeploymentStatus": "ValidationFailed"},
+        },
+        template="/spec/rayClusterSpec/headGroupSpec/template/spec",
+    ),
+    "RayCluster": KindFacts(
+        raycluster,
+        ack=2000,
+        full=2000,
+        settled={"state": "suspended"},
+        starting={},
+        running={"state": "ready"},
+        suspending={"state": "ready"},
+        template="/spec/headGroupSpec/template/spec",
+    ),
+    "Job": KindFacts(
+        job,
+        ack=2000,
+        full=2000,
+        settled=conditions("Suspended"),
+        starting={"active": 2, "ready": 0},
+        running={"active": 2, "ready": 1},
+        suspending={"active": 2, "ready": 2},
+        over={"succeeded": conditions("SuccessCriteriaMet", "Complete"), "failed": conditions("Failed")},
+        template="/spec/template/spec",
+    ),
+    "TFJob": _kubeflow_facts(tfjob, "/spec/tfReplicaSpecs/PS/template/spec"),
+    "PyTorchJob": _kubeflow_facts(pytorchjob, "/spec/pytorchReplicaSpecs/Master/template/spec"),
+    "MPIJob": _kubeflow_facts(mpijob, "/spec/mpiReplicaSpecs/Launcher/template/spec"),
+    "SparkApplication": KindFacts(
+        sparkapplication,
+        ack=3000,
+        full=3000,
+        settled=_state("SUSPENDED"),
+        starting=_state("SUBMITTED"),
+        running=_state("RUNNING"),
+        suspending=_state("SUSPENDING"),
+        over={"succeeded": _state("COMPLETED"), "failed": _state("FAILED")},
+        template="/spec/driver",
+    ),
+}

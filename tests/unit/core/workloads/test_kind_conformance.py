@@ -1,0 +1,424 @@
+"""What every workload kind must do, for every row of the registry: a kind that is added is tested here at once.
+
+Each kind is driven by what its controller writes (kit.jobs), read by its own adapter, through all stages.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from kit import facts
+from kit.bench import Bench
+from kit.jobs import KINDS as KNOWN
+from kit.jobs import Obj
+from muster.core.actuation.intents import Actuator
+from muster.core.actuation.patch import marked, resume_patch, switched
+from muster.core.objects.meta import SUSPEND
+from muster.core.objects.registry import ALWAYS, WATCHED, required_of
+from muster.core.presentation.desired import unit_name
+from muster.core.stage import Folder
+from muster.core.watching.watcher import Watcher
+from muster.core.workloads.registry import KINDS, POD_OWNERS, suspend_field
+from muster.events.base import Cause, Event
+from muster.events.decisions import (
+    GangAdmitted,
+    QuotaReleased,
+    SuspensionRecorded,
+    WorkloadAdopted,
+    WorkloadQueued,
+    WorkloadRefused,
+)
+from muster.events.effects import EffectApplied
+from muster.events.facts import (
+    ChildGone,
+    ChildObserved,
+    KindsConfigured,
+    PodGone,
+    PodObserved,
+    Synced,
+    WorkloadObserved,
+)
+from muster.model.api import VERSIONS
+from muster.model.keys import Ref
+from muster.model.workload import ChildState, PodState, Workload
+from muster.sim.apiserver.jsonpatch import json_patch
+
+each_kind = pytest.mark.parametrize("kind", KINDS)
+ANNOTATED = ("TFJob", "PyTorchJob", "MPIJob", "SparkApplication")
+"""Kinds with operators that know the annotation only."""
+
+
+def test_the_tests_know_every_kind() -> None:
+    assert KNOWN.keys() == KINDS.keys()
+    assert all(VERSIONS[kind] == row.resource.api_version for kind, row in KINDS.items())
+
+
+def dressed(obj: Obj, *, status: Obj | None = None, rv: int = 0) -> Obj:
+    """An object as the API server keeps it."""
+    name = obj["metadata"].get("name") or "generated"
+    meta = {
+        **obj["metadata"],
+        "name": name,
+        "uid": f"uid-{name}",
+        "resourceVersion": str(rv or facts.next_rv()),
+        "generation": 1,
+        "creationTimestamp": "2025-01-10T01:36:24Z",
+    }
+    return {**obj, "metadata": meta, **({"status": status} if status is not None else {})}
+
+
+def new(kind: str, name: str = "one", **more: Any) -> Obj:
+    return dressed(KNOWN[kind].make(name, "video", **more))
+
+
+def read(kind: str, obj: Obj) -> Workload:
+    found = KINDS[kind].read(json.dumps(obj).encode())
+    assert isinstance(found, Workload)
+    return found
+
+
+def seen(kind: str, obj: Obj) -> WorkloadObserved:
+    return WorkloadObserved(workload=read(kind, obj))
+
+
+def set_to(kind: str, obj: Obj, *, suspended: bool, status: Obj | None = None) -> Obj:
+    """The object a moment later, suspended or not by its field, with another status."""
+    ops = [{"op": "add", "path": KINDS[kind].suspend_path, "value": suspended}]
+    return dressed(json_patch(obj, ops), status=status if status is not None else obj.get("status"))
+
+
+# --- where it stands ------------------------------------------------------------------------------------------------
+
+
+@each_kind
+def test_a_new_suspended_one_waits(kind: str) -> None:
+    found = read(kind, new(kind))
+    assert (found.phase, found.suspended, found.settled, found.refusal) == ("waiting", True, False, "")
+    assert found.ref == Ref(kind, "video", "one", "uid-one")
+    assert found.api_version == KINDS[kind].resource.api_version
+
+
+@each_kind
+def test_it_asks_for_all_its_pods(kind: str) -> None:
+    found, known = read(kind, new(kind)), KNOWN[kind]
+    assert (found.need["ack"]["cpu"], found.need["full"]["cpu"]) == (known.ack, known.full)
+    assert sum(pods.count * pods.request["cpu"] for pods in found.pod_sets) == known.ack
+    assert len({pods.name for pods in found.pod_sets}) == len(found.pod_sets)
+    assert found.need["ack"]["memory"] >= known.ack // 1000 * 10**9
+
+
+@each_kind
+def test_its_controller_is_understood(kind: str) -> None:
+    known, obj = KNOWN[kind], new(kind)
+    rests = read(kind, set_to(kind, obj, suspended=True, status=known.settled))
+    assert (rests.phase, rests.settled) == ("waiting", True)
+    starts = read(kind, set_to(kind, obj, suspended=False, status=known.starting))
+    assert (starts.phase, starts.suspended, starts.settled) == ("starting", False, False)
+    runs = read(kind, set_to(kind, obj, suspended=False, status=known.running))
+    assert (runs.phase, runs.outcome, runs.busy) == ("running", "", False)
+    if known.suspending is not None:
+        stops = read(kind, set_to(kind, obj, suspended=True, status=known.suspending))
+        assert (stops.phase, stops.settled) == ("suspending", False)
+    for outcome, status in known.over.items():
+        for suspended in (False, True):
+            over = read(kind, set_to(kind, obj, suspended=suspended, status=status))
+            assert (over.phase, over.outcome) == ("finished", outcome)
+
+
+@each_kind
+def test_a_resumed_one_that_nobody_has_looked_at_starts(kind: str) -> None:
+    known = KNOWN[kind]
+    fresh = read(kind, set_to(kind, new(kind), suspended=False))
+    assert fresh.phase == "starting"
+    again = read(kind, set_to(kind, new(kind), suspended=False, status=known.settled))
+    assert again.phase == "starting"
+
+
+@each_kind
+def test_priority_comes_from_its_template(kind: str) -> None:
+    name = KNOWN[kind].template + "/priorityClassName"
+    found = read(kind, json_patch(new(kind), [{"op": "add", "path": name, "value": "urgent"}]))
+    assert (found.priority_class, found.priority) == ("urgent", None)
+
+
+@each_kind
+def test_what_people_and_we_write_on_it_is_read(kind: str) -> None:
+    obj = new(kind)
+    obj["metadata"] |= {
+        "annotations": {
+            "muster.dev/intent": "1-7-0",
+            "kube-queue/job-enqueue-timestamp": "2025-01-10 01:36:25.5 +0000 UTC m=+1.5",
+            "muster.dev/priority": "7",
+            "muster.dev/hold": "true",
+            "muster.dev/change-reason": "demo",
+        },
+        "labels": {"quota.scheduling.alibabacloud.com/name": "text", "other": "x"},
+    }
+    found = read(kind, obj)
+    assert (found.intent, found.annotated, found.queued_at) == ("1-7-0", True, 1_736_472_985_500)
+    assert (found.wishes.priority, found.wishes.hold, found.wishes.reason) == (7, True, "demo")
+    assert found.labels == {"quota.scheduling.alibabacloud.com/name": "text"}
+
+
+def test_queue_units_are_called_as_kube_queue_calls_them() -> None:
+    names = {kind: unit_name(read(kind, new(kind))) for kind in KINDS}
+    assert names == {
+        "RayJob": "one-ray-qu",
+        "RayCluster": "one-raycluster-qu",
+        "Job": "one",
+        "TFJob": "one-tf-qu",
+        "PyTorchJob": "one-py-qu",
+        "MPIJob": "one-mpi-qu",
+        "SparkApplication": "one-spark-qu",
+    }
+
+
+# --- how it is resumed, and suspended ---------------------------------------------------------------------------------
+
+
+def admitted(kind: str, obj: Obj) -> tuple[Bench, bytes]:
+    """The patch that resumes an object once it is admitted."""
+    bench = Bench()
+    bench.facts(facts.tree())
+    bench.synced()
+    bench.facts(seen(kind, obj))
+    decided = bench.settle()
+    assert [type(event) for event in decided if isinstance(event, WorkloadQueued | GangAdmitted)] == [
+        WorkloadQueued,
+        GangAdmitted,
+    ]
+    actuator = Actuator()
+    folder, state = Folder(actuator), actuator.initial()
+    for stored in bench.log:
+        folder.fold(state, stored.seq, stored.commit)
+    [(uid, order)] = state.outstanding.items()
+    return bench, resume_patch(order, state.known[uid])
+
+
+def forms(kind: str) -> list[Obj]:
+    """All the ways in which an object of a kind may be suspended."""
+    plain = new(kind)
+    found = [plain]
+    if kind in ANNOTATED:
+        by_both = new(kind)
+        by_both["metadata"]["annotations"] = {SUSPEND: "true"}
+        by_mark = set_to(kind, by_both, suspended=False)
+        found += [by_both, by_mark]
+    home = KINDS[kind].suspend_path.rpartition("/")[0]
+    if home != "/spec":
+        found.append(json_patch(by_mark, [{"op": "remove", "path": home}]))
+    return found
+
+
+@each_kind
+def test_the_resume_patch_resumes_it_however_it_was_suspended(kind: str) -> None:
+    for obj in forms(kind):
+        assert read(kind, obj).suspended
+        _, patch = admitted(kind, obj)
+        resumed = json_patch(obj, json.loads(patch))
+        found = read(kind, resumed)
+        assert not found.suspended
+        assert found.phase == "starting"
+        marks = resumed["metadata"]["annotations"]
+        assert {"muster.dev/intent", "muster.dev/queued-at", "muster.dev/dequeued-at"} <= marks.keys()
+        assert marks.get(SUSPEND, "false") == "false"
+        assert found.queued_at <= found.dequeued_at
+
+
+@each_kind
+def test_it_can_be_suspended_again_by_the_same_row(kind: str) -> None:
+    for obj in forms(kind):
+        _, patch = admitted(kind, obj)
+        resumed = json_patch(obj, json.loads(patch))
+        switch = read(kind, resumed).switch
+        marks = {**resumed["metadata"]["annotations"], **marked(switch, suspended=True)}
+        ops = [*switched(kind, switch, suspended=True), {"op": "add", "path": "/metadata/annotations", "value": marks}]
+        again = read(kind, json_patch(resumed, ops))
+        assert again.suspended
+        assert json_patch(resumed, ops)["metadata"]["annotations"].get(SUSPEND, "true") == "true"
+
+
+@each_kind
+def test_the_field_is_named_as_people_write_it(kind: str) -> None:
+    place: Any = new(kind)
+    for part in suspend_field(kind).split("."):
+        place = place[part]
+    assert place is True
+
+
+# --- from the queue to its end ----------------------------------------------------------------------------------------
+
+
+CHILD = ChildState(Ref("RayCluster", "video", "x", "uid-x"), 1, "uid-one", "RayJob")
+"""What the one job runs through, if its kind runs through something."""
+
+
+def pod(kind: str, name: str, *, over: bool = False) -> Event:
+    """A pod of the one job, as the kind owns its pods."""
+    owner = "uid-x" if KINDS[kind].child == "RayCluster" else "uid-one"
+    ref = Ref("Pod", "video", name, f"uid-{name}")
+    return PodObserved(pod=PodState(ref=ref, rv=facts.next_rv(), owner_uid=owner, over=over, running=not over))
+
+
+def started(kind: str) -> tuple[Bench, Obj]:
+    """Two objects that fit only one after the other; the first is admitted, resumed and runs with two pods."""
+    first, second = new(kind), new(kind, "two")
+    bench, patch = admitted(kind, first)
+    whole = {"cpu": f"{read(kind, second).need['ack']['cpu'] + 500}m"}
+    leaf = facts.node("a", whole, whole, ("video",))
+    bench.facts(facts.tree(facts.node("root", whole, whole, children=(leaf,))), seen(kind, second))
+    bench.settle()
+    resumed = dressed(json_patch(first, json.loads(patch)))
+    cause = next(
+        Cause(stored.seq, item)
+        for stored in bench.log
+        for item, event in enumerate(stored.commit.events)
+        if isinstance(event, GangAdmitted)
+    )
+    found = read(kind, resumed)
+    bench.append("actuator", "input", [EffectApplied(cause=cause, ref=found.ref, attempt=1, rv=found.rv)])
+    bench.facts(seen(kind, set_to(kind, resumed, suspended=False, status=KNOWN[kind].running)))
+    if KINDS[kind].child == "RayCluster":
+        bench.facts(ChildObserved(child=CHILD))
+    bench.facts(pod(kind, "a"), pod(kind, "b"))
+    assert not [event for event in bench.settle() if isinstance(event, QuotaReleased | GangAdmitted | WorkloadAdopted)]
+    return bench, resumed
+
+
+def ends_of_pods(kind: str) -> list[Event]:
+    ends: list[Event] = [pod(kind, "a", over=True), PodGone(ref=Ref("Pod", "video", "b", "uid-b"), rv=facts.next_rv())]
+    return [ChildGone(ref=CHILD.ref, rv=facts.next_rv()), *ends] if KINDS[kind].child == "RayCluster" else ends
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if KNOWN[kind].over])
+def test_its_quota_is_free_when_it_is_over_and_its_pods_are(kind: str) -> None:
+    bench, resumed = started(kind)
+    status = KNOWN[kind].over["succeeded"]
+    bench.facts(seen(kind, set_to(kind, resumed, suspended=False, status=status)))
+    assert not [event for event in bench.settle() if isinstance(event, QuotaReleased)]
+    bench.facts(*ends_of_pods(kind))
+    decided = [event for event in bench.settle() if isinstance(event, QuotaReleased | GangAdmitted)]
+    assert [(type(event), event.ref.name) for event in decided] == [(QuotaReleased, "one"), (GangAdmitted, "two")]
+    assert isinstance(decided[0], QuotaReleased) and decided[0].reason == "finished"
+
+
+@each_kind
+def test_its_quota_is_free_when_it_was_suspended_by_others_and_rests(kind: str) -> None:
+    bench, resumed = started(kind)
+    known = KNOWN[kind]
+    stopped = set_to(kind, resumed, suspended=True, status=known.suspending or known.running)
+    bench.facts(seen(kind, stopped))
+    decided = bench.settle()
+    assert any(isinstance(event, SuspensionRecorded) for event in decided)
+    assert not any(isinstance(event, QuotaReleased) for event in decided)
+    bench.facts(*ends_of_pods(kind))
+    bench.facts(seen(kind, set_to(kind, stopped, suspended=True, status=known.settled)))
+    decided = bench.settle()
+    assert [event.reason for event in decided if isinstance(event, QuotaReleased)] == ["suspended_outside"]
+    assert len([event for event in decided if isinstance(event, GangAdmitted)]) == 1
+
+
+@each_kind
+def test_one_that_runs_without_being_asked_is_charged_and_left_alone(kind: str) -> None:
+    bench = Bench()
+    bench.facts(facts.tree())
+    bench.synced()
+    bench.facts(seen(kind, set_to(kind, new(kind), suspended=False, status=KNOWN[kind].running)))
+    decided = bench.settle()
+    assert [type(event) for event in decided if not isinstance(event, GangAdmitted)][-1] is WorkloadAdopted
+    assert not any(isinstance(event, WorkloadQueued | GangAdmitted) for event in decided)
+
+
+# --- what is no workload, or can never be suspended -------------------------------------------------------------------
+
+
+def owned(obj: Obj, kind: str) -> Obj:
+    obj["metadata"]["ownerReferences"] = [{"kind": kind, "name": "boss", "uid": "uid-boss", "controller": True}]
+    return obj
+
+
+@pytest.mark.parametrize(
+    ("kind", "owner"),
+    [
+        ("Job", "RayJob"),
+        ("Job", "RayCluster"),
+        ("Job", "JobSet"),
+        ("TFJob", "Workflow"),
+        ("SparkApplication", "Workflow"),
+    ],
+)
+def test_what_another_object_made_is_left_to_that(kind: str, owner: str) -> None:
+    watcher = Watcher(KINDS[kind].resource.plural)
+    obj = owned(new(kind), owner)
+    ref = Ref(kind, "video", "one", "uid-one")
+    assert watcher.observe(watcher.initial(), ref, 5, json.dumps(obj).encode()) == []
+
+
+@pytest.mark.parametrize(("kind", "owner"), [("Job", "CronJob"), ("SparkApplication", "ScheduledSparkApplication")])
+def test_what_a_schedule_made_is_queued(kind: str, owner: str) -> None:
+    assert read(kind, owned(new(kind), owner)).phase == "waiting"
+
+
+@pytest.mark.parametrize(("kind", "owner"), [("RayCluster", "RayJob"), ("Job", "MPIJob")])
+def test_what_a_workload_runs_through_is_its_child(kind: str, owner: str) -> None:
+    watcher = Watcher(KINDS[kind].resource.plural)
+    state = watcher.initial()
+    obj = owned(new(kind), owner)
+    [fact] = watcher.observe(state, Ref(kind, "video", "one", "uid-one"), 5, json.dumps(obj).encode())
+    assert isinstance(fact, ChildObserved)
+    assert (fact.child.owner_uid, fact.child.owner_kind) == ("uid-boss", owner)
+
+
+@pytest.mark.parametrize(
+    ("kind", "path"),
+    [
+        ("Job", "/spec/managedBy"),
+        ("RayCluster", "/spec/managedBy"),
+        ("TFJob", "/spec/runPolicy/managedBy"),
+        ("PyTorchJob", "/spec/runPolicy/managedBy"),
+        ("MPIJob", "/spec/runPolicy/managedBy"),
+    ],
+)
+def test_one_that_another_controller_manages_is_refused_by_the_name_of_the_field(kind: str, path: str) -> None:
+    obj = json_patch(new(kind), [{"op": "add", "path": path, "value": "kueue.x-k8s.io/multikueue"}])
+    bench = Bench()
+    bench.facts(facts.tree())
+    bench.synced()
+    bench.facts(seen(kind, obj))
+    [refused] = [event for event in bench.settle() if isinstance(event, WorkloadRefused)]
+    assert refused.reason == "cannot_suspend"
+    assert refused.message.startswith(path[1:].replace("/", "."))
+
+
+# --- which kinds are on -----------------------------------------------------------------------------------------------
+
+
+@each_kind
+def test_a_kind_that_is_off_is_not_reported(kind: str) -> None:
+    watcher = Watcher(KINDS[kind].resource.plural, [other for other in KINDS if other != kind])
+    body = json.dumps(new(kind)).encode()
+    assert watcher.observe(watcher.initial(), Ref(kind, "video", "one", "uid-one"), 5, body) == []
+
+
+@each_kind
+def test_nothing_is_admitted_before_its_kind_has_been_listed(kind: str) -> None:
+    required = required_of([kind])
+    assert KINDS[kind].resource.plural in required
+    bench = Bench()
+    bench.facts(KindsConfigured(kinds=(kind,), required=required), facts.tree(), seen(kind, new(kind)))
+    for shard in required:
+        assert not any(isinstance(event, GangAdmitted) for event in bench.settle())
+        bench.facts(Synced(kind=shard, absent=shard not in ALWAYS))
+    assert [type(event) for event in bench.settle()].count(GangAdmitted) == 1
+
+
+@each_kind
+def test_its_objects_and_pods_are_watched(kind: str) -> None:
+    row = KINDS[kind]
+    assert WATCHED[row.resource.plural].resource == row.resource
+    assert {*row.pods_of} <= POD_OWNERS
+    if row.child:
+        assert WATCHED[KINDS[row.child].resource.plural].both
