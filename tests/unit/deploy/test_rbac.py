@@ -8,6 +8,7 @@ import pytest
 
 from kit import facts
 from kit.compose import services
+from kit.crds import others
 from kit.deployed import NAMESPACE, Right, needed, objects, of_kind, rights
 from kit.shell import NODES, Cell, play
 from kit.story import quota_tree, rayjob
@@ -56,6 +57,8 @@ class RecordedCell(Cell):
         # As on a real cluster: nobody has made the namespace of the Queues.
         self.cluster = SimCluster(NODES, auto_namespaces=False)
         self.request("POST", api.NAMESPACES, "", body={"metadata": {"name": "video"}})
+        for definition in others():
+            self.request("POST", api.CRDS, "", body=definition)
         self.used: dict[str, set[Right]] = {name: set() for name in ACTORS}
         self._who = ""
 

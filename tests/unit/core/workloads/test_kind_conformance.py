@@ -12,6 +12,7 @@ import pytest
 
 from kit import facts
 from kit.bench import Bench
+from kit.crds import others
 from kit.jobs import KINDS as KNOWN
 from kit.jobs import Obj
 from muster.core.actuation.intents import Actuator
@@ -413,6 +414,16 @@ def test_nothing_is_admitted_before_its_kind_has_been_listed(kind: str) -> None:
         assert not any(isinstance(event, GangAdmitted) for event in bench.settle())
         bench.facts(Synced(kind=shard, absent=shard not in ALWAYS))
     assert [type(event) for event in bench.settle()].count(GangAdmitted) == 1
+
+
+def test_the_definitions_of_others_serve_what_the_code_addresses() -> None:
+    served = set()
+    for definition in others():
+        spec, version = definition["spec"], definition["spec"]["versions"][0]
+        served.add((spec["names"]["kind"], f"{spec['group']}/{version['name']}", spec["names"]["plural"]))
+    addressed = {(kind, row.resource.api_version, row.resource.plural) for kind, row in KINDS.items()}
+    assert served <= addressed
+    assert {kind for kind, *_ in addressed - served} == {"RayJob", "RayCluster", "Job"}
 
 
 @each_kind
