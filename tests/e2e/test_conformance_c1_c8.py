@@ -274,10 +274,15 @@ async def test_c8_release_and_the_next_one(cluster: Cluster, muster_up: Muster) 
     witness, units = Witness(cluster.transport, facts.t0()), Diary(cluster.transport, api.QUEUE_UNITS)
     cluster.keep(witness.follow.run())
     cluster.keep(units.follow.run())
-    first = await first_runs(cluster, runtime="3s", ttl_s=2)
+    first = await first_runs(cluster, runtime="6s", ttl_s=6)
     second = await second_waits(cluster, runtime="1s", ttl_s=0)
     third = await second_waits(cluster)
-    used = await cluster.tree_used()
+
+    async def charged() -> dict[str, dict[str, str]]:
+        used = await cluster.tree_used()
+        return used if used and used["root"]["cpu"] == "12" else {}
+
+    used = await cluster.until(charged, what="the first job to be shown as used")
     await cluster.delete_job(third)
 
     async def two_gone() -> bool:

@@ -6,6 +6,7 @@ coming. A witness beside them counts what really runs; `muster replay --verify` 
 
 import asyncio
 import contextlib
+import os
 import random
 import re
 from collections.abc import AsyncIterator
@@ -24,11 +25,13 @@ from kit.waiting import until
 from kit.witness import Witness
 from muster.events.decisions import GangAdmitted, QuotaDenied, WorkloadAdopted, WorkloadQueued
 from muster.events.effects import EffectApplied
+from muster.runtime.service import RESTART
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 AT_ONCE = 4
-SEED = random.SystemRandom().randrange(1000)
+SEED = int(os.environ.get("MUSTER_TEST_SEED") or random.SystemRandom().randrange(1000))
+"""Of the random moments: another one each time, printed; MUSTER_TEST_SEED repeats one."""
 LEASE_S = 10.0
 """How long a leader may be silent until another takes over."""
 OUTAGE_S = 30.0
@@ -105,28 +108,27 @@ async def test_paused_leaders_are_replaced_and_change_nothing_when_they_come_bac
         for service in led:
             await fleet.add(service, 2)
         await fleet.healthy()
-        paused = []
+        paused = {}
         for service, (name, shard) in led.items():
-            assert await fleet.leader(name, shard) == service
+            # The first of the two, unless the machine was too busy for it to keep its lease.
+            paused[service] = await fleet.leader(name, shard)
             await asyncio.sleep(rng.uniform(0.0, 1.0))
-            fleet.pause(service)
-            paused.append(service)
+            fleet.pause(paused[service])
         for service, (name, shard) in led.items():
-            successor = f"{service}-2"
 
-            async def leads(name: str = name, shard: str = shard, successor: str = successor) -> bool:
-                return await fleet.leader(name, shard) == successor
+            async def replaced(service: str = service, name: str = name, shard: str = shard) -> bool:
+                return await fleet.leader(name, shard) not in ("", paused[service])
 
-            await until(leads, 6 * LEASE_S, 0.2, what=f"{successor} to lead")
+            await until(replaced, 6 * LEASE_S, 0.2, what=f"a successor of {service} to lead")
         await stage.flowing()
-        for service in paused:
-            fleet.resume(service)
+        for process in paused.values():
+            fleet.resume(process)
             await asyncio.sleep(rng.uniform(0.0, 0.3))
         await stage.flowing()
         await stage.end()
-        for service in led:
-            assert fleet.running[service].ends == [75], "a leader that was replaced says so and starts again"
-            assert fleet.running[f"{service}-2"].ends == []
+        for process in paused.values():
+            assert RESTART in fleet.running[process].ends, "a leader that was replaced says so and starts again"
+        assert {code for process in fleet.running.values() for code in process.ends} == {RESTART}
 
 
 async def test_the_api_server_is_down_for_30_s_and_has_forgotten(cluster: Cluster, tmp_path: Path) -> None:
@@ -139,7 +141,8 @@ async def test_the_api_server_is_down_for_30_s_and_has_forgotten(cluster: Cluste
         await stage.flowing()
         assert await expired(stage.fleet) > 0, "a watch was told 410"
         await stage.end()
-        assert {name: process.ends for name, process in stage.fleet.running.items() if process.ends} == {}
+        # Nobody gives up for it; a lease may be lost where the machine is very busy.
+        assert {code for process in stage.fleet.running.values() for code in process.ends} <= {RESTART}
 
 
 async def compact(plane: ControlPlane) -> None:
@@ -207,7 +210,7 @@ async def test_a_write_that_arrives_after_a_successor_has_acted(cluster: Cluster
             await cluster.until(lambda: cluster.running("first"), 60.0)
             assert witness.started == {"video/first": 2, "video/second": 1}
             assert not witness.over
-            assert fleet.running["actuator"].ends == [75]
+            assert set(fleet.running["actuator"].ends) == {RESTART}
             await fleet.judge()
 
 

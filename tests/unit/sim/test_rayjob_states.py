@@ -7,6 +7,7 @@ import pytest
 from kit.ray import BEGAN, Object, cluster_spec, group, look, pod_template, raycluster, rayjob, run, submitter
 from muster.sim.apiserver.names import stamp
 from muster.sim.kuberay import OUTCOME, RUNTIME, Settings, words
+from muster.sim.operations import Merge
 
 READY = {"state": "ready"}
 CLUSTER = "j-raycluster-1"
@@ -257,6 +258,18 @@ def test_the_operator_reports_the_submitter_where_nobody_runs_its_pod() -> None:
         rayjob(words.RUNNING), after_ms=20_000, settings=alone, cluster=raycluster(), submitter=submitter(), run=run()
     )
     assert found.acts == ["merge jobs/status j"]
+
+
+def test_when_a_job_controller_began_the_submitter_and_its_pod_is_left_to_the_rules_of_jobs() -> None:
+    begun = submitter()
+    begun["status"] |= {"startTime": "2020-01-01T00:00:00Z", "active": 1, "ready": 0}
+    alone = Settings(submitter_pods=False)
+    found = look(
+        rayjob(words.RUNNING), after_ms=20_000, settings=alone, cluster=raycluster(), submitter=begun, run=run()
+    )
+    merge = next(entry for entry in found.plan.operations if isinstance(entry, Merge))
+    status = merge.patch["status"]
+    assert (status["startTime"], status["active"], status["ready"]) == ("2020-01-01T00:00:00Z", None, None)
 
 
 # Suspending, Suspended, Retrying

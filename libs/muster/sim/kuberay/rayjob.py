@@ -196,8 +196,10 @@ def _report_submitter(step: Step) -> None:
         at = stamp(step.now)
         condition = {"status": "True", "lastProbeTime": at, "lastTransitionTime": at, "reason": "Simulated"}
         conditions = [{"type": kind, **condition} for kind in ("SuccessCriteriaMet", "Complete")]
-        status = {"startTime": stamp(run.start), "completionTime": at, "succeeded": 1, "conditions": conditions}
-        # A Job controller may have made a pod that nobody runs: a Job that is over must not have an active one.
+        # A real Job controller may have begun it, and made a pod that nobody runs: when it began must not change, and a
+        # Job that is over must not have an active pod.
+        began = (submitter.get("status") or {}).get("startTime") or stamp(run.start)
+        status = {"startTime": began, "completionTime": at, "succeeded": 1, "conditions": conditions}
         status |= {"active": None, "ready": None}
         step.operations.append(Merge(JOBS, step.namespace, step.name, {"status": status}, "status"))
 
