@@ -1,0 +1,92 @@
+"""How fast a recorded log is read and decided again: one process, one core.
+
+A log of N jobs that come, wait, run and end is made in memory, written to a file, and replayed from it.
+
+Run: python tests/perf/bench_replay.py [--jobs 5000] [--rounds 3]
+"""
+
+import argparse
+import tempfile
+import time
+from pathlib import Path
+
+from figures import Table
+
+from kit import facts
+from kit.bench import Bench
+from muster.core.deciders import DECIDERS
+from muster.core.stage import Folder
+from muster.events.decisions import GangAdmitted
+from muster.events.envelope import Stored
+from muster.runtime.logfile import read_log, write_log
+from muster.runtime.replay import replay
+
+LEAVES = 10
+BATCH = 50
+
+
+def history(jobs: int) -> list[Stored]:
+    """Jobs come fifty at a time; what is admitted ends with the next fifty."""
+    bench = Bench(check=False)
+    leaves = tuple(
+        facts.node(f"leaf-{index}", {"cpu": 40}, {"cpu": 80}, (f"ns-{index}",)) for index in range(LEAVES)
+    )
+    whole = {"cpu": 40 * LEAVES}
+    bench.facts(facts.tree(facts.node("root", whole, whole, children=leaves)))
+    bench.synced()
+    running: list[GangAdmitted] = []
+    for first in range(0, jobs, BATCH):
+        seen = [
+            facts.seen(facts.job(f"job-{index:06}", f"ns-{index % LEAVES}", cpu=1 + index % 8))
+            for index in range(first, first + BATCH)
+        ]
+        ended, running = running, []
+        bench.facts(*seen, *(facts.gone(event.ref.name, event.ref.namespace) for event in ended))
+        running += [event for event in bench.settle() if isinstance(event, GangAdmitted)]
+    return bench.log
+
+
+def round_of(path: Path, events: int) -> dict[str, float]:
+    began = time.perf_counter()
+    commits = list(read_log(path))
+    read_s = time.perf_counter() - began
+    began = time.perf_counter()
+    report = replay(commits)
+    replay_s = time.perf_counter() - began
+    assert not report.divergences, report.divergences[0]
+    began = time.perf_counter()
+    for make in DECIDERS.values():
+        stage = make()
+        state, folder = stage.initial(), Folder(stage)
+        for stored in commits:
+            folder.fold(state, stored.seq, stored.commit)
+    fold_s = time.perf_counter() - began
+    return {
+        "read from the file, events/s": events / read_s,
+        "decided again and compared by all stages, events/s": events / replay_s,
+        "folded by all stages (a restart without snapshot), events/s": events / fold_s,
+    }
+
+
+def measure(jobs: int = 5_000, rounds: int = 3) -> Table:
+    commits = history(jobs)
+    events = sum(len(stored.commit.events) for stored in commits)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "log.jsonl"
+        write_log(path, commits)
+        found = [round_of(path, events) for _ in range(rounds)]
+    about = f"A log of {jobs:,} jobs: {len(commits):,} commits, {events:,} events. One process, one core."
+    return Table("Replay", about, found)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--jobs", type=int, default=5_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args()
+    found = measure(options.jobs, options.rounds)
+    print(found.about, *found.lines(), sep="\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,56 @@
+"""What a bench found: rounds of figures, shown as median and spread."""
+
+import statistics
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+Round = Mapping[str, float]
+"""{figure: value}; the figure names its unit"""
+
+
+class Table(NamedTuple):
+    """Rounds of one bench."""
+
+    title: str
+    about: str
+    rounds: Sequence[Round]
+
+    def rows(self) -> list[tuple[str, str, str]]:
+        """(figure, median, spread) each."""
+        found = []
+        for figure in self.rounds[0]:
+            values = [each[figure] for each in self.rounds]
+            found.append((figure, shown(statistics.median(values)), f"{shown(min(values))} to {shown(max(values))}"))
+        return found
+
+    def median(self, figure: str) -> float:
+        return statistics.median(each[figure] for each in self.rounds)
+
+    def lines(self) -> list[str]:
+        """For a terminal."""
+        return [f"  {figure:52} {middle:>12}  ({spread})" for figure, middle, spread in self.rows()]
+
+    def markdown(self) -> str:
+        rows = [f"| {figure} | {middle} | {spread} |" for figure, middle, spread in self.rows()]
+        head = ["| Figure | Median | Lowest to highest |", "| --- | ---: | ---: |"]
+        return "\n".join([f"## {self.title}", "", self.about, "", *head, *rows, ""])
+
+
+def shown(value: float) -> str:
+    """Three digits that count, thousands apart."""
+    if abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
+
+
+class Progress:
+    """Says on stderr what is being measured, and how long everything has taken so far."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._began = clock()
+
+    def __call__(self, text: str) -> None:
+        print(f"[{self._clock() - self._began:5.0f} s] {text}", file=sys.stderr, flush=True)
