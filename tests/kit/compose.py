@@ -104,7 +104,7 @@ class Running:
     @property
     def pid(self) -> int:
         """Of the process that was started last."""
-        assert self._process is not None
+        assert self._process is not None, f"{self.name} has not been started"
         return self._process.pid
 
     async def start(self) -> None:

@@ -217,15 +217,26 @@ async def total(services: Sequence[Running], metric: str, **wanted: str) -> Coun
 
 def rss(service: Running) -> float:
     """MB."""
-    assert service._process is not None
-    return psutil.Process(service._process.pid).memory_info().rss / 1e6
+    return psutil.Process(service.pid).memory_info().rss / 1e6
 
 
-def by_class(requests: Counter[str]) -> tuple[int, int, int]:
-    """(decision path, presentation, reading) of requests by `verb resource`."""
-    decision = sum(count for key, count in requests.items() if key.startswith("patch rayjobs"))
-    reading = sum(count for key, count in requests.items() if key.split()[0] in ("get", "list", "watch"))
-    return decision, requests.total() - decision - reading, reading
+def cpu(services: Sequence[Running]) -> Counter[str]:
+    """{service: ms of CPU so far}"""
+    times = {service.name: psutil.Process(service.pid).cpu_times() for service in services}
+    return Counter({name: round(1000 * (each.user + each.system)) for name, each in times.items()})
+
+
+async def by_class(running: Sequence[Running]) -> tuple[int, int, int]:
+    """(decision path, presentation, reading): requests to the API server so far.
+
+    A patch of a RayJob resumes it, or stores on a waiting one when it was queued; the metrics do not tell them apart.
+    Each that resumed has an effect in the log: these are the decision path, and what was asked again on its way.
+    """
+    requests = await total(running, "muster_kube_requests")
+    applied = (await total(running, "muster_events", stage="actuator", type="effect_applied")).total()
+    again = requests["get rayjobs.ray.io"]
+    reading = sum(count for key, count in requests.items() if key.split()[0] in ("list", "watch"))
+    return applied + again, requests.total() - applied - again - reading, reading
 
 
 async def round_of(bench: Bench, nats_url: str, jobs: int, profile: str, say: Progress) -> dict[str, float]:
@@ -248,10 +259,12 @@ async def round_of(bench: Bench, nats_url: str, jobs: int, profile: str, say: Pr
 
             await until(queued, timeout_s=LIMIT_S, every_s=0.2)
             say(f"cluster, {profile}: all of them are resumed")
+            used = cpu(running)
             began = time.perf_counter()
             await bench.set_tree(2 * jobs)
             await bench.until_resumed(jobs)
             burst = jobs / (time.perf_counter() - began)
+            used = cpu(running) - used
             memory = {f"RSS of {name}, MB": rss(service) for name, service in sorted(by_name.items())}
             say(f"cluster, {profile}: {jobs} more, {AT_ONCE} at once")
             bench.deleting = True
@@ -267,7 +280,7 @@ async def round_of(bench: Bench, nats_url: str, jobs: int, profile: str, say: Pr
             await bench.set_tree(AT_ONCE)
             await bench.until_resumed(2 * jobs)
             flow = jobs / (time.perf_counter() - began)
-            decision, shown, read = by_class(await total(running, "muster_kube_requests"))
+            decision, shown, read = await by_class(running)
     finally:
         following.cancel()
         await asyncio.gather(following, return_exceptions=True)
@@ -277,6 +290,7 @@ async def round_of(bench: Bench, nats_url: str, jobs: int, profile: str, say: Pr
         "resumed, jobs/s": burst,
         "resumed, share of the raw rate": burst / raw,
         f"resumed and ended, {AT_ONCE} at once, jobs/s": flow,
+        "CPU of all services per resumed job, ms": used.total() / jobs,
         "requests per job, decision path": decision / (2 * jobs),
         "requests per job, presentation": shown / (2 * jobs),
         "requests in all, reading": read,
@@ -287,7 +301,10 @@ async def round_of(bench: Bench, nats_url: str, jobs: int, profile: str, say: Pr
 async def measure(jobs: int, rounds: int, profiles: Sequence[str], say: Progress) -> list[Table]:
     found = []
     with tempfile.TemporaryDirectory() as folder:
-        async with ControlPlane(prepare=furnish, scheduler=False, kwok=False, echo=say) as plane, EmbeddedServer() as nats:
+        async with (
+            ControlPlane(prepare=furnish, scheduler=False, kwok=False, echo=say) as plane,
+            EmbeddedServer() as nats,
+        ):
             transport = await connect(FromKubeconfig(str(plane.kubeconfig)))
             async with KubeClient(plane.url, token=plane.admin.token, ca_file=plane.ca_file) as kube:
                 for name in NAMESPACES:
@@ -297,8 +314,8 @@ async def measure(jobs: int, rounds: int, profiles: Sequence[str], say: Progress
                     counted = [await round_of(bench, nats.url, jobs, profile, say) for _ in range(rounds)]
                     about = (
                         f"{jobs:,} RayJobs on a real kube-apiserver and etcd, every service a process of its own, "
-                        f"profile `{profile}`. Everything runs on the one machine, the bench too. Raw patches: the same "
-                        "patch by one client with nothing else going on, in the same round."
+                        f"profile `{profile}`. Everything runs on the one machine, the bench too. Raw patches: the "
+                        "same patch by one client with nothing else going on, in the same round."
                     )
                     found.append(Table(f"On a real API server, profile {profile}", about, counted))
             await transport.close()

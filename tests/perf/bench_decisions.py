@@ -7,9 +7,11 @@ Run: python tests/perf/bench_decisions.py [--waiting 1000 10000 50000] [--admiss
 """
 
 import argparse
-import statistics
 import time
 from collections import deque
+from collections.abc import Sequence
+
+from figures import Progress, Table
 
 from kit import facts
 from kit.bench import Bench
@@ -69,19 +71,28 @@ def per_admission_us(waiting: int, admissions: int) -> float:
     return (time.process_time() - began) / done * 1e6
 
 
+def measure(waiting: Sequence[int], admissions: int, rounds: int, say: Progress) -> Table:
+    found: list[dict[str, float]] = []
+    for index in range(rounds):
+        say(f"decisions: round {index + 1} of {rounds}")
+        figures = {f"{count:,} waiting, µs": per_admission_us(count, admissions) for count in waiting}
+        values = list(figures.values())
+        found.append({**figures, f"{waiting[-1]:,} against {waiting[0]:,}": values[-1] / values[0]})
+    about = (
+        "All deciders in one process folding and deciding, no bus: CPU time from the end of one job to the admission "
+        f"of the next, per admission, with so many jobs of six sizes waiting in {LEAVES} queues."
+    )
+    return Table("CPU per admission", about, found)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--waiting", type=int, nargs="+", default=[1_000, 10_000, 50_000])
     parser.add_argument("--admissions", type=int, default=400)
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
-    for waiting in options.waiting:
-        rounds = [per_admission_us(waiting, options.admissions) for _ in range(options.rounds)]
-        print(
-            f"{waiting:>7} waiting: {statistics.median(rounds):8.0f} us CPU per admission "
-            f"({min(rounds):.0f} to {max(rounds):.0f})",
-            flush=True,
-        )
+    found = measure(options.waiting, options.admissions, options.rounds, Progress())
+    print(found.about, *found.lines(), sep="\n")
 
 
 if __name__ == "__main__":

@@ -28,9 +28,7 @@ BATCH = 50
 def history(jobs: int) -> list[Stored]:
     """Jobs come fifty at a time; what is admitted ends with the next fifty."""
     bench = Bench(check=False)
-    leaves = tuple(
-        facts.node(f"leaf-{index}", {"cpu": 40}, {"cpu": 80}, (f"ns-{index}",)) for index in range(LEAVES)
-    )
+    leaves = tuple(facts.node(f"leaf-{index}", {"cpu": 40}, {"cpu": 80}, (f"ns-{index}",)) for index in range(LEAVES))
     whole = {"cpu": 40 * LEAVES}
     bench.facts(facts.tree(facts.node("root", whole, whole, children=leaves)))
     bench.synced()

@@ -1,0 +1,40 @@
+"""`make bench` runs and writes its page: with tiny numbers, since figures are for a quiet machine."""
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from kit.compose import REPOSITORY
+from kit.controlplane.build import Binaries
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+SECTIONS = (
+    "The log",
+    "Through all stages, all deciders in one process",
+    "Through all stages, one process per service",
+    "CPU per admission",
+    "Replay",
+    "On a real API server, profile lean",
+    "On a real API server, profile kube-queue",
+)
+
+
+async def test_every_bench_runs_and_is_on_the_page(control_plane_binaries: Binaries, tmp_path: Path) -> None:
+    out = tmp_path / "performance.md"
+    script = REPOSITORY / "tests" / "perf" / "bench.py"
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, str(script), "--quick", "--out", str(out),
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY / "tests")},
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+    )  # fmt: skip
+    said, _ = await process.communicate()
+    assert process.returncode == 0, said.decode()
+    text = out.read_text()
+    assert [line.removeprefix("## ") for line in text.splitlines() if line.startswith("## ")] == list(SECTIONS)
+    figures = [line for line in text.splitlines() if line.startswith("| ") and " to " in line]
+    assert len(figures) > 40
+    assert not [line for line in figures if "nan" in line or "inf " in line]

@@ -1,0 +1,105 @@
+"""``make bench``: every bench in one run, written to docs/performance.md. Takes about ten minutes.
+
+Run: python tests/perf/bench.py [--out FILE] [--note TEXT] [--quick]
+"""
+
+import argparse
+import asyncio
+import os
+import platform
+import time
+from pathlib import Path
+
+import bench_cluster
+import bench_decisions
+import bench_log
+import bench_pipeline
+import bench_replay
+import psutil
+from figures import Progress, Table
+
+from kit.compose import REPOSITORY
+from muster.telemetry import logs
+from muster_cli.commands.version import nats_server_version
+
+PAGE = REPOSITORY / "docs" / "performance.md"
+BUSY_PERCENT = 5.0
+
+
+async def measure(say: Progress, *, quick: bool) -> list[Table]:
+    """Everything; ``quick`` only shows that it runs."""
+    rounds = 1 if quick else 3
+    small = 20 if quick else 1
+    found = [await bench_log.measure(3_000 // small, 60_000 // small, rounds, say)]
+    found += await bench_pipeline.measure(10_000 // small, 200, 10 // min(small, 5), rounds, say)
+    waiting = [100, 1_000] if quick else [1_000, 10_000, 50_000]
+    found.append(bench_decisions.measure(waiting, 400 // small, rounds, say))
+    say("replay")
+    found.append(bench_replay.measure(5_000 // small, rounds))
+    found += await bench_cluster.measure(1_000 // small, rounds, ["lean", "kube-queue"], say)
+    return found
+
+
+def machine() -> str:
+    """What it ran on."""
+    return "\n".join(
+        [
+            "| Machine | |",
+            "| --- | --- |",
+            f"| Processors | {os.cpu_count()} ({processor()}) |",
+            f"| Memory | {psutil.virtual_memory().total / 2**30:.0f} GiB |",
+            f"| Kernel | {platform.system()} {platform.release()} |",
+            f"| Python | {platform.python_version()} |",
+            f"| nats-server | {nats_server_version()} |",
+            "",
+        ]
+    )
+
+
+def processor() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.machine()
+
+
+def others_percent() -> float:
+    """How much of the machine others use, before anything of ours runs."""
+    return psutil.cpu_percent(interval=3)
+
+
+HEAD = """<!-- Written by `make bench`. -->
+
+# Performance
+
+Medians of the rounds, with the lowest and the highest. All of it was measured in one run on one machine, with
+everything on it: servers, services, and whatever drives them. Ratios within a run say more than its absolute figures;
+on a busy machine those fall by half and more.
+"""
+
+
+def page(tables: list[Table], where: str, when: str, busy: float, note: str) -> str:
+    others = "nothing else of weight ran on it" if busy < BUSY_PERCENT else "something else ran on it"
+    sentence = f"Measured on {when}. Before the start {busy:.0f} % of the processors were in use: {others}."
+    return "\n".join([HEAD, f"{sentence} {note}".strip(), "", where, *(table.markdown() for table in tables)])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=PAGE)
+    parser.add_argument("--note", default="", help="a sentence on what else ran on the machine")
+    parser.add_argument("--quick", action="store_true", help="tiny numbers: only shows that everything runs")
+    options = parser.parse_args()
+    logs.configure(level="error")
+    say = Progress()
+    busy, where = others_percent(), machine()
+    tables = asyncio.run(measure(say, quick=options.quick))
+    when = time.strftime("%Y-%m-%d", time.gmtime())
+    options.out.write_text(page(tables, where, when, busy, options.note).rstrip() + "\n")
+    for table in tables:
+        print(table.title, *table.lines(), sep="\n")
+    say(f"wrote {options.out}")
+
+
+if __name__ == "__main__":
+    main()
