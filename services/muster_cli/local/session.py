@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shutil
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -39,6 +40,7 @@ from muster_cli.local.cluster import CONTEXT, LocalCluster, local_cluster
 from muster_cli.local.home import Home
 from muster_cli.local.services import Reach, Services
 from muster_cli.local.teller import Teller
+from muster_cli.ourselves import own_command
 from muster_cli.reading import Place, connected
 from muster_cli.render.banner import Facts, banner, tries
 from muster_cli.render.findings import findings_lines
@@ -224,6 +226,8 @@ class Session:
             kubeconfig=str(home.kubeconfig) if cluster is not None else "",
             speed=self.wishes.speed,
             ready_ms=took_ms,
+            command=own_command(),
+            nats_command=shutil.which("nats") is not None,
         )
 
     def _greet(self, facts: Facts) -> None:

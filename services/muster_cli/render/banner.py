@@ -35,6 +35,10 @@ class Facts(Struct, frozen=True, kw_only=True):
     speed: float = 1.0
     cell: str = "main"
     ready_ms: int = 0
+    command: str = "muster"
+    """How a shell finds this command: `muster` where it is on the PATH."""
+    nats_command: bool = True
+    """Whether the command `nats` is there."""
 
 
 def banner(facts: Facts) -> list[Text]:
@@ -76,19 +80,22 @@ def _cluster(facts: Facts) -> str:
 def tries(facts: Facts) -> list[Text]:
     """What to try in another terminal."""
     local = not facts.server
+    muster = facts.command
     commands = [
-        ("muster queue tree", "who uses how much of which quota"),
-        ("muster queue ls", "how many wait where, and why the first one does"),
-        ("muster why NAMESPACE/JOB", "why a job waits, or what became of it"),
+        (f"{muster} queue tree", "who uses how much of which quota"),
+        (f"{muster} queue ls", "how many wait where, and why the first one does"),
+        (f"{muster} why NAMESPACE/JOB", "why a job waits, or what became of it"),
     ]
     if local:
-        commands.append((f"muster submit {facts.home}/rayjob.yaml", "one more job (edit the file first, if you like)"))
+        commands.append(
+            (f"{muster} submit {facts.home}/rayjob.yaml", "one more job (edit the file first, if you like)")
+        )
+    server = "" if facts.url.endswith(":4222") else f"-s {facts.url} "
+    needs = "" if facts.nats_command else " (needs the command of NATS, github.com/nats-io/natscli)"
     commands += [
-        ("muster tail", "every event of the log"),
-        ("nats sub 'muster.pub.v1.>'", "what other systems are told" if facts.url.endswith(":4222") else ""),
-        ("muster export --out log.jsonl.gz", "then: muster replay --log log.jsonl.gz"),
+        (f"{muster} tail", "every event of the log"),
+        (f"nats sub {server}'muster.pub.v1.>'", f"what other systems are told{needs}"),
+        (f"{muster} export --out log.jsonl.gz", f"then: {muster} replay --log log.jsonl.gz"),
     ]
-    if not facts.url.endswith(":4222"):
-        commands[-2] = (f"nats sub -s {facts.url} 'muster.pub.v1.>'", "what other systems are told")
     rows = [(styled((command, LINK)), styled((why, DIM))) for command, why in commands]
     return [Text("Try in another terminal:"), *columns(rows, indent=2), Text("Ctrl-C stops everything.")]

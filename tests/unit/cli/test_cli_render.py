@@ -1,5 +1,6 @@
 """What commands print, as pure functions: lines for people, records for programs."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from muster_cli.console import Output, cleaned, columns, styled
 from muster_cli.filtering import Filter
 from muster_cli.findings import Finding
 from muster_cli.integrity import Integrity
+from muster_cli.ourselves import own_command
 from muster_cli.render import banner, cell, events, live, queues, verdicts, why
 from muster_cli.render.findings import findings_lines, verdict
 
@@ -323,6 +325,32 @@ def test_the_banner_says_what_is_real() -> None:
     assert any("nats sub 'muster.pub.v1.>'" in line for line in plain(banner.tries(watched)))
     odd = banner.Facts(**{**common, "url": "nats://127.0.0.1:5"}, temporary=True)
     assert any("nats sub -s nats://127.0.0.1:5" in line for line in plain(banner.tries(odd)))
+
+
+def test_what_to_try_can_be_typed_as_it_stands() -> None:
+    common: dict[str, Any] = {"version": "1", "nats_version": "2", "url": "nats://127.0.0.1:4222", "home": "/h"}
+    shown = plain(banner.tries(banner.Facts(**common, temporary=True, command=".venv/bin/muster", nats_command=False)))
+    assert any(line.startswith("  .venv/bin/muster queue tree ") for line in shown)
+    assert any("then: .venv/bin/muster replay" in line for line in shown)
+    assert any("needs the command of NATS" in line for line in shown if "nats sub" in line)
+
+
+def test_a_shell_finds_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "bin" / "muster"
+    program.parent.mkdir()
+    program.touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(program.parent))
+    assert own_command(str(program.with_name("python"))) == "muster"
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.chdir(tmp_path)
+    assert own_command(str(program.with_name("python"))) == "./bin/muster"
+    monkeypatch.chdir(program.parent)
+    assert own_command(str(program.with_name("python"))) == "./muster"
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    assert own_command(str(program.with_name("python"))) == str(program)
+    assert own_command(str(tmp_path / "python")) == f"{tmp_path / 'python'} -m muster_cli"
 
 
 def test_sizes() -> None:

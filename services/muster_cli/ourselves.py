@@ -1,0 +1,18 @@
+"""How a shell finds this command: what we print has to work as it stands when it is typed."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+
+def own_command(python: str = sys.executable) -> str:
+    """`muster` where it is on the PATH, else its path: from the present directory when it is below it."""
+    if shutil.which("muster"):
+        return "muster"
+    program = Path(python).with_name("muster")
+    if not program.exists():
+        return f"{python} -m muster_cli"
+    here = Path.cwd()
+    return f"./{program.relative_to(here)}" if program.is_relative_to(here) else str(program)

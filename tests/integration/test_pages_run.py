@@ -1,0 +1,91 @@
+"""Every `sh` block of the pages is run as it stands, beside one `muster up --headless`, as a reader would.
+
+`make` lines are checked by what they would do (`make -n`): their recipes are what the rest of the tests run.
+"""
+
+import asyncio
+import os
+import re
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from kit.cli import Cli, Running
+from kit.compose import REPOSITORY
+from kit.pages import Block, blocks, plain, shell
+
+LIMIT_S = 60.0
+ENDS_IT = "muster down"
+BLOCKS = [block for block in shell("sh") if ENDS_IT not in block.text]
+
+
+@pytest.fixture(scope="module")
+def cli(tmp_path_factory: pytest.TempPathFactory) -> Cli:
+    return Cli(tmp_path_factory.mktemp("pages"))
+
+
+@pytest.fixture(scope="module")
+def reading_room(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that looks like the repository and may be written to."""
+    folder = tmp_path_factory.mktemp("repository")
+    for path in REPOSITORY.iterdir():
+        if path.name not in (".git", ".venv"):
+            (folder / path.name).symlink_to(path)
+    (folder / ".venv").symlink_to(sys.prefix)
+    return folder
+
+
+async def run(block_text: str, cli: Cli, folder: Path) -> tuple[int, str]:
+    text = re.sub(r"^make ", "make -n ", block_text, flags=re.MULTILINE)
+    environ = cli.environ(PATH=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    process = await asyncio.create_subprocess_exec(
+        "bash", "-eu", "-c", text,
+        cwd=folder, env=environ, stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+    )  # fmt: skip
+    async with asyncio.timeout(LIMIT_S):
+        out, _ = await process.communicate()
+    assert process.returncode is not None
+    return process.returncode, out.decode()
+
+
+@pytest.fixture
+async def demo(cli: Cli) -> AsyncIterator[Running]:
+    """A demo in which both sample jobs have been through."""
+    async with cli.start("up", "--headless", "--speed", "20") as up:
+        for _ in range(2):
+            await up.line(lambda line: " admitted " in line)
+        await up.line(lambda line: " running " in line and "lvsmd" in line)
+        yield up
+
+
+@pytest.mark.timeout(400)
+async def test_every_block_runs_and_what_it_shows_is_true(cli: Cli, demo: Running, reading_room: Path) -> None:
+    for block in BLOCKS:
+        code, out = await run(block.text, cli, reading_room)
+        assert code == 0, f"{block.name} ends with {code}:\n{block.text}\n{out}"
+        assert "Traceback" not in out, f"{block.name}:\n{out}"
+        if "--verify" in block.text:
+            assert re.search(r"^\d+ commits, 0 divergent$", out, re.MULTILINE), out
+    code, out = await run(ENDS_IT, cli, reading_room)
+    assert code == 0, out
+    assert (await demo.wait()).code == 0
+    told = plain("\n".join(demo.lines))
+    for entry in transcript():
+        assert plain(entry) in told, f"the README shows what the demo does not say: {entry}"
+
+
+def transcript() -> list[str]:
+    """The entries of the README's transcript, each in one line without its time."""
+    block: Block = next(each for each in blocks(REPOSITORY / "README.md") if each.info == "text")
+    entries: list[str] = []
+    for line in block.text.splitlines():
+        found = re.match(r"\s*\d+:\d\d\.\d\s+(.*)", line)
+        if found:
+            entries.append(found[1])
+        elif entries:
+            entries[-1] += " " + line.strip()
+    assert len(entries) >= 6
+    return entries

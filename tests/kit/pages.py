@@ -1,0 +1,64 @@
+"""The pages newcomers read, and what of them can be run."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from kit.compose import REPOSITORY
+
+PAGES = sorted(
+    [
+        REPOSITORY / "README.md",
+        REPOSITORY / "CONTRIBUTING.md",
+        *(REPOSITORY / "docs").rglob("*.md"),
+        *(REPOSITORY / "services").glob("*/README.md"),
+        *(REPOSITORY / "proto-schemas").glob("*.md"),
+    ]
+)
+_BLOCK = re.compile(r"^```(?P<info>[^\n]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+
+
+class Block(NamedTuple):
+    """One fenced block. ``info``: `sh` is run beside a demo, `sh cluster` needs a real cluster and is read only."""
+
+    page: Path
+    line: int
+    info: str
+    text: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.page.relative_to(REPOSITORY)}:{self.line}"
+
+
+def blocks(page: Path) -> Iterator[Block]:
+    text = page.read_text()
+    for found in _BLOCK.finditer(text):
+        yield Block(page, text.count("\n", 0, found.start()) + 1, found["info"].strip(), found["text"])
+
+
+def shell(info: str) -> list[Block]:
+    """Every block of one info string, of every page."""
+    return [block for page in PAGES for block in blocks(page) if block.info == info]
+
+
+def lines(block: Block) -> Iterator[str]:
+    """The commands of a block, without comments."""
+    for line in block.text.splitlines():
+        command = re.sub(r"(^|\s+)#.*$", "", line).strip()
+        if command:
+            yield command
+
+
+def links(page: Path) -> Iterator[str]:
+    """Links to files, as written."""
+    for target in _LINK.findall(_BLOCK.sub("", page.read_text())):
+        if "://" not in target and not target.startswith("#"):
+            yield target.partition("#")[0]
+
+
+def plain(text: str) -> str:
+    """A text in one line, without what differs from run to run."""
+    return re.sub(r"\d+(\.\d+)? m?s\b", "TIME", " ".join(text.split()))

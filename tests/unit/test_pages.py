@@ -1,0 +1,99 @@
+"""What the pages name is there: files, commands, settings, metrics, services."""
+
+import re
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+from cyclopts import CycloptsError
+
+from kit.compose import REPOSITORY
+from kit.pages import PAGES, Block, lines, links, shell
+from muster.runtime.config import PREFIX, Config
+from muster.telemetry.metrics import COUNTERS, GAUGES, Metrics
+from muster_cli.main import make_app
+
+SERVICES = sorted(path for path in (REPOSITORY / "services").glob("muster_*") if path.is_dir())
+KUBECTL = {"apply", "create", "delete", "describe", "get", "label", "patch"}
+SAID_OF_A_SERVICE = ("Reads", "Writes", "State", "When it is down", "Scales by", "Metrics")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in links(page):
+        assert (page.parent / target).resolve().exists(), target
+
+
+def test_no_folder_of_the_docs_is_empty() -> None:
+    for folder in (REPOSITORY / "docs").rglob("*/"):
+        assert not folder.is_dir() or any(folder.iterdir()), folder
+
+
+@pytest.mark.parametrize("service", SERVICES, ids=lambda path: path.name)
+def test_every_service_says_what_it_does(service: Path) -> None:
+    text = (service / "README.md").read_text()
+    assert len(text.splitlines()) <= 40
+    if service.name != "muster_cli":
+        assert re.findall(r"^- \*\*(.+?)\*\*:", text, re.MULTILINE) == list(SAID_OF_A_SERVICE)
+        assert f"python -m {service.name}" in text
+
+
+def test_metrics_that_are_named_exist() -> None:
+    found = Metrics("test")
+    found.append_duration.record(0.1)
+    found.admission_wait.record(0.1)
+    found.kube_duration.record(0.1)
+    known = {*COUNTERS, *GAUGES, *re.findall(r"# TYPE (\w+?)(?:_seconds)? ", found.render().decode())}
+    modules = {path.name for path in SERVICES}
+    for page in PAGES:
+        for name in re.findall(r"`(muster_[a-z_]+)`", page.read_text()):
+            assert name in known | modules, f"{page}: {name}"
+
+
+def test_settings_that_are_named_exist() -> None:
+    known = {f"{PREFIX}{name.upper()}" for name in Config.__struct_fields__} | {"MUSTER_CONFIG", "MUSTER_PUB"}
+    for page in PAGES:
+        for name in re.findall(r"\bMUSTER_[A-Z_]+\b", page.read_text()):
+            assert name in known or name.startswith(("MUSTER_TEST_", "MUSTER_LOG_")), f"{page}: {name}"
+
+
+def commands() -> list[tuple[Block, str]]:
+    return [(block, line) for block in [*shell("sh cluster"), *shell("sh")] for line in lines(block)]
+
+
+@pytest.mark.parametrize(
+    ("block", "line"),
+    [each for each in commands() if each[1].startswith("muster ")],
+    ids=lambda each: each if isinstance(each, str) else each.name,
+)
+def test_a_command_of_ours_can_be_given_like_that(block: Block, line: str) -> None:
+    words = shlex.split(line.partition(" | ")[0])
+    try:
+        make_app().parse_args(words[1:])
+    except CycloptsError as err:
+        raise AssertionError(f"{block.name}: {line}: {err}") from err
+
+
+@pytest.mark.parametrize(
+    ("block", "line"),
+    [each for each in commands() if each[0].info == "sh cluster"],
+    ids=lambda each: each if isinstance(each, str) else each.name,
+)
+def test_what_needs_a_cluster_names_what_there_is(block: Block, line: str) -> None:
+    words = shlex.split(line)
+    assert words[0] in ("muster", "kubectl", "docker"), f"{block.name}: {line}"
+    if words[0] == "kubectl":
+        assert KUBECTL & set(words), f"{block.name}: {line}"
+    for word, following in zip(words, [*words[1:], ""], strict=True):
+        if word == "-f":
+            assert (REPOSITORY / following).exists(), f"{block.name}: {line}"
+
+
+def test_targets_of_make_that_are_named_exist() -> None:
+    named = set(re.findall(r"\bmake ([a-z]+)\b", "\n".join(page.read_text() for page in PAGES)))
+    targets = set(re.findall(r"^([a-z]+):", (REPOSITORY / "Makefile").read_text(), re.MULTILINE))
+    assert {line.split()[1] for _, line in commands() if line.startswith("make ")} <= targets
+    assert named & targets
+    done = subprocess.run(["make", "-n", "help"], cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
