@@ -13,6 +13,7 @@ help:  ## list the targets
 
 $(READY): requirements/dev.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Muster needs Python 3.11 or newer; set PYTHON=python3.x" >&2; exit 1; }
+	@echo "Setting up $(VENV) with the locked dependencies: about a minute, once"
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
@@ -29,16 +30,16 @@ down:  ## end what `make up` left running in the background, if anything
 	@$(BIN)/muster down
 
 fmt: $(READY)  ## format
-	$(BIN)/ruff format libs services tests
-	$(BIN)/ruff check --fix --quiet libs services tests
+	$(BIN)/ruff format libs services tests examples
+	$(BIN)/ruff check --fix --quiet libs services tests examples
 
 lint: $(READY)  ## style, types, layers, dependencies, spelling
-	$(BIN)/ruff check libs services tests
-	$(BIN)/ruff format --check --quiet libs services tests
+	$(BIN)/ruff check libs services tests examples
+	$(BIN)/ruff format --check --quiet libs services tests examples
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/deptry libs services
-	$(BIN)/codespell libs services tests docs deploy README.md CONTRIBUTING.md CHANGELOG.md
+	$(BIN)/codespell libs services tests examples docs deploy proto-schemas README.md CONTRIBUTING.md CHANGELOG.md
 
 check: lint  ## before every commit, under two minutes: lint, unit, properties, scenarios
 	$(PYTEST) -n $(WORKERS) tests/unit tests/properties tests/scenarios

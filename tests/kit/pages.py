@@ -21,7 +21,10 @@ _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 
 
 class Block(NamedTuple):
-    """One fenced block. ``info``: `sh` is run beside a demo, `sh cluster` needs a real cluster and is read only."""
+    """One fenced block. ``info``: `sh` is run beside a demo, `sh cluster` needs a real cluster and is read only.
+
+    `sh nats` is for programs of others: test_subscribers runs the examples, the subjects are asked of the demo.
+    """
 
     page: Path
     line: int

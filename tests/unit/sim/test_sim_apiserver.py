@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kit.ray import Object
-from muster.model.api import JSON_PATCH, NAMESPACES, QUEUE_UNITS
+from muster.model.api import JSON_PATCH, NAMESPACES, QUEUE_UNITS, QUEUES
 from muster.sim.apiserver import SimApiServer, StatusError
 from muster.sim.apiserver.jsonpatch import json_patch, merge_patch
 from muster.sim.apiserver.lists import list_objects
@@ -209,6 +209,30 @@ def test_names_depend_on_the_seed_alone() -> None:
     assert made != [(other.suffix(), other.uid()) for _ in range(100)]
     assert len({uid for _, uid in made}) == 100
     assert derived_suffix("a", 1) == derived_suffix("a", 1) != derived_suffix("a", 2)
+
+
+def test_a_generated_name_does_not_depend_on_what_else_is_created() -> None:
+    def named(busy: bool) -> list[str]:
+        server = SimApiServer(lambda: 1_000, auto_namespaces=True)
+        found = []
+        for number in range(3):
+            if busy:
+                server.objects.create(QUEUES, "ns", {"kind": "Queue", "metadata": {"generateName": f"q{number}-"}})
+            body = {"kind": "QueueUnit", "metadata": {"generateName": "unit-"}}
+            found.append(server.objects.create(QUEUE_UNITS, "ns", body)["metadata"]["name"])
+        return found
+
+    assert named(busy=True) == named(busy=False)
+    assert len(set(named(busy=True))) == 3
+
+
+def test_a_server_that_begins_again_finds_names_that_are_free() -> None:
+    server = SimApiServer(lambda: 1_000, auto_namespaces=True)
+    body = {"kind": "QueueUnit", "metadata": {"generateName": "unit-"}}
+    made = {server.objects.create(QUEUE_UNITS, "ns", body)["metadata"]["name"] for _ in range(20)}
+    server.objects._names = Names(0)
+    made |= {server.objects.create(QUEUE_UNITS, "ns", body)["metadata"]["name"] for _ in range(20)}
+    assert len(made) == 40
 
 
 def test_time_stamps_are_whole_seconds_both_ways() -> None:

@@ -1,12 +1,11 @@
 """Names, uids and time stamps: what a server makes up, made up here without chance or clock.
 
-Used by the simulated API server and the simulated operator. The same seed gives the same names in the same order.
+Used by the simulated API server and the simulated operator. The same seed gives the same names.
 """
 
 from __future__ import annotations
 
 import hashlib
-import random
 import re
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -36,13 +35,18 @@ class Names:
     """A seeded source of name suffixes and uids."""
 
     def __init__(self, seed: int = 0) -> None:
-        self._chance = random.Random(f"names-{seed}")  # noqa: S311 -- repeatable on purpose
+        self._seed = seed
+        self._given: dict[tuple[str, ...], int] = {}
         self._prefix = hashlib.blake2b(f"uid-{seed}".encode(), digest_size=8).hexdigest()
         self._count = 0
 
-    def suffix(self) -> str:
-        """Five characters to append to a generateName."""
-        return "".join(self._chance.choices(ALPHABET, k=SUFFIX_LENGTH))
+    def suffix(self, *about: str) -> str:
+        """Five characters to append to a generateName: the next ones for what it is ``about``.
+
+        So the third RayJob of a prefix is called the same whatever else was created before it, and when.
+        """
+        count = self._given[about] = self._given.get(about, 0) + 1
+        return derived_suffix(self._seed, *about, count)
 
     def uid(self) -> str:
         """The next uid, in the shape of a UUID; never the same twice."""

@@ -238,8 +238,9 @@ class Objects:
         prefix = meta.get("generateName", "")
         if meta.get("name") or not prefix:
             return
-        for _ in range(NAME_TRIES):
-            meta["name"] = prefix[:MAX_PREFIX] + self._names.suffix()
+        where = (table.kind.resource.plural, meta.get("namespace", ""), prefix)
+        for _ in range(NAME_TRIES + len(table.objects)):
+            meta["name"] = prefix[:MAX_PREFIX] + self._names.suffix(*where)
             if f"{meta.get('namespace', '')}/{meta['name']}" not in table.objects:
                 return
 
