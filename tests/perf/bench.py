@@ -7,6 +7,7 @@ import argparse
 import asyncio
 import os
 import platform
+import textwrap
 import time
 from pathlib import Path
 
@@ -81,7 +82,8 @@ on a busy machine those fall by half and more.
 def page(tables: list[Table], where: str, when: str, busy: float, note: str) -> str:
     others = "nothing else of weight ran on it" if busy < BUSY_PERCENT else "something else ran on it"
     sentence = f"Measured on {when}. Before the start {busy:.0f} % of the processors were in use: {others}."
-    return "\n".join([HEAD, f"{sentence} {note}".strip(), "", where, *(table.markdown() for table in tables)])
+    measured = textwrap.fill(f"{sentence} {note}".strip(), 120)
+    return "\n".join([HEAD, measured, "", where, *(table.markdown() for table in tables)])
 
 
 def main() -> None:

@@ -2,6 +2,7 @@
 
 import statistics
 import sys
+import textwrap
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
@@ -35,7 +36,7 @@ class Table(NamedTuple):
     def markdown(self) -> str:
         rows = [f"| {figure} | {middle} | {spread} |" for figure, middle, spread in self.rows()]
         head = ["| Figure | Median | Lowest to highest |", "| --- | ---: | ---: |"]
-        return "\n".join([f"## {self.title}", "", self.about, "", *head, *rows, ""])
+        return "\n".join([f"## {self.title}", "", textwrap.fill(self.about, 120), "", *head, *rows, ""])
 
 
 def shown(value: float) -> str:
