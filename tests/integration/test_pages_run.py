@@ -15,7 +15,7 @@ import pytest
 
 from kit.cli import Cli, Running
 from kit.compose import REPOSITORY
-from kit.pages import Block, blocks, lines, plain, shell
+from kit.pages import Block, blocks, given, lines, plain, shell
 from muster.bus.connection import connect
 from muster.bus.jetstream import JetStream
 from muster.events.subjects import PUBLIC_STREAM
@@ -68,6 +68,8 @@ async def demo(cli: Cli) -> AsyncIterator[Running]:
 @pytest.mark.timeout(400)
 async def test_every_block_runs_and_what_it_shows_is_true(cli: Cli, demo: Running, reading_room: Path) -> None:
     for block in BLOCKS:
+        for name, text in given(block.page).items():
+            (reading_room / name).write_text(text)
         code, out = await run(block.text, cli, reading_room)
         assert code == 0, f"{block.name} ends with {code}:\n{block.text}\n{out}"
         assert "Traceback" not in out, f"{block.name}:\n{out}"

@@ -23,6 +23,7 @@ _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 class Block(NamedTuple):
     """One fenced block. ``info``: `sh` is run beside a demo, `sh cluster` needs a real cluster and is read only.
 
+    `json FILE` and other kinds with a file name are files that the page's commands read.
     `sh nats` is for programs of others: test_subscribers runs the examples, the subjects are asked of the demo.
     """
 
@@ -45,6 +46,12 @@ def blocks(page: Path) -> Iterator[Block]:
 def shell(info: str) -> list[Block]:
     """Every block of one info string, of every page."""
     return [block for page in PAGES for block in blocks(page) if block.info == info]
+
+
+def given(page: Path) -> dict[str, str]:
+    """{name: text} of the files a page shows."""
+    named = [(block.info.split(), block.text) for block in blocks(page)]
+    return {words[1]: text for words, text in named if len(words) == 2 and "." in words[1]}
 
 
 def lines(block: Block) -> Iterator[str]:

@@ -110,8 +110,10 @@ def _delay_alone(trace: Trace, path: str) -> float | None:
     capacity: Vector = {name: low.get(name, amount) for name, amount in trace.cluster.capacity.items()}
     if not jobs or not any(low.values()):
         return None
-    queue = trace.cluster.leaves[path]
-    root = Queue(name="root", path="root", min=capacity, max=capacity, children=(queue,))
+    root = trace.cluster.leaves[path]
+    while root.path != "root":
+        above = root.path.rpartition("/")[0]
+        root = Queue(name=above.rpartition("/")[2], path=above, min=capacity, max=capacity, children=(root,))
     own = Trace(Cluster((NodeGroup(1, capacity),), root), jobs)
     history = History()
     Engine(own, BestEffortFifo(), history.fold).run()
