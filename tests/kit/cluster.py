@@ -42,6 +42,9 @@ REMAINS = (
     "/apis/scheduling.x-k8s.io/v1alpha1/queueunits",
     "/apis/scheduling.x-k8s.io/v1alpha1/queues",
     "/apis/batch/v1/jobs",
+    "/apis/kubeflow.org/v1/tfjobs",
+    "/apis/kubeflow.org/v1/pytorchjobs",
+    "/apis/sparkoperator.k8s.io/v1beta2/sparkapplications",
     "/api/v1/pods",
     "/api/v1/events",
 )

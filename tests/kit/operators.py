@@ -1,0 +1,160 @@
+"""Small simulated operators: Kubeflow's (TFJob, PyTorchJob) and Spark's. Enough to suspend, resume, run and end.
+
+They make real pods, which the real scheduler binds and KWOK runs; annotations of the pod templates say for how long.
+"""
+
+from typing import Any, ClassVar
+
+from kit.jobs import conditions
+from muster.model.api import PODS, PYTORCHJOBS, SPARKAPPLICATIONS, TFJOBS, ApiResource
+from muster.sim.apiserver.store import ChangeType
+from muster.sim.controllers import WorkQueue
+from muster.sim.operations import ApiOperation, Create, Delete, Merge, Plan
+
+Obj = dict[str, Any]
+
+
+class _Operator:
+    """Keeps objects and the pods that are theirs; keys are ``Kind namespace/name``."""
+
+    kinds: ClassVar[tuple[ApiResource, ...]]
+    label: ClassVar[str]
+    """The label that says on a pod whose it is."""
+
+    def __init__(self) -> None:
+        self.queue = WorkQueue()
+        self.watches = (*self.kinds, PODS)
+        self._objects: dict[str, Obj] = {}
+        self._pods: dict[str, dict[str, Obj]] = {}
+
+    def heard(self, kind: ChangeType, resource: ApiResource, found: Obj) -> None:
+        meta = found["metadata"]
+        if resource == PODS:
+            key = (meta.get("labels") or {}).get(self.label, "").replace(".", " ", 1)
+            key = key.replace(" ", f" {meta['namespace']}/", 1)
+            if not key:
+                return
+            kept, name = self._pods.setdefault(key, {}), meta["name"]
+        else:
+            kept, name = self._objects, f"{found['kind']} {meta['namespace']}/{meta['name']}"
+            key = name
+        if kind == "DELETED":
+            kept.pop(name, None)
+        else:
+            kept[name] = found
+        self.queue.mark(key)
+
+    def plan(self, key: str, now: int) -> Plan:
+        found = self._objects.get(key)
+        if found is None or found["metadata"].get("deletionTimestamp"):
+            return Plan()
+        status, pods = self.look(found, self._pods.get(key, {}))
+        operations: list[ApiOperation] = list(pods)
+        if status is not None and status != (found.get("status") or {}):
+            meta = found["metadata"]
+            resource = next(each for each in self.kinds if each.kind == found["kind"])
+            operations.append(Merge(resource, meta["namespace"], meta["name"], {"status": status}, "status"))
+        return Plan(tuple(operations))
+
+    def look(self, found: Obj, pods: dict[str, Obj]) -> tuple[Obj | None, list[ApiOperation]]:
+        raise NotImplementedError
+
+    def pod(self, found: Obj, owner: Obj, name: str, template: Obj, **labels: str) -> Create:
+        """A pod of the object, controlled by ``owner``."""
+        meta = owner["metadata"]
+        reference = {
+            "apiVersion": owner["apiVersion"],
+            "kind": owner["kind"],
+            "name": meta["name"],
+            "uid": meta["uid"],
+            "controller": True,
+        }
+        body = {
+            "metadata": {
+                "name": name,
+                "labels": {self.label: f"{found['kind']}.{found['metadata']['name']}", **labels},
+                "annotations": (template.get("metadata") or {}).get("annotations") or {},
+                "ownerReferences": [reference],
+            },
+            "spec": {"restartPolicy": "Never", **template["spec"]},
+        }
+        return Create(PODS, meta["namespace"], body)
+
+
+def phase_of(pod: Obj | None) -> str:
+    return str(((pod or {}).get("status") or {}).get("phase", ""))
+
+
+def deletions(pods: dict[str, Obj]) -> list[ApiOperation]:
+    return [
+        Delete(PODS, pod["metadata"]["namespace"], name, pod["metadata"]["uid"])
+        for name, pod in pods.items()
+        if not pod["metadata"].get("deletionTimestamp")
+    ]
+
+
+class TrainingOperator(_Operator):
+    """Knows the field and the annotation, as the operators of different ages do between them."""
+
+    kinds: ClassVar[tuple[ApiResource, ...]] = (TFJOBS, PYTORCHJOBS)
+    label: ClassVar[str] = "training.kubeflow.org/job-name"
+
+    def look(self, found: Obj, pods: dict[str, Obj]) -> tuple[Obj | None, list[ApiOperation]]:
+        spec, meta = found["spec"], found["metadata"]
+        old = {each["type"] for each in (found.get("status") or {}).get("conditions", ()) if each["status"] == "True"}
+        if old & {"Succeeded", "Failed"}:
+            return None, []
+        marked = (meta.get("annotations") or {}).get("scheduling.x-k8s.io/suspend") == "true"
+        if marked or (spec.get("runPolicy") or {}).get("suspend"):
+            return (conditions("Created", "Suspended") if not pods else None), deletions(pods)
+        specs = spec.get("tfReplicaSpecs") or spec.get("pytorchReplicaSpecs")
+        wanted = {
+            f"{meta['name']}-{kind.lower()}-{index}": each["template"]
+            for kind, each in specs.items()
+            for index in range(each.get("replicas", 1))
+        }
+        missing = [self.pod(found, found, name, template) for name, template in wanted.items() if name not in pods]
+        phases = {phase_of(pods.get(name)) for name in wanted}
+        if phases == {"Succeeded"}:
+            return conditions("Created", "Succeeded"), []
+        return conditions("Created", "Running") if phases == {"Running"} else conditions("Created"), [*missing]
+
+
+class SparkOperator(_Operator):
+    """The driver is the application's pod, the executors are the driver's; they outlive it by a moment."""
+
+    kinds: ClassVar[tuple[ApiResource, ...]] = (SPARKAPPLICATIONS,)
+    label: ClassVar[str] = "sparkoperator.k8s.io/app-name"
+
+    def look(self, found: Obj, pods: dict[str, Obj]) -> tuple[Obj | None, list[ApiOperation]]:
+        spec, name = found["spec"], found["metadata"]["name"]
+        state = ((found.get("status") or {}).get("applicationState") or {}).get("state", "")
+        driver = pods.get(f"{name}-driver")
+        executors = {key: pod for key, pod in pods.items() if key != f"{name}-driver"}
+        if state == "COMPLETED":
+            return None, deletions(executors)
+        if spec.get("suspend"):
+            return _state("SUSPENDING" if pods else "SUSPENDED") if state or pods else None, deletions(pods)
+        if driver is None:
+            template = self._template(spec["driver"], spec["driver"].get("annotations") or {})
+            made = self.pod(found, found, f"{name}-driver", template, **{"spark-role": "driver"})
+            return _state("SUBMITTED"), [made]
+        if phase_of(driver) == "Succeeded":
+            return _state("COMPLETED"), []
+        if phase_of(driver) != "Running":
+            return _state("SUBMITTED"), []
+        template = self._template(spec["executor"], {})
+        wanted = [f"{name}-exec-{index}" for index in range(spec["executor"]["instances"])]
+        owner = {"apiVersion": "v1", "kind": "Pod", **driver}
+        missing = [self.pod(found, owner, key, template, **{"spark-role": "executor"}) for key in wanted]
+        return _state("RUNNING"), [each for each in missing if each.body["metadata"]["name"] not in pods]
+
+    @staticmethod
+    def _template(role: Obj, annotations: Obj) -> Obj:
+        requests = {"cpu": str(role["cores"]), "memory": "1408Mi"}
+        container = {"name": "spark", "image": "spark", "resources": {"requests": requests}}
+        return {"metadata": {"annotations": annotations}, "spec": {"containers": [container]}}
+
+
+def _state(state: str) -> Obj:
+    return {"applicationState": {"state": state}}
