@@ -44,6 +44,7 @@ def _policy(name: str, sort: str, since: ServerVersion) -> Policy:
 
 POLICIES = (
     _policy("muster-rayjobs", "Validating", ServerVersion(1, 30)),
+    _policy("muster-jobs", "Validating", ServerVersion(1, 30)),
     _policy("muster-rayjobs-suspended", "Mutating", ServerVersion(1, 36)),
 )
 """What ``deploy/policies`` holds (a test keeps them equal)."""
