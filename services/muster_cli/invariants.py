@@ -5,6 +5,7 @@ from __future__ import annotations
 CHECKED: dict[str, str] = {
     "I1": "nothing is resumed that was not admitted earlier in the log",
     "I2": "what is reserved fits the max of its queue and of every node above it",
+    "I3": "where gangs are placed, every pod an admitted gang needs has a place",
     "I4": "a job is charged with what its pod templates ask for",
     "I5": "usage is the sum of the charges, and never negative",
     "I6": "each release ends exactly one charge, and nobody is charged twice",
@@ -15,7 +16,6 @@ CHECKED: dict[str, str] = {
     "I17": "whatever runs in a namespace with a quota is charged",
 }
 UNCHECKED: dict[str, str] = {
-    "I3": "gangs are admitted whole by construction: a workload is one gang until gang groups exist",
     "I7": "guarantees are enforced by reclaim; nothing is evicted yet",
     "I8": "nothing is evicted yet",
     "I10": "that the past alone decides is what `muster replay` shows",

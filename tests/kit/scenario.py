@@ -14,6 +14,12 @@ Input lines (names without a slash are in namespace ``video``):
     names NAME CHILD                    its status names the RayCluster it runs through
     cluster NAME | cluster-gone NAME | pod NAME N | pod-gone NAME N | gone NAME
     class NAME VALUE                    a PriorityClass
+    placement off|pack|spread [hold=600 grow=0]   how gangs are placed; seconds
+    node NAME [cpu=4 memory=16 gpu=1 pods=110 taint=KEY:VALUE zone=Z cordoned not-ready]    a node, memory in GiB
+    node-gone NAME
+    foreign NAME node=NODE cpu=2 [gpu=1]    a pod of somebody else on a node; foreign-gone NAME
+    gang NAME head=CPU workers=NxCPU [gpu=PER-WORKER at=+MS]   a suspended RayJob by its pods
+    member JOB SET N node=NODE          a pod of an admitted gang comes up on a node; member-gone JOB SET N
     log-nearly-full                     the log has little room left
     time +5s                            time passes
 """
@@ -23,13 +29,17 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from kit import facts
+from kit import facts, nodes
 from kit.bench import Bench
-from muster.core.explain import ADOPTED, waiting_for_quota
+from muster.core import telling
+from muster.core.explain import ADOPTED, no_room, waiting_for_quota
 from muster.events.base import Event
 from muster.events.decisions import (
     CandidatesProposed,
     GangAdmitted,
+    GangAwaitingNodes,
+    GangDeferred,
+    PlacesReleased,
     QuotaDenied,
     QuotaReleased,
     QuotaReserved,
@@ -43,11 +53,12 @@ from muster.events.decisions import (
     WorkloadRefused,
 )
 from muster.events.effects import EffectApplied, EffectFailed
-from muster.events.facts import PriorityClassObserved
-from muster.events.system import LogNearlyFull
+from muster.events.facts import NodeGone, PodGone, PodObserved, PriorityClassObserved
+from muster.events.system import LogNearlyFull, PlacementChosen
 from muster.model.keys import Ref
-from muster.model.resources import format_vector
-from muster.model.workload import Workload
+from muster.model.placing import Taint
+from muster.model.resources import format_vector, summed
+from muster.model.workload import PodSet, PodState, Workload
 
 REWRITE = "MUSTER_TEST_REWRITE"
 
@@ -177,6 +188,76 @@ class Play:
     def _pod_gone(self, names: list[str], _options: dict[str, str]) -> None:
         self.bench.facts(facts.pod_gone(names[0], int(names[1])))
 
+    # --- nodes and gangs --------------------------------------------------------------------------------------
+
+    def _placement(self, names: list[str], options: dict[str, str]) -> None:
+        chosen = PlacementChosen(
+            mode=names[0],
+            hold_ms=int(options.get("hold", "600")) * 1000,
+            grow_ms=int(options.get("grow", "0")) * 1000,
+        )
+        self.bench.append("gang_admitter", "input", [chosen])
+
+    def _node(self, names: list[str], options: dict[str, str]) -> None:
+        key, _, value = options.get("taint", "").partition(":")
+        self.bench.facts(
+            nodes.node(
+                names[0],
+                **{each: int(options[each]) for each in ("cpu", "memory", "gpu", "pods") if each in options},
+                labels={"zone": options["zone"]} if "zone" in options else None,
+                taints=(Taint(key, value),) if key else (),
+                schedulable="cordoned" not in names,
+                ready="not-ready" not in names,
+            )
+        )
+
+    def _node_gone(self, names: list[str], _options: dict[str, str]) -> None:
+        self.bench.facts(NodeGone(ref=Ref("Node", "", names[0], f"uid-{names[0]}"), rv=facts.next_rv()))
+
+    def _foreign(self, names: list[str], options: dict[str, str]) -> None:
+        request = facts.vector(**{each: options[each] for each in ("cpu", "gpu") if each in options})
+        ref = Ref("Pod", "other", names[0], f"pod-{names[0]}")
+        state = PodState(ref=ref, rv=facts.next_rv(), node=options["node"], running=True, request=request)
+        self.bench.facts(PodObserved(pod=state))
+
+    def _foreign_gone(self, names: list[str], _options: dict[str, str]) -> None:
+        self.bench.facts(PodGone(ref=Ref("Pod", "other", names[0], f"pod-{names[0]}"), rv=facts.next_rv()))
+
+    def _gang(self, names: list[str], options: dict[str, str]) -> None:
+        namespace, _, name = names[0].rpartition("/")
+        count, _, cpu = options["workers"].partition("x")
+        worker = facts.vector(cpu=cpu, **({"gpu": options["gpu"]} if "gpu" in options else {}))
+        sets = (PodSet("head", 1, facts.vector(cpu=options["head"])), PodSet("worker", int(count), worker))
+        need = summed([sets[0].request, *[worker] * int(count)])
+        changes: dict[str, object] = {"created": self.bench.now - 60_000}
+        if "at" in options:
+            changes["queued_at"] = self.bench.now - 60_000 + int(options["at"])
+        job = facts.job(name, namespace or "video", need={"ack": need, "full": need}, pod_sets=sets, **changes)
+        self.jobs[names[0]] = job
+        self.bench.facts(facts.seen(job))
+
+    def _member_ref(self, names: list[str]) -> Ref:
+        job, tail = self.jobs[names[0]].ref, f"{names[1]}-{names[2]}"
+        return Ref("Pod", job.namespace, f"{job.name}-{tail}", f"{job.uid}-{tail}")
+
+    def _member_gone(self, names: list[str], _options: dict[str, str]) -> None:
+        self.bench.facts(PodGone(ref=self._member_ref(names), rv=facts.next_rv()))
+
+    def _member(self, names: list[str], options: dict[str, str]) -> None:
+        job = self.jobs[names[0]]
+        pods = next(each for each in job.pod_sets if each.name == names[1])
+        kind = "head" if names[1] == "head" else "worker"
+        state = PodState(
+            ref=self._member_ref(names),
+            rv=facts.next_rv(),
+            owner_uid=facts.cluster_ref(job.ref.name, job.ref.namespace).uid,
+            node=options["node"],
+            running=True,
+            request=pods.request,
+            labels={"ray.io/group": names[1], "ray.io/node-type": kind},
+        )
+        self.bench.facts(PodObserved(pod=state))
+
     def _time(self, names: list[str], _options: dict[str, str]) -> None:
         self._late = self._record(self.bench.pass_time(int(names[0].strip("+s")) * 1000))
 
@@ -227,7 +308,13 @@ def tell(event: Event) -> str:
         case SuspensionRecorded():
             return f"suspended outside {event.ref.key} #{event.attempt}"
         case GangAdmitted():
-            return f"admitted {event.ref.key} #{event.attempt}"
+            return f"admitted {event.ref.key} #{event.attempt}{telling.placed(event)}"
+        case GangAwaitingNodes():
+            return f"awaiting nodes {event.ref.key} #{event.attempt}: {no_room(event.shortage)}"
+        case GangDeferred():
+            return f"deferred {event.ref.key} #{event.attempt}: {no_room(event.shortage)}"
+        case PlacesReleased():
+            return f"places of {event.ref.key} #{event.attempt}: {telling.given_back(event)}"
         case QuotaTreeAccepted():
             return f"tree accepted: {len(event.tree.nodes)} nodes, profile {event.tree.profile}"
         case QuotaTreeRejected():

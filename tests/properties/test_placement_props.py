@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from kit import nodes
 from kit.nodes import Naive
 from muster.core.placement.ledger import NodeLedger, Occupant
-from muster.core.placement.place import Shortage, place
+from muster.core.placement.place import place
 from muster.core.placement.view import Ask, View
+from muster.events.decisions import Shortage
 from muster.events.facts import NodeGone
 from muster.model.keys import Ref
 from muster.model.placing import GPU, PodRules
@@ -81,8 +82,8 @@ def told(found: NodeLedger, one: Ask, short: Shortage) -> None:
     """The counts are those of the nodes that refuse the next pod, each for the first thing Kubernetes would name."""
     assert short.nodes == sum(1 for each in found.nodes.values() if each.uid)
     assert 0 <= short.fitted < one.count
-    first = sum(count for code, _, count in short.obstacles if code != "insufficient")
-    tight = [count for code, _, count in short.obstacles if code == "insufficient"]
+    first = sum(each.nodes for each in short.obstacles if each.code != "insufficient")
+    tight = [each.nodes for each in short.obstacles if each.code == "insufficient"]
     assert first + max(tight, default=0) <= short.nodes <= first + sum(tight)
 
 

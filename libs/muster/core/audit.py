@@ -39,7 +39,7 @@ from muster.model.quota import QuotaNode
 from muster.model.resources import Vector, format_quantity
 from muster.model.workload import Workload
 
-CHECKED = ("I1", "I2", "I4", "I5", "I6", "I9", "I11", "I13", "I15", "I17")
+CHECKED = ("I1", "I2", "I3", "I4", "I5", "I6", "I9", "I11", "I13", "I15", "I17")
 """The invariants this auditor checks; the others need what is not in the log yet."""
 
 GONE = 2**63
@@ -251,7 +251,22 @@ class Auditor:
         if charge is not None and charge.attempt == event.attempt:
             self._check("I9", not charge.admitted, f"{event.ref} is admitted twice under attempt {event.attempt}")
             charge.admitted = True
+            self._whole(event)
             self._waiting.pop(event.ref.uid, None)
+
+    def _whole(self, event: GangAdmitted) -> None:
+        """I3: where an admission places anything, every pod of every set has a place, on nodes that exist."""
+        if not event.placements:
+            return
+        placed = Counter[str]()
+        for each in event.placements:
+            placed[each.pod_set] += each.count
+        wanted = {
+            pods.name: pods.count if pods.minimum is None else min(pods.minimum, pods.count)
+            for pods in event.pod_sets
+            if pods.count
+        }
+        self._check("I3", dict(placed) == wanted, f"{event.ref} is admitted with places for {dict(placed)} of {wanted}")
 
     def _effect(self, event: EffectApplied) -> None:
         """I1: nothing is resumed that was not admitted before. I9: and each admission once."""

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from muster.core.placement.place import Shortage
 from muster.core.queueing.book import Denial
 from muster.events.decisions import (
     AdoptionReason,
     DequeueReason,
+    GiveBackReason,
+    Obstacle,
+    ObstacleCode,
     QuotaDenied,
     ReleaseReason,
+    Shortage,
 )
 from muster.events.effects import FailureReason
 from muster.model.resources import format_quantity
@@ -132,7 +135,8 @@ def resume_failed(message: str, until: str) -> Reason:
     )
 
 
-OBSTACLES: dict[str, str] = {
+OBSTACLES: dict[ObstacleCode, str] = {
+    "insufficient": "Insufficient {}",
     "unschedulable": "node(s) were unschedulable",
     "taint": "node(s) had untolerated taint {{{}}}",
     "not_ready": "node(s) were not ready",
@@ -151,18 +155,39 @@ OBSTACLES: dict[str, str] = {
 
 def no_room(short: Shortage) -> str:
     """``0/5 nodes are available: 1 Insufficient nvidia.com/gpu, 4 node(s) had untolerated taint {a: b}``."""
-    causes = ", ".join(sorted(_obstacle(*each) for each in short.obstacles))
+    causes = ", ".join(sorted(_obstacle(each) for each in short.obstacles))
     text = f"0/{short.nodes} nodes are available" + (f": {causes}" if causes else "")
     if not short.fitted:
         return text
-    return f"{short.fitted} of {counted(short.count, f'{short.name} pod')} fit; for the next one {text}"
+    return f"{short.fitted} of {counted(short.count, f'{short.pod_set} pod')} fit; for the next one {text}"
 
 
-def _obstacle(code: str, detail: str, nodes: int) -> str:
-    if code == "insufficient":
-        return f"{nodes} Too many pods" if detail == "pods" else f"{nodes} Insufficient {detail}"
-    return f"{nodes} {OBSTACLES[code].format(detail)}"
+def _obstacle(each: Obstacle) -> str:
+    if each.code == "insufficient" and each.detail == "pods":
+        return f"{each.nodes} Too many pods"
+    return f"{each.nodes} {OBSTACLES[each.code].format(each.detail)}"
 
+
+def waiting_for_nodes(short: Shortage) -> Reason:
+    """The words for a gang that has its quota and keeps it while it waits for nodes."""
+    text = no_room(short)
+    return Reason("AwaitingNodes", f"nodes:{text}", f"Its quota is reserved, and the gang waits for nodes: {text}")
+
+
+def deferred_for_nodes(short: Shortage | None, until: str) -> Reason:
+    """The words for a gang that gave its quota back because it has no place."""
+    text = no_room(short) if short is not None else "no reason given"
+    return Reason(
+        "GangUnschedulable",
+        f"no_nodes:{text}",
+        f"The gang has no place for all of its pods: {text}. Its quota is given back; tried again after {until}",
+    )
+
+
+GIVEN_BACK: dict[GiveBackReason, str] = {
+    "not_taken": "no pod came for them in time",
+    "node_gone": "their node no longer exists",
+}
 
 SUSPENDED_OUTSIDE = Reason(
     "SuspendedOutside",
@@ -185,6 +210,7 @@ RELEASED: dict[ReleaseReason, str] = {
     "resume_failed": "the API server refused to resume it; it is queued again after a pause",
     "evicted": "it was suspended to give quota back, and nothing of it is left; it is queued again in its old place",
     "timed_out": "it did not come to run in time; it was suspended and is queued again after a pause",
+    "no_nodes": "its gang has no place on the nodes; it is queued again after a pause",
 }
 NOT_RESUMED: dict[FailureReason, str] = {
     "gone": "it was deleted before it could be resumed",

@@ -285,7 +285,21 @@ class Narrator:
         waited = f", after waiting {span(max(0, self.state.now - job.queued_at))}" if job is not None else ""
         charge = self.state.ledger.charges.get(event.ref.uid)
         what = format_vector(charge.request) if charge is not None else "it"
-        return [(event.ref, "admitted", f"{what} at {event.queue}{waited}", "turn")]
+        text = f"{what} at {event.queue}{waited}{telling.placed(event)}"
+        return [(event.ref, "admitted", text, "turn")]
+
+    def _lacks_nodes(self, event: d.GangAwaitingNodes, _at: Cause) -> list[_Said]:
+        text = f"its quota is reserved, and it waits for nodes: {explain.no_room(event.shortage)}"
+        return [(event.ref, "lacks nodes", text, "turn")]
+
+    def _deferred(self, event: d.GangDeferred, _at: Cause) -> list[_Said]:
+        return [(event.ref, "no nodes", explain.no_room(event.shortage), "turn")]
+
+    def _given_back(self, event: d.PlacesReleased, _at: Cause) -> list[_Said]:
+        return [(event.ref, "places free", telling.given_back(event), "step")]
+
+    def _placement(self, event: system.PlacementChosen, _at: Cause) -> list[_Said]:
+        return [(None, "placement", telling.placement(event), "step")]
 
     def _resumed(self, event: effects.EffectApplied, _at: Cause) -> list[_Said]:
         told = telling.tell(event)
@@ -355,6 +369,10 @@ _HANDLERS: Mapping[type[Event], _Handler] = {
     d.PreemptionProposed: Narrator._not_reclaimed,
     d.ReclaimDeferred: Narrator._not_reclaimed,
     d.PlanStale: Narrator._not_reclaimed,
+    d.GangAwaitingNodes: Narrator._lacks_nodes,
+    d.GangDeferred: Narrator._deferred,
+    d.PlacesReleased: Narrator._given_back,
+    system.PlacementChosen: Narrator._placement,
     effects.EffectApplied: Narrator._resumed,
     effects.EffectFailed: Narrator._not_resumed,
 }

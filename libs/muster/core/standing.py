@@ -141,6 +141,9 @@ def _holding(told: Narrator, ref: Ref, _history: list[Entry], acting: bool) -> S
         says = f"; {ref.kind} says {workload.detail}" if workload.detail else ""
         pods = told.presence.live_pods(uid)
         return _charged("Starting", charge, f"It is admitted, resumed and starting: {counted(pods, 'pod')}{says}")
+    if since is None and uid in state.shortages:
+        waits = explain.waiting_for_nodes(state.shortages[uid])
+        return _charged(waits.code, charge, f"{waits.text}. Charged: {given} at {charge.queue}")
     if since is None:
         return _charged("Reserved", charge, f"Its quota is reserved ({given} at {charge.queue}); next it is admitted")
     if not acting:
@@ -158,6 +161,9 @@ def _kept_back(told: Narrator, ref: Ref, _history: list[Entry], _acting: bool) -
     """It is not in a queue for a reason: resuming failed, or it is refused."""
     state, uid = told.state, ref.uid
     until = state.not_before.get(uid, 0)
+    if until > state.now and uid in state.shortages:
+        deferred = explain.deferred_for_nodes(state.shortages[uid], rfc3339(until))
+        return Standing(deferred.code, deferred.text)
     if until > state.now:
         failed = explain.resume_failed(state.failure_messages.get(uid, ""), rfc3339(until))
         times = state.failures.get(uid, 1)

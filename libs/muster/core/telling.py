@@ -17,7 +17,7 @@ from muster.events import effects, facts, system
 from muster.events.base import Event
 from muster.model.keys import Ref
 from muster.model.resources import Vector, format_vector
-from muster.model.text import counted, shorten
+from muster.model.text import counted, shorten, span
 from muster.model.workload import PodSet, Workload
 
 MAX_TEXT = 400
@@ -83,6 +83,31 @@ def denied(event: d.QuotaDenied) -> str:
     if event.reason == "stale":
         return "what was proposed is no longer so: looked at again"
     return explain.waiting_for_quota(event).text
+
+
+def placed(event: d.GangAdmitted) -> str:
+    """``; placed on node-1 (3), node-2 (1)``; nothing where nothing is placed."""
+    nodes: dict[str, int] = {}
+    for each in event.placements:
+        nodes[each.node] = nodes.get(each.node, 0) + each.count
+    shown = ", ".join(f"{node} ({count})" for node, count in list(nodes.items())[:5])
+    more = f" and {len(nodes) - 5} more nodes" if len(nodes) > 5 else ""
+    return f"; placed on {shown}{more}" if nodes else ""
+
+
+def given_back(event: d.PlacesReleased) -> str:
+    """Which held places are free again, and why."""
+    count = sum(each.count for each in event.placements)
+    nodes = ", ".join(dict.fromkeys(each.node for each in event.placements[:5]))
+    return f"{counted(count, 'place')} held on {nodes} given back: {explain.GIVEN_BACK[event.reason]}"
+
+
+def placement(event: system.PlacementChosen) -> str:
+    """How gangs are placed from here on."""
+    if event.mode == "off":
+        return "gangs are admitted by quota alone"
+    how = "packed" if event.mode == "pack" else "spread"
+    return f"gangs are placed on nodes, {how}; places are held for {span(event.hold_ms)}"
 
 
 def outcome(event: facts.WorkloadFinished) -> str:
@@ -171,6 +196,7 @@ _WORDS: Mapping[type[Event], tuple[str, _Say]] = {
         "nearly full",
         lambda e: f"the log is {e.percent} % full: nothing is queued or admitted until a new generation is in force",
     ),
+    system.PlacementChosen: ("placement", lambda e: placement(e)),
     system.RulesetActivated: ("ruleset", lambda e: f"rule set {e.number} is in force"),
     facts.SyncStarted: ("listing", lambda _: "nothing is admitted until all of them are listed"),
     facts.KindsConfigured: ("configured", lambda e: f"these kinds are queued: {', '.join(e.kinds)}"),
@@ -219,7 +245,10 @@ _WORDS: Mapping[type[Event], tuple[str, _Say]] = {
     d.PlanStale: ("stale", lambda e: f"nobody is suspended for it: {e.reason}"),
     d.ClaimEnded: ("claim ends", lambda e: explain.CLAIM_ENDED[e.outcome]),
     d.SuspensionOrdered: ("timed out", lambda _: explain.TIMED_OUT),
-    d.GangAdmitted: ("admitted", lambda e: f"at {e.queue}, attempt {e.attempt}"),
+    d.GangAdmitted: ("admitted", lambda e: f"at {e.queue}, attempt {e.attempt}{placed(e)}"),
+    d.GangAwaitingNodes: ("lacks nodes", lambda e: explain.no_room(e.shortage)),
+    d.GangDeferred: ("no nodes", lambda e: explain.no_room(e.shortage)),
+    d.PlacesReleased: ("places free", lambda e: given_back(e)),
     effects.EffectApplied: (
         "resumed",
         lambda e: f"{suspend_field(e.ref.kind)} is {str(e.action == 'suspend').lower()} as of resourceVersion {e.rv}",

@@ -36,7 +36,16 @@ held            somebody holds it back; the sentence says who and why
 DequeueReason = Literal["gone", "finished", "started_outside", "refused", "unbound", "held"]
 """Why a waiting workload left its queue without being admitted."""
 
-ReleaseReason = Literal["finished", "gone", "suspended_outside", "superseded", "resume_failed", "evicted", "timed_out"]
+ReleaseReason = Literal[
+    "finished",
+    "gone",
+    "suspended_outside",
+    "superseded",
+    "resume_failed",
+    "evicted",
+    "timed_out",
+    "no_nodes",
+]
 """Why a charge ended.
 
 finished           the workload is over and nothing of it is left
@@ -46,10 +55,32 @@ superseded         its spec changed before it was resumed: queued again under th
 resume_failed      the API server refused to resume it; the effect says why
 evicted            suspended to give quota back to somebody it is owed to: queued again in its old place
 timed_out          admitted, and not running within the time limit: queued again after a pause
+no_nodes           its gang has no place on the nodes; the deferral says why
 """
 
 AdoptionReason = Literal["already_running", "bypassed"]
 """Why something is charged that no admission let in: it ran when first seen, or was started around the queue."""
+
+
+ObstacleCode = Literal[
+    "insufficient",
+    "unschedulable",
+    "taint",
+    "not_ready",
+    "node_affinity",
+    "volume",
+    "ports",
+    "spread",
+    "spread_label",
+    "affinity",
+    "anti_affinity",
+    "existing_anti_affinity",
+    "unsupported",
+]
+"""What keeps a pod off a node: too little of a resource, or the rule that forbids it."""
+
+GiveBackReason = Literal["not_taken", "node_gone"]
+"""Why held places were given back: no pod came for them in time, or their node no longer exists."""
 
 
 class Candidate(Struct, frozen=True, omit_defaults=True):
@@ -302,12 +333,35 @@ class SuspensionOrdered(Decision, frozen=True, kw_only=True):
 # --- gang admitter ----------------------------------------------------------------------------------------------
 
 
-class Placement(Struct, frozen=True):
+class Placement(Struct, frozen=True, omit_defaults=True):
     """Where members of one pod set go: ``count`` pods on ``node``."""
 
     pod_set: str
     node: str
     count: int
+    devices: tuple[int, ...] = ()
+    """The shared GPU device of each, where they take a share of one."""
+
+
+class Obstacle(Struct, frozen=True, omit_defaults=True):
+    """Why ``nodes`` nodes would not take one more pod."""
+
+    code: ObstacleCode
+    nodes: int
+    detail: str = ""
+    """The resource or the taint it is about."""
+
+
+class Shortage(Struct, frozen=True):
+    """Why a gang has no place: of one set ``fitted`` pods would find one, and for the next no node would do."""
+
+    pod_set: str
+    fitted: int
+    count: int
+    nodes: int
+    """Nodes there are."""
+    obstacles: tuple[Obstacle, ...] = ()
+    """Sorted. A node short of several resources counts for each; any other node counts once."""
 
 
 class GangAdmitted(Decision, frozen=True, kw_only=True):
@@ -318,7 +372,38 @@ class GangAdmitted(Decision, frozen=True, kw_only=True):
     queue: str
     generation: int = 0
     pod_sets: tuple[PodSet, ...] = ()
+    """What is placed, where it is placed: the sets as they were when it was decided."""
     placements: tuple[Placement, ...] = ()
+    held_until: int = 0
+    """Log time until which the places are held for its pods; 0 where nothing is placed."""
+
+
+class GangAwaitingNodes(Decision, frozen=True, kw_only=True):
+    """The gang has its quota and no place for all of it; it keeps the quota until then, for nodes may be added."""
+
+    ref: Ref
+    attempt: int
+    queue: str
+    shortage: Shortage
+    until: int
+
+
+class GangDeferred(Decision, frozen=True, kw_only=True):
+    """The gang has no place for all of it: it gives its quota back and is tried again later."""
+
+    ref: Ref
+    attempt: int
+    queue: str
+    shortage: Shortage
+
+
+class PlacesReleased(Decision, frozen=True, kw_only=True):
+    """Places that were held for the pods of an admitted gang are free for others again."""
+
+    ref: Ref
+    attempt: int
+    reason: GiveBackReason
+    placements: tuple[Placement, ...]
 
 
 AnyDecision = (
@@ -342,4 +427,7 @@ AnyDecision = (
     | ClaimEnded
     | SuspensionOrdered
     | GangAdmitted
+    | GangAwaitingNodes
+    | GangDeferred
+    | PlacesReleased
 )

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from muster.events.base import Event
+
+PlacementMode = Literal["off", "pack", "spread"]
+"""How gangs are placed: not at all (quota alone decides), on as few and full nodes as possible, or evenly."""
 
 
 class Genesis(Event, frozen=True, kw_only=True):
@@ -43,4 +48,14 @@ class RulesetActivated(Event, frozen=True, kw_only=True):
     number: int
 
 
-SystemEvent = Genesis | LeaderStarted | TimeReached | LogNearlyFull | RulesetActivated
+class PlacementChosen(Event, frozen=True, kw_only=True):
+    """From this sequence on gangs are placed like this: what the configuration of the gang admitter says."""
+
+    mode: PlacementMode
+    hold_ms: int = 600_000
+    """How long places are held for the pods of an admitted gang."""
+    grow_ms: int = 0
+    """How long a gang that lacks nodes keeps its quota, because nodes may be added for it; 0: not at all."""
+
+
+SystemEvent = Genesis | LeaderStarted | TimeReached | LogNearlyFull | RulesetActivated | PlacementChosen

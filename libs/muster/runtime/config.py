@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from muster.core.workloads.registry import KINDS
 from muster.events.subjects import DEFAULT_CELL, check_cell
+from muster.events.system import PlacementMode
 
 PREFIX = "MUSTER_"
 _NOT_FIELDS = frozenset({"CONFIG"})
@@ -56,6 +57,12 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Whether the actuator writes; false observes only."""
     kinds: str = ",".join(KINDS)
     """Kinds that are queued, with commas. One whose definition the cluster does not have is skipped."""
+    placement: PlacementMode = "off"
+    """How gangs are placed on nodes: off (quota alone decides), pack or spread; the watcher then reads every pod."""
+    placement_hold_s: int = 600
+    """How long places are held for the pods of an admitted gang."""
+    placement_grow_s: int = 0
+    """How long a gang that lacks nodes keeps its quota, because nodes may be added for it; 0: not at all."""
     profile: Literal["kube-queue", "lean"] = "kube-queue"
     """lean writes nothing but the decisions themselves: no QueueUnits, Queues, status or Events."""
     health_host: str = "127.0.0.1"
@@ -78,6 +85,10 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             raise ValueError(f"kinds is {self.kinds!r}; take some of {', '.join(KINDS)}, with commas")
         if self.replicas not in (1, 3, 5):
             raise ValueError(f"replicas is {self.replicas}; JetStream takes 1, 3 or 5")
+        if not 1 <= self.placement_hold_s <= 86_400:
+            raise ValueError(f"placement_hold_s is {self.placement_hold_s}; take 1 to 86400 seconds")
+        if not 0 <= self.placement_grow_s <= 86_400:
+            raise ValueError(f"placement_grow_s is {self.placement_grow_s}; take 0 to 86400 seconds")
         if not -1 <= self.health_port <= 65535:
             raise ValueError(f"health_port is {self.health_port}; take a port, 0 for any free one, -1 for none")
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from muster.core.stage import Stage, StageState, next_commit
@@ -56,8 +57,11 @@ class Leader(Follower[S]):
         clock: Clock,
         process: str,
         hooks: Hooks | None = None,
+        opening: Callable[[S], Event | None] | None = None,
     ) -> None:
+        """``opening``: of the state as it begins to lead, what is to be said before anything is decided."""
         super().__init__(stage, shard=shard, log=log, snapshots=snapshots, clock=clock, hooks=hooks)
+        self._opening = opening
         self.lease = lease
         self.process = process
         self.epoch = 0
@@ -95,6 +99,10 @@ class Leader(Follower[S]):
         if not self.epoch:
             await self._take_over()
             return
+        if self._opening is not None:
+            said, self._opening = self._opening(self.state), None
+            if said is not None:
+                self._announcements.append(said)
         produced = await self.produce()
         if produced is not None:
             kind, events = produced

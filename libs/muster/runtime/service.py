@@ -26,9 +26,10 @@ from muster.bus.public import PublicPublisher
 from muster.bus.quarantine import Quarantine
 from muster.bus.snapshots import JetStreamSnapshots
 from muster.core.deciders import DECIDERS
+from muster.core.gang.state import AdmitterState
 from muster.core.objects.registry import SHOWN_ONLY, WATCHED
 from muster.events.envelope import UnknownEventError, UnreadableCommitError
-from muster.events.system import LogNearlyFull
+from muster.events.system import LogNearlyFull, PlacementChosen
 from muster.kube.config import connect as connect_kube
 from muster.kube.errors import KubeConfigError
 from muster.kube.sources import FromKubeconfig, Source, default_source
@@ -125,8 +126,19 @@ class Process(Struct, dict=True):
                 clock=self.clock,
                 process=self.name,
                 hooks=self.telemetry(name),
+                opening=self._choose_placement if name == "gang_admitter" else None,
             )
         )
+
+    def _choose_placement(self, state: AdmitterState) -> PlacementChosen | None:
+        """What the configuration says of placement, where the log says something else."""
+        chosen = PlacementChosen(
+            mode=self.config.placement,
+            hold_ms=self.config.placement_hold_s * 1000,
+            grow_ms=self.config.placement_grow_s * 1000,
+        )
+        same = chosen == state.placement or chosen.mode == state.placement.mode == "off"
+        return None if same else chosen
 
     def add_watchers(self, transport: ApiTransport) -> None:
         """Run every shard of the watcher, those of kinds that are off to take back what was reported of them.
@@ -141,6 +153,7 @@ class Process(Struct, dict=True):
                 WatcherRunner(
                     shard,
                     transport,
+                    everybody=self.config.placement != "off",
                     log=self.log,
                     lease=self.lease("watcher", shard),
                     snapshots=self.snapshots(),

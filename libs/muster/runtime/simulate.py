@@ -25,7 +25,7 @@ from muster.core.workloads.registry import KINDS
 from muster.events.base import Event
 from muster.events.envelope import MAX_EVENTS, Commit, CommitKind, Stored, decode_commit, encode_commit
 from muster.events.facts import KindsConfigured, Synced, SyncStarted
-from muster.events.system import Genesis, LeaderStarted, TimeReached
+from muster.events.system import Genesis, LeaderStarted, PlacementChosen, TimeReached
 from muster.model.api import JSON_PATCH
 from muster.model.keys import Ref
 from muster.runtime.snapshotting import decode_state, encode_state
@@ -77,7 +77,9 @@ class Simulation:
         disorder: Disorder | None = None,
         isolate: bool = True,
         kinds: tuple[str, ...] = ("RayJob",),
+        placement: PlacementChosen | None = None,
     ) -> None:
+        """``placement``: how gangs are placed; not at all where there is none."""
         self.cluster = cluster
         self.rng = Random(f"simulation-{seed}")  # noqa: S311 -- repeatable on purpose
         self.disorder = disorder or Disorder()
@@ -88,7 +90,7 @@ class Simulation:
         self._count = 0
         self.seats: dict[str, _Seat] = {name: _Seat(make()) for name, make in DECIDERS.items()}
         self.seats["actuator"] = _Seat(Actuator())
-        self._watchers = {shard: Watcher(shard, kinds) for shard in shards_of(kinds)}
+        self._watchers = {shard: Watcher(shard, kinds, everybody=placement is not None) for shard in shards_of(kinds)}
         for shard, watcher in self._watchers.items():
             self.seats[f"watcher/{shard}"] = _Seat(watcher)
         self._changed: dict[str, dict[str, Change]] = {shard: {} for shard in self._watchers}
@@ -98,6 +100,8 @@ class Simulation:
         self._append("genesis", "0", "input", [Genesis(log_id=f"simulation-{seed}", generation=1)])
         for key in self.seats:
             self._take_over(key)
+        if placement is not None:
+            self._append_as("gang_admitter", "input", [placement])
         self._open()
 
     # --- the log ----------------------------------------------------------------------------------------------

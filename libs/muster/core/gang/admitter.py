@@ -1,34 +1,48 @@
-"""The gang admitter: admits a workload whose quota is reserved. Placement on nodes is not part of it yet."""
+"""The gang admitter: the one authority on nodes. Admits a workload whose quota is reserved as a whole, or not at all.
+
+Where placement is off quota alone decides. Where it is on, a gang is admitted with a place for every pod it needs to
+start; the places are held until its pods come. A gang without them holds nothing: it keeps its quota for a while
+where nodes may be added, and gives it back otherwise.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from msgspec import Struct, field
-
-from muster.core.stage import Arm, StageState, Violation, first
+from muster.core.gang import state as g
+from muster.core.gang.state import AdmitterState, Hold, Reservation
+from muster.core.placement.place import place
+from muster.core.placement.view import View
+from muster.core.stage import Arm, Violation, first
 from muster.events.base import Cause, Decision, Event
-from muster.events.decisions import GangAdmitted, QuotaReleased, QuotaReserved
-from muster.model.keys import Position, Ref
+from muster.events.decisions import (
+    GangAdmitted,
+    GangAwaitingNodes,
+    GangDeferred,
+    GiveBackReason,
+    Placement,
+    PlacesReleased,
+    QuotaReleased,
+    QuotaReserved,
+    Shortage,
+)
+from muster.events.facts import (
+    ChildGone,
+    ChildObserved,
+    NodeGone,
+    NodeObserved,
+    PodGone,
+    PodObserved,
+    WorkloadGone,
+    WorkloadObserved,
+)
+from muster.events.system import PlacementChosen
+from muster.model.keys import Position
+from muster.model.workload import PodSet
 
-
-class Reservation(Struct):
-    """Reserved quota that has not become an admission yet."""
-
-    ref: Ref
-    attempt: int
-    queue: str
-    generation: int
-    cause: Cause
-
-
-class AdmitterState(StageState):
-    """Reservations to be admitted, by workload uid."""
-
-    reservations: dict[str, Reservation] = field(default_factory=dict)
-    admitted: dict[str, int] = field(default_factory=dict)
-    """uid -> attempt of what is admitted and still charged"""
+TELL_EVERY_MS = 60_000
+"""A waiting gang whose obstacles have changed is told so again no sooner than this."""
 
 
 class GangAdmitter:
@@ -40,7 +54,65 @@ class GangAdmitter:
         return AdmitterState()
 
     def arms(self) -> Mapping[type[Event], Arm]:
-        return {QuotaReserved: self._reserved, QuotaReleased: self._released, GangAdmitted: self._admitted}
+        return {
+            PlacementChosen: self._chosen,
+            WorkloadObserved: self._workload,
+            WorkloadGone: self._workload_gone,
+            ChildObserved: self._child,
+            ChildGone: self._child_gone,
+            NodeObserved: self._node,
+            NodeGone: self._node_gone,
+            PodObserved: self._pod,
+            PodGone: self._pod_gone,
+            QuotaReserved: self._reserved,
+            QuotaReleased: self._released,
+            GangAdmitted: self._admitted,
+            GangAwaitingNodes: self._awaiting,
+            GangDeferred: self._deferred,
+            PlacesReleased: self._given_back,
+        }
+
+    # --- facts ------------------------------------------------------------------------------------------------
+
+    def _chosen(self, state: AdmitterState, _at: Position, event: PlacementChosen) -> None:
+        state.placement = event
+        if event.mode == "off":
+            for uid in list(state.holds):
+                g.drop_hold(state, uid)
+
+    def _workload(self, state: AdmitterState, _at: Position, event: WorkloadObserved) -> None:
+        workload = event.workload
+        if state.seen.newer(workload.ref.uid, workload.rv):
+            state.gangs[workload.ref.uid] = g.gang_of(workload)
+            for pods in (*workload.pod_sets, *workload.beside):
+                state.ledger.learn(pods.rules)
+
+    def _workload_gone(self, state: AdmitterState, at: Position, event: WorkloadGone) -> None:
+        if state.seen.end(event.ref.uid, at.at):
+            state.gangs.pop(event.ref.uid, None)
+
+    def _child(self, state: AdmitterState, _at: Position, event: ChildObserved) -> None:
+        if state.seen.newer(event.child.ref.uid, event.child.rv) and event.child.owner_uid:
+            state.owners[event.child.ref.uid] = event.child.owner_uid
+
+    def _child_gone(self, state: AdmitterState, at: Position, event: ChildGone) -> None:
+        if state.seen.end(event.ref.uid, at.at):
+            state.owners.pop(event.ref.uid, None)
+
+    def _node(self, state: AdmitterState, _at: Position, event: NodeObserved) -> None:
+        state.ledger.node_observed(event)
+
+    def _node_gone(self, state: AdmitterState, at: Position, event: NodeGone) -> None:
+        state.ledger.node_gone(event, at.at)
+
+    def _pod(self, state: AdmitterState, _at: Position, event: PodObserved) -> None:
+        g.pod_observed(state, event)
+
+    def _pod_gone(self, state: AdmitterState, at: Position, event: PodGone) -> None:
+        if state.seen.end(event.ref.uid, at.at):
+            state.ledger.evict(event.ref.uid)
+
+    # --- decisions --------------------------------------------------------------------------------------------
 
     def _reserved(self, state: AdmitterState, at: Position, event: QuotaReserved) -> None:
         state.reservations[event.ref.uid] = Reservation(
@@ -50,32 +122,145 @@ class GangAdmitter:
     def _released(self, state: AdmitterState, _at: Position, event: QuotaReleased) -> None:
         state.reservations.pop(event.ref.uid, None)
         state.admitted.pop(event.ref.uid, None)
+        g.drop_hold(state, event.ref.uid)
 
-    def _admitted(self, state: AdmitterState, _at: Position, event: GangAdmitted) -> None:
-        reservation = state.reservations.get(event.ref.uid)
-        if reservation is not None and reservation.attempt == event.attempt:
+    def _admitted(self, state: AdmitterState, at: Position, event: GangAdmitted) -> None:
+        reservation = _reservation(state, event)
+        if reservation is not None:
             del state.reservations[event.ref.uid]
             state.admitted[event.ref.uid] = event.attempt
+            g.hold(state, event, Cause(at.seq, at.item))
+            for pods in event.pod_sets:
+                state.ledger.mix.learn(pods.request, pods.rules, pods.count)
+
+    def _awaiting(self, state: AdmitterState, at: Position, event: GangAwaitingNodes) -> None:
+        reservation = _reservation(state, event)
+        if reservation is not None:
+            reservation.shortage, reservation.until = event.shortage, event.until
+            reservation.told = at.at
+
+    def _deferred(self, state: AdmitterState, _at: Position, event: GangDeferred) -> None:
+        reservation = _reservation(state, event)
+        if reservation is not None:
+            reservation.deferred = True
+
+    def _given_back(self, state: AdmitterState, _at: Position, event: PlacesReleased) -> None:
+        g.give_back(state, event)
+
+    # --- decide -----------------------------------------------------------------------------------------------
 
     def decide(self, state: AdmitterState) -> list[Decision]:
-        """Admit every reservation, in the order they were made."""
-        return first(self._admissions(state)) if state.admitting else []
+        """Places given back first, then every reservation in the order they were made."""
+        return first(self._due(state))
+
+    def _due(self, state: AdmitterState) -> Iterator[Decision]:
+        for found in state.holds.values():
+            yield from _given_back(state, found)
+        if not state.admitting:
+            return
+        if state.placement.mode == "off":
+            for reservation in state.reservations.values():
+                yield _admission(reservation)
+        else:
+            yield from self._placements(state)
 
     @staticmethod
-    def _admissions(state: AdmitterState) -> Iterator[Decision]:
+    def _placements(state: AdmitterState) -> Iterator[Decision]:
+        view = View(state.ledger)
+        hopeless: dict[str, Shortage] = {}
+        """Asks that found no place -> why: nobody who asks for the same is tried again in this commit."""
         for reservation in state.reservations.values():
-            yield GangAdmitted(
-                cause=reservation.cause,
-                ref=reservation.ref,
-                attempt=reservation.attempt,
-                queue=reservation.queue,
-                generation=reservation.generation,
-            )
+            gang = state.gangs.get(reservation.ref.uid)
+            if reservation.deferred or gang is None:
+                continue
+            asks = g.asks_of(gang)
+            key = repr(asks)
+            short = hopeless.get(key)
+            mark = view.mark()
+            if short is None:
+                assert state.placement.mode != "off"
+                short = place(view, asks, state.placement.mode)
+            if short is None:
+                placements = tuple(
+                    Placement(taken.ask.name, taken.node, taken.count, taken.devices) for taken in view.taken[mark[1] :]
+                )
+                until = state.now + state.placement.hold_ms
+                yield _admission(reservation, (*gang.pod_sets, *gang.beside), placements, until)
+                continue
+            hopeless[key] = short
+            decision = _waits(state, reservation, short)
+            if decision is not None:
+                yield decision
 
     def next_deadline(self, state: AdmitterState) -> int | None:
-        return None
+        """When places are given back, or a gang stops waiting for nodes."""
+        ends = [found.until for found in state.holds.values()]
+        if state.placement.mode != "off":
+            ends += [each.until for each in state.reservations.values() if each.until and not each.deferred]
+        return min(ends, default=None)
+
+    # --- check ------------------------------------------------------------------------------------------------
 
     def check(self, state: AdmitterState) -> list[Violation]:
-        """I9: nothing is both waiting for its admission and admitted."""
+        """I9: nothing both waits and is admitted. I3: what a node gives is what its occupants and holds take."""
+        found = []
         both = sorted(state.reservations.keys() & state.admitted.keys())
-        return [Violation("I9", f"reserved again while admitted: {both[:5]}")] if both else []
+        if both:
+            found.append(Violation("I9", f"reserved again while admitted: {both[:5]}"))
+        used = {name: node.used for name, node in state.ledger.nodes.items() if node.used}
+        counted = {name: total for name, total in state.ledger.recount().items() if total}
+        if used != counted:
+            found.append(Violation("I3", f"the nodes say {used}, their occupants take {counted}"))
+        leaked = sorted(uid for uid in state.holds if uid not in state.admitted)
+        if leaked:
+            found.append(Violation("I3", f"places are held for nobody admitted: {leaked[:5]}"))
+        return found
+
+
+def _reservation(state: AdmitterState, event: GangAdmitted | GangAwaitingNodes | GangDeferred) -> Reservation | None:
+    found = state.reservations.get(event.ref.uid)
+    return found if found is not None and found.attempt == event.attempt else None
+
+
+def _admission(
+    reservation: Reservation,
+    pod_sets: tuple[PodSet, ...] = (),
+    placements: tuple[Placement, ...] = (),
+    held_until: int = 0,
+) -> GangAdmitted:
+    return GangAdmitted(
+        cause=reservation.cause,
+        ref=reservation.ref,
+        attempt=reservation.attempt,
+        queue=reservation.queue,
+        generation=reservation.generation,
+        pod_sets=pod_sets if placements else (),
+        placements=placements,
+        held_until=held_until if placements else 0,
+    )
+
+
+def _waits(state: AdmitterState, reservation: Reservation, short: Shortage) -> Decision | None:
+    """What a gang without a place is told, if it has not been told yet."""
+    cause, ref, attempt, queue = reservation.cause, reservation.ref, reservation.attempt, reservation.queue
+    until = reservation.until or state.now + state.placement.grow_ms
+    if until <= state.now:
+        return GangDeferred(cause=cause, ref=ref, attempt=attempt, queue=queue, shortage=short)
+    if reservation.until and (reservation.shortage == short or state.now < reservation.told + TELL_EVERY_MS):
+        return None
+    return GangAwaitingNodes(cause=cause, ref=ref, attempt=attempt, queue=queue, shortage=short, until=until)
+
+
+def _given_back(state: AdmitterState, found: Hold) -> Iterator[Decision]:
+    """Held places whose time is over, or whose node is gone."""
+    for reason in ("node_gone", "not_taken"):
+        placements = []
+        for key, gone in g.due_places(state, found):
+            occupant = state.ledger.occupants[key]
+            if gone == (reason == "node_gone"):
+                placements.append(Placement(found.places[key], occupant.node, occupant.count, tuple(occupant.devices)))
+        if placements:
+            told: GiveBackReason = "node_gone" if reason == "node_gone" else "not_taken"
+            yield PlacesReleased(
+                cause=found.cause, ref=found.ref, attempt=found.attempt, reason=told, placements=tuple(placements)
+            )

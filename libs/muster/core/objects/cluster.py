@@ -37,13 +37,26 @@ def read_pod(raw: bytes) -> PodObserved | None:
     owned: OwnedObject = decode(raw, OwnedObject)
     if owned.metadata.controller.kind not in POD_OWNERS:
         return None
+    return _pod(decode(raw, Pod), owned.metadata.controller.uid)
+
+
+def read_any_pod(raw: bytes) -> PodObserved | None:
+    """As :func:`read_pod`, and of everybody else's pods those that take room on a node, as nobody's own."""
     pod: Pod = decode(raw, Pod)
+    owner = pod.metadata.controller
+    if owner.kind in POD_OWNERS:
+        return _pod(pod, owner.uid)
+    over = pod.status is not None and pod.status.phase in ("Succeeded", "Failed")
+    return None if over or not pod.spec.node_name else _pod(pod, "")
+
+
+def _pod(pod: Pod, owner_uid: str) -> PodObserved:
     phase = pod.status.phase if pod.status else ""
     return PodObserved(
         pod=PodState(
             ref=pod.metadata.ref("Pod"),
             rv=pod.metadata.rv,
-            owner_uid=pod.metadata.controller.uid,
+            owner_uid=owner_uid,
             node=pod.spec.node_name or "",
             over=phase in ("Succeeded", "Failed"),
             running=phase == "Running",

@@ -20,6 +20,7 @@ from muster.core.placement.matching import (
     untolerated,
 )
 from muster.core.placement.view import Ask, View
+from muster.events.decisions import ObstacleCode
 from muster.model.placing import PodRules, PodTerm, Spread
 
 Domain = tuple[str, str]
@@ -67,8 +68,8 @@ class Crowd:
             for term in each.ask.rules.apart
         )
 
-    def obstacle(self, node: str) -> str:
-        """Why no pod of the ask may join a node now, as a code; empty when one may."""
+    def obstacle(self, node: str) -> ObstacleCode | None:
+        """Why no pod of the ask may join a node now, None when one may."""
         rules, labels = self.ask.rules, self._ledger.nodes[node].labels
         if node in self._ports:
             return "ports"
@@ -87,7 +88,7 @@ class Crowd:
                 return "anti_affinity"
         if any(labels.get(key) in values for key, values in self._rejected.items()):
             return "existing_anti_affinity"
-        return ""
+        return None
 
     def _welcome(self, labels: dict[str, str]) -> bool:
         terms = self.ask.rules.together

@@ -12,8 +12,6 @@ from collections.abc import Callable, Iterator, Sequence
 from heapq import heapify, heappop, heapreplace, nsmallest
 from typing import Literal, NamedTuple
 
-from msgspec import Struct
-
 from muster.core.placement.crowd import Crowd
 from muster.core.placement.ledger import SHOWN, WHOLE, Bucket, NodeClass
 from muster.core.placement.matching import (
@@ -27,6 +25,7 @@ from muster.core.placement.matching import (
 )
 from muster.core.placement.mix import waste
 from muster.core.placement.view import Ask, Need, View, need_of
+from muster.events.decisions import Obstacle, ObstacleCode, Shortage
 from muster.model.placing import GPU
 
 Strategy = Literal["pack", "spread"]
@@ -37,18 +36,6 @@ RANKED = 128
 
 Rank = Callable[["Choice"], int]
 """What a choice costs beyond being less tight: the lower, the better."""
-
-
-class Shortage(Struct, frozen=True):
-    """Why a gang does not fit: of one set ``fitted`` pods found a place, and for the next one no node would do."""
-
-    name: str
-    fitted: int
-    count: int
-    nodes: int
-    """Nodes there are."""
-    obstacles: tuple[tuple[str, str, int], ...]
-    """(code, detail, nodes) sorted; a node short of several resources counts for each."""
 
 
 class Choice(NamedTuple):
@@ -224,7 +211,7 @@ def _suited(view: View, ask: Ask, name: str) -> bool:
     return suits_node(ask.rules, labels, name) and suits_volumes(ask.rules, labels, name)
 
 
-def _static(ask: Ask, group: NodeClass, pinned: bool) -> tuple[str, str] | None:
+def _static(ask: Ask, group: NodeClass, pinned: bool) -> tuple[ObstacleCode, str] | None:
     """Why no node of a class will do, whatever it has left: (code, detail), in the order Kubernetes asks."""
     rules = ask.rules
     if rules.unsupported:
@@ -372,9 +359,9 @@ def _wasted(free: list[int], shared: list[int], places: dict[str, int], mix: str
 
 def _shortage(view: View, ask: Ask, fitted: int, crowd: Crowd | None) -> Shortage:
     """Why no node takes one more pod of the ask, counted over every node there is."""
-    counts: dict[tuple[str, str], int] = {}
+    counts: dict[tuple[ObstacleCode, str], int] = {}
 
-    def count(code: str, detail: str, nodes: int) -> None:
+    def count(code: ObstacleCode, detail: str, nodes: int) -> None:
         counts[code, detail] = counts.get((code, detail), 0) + nodes
 
     pinned = _pinned(view, ask)
@@ -397,9 +384,9 @@ def _shortage(view: View, ask: Ask, fitted: int, crowd: Crowd | None) -> Shortag
             for name in suited if pinned or crowd is not None else ():
                 if pinned and not suits_volumes(ask.rules, view.ledger.nodes[name].labels, name):
                     count("volume", "", 1)
-                elif crowd is not None:
-                    count(crowd.obstacle(name), "", 1)
-    found = tuple((code, detail, nodes) for (code, detail), nodes in sorted(counts.items()) if nodes and code)
+                elif crowd is not None and (obstacle := crowd.obstacle(name)):
+                    count(obstacle, "", 1)
+    found = tuple(Obstacle(code, nodes, detail) for (code, detail), nodes in sorted(counts.items()) if nodes)
     return Shortage(ask.name, fitted, ask.count, view.ledger.count, found)
 
 

@@ -99,8 +99,13 @@ def standing(state: ViewState, uid: str) -> Standing | None:
     if uid in state.ledger.charges:
         if not workload.suspended and workload.phase == "running":
             return Standing("Running", explain.RUNNING, admitted=True)
+        if uid in state.shortages:
+            return Standing("Enqueued", explain.waiting_for_nodes(state.shortages[uid]), admitted=False)
         resumed = uid in state.resumed or not workload.suspended
         return Standing("Dequeued" if resumed else "Enqueued", explain.ADMITTED, admitted=resumed)
+    if state.not_before.get(uid, 0) > state.now and uid in state.shortages:
+        until = rfc3339(state.not_before[uid])
+        return Standing("TimeoutBackoff", explain.deferred_for_nodes(state.shortages[uid], until), admitted=False)
     if state.not_before.get(uid, 0) > state.now:
         text = state.failure_messages.get(uid, "")
         return Standing("TimeoutBackoff", explain.resume_failed(text, rfc3339(state.not_before[uid])), admitted=False)

@@ -18,12 +18,16 @@ from muster.core.stage import Arm, Violation
 from muster.events.base import Decision, Event
 from muster.events.decisions import (
     CandidatesProposed,
+    GangAdmitted,
+    GangAwaitingNodes,
+    GangDeferred,
     QuotaDenied,
     QuotaReleased,
     QuotaReserved,
     QuotaTreeAccepted,
     QuotaTreeRejected,
     QuotaTreeRemoved,
+    Shortage,
     SuspensionRecorded,
     WorkloadAdopted,
     WorkloadDequeued,
@@ -87,6 +91,8 @@ class ViewState(SorterState):
     suspended_outside: dict[str, None] = field(default_factory=dict)
     failure_messages: dict[str, str] = field(default_factory=dict)
     """workload uid -> why the API server refused to resume it last"""
+    shortages: dict[str, Shortage] = field(default_factory=dict)
+    """workload uid -> why its gang has no place"""
     troubles: dict[str, Trouble] = field(default_factory=dict)
     """object uid -> what is to be told on it"""
 
@@ -140,6 +146,9 @@ class View:
             CandidatesProposed: self._proposed,
             WorkloadRefused: self._refused,
             SuspensionRecorded: self._suspended,
+            GangAwaitingNodes: self._short,
+            GangDeferred: self._short,
+            GangAdmitted: self._placed,
             EffectApplied: self._resumed,
             EffectFailed: self._failed,
         }
@@ -154,6 +163,8 @@ class View:
         self.touched_jobs[event.ref.uid] = None
         self.touched_queues[event.queue] = None
         self.tree_touched = True
+        if isinstance(event, QuotaReserved):
+            state.shortages.pop(event.ref.uid, None)
         if isinstance(event, WorkloadQueued):
             self._clear_trouble(state, event.ref.uid)
 
@@ -182,6 +193,15 @@ class View:
         state.suspended_outside[event.ref.uid] = None
         self.touched_jobs[event.ref.uid] = None
 
+    def _short(self, state: ViewState, _at: Position, event: GangAwaitingNodes | GangDeferred) -> None:
+        if event.ref.uid in state.workloads:
+            state.shortages[event.ref.uid] = event.shortage
+        self.touched_jobs[event.ref.uid] = None
+
+    def _placed(self, state: ViewState, _at: Position, event: GangAdmitted) -> None:
+        state.shortages.pop(event.ref.uid, None)
+        self.touched_jobs[event.ref.uid] = None
+
     def _resumed(self, state: ViewState, _at: Position, event: EffectApplied) -> None:
         state.failure_messages.pop(event.ref.uid, None)
         self.touched_jobs[event.ref.uid] = None
@@ -204,6 +224,7 @@ class View:
         self.touched_jobs.pop(uid, None)
         state.suspended_outside.pop(uid, None)
         state.failure_messages.pop(uid, None)
+        state.shortages.pop(uid, None)
         self._clear_trouble(state, uid)
 
     def _unreadable(self, state: ViewState, _at: Position, event: ObjectUnreadable) -> None:

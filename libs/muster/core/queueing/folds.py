@@ -179,7 +179,7 @@ def released(state: SorterState, at: Position, event: QuotaReleased) -> None:
             if event.reason == "superseded":
                 state.stale[uid] = job.generation
     state.resumed.pop(uid, None)
-    if event.reason == "resume_failed" and uid in state.workloads:
+    if event.reason in ("resume_failed", "no_nodes") and uid in state.workloads:
         failures = state.failures[uid] = state.failures.get(uid, 0) + 1
         state.not_before[uid] = at.at + min(BACKOFF_MS * 2 ** min(failures - 1, 10), BACKOFF_MAX_MS)
     elif event.reason == "timed_out" and uid in state.workloads and state.ledger.tree is not None:

@@ -22,6 +22,7 @@ from muster.events.decisions import (
     ClaimOpened,
     EvictionOrdered,
     GangAdmitted,
+    GangDeferred,
     PlanStale,
     PreemptionProposed,
     QuotaDenied,
@@ -219,6 +220,14 @@ def admitted(state: AccountantState, at: Position, event: GangAdmitted) -> None:
     if entry is not None:
         entry.cause = Cause(at.seq, at.item)
         entry.admitted = True
+        recheck(state, event.ref.uid)
+
+
+def deferred(state: AccountantState, at: Position, event: GangDeferred) -> None:
+    entry = entry_of(state, event.ref.uid, event.attempt)
+    if entry is not None:
+        entry.deferred = True
+        state.causes[event.ref.uid] = Cause(at.seq, at.item)
         recheck(state, event.ref.uid)
 
 

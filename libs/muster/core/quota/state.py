@@ -55,6 +55,8 @@ class Entry(Struct):
     admitted: bool = False
     """The actuator has been told to resume it, and will report an effect."""
     failed: FailureReason | None = None
+    deferred: bool = False
+    """The gang admitter found no place for it."""
     child: str = ""
     """Name of the child the workload's status names."""
     suspension_recorded: bool = False
@@ -134,6 +136,8 @@ def release_reason(state: AccountantState, entry: Entry) -> ReleaseReason | None
     if not workload.suspended:
         return None
     if not entry.resumed_rv:
+        if entry.deferred:
+            return "no_nodes"
         if entry.failed is not None:
             return _FAILED[entry.failed]
         edited = state.attempts.get(uid, 0) > entry.attempt

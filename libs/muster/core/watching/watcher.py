@@ -12,6 +12,7 @@ from typing import ClassVar
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from muster.core.objects.cluster import read_any_pod
 from muster.core.objects.meta import MAX_NAME, MAX_NAMESPACE, MAX_REASON, UnreadableError, as_path, digest
 from muster.core.objects.registry import WATCHED, Watched
 from muster.core.seen import Seen
@@ -34,6 +35,7 @@ from muster.events.facts import (
     WorkloadStarted,
 )
 from muster.events.registry import encode
+from muster.model import api
 from muster.model.keys import Position, Ref
 from muster.model.text import clean, shorten
 
@@ -68,9 +70,12 @@ class Watcher:
 
     name: ClassVar[str] = "watcher"
 
-    def __init__(self, shard: str, kinds: Collection[str] = KINDS) -> None:
-        """``kinds``: the workload kinds that are on; of another kind only what those run through is reported."""
+    def __init__(self, shard: str, kinds: Collection[str] = KINDS, *, everybody: bool = False) -> None:
+        """``kinds``: the workload kinds that are on; of another kind only what those run through is reported.
+        ``everybody``: the pods of everybody are reported, not only those of workloads.
+        """
         self.row: Watched = WATCHED[shard]
+        self._read = read_any_pod if everybody and shard == api.PODS.plural else self.row.read
         self.kind = self.row.resource.kind
         self._off = self.kind in KINDS and self.kind not in kinds
 
@@ -121,7 +126,7 @@ class Watcher:
         if ref.uid in state.seen.ended or (known is not None and rv <= known.rv):
             return []
         try:
-            fact = self.row.read(raw)
+            fact = self._read(raw)
             if fact is None or (self._off and isinstance(fact, WorkloadObserved)):
                 return self.vanished(state, ref, rv)
             size = len(encode(fact))

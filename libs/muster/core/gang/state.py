@@ -1,0 +1,199 @@
+"""What the gang admitter keeps: reservations to be admitted, the nodes, and the places held for admitted gangs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from muster.core.placement.ledger import NodeLedger, Occupant
+from muster.core.placement.view import Ask
+from muster.core.seen import Seen
+from muster.core.stage import StageState
+from muster.events.base import Cause
+from muster.events.decisions import GangAdmitted, Placement, PlacesReleased, Shortage
+from muster.events.facts import PodObserved
+from muster.events.system import PlacementChosen
+from muster.model.keys import Ref
+from muster.model.workload import PodSet, PodState, Workload
+
+
+class Reservation(Struct):
+    """Reserved quota that has not become an admission yet."""
+
+    ref: Ref
+    attempt: int
+    queue: str
+    generation: int
+    cause: Cause
+    shortage: Shortage | None = None
+    """Why it had no place when it was told so last."""
+    until: int = 0
+    """Log time until which it waits for nodes; 0 while it has not been told to."""
+    told: int = 0
+    """Log time at which it was told last."""
+    deferred: bool = False
+    """It has been told to give its quota back."""
+
+
+class Gang(Struct):
+    """The pods of a workload, as it was observed last."""
+
+    pod_sets: tuple[PodSet, ...]
+    beside: tuple[PodSet, ...]
+    namespace: str
+    name: str
+
+
+class Hold(Struct):
+    """Places held for the pods of an admitted gang that have not come yet."""
+
+    ref: Ref
+    attempt: int
+    until: int
+    cause: Cause
+    places: dict[str, str] = field(default_factory=dict)
+    """Key of the occupant that keeps a place -> its pod set."""
+
+
+class AdmitterState(StageState):
+    """Reservations to be admitted, by workload uid; nodes, pods, and held places."""
+
+    reservations: dict[str, Reservation] = field(default_factory=dict)
+    admitted: dict[str, int] = field(default_factory=dict)
+    """uid -> attempt of what is admitted and still charged"""
+    placement: PlacementChosen = field(default_factory=lambda: PlacementChosen(mode="off"))
+    ledger: NodeLedger = field(default_factory=NodeLedger)
+    gangs: dict[str, Gang] = field(default_factory=dict)
+    seen: Seen = field(default_factory=Seen)
+    owners: dict[str, str] = field(default_factory=dict)
+    """uid of a child -> uid of the workload that runs through it"""
+    holds: dict[str, Hold] = field(default_factory=dict)
+    named: dict[str, str] = field(default_factory=dict)
+    """namespace/name of a workload that holds places -> its uid"""
+
+
+def gang_of(workload: Workload) -> Gang:
+    return Gang(workload.pod_sets, workload.beside, workload.ref.namespace, workload.ref.name)
+
+
+def asks_of(gang: Gang) -> list[Ask]:
+    """What a whole gang asks of the nodes: every member it needs to start, and the pods beside it."""
+    return [_ask(pods, gang.namespace) for pods in (*gang.pod_sets, *gang.beside) if pods.count]
+
+
+def _ask(pods: PodSet, namespace: str) -> Ask:
+    count = pods.count if pods.minimum is None else min(pods.minimum, pods.count)
+    return Ask(pods.name, count, pods.request if pods.takes is None else pods.takes, namespace, pods.rules)
+
+
+# --- held places ------------------------------------------------------------------------------------------------
+
+
+def hold(state: AdmitterState, event: GangAdmitted, cause: Cause) -> None:
+    """Hold the places of an admission for its pods."""
+    uid = event.ref.uid
+    drop_hold(state, uid)
+    if not event.placements:
+        return
+    found = Hold(event.ref, event.attempt, event.held_until, cause)
+    sets = {pods.name: pods for pods in event.pod_sets}
+    for index, place in enumerate(event.placements):
+        pods = sets[place.pod_set]
+        request = pods.request if pods.takes is None else pods.takes
+        key = f"{uid}/{index}"
+        found.places[key] = place.pod_set
+        occupant = Occupant(place.node, event.ref.namespace, request, place.count, pods.rules, list(place.devices))
+        state.ledger.settle(key, occupant)
+    state.holds[uid] = found
+    state.named[event.ref.key] = uid
+
+
+def drop_hold(state: AdmitterState, uid: str) -> None:
+    """Give back everything still held for a workload."""
+    found = state.holds.pop(uid, None)
+    if found is None:
+        return
+    for key in found.places:
+        state.ledger.evict(key)
+    if state.named.get(found.ref.key) == uid:
+        del state.named[found.ref.key]
+
+
+def due_places(state: AdmitterState, found: Hold) -> Iterator[tuple[str, bool]]:
+    """Keys of held places that must be given back, and whether for a gone node."""
+    for key in found.places:
+        node = state.ledger.nodes[state.ledger.occupants[key].node]
+        if found.until <= state.now or not node.uid:
+            yield key, not node.uid
+
+
+def give_back(state: AdmitterState, event: PlacesReleased) -> None:
+    """Places are given back: as many of each set and node as the decision says, if they are still held."""
+    found = state.holds.get(event.ref.uid)
+    if found is None or found.attempt != event.attempt:
+        return
+    for place in event.placements:
+        for _ in range(place.count):
+            key = next((key for key, name in found.places.items() if _is(state, key, name, place)), None)
+            if key is not None:
+                _take(state, found, key)
+
+
+def _is(state: AdmitterState, key: str, name: str, place: Placement) -> bool:
+    return name == place.pod_set and state.ledger.occupants[key].node == place.node
+
+
+def _take(state: AdmitterState, found: Hold, key: str) -> None:
+    """One of the places held under a key is held no more."""
+    state.ledger.thin(key)
+    if key not in state.ledger.occupants:
+        del found.places[key]
+        if not found.places:
+            drop_hold(state, found.ref.uid)
+
+
+# --- pods -------------------------------------------------------------------------------------------------------
+
+
+def pod_observed(state: AdmitterState, event: PodObserved) -> None:
+    """A pod takes its room on its node, and the place that was held for it becomes its own."""
+    pod = event.pod
+    uid = pod.ref.uid
+    if not state.seen.newer(uid, pod.rv):
+        return
+    if pod.over or not pod.node:
+        state.ledger.evict(uid)
+        return
+    rules = replace(pod.rules, labels=pod.labels)
+    known = state.ledger.occupants.get(uid)
+    if known is None:
+        _arrived(state, pod)
+    if known is None or (known.node, known.request, known.rules) != (pod.node, pod.request, rules):
+        state.ledger.settle(uid, Occupant(pod.node, pod.ref.namespace, pod.request, 1, rules))
+
+
+def _arrived(state: AdmitterState, pod: PodState) -> None:
+    """A pod of a gang has come: of the places held for its set one is given up, on its own node if there is one."""
+    if not state.holds:
+        return
+    job = pod.labels.get("batch.kubernetes.io/job-name") or pod.labels.get("job-name", "")
+    uid = state.owners.get(pod.owner_uid, pod.owner_uid)
+    name = member_of(pod)
+    if uid not in state.holds and job:
+        uid, name = state.named.get(f"{pod.ref.namespace}/{job}", ""), "submitter"
+    found = state.holds.get(uid)
+    if found is None:
+        return
+    keys = [key for key, each in found.places.items() if each == name]
+    if keys:
+        here = [key for key in keys if state.ledger.occupants[key].node == pod.node]
+        _take(state, found, (here or keys)[0])
+
+
+def member_of(pod: PodState) -> str:
+    """Which set of its gang a pod belongs to."""
+    if pod.labels.get("ray.io/node-type") == "head":
+        return "head"
+    return pod.labels.get("ray.io/group", "").lower()
