@@ -15,6 +15,8 @@ from kit.counting import Counting
 from kit.muster import Muster, running
 from kit.story import quota_tree, rayjob
 from kit.witness import Witness
+from muster.core.objects.registry import required_of
+from muster.core.workloads.registry import KINDS
 from muster.bus.server import EmbeddedServer
 from muster.events.decisions import QuotaReleased, WorkloadQueued
 from muster.events.facts import TreeNodeSpec
@@ -98,4 +100,4 @@ async def test_requests_in_profile_lean(cluster: Cluster, nats_server: EmbeddedS
     assert counted.decision == dict.fromkeys([BLOCKER, *names], 1)
     assert (counted.shown, counted.kept) == ({}, {})
     assert max(read.values()) < JOBS // 4, f"read once, not once for a job: {read}"
-    assert read.total() + counted.decision.total() <= 1.5 * JOBS, read
+    assert read.total() <= 2 * len(required_of(KINDS)), f"a list and a watch of everything that is read: {read}"

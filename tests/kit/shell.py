@@ -17,7 +17,8 @@ import looptime
 from kit.frozen import FrozenProcess, task_factory
 from kit.story import quota_tree, rayjob
 from muster.core.deciders import DECIDERS
-from muster.core.objects.registry import WATCHED
+from muster.core.objects.registry import shards_of
+from muster.core.workloads.registry import KINDS
 from muster.events.envelope import Stored
 from muster.model import api
 from muster.model.api import ApiResource
@@ -77,6 +78,9 @@ class Cell:
         """processes that were paused, and go on later beside their successors"""
         self.ended: list[tuple[str, str]] = []
         """(process, why) of every process that ended by itself"""
+        self.kinds: tuple[str, ...] = ("RayJob",)
+        """Workload kinds that are on; a watcher that is started later sees a change."""
+        self.kinds_before: tuple[str, ...] = ()
         self.transports: list[Any] = []
         self.runners: dict[str, list[Any]] = {}
         """process name -> its runners"""
@@ -143,7 +147,8 @@ class Cell:
             "clock": self.clock,
         }
         if service == "watcher":
-            return [self._watcher(shard, process, common) for shard in WATCHED]
+            shards = dict.fromkeys([*shards_of(self.kinds), *shards_of(self.kinds_before)])
+            return [self._watcher(shard, process, common) for shard in shards]
         lease = self.leases.lease(service, "0", process)
         if service == "actuator":
             return [ActuatorRunner(self._transport(), lease=lease, process=process, rng=Random(self.seed), **common)]
@@ -154,12 +159,13 @@ class Cell:
 
     def _watcher(self, shard: str, process: str, common: dict[str, Any]) -> WatcherRunner:
         lease = self.leases.lease("watcher", shard, process)
-        return WatcherRunner(shard, self._transport(), lease=lease, process=process, **common)
+        return WatcherRunner(shard, self._transport(), lease=lease, process=process, kinds=self.kinds, **common)
 
     # --- the cluster ------------------------------------------------------------------------------------------
 
     def create(self, obj: dict[str, Any]) -> None:
-        resource = {"RayJob": api.RAYJOBS, "ElasticQuotaTree": api.QUOTA_TREES}[obj["kind"]]
+        kind = obj["kind"]
+        resource = KINDS[kind].resource if kind in KINDS else api.QUOTA_TREES
         self.request("POST", resource, obj["metadata"]["namespace"], body=obj)
 
     def request(

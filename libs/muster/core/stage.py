@@ -26,6 +26,10 @@ REQUIRED_KINDS = ("elasticquotatrees", "nodes", "pods", "priorityclasses", "rayc
 """What must have been listed once before anything is admitted, granted or evicted, until KindsConfigured says more."""
 
 
+SHOWN_KINDS = ("queues", "queueunits")
+"""What is watched for presentation only: nothing waits for it."""
+
+
 class Violation(Struct, frozen=True):
     """A broken invariant: its number in docs/reference/invariants.md and what is wrong, with values."""
 
@@ -160,7 +164,8 @@ def _nearly_full(state: StageState, _at: Position, _event: LogNearlyFull) -> Non
 def _sync_started(state: StageState, _at: Position, event: SyncStarted) -> None:
     for kind in event.kinds:
         state.listed.pop(kind, None)
-        if kind in state.required:
+        if kind not in SHOWN_KINDS:
+            # One that is not required yet belongs to a kind that is being turned on.
             state.unsynced[kind] = None
 
 

@@ -27,7 +27,8 @@ from muster.bus.quarantine import Quarantine
 from muster.bus.snapshots import JetStreamSnapshots
 from muster.core.deciders import DECIDERS
 from muster.core.gang.state import AdmitterState
-from muster.core.objects.registry import SHOWN_ONLY, WATCHED
+from muster.core.objects.registry import WATCHED
+from muster.core.stage import SHOWN_KINDS
 from muster.events.envelope import UnknownEventError, UnreadableCommitError
 from muster.events.system import LogNearlyFull, PlacementChosen
 from muster.kube.config import connect as connect_kube
@@ -146,7 +147,7 @@ class Process(Struct, dict=True):
         Profile ``lean`` leaves out what only presentation needs.
         """
         for shard in WATCHED:
-            if self.config.profile == "lean" and shard in SHOWN_ONLY:
+            if self.config.profile == "lean" and shard in SHOWN_KINDS:
                 continue
             telemetry = self.telemetry("watcher", shard)
             self.runners.append(

@@ -110,8 +110,9 @@ class WatcherRunner(Leader[WatchState]):
 
     def _configured(self) -> list[Event]:
         """Which kinds are on, unless the log says so: told by one shard, before any of it can count as listed."""
-        required = required_of(self._kinds)
-        if self.shard != CONFIGURING or (self._kinds, required) == (self.state.kinds, tuple(self.state.required)):
+        required, state = required_of(self._kinds), self.state
+        told = (self._kinds, required) == (state.kinds, tuple(state.required)) and state.unsynced.keys() <= {*required}
+        if self.shard != CONFIGURING or told:
             return []
         return [KindsConfigured(kinds=self._kinds, required=required)]
 

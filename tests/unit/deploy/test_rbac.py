@@ -54,6 +54,7 @@ class RecordedCell(Cell):
 
     def __init__(self) -> None:
         super().__init__()
+        self.kinds = tuple(KINDS)
         # As on a real cluster: nobody has made the namespace of the Queues.
         self.cluster = SimCluster(NODES, auto_namespaces=False)
         self.request("POST", api.NAMESPACES, "", body={"metadata": {"name": "video"}})

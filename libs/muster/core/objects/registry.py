@@ -10,6 +10,7 @@ from muster.core.objects.cluster import read_node, read_pod, read_priority_class
 from muster.core.objects.kubequeue import CREATED_BY, QUEUE_NAMESPACE, read_queue, read_queue_unit
 from muster.core.objects.quotatree import NAMESPACE as TREE_NAMESPACE
 from muster.core.objects.quotatree import read_quota_tree
+from muster.core.stage import SHOWN_KINDS
 from muster.core.workloads import registry as workloads
 from muster.events.base import Event
 from muster.events.facts import (
@@ -72,9 +73,6 @@ def _workload_reader(kind: str) -> Callable[[bytes], Event | None]:
 ALWAYS = ("elasticquotatrees", "nodes", "pods", "priorityclasses", "queues", "queueunits")
 """The shards that are watched whatever kinds are on."""
 
-SHOWN_ONLY = ("queues", "queueunits")
-"""Those of them that nothing waits for."""
-
 
 def shards_of(kinds: Iterable[str]) -> tuple[str, ...]:
     """The shards that are watched when these kinds are on."""
@@ -83,7 +81,7 @@ def shards_of(kinds: Iterable[str]) -> tuple[str, ...]:
 
 def required_of(kinds: Iterable[str]) -> tuple[str, ...]:
     """Those of them that must have been listed before anything is admitted."""
-    return tuple(sorted(shard for shard in shards_of(kinds) if shard not in SHOWN_ONLY))
+    return tuple(sorted(shard for shard in shards_of(kinds) if shard not in SHOWN_KINDS))
 
 
 def _watched() -> dict[str, Watched]:

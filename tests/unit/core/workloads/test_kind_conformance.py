@@ -13,6 +13,7 @@ import pytest
 from kit import facts
 from kit.bench import Bench
 from kit.crds import others
+from kit.hostile import corpus
 from kit.jobs import KINDS as KNOWN
 from kit.jobs import Obj
 from muster.core.actuation.intents import Actuator
@@ -424,6 +425,12 @@ def test_the_definitions_of_others_serve_what_the_code_addresses() -> None:
     addressed = {(kind, row.resource.api_version, row.resource.plural) for kind, row in KINDS.items()}
     assert served <= addressed
     assert {kind for kind, *_ in addressed - served} == {"RayJob", "RayCluster", "Job"}
+
+
+@each_kind
+def test_hostile_objects_of_it_are_kept(kind: str) -> None:
+    cases = [case for case in corpus() if case.shard == KINDS[kind].resource.plural]
+    assert len(cases) >= 10
 
 
 @each_kind
