@@ -5,14 +5,14 @@ docs/reference/simulation-metrics.md says what each one means.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from msgspec import Struct, structs
 
 from muster.simulation.bounds import Work, jct_bound, makespan_bound
 from muster.simulation.history import History, JobHistory
 from muster.simulation.model import WHOLE, Job, Trace
-from muster.simulation.sweep import Integrals, Sweep, kept, waits
+from muster.simulation.sweep import Integrals, Moment, Sweep, kept, waits
 
 SHORTEST_S = 60.0
 """A job shorter than this counts as this long in its slowdown."""
@@ -64,12 +64,19 @@ def counts(history: History) -> Counts:
 
 
 def measure(
-    trace: Trace, history: History, *, checkpoint: int | None = None, alone: dict[str, float] | None = None
+    trace: Trace,
+    history: History,
+    *,
+    checkpoint: int | None = None,
+    alone: dict[str, float] | None = None,
+    watch: Callable[[Moment], None] | None = None,
 ) -> Metrics:
-    """The metrics of a schedule. ``alone``: queue -> mean delay of its jobs on a cluster of its own (see incentive)."""
+    """The metrics of a schedule. ``alone``: queue -> mean delay of its jobs on a cluster of its own (see incentive).
+    ``watch`` is shown every span between two changes.
+    """
     pairs = [(job, history.jobs[job.id]) for job in trace.jobs if job.id in history.jobs]
     done = [(job, past) for job, past in pairs if past.end >= 0 and job.duration is not None]
-    sums = Sweep(trace, history, checkpoint).run()
+    sums = Sweep(trace, history, checkpoint).run(watch)
     capacity = max((amount for _, amount in history.capacity), default=0) / WHOLE
     works = [_work(job) for job, _ in done]
     delays = [wait for job, past in done if (wait := waits(past, job)) is not None]

@@ -15,6 +15,7 @@ from muster.simulation.runner import Result
 EVENTS = "events.jsonl"
 JOBS = "jobs.csv"
 SUMMARY = "summary.json"
+REPORT = "report.html"
 COLUMNS = ("job_id", "queue", "gpus", "submit_s", "first_start_s", "end_s", "evictions", "last_reason")
 
 

@@ -19,6 +19,7 @@ from muster.simulation.metrics import Counts, Metrics, alone_jobs, counts, mean,
 from muster.simulation.model import Cluster, NodeGroup, Queue, Trace
 from muster.simulation.policies import POLICIES, BestEffortFifo
 from muster.simulation.sweep import waits
+from muster.simulation.timeline import Timeline
 
 MUSTER = "muster"
 ALL = (MUSTER, *POLICIES)
@@ -43,6 +44,7 @@ class Result(Struct, kw_only=True):
     history: History
     jobs: Counts
     metrics: Metrics
+    timeline: Timeline
 
     @property
     def checkpoint(self) -> int | None:
@@ -82,8 +84,17 @@ def simulate(
     checkpoint = checkpoint_of(policy, options)
     if alone is None:
         alone = delays_alone(trace)
-    metrics = measure(trace, history, checkpoint=checkpoint, alone=dict(alone))
-    return Result(policy=policy, options=options, trace=trace, history=history, jobs=counts(history), metrics=metrics)
+    timeline = Timeline(trace, history)
+    metrics = measure(trace, history, checkpoint=checkpoint, alone=dict(alone), watch=timeline.watch)
+    return Result(
+        policy=policy,
+        options=options,
+        trace=trace,
+        history=history,
+        jobs=counts(history),
+        metrics=metrics,
+        timeline=timeline,
+    )
 
 
 def _engine(trace: Trace, policy: str, options: Options, sink: Callable[[Stored], None]) -> Cell | Engine:

@@ -11,7 +11,8 @@ from muster.simulation.faults import NO_FAULTS, read_faults
 from muster.simulation.jobsfile import read_trace
 from muster.simulation.machines import node_capacities
 from muster.simulation.model import Trace
-from muster.simulation.output import EVENTS, JOBS, SUMMARY, write_jobs, write_summary
+from muster.simulation.output import EVENTS, JOBS, REPORT, SUMMARY, write_jobs, write_summary
+from muster.simulation.report import write_report
 from muster.simulation.runner import ALL, MUSTER, Options, Result, delays_alone
 from muster.simulation.runner import simulate as run_simulation
 from muster_cli.console import Output
@@ -65,7 +66,7 @@ def simulate(
     if policy != EVERY:
         result = _run(trace, policy, options, out, None)
         shown.lines(figures(result))
-        shown.note(f"wrote {EVENTS}, {JOBS}, {SUMMARY} to {out}")
+        shown.note(f"wrote {EVENTS}, {JOBS}, {SUMMARY}, {REPORT} to {out}")
         return
     alone = delays_alone(trace)
     results = []
@@ -73,13 +74,15 @@ def simulate(
         folder = out / name
         folder.mkdir(exist_ok=True)
         results.append(_run(trace, name, options, folder, alone))
+    write_report(out / REPORT, results)
     shown.lines(comparison(results))
-    shown.note(f"wrote {EVENTS}, {JOBS}, {SUMMARY} of every policy to {out}")
+    shown.note(f"wrote {EVENTS}, {JOBS}, {SUMMARY}, {REPORT} of every policy to {out}, and {REPORT} of all")
 
 
 def _run(trace: Trace, policy: str, options: Options, out: Path, alone: dict[str, float] | None) -> Result:
     with counting(f"Simulating {policy}", len(trace.jobs), "jobs") as progress:
         result = run_simulation(trace, policy, options, log=out / EVENTS, alone=alone, progress=progress)
     write_jobs(out / JOBS, result)
+    write_report(out / REPORT, [result])
     write_summary(out / SUMMARY, result)
     return result
