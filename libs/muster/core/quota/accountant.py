@@ -182,7 +182,14 @@ class QuotaAccountant:
             )
         for uid, proposal in state.proposals.items():
             if uid not in state.due_adoption:
-                yield self._answer(state, proposal, scratch)
+                answer = self._answer(state, proposal, scratch)
+                yield answer
+                if (
+                    claim is not None
+                    and isinstance(answer, QuotaReserved)
+                    and claim.served_by(uid, answer.queue, demand_in(answer))
+                ):
+                    return  # that ends the claim: what it held counts no more, so the others are answered after it
 
     def _answer(self, state: AccountantState, proposal: Proposal, scratch: Scratch) -> Decision:
         candidate, cause = proposal.candidate, proposal.cause
@@ -203,9 +210,7 @@ class QuotaAccountant:
         demand = demand_in(candidate)
         short = state.ledger.shortfall(candidate.queue, demand, scratch)
         if short is None:
-            claim = state.ledger.claim
-            if claim is None or not claim.serves(candidate.queue, demand):
-                scratch.add(candidate.queue, demand)  # what a claim serves is counted as held already
+            scratch.add(candidate.queue, demand)
             return QuotaReserved(
                 cause=cause,
                 ref=candidate.ref,

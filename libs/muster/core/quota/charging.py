@@ -14,7 +14,9 @@ from muster.events.decisions import (
 )
 
 
-def demand_in(event: Candidate | WorkloadQueued | PreemptionProposed | EvictionOrdered | ClaimOpened) -> Demand:
+def demand_in(
+    event: Candidate | WorkloadQueued | PreemptionProposed | EvictionOrdered | ClaimOpened | QuotaReserved,
+) -> Demand:
     """What the event asks for."""
     return Demand(event.request, event.pods, event.preemptible)
 

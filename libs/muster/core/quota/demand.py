@@ -82,6 +82,10 @@ class Claim(Struct, frozen=True):
     def serves(self, queue: str, demand: Demand) -> bool:
         return self.queue == queue and self.demand == demand
 
+    def served_by(self, uid: str, queue: str, demand: Demand) -> bool:
+        """Whether a charge ends the claim: the claimant's own, or one of the same shape."""
+        return uid == self.uid or self.serves(queue, demand)
+
 
 class Scratch(Struct):
     """Charges that are decided or proposed but not in the ledger yet: path -> vector on top of it."""

@@ -84,7 +84,7 @@ class Ledger(Struct):
         self.charges[uid] = charge
         self._add(charge, 1)
         self._keep_chain(charge.queue)
-        if self.claim is not None and (uid == self.claim.uid or self.claim.serves(charge.queue, charge.demand)):
+        if self.claim is not None and self.claim.served_by(uid, charge.queue, charge.demand):
             self.end_claim()
 
     def release(self, uid: str) -> Charge | None:

@@ -1,0 +1,104 @@
+"""The accountant serves a claim once, and adds nothing to what is free by doing so."""
+
+from kit import facts
+from kit.bench import Bench
+from muster.core.audit import audit
+from muster.events.base import Cause
+from muster.events.decisions import (
+    Candidate,
+    CandidatesProposed,
+    ClaimOpened,
+    QuotaDenied,
+    QuotaReserved,
+    WorkloadQueued,
+)
+from muster.model.keys import Ref
+from muster.model.resources import Vector
+
+
+class Accountant(Bench):
+    """A bench on which only the accountant decides; the sorter's part is said by the test."""
+
+    def __init__(self, *jobs: tuple[str, str, int]) -> None:
+        super().__init__(check=False)
+        leaves = (
+            facts.node("a", {"cpu": 5}, {"cpu": 8}, ("a",)),
+            facts.node("b", {"cpu": 3}, {"cpu": 8}, ("b",)),
+        )
+        self.facts(facts.tree(facts.node("root", {"cpu": 8}, {"cpu": 8}, children=leaves)))
+        self.synced()
+        self.step("quota_accountant")
+        self.known = {name: (facts.job(name, queue, cpu=cpu), f"root/{queue}") for name, queue, cpu in jobs}
+        self.facts(*(facts.seen(job) for job, _ in self.known.values()))
+        for job, queue in self.known.values():
+            queued = WorkloadQueued(
+                cause=Cause(1, 0),
+                ref=job.ref,
+                attempt=1,
+                queue=queue,
+                request=job.need["ack"],
+                generation=job.generation,
+            )
+            self.append("queue_sorter", "decision", [queued])
+
+    def shape(self, name: str) -> tuple[Ref, str, Vector]:
+        job, queue = self.known[name]
+        return job.ref, queue, job.need["ack"]
+
+    def claim(self, name: str) -> None:
+        ref, queue, request = self.shape(name)
+        claim = ClaimOpened(cause=Cause(1, 0), ref=ref, attempt=1, queue=queue, request=request, until=10**15)
+        self.append("quota_accountant", "decision", [claim])
+
+    def propose(self, *names: str) -> list[tuple[str, str]]:
+        """Propose jobs; (job, what became of it) in the order of the answers."""
+        candidates = tuple(
+            Candidate(cause=Cause(1, 0), ref=ref, attempt=1, queue=queue, request=request, generation=1)
+            for ref, queue, request in map(self.shape, names)
+        )
+        self.append("queue_sorter", "decision", [CandidatesProposed(cause=Cause(1, 0), candidates=candidates)])
+        answers = []
+        while due := self.step("quota_accountant"):
+            answers += due
+        return [
+            (each.ref.name, "reserved" if isinstance(each, QuotaReserved) else each.reason)
+            for each in answers
+            if isinstance(each, QuotaReserved | QuotaDenied)
+        ]
+
+    def broken(self) -> dict[str, int]:
+        return dict(audit(self.log).broken)
+
+
+def test_of_several_that_ask_for_the_same_one_is_served_and_the_others_must_fit():
+    bench = Accountant(("x", "b", 7), ("one", "a", 1), ("two", "a", 1), ("three", "b", 1))
+    assert bench.propose("x") == [("x", "reserved")]
+    bench.claim("one")
+    assert bench.propose("one", "two", "three") == [
+        ("one", "reserved"),
+        ("two", "insufficient_quota"),
+        ("three", "insufficient_quota"),
+    ]
+    assert bench.broken() == {}
+
+
+def test_what_is_held_is_free_for_nobody_else():
+    bench = Accountant(("x", "b", 6), ("one", "a", 1), ("other", "b", 1), ("late", "b", 1))
+    bench.propose("x")
+    bench.claim("one")
+    assert bench.propose("other", "late") == [("other", "reserved"), ("late", "insufficient_quota")]
+    assert bench.propose("one") == [("one", "reserved")]
+    assert bench.broken() == {}
+
+
+def test_once_the_claim_is_served_what_it_held_too_much_is_free():
+    bench = Accountant(("x", "b", 5), ("one", "a", 1), ("two", "a", 1), ("three", "a", 1), ("four", "b", 1))
+    bench.propose("x")
+    bench.claim("two")
+    assert bench.propose("one", "two", "three", "four") == [
+        ("one", "reserved"),
+        ("two", "reserved"),
+        ("three", "reserved"),
+        ("four", "insufficient_quota"),
+    ]
+    assert bench.broken() == {}
