@@ -56,11 +56,15 @@ class _Seat:
         self.epoch = 0
         self.stirred = True
 
-    def fold(self, stored: Stored) -> None:
+    def fold(self, stored: Stored, kinds: set[type[Event]]) -> None:
+        """Fold a commit; ``kinds``: the types of its events. One that means nothing here only moves the state on."""
+        if self.hears.isdisjoint(kinds):
+            state = self.state
+            state.seq = stored.seq
+            state.now = max(state.now, stored.commit.at)
+            return
         self.folder.fold(self.state, stored.seq, stored.commit)
-        if not self.stirred:
-            hears = self.hears
-            self.stirred = any(type(event) in hears for event in stored.commit.events)
+        self.stirred = True
 
 
 class Cell(Timeline):
@@ -112,8 +116,9 @@ class Cell(Timeline):
             events=tuple(events),  # type: ignore[arg-type]
         )
         stored = Stored(self._seq, commit)
+        kinds: set[type[Event]] = {type(event) for event in events}
         for seat in self._seats:
-            seat.fold(stored)
+            seat.fold(stored, kinds)
         self._sink(stored)
         return self._seq
 
@@ -166,11 +171,19 @@ class Cell(Timeline):
         effects: list[Event] = []
         seen: list[Event] = []
         for order in list(state.outstanding.values()):
-            facts = self._resume(order)
-            seen += facts
+            live = self.live[order.ref.uid]
+            if order.action == "resume":
+                self._resume(live, order)
+            else:
+                self._suspend(live, order)
+            seen.append(WorkloadObserved(workload=live.workload))
             effects.append(
                 EffectApplied(
-                    cause=order.cause, ref=order.ref, attempt=order.attempt, rv=self.live[order.ref.uid].workload.rv
+                    cause=order.cause,
+                    ref=order.ref,
+                    attempt=order.attempt,
+                    rv=live.workload.rv,
+                    action=order.action,
                 )
             )
         for start in range(0, len(effects), MAX_EVENTS):
@@ -178,11 +191,19 @@ class Cell(Timeline):
         self._watch(seen + self._start_pending())
         return True
 
-    def _resume(self, order: Outstanding) -> list[Event]:
-        live = self.live[order.ref.uid]
+    def _resume(self, live: Live, order: Outstanding) -> None:
         live.workload = self.facts.starting(live.workload, str(order.intent), order.queued_at)
         self._pending.append(live.job.id)
-        return [WorkloadObserved(workload=live.workload)]
+
+    def _suspend(self, live: Live, order: Outstanding) -> None:
+        """It stops at once, and keeps what it saved last."""
+        uid = live.job.id
+        if uid in self.machines.running:
+            run = self.machines.stop(uid)
+            live.done = saved(live.done, self.now - run.began, self._checkpoint)
+        elif uid in self._pending:
+            self._pending.remove(uid)
+        live.workload = self.facts.suspended(live.workload, str(order.intent), order.queued_at)
 
     def _start_pending(self) -> list[Event]:
         """Start, in order, what is resumed and finds room."""

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from muster.events.base import Cause, Event
-from muster.events.decisions import GangAdmitted, WorkloadQueued
+from muster.events.decisions import EvictionOrdered, GangAdmitted, Victim, WorkloadQueued
 from muster.events.envelope import MAX_EVENTS, Commit, CommitKind, Stored
 from muster.events.facts import WorkloadObserved
 from muster.events.system import Genesis, LeaderStarted
@@ -182,11 +182,25 @@ class Engine(Timeline):
         """The job stops for another one, and waits again."""
         self.machines.stop(task.job.id)
         self._wait_again(task)
+        self._stage("stop", 3)
+        if by is not None:
+            self._put(0, self.policy.name, self._ordered(task, by))
         task.workload = self._facts.suspended(task.workload)
-        self._stage("stop", 2)
-        self._put(0, WATCHER, WorkloadObserved(workload=task.workload))
-        self._put(1, self.policy.name, self._queued(task))
+        self._put(1, WATCHER, WorkloadObserved(workload=task.workload))
+        self._put(2, self.policy.name, self._queued(task))
         self.policy.add(task)
+
+    def _ordered(self, task: Task, by: Task) -> EvictionOrdered:
+        job, claimant = task.job, by.job
+        victim = Victim(task.workload.ref, self._attempts[job.id], job.queue, job.request)
+        return EvictionOrdered(
+            cause=Cause(max(self._seq, 1), 0),
+            ref=by.workload.ref,
+            attempt=self._attempts[claimant.id],
+            queue=claimant.queue,
+            request=claimant.request,
+            victims=(victim,),
+        )
 
     def _wait_again(self, task: Task) -> None:
         del self.running[task.job.id]

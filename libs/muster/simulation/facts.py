@@ -138,7 +138,7 @@ class Facts:
             WorkloadFinished(ref=now.ref, outcome="succeeded", detail="Complete"),
         ]
 
-    def suspended(self, workload: Workload, intent: str = "") -> Workload:
+    def suspended(self, workload: Workload, intent: str = "", queued_at: int = 0) -> Workload:
         """Stopped by an eviction: nothing of it is left, and it asks to be queued again."""
         return replace(
             workload,
@@ -149,6 +149,7 @@ class Facts:
             settled=True,
             detail="Suspended",
             intent=intent or workload.intent,
+            queued_at=queued_at or workload.queued_at,
         )
 
     def lost(self, workload: Workload) -> Workload:

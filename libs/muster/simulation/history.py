@@ -8,7 +8,14 @@ from typing import Any
 from msgspec import Struct, field
 
 from muster.events.base import Event
-from muster.events.decisions import GangAdmitted, QuotaDenied, QuotaReserved, WorkloadQueued
+from muster.events.decisions import (
+    EvictionOrdered,
+    GangAdmitted,
+    QuotaDenied,
+    QuotaReleased,
+    QuotaReserved,
+    WorkloadQueued,
+)
 from muster.events.envelope import Stored
 from muster.events.facts import (
     NodeGone,
@@ -23,7 +30,13 @@ from muster.model.resources import Vector
 from muster.simulation.model import GPU
 
 RunEnd = str
-"""How a run ended: ``finished``, ``evicted``, ``lost`` (its nodes went away), ``gone``; empty while it goes on."""
+"""How a run ended; empty while it goes on:
+
+finished  the job is done
+evicted   it was stopped for somebody else
+lost      its nodes went away
+gone      it never started, or nothing is left of it
+"""
 
 
 class Run(Struct):
@@ -89,6 +102,8 @@ class History:
             WorkloadQueued: self._queued,
             QuotaReserved: self._reserved,
             QuotaDenied: self._denied,
+            QuotaReleased: self._released,
+            EvictionOrdered: self._evicted,
             GangAdmitted: self._admitted,
             WorkloadStarted: self._started,
             WorkloadFinished: self._finished,
@@ -155,6 +170,20 @@ class History:
         if job is not None and event.reason != "stale":
             job.reason = event.reason
             self.denials[shape_of(event.queue, event.request)] = event.reason
+
+    def _released(self, now: int, event: QuotaReleased) -> None:
+        """A reservation that is given back before it became an admission, or before the job started."""
+        job = self.jobs.get(event.ref.uid)
+        run = job.open_run() if job is not None else None
+        if run is not None and run.start < 0:
+            run.end, run.outcome = now, "gone"
+
+    def _evicted(self, _now: int, event: EvictionOrdered) -> None:
+        for victim in event.victims:
+            job = self.jobs.get(victim.ref.uid)
+            if job is not None:
+                job.evicted_by.append(event.ref.uid)
+                job.reason = "evicted"
 
     def _started(self, now: int, event: WorkloadStarted) -> None:
         job = self.jobs.get(event.ref.uid)

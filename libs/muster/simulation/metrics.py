@@ -125,7 +125,10 @@ def _wasted(pair: Pair, checkpoint: int | None) -> float:
 def _held(pair: Pair, last: int) -> float:
     """GPU-seconds between a reservation and the admission of the whole gang."""
     job, past = pair
-    held = sum((run.admitted if run.admitted >= 0 else last) - run.reserved for run in past.runs if run.reserved >= 0)
+    held = 0
+    for run in past.runs:
+        if run.reserved >= 0:
+            held += next(at for at in (run.admitted, run.end, last) if at >= 0) - run.reserved
     return held / 1000 * job.gpus / WHOLE
 
 

@@ -157,3 +157,14 @@ def test_the_zero_overhead_anchor_of_a_real_testbed(tmp_path):
     assert found.jct_mean_s == pytest.approx(220_000, rel=0.05)
     assert found.jct_lower_bound_s == pytest.approx(151_822, abs=1)
     assert found.makespan_lower_bound_s == pytest.approx(3_456_717, abs=1)
+
+
+def test_a_claim_is_served_once_however_many_ask_for_the_same(tmp_path):
+    cluster = {"nodes": [{"count": 2, "gpus": 4}], "queues": {"a": {"min": 5}, "b": {"min": 3}}}
+    small = "\n".join(f"a{index},a,1,10,50" for index in range(6))
+    made = trace(tmp_path, cluster, f"x,b,4,0,100\ny,b,4,0,100\n{small}")
+    log = tmp_path / "events.jsonl"
+    found = simulate(made, "muster", Options(), log=log)
+    assert not any(audit(read_log(log)).broken.values())
+    assert found.metrics.evictions == 1
+    assert [job.id for job in found.history.jobs.values() if job.first_start == 10_000] == ["a0", "a1", "a2", "a3"]

@@ -46,7 +46,7 @@ def test_static_quota_neither_borrows_nor_blocks_what_fits(tmp_path):
     assert starts(run(made, "static-quota").history) == {"x": 0, "y": 10, "z": 2}
 
 
-@pytest.mark.parametrize("policy", ["kueue-like", "kai-like", "volcano-like"])
+@pytest.mark.parametrize("policy", ["muster", "kueue-like", "kai-like", "volcano-like"])
 def test_queues_borrow_and_give_back_starting_again_from_nothing(tmp_path, policy):
     made = trace(tmp_path, TWO, "x,a,4,0,100\nold,a,2,10,100\nyoung,a,2,20,100\ny,b,2,50,10")
     found = run(made, policy)
@@ -54,15 +54,17 @@ def test_queues_borrow_and_give_back_starting_again_from_nothing(tmp_path, polic
     assert [(job.id, job.evictions) for job in found.history.jobs.values()] == [
         ("x", 0), ("old", 0), ("young", 1), ("y", 0)
     ]  # fmt: skip
+    assert found.history.jobs["young"].evicted_by == ["y"]
     assert found.metrics.wasted_gpu_s == 2 * 30
     assert ends(found.history)["young"] == 160
     assert found.metrics.guarantee_violation_gpu_s == 0
 
 
-def test_checkpoints_keep_what_was_done(tmp_path):
+@pytest.mark.parametrize("policy", ["muster", "kueue-like"])
+def test_checkpoints_keep_what_was_done(tmp_path, policy):
     made = trace(tmp_path, TWO, "x,a,4,0,100\nyoung,a,4,20,100\ny,b,4,50,10")
-    assert ends(run(made, "kueue-like").history)["young"] == 160
-    assert ends(run(made, "kueue-like", checkpoint=20_000).history)["young"] == 60 + 80
+    assert ends(run(made, policy).history)["young"] == 160
+    assert ends(run(made, policy, checkpoint=20_000).history)["young"] == 60 + 80
 
 
 @pytest.mark.parametrize("policy", ["kueue-like", "kai-like", "volcano-like"])
