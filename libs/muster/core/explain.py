@@ -195,6 +195,12 @@ SUSPENDED_OUTSIDE = Reason(
     "Suspended by somebody else after its admission; it keeps its quota until its pods are gone, "
     "then it is queued again",
 )
+RUNNING_TIMEOUT = Reason(
+    "RunningTimeout",
+    "running_timeout",
+    "Suspended again: it was admitted and did not come to run in time. Its quota is given back, and it is queued "
+    "again after a pause",
+)
 ADMITTED = Reason("Admitted", "admitted", "Admitted: its quota is reserved and it is being started")
 RUNNING = Reason("Running", "running", "Running")
 

@@ -95,6 +95,8 @@ class Candidate(Struct, frozen=True, omit_defaults=True):
     """metadata.generation of the spec the request was read from."""
     pods: int = 0
     preemptible: bool = True
+    tries: int = 0
+    """How often it has been tried in a row, this one included, in a queue with visible backoff; else 0."""
 
 
 # --- queue sorter -----------------------------------------------------------------------------------------------
@@ -194,6 +196,8 @@ class QuotaDenied(Decision, frozen=True, kw_only=True):
     """The limit is the min, and used what is not preemptible: such work stays within the guarantee."""
     held: int = 0
     """Part of ``used`` that is held for a claimant."""
+    tries: int = 0
+    """How often it has been tried in a row, in a queue with visible backoff; else 0."""
 
 
 class WorkloadAdopted(Decision, frozen=True, kw_only=True):

@@ -183,6 +183,10 @@ class Presenter(Follower[ViewState]):
         stamp = desired.queued_stamp(self.state, uid)
         if note is not None:
             await self._event(note)
+        left = desired.leaving_event(self.state, uid)
+        if left is not None and self._told.get(f"left/{uid}") != left.name:
+            await self._event(left)
+            self._told[f"left/{uid}"] = left.name
         if stamp is not None:
             await self._send(
                 "PATCH", KINDS[stamp[0].kind].resource, stamp[0].namespace, stamp[0].name, JSON_PATCH, stamp[1]

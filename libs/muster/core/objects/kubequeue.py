@@ -21,6 +21,8 @@ CREATED_BY = "create-by-kubequeue"
 QUOTA_FULLNAME = "kube-queue/quota-fullname"
 PARENT_FULLNAME = "kube-queue/parent-quota-fullname"
 SHOWN = f"{PREFIX}/shown"
+QUEUE_ARGS = "kube-queue/queue-args"
+_BACKOFF = re.compile(r"pod(Initial|Max)BackoffSeconds[= ]([0-9]{1,5})(?![0-9])")
 DEFAULT_POLICY = "Round"
 MAX_ITEMS = 100
 MAX_POD_SETS = 8
@@ -97,10 +99,20 @@ def read_queue(raw: bytes) -> QueueObserved:
         policy=queue.spec.queue_policy[:40],
         priority=queue.spec.priority or 0,
         shown=digest(queue.status) if queue.status is not None else "",
+        backoff_ms=_backoff(queue.metadata.annotations.get(QUEUE_ARGS, "")),
         paused=_paused(queue.metadata.annotations.get(f"{PREFIX}/paused", "")),
         paused_by=clean(queue.metadata.annotations.get(f"{PREFIX}/paused-by", "")[:200]),
         paused_reason=clean(queue.metadata.annotations.get(f"{PREFIX}/paused-reason", "")[:200]),
     )
+
+
+def _backoff(args: str) -> tuple[int, int] | None:
+    """Pauses between tries, from kube-queue's arguments of a queue; None when it names neither."""
+    found = {name: int(text) for name, text in _BACKOFF.findall(args[:500])}
+    if not found:
+        return None
+    first = max(1, found.get("Initial", 1))
+    return first * 1000, max(first, found.get("Max", 20)) * 1000
 
 
 def _paused(text: str) -> tuple[str, ...]:

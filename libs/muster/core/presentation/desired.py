@@ -96,6 +96,8 @@ def standing(state: ViewState, uid: str) -> Standing | None:
         return Standing(word, Reason(word, word, f"{workload.detail or word}"), admitted=False)
     if uid in state.suspended_outside:
         return Standing("Dequeued", explain.SUSPENDED_OUTSIDE, admitted=True)
+    if uid in state.ledger.charges and uid in state.leaving:
+        return Standing("Dequeued", state.leaving[uid].reason, admitted=True)
     if uid in state.ledger.charges:
         if not workload.suspended and workload.phase == "running":
             return Standing("Running", explain.RUNNING, admitted=True)
@@ -107,6 +109,8 @@ def standing(state: ViewState, uid: str) -> Standing | None:
         until = rfc3339(state.not_before[uid])
         return Standing("TimeoutBackoff", explain.deferred_for_nodes(state.shortages[uid], until), admitted=False)
     if state.not_before.get(uid, 0) > state.now:
+        if uid in state.leaving:
+            return Standing("TimeoutBackoff", state.leaving[uid].reason, admitted=False)
         text = state.failure_messages.get(uid, "")
         return Standing("TimeoutBackoff", explain.resume_failed(text, rfc3339(state.not_before[uid])), admitted=False)
     if uid in state.troubles:
@@ -234,8 +238,29 @@ def queued_stamp(state: ViewState, uid: str) -> tuple[Ref, bytes] | None:
     return workload.ref, stamp_patch(uid, job.queued_at, known)
 
 
-_TOLD = ("InsufficientQuota", "ExceedsMaxQuota", "ResumeFailed", "SuspendedOutside")
+_TOLD = (
+    "InsufficientQuota",
+    "ExceedsMaxQuota",
+    "InsufficientMinQuota",
+    "ExceedsMinQuota",
+    "QuotaHeld",
+    "WaitingForClaim",
+    "Paused",
+    "ResumeFailed",
+    "SuspendedOutside",
+    "RunningTimeout",
+)
 """Reasons that are worth an Event on the job; the others show in the QueueUnit alone."""
+
+
+def leaving_event(state: ViewState, uid: str) -> EventNote | None:
+    """The Event that tells a job why it was suspended, and where it stands now; None until it is queued again."""
+    workload, job, leaving = state.workloads.get(uid), state.jobs.get(uid), state.leaving.get(uid)
+    if workload is None or job is None or leaving is None or job.status != "waiting":
+        return None
+    place, length = state.book.position(job.queue, job.place), state.book.length(job.queue)
+    text = f"{leaving.reason.text}; position {place} of {length} in queue {job.queue}"
+    return _note(state, workload.ref, workload.api_version, leaving.stamp, leaving.reason.code, text)
 
 
 def job_event(state: ViewState, uid: str) -> EventNote | None:

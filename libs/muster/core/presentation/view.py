@@ -11,13 +11,18 @@ from typing import Any, ClassVar
 
 from msgspec import Struct, field
 
+from muster.core import explain
+from muster.core.explain import Reason
 from muster.core.queueing.sorter import QueueSorter
 from muster.core.queueing.state import SorterState
 from muster.core.seen import Seen
-from muster.core.stage import Arm, Violation
+from muster.core.stage import Arm, Violation, in_turn
 from muster.events.base import Decision, Event
 from muster.events.decisions import (
     CandidatesProposed,
+    ClaimEnded,
+    ClaimOpened,
+    EvictionOrdered,
     GangAdmitted,
     GangAwaitingNodes,
     GangDeferred,
@@ -28,6 +33,7 @@ from muster.events.decisions import (
     QuotaTreeRejected,
     QuotaTreeRemoved,
     Shortage,
+    SuspensionOrdered,
     SuspensionRecorded,
     WorkloadAdopted,
     WorkloadDequeued,
@@ -78,6 +84,13 @@ class Trouble(Struct, frozen=True):
     text: str
 
 
+class Leaving(Struct, frozen=True):
+    """Why an admitted job was suspended by a decision of ours, and which one."""
+
+    reason: Reason
+    stamp: str
+
+
 class ViewState(SorterState):
     """The sorter's state and what is shown of it."""
 
@@ -93,6 +106,8 @@ class ViewState(SorterState):
     """workload uid -> why the API server refused to resume it last"""
     shortages: dict[str, Shortage] = field(default_factory=dict)
     """workload uid -> why its gang has no place"""
+    leaving: dict[str, Leaving] = field(default_factory=dict)
+    """workload uid -> why it was suspended; until it is admitted again"""
     troubles: dict[str, Trouble] = field(default_factory=dict)
     """object uid -> what is to be told on it"""
 
@@ -149,10 +164,14 @@ class View:
             GangAwaitingNodes: self._short,
             GangDeferred: self._short,
             GangAdmitted: self._placed,
+            EvictionOrdered: self._evicted,
+            ClaimOpened: self._claim_changed,
+            ClaimEnded: self._claim_changed,
+            SuspensionOrdered: self._timed_out,
             EffectApplied: self._resumed,
             EffectFailed: self._failed,
         }
-        return {kind: _chain(arms.get(kind), own.get(kind)) for kind in arms | own}
+        return arms | {kind: in_turn(arms[kind], arm) if kind in arms else arm for kind, arm in own.items()}
 
     def _job_changed(
         self,
@@ -165,6 +184,8 @@ class View:
         self.tree_touched = True
         if isinstance(event, QuotaReserved):
             state.shortages.pop(event.ref.uid, None)
+        if isinstance(event, QuotaReserved | WorkloadAdopted):
+            state.leaving.pop(event.ref.uid, None)
         if isinstance(event, WorkloadQueued):
             self._clear_trouble(state, event.ref.uid)
 
@@ -202,6 +223,26 @@ class View:
         state.shortages.pop(event.ref.uid, None)
         self.touched_jobs[event.ref.uid] = None
 
+    def _evicted(self, state: ViewState, at: Position, event: EvictionOrdered) -> None:
+        reason = explain.evicted_for(event.ref.key, event.queue, event.path, event.resource)
+        for victim in event.victims:
+            self._leaves(state, at, victim.ref.uid, reason)
+        self._claim_changed(state, at, event)
+
+    def _timed_out(self, state: ViewState, at: Position, event: SuspensionOrdered) -> None:
+        self._leaves(state, at, event.ref.uid, explain.RUNNING_TIMEOUT)
+
+    def _leaves(self, state: ViewState, at: Position, uid: str, reason: Reason) -> None:
+        if uid in state.workloads:
+            state.leaving[uid] = Leaving(reason, f"{state.generation}-{at.seq}-{at.item}")
+            self.touched_jobs[uid] = None
+
+    def _claim_changed(
+        self, state: ViewState, _at: Position, event: EvictionOrdered | ClaimOpened | ClaimEnded
+    ) -> None:
+        """The claimant reads otherwise now; others who wait read so when they are tried or looked at again."""
+        self.touched_jobs[event.ref.uid] = None
+
     def _resumed(self, state: ViewState, _at: Position, event: EffectApplied) -> None:
         state.failure_messages.pop(event.ref.uid, None)
         self.touched_jobs[event.ref.uid] = None
@@ -225,6 +266,7 @@ class View:
         state.suspended_outside.pop(uid, None)
         state.failure_messages.pop(uid, None)
         state.shortages.pop(uid, None)
+        state.leaving.pop(uid, None)
         self._clear_trouble(state, uid)
 
     def _unreadable(self, state: ViewState, _at: Position, event: ObjectUnreadable) -> None:
@@ -309,15 +351,3 @@ class View:
 
     def check(self, state: ViewState) -> list[Violation]:
         return []
-
-
-def _chain(one: Arm | None, other: Arm | None) -> Arm:
-    """Both arms, the sorter's first."""
-    if one is None or other is None:
-        return one or other  # type: ignore[return-value]
-
-    def both(state: Any, at: Position, event: Any) -> None:
-        one(state, at, event)
-        other(state, at, event)
-
-    return both

@@ -37,17 +37,20 @@ def choose(state: SorterState, standings: Sequence[Standing]) -> list[Candidate]
             fresh.setdefault(job.shape, []).append(job)
     scratch = Scratch()
     turns: dict[str, _Turn] = {}
-    for key in [*state.book.awake, *(key for key in fresh if key not in state.book.awake)]:
+    again = [key for key, retry in state.retries.items() if retry.at <= state.now]
+    for key in dict.fromkeys((*state.book.awake, *fresh, *again)):
         shape = state.book.shapes.get(key)
         jobs = fresh.get(key, [])
-        if shape is not None and not clear(shape, state.ledger):
+        if shape is not None and key not in again and not clear(shape, state.ledger):
+            continue
+        if shape is None and not jobs:
             continue
         queue = shape.queue if shape is not None else jobs[0].queue
         if "admissions" in state.resting(queue):
             continue
         if queue not in turns:
             turns[queue] = _Turn(state, queue, skip)
-        turns[queue].join(key, shape, jobs)
+        turns[queue].join(key, shape, jobs, again=key in again)
     heap = [(turn.order(scratch), turn) for turn in turns.values() if turn.advance(scratch)]
     heapify(heap)
     chosen: list[Candidate] = []
@@ -81,7 +84,15 @@ def _candidate(state: SorterState, job: Job) -> Candidate:
         generation=job.generation,
         pods=job.demand.pods,
         preemptible=job.demand.preemptible,
+        tries=_tries(state, job),
     )
+
+
+def _tries(state: SorterState, job: Job) -> int:
+    if job.queue not in state.backoffs:
+        return 0
+    retry = state.retries.get(job.shape)
+    return retry.tries + 1 if retry is not None else 1
 
 
 class _Line:
@@ -113,9 +124,10 @@ class _Turn:
     def __lt__(self, other: _Turn) -> bool:
         return self.queue < other.queue
 
-    def join(self, key: str, shape: Shape | None, fresh: Sequence[Job]) -> None:
-        """A shape takes part, with those of it that are about to be queued."""
+    def join(self, key: str, shape: Shape | None, fresh: Sequence[Job], *, again: bool) -> None:
+        """A shape takes part, with those of it that are about to be queued; ``again``: whatever is free."""
         line = self.lines[key] = _Line(shape, fresh, self.skip)
+        line.untried = line.untried or again
         head = next(line.places, None)
         if head is not None:
             heappush(self.heads, (head, key))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from muster.core.queueing.book import Denial
+from muster.core.queueing.book import Denial, shape_key
 from muster.core.queueing.standing import standing_of
-from muster.core.queueing.state import Job, Refusal, SorterState, job_from
-from muster.core.quota.charging import charge_of, claim_of
+from muster.core.queueing.state import Job, Refusal, Retry, SorterState, job_from
+from muster.core.quota.charging import charge_of, claim_of, demand_in
 from muster.events.base import Cause
 from muster.events.decisions import (
     CandidatesProposed,
@@ -92,6 +92,10 @@ def queue_observed(state: SorterState, _at: Position, event: QueueObserved) -> N
         state.queue_paths[event.ref.uid] = event.path
         state.queue_priorities[event.path] = event.priority
         state.policies[event.path] = event.policy
+        if event.backoff_ms is not None:
+            state.backoffs[event.path] = event.backoff_ms
+        else:
+            state.backoffs.pop(event.path, None)
         state.paused[event.path] = event.paused
         state.pauses[event.path] = (event.paused_by, event.paused_reason)
 
@@ -102,6 +106,7 @@ def queue_gone(state: SorterState, at: Position, event: QueueGone) -> None:
         if path not in state.queue_paths.values():
             state.queue_priorities.pop(path, None)
             state.policies.pop(path, None)
+            state.backoffs.pop(path, None)
             state.paused.pop(path, None)
             state.pauses.pop(path, None)
 
@@ -162,6 +167,10 @@ def denied(state: SorterState, at: Position, event: QuotaDenied) -> None:
             job.cause, event.path, event.resource, event.asked, event.used, event.limit, event.of_min, event.held
         )
         state.book.deny(job.shape, denial, state.ledger)
+        backoff = state.backoffs.get(job.queue)
+        if backoff is not None:
+            tries = event.tries or 1
+            state.retries[job.shape] = Retry(tries, at.at + min(backoff[0] * 2 ** min(tries - 1, 16), backoff[1]))
 
 
 def released(state: SorterState, at: Position, event: QuotaReleased) -> None:
@@ -238,6 +247,7 @@ def refused(state: SorterState, _at: Position, event: WorkloadRefused) -> None:
 
 def proposed(state: SorterState, _at: Position, event: CandidatesProposed) -> None:
     for candidate in event.candidates:
+        state.retries.pop(shape_key(candidate.queue, demand_in(candidate)), None)
         job = state.jobs.get(candidate.ref.uid)
         if job is not None and job.attempt == candidate.attempt and job.status == "waiting":
             state.book.opened(job.shape)

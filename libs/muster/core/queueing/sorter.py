@@ -90,7 +90,8 @@ class QueueSorter:
         return [*changes, CandidatesProposed(cause=candidates[0].cause, candidates=tuple(candidates))]
 
     def next_deadline(self, state: SorterState) -> int | None:
-        return min(state.not_before.values(), default=None)
+        times = [*state.not_before.values(), *(retry.at for retry in state.retries.values())]
+        return min((at for at in times if at > state.now), default=None)
 
     def check(self, state: SorterState) -> list[Violation]:
         """I5 for the copy of the ledger; every job stands exactly where its status says."""

@@ -40,6 +40,13 @@ class Job(Struct):
         return (-self.priority, self.queued_at, self.ref.key, self.ref.uid)
 
 
+class Retry(Struct, frozen=True):
+    """When a refused shape of a queue with visible backoff is tried again, whatever is free."""
+
+    tries: int
+    at: int
+
+
 class Refusal(Struct, frozen=True):
     """Why a workload that asks to be queued is not, as told last."""
 
@@ -80,6 +87,10 @@ class SorterState(StageState):
     """quota path -> what rests in its queue"""
     pauses: dict[str, tuple[str, str]] = field(default_factory=dict)
     """quota path -> who paused its queue, and why"""
+    backoffs: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """quota path -> (first, longest) pause in ms, where its queue wants visible backoff"""
+    retries: dict[str, Retry] = field(default_factory=dict)
+    """key of a refused shape in such a queue -> its next try"""
     unit_priorities: dict[str, int | None] = field(default_factory=dict)
     """workload uid -> priority its QueueUnit was last seen with"""
     unit_wishes: dict[str, int] = field(default_factory=dict)

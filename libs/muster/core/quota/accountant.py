@@ -236,6 +236,7 @@ class QuotaAccountant:
             limit=short.limit,
             of_min=short.of_min,
             held=short.held,
+            tries=candidate.tries,
         )
 
     @staticmethod

@@ -1,0 +1,284 @@
+"""Rows C9 to C15 of the conformance table, one test each, on a real API server: borrowing, reclaim, order, policies."""
+
+from collections import Counter
+from collections.abc import AsyncIterator
+from itertools import pairwise
+
+import pytest
+import pytest_asyncio
+
+from kit import facts
+from kit.cluster import RAY, SCHEDULING, TREES, Cluster
+from kit.controlplane import ControlPlane
+from kit.kubeclient import Object
+from kit.muster import Muster
+from kit.story import rayjob
+from kit.witness import Witness
+from muster.events.decisions import EvictionOrdered, QuotaDenied, QuotaReleased, QuotaReserved
+from muster.events.facts import TreeNodeSpec
+
+LEAVES = ("video", "text", "intern-text", "intern-video")
+FOR_EVER = "99h"
+
+
+@pytest_asyncio.fixture
+async def cluster(muster_plane: ControlPlane, request: pytest.FixtureRequest) -> AsyncIterator[Cluster]:
+    """RayClusters are ready after ``request.param`` ms, or soon."""
+    async with Cluster(muster_plane, ready_ms=getattr(request, "param", 200)) as cluster:
+        yield cluster
+
+
+def small(name: str, namespace: str, cpu: str = "5", **options: object) -> Object:
+    """A RayJob of one pod that runs for ever, unless said."""
+    options = {"runtime": FOR_EVER, "replicas": 0, "memory": "1G", **options}
+    return rayjob(name, namespace, cpu=cpu, **options)  # type: ignore[arg-type]
+
+
+async def admitted(cluster: Cluster) -> Counter[str]:
+    """How many RayJobs are told to run, per namespace."""
+    jobs = await cluster.kube.list_objects(RAY, "RayJob")
+    return Counter(job["metadata"]["namespace"] for job in jobs if not job["spec"]["suspend"])
+
+
+async def names_admitted(cluster: Cluster) -> set[str]:
+    jobs = await cluster.kube.list_objects(RAY, "RayJob")
+    return {job["metadata"]["name"] for job in jobs if not job["spec"]["suspend"]}
+
+
+async def rule(cluster: Cluster, **rules: str) -> None:
+    """Annotate the tree: ``min_run="5m"`` is ``muster.dev/min-run: 5m``."""
+    annotations = {f"muster.dev/{name.replace('_', '-')}": text for name, text in rules.items()}
+    await cluster.kube.patch(
+        TREES, "ElasticQuotaTree", "elasticquotatree", "kube-system", patch={"metadata": {"annotations": annotations}}
+    )
+
+
+def four_teams() -> TreeNodeSpec:
+    """Root 40 cpu; a and b of 20 to 40; in each two leaves of 10 to 20."""
+
+    def leaf(name: str) -> TreeNodeSpec:
+        return facts.node(name, {"cpu": 10}, {"cpu": 20}, (name,))
+
+    a = facts.node("a", {"cpu": 20}, {"cpu": 40}, children=(leaf(LEAVES[0]), leaf(LEAVES[1])))
+    b = facts.node("b", {"cpu": 20}, {"cpu": 40}, children=(leaf(LEAVES[2]), leaf(LEAVES[3])))
+    return facts.node("root", {"cpu": 40}, {"cpu": 40}, children=(a, b))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+async def test_c9_each_team_gets_its_guarantee_back(cluster: Cluster, muster_up: Muster) -> None:
+    await cluster.apply_tree(four_teams())
+    witness = Witness(cluster.transport, four_teams())
+    cluster.keep(witness.follow.run())
+    for namespace, expected in zip(LEAVES, ([4, 0, 0, 0], [4, 4, 0, 0], [3, 3, 2, 0], [2, 2, 2, 2]), strict=True):
+        for index in range(5):
+            await cluster.submit(small(f"{namespace}-{index}", namespace))
+
+        async def as_expected(wanted: list[int] = expected) -> bool:
+            counts = await admitted(cluster)
+            return [counts[name] for name in LEAVES] == wanted
+
+        await cluster.until(as_expected, 60.0, f"{expected}")
+        await cluster.quiet()
+        assert await as_expected(), "and it stays like this"
+    assert not witness.over
+    evicted = [victim.ref for event in await muster_up.happened(EvictionOrdered) for victim in event.victims]
+    assert Counter(ref.namespace for ref in evicted) == Counter({"video": 2, "text": 2})
+    assert len({ref.uid for ref in evicted}) == 4, "nobody is evicted twice"
+    for ref in evicted:
+        assert await cluster.phase(ref.name, ref.namespace) == "Enqueued", "who gave way waits again"
+        told = dict(await cluster.told(ref.name, ref.namespace))
+        assert "stays within the min of its queue root/b/intern-" in told["Reclaimed"]
+        assert "position " in told["Reclaimed"]
+    jobs = await cluster.kube.list_objects(RAY, "RayJob")
+    assert len(jobs) == 20, "nothing is lost"
+
+
+@pytest.mark.slow
+async def test_c10_interns_give_first(cluster: Cluster, muster_up: Muster) -> None:
+    """The document's story of the interns: they borrow, and give back when the team itself has work."""
+    await cluster.apply_tree()
+    others = [("text", "text", "8"), ("devops", "devops", "8"), ("infra", "infra-devops", "8")]
+    for name, namespace, cpu in others:
+        await cluster.submit(small(name, namespace, cpu))
+    interns = [f"intern-{index}" for index in range(3)]
+    for name in interns:
+        await cluster.submit(small(name, "intern-video", "4"))
+    firm = small("firm", "intern-video", "1")
+    firm["metadata"]["labels"]["quota.scheduling.koordinator.sh/preemptible"] = "false"
+    await cluster.submit(firm)
+
+    async def borrowing() -> bool:
+        return await names_admitted(cluster) == {"text", "devops", "infra", *interns}
+
+    await cluster.until(borrowing, 20.0, "everybody but the non-preemptible intern to run")
+    message = await cluster.message("firm", "intern-video")
+    assert message.startswith("Exceeds min quota(cpu) in quota root/algorithm/intern-video: request 1, min 0")
+    await cluster.submit(small("video", "video", "12"))
+    await cluster.until(lambda: cluster.running("video"), 30.0, "the team's own job to run")
+    left = await names_admitted(cluster)
+    assert {"text", "devops", "infra", "video"} <= left, "whoever is within its min is not touched"
+    assert len(left & set(interns)) == 1, "two of three interns were enough"
+    gone = sorted(set(interns) - left)
+    for name in gone:
+        assert await cluster.phase(name, "intern-video") == "Enqueued"
+        assert await cluster.state(name, "intern-video") == "Suspended"
+    assert "firm" not in left
+
+
+async def line_of(cluster: Cluster, path: str) -> list[str]:
+    """Names of the QueueUnits in the Queue's own list, in order."""
+    shown = await cluster.line(path)
+    items = sorted([*shown["active"], *shown["backoff"]], key=lambda item: item["position"])
+    return [item["name"].removesuffix("-ray-qu") for item in items]
+
+
+async def test_c11_jumping_the_queue(cluster: Cluster, muster_up: Muster) -> None:
+    await cluster.apply_tree()
+    await cluster.kube.create(
+        {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "fifty"}, "value": 50}
+    )
+    try:
+        await cluster.submit(small("runs", "video", "12"))
+        await cluster.until(lambda: cluster.running("runs"), what="the first job")
+        for name in "abc":
+            await cluster.submit(small(name, "video", "12"))
+
+            async def enqueued(name: str = name) -> bool:
+                return await cluster.phase(name) == "Enqueued"
+
+            await cluster.until(enqueued, what=f"{name} to wait")
+        await cluster.kube.patch(SCHEDULING, "QueueUnit", "c-ray-qu", "video", patch={"spec": {"priority": 100}})
+        await cluster.submit(small("d", "video", "12", priority_class="fifty"))
+
+        async def in_order() -> bool:
+            return await line_of(cluster, "root/algorithm/video") == ["c", "d", "a", "b"]
+
+        await cluster.until(in_order, 20.0, "C, D, A, B in the Queue")
+        await cluster.kube.patch(SCHEDULING, "QueueUnit", "runs-ray-qu", "video", patch={"spec": {"priority": -5}})
+        order = ["runs"]
+        for expected in ("c", "d", "a", "b"):
+            await cluster.delete_job(order[-1])
+
+            async def next_runs(before: str = order[-1]) -> set[str]:
+                return await names_admitted(cluster) - {before}
+
+            order += await cluster.until(next_runs, 20.0, f"{expected} to run")
+        assert order == ["runs", "c", "d", "a", "b"]
+    finally:
+        await cluster.kube.delete("scheduling.k8s.io/v1", "PriorityClass", "fifty")
+
+
+@pytest.mark.parametrize(("policy", "overtakes"), [("Round", True), ("Priority", True), ("Block", False)])
+async def test_c12_policies(cluster: Cluster, muster_up: Muster, policy: str, overtakes: bool) -> None:
+    await cluster.apply_tree()
+    path = "root/algorithm/video"
+
+    async def queue() -> Object | None:
+        return (await cluster.queues()).get(path)
+
+    found = await cluster.until(queue, what="the Queue of video")
+    assert found is not None
+    await cluster.kube.patch(
+        SCHEDULING, "Queue", found["metadata"]["name"], "kube-queue", patch={"spec": {"queuePolicy": policy}}
+    )
+    await cluster.submit(small("runs", "video", "8"))
+    await cluster.until(lambda: cluster.running("runs"), what="the first job")
+    await cluster.submit(small("big", "video", "12"))
+
+    async def waits() -> bool:
+        return "Insufficient quota" in await cluster.message("big")
+
+    await cluster.until(waits, what="the head to be refused")
+    await cluster.submit(small("fits", "video", "2"))
+    if overtakes:
+        await cluster.until(lambda: cluster.running("fits"), what="the second to overtake")
+        return
+    await cluster.submit(small("elsewhere", "text", "2"))
+    await cluster.until(lambda: cluster.running("elsewhere", "text"), what="the other quota to go on")
+    await cluster.quiet()
+    assert await names_admitted(cluster) == {"runs", "elsewhere"}
+    await cluster.delete_job("big")
+    await cluster.until(lambda: cluster.running("fits"), what="the second, once the head is deleted")
+
+
+async def test_c13_so_many_jobs_and_no_more(cluster: Cluster, muster_up: Muster) -> None:
+    leaf = facts.node("video", {}, {"cpu": 10, "kube-queue/max-jobs": 1}, ("video",))
+    await cluster.apply_tree(facts.node("root", {"cpu": 10}, {"cpu": 10}, children=(leaf,)))
+    await cluster.submit(small("one", "video", "1"))
+    await cluster.until(lambda: cluster.running("one"), what="the first job")
+    await cluster.submit(small("two", "video", "1"))
+
+    async def told() -> bool:
+        return "Insufficient quota" in await cluster.message("two")
+
+    await cluster.until(told, what="the second to be told")
+    assert await cluster.message("two") == (
+        "Insufficient quota(kube-queue/max-jobs) in quota root/video: request 1, max 1, used 1. "
+        "Wait for running jobs to complete"
+    )
+
+    async def counted() -> bool:
+        return (await cluster.tree_used()).get("root/video", {}).get("kube-queue/max-jobs") == "1"
+
+    await cluster.until(counted, what="the tree's status to count it")
+    await cluster.delete_job("one")
+    await cluster.until(lambda: cluster.running("two"), what="the second job")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+async def test_c14_visible_backoff_where_a_queue_asks_for_it(cluster: Cluster, muster_up: Muster) -> None:
+    await cluster.apply_tree()
+
+    async def queue() -> Object | None:
+        return (await cluster.queues()).get("root/algorithm/video")
+
+    found = await cluster.until(queue, what="the Queue of video")
+    assert found is not None
+    args = {"kube-queue/queue-args": "--podInitialBackoffSeconds=1 --podMaxBackoffSeconds=4"}
+    await cluster.kube.patch(
+        SCHEDULING, "Queue", found["metadata"]["name"], "kube-queue", patch={"metadata": {"annotations": args}}
+    )
+    await cluster.submit(small("runs", "video", "12"))
+    await cluster.until(lambda: cluster.running("runs"), what="the first job")
+    await cluster.submit(small("waits", "video", "12"))
+
+    async def tried() -> list[int] | None:
+        times = [
+            stored.commit.at
+            for stored in await muster_up.commits()
+            for event in stored.commit.events
+            if isinstance(event, QuotaDenied) and event.ref.name == "waits"
+        ]
+        return times if len(times) >= 6 else None
+
+    times = await cluster.until(tried, 60.0, "six tries") or []
+    gaps = [(after - before) / 1000 for before, after in pairwise(times[:6])]
+    assert all(abs(gap - wanted) <= 1 for gap, wanted in zip(gaps, (1, 2, 4, 4, 4), strict=True)), gaps
+    denials = await muster_up.happened(QuotaDenied, "waits")
+    assert [event.tries for event in denials[:6]] == [1, 2, 3, 4, 5, 6]
+    assert (await cluster.tree_used())["root/algorithm/video"]["cpu"] == "12", "the quota is what it was"
+
+
+@pytest.mark.parametrize("cluster", [10**9], indirect=True)
+async def test_c15_a_job_that_never_runs_gives_its_quota_back(cluster: Cluster, muster_up: Muster) -> None:
+    await cluster.apply_tree()
+    await rule(cluster, running_timeout="5s", backoff="3s")
+    phases: list[str] = []
+    await cluster.submit(small("stuck", "video", "12"))
+
+    async def went_round() -> bool:
+        phase = await cluster.phase("stuck")
+        if not phases or phases[-1] != phase:
+            phases.append(phase)
+        return len(await muster_up.happened(QuotaReserved)) >= 2
+
+    await cluster.until(went_round, 60.0, "it to be tried a second time")
+    wanted = ["Dequeued", "TimeoutBackoff", "Enqueued"]
+    seen = [phase for phase in phases if phase in wanted]
+    assert seen[:2] == wanted[:2] or seen[1:3] == wanted[:2], phases
+    released = await muster_up.happened(QuotaReleased)
+    assert [event.reason for event in released] == ["timed_out"]
+    told = dict(await cluster.told("stuck"))
+    assert "did not come to run in time" in told["RunningTimeout"]
