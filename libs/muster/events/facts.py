@@ -136,8 +136,8 @@ class QueueObserved(Event, frozen=True, kw_only=True):
     """What rests in this queue: ``admissions``, ``evictions``."""
     paused_by: str = ""
     paused_reason: str = ""
-    backoff_ms: tuple[int, int] | None = None
-    """(first, longest) pause between tries where the queue wants them retried visibly."""
+    backoff_ms: tuple[int, ...] = ()
+    """First and longest pause between tries where the queue wants them retried visibly; else empty."""
 
 
 class QueueGone(ObjectGone, frozen=True, kw_only=True):

@@ -106,11 +106,11 @@ def read_queue(raw: bytes) -> QueueObserved:
     )
 
 
-def _backoff(args: str) -> tuple[int, int] | None:
-    """Pauses between tries, from kube-queue's arguments of a queue; None when it names neither."""
+def _backoff(args: str) -> tuple[int, ...]:
+    """Pauses between tries, from kube-queue's arguments of a queue; empty when it names neither."""
     found = {name: int(text) for name, text in _BACKOFF.findall(args[:500])}
     if not found:
-        return None
+        return ()
     first = max(1, found.get("Initial", 1))
     return first * 1000, max(first, found.get("Max", 20)) * 1000
 

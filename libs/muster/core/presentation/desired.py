@@ -96,23 +96,10 @@ def standing(state: ViewState, uid: str) -> Standing | None:
         return Standing(word, Reason(word, word, f"{workload.detail or word}"), admitted=False)
     if uid in state.suspended_outside:
         return Standing("Dequeued", explain.SUSPENDED_OUTSIDE, admitted=True)
-    if uid in state.ledger.charges and uid in state.leaving:
-        return Standing("Dequeued", state.leaving[uid].reason, admitted=True)
     if uid in state.ledger.charges:
-        if not workload.suspended and workload.phase == "running":
-            return Standing("Running", explain.RUNNING, admitted=True)
-        if uid in state.shortages:
-            return Standing("Enqueued", explain.waiting_for_nodes(state.shortages[uid]), admitted=False)
-        resumed = uid in state.resumed or not workload.suspended
-        return Standing("Dequeued" if resumed else "Enqueued", explain.ADMITTED, admitted=resumed)
-    if state.not_before.get(uid, 0) > state.now and uid in state.shortages:
-        until = rfc3339(state.not_before[uid])
-        return Standing("TimeoutBackoff", explain.deferred_for_nodes(state.shortages[uid], until), admitted=False)
+        return _charged(state, workload)
     if state.not_before.get(uid, 0) > state.now:
-        if uid in state.leaving:
-            return Standing("TimeoutBackoff", state.leaving[uid].reason, admitted=False)
-        text = state.failure_messages.get(uid, "")
-        return Standing("TimeoutBackoff", explain.resume_failed(text, rfc3339(state.not_before[uid])), admitted=False)
+        return Standing("TimeoutBackoff", _backs_off(state, uid), admitted=False)
     if uid in state.troubles:
         trouble = state.troubles[uid]
         code = explain.REFUSED.get(trouble.code, "Refused")
@@ -120,6 +107,29 @@ def standing(state: ViewState, uid: str) -> Standing | None:
     if job is not None:
         return Standing("Enqueued", waiting_reason(state, job), admitted=False)
     return Standing("Enqueued", explain.waiting_untried(0), admitted=False)
+
+
+def _charged(state: ViewState, workload: Workload) -> Standing:
+    """Of a job that holds quota: how far it has come."""
+    uid = workload.ref.uid
+    if uid in state.leaving:
+        return Standing("Dequeued", state.leaving[uid].reason, admitted=True)
+    if not workload.suspended and workload.phase == "running":
+        return Standing("Running", explain.RUNNING, admitted=True)
+    if uid in state.shortages:
+        return Standing("Enqueued", explain.waiting_for_nodes(state.shortages[uid]), admitted=False)
+    resumed = uid in state.resumed or not workload.suspended
+    return Standing("Dequeued" if resumed else "Enqueued", explain.ADMITTED, admitted=resumed)
+
+
+def _backs_off(state: ViewState, uid: str) -> Reason:
+    """Why a job rests before it is queued again."""
+    until = rfc3339(state.not_before[uid])
+    if uid in state.shortages:
+        return explain.deferred_for_nodes(state.shortages[uid], until)
+    if uid in state.leaving:
+        return state.leaving[uid].reason
+    return explain.resume_failed(state.failure_messages.get(uid, ""), until)
 
 
 def waiting_reason(state: ViewState, job: Job) -> Reason:

@@ -92,8 +92,8 @@ def queue_observed(state: SorterState, _at: Position, event: QueueObserved) -> N
         state.queue_paths[event.ref.uid] = event.path
         state.queue_priorities[event.path] = event.priority
         state.policies[event.path] = event.policy
-        if event.backoff_ms is not None:
-            state.backoffs[event.path] = event.backoff_ms
+        if event.backoff_ms:
+            state.backoffs[event.path] = (event.backoff_ms[0], event.backoff_ms[-1])
         else:
             state.backoffs.pop(event.path, None)
         state.paused[event.path] = event.paused
