@@ -22,8 +22,9 @@ UPSTREAM = os.environ.get("MUSTER_UPSTREAM_CRDS", "")
 FACTS = ("type", "format", "default", "enum", "minimum", "nullable", "x-kubernetes-int-or-string")
 
 
-def by_plural() -> dict[str, Schema]:
-    return {definition["spec"]["names"]["plural"]: definition for definition in definitions()}
+def by_name() -> dict[str, Schema]:
+    """Definitions by plural and group, ``rayjobs.ray.io``."""
+    return {definition["metadata"]["name"]: definition for definition in definitions()}
 
 
 def schema(definition: Schema) -> Schema:
@@ -45,11 +46,11 @@ def definition_name(path: Path) -> str:
 
 
 def test_the_definitions_serve_what_the_code_addresses() -> None:
-    resources = (api.RAYJOBS, api.RAYCLUSTERS, api.QUOTA_TREES, api.QUEUES, api.QUEUE_UNITS)
-    served = by_plural()
-    assert set(served) == {resource.plural for resource in resources}
+    resources = (api.RAYJOBS, api.RAYCLUSTERS, api.QUOTA_TREES, api.QUEUES, api.QUEUE_UNITS, *api.POD_GROUPS)
+    served = by_name()
+    assert set(served) == {f"{resource.plural}.{resource.group}" for resource in resources}
     for resource in resources:
-        spec = served[resource.plural]["spec"]
+        spec = served[f"{resource.plural}.{resource.group}"]["spec"]
         version = spec["versions"][0]["name"]
         found = api.ApiResource(
             spec["group"], version, spec["names"]["plural"], spec["names"]["kind"], spec["scope"] == "Namespaced"
@@ -58,7 +59,7 @@ def test_the_definitions_serve_what_the_code_addresses() -> None:
 
 
 def test_a_rayjob_holds_a_whole_raycluster() -> None:
-    job, cluster = schema(by_plural()["rayjobs"]), schema(by_plural()["rayclusters"])
+    job, cluster = schema(by_name()["rayjobs.ray.io"]), schema(by_name()["rayclusters.ray.io"])
     held = job["properties"]["spec"]["properties"]["rayClusterSpec"]
     assert held == cluster["properties"]["spec"]
     shown = job["properties"]["status"]["properties"]["rayClusterStatus"]
@@ -67,11 +68,11 @@ def test_a_rayjob_holds_a_whole_raycluster() -> None:
 
 def test_status_subresources_are_as_in_the_field() -> None:
     with_status = {
-        plural
-        for plural, definition in by_plural().items()
+        name
+        for name, definition in by_name().items()
         if "status" in definition["spec"]["versions"][0].get("subresources", {})
     }
-    assert with_status == {"rayjobs", "rayclusters"}
+    assert with_status == {"rayjobs.ray.io", "rayclusters.ray.io", "podgroups.scheduling.x-k8s.io"}
 
 
 @pytest.mark.skipif(not UPSTREAM, reason="MUSTER_UPSTREAM_CRDS names no folder")
@@ -84,10 +85,12 @@ def test_status_subresources_are_as_in_the_field() -> None:
         ("queues", "scheduling.x-k8s.io_queues.kube-queue.yaml"),
         ("queueunits", "scheduling.x-k8s.io_queueunits.koord-queue.yaml"),
         ("queueunits", "scheduling.x-k8s.io_queueunits.kube-queue.yaml"),
+        ("podgroups", "scheduling.sigs.k8s.io_podgroups.yaml"),
+        ("podgroups", "scheduling.x-k8s.io_podgroups.yaml"),
     ],
 )
 def test_what_is_typed_here_is_typed_the_same_upstream(plural: str, file: str) -> None:
-    ours = by_plural()[plural]
+    ours = by_name()[f"{plural}.{file.partition('_')[0]}"]
     with (Path(UPSTREAM) / file).open() as text:
         theirs = yaml.load(text, Loader=yaml.CSafeLoader)
     assert ours["spec"]["group"] == theirs["spec"]["group"]

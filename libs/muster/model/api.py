@@ -58,6 +58,11 @@ PRIORITY_CLASSES = ApiResource("scheduling.k8s.io", "v1", "priorityclasses", "Pr
 QUOTA_TREES = ApiResource("scheduling.sigs.k8s.io", "v1beta1", "elasticquotatrees", "ElasticQuotaTree")
 QUEUES = ApiResource("scheduling.x-k8s.io", "v1alpha1", "queues", "Queue")
 QUEUE_UNITS = ApiResource("scheduling.x-k8s.io", "v1alpha1", "queueunits", "QueueUnit")
+POD_GROUPS = tuple(
+    ApiResource(group, "v1alpha1", "podgroups", "PodGroup")
+    for group in ("scheduling.sigs.k8s.io", "scheduling.x-k8s.io")
+)
+"""PodGroups of both API groups: koordinator's and ACK's, the coscheduling plugin's and KubeRay's."""
 CRDS = ApiResource(
     "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False
 )

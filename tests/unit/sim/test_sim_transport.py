@@ -204,20 +204,20 @@ async def test_a_definition_that_is_created_is_served_and_one_that_is_deleted_is
     definition = {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": "podgroups.scheduling.x-k8s.io"},
+        "metadata": {"name": "boxes.scheduling.x-k8s.io"},
         "spec": {
             "group": "scheduling.x-k8s.io",
             "scope": "Namespaced",
-            "names": {"plural": "podgroups", "kind": "PodGroup", "shortNames": ["pg"]},
+            "names": {"plural": "boxes", "kind": "Box", "shortNames": ["bx"]},
             "versions": [{"name": "v1alpha1", "served": True, "subresources": {"status": {}}}],
         },
     }
     path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-    groups = "/apis/scheduling.x-k8s.io/v1alpha1/namespaces/ns/podgroups"
+    groups = "/apis/scheduling.x-k8s.io/v1alpha1/namespaces/ns/boxes"
     assert (await transport.request("GET", groups)).status == 404
     assert (await transport.request("POST", path, body=json.dumps(definition).encode())).status == 201
     assert (await transport.request("GET", groups)).status == 200
     listed = json.loads((await transport.request("GET", "/apis/scheduling.x-k8s.io/v1alpha1")).body)["resources"]
-    assert {"podgroups", "podgroups/status"} <= {entry["name"] for entry in listed}
-    assert (await transport.request("DELETE", f"{path}/podgroups.scheduling.x-k8s.io")).status == 200
+    assert {"boxes", "boxes/status"} <= {entry["name"] for entry in listed}
+    assert (await transport.request("DELETE", f"{path}/boxes.scheduling.x-k8s.io")).status == 200
     assert (await transport.request("GET", groups)).status == 404

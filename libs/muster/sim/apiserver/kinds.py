@@ -118,6 +118,8 @@ KINDS: tuple[Kind, ...] = (
     _custom(api.QUOTA_TREES, status=False),
     _custom(api.QUEUES, status=False),
     _custom(api.QUEUE_UNITS, status=False, short_names=("qu", "qus")),
+    _custom(api.POD_GROUPS[0], status=False),
+    _custom(api.POD_GROUPS[1], status=True, short_names=("pg", "pgs")),
 )
 
 

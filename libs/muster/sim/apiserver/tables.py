@@ -177,6 +177,15 @@ _COLUMNS: dict[str, tuple[Column, ...]] = {
         Column("message", ".status.message", priority=1),
         Column("age", ".metadata.creationTimestamp", "date"),
     ),
+    "podgroups.scheduling.sigs.k8s.io": (Column("Age", ".metadata.creationTimestamp", "date"),),
+    "podgroups.scheduling.x-k8s.io": (
+        Column("Phase", ".status.phase"),
+        Column("MinMember", ".spec.minMember", "integer"),
+        Column("Running", ".status.running", "integer"),
+        Column("Succeeded", ".status.succeeded", "integer"),
+        Column("Failed", ".status.failed", "integer"),
+        Column("Age", ".metadata.creationTimestamp", "date"),
+    ),
     "pods": (
         Column("Ready", _ready),
         Column("Status", _pod_status),
