@@ -247,6 +247,21 @@ muster simulate --cluster openb_nodes.csv --jobs openb_pods_default.csv --out op
 """,
     ),
     Page(
+        name="whatif",
+        function="whatif",
+        order=66,
+        summary="Run a recorded past again with something changed, and tell who would have started when.",
+        details="Takes the jobs of an exported log, when they came and how long they ran, and runs them twice through "
+        "the real stages in virtual time: as it was, and with the change. What is compared are these two runs, so that "
+        "nothing but the change makes a difference. Jobs that had not ended run on for ever. Nothing is written "
+        "anywhere.",
+        examples="""
+muster whatif --log log.jsonl.gz --tree quota-tree.yaml
+muster whatif --log log.jsonl.gz --priority video/job-7=100 --priority text/job-3=0
+muster whatif --log log.jsonl.gz --tree quota-tree.yaml -o json
+""",
+    ),
+    Page(
         name="log init",
         function="log_init",
         order=10,

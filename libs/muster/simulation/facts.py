@@ -64,7 +64,9 @@ class Facts:
     def tree(self, root: Queue) -> QuotaTreeObserved:
         """The quota tree as an object of the cluster."""
         ref = Ref("ElasticQuotaTree", "kube-system", "simulation", "tree-simulation")
-        return QuotaTreeObserved(ref=ref, rv=self.next_rv(), created=EPOCH_MS, root=self._spec(root))
+        return QuotaTreeObserved(
+            ref=ref, rv=self.next_rv(), created=EPOCH_MS, root=self._spec(root), rules=self.cluster.rules
+        )
 
     def _spec(self, queue: Queue) -> TreeNodeSpec:
         return TreeNodeSpec(

@@ -75,6 +75,8 @@ class Cluster(Struct, frozen=True, dict=True):
 
     groups: tuple[NodeGroup, ...]
     root: Queue
+    rules: dict[str, str] = {}
+    """How the quota tree is applied: its annotations ``muster.dev/...``, without the prefix."""
 
     @cached_property
     def capacity(self) -> Vector:

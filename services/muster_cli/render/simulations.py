@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from rich.text import Text
 
 from muster.model.text import counted, span
+from muster.simulation.contrast import Contrast, QueueShift, Shift
 from muster.simulation.runner import Result
 from muster_cli.console import DIM, STRONG, WARN, columns, styled
 
@@ -102,3 +103,53 @@ def _percent(part: float | None) -> str:
 
 def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.3f}" if value < 10 else f"{value:.1f}"
+
+
+SHIFTS_SHOWN = 10
+
+
+def contrast_lines(found: Contrast, jobs: int, left_out: int) -> list[Text]:
+    """What a change makes different: how many, the queues, and the jobs it matters most to."""
+    parts = [
+        f"{len(found.earlier)} earlier",
+        f"{len(found.later)} later",
+        f"{len(found.gained)} only with the change",
+        f"{len(found.lost)} no longer at all",
+        f"{found.same} as before",
+    ]
+    lines = [styled((f"Of {counted(jobs, 'job')} would start: ", STRONG), ", ".join(parts))]
+    if left_out:
+        lines.append(styled((f"{counted(left_out, 'job')} that no queue takes left out", WARN)))
+    head = ("QUEUE", "JOBS", "MEAN WAIT", "", "NEVER", "", "EVICTED", "")
+    rows: list[Sequence[Text | str]] = [[styled((title, DIM)) for title in head]]
+    rows += [_queue_row(row) for row in found.queues]
+    lines += columns(rows)
+    for name, shifts in (("Earlier", found.earlier), ("Later", found.later)):
+        lines += _shifts(name, shifts, "{job} by {by}")
+    lines += _shifts("Only with the change", found.gained, "{job}")
+    return lines + _shifts("No longer at all", found.lost, "{job}")
+
+
+def _queue_row(row: QueueShift) -> Sequence[Text | str]:
+    return (
+        row.queue,
+        str(row.jobs),
+        _span(row.wait_before_s),
+        f"-> {_span(row.wait_after_s)}",
+        str(row.never_before),
+        f"-> {row.never_after}",
+        str(row.evictions_before),
+        f"-> {row.evictions_after}",
+    )
+
+
+def _shifts(name: str, shifts: Sequence[Shift], form: str) -> list[Text]:
+    if not shifts:
+        return []
+    lines = [styled((f"{name}:", STRONG))]
+    lines += [
+        Text("  " + form.format(job=each.job, by=span(abs(each.after - each.before)))) for each in shifts[:SHIFTS_SHOWN]
+    ]
+    if len(shifts) > SHIFTS_SHOWN:
+        lines.append(styled((f"  and {len(shifts) - SHIFTS_SHOWN} more", DIM)))
+    return lines
