@@ -18,6 +18,7 @@ from kit.nats import new_cell
 from muster.core.deciders import DECIDERS
 from muster.events.base import Event
 from muster.events.envelope import Stored
+from muster.events.system import PlacementMode
 from muster.kube.config import connect
 from muster.kube.sources import FromKubeconfig
 from muster.ports import ApiTransport
@@ -70,6 +71,7 @@ async def running(
     *,
     cell: str = "",
     profile: str = "kube-queue",
+    placement: PlacementMode = "off",
     wrap: Callable[[ApiTransport], ApiTransport] = lambda transport: transport,
     prove: bool = True,
 ) -> AsyncIterator[Muster]:
@@ -83,6 +85,7 @@ async def running(
         log_max_bytes=LOG_BYTES,
         health_port=-1,
         profile="lean" if profile == "lean" else "kube-queue",
+        placement=placement,
     )
 
     def count(verb: str, resource: str, code: int, seconds: float) -> None:
