@@ -74,11 +74,11 @@ def ask(
     return Ask(name, count, request, namespace, rules or PodRules())
 
 
-def apply(found: NodeLedger, view: View) -> None:
+def apply(found: NodeLedger, view: View, key: str = "") -> None:
     """Fold what a view has taken into its ledger."""
     for index, taken in enumerate(view.taken):
         found.settle(
-            f"hold-{found.freed}-{len(found.occupants)}-{index}",
+            f"hold-{key}-{index}",
             Occupant(
                 taken.node, taken.ask.namespace, taken.ask.request, taken.count, taken.ask.rules, list(taken.devices)
             ),

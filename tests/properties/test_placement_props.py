@@ -40,6 +40,7 @@ def consistent(found: NodeLedger) -> None:
         name for group in found.classes.values() for bucket in group.buckets.values() for name in bucket.names
     )
     assert listed == sorted(name for name, each in found.nodes.items() if each.uid)
+    assert sorted(found.lost) == sorted(name for name, each in found.nodes.items() if not each.uid)
     for name, each in found.nodes.items():
         if each.uid:
             fresh = found.slot_of(each)
@@ -191,7 +192,7 @@ def test_shares_of_devices_never_add_up_to_more_than_a_device(seed: int) -> None
         one = nodes.ask(f"p{step}", count=rng.randint(1, 3), gpu=0 if rules.share else rng.randint(0, 2), rules=rules)
         view = View(found)
         if place(view, [one]) is None:
-            nodes.apply(found, view)
+            nodes.apply(found, view, f"step-{step}")
         elif found.occupants:
             key = rng.choice(sorted(found.occupants))
             found.thin(key)

@@ -155,7 +155,8 @@ class GangAdmitter:
 
     def _due(self, state: AdmitterState) -> Iterator[Decision]:
         for found in state.holds.values():
-            yield from _given_back(state, found)
+            if found.until <= state.now or state.ledger.lost:
+                yield from _given_back(state, found)
         if not state.admitting:
             return
         if state.placement.mode == "off":

@@ -106,8 +106,8 @@ class NodeLedger(Struct):
     scale: Vector = field(default_factory=dict)
     """Of each resource the most that one node has."""
     mix: Mix = field(default_factory=Mix)
-    freed: int = 0
-    """Counts every change that may have made room, or made a node suitable."""
+    lost: dict[str, None] = field(default_factory=dict)
+    """Nodes that do not exist, or are not known yet, and have occupants."""
 
     # --- nodes ------------------------------------------------------------------------------------------------
 
@@ -119,13 +119,13 @@ class NodeLedger(Struct):
         node = self.nodes.setdefault(state.ref.name, Node())
         self.count += not node.uid
         self._forget(state.ref.name, node)
+        self.lost.pop(state.ref.name, None)
         node.uid, node.allocatable, node.labels = state.ref.uid, state.allocatable, state.labels
         node.taints, node.schedulable, node.ready = state.taints, state.schedulable, state.ready
         for name in SHOWN:
             if state.allocatable.get(name, 0) > self.scale.get(name, 0):
                 self.scale[name] = state.allocatable[name]
         self._enter(state.ref.name, node)
-        self.freed += 1
 
     def node_gone(self, event: NodeGone, now: int) -> None:
         """A node no longer exists; who is said to run there stays known until it is gone itself."""
@@ -135,6 +135,7 @@ class NodeLedger(Struct):
         self._forget(event.ref.name, node)
         self.count -= 1
         if node.occupants:
+            self.lost[event.ref.name] = None
             self.nodes[event.ref.name] = Node(used=node.used, occupants=node.occupants, shared=node.shared)
         else:
             del self.nodes[event.ref.name]
@@ -161,6 +162,8 @@ class NodeLedger(Struct):
             self.averse[key] = None
         node = self.nodes.setdefault(occupant.node, Node())
         node.occupants[key] = None
+        if not node.uid:
+            self.lost[occupant.node] = None
         self._charge(occupant, occupant.count, occupant.devices)
 
     def evict(self, key: str) -> Occupant | None:
@@ -177,8 +180,7 @@ class NodeLedger(Struct):
         del node.occupants[key]
         self._charge(occupant, -occupant.count, occupant.devices)
         if not node.uid and not node.occupants:
-            del self.nodes[occupant.node]
-        self.freed += 1
+            del self.nodes[occupant.node], self.lost[occupant.node]
         return occupant
 
     def thin(self, key: str) -> None:
@@ -190,7 +192,6 @@ class NodeLedger(Struct):
         device = [occupant.devices.pop()] if occupant.devices else []
         occupant.count -= 1
         self._charge(occupant, -1, device)
-        self.freed += 1
 
     def _charge(self, occupant: Occupant, times: int, devices: list[int]) -> None:
         node = self.nodes[occupant.node]

@@ -38,6 +38,8 @@ from muster.model.keys import Position
 BACKOFF_MS = 5_000
 BACKOFF_MAX_MS = 300_000
 """After the API server refused to resume a workload: 5 s, doubled up to 5 min."""
+NODES_BACKOFF_MAX_MS = 60_000
+"""After a gang found no place on the nodes: no longer than this, since room may come at any time."""
 
 
 def workload_observed(state: SorterState, at: Position, event: WorkloadObserved) -> None:
@@ -190,7 +192,8 @@ def released(state: SorterState, at: Position, event: QuotaReleased) -> None:
     state.resumed.pop(uid, None)
     if event.reason in ("resume_failed", "no_nodes") and uid in state.workloads:
         failures = state.failures[uid] = state.failures.get(uid, 0) + 1
-        state.not_before[uid] = at.at + min(BACKOFF_MS * 2 ** min(failures - 1, 10), BACKOFF_MAX_MS)
+        most = BACKOFF_MAX_MS if event.reason == "resume_failed" else NODES_BACKOFF_MAX_MS
+        state.not_before[uid] = at.at + min(BACKOFF_MS * 2 ** min(failures - 1, 10), most)
     elif event.reason == "timed_out" and uid in state.workloads and state.ledger.tree is not None:
         state.not_before[uid] = at.at + state.ledger.tree.rules.backoff_ms
     recheck(state, uid, at)
