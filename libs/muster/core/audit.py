@@ -11,10 +11,12 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from muster.core.audit_evictions import Held, counted, findings
 from muster.core.stage import Violation
 from muster.events.decisions import (
     Candidate,
     CandidatesProposed,
+    EvictionOrdered,
     GangAdmitted,
     QuotaDenied,
     QuotaReleased,
@@ -39,7 +41,7 @@ from muster.model.quota import QuotaNode
 from muster.model.resources import Vector, format_quantity
 from muster.model.workload import Workload
 
-CHECKED = ("I1", "I2", "I3", "I4", "I5", "I6", "I9", "I11", "I13", "I15", "I17")
+CHECKED = ("I1", "I2", "I3", "I4", "I5", "I6", "I8", "I9", "I11", "I13", "I15", "I17", "I19")
 """The invariants this auditor checks; the others need what is not in the log yet."""
 
 GONE = 2**63
@@ -53,6 +55,8 @@ class _Charge(Struct):
     queue: str
     request: Vector
     attempt: int
+    pods: int = 0
+    preemptible: bool = True
     admitted: bool = False
     adopted: bool = False
 
@@ -63,6 +67,10 @@ _Asks = tuple[tuple[tuple[str, int], ...], int, bool]
 
 def _asks(event: WorkloadQueued | Candidate) -> _Asks:
     return tuple(sorted(event.request.items())), event.pods, event.preemptible
+
+
+def _charge(event: QuotaReserved | WorkloadAdopted, *, adopted: bool = False) -> _Charge:
+    return _Charge(event.queue, event.request, event.attempt, event.pods, event.preemptible, adopted=adopted)
 
 
 class _Waiting(Struct):
@@ -135,9 +143,11 @@ class Auditor:
                     self._reserved(event)
                 case WorkloadAdopted():
                     self._waiting.pop(event.ref.uid, None)
-                    self._open(event.ref.uid, _Charge(event.queue, event.request, event.attempt, adopted=True))
+                    self._open(event.ref.uid, _charge(event, adopted=True))
                 case GangAdmitted():
                     self._admitted(event)
+                case EvictionOrdered():
+                    self._evicts(event)
                 case EffectApplied():
                     self._effect(event)
                 case QuotaReleased():
@@ -229,7 +239,7 @@ class Auditor:
         if workload is not None and workload.generation == event.generation:
             need = workload.need.get(self._profile, {})
             self._check("I4", need == event.request, f"{event.ref} needs {need} and is charged {event.request}")
-        self._open(event.ref.uid, _Charge(event.queue, event.request, event.attempt))
+        self._open(event.ref.uid, _charge(event))
         for path, node in self._chain(event.queue):
             for name in event.request:
                 limit, used = node.limit.get(name) if node else None, self._used.get(path, {}).get(name, 0)
@@ -267,6 +277,15 @@ class Auditor:
             if pods.count
         }
         self._check("I3", dict(placed) == wanted, f"{event.ref} is admitted with places for {dict(placed)} of {wanted}")
+
+    def _evicts(self, event: EvictionOrdered) -> None:
+        """I8, I19: what is taken back is owed, may be taken, and is needed."""
+        held = {
+            uid: Held(charge.queue, counted(charge.request, charge.pods), charge.attempt, charge.preemptible)
+            for uid, charge in self._charges.items()
+        }
+        for invariant, holds, detail in findings(event, self._nodes, held):
+            self._check(invariant, holds, detail)
 
     def _effect(self, event: EffectApplied) -> None:
         """I1: nothing is resumed that was not admitted before. I9: and each admission once."""

@@ -48,7 +48,9 @@ class Search(Struct):
         return over_min(node, resource, used)
 
     def spares(self, charge: Charge) -> bool:
-        """Whether nothing between the victim and the shared path falls below its min without it."""
+        """Whether it is of another queue, and nothing between it and the shared path falls below its min without it."""
+        if charge.queue == self.queue:
+            return False
         amounts, shared = counted(charge.demand), set(chain_of(self.queue))
         for path in chain_of(charge.queue):
             node = self.ledger.nodes.get(path)
@@ -89,34 +91,68 @@ def search(ledger: Ledger, queue: str, demand: Demand) -> Search:
 def victims(
     ledger: Ledger, queue: str, demand: Demand, runs: Mapping[str, Sequence[Run]], may: Callable[[str], bool]
 ) -> list[str]:
-    """Uids of a smallest sufficient set in the order they were chosen; empty when there is none.
+    """Uids of a smallest sufficient set in the order they were chosen; empty when none was found.
 
     ``runs``: {leaf: its running work in the order it gives way}. ``may``: whether a workload may be suspended now.
+    Who comes first by the rules is taken first. Where that leads nowhere, because what is left is too large to give
+    without falling below a min, each of the others is tried as the first: a single sufficient victim is always found.
     """
-    found = search(ledger, queue, demand)
-    at: dict[tuple[str, str], int] = {}
-    """(leaf, resource) -> how many of its runs have been looked at for it"""
-    looks = 0
-    while (short := found.missing()) is not None:
-        path, name = short
+    picker = _Picker(ledger, queue, demand, runs, may)
+    found = picker.pick("")
+    if found or not picker.tried:
+        return found
+    for first in list(dict.fromkeys(picker.tried)):
+        found = picker.pick(first)
+        if found or picker.looks > MAX_LOOKS:
+            break
+    return found
+
+
+class _Picker:
+    """Picks victims one by one; counts how many runs it has looked at over all its attempts."""
+
+    def __init__(
+        self, ledger: Ledger, queue: str, demand: Demand, runs: Mapping[str, Sequence[Run]], may: Callable[[str], bool]
+    ) -> None:
+        self.ledger, self.queue, self.demand, self.runs, self.may = ledger, queue, demand, runs, may
+        self.looks = 0
+        self.tried: list[str] = []
+        """Uids looked at, in order."""
+
+    def pick(self, first: str) -> list[str]:
+        """The victims, beginning with ``first`` if it is somebody; empty when that leads nowhere."""
+        found = search(self.ledger, self.queue, self.demand)
+        at: dict[tuple[str, str], int] = {}
+        if first:
+            if not (self.may(first) and found.spares(self.ledger.charges[first])):
+                return []
+            found.take(first)
+        while (short := found.missing()) is not None:
+            uid = self._next(found, *short, at)
+            if not uid or self.looks > MAX_LOOKS:
+                return []
+            charge = self.ledger.charges[uid]
+            useful = counted(charge.demand).get(short[1]) and uid not in found.chosen
+            if useful and self.may(uid) and found.spares(charge):
+                found.take(uid)
+        found.trim()
+        return found.chosen
+
+    def _next(self, found: Search, path: str, name: str, at: dict[tuple[str, str], int]) -> str:
+        """The next to look at for a resource that is short below ``path``: of the leaf that is furthest above."""
         below = [
             leaf
-            for leaf, work in runs.items()
+            for leaf, work in self.runs.items()
             if path in chain_of(leaf) and at.get((leaf, name), 0) < len(work) and found.above(leaf, name)
         ]
         if not below:
-            return []
+            return ""
         leaf = min(below, key=lambda leaf: (-found.above(leaf, name), -_used(found, leaf, name), leaf))
-        uid = runs[leaf][at.get((leaf, name), 0)][3]
+        uid = self.runs[leaf][at.get((leaf, name), 0)][3]
         at[leaf, name] = at.get((leaf, name), 0) + 1
-        looks += 1
-        if looks > MAX_LOOKS:
-            return []
-        charge = ledger.charges[uid]
-        if uid not in found.chosen and counted(charge.demand).get(name) and may(uid) and found.spares(charge):
-            found.take(uid)
-    found.trim()
-    return found.chosen
+        self.looks += 1
+        self.tried.append(uid)
+        return uid
 
 
 def _used(found: Search, leaf: str, resource: str) -> int:
