@@ -163,7 +163,7 @@ class QuotaAccountant:
         if not state.admitting:
             return
         yield from self._timeouts(state)
-        if over is None:
+        if over is None and not scratch.extra:  # what is released in this commit may make an eviction needless
             yield from self._plans(state)
         for uid in state.due_adoption:
             workload = state.workloads[uid]
