@@ -262,6 +262,19 @@ muster whatif --log log.jsonl.gz --tree quota-tree.yaml -o json
 """,
     ),
     Page(
+        name="diff",
+        function="diff",
+        order=67,
+        summary="Compare what two logs lead to, and show the first decision that differs.",
+        details="Takes only what came from outside from both logs (objects seen, writes carried out, time), and has "
+        "this build decide all of it again, each stage at once after every input: what raced when they were recorded "
+        "makes no difference. Uids, versions and times of day do not count. Exit code 5 when something differs.",
+        examples="""
+muster diff before.jsonl.gz after.jsonl.gz
+muster diff result-a/events.jsonl result-b/events.jsonl
+""",
+    ),
+    Page(
         name="log init",
         function="log_init",
         order=10,

@@ -10,7 +10,8 @@ from rich.text import Text
 
 from muster.core.audit import Auditor
 from muster.core.stage import Violation
-from muster.model.text import counted, shorten
+from muster.model.text import counted, moment, shorten
+from muster.runtime.canonical import Difference
 from muster.runtime.replay import Divergence, ReplayReport
 from muster_cli.console import BAD, DIM, GOOD, STRONG, columns, styled
 from muster_cli.invariants import CHECKED, UNCHECKED
@@ -70,6 +71,26 @@ def _where(recorded: str, decided: str) -> str:
     one, other = msgspec.json.decode(recorded), msgspec.json.decode(decided)
     names = [name for name in {**one, **other} if one.get(name) != other.get(name)]
     return ", ".join(sorted(names))
+
+
+def difference_lines(found: Difference | None, same: int, names: tuple[str, str]) -> list[Text]:
+    """The first decision two logs do not share, or that there is none."""
+    if found is None:
+        return [styled((f"{counted(same, 'decision')}, no difference", GOOD))]
+    lines = [Text(f"{counted(same, 'decision')} are the same; then they differ:")]
+    sides = (found.one, found.other)
+    for name, side in zip(names, sides, strict=True):
+        lines.append(styled((f"  {name}", STRONG)))
+        if side is None:
+            lines.append(Text("    decides nothing more"))
+            continue
+        lines.append(styled((f"    {moment(side.at)}, stage {side.stage}, after commit {side.after}:", DIM)))
+        lines.append(Text("    " + shorten(msgspec.json.encode(side.event).decode(), EVENT_WIDTH)))
+    if found.one is not None and found.other is not None:
+        one, other = found.one.event, found.other.event
+        where = sorted(name for name in {**one, **other} if one.get(name) != other.get(name))
+        lines.append(styled(("  differs in  ", DIM), ", ".join(where) or "the stage that decides"))
+    return lines
 
 
 def violation_lines(violations: Sequence[Violation], what: str) -> list[Text]:
