@@ -15,6 +15,7 @@ import bench_cluster
 import bench_decisions
 import bench_log
 import bench_pipeline
+import bench_placement
 import bench_replay
 import psutil
 from figures import Progress, Table
@@ -35,6 +36,10 @@ async def measure(say: Progress, *, quick: bool) -> list[Table]:
     found += await bench_pipeline.measure(10_000 // small, 200, 10 // min(small, 5), rounds, say)
     waiting = [100, 1_000] if quick else [1_000, 10_000, 50_000]
     found.append(bench_decisions.measure(waiting, 400 // small, rounds, say))
+    found.append(bench_placement.measure([100] if quick else [100, 1_000, 5_000], [1, 8, 64, 512], rounds, say))
+    folder = bench_placement.traces()
+    if folder is not None and not quick:
+        found += bench_placement.measure_shares(folder, ["default"], 3, say)
     say("replay")
     found.append(bench_replay.measure(5_000 // small, rounds))
     found += await bench_cluster.measure(1_000 // small, rounds, ["lean", "kube-queue"], say)

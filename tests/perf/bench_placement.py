@@ -17,8 +17,11 @@ import csv
 import os
 import statistics
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
+
+from figures import Progress, Table
 
 from kit import nodes
 from muster.core.placement.ledger import NodeLedger, Occupant
@@ -59,13 +62,28 @@ def per_gang_us(found: NodeLedger, members: int, rounds: int) -> float:
     return statistics.median(taken) * 1e6
 
 
-def times(options: argparse.Namespace) -> None:
-    print(f"{'':22}" + "".join(f"{members:>12}" for members in options.members) + "  members: us per gang (median)")
-    for name, make in (("busy", busy), ("empty", empty)):
-        for count in options.nodes:
-            found = make(count, Random(1))
-            row = [per_gang_us(found, members, options.rounds) for members in options.members]
-            print(f"{name:>8} {count:>6} nodes " + "".join(f"{each:12.0f}" for each in row), flush=True)
+def measure(counts: Sequence[int], members: Sequence[int], rounds: int, say: Progress) -> Table:
+    """Time per gang, and how it grows with members and with nodes."""
+    found: list[dict[str, float]] = []
+    for index in range(rounds):
+        say(f"placement: round {index + 1} of {rounds}")
+        figures: dict[str, float] = {}
+        for name, make in (("no two nodes alike", busy), ("empty nodes", empty)):
+            took: dict[tuple[int, int], float] = {}
+            for count in counts:
+                ledger = make(count, Random(1))
+                for size in members:
+                    took[count, size] = per_gang_us(ledger, size, 5)
+                    figures[f"{name}: {count:,} nodes, {size} members, µs"] = took[count, size]
+            low, high = (counts[0], members[0]), (counts[-1], members[-1])
+            figures[f"{name}: {high[1]} members against {low[1]}"] = took[high] / took[high[0], low[1]]
+            figures[f"{name}: {high[0]:,} nodes against {low[0]:,}"] = took[high] / took[low[0], high[1]]
+        found.append(figures)
+    about = (
+        "Time to place a whole gang, a head and its one-GPU workers, or to find that it does not fit: where every node "
+        "has other amounts left, and where all are empty. The ratios are those of the largest gang and cluster."
+    )
+    return Table("Placing a gang", about, found)
 
 
 # --- openb ------------------------------------------------------------------------------------------------------
@@ -96,7 +114,7 @@ def openb_asks(folder: Path, workload: str) -> list[Ask]:
         if count and not share:
             request[GPU] = count * 1000
         rules: dict[str, object] = {"share": share}
-        if row["gpu_spec"]:
+        if row.get("gpu_spec"):
             models = tuple(row["gpu_spec"].split("|"))
             rules["nodes"] = (NodeTerm(labels=(Requirement("model", "In", models),)),)
         asks.append(Ask(row["name"], 1, request, "", PodRules(**rules)))
@@ -126,7 +144,7 @@ def arrivals(asks: list[Ask], capacity: int, rng: Random) -> list[Ask]:
 
 def put(found: NodeLedger, ask: Ask, policy: str, rng: Random, key: str) -> bool:
     view = View(found)
-    if policy == "ours":
+    if policy == "Muster":
         if place(view, [ask]) is not None:
             return False
     elif policy == "Random":
@@ -153,7 +171,7 @@ def openb(folder: Path, workload: str, policy: str, seed: int) -> tuple[float, f
     allocated, began = 0, time.perf_counter()
     stream = arrivals(openb_asks(folder, workload), capacity, rng)
     for index, ask in enumerate(stream):
-        if policy == "ours":
+        if policy == "Muster":
             found.learn(ask.rules)
             found.mix.learn(ask.request, ask.rules, 1)
         elif index == 0:
@@ -164,43 +182,53 @@ def openb(folder: Path, workload: str, policy: str, seed: int) -> tuple[float, f
     return allocated / capacity * 100, (time.perf_counter() - began) / len(stream) * 1e3
 
 
-def shares(options: argparse.Namespace) -> None:
-    traces = os.environ.get("MUSTER_TRACES", "")
-    if not traces:
-        print("MUSTER_TRACES is not set: the openb trace is left out")
-        return
-    folder = Path(traces)
-    anchors = {
-        (row["workload"], row["policy"]): row["alloc_pct_mean"]
-        for row in csv.DictReader((folder / "openb_anchor_alloc.csv").open())
-        if row["arrived_pct"] == str(ARRIVED_PCT)
-    }
-    for workload in options.workloads:
-        print(f"openb {workload}: GPUs allocated at {ARRIVED_PCT} % asked for, % of all; {options.seeds} seeds")
-        for policy in ("Random", "BestFit", "ours"):
-            runs = [openb(folder, workload, policy, seed) for seed in range(options.seeds)]
-            share = [each[0] for each in runs]
-            print(
-                f"  {policy:>8}: {statistics.mean(share):6.2f} ({min(share):.2f} to {max(share):.2f}), "
-                f"{statistics.median(each[1] for each in runs):.2f} ms per pod",
-                flush=True,
-            )
-        told = ", ".join(f"{policy} {anchors[workload, policy]}" for policy in ("Random", "BestFit", "FGD"))
-        print(f"  published: {told}")
+def measure_shares(folder: Path, workloads: Sequence[str], seeds: int, say: Progress) -> list[Table]:
+    """How much of the openb cluster ends up allocated; one table per workload."""
+    with (folder / "openb_anchor_alloc.csv").open() as text:
+        published = {
+            (row["workload"], row["policy"]): row["alloc_pct_mean"]
+            for row in csv.DictReader(text)
+            if row["arrived_pct"] == str(ARRIVED_PCT)
+        }
+    tables = []
+    for workload in workloads:
+        found: list[dict[str, float]] = []
+        for seed in range(seeds):
+            say(f"openb {workload}: seed {seed + 1} of {seeds}")
+            runs = {policy: openb(folder, workload, policy, seed) for policy in ("Random", "BestFit", "Muster")}
+            figures = {f"{policy}, % of GPUs": share for policy, (share, _) in runs.items()}
+            found.append({**figures, "Muster against BestFit": runs["Muster"][0] / runs["BestFit"][0]})
+        told = ", ".join(f"{policy} {published[workload, policy]} %" for policy in ("Random", "BestFit", "FGD"))
+        about = (
+            f"openb, workload {workload}: pods arrive one by one until they have asked for {ARRIVED_PCT} % of the "
+            f"GPUs; who does not fit is turned away. Published for the trace's own simulator: {told}."
+        )
+        tables.append(Table(f"GPUs allocated ({workload})", about, found))
+    return tables
+
+
+def traces() -> Path | None:
+    """Where the public traces are; MUSTER_TRACES names it."""
+    folder = os.environ.get("MUSTER_TRACES", "")
+    return Path(folder) if folder else None
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--nodes", type=int, nargs="*", default=[100, 1_000, 5_000])
     parser.add_argument("--members", type=int, nargs="+", default=[1, 8, 64, 512])
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--workloads", nargs="*", default=["default"])
     options = parser.parse_args()
-    if options.nodes:
-        times(options)
-    if options.workloads:
-        shares(options)
+    tables = [measure(options.nodes, options.members, options.rounds, Progress())] if options.nodes else []
+    folder = traces()
+    if folder is None:
+        print("MUSTER_TRACES is not set: the openb trace is left out")
+    else:
+        tables += measure_shares(folder, options.workloads, options.seeds, Progress())
+    for table in tables:
+        print(table.about, *table.lines(), sep="\n")
 
 
 if __name__ == "__main__":
