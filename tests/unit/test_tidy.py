@@ -1,0 +1,65 @@
+"""The house rules a linter does not know: sizes, words for every reason, nothing of one machine in a tracked file."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from muster.core import explain
+from muster.events import decisions, effects
+
+ROOT = Path(__file__).parents[2]
+LARGEST = 500
+"""Lines of a module; most stay under 300."""
+_MACHINE = re.compile(r"(?<![A-Za-z0-9_.-])/(?:work|farm|root)/")
+_SLEEPS = re.compile(r"time\.sleep\(")
+
+
+def tracked(*patterns: str) -> list[Path]:
+    """Files under version control; all of the folder where there is none, as in a source archive."""
+    listed = subprocess.run(["git", "ls-files", *patterns], cwd=ROOT, capture_output=True, text=True, check=False)
+    if listed.returncode == 0:
+        return [ROOT / line for line in listed.stdout.splitlines() if (ROOT / line).is_file()]
+    return [path for pattern in patterns for path in ROOT.rglob(pattern) if ".venv" not in path.parts]
+
+
+def test_no_module_is_too_long() -> None:
+    sizes = {path.relative_to(ROOT): len(path.read_text().splitlines()) for path in tracked("*.py")}
+    assert len(sizes) > 100, "the files were not found"
+    long = {str(path): size for path, size in sizes.items() if size > LARGEST and "unit/kube" not in str(path)}
+    assert not long, f"two rooms in one: {long}"
+
+
+def test_nothing_speaks_of_one_machine() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}: {match[0]}"
+        for path in tracked("*.py", "*.md", "*.yaml", "*.yml", "*.toml", "Makefile", "*.conf", "*.txt")
+        if path != Path(__file__) and (match := _MACHINE.search(path.read_text(errors="replace")))
+    ]
+    assert not found
+
+
+def test_no_test_sleeps() -> None:
+    found = [str(path.relative_to(ROOT)) for path in tracked("tests/*.py") if _SLEEPS.search(path.read_text())]
+    assert [path for path in found if not path.endswith("test_tidy.py")] == []
+
+
+WORDS = {
+    "adoption": (decisions.AdoptionReason, explain.ADOPTED),
+    "dequeue": (decisions.DequeueReason, explain.DEQUEUED),
+    "refusal": (decisions.RefusalReason, explain.REFUSED),
+    "release": (decisions.ReleaseReason, explain.RELEASED),
+    "not resumed": (effects.FailureReason, explain.NOT_RESUMED),
+    "not suspended": (effects.FailureReason, explain.NOT_SUSPENDED),
+}
+
+
+@pytest.mark.parametrize("what", WORDS)
+def test_every_reason_has_words_and_no_two_the_same(what: str) -> None:
+    reasons, words = WORDS[what]
+    assert set(get_args(reasons)) == set(words)
+    assert len(set(words.values())) == len(words)
