@@ -16,6 +16,7 @@ import bench_decisions
 import bench_log
 import bench_pipeline
 import bench_placement
+import bench_reclaim
 import bench_replay
 import psutil
 from figures import Progress, Table
@@ -40,6 +41,8 @@ async def measure(say: Progress, *, quick: bool) -> list[Table]:
     folder = bench_placement.traces()
     if folder is not None and not quick:
         found += bench_placement.measure_shares(folder, ["default"], 3, say)
+    running = [100, 300] if quick else [1_000, 10_000]
+    found += bench_reclaim.measure(running, 10_000 // small, rounds, say)
     say("replay")
     found.append(bench_replay.measure(5_000 // small, rounds))
     found += await bench_cluster.measure(1_000 // small, rounds, ["lean", "kube-queue"], say)
