@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 from kit import facts
@@ -22,8 +23,18 @@ NODES = {f"node-{index}": {"cpu": "16", "memory": "64Gi", "nvidia.com/gpu": "8"}
 class Play:
     """A cluster with a tree, and jobs that run until they are told not to."""
 
-    def __init__(self, root: TreeNodeSpec | None = None, rules: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        root: TreeNodeSpec | None = None,
+        rules: dict[str, str] | None = None,
+        before: Sequence[tuple[str, str]] = (),
+    ) -> None:
+        """``before``: (namespace, cpu) of jobs that run already when Muster first sees the cluster."""
         self.cluster = SimCluster(NODES, seed=1)
+        for index, (namespace, cpu) in enumerate(before):
+            job = rayjob(f"before-{index}", namespace, cpu=cpu, memory="1G", replicas=0, runtime="99h", suspend=False)
+            self._post(api.RAYJOBS, job)
+        self.cluster.advance(60_000)
         self.simulation = Simulation(self.cluster, seed=1)
         tree = quota_tree(root)
         tree["metadata"]["annotations"] = {f"muster.dev/{name}": text for name, text in (rules or {}).items()}
@@ -50,6 +61,15 @@ class Play:
             "PATCH",
             api.RAYJOBS.path(namespace, name),
             body=json.dumps(body).encode(),
+            content_type="application/merge-patch+json",
+        )
+        assert answer.ok, answer.body
+
+    def annotate_tree(self, annotations: dict[str, str | None]) -> None:
+        answer = self.cluster.server.handle(
+            "PATCH",
+            api.QUOTA_TREES.path("kube-system", "elasticquotatree"),
+            body=json.dumps({"metadata": {"annotations": annotations}}).encode(),
             content_type="application/merge-patch+json",
         )
         assert answer.ok, answer.body

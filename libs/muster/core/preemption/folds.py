@@ -97,9 +97,10 @@ def plan_stale(state: PreemptorState, _at: Position, event: PlanStale) -> None:
     state.open.pop(event.ref.uid, None)
 
 
-def ordered(state: PreemptorState, _at: Position, event: EvictionOrdered | ClaimOpened) -> None:
+def ordered(state: PreemptorState, at: Position, event: EvictionOrdered | ClaimOpened) -> None:
     state.open.pop(event.ref.uid, None)
     state.aged.pop(event.ref.uid, None)
+    _check_again(state, at.at + MIN_PAUSE_MS)  # a claim for age may have given way to this one
     for victim in event.victims if isinstance(event, EvictionOrdered) else ():
         if victim.ref.uid in state.ledger.charges:
             state.leaving[victim.ref.uid] = None

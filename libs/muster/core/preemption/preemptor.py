@@ -74,11 +74,14 @@ class Preemptor:
 
     def decide(self, state: PreemptorState) -> list[Decision]:
         """A proposal for the claimant that comes first, or why nothing can be taken back for it."""
-        if not state.admitting or state.open or state.ledger.claim is not None:
+        claim = state.ledger.claim
+        if not state.admitting or state.open or (claim is not None and not claim.yields):
             return []
         owed = self._owed(state)
         if owed:
             return [self._reclaim(state, *owed[0])]
+        if claim is not None:
+            return []
         aged = self._aged(state)
         return [aged] if aged is not None else []
 
@@ -109,10 +112,11 @@ class Preemptor:
     @staticmethod
     def _reclaim(state: PreemptorState, shape: Shape, job: Job) -> Decision:
         denial = shape.denial
-        short = state.ledger.shortfall(shape.queue, shape.demand)
+        ledger = state.ledger.without_claim()
+        short = ledger.shortfall(shape.queue, shape.demand)
         if denial is None or short is None:
             raise AssertionError(f"{job.ref} is parked and fits")
-        uids = victims(state.ledger, shape.queue, shape.demand, state.runs, state.may_evict)
+        uids = victims(ledger, shape.queue, shape.demand, state.runs, state.may_evict)
         if not uids:
             ripe = state.ripe_at()
             return ReclaimDeferred(

@@ -19,7 +19,10 @@ MAX_LOOKS = 10_000
 """Running workloads looked at for one claimant: a budget of steps, so that no search holds up the log."""
 
 Run = tuple[int, int, str, str]
-"""Order in which the work of one leaf gives way: (priority, -running since ms, namespace/name, uid)."""
+"""Order in which the work of one leaf gives way: (priority, -queued-at ms, namespace/name, uid).
+
+The youngest is who came last, not who was started last: who has given way before keeps its age, and is not always next.
+"""
 
 
 class Search(Struct):

@@ -31,6 +31,8 @@ class Started(Struct):
 
     leaf: str
     run: Run
+    since: int
+    """Log time (ms) at which it was resumed."""
     listed: bool = False
 
 
@@ -68,14 +70,14 @@ class PreemptorState(SorterState):
         """Whether a workload may be suspended now."""
         started, tree = self.started[uid], self.ledger.tree
         least = tree.rules.min_run_ms if tree is not None else 0
-        return self.now + started.run[1] >= least and "evictions" not in self.resting(started.leaf)
+        return self.now - started.since >= least and "evictions" not in self.resting(started.leaf)
 
     def ripe_at(self) -> int:
         """Log time at which the next workload has run for its minimum; 0 when there is none to wait for."""
         least = self.ledger.tree.rules.min_run_ms if self.ledger.tree is not None else 0
         if not least:
             return 0
-        times = [least - run[1] for runs in self.runs.values() for run in runs]
+        times = [self.started[run[3]].since + least for runs in self.runs.values() for run in runs]
         return min((at for at in times if at > self.now), default=0)
 
     def is_barred(self, uid: str) -> bool:
@@ -113,10 +115,11 @@ class PreemptorState(SorterState):
             return
         if workload.suspended and started is None:
             return
-        since = started.run[1] if started is not None else -self.now
+        since = started.since if started is not None else self.now
         job = self.jobs.get(uid)
         priority = job.priority if job is not None else self.priority_of(workload)
-        started = self.started[uid] = Started(charge.queue, (priority, since, workload.ref.key, uid))
+        came = job.queued_at if job is not None else workload.queued_at or workload.created
+        started = self.started[uid] = Started(charge.queue, (priority, -came, workload.ref.key, uid), since)
         if charge.preemptible and uid not in self.leaving and can_suspend(workload):
             insort(self.runs.setdefault(charge.queue, []), started.run)
             started.listed = True

@@ -251,10 +251,11 @@ class QuotaAccountant:
     @staticmethod
     def _plans(state: AccountantState) -> Iterator[Decision]:
         """Answers to proposed preemptions: at most one becomes a claim, the others are void."""
-        free = state.ledger.claim is None
+        claim, free = state.ledger.claim, True
         for plan in state.plans.values():
             proposed = plan.proposed
-            stale = _objection(state, proposed) if free else "something is held for somebody else already"
+            may = free and (claim is None or (claim.yields and bool(proposed.victims)))
+            stale = _objection(state, proposed) if may else "something is held for somebody else already"
             if stale:
                 yield PlanStale(cause=plan.cause, ref=proposed.ref, attempt=proposed.attempt, reason=stale)
                 continue
@@ -311,4 +312,6 @@ def _objection(state: AccountantState, proposed: PreemptionProposed) -> str:
         return "" if state.ledger.shortfall(proposed.queue, demand) is not None else "it fits meanwhile"
     if not all(evictable(state, victim.ref.uid, victim.attempt) for victim in proposed.victims):
         return "a victim may not be suspended any more"
-    return objection(state.ledger, proposed.queue, demand, [victim.ref.uid for victim in proposed.victims])
+    return objection(
+        state.ledger.without_claim(), proposed.queue, demand, [victim.ref.uid for victim in proposed.victims]
+    )

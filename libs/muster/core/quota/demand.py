@@ -79,6 +79,11 @@ class Claim(Struct, frozen=True):
     def uid(self) -> str:
         return self.ref.uid
 
+    @property
+    def yields(self) -> bool:
+        """Whether it gives way to somebody who is owed: it was opened for age, not for a guarantee."""
+        return bool(self.top)
+
     def serves(self, queue: str, demand: Demand) -> bool:
         return self.queue == queue and self.demand == demand
 

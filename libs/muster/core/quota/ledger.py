@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
 
 from muster.core.objects.labels import quota_name
 from muster.core.quota.demand import Charge, Claim, Demand, Scratch, Shortfall, chain_of, counted, spread
@@ -104,6 +104,10 @@ class Ledger(Struct):
         for path in chain_of(claim.queue):
             if len(path) <= above:
                 self.held.extra.pop(path, None)
+
+    def without_claim(self) -> Ledger:
+        """The same charges with nothing held for anybody; for reading only."""
+        return structs.replace(self, claim=None, held=Scratch())
 
     def end_claim(self) -> None:
         self.claim, self.held = None, Scratch()

@@ -1,0 +1,130 @@
+"""Loop shapes that other schedulers have met, each played through here, and random streams that must come to rest.
+
+Named after the reports: evictions that go round (kueue 3779, 7101, 14543; volcano 561), a head that does not fit and
+reclaims without progress (kueue 6929), ten evicted where one would do (volcano 5994).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+
+import pytest
+from test_reclaim import Play
+
+from kit import facts
+from muster.core.telling import tell
+from muster.events.decisions import EvictionOrdered, PreemptionProposed, ReclaimDeferred
+from muster.events.facts import TreeNodeSpec
+
+
+def two_teams(whole: int = 20, least: int = 10) -> TreeNodeSpec:
+    """Two leaves of one root, each guaranteed half."""
+    leaves = tuple(facts.node(name, {"cpu": least}, {"cpu": whole}, (name,)) for name in ("one", "two"))
+    return facts.node("root", {"cpu": whole}, {"cpu": whole}, children=leaves)
+
+
+def test_who_was_evicted_does_not_evict_in_turn_kueue_3779_7101_14543_volcano_561() -> None:
+    play = Play(two_teams())
+    for index in range(4):
+        play.submit(f"one-{index}", "one", "5", wait_ms=1000)
+    for index in range(4):
+        play.submit(f"two-{index}", "two", "5", wait_ms=1000)
+    play.simulation.advance(6 * 3_600_000)
+    assert play.running() == Counter(one=2, two=2)
+    assert play.evictions() == ["one-3", "one-2"], "twice, and never again"
+    play.clean()
+
+
+def test_lumps_that_cannot_be_given_back_are_left_alone_and_said_kueue_6929() -> None:
+    """The borrower's only job is larger than what it borrows: taking it would take its own guarantee away."""
+    play = Play(two_teams(16, 8), {"age-limit": "0"})
+    play.submit("lump", "one", "14", wait_ms=30_000)
+    play.submit("owed", "two", "4", wait_ms=3_600_000)
+    assert play.evictions() == []
+    assert play.state_of("lump") == "Running"
+    said = [e for s in play.simulation.log for e in s.commit.events if isinstance(e, ReclaimDeferred)]
+    assert len(said) == 1, "told once, not once a round"
+    assert "nothing in quota root that runs above its own min may be suspended" in tell(said[0]).text
+    play.clean()
+
+
+def test_one_is_enough_volcano_5994() -> None:
+    play = Play(two_teams(40, 20))
+    for index in range(10):
+        play.submit(f"small-{index}", "one", "4", wait_ms=1000)
+    play.submit("owed", "two", "1", wait_ms=60_000)
+    assert play.evictions() == ["small-9"]
+    assert play.state_of("owed") == "Running"
+    play.clean()
+
+
+def test_who_has_not_run_long_enough_is_spared_until_then() -> None:
+    play = Play(two_teams(), {"min-run": "10m"})
+    for index in range(4):
+        play.submit(f"one-{index}", "one", "5")
+    play.simulation.advance(30_000)
+    play.submit("owed", "two", "5", wait_ms=300_000)
+    assert play.evictions() == []
+    play.simulation.advance(400_000)
+    assert len(play.evictions()) == 1
+    assert play.state_of("owed") == "Running"
+    play.clean()
+
+
+@pytest.mark.parametrize("paused", ["evictions", "admissions"])
+def test_a_pause_holds_until_it_is_lifted(paused: str) -> None:
+    play = Play(two_teams(), {"paused": "evictions"} if paused == "evictions" else {})
+    for index in range(4):
+        play.submit(f"one-{index}", "one", "5", wait_ms=5000)
+    if paused == "admissions":
+        play.annotate_tree({"muster.dev/paused": "admissions"})
+        play.simulation.advance(1000)
+    play.submit("owed", "two", "5", wait_ms=600_000)
+    assert play.state_of("owed") == "Suspended"
+    play.annotate_tree({"muster.dev/paused": None})
+    play.simulation.advance(60_000)
+    assert play.state_of("owed") == "Running"
+    play.clean()
+
+
+def test_what_ran_before_us_is_charged_and_not_evicted_until_reclaim_is_enabled() -> None:
+    play = Play(two_teams(), before=[("one", "5")] * 4)
+    assert play.running() == Counter(one=4)
+    play.submit("owed", "two", "5", wait_ms=600_000)
+    assert play.evictions() == []
+    proposed = [
+        e for s in play.simulation.log for e in s.commit.events if isinstance(e, PreemptionProposed) and e.victims
+    ]
+    assert [each.withheld for each in proposed] == ["reclaim_disabled"], "it is shown what would be reclaimed"
+    assert len(proposed[0].victims) == 1
+    play.annotate_tree({"muster.dev/reclaim": "enabled"})
+    play.simulation.advance(60_000)
+    assert len(play.evictions()) == 1
+    assert play.state_of("owed") == "Running"
+    play.clean()
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_streams_come_to_rest(seed: int) -> None:
+    """Once nobody comes any more, evictions end, and whoever is owed its guarantee in full units has it."""
+    rng = Random(seed)
+    names = ("p", "q", "r")
+    leaves = tuple(facts.node(name, {"cpu": rng.choice((0, 6, 12))}, {"cpu": 30}, (name,)) for name in names)
+    whole = {"cpu": 36}
+    play = Play(facts.node("root", whole, whole, children=leaves))
+    for index in range(25):
+        play.submit(f"job-{index}", rng.choice(names), "3", wait_ms=rng.choice((0, 500, 20_000)))
+    play.simulation.advance(3_600_000)
+    before = play.evictions()
+    running, waiting = play.running(), Counter(job["metadata"]["namespace"] for job in play.jobs())
+    for leaf in leaves:
+        guaranteed = int(leaf.min["cpu"]) // 3
+        assert running[leaf.name] >= min(guaranteed, waiting[leaf.name]), f"{leaf.name} has what it is guaranteed"
+    play.simulation.advance(3_600_000)
+    assert play.evictions() == before
+    assert max(Counter(before).values(), default=0) <= 3, "nobody is evicted again and again"
+    orders = [e for s in play.simulation.log for e in s.commit.events if isinstance(e, EvictionOrdered)]
+    pairs = {(order.ref.uid, victim.ref.uid) for order in orders for victim in order.victims}
+    assert not any((victim, claimant) in pairs for claimant, victim in pairs)
+    play.clean()
