@@ -328,7 +328,8 @@ async def test_discovery(api: Api) -> None:
     assert {"create", "get", "list", "patch", "watch"} <= set(entries["rayjobs"]["verbs"])
     queueing = (await api.call("GET", "/apis/scheduling.x-k8s.io/v1alpha1")).body["resources"]
     names = {entry["name"]: entry.get("shortNames") for entry in queueing}
-    assert names == {"queues": None, "queueunits": ["qu", "qus"]}
+    podgroups = {"podgroups": ["pg", "pgs"], "podgroups/status": None}
+    assert names == {"queues": None, "queueunits": ["qu", "qus"]} | podgroups
     core = (await api.call("GET", "/api/v1")).body["resources"]
     assert {"pods", "pods/binding", "pods/status", "nodes"} <= {entry["name"] for entry in core}
     groups = {group["name"] for group in (await api.call("GET", "/apis")).body["groups"]}
