@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from muster.core.objects.kubequeue import DEFAULT_POLICY
-from muster.core.presentation.desired import shown_amounts, waiting_reason
+from muster.core.presentation.desired import pauses_over, shown_amounts, waiting_reason
 from muster.core.presentation.view import ViewState
 from muster.model.quota import QuotaNode
 from muster.model.resources import format_quantity, texts
@@ -56,6 +56,8 @@ class Node(Struct, frozen=True):
     policy: str = DEFAULT_POLICY
     priority: int = 0
     head: Head | None = None
+    paused: tuple[str, ...] = ()
+    """What rests here: ``admissions``, ``evictions``."""
 
     @property
     def name(self) -> str:
@@ -74,6 +76,8 @@ class Board(Struct, frozen=True):
     nodes: list[Node] = field(default_factory=list)
     unsynced: list[str] = field(default_factory=list)
     """What has not been listed yet: nothing is admitted meanwhile."""
+    pauses: list[str] = field(default_factory=list)
+    """What somebody has paused, a sentence each."""
 
 
 def board_of(state: ViewState) -> Board:
@@ -86,8 +90,9 @@ def board_of(state: ViewState) -> Board:
     policies = {state.queue_paths.get(uid, ""): shown.policy for uid, shown in state.queue_objects.items()}
     last = {node.children[-1] for node in tree.nodes if node.children}
     nodes = [_node(state, node, counts, policies.get(node.path, ""), last) for node in tree.nodes]
+    pauses = list(dict.fromkeys(text for node in tree.nodes for text in pauses_over(state, node.path)))
     return Board(
-        state.seq, state.generation, state.now, tree.ref.key, tree.profile, nodes, unsynced=sorted(state.unsynced)
+        state.seq, state.generation, state.now, tree.ref.key, tree.profile, nodes, sorted(state.unsynced), pauses
     )
 
 
@@ -127,6 +132,7 @@ def _node(state: ViewState, node: QuotaNode, counts: dict[str, list[int]], polic
         policy=policy or DEFAULT_POLICY,
         priority=state.queue_priorities.get(node.path, 0),
         head=_head(state, node.path),
+        paused=tuple(sorted(set(state.resting(node.path)))),
     )
 
 
@@ -148,6 +154,7 @@ def record(board: Board, nodes: list[Node]) -> dict[str, Any]:
         "tree": board.tree,
         "profile": board.profile,
         "unsynced": board.unsynced,
+        "pauses": board.pauses,
         "queues": [_record(node) for node in nodes],
     }
 
@@ -167,5 +174,6 @@ def _record(node: Node) -> dict[str, Any]:
         "waiting": node.waiting,
         "admitted": node.admitted,
         "running": node.running,
+        "paused": list(node.paused),
         "head": None if head is None else {"job": head.job, "reason": head.code, "message": head.text},
     }

@@ -16,7 +16,7 @@ MEANINGS: dict[int, str] = {
     USAGE: "the command line or a setting is wrong; nothing was done",
     NOT_FOUND: "what you named does not exist: a job, a queue, a file, a log, a running Muster",
     FORBIDDEN: "the server refuses your credentials, or they may not do this",
-    VIOLATED: "a replay diverged, an invariant is broken, or a log is damaged",
+    VIOLATED: "a replay diverged, an invariant is broken, a log is damaged, or a quota tree breaks a rule",
     INTERRUPTED: "ended by Ctrl-C before it was done (`muster up` ends with 0 then)",
 }
 """Exit code -> what it means, in the words of the documentation."""

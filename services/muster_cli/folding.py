@@ -14,13 +14,14 @@ async def present_view(reading: Reading) -> ViewState:
     """What the presenter would know now."""
     view = View()
     folder = Folder(view)
-    state = await _restored(reading, view)
+    state = await restored(reading, view)
     async for stored in commits(reading.log, state.seq):
         folder.fold(state, stored.seq, stored.commit)
     return state
 
 
-async def _restored(reading: Reading, view: View) -> ViewState:
+async def restored(reading: Reading, view: View) -> ViewState:
+    """The newest snapshot of the view; its beginning when none can be used."""
     snapshots = JetStreamSnapshots(reading.js, reading.log.identity, warn=lambda _: None)
     try:
         state, _ = await restore(snapshots, reading.log.identity, view.name, "0", view.initial())

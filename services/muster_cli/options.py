@@ -61,3 +61,5 @@ Document = Annotated[
     Literal["text", "json", "yaml"],
     Parameter(name=["--output", "-o"], help="How to print it: text for people, the others for programs."),
 ]
+Job = Annotated[str, Parameter(help="NAMESPACE/NAME, or NAME where that is unique; KIND/ before it if need be.")]
+Reason = Annotated[str, Parameter(help="Why; kept with your name on the object, and shown.")]

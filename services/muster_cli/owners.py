@@ -69,7 +69,7 @@ async def owner_findings(
             continue
         fix = f"stop it or take {', '.join(kinds)} from it before Muster acts here ({why})"
         findings.append(Finding(grade, f"other owner {owner.name}", "is active and admits jobs too", fix))
-    ours = await _own_deployments(transport)
+    ours = await own_deployments(transport)
     if ours:
         fix = "stop it (scale it to 0), or leave acting to it"
         findings.append(Finding(grade, "other owner Muster", f"runs here already: {', '.join(ours)}", fix))
@@ -110,7 +110,8 @@ async def _kueue_takes(transport: ApiTransport, kinds: Collection[str]) -> bool:
     return any(KUEUE_FRAMEWORKS[kind] in text for kind in kinds)
 
 
-async def _own_deployments(transport: ApiTransport) -> list[str]:
+async def own_deployments(transport: ApiTransport) -> list[str]:
+    """Deployments of Muster that have a running pod, ``namespace/name``."""
     items = await _items(transport, DEPLOYMENTS, "", {"labelSelector": OURS})
     running = [item for item in items if (item.get("status") or {}).get("availableReplicas")]
     return [f"{item['metadata']['namespace']}/{item['metadata']['name']}" for item in running]

@@ -70,6 +70,16 @@ muster queue ls               how many wait where, and why the first one does
 """,
         order=40,
     ),
+    "quota": Page(
+        name="quota",
+        summary="Check a quota tree before it is applied.",
+        details="",
+        examples="""
+muster quota lint tree.yaml   every rule it breaks
+muster quota diff tree.yaml   what it changes, and for whom
+""",
+        order=45,
+    ),
     "log": Page(
         name="log",
         summary="Create and inspect the log of a cell.",
@@ -183,6 +193,117 @@ muster queue tree -o json
 muster queue ls
 muster queue ls --all                         also the inner nodes of the tree, where nobody queues
 muster queue ls -o json
+""",
+    ),
+    Page(
+        name="priority",
+        function="priority",
+        order=41,
+        summary="Give a job another priority.",
+        details="Takes effect at once: a waiting job moves in its queue. Of those that run, the lowest gives way "
+        "first. It is written on the job itself, as annotation muster.dev/priority, with your name and the reason, and "
+        "beats the priority of its pod template. Where policies guard these annotations you need the permission "
+        "`admit` on queues.queues.muster.dev in the job's namespace.",
+        examples="""
+muster priority video/train 100 --reason "demo on Friday"
+muster priority tfjob/video/train -5 --reason "can wait"
+""",
+    ),
+    Page(
+        name="jump",
+        function="jump",
+        order=42,
+        summary="Put a waiting job first in its queue.",
+        details="Gives it a priority one above the highest that waits in its queue, as `muster priority` does. It "
+        "starts next in its queue, when there is room for it; nobody is evicted for it.",
+        examples="""
+muster jump video/train --reason "deadline tonight"
+muster jump train --reason "deadline tonight" --context prod
+""",
+    ),
+    Page(
+        name="hold",
+        function="hold",
+        order=43,
+        summary="Keep a job out of its queue until it is released.",
+        details="It stays suspended, and its place counts from when it was first queued. A job that runs already is "
+        "left alone: a hold counts when it would be queued again.",
+        examples="""
+muster hold video/train --reason "waits for its data"
+""",
+    ),
+    Page(
+        name="release",
+        function="release",
+        order=44,
+        summary="Let a held job queue again.",
+        details="Takes back `muster hold`. It returns to its old place.",
+        examples="""
+muster release video/train
+muster release video/train --reason "data is there"
+""",
+    ),
+    Page(
+        name="pause",
+        function="pause",
+        order=46,
+        summary="Pause evictions or admissions, everywhere or in one queue.",
+        details="Admissions paused: nothing starts, whatever is free; what runs runs on. Evictions paused: nothing is "
+        "suspended to give quota back to others. `muster why`, `muster queue tree` and `muster queue ls` tell who "
+        "paused what, and why.",
+        examples="""
+muster pause admissions --reason "network maintenance"
+muster pause evictions --queue root/algorithm/video --reason "long checkpoint"
+""",
+    ),
+    Page(
+        name="resume",
+        function="resume",
+        order=47,
+        summary="Resume evictions or admissions that were paused.",
+        details="Nothing is reclaimed on a cluster where jobs that nobody had admitted were running when Muster first "
+        "saw it: `muster resume evictions` enables that, by annotation muster.dev/reclaim on the quota tree.",
+        examples="""
+muster resume admissions
+muster resume evictions --queue root/algorithm/video
+""",
+    ),
+    Page(
+        name="quota lint",
+        function="quota_lint",
+        order=10,
+        summary="Check a quota tree in a file by every rule it must keep.",
+        details="Tells each broken rule with the path of its node, and warns of what is allowed and odd. Asks no "
+        "server. Exit code 5 when a rule is broken: the tree would be refused as a whole.",
+        examples="""
+muster quota lint tree.yaml
+muster quota lint tree.yaml -o json
+""",
+    ),
+    Page(
+        name="quota diff",
+        function="quota_diff",
+        order=20,
+        summary="Compare a quota tree in a file with the one in force, and tell what it would do now.",
+        details="Nodes that come, go and change; then queues that would be over their new max, and waiting jobs that "
+        "would find room at once, find it no longer, or never could. Each job is judged by itself, as things stand. "
+        "`muster whatif` runs the past under the other tree instead. Nothing is written.",
+        examples="""
+muster quota diff tree.yaml
+muster quota diff tree.yaml -o json
+""",
+    ),
+    Page(
+        name="uninstall",
+        function="uninstall",
+        order=92,
+        summary="Take from a cluster what Muster made there, and leave the jobs alone.",
+        details="Without --yes it only says what it would do. Lists the jobs that wait, which stay suspended, and "
+        "those that were admitted, which run on; removes the QueueUnits and Queues that Muster made, and nothing else. "
+        "Stop Muster first: it would make them again.",
+        examples="""
+muster uninstall --context prod
+muster uninstall --context prod --yes
 """,
     ),
     Page(

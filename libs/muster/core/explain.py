@@ -101,6 +101,15 @@ def paused(queue: str, by: str, why: str) -> Reason:
     )
 
 
+def resting(where: str, what: tuple[str, ...], by: str, why: str) -> str:
+    """The words for what somebody has paused; ``where``: a quota path, empty for the whole tree."""
+    who, reason, option = f" by {by}" if by else "", f": {why}" if why else "", f" --queue {where}" if where else ""
+    verb = "are paused" if not where else f"of queue {where} are paused"
+    again = " and ".join(f"`muster resume {each}{option}`" for each in what)
+    lets = "lets" if len(what) == 1 else "let"
+    return f"{' and '.join(what).capitalize()} {verb}{who}{reason}; {again} {lets} them go on"
+
+
 def evicted_for(claimant: str, queue: str, path: str, resource: str) -> Reason:
     """The words for a job that was suspended to give quota back."""
     return Reason(

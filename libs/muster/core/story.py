@@ -11,7 +11,9 @@ from msgspec import Struct, field
 
 from muster.core.explain import waiting_for_quota
 from muster.core.narrator import Entry, Narrator
+from muster.core.presentation.desired import pauses_over
 from muster.core.queueing.book import Denial
+from muster.core.quota.ledger import leaf_of
 from muster.core.standing import Standing, stand
 from muster.core.workloads.registry import KINDS
 from muster.events import facts
@@ -41,6 +43,8 @@ class JobStory(Struct, frozen=True):
     now: int
     earlier: int = 0
     """How many jobs of the same name there were before this one."""
+    pauses: list[str] = field(default_factory=list)
+    """What is paused where it belongs."""
 
 
 class Matches(Struct, frozen=True):
@@ -131,7 +135,16 @@ class Story:
             seq=state.seq,
             now=self.told.present,
             earlier=len(refs) - 1,
+            pauses=pauses_over(state, self._queue(ref.uid)),
         )
+
+    def _queue(self, uid: str) -> str:
+        """The queue a job belongs to; empty when it belongs to none."""
+        state = self.told.state
+        if uid in state.ledger.charges:
+            return state.ledger.charges[uid].queue
+        workload = state.workloads.get(uid)
+        return (leaf_of(state.ledger, workload) if workload is not None else None) or ""
 
 
 def _joined(entries: list[Entry]) -> list[Happening]:

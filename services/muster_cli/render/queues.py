@@ -25,7 +25,7 @@ class Strokes:
 def tree_lines(board: Board, nodes: Sequence[Node], *, unicode: bool = True) -> list[Text]:
     """The tree: a line per node and resource, with a bar that is as long as the node's max."""
     if not board.tree:
-        return [Text("No quota tree is in force: apply an ElasticQuotaTree in kube-system."), *_unsynced(board)]
+        return [Text("No quota tree is in force: apply an ElasticQuotaTree in kube-system."), *_notes(board)]
     strokes = Strokes(unicode=unicode)
     lines = [styled(("ElasticQuotaTree ", DIM), (board.tree, STRONG), (f", {as_of(board)}", DIM)), Text()]
     rows: list[list[Text | str]] = []
@@ -38,7 +38,7 @@ def tree_lines(board: Board, nodes: Sequence[Node], *, unicode: bool = True) -> 
         if not node.amounts:
             rows.append([styled((stem, DIM), (node.name, STRONG)), "", "", "", "", _jobs(node)])
     lines += columns(rows)
-    return lines + _unsynced(board)
+    return lines + _notes(board)
 
 
 def _stems(nodes: Sequence[Node], strokes: Strokes) -> list[tuple[str, str, Node]]:
@@ -95,6 +95,8 @@ def _jobs(node: Node) -> Text:
         parts.append((f"{node.running} running", GOOD))
     if node.admitted > node.running:
         parts.append((f"{node.admitted - node.running} starting or ending", DIM))
+    if node.leaf and node.paused:
+        parts.append((f"{' and '.join(node.paused)} paused", WARN))
     text = Text()
     for index, part in enumerate(parts):
         text.append(", " if index else "").append(*part)
@@ -105,7 +107,7 @@ def list_lines(board: Board, nodes: Sequence[Node]) -> list[Text]:
     """One line per queue."""
     if not board.tree:
         none = Text("No quota tree is in force, so there are no queues: apply an ElasticQuotaTree in kube-system.")
-        return [none, *_unsynced(board)]
+        return [none, *_notes(board)]
     titles = ("QUEUE", "POLICY", "PRIORITY", "WAITING", "ADMITTED", "RUNNING", "HEAD", "REASON")
     rows: list[list[Text | str]] = [[styled((title, STRONG)) for title in titles]]
     for node in nodes:
@@ -113,7 +115,7 @@ def list_lines(board: Board, nodes: Sequence[Node]) -> list[Text]:
         counts = [str(node.waiting), str(node.admitted), str(node.running)]
         last = [head.job, styled((head.text, WARN))] if head is not None else ["-", ""]
         rows.append([node.path, node.policy, str(node.priority), *counts, *last])
-    return columns(rows) + _unsynced(board)
+    return columns(rows) + _notes(board)
 
 
 def as_of(board: Board) -> str:
@@ -121,8 +123,9 @@ def as_of(board: Board) -> str:
     return f"as of sequence {board.seq}, {moment(board.now)}"
 
 
-def _unsynced(board: Board) -> list[Text]:
-    if not board.unsynced:
-        return []
-    kinds = ", ".join(board.unsynced)
-    return [Text(), styled((f"Nothing is admitted until all {kinds} are listed.", WARN))]
+def _notes(board: Board) -> list[Text]:
+    """What keeps jobs from being admitted or evicted, whatever the numbers say."""
+    notes = [f"{pause}." for pause in board.pauses]
+    if board.unsynced:
+        notes.append(f"Nothing is admitted until all {', '.join(board.unsynced)} are listed.")
+    return [Text(), *(styled((note, WARN)) for note in notes)] if notes else []

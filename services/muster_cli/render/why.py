@@ -36,6 +36,8 @@ def story_lines(story: JobStory, *, every: bool = False, width: int = 100) -> li
     colour = _COLOURS.get(standing.code, "" if standing.code in _OVER else BAD)
     lines = [styled((f"{story.ref.kind} ", DIM), (story.ref.key, STRONG), "  ", (standing.code, colour))]
     lines += [Text(f"  {line}") for line in textwrap.wrap(_sentence(standing.text), max(width - 2, 40))]
+    for pause in story.pauses:
+        lines += [styled((f"  {line}", WARN)) for line in textwrap.wrap(_sentence(pause), max(width - 2, 40))]
     lines += _holders(standing)
     lines.append(Text())
     shown = [each for each in story.happenings if every or each.entry.weight != "detail"]
@@ -121,5 +123,6 @@ def record(story: JobStory) -> dict[str, Any]:
         "at": story.now,
         "earlier": story.earlier,
         "standing": standing,
+        "pauses": story.pauses,
         "events": happenings,
     }

@@ -1,5 +1,6 @@
 """The command line itself: help, usage errors, exit codes, and that help is quick."""
 
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -32,7 +33,7 @@ def test_every_example_is_a_command_line_that_parses(tmp_path: Path, monkeypatch
             command = (
                 line.partition("   ")[0].partition("| jq")[0].rpartition("| ")[2].rpartition("MUSTER_CELL=gpu ")[2]
             )
-            tokens = command.split()
+            tokens = shlex.split(command)
             assert tokens.pop(0) == "muster", line
             called, _, _ = app.parse_args(tokens)
             assert called.__name__ == page.function, line

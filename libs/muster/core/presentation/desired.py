@@ -155,6 +155,16 @@ def pause_of(state: ViewState, queue: str) -> tuple[str, str]:
     return state.pauses.get(queue, ("", ""))
 
 
+def pauses_over(state: ViewState, queue: str = "") -> list[str]:
+    """What rests on all of the tree and, for a queue, what rests there on top: a sentence each."""
+    rules, found = state.ledger.tree.rules if state.ledger.tree else None, []
+    if rules is not None and rules.paused:
+        found.append(explain.resting("", rules.paused, rules.paused_by, rules.paused_reason))
+    if state.paused.get(queue):
+        found.append(explain.resting(queue, state.paused[queue], *state.pauses.get(queue, ("", ""))))
+    return found
+
+
 def queue_unit(state: ViewState, uid: str) -> Upsert | None:
     """The QueueUnit of a job, or None when it should have none or shows what it should."""
     workload, stands = state.workloads.get(uid), standing(state, uid)

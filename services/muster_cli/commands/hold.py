@@ -1,0 +1,15 @@
+"""``muster hold``."""
+
+from __future__ import annotations
+
+from muster.core.objects.meta import HOLD
+from muster_cli.console import Output
+from muster_cli.levers import lever
+from muster_cli.options import Bus, Cluster, Job, Reason
+
+
+async def hold(job: Job, /, *, reason: Reason, cluster: Cluster | None = None, bus: Bus | None = None) -> None:
+    """Keep a job out of its queue."""
+    out = Output()
+    async with lever(job, out, bus, cluster) as found:
+        await found.pull(out, {HOLD: "true"}, reason, "is held back")

@@ -1,0 +1,29 @@
+"""``muster pause``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from muster_cli.console import Output
+from muster_cli.options import Bus, Cluster, Reason
+from muster_cli.pausing import What, pausing, switchboard
+
+
+async def pause(
+    what: Annotated[What, Parameter(help="Evictions, or admissions.")],
+    /,
+    *,
+    reason: Reason,
+    queue: Annotated[
+        str, Parameter(show_default=False, help="Only this queue, by its full path, or all queues below this path.")
+    ] = "",
+    cluster: Cluster | None = None,
+    bus: Bus | None = None,
+) -> None:
+    """Pause evictions or admissions."""
+    out = Output()
+    async with switchboard(queue, out, bus, cluster) as (board, _):
+        await board.turn(out, pausing(what, board.by, reason), f"{board.by} pauses {what}")
+    out.line(f"Until `muster resume {what}{f' --queue {queue}' if queue else ''}`; running jobs run on")

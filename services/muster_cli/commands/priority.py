@@ -1,0 +1,32 @@
+"""``muster priority``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from muster.core.objects.meta import PRIORITY
+from muster_cli.console import Output
+from muster_cli.exits import USAGE, CliError
+from muster_cli.levers import HIGHEST, lever
+from muster_cli.options import Bus, Cluster, Job, Reason
+
+
+async def priority(
+    job: Job,
+    number: Annotated[
+        int, Parameter(allow_leading_hyphen=True, help="The priority: higher goes first. A 32-bit integer.")
+    ],
+    /,
+    *,
+    reason: Reason,
+    cluster: Cluster | None = None,
+    bus: Bus | None = None,
+) -> None:
+    """Give a job another priority."""
+    if not -HIGHEST - 1 <= number <= HIGHEST:
+        raise CliError(f"{number} is no priority: take a number from {-HIGHEST - 1} to {HIGHEST}", USAGE)
+    out = Output()
+    async with lever(job, out, bus, cluster) as found:
+        await found.pull(out, {PRIORITY: str(number)}, reason, f"has priority {number}")

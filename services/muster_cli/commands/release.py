@@ -1,0 +1,31 @@
+"""``muster release``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from muster.core.objects.meta import HOLD
+from muster_cli.console import Output
+from muster_cli.levers import lever, standing_line
+from muster_cli.options import Bus, Cluster, Job
+
+
+async def release(
+    job: Job,
+    /,
+    *,
+    reason: Annotated[str, Parameter(show_default=False, help="Why; kept on the job.")] = "",
+    cluster: Cluster | None = None,
+    bus: Bus | None = None,
+) -> None:
+    """Let a held job queue again."""
+    out = Output()
+    async with lever(job, out, bus, cluster) as found:
+        if not found.workload.wishes.hold:
+            ref = found.workload.ref
+            out.line(f"{ref.kind} {ref.key} is not held; nothing is changed")
+            out.line(standing_line(found.state, found.uid))
+            return
+        await found.pull(out, {HOLD: None}, reason, "is released")

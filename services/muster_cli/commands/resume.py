@@ -1,0 +1,36 @@
+"""``muster resume``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from muster_cli.console import Output
+from muster_cli.options import Bus, Cluster
+from muster_cli.pausing import What, reclaim_is_off, resuming, switchboard
+
+
+async def resume(
+    what: Annotated[What, Parameter(help="Evictions, or admissions.")],
+    /,
+    *,
+    queue: Annotated[
+        str, Parameter(show_default=False, help="Only this queue, by its full path, or all queues below this path.")
+    ] = "",
+    cluster: Cluster | None = None,
+    bus: Bus | None = None,
+) -> None:
+    """Resume evictions or admissions."""
+    out = Output()
+    async with switchboard(queue, out, bus, cluster) as (board, reading):
+        enable = what == "evictions" and not queue and await reclaim_is_off(reading)
+        await board.turn(out, resuming(what, enable=enable), f"{board.by} resumes {what}")
+        if enable:
+            out.line(
+                "Reclaim is enabled: it was off, because jobs that nobody had admitted were running at first sight"
+            )
+        for path in [target.path for target in board.targets]:
+            rest = set(board.present.state.resting(path))
+            if what in rest:
+                out.line(f"{what.capitalize()} stay paused in {path} by the tree: `muster resume {what}` for all")

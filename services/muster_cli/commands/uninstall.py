@@ -1,0 +1,74 @@
+"""``muster uninstall``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from muster.model.keys import Ref
+from muster.model.text import counted
+from muster_cli import instances
+from muster_cli.api import Api, api_of
+from muster_cli.console import Output
+from muster_cli.exits import NOT_FOUND, CliError
+from muster_cli.levers import NO_CLUSTER
+from muster_cli.options import Cluster
+from muster_cli.owners import own_deployments
+from muster_cli.removal import leftovers, remove
+
+LISTED = 50
+
+
+async def uninstall(
+    *,
+    yes: Annotated[bool, Parameter(negative="", help="Do it; without this it only says what it would do.")] = False,
+    cluster: Cluster | None = None,
+) -> None:
+    """Take from a cluster what Muster made there."""
+    out = Output()
+    async with api_of(cluster) as api:
+        if api is None:
+            raise CliError(NO_CLUSTER, NOT_FOUND)
+        found, running = await leftovers(api.transport), await _still_running(api)
+        out.line(f"On {api.name}:")
+        _list(
+            out,
+            f"{counted(len(found.waiting), 'job')} waiting, staying suspended until somebody resumes them",
+            found.waiting,
+        )
+        _list(out, f"{counted(len(found.running), 'job')} admitted by Muster, running on", found.running)
+        units = sum(ref.kind == "QueueUnit" for _, ref in found.ours)
+        made = f"{counted(units, 'QueueUnit')} and {counted(len(found.ours) - units, 'Queue')}"
+        if not yes:
+            out.line(f"Would remove {made} and nothing else; --yes does it")
+            if running:
+                out.line(f"First stop what would make them again: {running}")
+            return
+        if running:
+            raise CliError(f"Muster still runs here and would make everything again; first stop {running}")
+        removed = [await remove(api.transport, resource, ref) for resource, ref in found.ours]
+        out.line(f"Removed {made}" + ("" if all(removed) else f"; {removed.count(False)} were gone already"))
+        out.line("Quota trees, definitions, roles, policies and annotations on jobs stay; so does the log in NATS")
+
+
+def _list(out: Output, title: str, refs: list[Ref]) -> None:
+    out.line(title)
+    for ref in sorted(refs, key=lambda ref: (ref.key, ref.kind))[:LISTED]:
+        out.line(f"  {ref.kind} {ref.key}")
+    if len(refs) > LISTED:
+        out.line(f"  and {len(refs) - LISTED} more")
+
+
+async def _still_running(api: Api) -> str:
+    """What of Muster runs on this cluster; empty when nothing does."""
+    deployed = [f"deployment {name}" for name in await own_deployments(api.transport)]
+    local = [each for each in instances.running() if each.acting and _is_of(each, api)]
+    return ", ".join([*deployed, *(f"`muster up` with pid {each.pid} (`muster down`)" for each in local)])
+
+
+def _is_of(instance: instances.Instance, api: Api) -> bool:
+    """Whether a running instance acts on this cluster, as far as its context tells."""
+    if api.simulated or instance.simulated:
+        return api.simulated and instance.simulated
+    return not instance.context or f"context {instance.context} " in f"{api.transport.target.origin} "

@@ -1,0 +1,51 @@
+"""The view of the present, and waiting until the log shows what was asked for."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+
+from muster.core.presentation.view import View, ViewState
+from muster.core.stage import Folder
+from muster_cli.folding import restored
+from muster_cli.reading import Reading, commits
+
+LIMIT_S = 15.0
+"""How long to wait for the log to show an effect."""
+
+
+class Present:
+    """A cell as its log tells it: as of now, and then on."""
+
+    def __init__(self, reading: Reading) -> None:
+        self.reading = reading
+        self._view = View()
+        self._folder = Folder(self._view)
+        self.state: ViewState = self._view.initial()
+
+    async def read(self) -> ViewState:
+        """Fold everything up to the present end of the log."""
+        self.state = await restored(self.reading, self._view)
+        async for stored in commits(self.reading.log, self.state.seq):
+            self._folder.fold(self.state, stored.seq, stored.commit)
+        return self.state
+
+    async def until(self, done: Callable[[ViewState], bool], limit_s: float = LIMIT_S) -> bool:
+        """Go on folding until something holds; false when it did not within the limit."""
+        try:
+            async with asyncio.timeout(limit_s):
+                return await self._until(done)
+        except TimeoutError:
+            return False
+
+    async def _until(self, done: Callable[[ViewState], bool]) -> bool:
+        if done(self.state):
+            return True
+        async with contextlib.aclosing(self.reading.log.follow(self.state.seq)) as stream:
+            async for batch in stream:
+                for stored in batch:
+                    self._folder.fold(self.state, stored.seq, stored.commit)
+                if done(self.state):
+                    return True
+        return False

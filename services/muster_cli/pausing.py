@@ -1,0 +1,153 @@
+"""What is paused and resumed: annotations on the quota tree in force, or on the Queues of a quota path."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from muster.core.objects.meta import PREFIX
+from muster.core.preemption.preemptor import Preemptor
+from muster.core.presentation.view import ViewState
+from muster.core.quota.rules import RuleError, paused_parts
+from muster.core.stage import Folder
+from muster.model.api import QUEUES, QUOTA_TREES, ApiResource
+from muster.model.keys import Ref
+from muster_cli.api import Api, api_of
+from muster_cli.commands.tail import tell_which
+from muster_cli.console import Output
+from muster_cli.exits import NOT_FOUND, CliError
+from muster_cli.following import LIMIT_S, Present
+from muster_cli.levers import NO_CLUSTER
+from muster_cli.marking import annotate, annotations_of, author, short
+from muster_cli.options import Bus, Cluster
+from muster_cli.reading import Reading, commits, locate, opened
+
+What = Literal["evictions", "admissions"]
+PAUSED, BY, REASON = (f"{PREFIX}/{name}" for name in ("paused", "paused-by", "paused-reason"))
+RECLAIM = f"{PREFIX}/reclaim"
+Change = Callable[[Mapping[str, str]], dict[str, str | None]]
+"""From the annotations of an object to those that are to be set or taken away."""
+
+
+class Target(Struct, frozen=True):
+    """An object that carries a pause. ``path``: of its queue; empty for the tree."""
+
+    ref: Ref
+    resource: ApiResource
+    path: str = ""
+
+    @property
+    def name(self) -> str:
+        return f"queue {self.path}" if self.path else f"ElasticQuotaTree {self.ref.key}"
+
+
+class Switchboard(Struct, frozen=True):
+    """An open log and an open connection, and what is to be paused or resumed."""
+
+    api: Api
+    present: Present
+    targets: list[Target]
+    by: str
+
+    async def turn(self, out: Output, change: Change, did: str) -> None:
+        """Change every target and say so; then wait until the log shows what it comes to."""
+        expected: dict[str, tuple[str, ...]] = {}
+        for target in self.targets:
+            meta = await annotations_of(self.api.transport, target.resource, target.ref)
+            wanted = change(meta.get("annotations") or {})
+            if wanted:
+                await annotate(self.api.transport, target.resource, target.ref, meta, wanted)
+                out.line(f"{did} of {target.name}")
+            else:
+                out.line(f"{target.name}: nothing to change")
+            after: dict[str, Any] = {**(meta.get("annotations") or {}), **wanted}
+            expected[target.path] = _parts(after.get(PAUSED) or "")
+        if not await self.present.until(lambda state: all(paused_at(state, p) == e for p, e in expected.items())):
+            out.line(f"The log does not show it after {LIMIT_S:g} s; `muster doctor` tells whether anybody watches")
+
+
+@contextlib.asynccontextmanager
+async def switchboard(
+    queue: str, out: Output, bus: Bus | None, cluster: Cluster | None
+) -> AsyncIterator[tuple[Switchboard, Reading]]:
+    """Everything it takes to pause. Raises CliError when there is no such queue, no tree, no log or no cluster."""
+    place = locate(bus)
+    tell_which(out, place)
+    async with opened(place) as reading, api_of(cluster) as api:
+        if api is None:
+            raise CliError(NO_CLUSTER, NOT_FOUND)
+        present = Present(reading)
+        targets = targets_of(await present.read(), queue.rstrip("/"))
+        yield Switchboard(api, present, targets, await author(api, cluster)), reading
+
+
+def targets_of(state: ViewState, path: str) -> list[Target]:
+    """The tree in force, or the Queue of a path: of an inner node, those of all leaves below it."""
+    tree = state.ledger.tree
+    if tree is None:
+        raise CliError("no quota tree is in force, so there is nothing to pause; apply an ElasticQuotaTree", NOT_FOUND)
+    if not path:
+        return [Target(tree.ref, QUOTA_TREES)]
+    leaves = [node.path for node in tree.nodes if not node.children]
+    below = [leaf for leaf in leaves if leaf == path or leaf.startswith(f"{path}/")]
+    if not below:
+        raise CliError(f"there is no queue {path}; there are {', '.join(leaves[:20])}", NOT_FOUND)
+    shown = {state.queue_paths.get(uid, ""): queue.ref for uid, queue in state.queue_objects.items()}
+    missing = [leaf for leaf in below if leaf not in shown]
+    if missing:
+        raise CliError(f"there is no Queue object of {missing[0]} yet; a Muster that acts makes one", NOT_FOUND)
+    return [Target(shown[leaf], QUEUES, leaf) for leaf in below]
+
+
+def paused_at(state: ViewState, path: str) -> tuple[str, ...]:
+    """What the log shows as paused by the object of a path; of the tree for an empty one."""
+    if path:
+        return state.paused.get(path, ())
+    return state.ledger.tree.rules.paused if state.ledger.tree is not None else ()
+
+
+def pausing(what: What, by: str, reason: str) -> Change:
+    """Add to what is paused, with author and reason."""
+
+    def change(present: Mapping[str, str]) -> dict[str, str | None]:
+        parts = sorted({*_parts(present.get(PAUSED, "")), what})
+        return {PAUSED: ",".join(parts), BY: by, REASON: short(reason) or None}
+
+    return change
+
+
+def resuming(what: What, *, enable: bool = False) -> Change:
+    """Take from what is paused; with nothing left, author and reason go too. ``enable``: turn reclaim on."""
+
+    def change(present: Mapping[str, str]) -> dict[str, str | None]:
+        before = _parts(present.get(PAUSED, ""))
+        left = [part for part in before if part != what]
+        wanted: dict[str, str | None] = {}
+        if what in before:
+            wanted = {PAUSED: ",".join(left)} if left else {PAUSED: None, BY: None, REASON: None}
+        if enable and RECLAIM not in present:
+            wanted[RECLAIM] = "enabled"
+        return wanted
+
+    return change
+
+
+def _parts(text: str) -> tuple[str, ...]:
+    """What an annotation pauses; nothing when it cannot be read: it is written anew."""
+    try:
+        return paused_parts(text)
+    except RuleError:
+        return ()
+
+
+async def reclaim_is_off(reading: Reading) -> bool:
+    """Whether nothing is reclaimed only because foreign work ran when the cluster was first seen."""
+    stage = Preemptor()
+    folder, state = Folder(stage), stage.initial()
+    async for stored in commits(reading.log):
+        folder.fold(state, stored.seq, stored.commit)
+    tree = state.ledger.tree
+    return tree is not None and not tree.rules.reclaim and not state.reclaims()

@@ -1,0 +1,158 @@
+"""What another quota tree would change: its nodes, and what it means for who runs and who waits. Pure."""
+
+from __future__ import annotations
+
+import copy
+
+from msgspec import Struct, field
+
+from muster.core.presentation.view import ViewState
+from muster.core.quota.demand import Shortfall, demand_of
+from muster.core.quota.ledger import Ledger, leaf_of
+from muster.model.quota import QuotaNode, QuotaTree
+from muster.model.resources import Vector, format_quantity
+
+
+class Change(Struct, frozen=True):
+    """One field of a node, or of the tree for an empty path, before and after; ``-`` where there is nothing."""
+
+    path: str
+    what: str
+    before: str
+    after: str
+
+
+class Excess(Struct, frozen=True):
+    """A node that would use more than its new max: nothing is admitted there until enough has left."""
+
+    path: str
+    resource: str
+    used: str
+    limit: str
+
+
+class Affected(Struct, frozen=True):
+    """A waiting job that would fare differently. ``why``: what would refuse it, where something would."""
+
+    job: str
+    queue: str
+    why: str = ""
+
+
+class Difference(Struct, frozen=True):
+    """Everything another tree would change."""
+
+    seq: int
+    added: list[str] = field(default_factory=list)
+    removed: list[str] = field(default_factory=list)
+    changed: list[Change] = field(default_factory=list)
+    over: list[Excess] = field(default_factory=list)
+    fits: list[Affected] = field(default_factory=list)
+    """Refused now, and there would be room."""
+    refused: list[Affected] = field(default_factory=list)
+    """Room now, and there would be none."""
+    hopeless: list[Affected] = field(default_factory=list)
+    """It would be more than the max itself: they could never start."""
+    homeless: list[Affected] = field(default_factory=list)
+    """No quota would claim them, so that they would leave their queue."""
+    unclaimed: list[Affected] = field(default_factory=list)
+    """Running, and no quota would claim them: they stay charged where they are."""
+
+
+def difference(state: ViewState, tree: QuotaTree) -> Difference:
+    """From the tree in force to another one, as of now."""
+    old = state.ledger.tree
+    new: Ledger = copy.deepcopy(state.ledger)
+    new.end_claim()
+    new.install(tree)
+    before = {node.path: node for node in old.nodes} if old is not None else {}
+    after = {node.path: node for node in tree.nodes}
+    found = Difference(
+        state.seq,
+        added=[path for path in after if path not in before],
+        removed=[path for path in before if path not in after],
+        changed=[*_rules(old, tree), *(each for path in after for each in _node(before.get(path), after[path]))],
+        over=[each for node in tree.nodes for each in _excess(node, new.used.get(node.path, {}))],
+    )
+    _judge_waiting(state, new, tree, found)
+    for uid, charge in sorted(new.charges.items(), key=lambda pair: (pair[1].queue, pair[0])):
+        if new.leaf_for(charge.namespace, charge.named) is None:
+            workload = state.workloads.get(uid)
+            key = workload.ref.key if workload is not None else f"{charge.namespace}/(deleted)"
+            found.unclaimed.append(Affected(key, charge.queue))
+    return found
+
+
+def _rules(old: QuotaTree | None, new: QuotaTree) -> list[Change]:
+    """How the whole tree is applied."""
+    if old is None:
+        return []
+    pairs = [("request-profile", old.profile, new.profile)]
+    pairs += [
+        (name.replace("_", "-"), _text(getattr(old.rules, name)), _text(getattr(new.rules, name)))
+        for name in new.rules.__struct_fields__
+    ]
+    return [Change("", what, before or "-", after or "-") for what, before, after in pairs if before != after]
+
+
+def _text(value: object) -> str:
+    return ",".join(str(each) for each in value) if isinstance(value, tuple) else str(value)
+
+
+def _node(old: QuotaNode | None, new: QuotaNode) -> list[Change]:
+    if old is None:
+        return []
+    found = []
+    for what, before, after in (
+        ("min", old.guaranteed, new.guaranteed),
+        ("max", old.limit, new.limit),
+        ("not lent", old.kept, new.kept),
+        ("weight", old.weight, new.weight),
+    ):
+        found += [
+            Change(new.path, f"{what} {name}", _amount(before, name), _amount(after, name))
+            for name in sorted(before.keys() | after.keys())
+            if before.get(name) != after.get(name)
+        ]
+    if sorted(old.namespaces) != sorted(new.namespaces):
+        shown = [", ".join(sorted(each)) or "-" for each in (old.namespaces, new.namespaces)]
+        found.append(Change(new.path, "namespaces", *shown))
+    return found
+
+
+def _amount(amounts: Vector, name: str) -> str:
+    return format_quantity(amounts[name], name) if name in amounts else "-"
+
+
+def _excess(node: QuotaNode, used: Vector) -> list[Excess]:
+    return [
+        Excess(node.path, name, format_quantity(used[name], name), format_quantity(limit, name))
+        for name, limit in sorted(node.limit.items())
+        if used.get(name, 0) > limit
+    ]
+
+
+def _judge_waiting(state: ViewState, new: Ledger, tree: QuotaTree, found: Difference) -> None:
+    """Each waiting job by itself: whether it would find room at once, as things stand."""
+    old = copy.deepcopy(state.ledger)
+    old.end_claim()
+    waiting = [job for uid, job in state.jobs.items() if uid not in state.ledger.charges and uid in state.workloads]
+    for job in sorted(waiting, key=lambda job: (job.queue, job.place)):
+        workload = state.workloads[job.ref.uid]
+        leaf = leaf_of(new, workload)
+        if leaf is None:
+            found.homeless.append(Affected(job.ref.key, job.queue))
+            continue
+        before, after = old.shortfall(job.queue, job.demand), new.shortfall(leaf, demand_of(tree, workload))
+        if after is None and before is not None:
+            found.fits.append(Affected(job.ref.key, leaf))
+        elif after is not None and after.hopeless and not (before is not None and before.hopeless):
+            found.hopeless.append(Affected(job.ref.key, leaf, _why(after)))
+        elif after is not None and before is None:
+            found.refused.append(Affected(job.ref.key, leaf, _why(after)))
+
+
+def _why(short: Shortfall) -> str:
+    name = short.resource
+    asked, used, limit = (format_quantity(each, name) for each in (short.asked, short.used, short.limit))
+    return f"{name} in {short.path}: asks {asked}, {'min' if short.of_min else 'max'} {limit}, used {used}"

@@ -1,0 +1,82 @@
+"""A quota tree in a file: read as the cluster would read it, with every rule it breaks and what looks odd."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from msgspec import Struct, field
+
+from muster.core.objects.meta import PREFIX, UnreadableError
+from muster.core.objects.quotatree import NAMESPACE, PROFILE, read_quota_tree
+from muster.core.quota.rules import KNOWN
+from muster.core.quota.tree import read_tree
+from muster.model.quota import QuotaTree, Violation
+from muster.model.resources import format_quantity
+from muster_cli.exits import NOT_FOUND, USAGE, CliError
+from muster_cli.manifests import Manifest, read_manifests
+
+KIND = "ElasticQuotaTree"
+
+
+class Linted(Struct, frozen=True):
+    """One tree of a file. It would be put in force only when ``broken`` is empty."""
+
+    name: str
+    tree: QuotaTree | None
+    broken: list[Violation] = field(default_factory=list)
+    warnings: list[Violation] = field(default_factory=list)
+
+
+def read_trees(path: Path) -> list[Linted]:
+    """Every ElasticQuotaTree of a YAML file. Raises CliError when it cannot be read or holds none."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise CliError(f"cannot read {path}: there is no such file", NOT_FOUND) from None
+    except (OSError, UnicodeDecodeError) as err:
+        raise CliError(f"cannot read {path}: {err}") from err
+    found = [each for each in read_manifests(text, str(path)) if each.kind == KIND]
+    if not found:
+        raise CliError(f"{path} holds no {KIND}", USAGE)
+    return [lint(each) for each in found]
+
+
+def lint(manifest: Manifest) -> Linted:
+    """One manifest judged by the rules the accountant judges by."""
+    meta = {"uid": "file", "resourceVersion": "1", **manifest.body["metadata"], "name": manifest.name or "generated"}
+    try:
+        observed = read_quota_tree(json.dumps({**manifest.body, "metadata": meta}, default=str).encode())
+    except UnreadableError as err:
+        where, _, what = str(err).partition(": ")
+        return Linted(str(manifest), None, [Violation(where, "unreadable", what)])
+    tree, broken = read_tree(observed)
+    return Linted(str(manifest), tree, broken, [*_around(manifest), *_within(tree)])
+
+
+def _around(manifest: Manifest) -> Iterator[Violation]:
+    """What is odd about the object."""
+    if manifest.namespace != NAMESPACE:
+        where = f"namespace {manifest.namespace}" if manifest.namespace else "no namespace"
+        yield Violation("metadata.namespace", "namespace", f"it names {where}; a tree counts only in {NAMESPACE}")
+    known = {PROFILE, *(f"{PREFIX}/{name}" for name in KNOWN)}
+    for key in sorted(manifest.body["metadata"].get("annotations") or {}):
+        if key.startswith(f"{PREFIX}/") and key not in known:
+            yield Violation("metadata.annotations", "annotation", f"{key} means nothing here; is it misspelt?")
+
+
+def _within(tree: QuotaTree) -> Iterator[Violation]:
+    """What keeps every rule, and probably is not meant."""
+    limits = {node.path: node.limit for node in tree.nodes}
+    for node in tree.nodes:
+        parent = limits.get(node.path.rpartition("/")[0], {})
+        for name, limit in sorted(node.limit.items()):
+            if name in parent and limit > parent[name]:
+                detail = (
+                    f"max {name} {format_quantity(limit, name)} is over the parent's "
+                    f"{format_quantity(parent[name], name)}, so it is never reached"
+                )
+                yield Violation(node.path, "max_over_parent", detail)
+        if not node.children and not node.namespaces and node.path != tree.rules.unbound_queue:
+            yield Violation(node.path, "no_namespace", "no namespace is on this leaf: only labels lead jobs to it")

@@ -1,0 +1,99 @@
+"""What Muster leaves on a cluster, and its removal: the objects it made, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+from msgspec import Struct, field
+
+from muster.core.objects.kubequeue import CREATED_BY, QUEUE_NAMESPACE, SHOWN
+from muster.core.objects.meta import UnreadableError
+from muster.core.workloads.registry import KINDS
+from muster.model.api import QUEUE_UNITS, QUEUES, ApiResource
+from muster.model.keys import Ref
+from muster.model.workload import Workload
+from muster.ports import ApiTransport
+from muster_cli.marking import refusal
+
+PAGE = 500
+GONE = 404
+
+
+class Leftovers(Struct, frozen=True):
+    """What is there: objects of ours, and jobs we have had to do with."""
+
+    ours: list[tuple[ApiResource, Ref]] = field(default_factory=list)
+    waiting: list[Ref] = field(default_factory=list)
+    running: list[Ref] = field(default_factory=list)
+
+
+async def leftovers(transport: ApiTransport) -> Leftovers:
+    """Look at the cluster. Raises CliError when the server does not let us."""
+    found = Leftovers()
+    async for item in items(transport, QUEUE_UNITS):
+        if is_our_unit(item["metadata"]):
+            found.ours.append((QUEUE_UNITS, _ref(item, "QueueUnit")))
+    async for item in items(transport, QUEUES):
+        if is_our_queue(item["metadata"]):
+            found.ours.append((QUEUES, _ref(item, "Queue")))
+    for kind, row in KINDS.items():
+        async for item in items(transport, row.resource):
+            try:
+                workload = row.read(msgspec.json.encode({"kind": kind, **item}))
+            except UnreadableError:
+                continue
+            if isinstance(workload, Workload) and workload.phase != "finished":
+                _sort(workload, found)
+    return found
+
+
+def _sort(workload: Workload, found: Leftovers) -> None:
+    if workload.suspended and (workload.queued_at or workload.wishes.hold):
+        found.waiting.append(workload.ref)
+    elif not workload.suspended and workload.intent:
+        found.running.append(workload.ref)
+
+
+def is_our_unit(meta: dict[str, Any]) -> bool:
+    """A QueueUnit with our mark that belongs to a job."""
+    owners = meta.get("ownerReferences") or []
+    return SHOWN in (meta.get("annotations") or {}) and any(owner.get("kind") in KINDS for owner in owners)
+
+
+def is_our_queue(meta: dict[str, Any]) -> bool:
+    """A Queue that was made for a quota, where we make them."""
+    return meta.get("namespace") == QUEUE_NAMESPACE and (meta.get("labels") or {}).get(CREATED_BY) == "true"
+
+
+async def items(transport: ApiTransport, resource: ApiResource) -> AsyncIterator[dict[str, Any]]:
+    """Every object of a resource; none where the server does not have the kind."""
+    query = {"limit": str(PAGE)}
+    while True:
+        answer = await transport.request("GET", resource.path(), query=query)
+        if answer.status == GONE:
+            return
+        if not answer.ok:
+            raise refusal(answer, f"list {resource}")
+        page = msgspec.json.decode(answer.body)
+        for item in page.get("items") or []:
+            yield item
+        onward = (page.get("metadata") or {}).get("continue")
+        if not onward:
+            return
+        query = {"limit": str(PAGE), "continue": onward}
+
+
+async def remove(transport: ApiTransport, resource: ApiResource, ref: Ref) -> bool:
+    """Delete exactly this object; false when it is gone already. Raises CliError when the server refuses."""
+    body = msgspec.json.encode({"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": ref.uid}})
+    answer = await transport.request("DELETE", resource.path(ref.namespace, ref.name), body=body)
+    if not answer.ok and answer.status != GONE:
+        raise refusal(answer, f"delete {ref.kind} {ref.key}")
+    return answer.ok
+
+
+def _ref(item: dict[str, Any], kind: str) -> Ref:
+    meta = item["metadata"]
+    return Ref(kind, meta.get("namespace", ""), meta["name"], meta["uid"])
