@@ -82,11 +82,9 @@ def queue_observed(state: PreemptorState, at: Position, event: QueueObserved) ->
 
 
 def proposed(state: PreemptorState, _at: Position, event: PreemptionProposed) -> None:
-    if event.withheld:
-        state.barred[event.ref.uid] = Bar(event.supply)
-    else:
+    state.barred[event.ref.uid] = Bar(event.supply)
+    if not event.withheld:
         state.open[event.ref.uid] = None
-        state.barred[event.ref.uid] = Bar(event.supply)
 
 
 def deferred(state: PreemptorState, _at: Position, event: ReclaimDeferred) -> None:
