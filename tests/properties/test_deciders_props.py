@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from kit.chaos import Chaos
@@ -25,6 +25,7 @@ def test_any_history_keeps_the_invariants_and_comes_to_rest(seed: int) -> None:
 
 @SETTINGS
 @given(st.integers(0, 2**32))
+@example(48197)  # two heads that can never be helped took turns with a claim for age
 def test_after_peace_the_ledger_is_what_runs(seed: int) -> None:
     chaos = Chaos(Random(seed))
     chaos.run()

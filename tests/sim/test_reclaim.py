@@ -207,3 +207,17 @@ def test_held_and_paused() -> None:
     play.simulation.advance(10_000)
     assert play.state_of("one") == "Running"
     play.clean()
+
+
+def test_a_cluster_in_which_nothing_ends_comes_to_rest() -> None:
+    """Heads that have waited too long get a claim once; without any change nobody asks again."""
+    play = Play(rules={"age-limit": "1m", "claim": "2m"})
+    play.submit("runs", "video", "14")
+    play.submit("too-big-now", "video", "12")
+    play.submit("elsewhere", "text", "14")
+    play.submit("too-big-there", "text", "12")
+    play.simulation.advance(3_600_000)
+    before = len(play.simulation.log)
+    play.simulation.advance(6 * 3_600_000)
+    assert len(play.simulation.log) == before, "an idle log gets no commits"
+    play.clean()

@@ -112,7 +112,7 @@ def suspension_ordered(state: PreemptorState, _at: Position, event: SuspensionOr
 
 
 def claim_ended(state: PreemptorState, at: Position, event: ClaimEnded) -> None:
-    """A claim that failed: its claimant rests as long as the claim lasted, or until the tree changes."""
+    """A claim that failed: its claimant rests as long as the claim lasted and until something has changed."""
     rules = state.ledger.tree.rules if state.ledger.tree is not None else None
     pause = max(rules.claim_ms if rules is not None else 0, MIN_PAUSE_MS)
     state.barred[event.ref.uid] = Bar(state.supply, at.at + pause, hard=True)

@@ -151,12 +151,9 @@ class Preemptor:
     @staticmethod
     def _aged(state: PreemptorState) -> PreemptionProposed | None:
         """That what leaves is held for the one that has waited longest at the head of its queue."""
-        for uid in sorted(
-            state.aged, key=lambda uid: (state.jobs[uid].queued_at, uid) if uid in state.jobs else (0, uid)
-        ):
-            job = state.jobs.get(uid)
-            bar = state.barred.get(uid)
-            if job is None or job.status != "waiting" or (bar is not None and bar.hard and state.now < bar.until):
+        jobs = [job for uid in state.aged if (job := state.jobs.get(uid)) is not None and job.status == "waiting"]
+        for job in sorted(jobs, key=lambda job: (job.queued_at, job.ref.uid)):
+            if state.rests(job.ref.uid):
                 continue
             shape = state.book.shapes[job.shape]
             short = state.ledger.shortfall(job.queue, job.demand)

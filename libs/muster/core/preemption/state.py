@@ -22,7 +22,7 @@ class Bar(Struct, frozen=True):
     supply: int
     """It is looked at again when what could be taken back has changed since, ..."""
     until: int = 0
-    """... or at this log time (ms); with ``hard`` only then."""
+    """... or at this log time (ms); with ``hard`` both must have come."""
     hard: bool = False
 
 
@@ -80,11 +80,18 @@ class PreemptorState(SorterState):
         times = [self.started[run[3]].since + least for runs in self.runs.values() for run in runs]
         return min((at for at in times if at > self.now), default=0)
 
+    def rests(self, uid: str) -> bool:
+        """Whether a claim of it has failed, and it is too early for another: nothing has changed, or not for long."""
+        bar = self.barred.get(uid)
+        return bar is not None and bar.hard and self.is_barred(uid)
+
     def is_barred(self, uid: str) -> bool:
         bar = self.barred.get(uid)
-        if bar is None or (bar.until and self.now >= bar.until):
+        if bar is None:
             return False
-        return bar.hard or bar.supply == self.supply
+        if bar.hard:
+            return self.now < bar.until or bar.supply == self.supply
+        return bar.supply == self.supply and not (bar.until and self.now >= bar.until)
 
     def hungry(self, queue: str) -> bool:
         """Whether a leaf uses less than its guarantee of anything."""
