@@ -193,14 +193,14 @@ async def test_a_priority_class_jumps_the_queue(cluster: Cluster, muster_up: Mus
         {
             "apiVersion": "scheduling.k8s.io/v1",
             "kind": "PriorityClass",
-            "metadata": {"name": "urgent"},
+            "metadata": {"name": "thousand"},
             "value": 1000,
         }
     )
     first = await one_runs(cluster)
     early = await waits(cluster, runtime="500ms", ttl_s=0)
     job = document_job(runtime="500ms", ttl_s=0, name="urgent")
-    job["spec"]["rayClusterSpec"]["headGroupSpec"]["template"]["spec"]["priorityClassName"] = "urgent"
+    job["spec"]["rayClusterSpec"]["headGroupSpec"]["template"]["spec"]["priorityClassName"] = "thousand"
     await cluster.submit(job)
 
     async def in_line() -> bool:
