@@ -246,7 +246,6 @@ DEFERRED = {
 """Why nothing is taken back for somebody, with the resource and the quota that refuses it."""
 WITHHELD = {
     "reclaim_disabled": "nothing is done: reclaim is not enabled (`muster resume evictions` enables it)",
-    "evictions_paused": "nothing is done: evictions are paused",
 }
 CLAIM_ENDED = {
     "gone": "nothing is held for it any more: it no longer waits",

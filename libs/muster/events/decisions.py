@@ -262,7 +262,7 @@ class PreemptionProposed(Decision, frozen=True, kw_only=True):
     asked: int = 0
     used: int = 0
     limit: int = 0
-    withheld: Literal["", "reclaim_disabled", "evictions_paused"] = ""
+    withheld: Literal["", "reclaim_disabled"] = ""
     """Told, not done: why nothing follows from it."""
     supply: int = 0
     """How often what could be taken back had changed when this was decided."""

@@ -8,7 +8,7 @@ that what leaves is held for a head that has waited too long, so that big work d
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from muster.core.preemption import folds
 from muster.core.preemption.reclaim import victims
@@ -16,8 +16,9 @@ from muster.core.preemption.state import PreemptorState
 from muster.core.queueing.book import Shape
 from muster.core.queueing.sorter import QueueSorter
 from muster.core.queueing.state import Job
+from muster.core.quota.demand import Shortfall
 from muster.core.stage import Arm, Violation, in_turn
-from muster.events.base import Decision, Event
+from muster.events.base import Cause, Decision, Event
 from muster.events.decisions import (
     ClaimEnded,
     ClaimOpened,
@@ -130,22 +131,13 @@ class Preemptor:
                 until=ripe,
                 supply=state.supply,
             )
-        return PreemptionProposed(
-            cause=denial.cause,
-            ref=job.ref,
-            attempt=job.attempt,
-            queue=job.queue,
-            request=job.demand.request,
-            pods=job.demand.pods,
-            preemptible=job.demand.preemptible,
+        return _proposal(
+            state,
+            job,
+            denial.cause,
+            short,
             victims=tuple(_victim(state, uid) for uid in uids),
-            path=short.path,
-            resource=short.resource,
-            asked=short.asked,
-            used=short.used,
-            limit=short.limit,
             withheld="" if state.reclaims() else "reclaim_disabled",
-            supply=state.supply,
         )
 
     @staticmethod
@@ -159,21 +151,7 @@ class Preemptor:
             short = state.ledger.shortfall(job.queue, job.demand)
             if shape.denial is None or short is None or short.hopeless or short.of_min:
                 continue
-            return PreemptionProposed(
-                cause=shape.denial.cause,
-                ref=job.ref,
-                attempt=job.attempt,
-                queue=job.queue,
-                request=job.demand.request,
-                pods=job.demand.pods,
-                preemptible=job.demand.preemptible,
-                path=short.path,
-                resource=short.resource,
-                asked=short.asked,
-                used=short.used,
-                limit=short.limit,
-                supply=state.supply,
-            )
+            return _proposal(state, job, shape.denial.cause, short)
         return None
 
     def next_deadline(self, state: PreemptorState) -> int | None:
@@ -189,6 +167,34 @@ class Preemptor:
         if odd := sorted(listed - state.ledger.charges.keys()):
             found.append(Violation("I6", f"listed as running and not charged: {odd[:5]}"))
         return found
+
+
+def _proposal(
+    state: PreemptorState,
+    job: Job,
+    cause: Cause,
+    short: Shortfall,
+    *,
+    victims: tuple[Victim, ...] = (),
+    withheld: Literal["", "reclaim_disabled"] = "",
+) -> PreemptionProposed:
+    return PreemptionProposed(
+        cause=cause,
+        ref=job.ref,
+        attempt=job.attempt,
+        queue=job.queue,
+        request=job.demand.request,
+        pods=job.demand.pods,
+        preemptible=job.demand.preemptible,
+        victims=victims,
+        path=short.path,
+        resource=short.resource,
+        asked=short.asked,
+        used=short.used,
+        limit=short.limit,
+        withheld=withheld,
+        supply=state.supply,
+    )
 
 
 def _victim(state: PreemptorState, uid: str) -> Victim:
