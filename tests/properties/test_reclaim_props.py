@@ -119,3 +119,19 @@ def test_the_order_in_which_work_is_listed_changes_nothing(load: Load, rng: st.D
         assert victims(ledger, queue, demand, runs, lambda _: True) == victims(
             ledger, queue, demand, dict(shuffled), lambda _: True
         )
+
+
+def test_two_queues_without_a_min_give_in_turn() -> None:
+    """The furthest above is asked for anew after each victim, also among those whose min is zero."""
+    leaves = [QuotaNode(f"root/{name}", {"cpu": least}, {"cpu": 9}) for name, least in (("a", 2), ("x", 0), ("y", 0))]
+    root = QuotaNode("root", {"cpu": 6}, {"cpu": 6}, (), tuple(leaf.path for leaf in leaves))
+    ledger = Ledger()
+    ledger.install(QuotaTree(TREE, (root, *leaves)))
+    runs: dict[str, list[Run]] = {"root/x": [], "root/y": []}
+    for number in range(6):
+        leaf, uid = f"root/{'xy'[number % 2]}", f"job-{number}"
+        ledger.charge(uid, Charge("any", leaf, {"cpu": 1}))
+        runs[leaf].append((0, -number, uid, uid))
+    for work in runs.values():
+        work.sort()
+    assert victims(ledger, "root/a", Demand({"cpu": 2}), runs, lambda _: True) == ["job-4", "job-5"]

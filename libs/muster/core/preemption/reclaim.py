@@ -44,11 +44,13 @@ class Search(Struct):
 
     def above(self, leaf: str, resource: str) -> int:
         """How far a leaf is above its min, as share of it in millionths, with the chosen gone; 0 when it is not."""
-        node = self.ledger.nodes.get(leaf)
-        used = self._used(leaf, resource)
-        if node is None or used <= node.guaranteed.get(resource, 0):
+        if leaf not in self.ledger.nodes or self.surplus(leaf, resource) <= 0:
             return 0
-        return over_min(node, resource, used)
+        return over_min(self.ledger.nodes[leaf], resource, self._used(leaf, resource))
+
+    def surplus(self, leaf: str, resource: str) -> int:
+        """How much a leaf uses above its min, with the chosen gone."""
+        return self._used(leaf, resource) - self.ledger.nodes[leaf].guaranteed.get(resource, 0)
 
     def spares(self, charge: Charge) -> bool:
         """Whether it is of another queue, and nothing between it and the shared path falls below its min without it."""
@@ -150,17 +152,12 @@ class _Picker:
         ]
         if not below:
             return ""
-        leaf = min(below, key=lambda leaf: (-found.above(leaf, name), -_used(found, leaf, name), leaf))
+        leaf = min(below, key=lambda leaf: (-found.above(leaf, name), -found.surplus(leaf, name), leaf))
         uid = self.runs[leaf][at.get((leaf, name), 0)][3]
         at[leaf, name] = at.get((leaf, name), 0) + 1
         self.looks += 1
         self.tried.append(uid)
         return uid
-
-
-def _used(found: Search, leaf: str, resource: str) -> int:
-    node = found.ledger.nodes[leaf]
-    return found.ledger.used.get(leaf, {}).get(resource, 0) - node.guaranteed.get(resource, 0)
 
 
 def objection(ledger: Ledger, queue: str, demand: Demand, chosen: Iterable[str]) -> str:
