@@ -66,6 +66,10 @@ class Log(Protocol):
         """The last sequence stored so far."""
         ...
 
+    async def last(self, stage: str, shard: str) -> int:
+        """Sequence of the last commit of a (stage, shard) in this generation, 0 when there is none."""
+        ...
+
     async def time(self) -> int:
         """The broker's clock, ms since the epoch: a writer far ahead of it must not append."""
         ...

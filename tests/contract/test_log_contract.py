@@ -184,6 +184,13 @@ async def test_stages_and_shards_do_not_fence_each_other(world: World) -> None:
     assert await log.append(commit(2), expected=first) == 5
 
 
+async def test_the_last_commit_of_each_writer_can_be_asked_for(world: World) -> None:
+    log = await world.open()
+    await log.append(commit(1), expected=0)
+    newest = await log.append(commit(2, shard="1"), expected=0)
+    assert [await log.last("watcher", shard) for shard in "012"] == [newest - 1, newest, 0]
+
+
 async def test_an_expectation_beyond_the_end_means_that_the_log_lost_commits(world: World) -> None:
     log = await world.open()
     seq = await log.append(commit(1), expected=0)

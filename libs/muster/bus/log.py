@@ -177,6 +177,11 @@ class JetStreamLog:
         """See ports.Log."""
         return (await self._info()).state.last_seq
 
+    async def last(self, stage: str, shard: str) -> int:
+        """See ports.Log."""
+        found = await self._last(subjects.log_subject(self._identity.cell, self._identity.generation, stage, shard))
+        return 0 if found is None else found.seq
+
     async def time(self) -> int:
         """See ports.Log."""
         return (await self.usage()).broker_ms

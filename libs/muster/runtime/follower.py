@@ -94,6 +94,8 @@ class Follower(Generic[S]):
                 self.snapshots, self.log.identity, self.stage.name, self.shard, self.stage.initial()
             )
             self._kept = self.state.seq
+            # A snapshot may lie behind our last commit, and nothing that follows would tell of it.
+            self.last_own = await self.log.last(self.stage.name, self.shard)
             self.hooks.note("info", "state_restored", seq=self.state.seq, how=how)
 
     async def _pump(self) -> None:

@@ -49,6 +49,9 @@ class SharedLog:
     async def end(self) -> int:
         return await self._log.end()
 
+    async def last(self, stage: str, shard: str) -> int:
+        return await self._log.last(stage, shard)
+
     async def time(self) -> int:
         return await self._log.time() if self._clock is None else self._clock.now()
 

@@ -116,6 +116,11 @@ class MemoryLog:
         self._check_there()
         return len(self._stored)
 
+    async def last(self, stage: str, shard: str) -> int:
+        """See ports.Log."""
+        self._check_there()
+        return self._last.get((stage, shard), 0)
+
     async def time(self) -> int:
         """See ports.Log: nobody is ever ahead of it, unless a test sets ``broker_ms``."""
         return self.broker_ms
