@@ -51,6 +51,22 @@ class Wishes(Struct, frozen=True, omit_defaults=True):
 NO_WISHES = Wishes()
 
 
+class Template(Struct, frozen=True, omit_defaults=True):
+    """Where the pods of a workload are described, as far as a patch can steer them to us."""
+
+    at: str
+    """JSON pointer of the description: that of a pod, or a kind's own words for one."""
+    flat: bool = False
+    """It is in a kind's own words: schedulerName and annotations stand in it, not in its spec and its metadata."""
+    named: bool = False
+    """It names one of our schedulers already, or cannot be changed to."""
+    marked: bool = False
+    """It carries the mark of the gang already."""
+    metadata: bool = False
+    annotations: bool = False
+    """Whether it has these: what is not there is added as a whole."""
+
+
 class Switch(Struct, frozen=True, omit_defaults=True):
     """What a patch has to know of an object to suspend or resume it."""
 
@@ -58,6 +74,8 @@ class Switch(Struct, frozen=True, omit_defaults=True):
     """The object that the field belongs to is not there: it can only be set together with it."""
     annotation: bool = False
     """The annotation of older operators is there (scheduling.x-k8s.io/suspend): it is set along with the field."""
+    templates: tuple[Template, ...] = ()
+    """Descriptions of its pods that do not say yet that we place them; none where that is not ours to say."""
 
 
 DIRECT = Switch()

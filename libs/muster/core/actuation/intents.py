@@ -40,6 +40,8 @@ class Outstanding(Struct, frozen=True):
     at: int
     """Log time of the decision, ms since the epoch."""
     action: Action = "resume"
+    placed: bool = False
+    """Its pods have places that are held for them: they are to say that we place them."""
 
     @property
     def cause(self) -> Cause:

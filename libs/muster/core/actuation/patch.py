@@ -11,12 +11,14 @@ from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from muster.core.actuation.intents import Known, Outstanding
 from muster.core.objects.meta import (
     DEQUEUE_STAMPS,
     DEQUEUED_AT,
     ENQUEUE_STAMPS,
+    GANG,
     INTENT,
     QUEUED_AT,
     SUSPEND,
@@ -28,6 +30,7 @@ from muster.core.objects.meta import (
     rfc3339,
 )
 from muster.core.workloads.registry import KINDS
+from muster.core.workloads.steering import SCHEDULER
 from muster.events.effects import EffectApplied, EffectFailed, FailureReason
 from muster.model.keys import Intent
 from muster.model.workload import Switch
@@ -69,7 +72,29 @@ def resume_patch(order: Outstanding, known: Known) -> bytes:
         stamps[ENQUEUE_STAMPS[0]] = go_time(order.queued_at)
     stamps |= marked(known.switch, suspended=False)
     switch = switched(order.ref.kind, known.switch, suspended=False)
-    return _encode([*_fence(order.ref.uid, order.generation, known), *annotate(stamps, known), *switch])
+    steer = steered(known.switch, order.ref.name) if order.placed else []
+    return _encode([*_fence(order.ref.uid, order.generation, known), *annotate(stamps, known), *switch, *steer])
+
+
+def steered(switch: Switch, gang: str) -> list[Op]:
+    """Operations that write into the descriptions of its pods that we place them, and as which gang.
+
+    They stay when it is suspended again: the next admission places it from the same descriptions.
+    """
+    ops: list[Op] = []
+    for template in switch.templates:
+        spec, metadata = ("", "") if template.flat else ("/spec", "/metadata")
+        if not template.named:
+            ops.append({"op": "add", "path": f"{template.at}{spec}/schedulerName", "value": SCHEDULER})
+        if template.marked:
+            continue
+        if template.annotations:
+            ops.append({"op": "add", "path": f"{template.at}{pointer(GANG, metadata)}", "value": gang})
+        elif template.metadata or template.flat:
+            ops.append({"op": "add", "path": f"{template.at}{metadata}/annotations", "value": {GANG: gang}})
+        else:
+            ops.append({"op": "add", "path": f"{template.at}{metadata}", "value": {"annotations": {GANG: gang}}})
+    return ops
 
 
 def switched(kind: str, switch: Switch, *, suspended: bool) -> list[Op]:
@@ -113,9 +138,9 @@ def annotate(values: dict[str, str], known: Known) -> list[Op]:
     return [{"op": "add", "path": pointer(key), "value": value} for key, value in values.items()]
 
 
-def pointer(annotation: str) -> str:
+def pointer(annotation: str, metadata: str = "/metadata") -> str:
     """JSON pointer of an annotation."""
-    return "/metadata/annotations/" + annotation.replace("~", "~0").replace("/", "~1")
+    return f"{metadata}/annotations/" + annotation.replace("~", "~0").replace("/", "~1")
 
 
 def _encode(ops: list[Op]) -> bytes:
@@ -185,7 +210,7 @@ def after_reread(
         intent=meta.annotations.get(INTENT, ""),
         annotated=bool(meta.annotations),
         queued_at=first_stamp(meta.annotations, QUEUED_AT, *ENQUEUE_STAMPS),
-        switch=Switch(homeless=tried.switch.homeless, annotation=SUSPEND in meta.annotations),
+        switch=replace(tried.switch, annotation=SUSPEND in meta.annotations),
     )
     if (found.intent, found.annotated) == (tried.intent, tried.annotated):
         return failed(order, "refused", refusal)

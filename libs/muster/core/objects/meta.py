@@ -22,6 +22,8 @@ ENQUEUE_STAMPS = ("kube-queue/job-enqueue-timestamp", "koord-queue/job-enqueue-t
 DEQUEUE_STAMPS = ("kube-queue/job-dequeue-timestamp", "koord-queue/job-dequeue-timestamp")
 SUSPEND = "scheduling.x-k8s.io/suspend"
 """Suspends workloads of operators that know no field for it; whatever stands in it, only ``true`` does."""
+GANG = f"{PREFIX}/gang"
+"""On pods of a workload that was placed before it was resumed: its name."""
 PRIORITY = f"{PREFIX}/priority"
 HOLD = f"{PREFIX}/hold"
 CHANGED_BY = f"{PREFIX}/changed-by"

@@ -74,6 +74,10 @@ class PodTemplate(Struct, frozen=True):
     spec: PodSpec = field(default_factory=PodSpec)
 
     @property
+    def annotations(self) -> dict[str, str]:
+        return (self.metadata.annotations if self.metadata is not None else None) or {}
+
+    @property
     def labels(self) -> dict[str, str]:
         return (self.metadata.labels if self.metadata is not None else None) or {}
 

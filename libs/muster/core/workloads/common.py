@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from muster.core.objects.labels import KEPT
 from muster.core.objects.meta import (
@@ -21,6 +22,7 @@ from muster.core.objects.meta import (
     wishes,
 )
 from muster.core.objects.podspec import PodTemplate, check_total, pod_request, pod_rules
+from muster.core.workloads.steering import Steering
 from muster.model.placing import PodRules
 from muster.model.resources import Vector, add_into, scaled
 from muster.model.workload import DIRECT, ChildState, Outcome, Phase, PodSet, Switch, Workload
@@ -66,6 +68,7 @@ class Needs:
         self.full: Vector = {}
         self.priority_class = ""
         self.priority: int | None = None
+        self.steering = Steering()
 
     def add(
         self,
@@ -77,11 +80,13 @@ class Needs:
         request: Vector | None = None,
         whole: Vector | None = None,
         rules: PodRules | None = None,
+        steer: bool = True,
     ) -> Vector:
         """Add a set of pods whose template is at ``path``, and return what one of them asks for.
 
         ``request``: what that is, where the template does not say. ``whole``: what one takes with what its controller
         adds to it. ``rules``: where they may run, where the template does not say.
+        ``steer``: the template says what places them; else the kind tells ``steering`` itself.
         """
         if not 0 <= pods <= MAX_PODS:
             raise UnreadableError(f"{path}: {str(pods)[:24]} pods are more than the {MAX_PODS} one set may have")
@@ -89,6 +94,8 @@ class Needs:
         takes = dict(sorted(whole.items())) if whole is not None and whole != one else None
         where = pod_rules(template.spec, template.labels) if rules is None else rules
         self.sets.append(PodSet(name.lower()[:MAX_NAME], pods, one, where, takes=takes))
+        if steer:
+            self.steering.add(template, f"{path}.template")
         add_into(self.ack, scaled(one, pods))
         add_into(self.full, scaled(takes or one, pods))
         return one
@@ -140,7 +147,7 @@ def workload(
         refusal=refusal,
         labels={key: meta.labels[key] for key in KEPT if key in meta.labels},
         annotated=bool(meta.annotations),
-        switch=switch or DIRECT,
+        switch=replace(switch or DIRECT, templates=needs.steering.templates(meta)),
         intent=meta.annotations.get(INTENT, "")[:64],
         queued_at=first_stamp(meta.annotations, QUEUED_AT, *ENQUEUE_STAMPS),
         dequeued_at=first_stamp(meta.annotations, DEQUEUED_AT, *DEQUEUE_STAMPS),

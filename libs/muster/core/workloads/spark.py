@@ -47,6 +47,8 @@ class Role(Struct, frozen=True, rename="camel"):
     tolerations: tuple[RawToleration, ...] | None = None
     affinity: RawAffinity | None = None
     labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    scheduler_name: str | None = None
     template: PodTemplate | None = field(default=None)
 
 

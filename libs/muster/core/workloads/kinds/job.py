@@ -36,7 +36,8 @@ class JobSpec(Struct, frozen=True, rename="camel"):
     template: PodTemplate = field(default_factory=PodTemplate)
 
 
-class JobStatus(Struct, frozen=True):
+class JobStatus(Struct, frozen=True, rename="camel"):
+    start_time: str | None = None
     active: int | None = None
     ready: int | None = None
     terminating: int | None = None
@@ -101,6 +102,8 @@ def _needs(spec: JobSpec, status: JobStatus) -> Needs:
         done = max(0, status.succeeded or 0) if spec.suspend else 0
         pods = min(pods, max(0, count(spec.completions, 1, "spec.completions") - done))
     needs, pod = Needs(), spec.template.spec
-    needs.add("main", pods, spec.template, "spec")
+    needs.add("main", pods, spec.template, "spec", steer=False)
+    if status.start_time is None:  # The API server lets nobody change the schedulerName of a Job, nor what has begun.
+        needs.steering.add(spec.template, "spec.template", fixed=True)
     needs.prioritize(pod.priority_class_name, pod.priority)
     return needs

@@ -111,6 +111,8 @@ def _needs(spec: RayJobSpec) -> Needs:
         template = spec.submitter_pod_template
         own = pod_request(template.spec, "spec.submitterPodTemplate.spec") if template is not None else {}
         add_into(needs.full, own or SUBMITTER)
+        if template is not None and template.spec.containers:
+            needs.steering.add(template, "spec.submitterPodTemplate")
         where = pod_rules(template.spec, template.labels) if template is not None else ANYWHERE
         needs.beside.append(PodSet("submitter", 1, own or SUBMITTER, where))
     return needs

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from msgspec import Struct, field
 
-from muster.core.objects.meta import SUSPEND, Meta, decode
+from muster.core.objects.meta import GANG, SUSPEND, Meta, decode
 from muster.core.workloads.common import (
     Life,
     Needs,
@@ -19,8 +19,9 @@ from muster.core.workloads.common import (
     workload,
 )
 from muster.core.workloads.spark import Role, Settings, number, request_of, template_of
+from muster.core.workloads.steering import OURS
 from muster.model.resources import add_into
-from muster.model.workload import Outcome, Phase, Switch, Workload
+from muster.model.workload import Outcome, Phase, Switch, Template, Workload
 
 KIND = "SparkApplication"
 GROUP = "sparkoperator.k8s.io"
@@ -45,6 +46,7 @@ class SparkSpec(Struct, frozen=True, rename="camel"):
     memory_overhead_factor: str | None = None
     node_selector: dict[str, str] | None = None
     dynamic_allocation: DynamicAllocation | None = None
+    batch_scheduler: str | None = None
 
 
 class ApplicationState(Struct, frozen=True):
@@ -99,9 +101,18 @@ def _needs(spec: SparkSpec) -> Needs:
     )
     first, most = _executors(spec, settings)
     needs = Needs()
+    if spec.batch_scheduler:
+        needs.steering.leave()
     for name, role, pods in (("driver", spec.driver, 1), ("executor", spec.executor, first)):
         template, one = template_of(role, settings), request_of(role, name, settings)
-        needs.add(name, pods, template, f"spec.{name}", request=one)
+        needs.add(name, pods, template, f"spec.{name}", request=one, steer=False)
+        inner = role.template.spec.scheduler_name if role.template is not None else ""
+        scheduler = role.scheduler_name or inner or ""
+        if role == Role():
+            needs.steering.leave()  # It may not be there at all, and then nothing can be added to it.
+        marked, annotated = GANG in (role.annotations or {}), bool(role.annotations)
+        steered = Template(f"/spec/{name}", flat=True, named=scheduler in OURS, marked=marked, annotations=annotated)
+        needs.steering.describe(steered, scheduler)
         needs.prioritize(template.spec.priority_class_name, template.spec.priority)
     add_into(needs.full, one, max(most, first) - first)
     return needs
