@@ -132,8 +132,8 @@ class Bench:
         return len(jobs) / (time.perf_counter() - began)
 
     @asynccontextmanager
-    async def muster(self, nats_url: str, profile: str) -> AsyncIterator[list[Running]]:
-        """Every service of docker-compose.yml as a process, on a cell of its own."""
+    async def muster(self, nats_url: str, profile: str, **settings: str) -> AsyncIterator[list[Running]]:
+        """Every service of docker-compose.yml as a process, on a cell of its own; ``settings``: more environment."""
         folder = Path(tempfile.mkdtemp(dir=self.folder))
         cell = f"bench-{next(_cells)}"
         common = {"MUSTER_NATS_URL": nats_url, "MUSTER_CELL": cell, "MUSTER_LOG_LEVEL": "warning"}
@@ -144,7 +144,7 @@ class Bench:
         for name in SERVICES:
             port = free_port()
             env = {**common, "MUSTER_HEALTH_HOST": "127.0.0.1", "MUSTER_HEALTH_PORT": str(port)}
-            env["MUSTER_PROFILE"] = profile
+            env |= {"MUSTER_PROFILE": profile, **settings}
             if "MUSTER_KUBECONFIG" in services()[name].env:
                 env["MUSTER_KUBECONFIG"] = str(self.plane.kubeconfig)
             running.append(Running(name, folder, port, env))
