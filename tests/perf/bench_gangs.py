@@ -14,6 +14,7 @@ import json
 import tempfile
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -136,7 +137,7 @@ class GangBench:
             meta = {"name": f"node-{index:04}", "labels": {"kubernetes.io/hostname": f"node-{index:04}"}}
             node = {"apiVersion": "v1", "kind": "Node", "metadata": meta}
             bodies.append(json.dumps({**node, "status": {"capacity": NODE, "allocatable": NODE}}).encode())
-        await self._bench.at_once([lambda body=body: self._post(NODES.path(), body) for body in bodies])
+        await self._bench.at_once([partial(self._post, NODES.path(), body) for body in bodies])
 
     async def until_ready(self, count: int) -> None:
         """Every node is Ready and takes pods."""
@@ -171,7 +172,7 @@ class GangBench:
                 for member in range(size.members)
             ]
             path = PODS.path(namespace)
-            await self._bench.at_once([lambda body=body: self._post(path, body) for body in bodies])
+            await self._bench.at_once([partial(self._post, path, body) for body in bodies])
             return total / await followed.until_bound(total)
         finally:
             following.cancel()
@@ -183,12 +184,12 @@ class GangBench:
         namespace = await self.namespace()
         names = [f"raw-{index:05}" for index in range(count)]
         path = PODS.path(namespace)
-        await self._bench.at_once([lambda body=pod(name, "", 1, NOBODY): self._post(path, body) for name in names])
+        await self._bench.at_once([partial(self._post, path, pod(name, "", 1, NOBODY)) for name in names])
         calls = []
         for index, name in enumerate(names):
             target = {"apiVersion": "v1", "kind": "Node", "name": f"node-{index % nodes:04}"}
             body = json.dumps({"metadata": {"name": name}, "target": target}).encode()
-            calls.append(lambda at=PODS.path(namespace, name, "binding"), body=body: self._post(at, body))
+            calls.append(partial(self._post, PODS.path(namespace, name, "binding"), body))
         began = time.perf_counter()
         await self._bench.at_once(calls)
         took = time.perf_counter() - began
@@ -210,7 +211,6 @@ def _ready(node: dict[str, Any]) -> bool:
 
 
 async def measure(nodes: int, sizes: Sequence[Size], rounds: int, say: Progress) -> Table:
-    counted: list[dict[str, float]] = []
     with tempfile.TemporaryDirectory() as folder:
         async with (
             ControlPlane(prepare=furnish, echo=say) as plane,
@@ -223,12 +223,14 @@ async def measure(nodes: int, sizes: Sequence[Size], rounds: int, say: Progress)
                 say(f"gangs: {nodes} nodes")
                 await gangs.add_nodes(nodes)
                 await gangs.until_ready(nodes)
-                for number in range(1, rounds + 1):
-                    counted.append(await _round(gangs, bench, nats.url, nodes, sizes, f"{number} of {rounds}", say))
+                counted = [
+                    await _round(gangs, bench, nats.url, nodes, sizes, f"{number} of {rounds}", say)
+                    for number in range(1, rounds + 1)
+                ]
             await transport.close()
     about = (
-        f"Gangs of one-GPU pods on {nodes:,} KWOK nodes, a real kube-apiserver and etcd: pods bound per second, from the "
-        "first creation to the last binding as a watch shows them. Raw: bindings by one client, nothing else going on. "
+        f"Gangs of one-GPU pods on {nodes:,} KWOK nodes, a real kube-apiserver and etcd: pods bound per second, from "
+        "the first creation to the last binding as a watch shows them. Raw: bindings by one client, nothing else going on. "
         "kube-scheduler: the same pods, no gangs. Everything runs on the one machine, KWOK and the bench too."
     )
     return Table("Gangs of pods on a real API server", about, counted)
