@@ -33,19 +33,22 @@ class Policy(Struct, frozen=True):
     resource: ApiResource
     binding: ApiResource
     since: ServerVersion
+    guards: bool = True
+    """Keeps jobs in their queue; else it only spares people to write something themselves."""
 
 
-def _policy(name: str, sort: str, since: ServerVersion) -> Policy:
+def _policy(name: str, sort: str, since: ServerVersion, *, guards: bool = True) -> Policy:
     kind = f"{sort}AdmissionPolicy"
     resource = ApiResource(ADMISSION, "v1", f"{sort.lower()}admissionpolicies", kind, namespaced=False)
     binding = ApiResource(ADMISSION, "v1", f"{sort.lower()}admissionpolicybindings", f"{kind}Binding", namespaced=False)
-    return Policy(name, resource, binding, since)
+    return Policy(name, resource, binding, since, guards)
 
 
 POLICIES = (
     _policy("muster-rayjobs", "Validating", ServerVersion(1, 30)),
     _policy("muster-jobs", "Validating", ServerVersion(1, 30)),
     _policy("muster-rayjobs-suspended", "Mutating", ServerVersion(1, 36)),
+    _policy("muster-gang-pods-steered", "Mutating", ServerVersion(1, 36), guards=False),
 )
 """What ``deploy/policies`` holds (a test keeps them equal)."""
 
@@ -184,29 +187,40 @@ async def _missing(transport: ApiTransport, right: Right) -> tuple[str, ...]:
 
 async def _policies(transport: ApiTransport, version: ServerVersion, *, acting: bool) -> list[Finding]:
     """Whether queued jobs are guarded; without policies a bypass is noticed and charged, not stopped."""
-    wanted = [
-        policy for policy in POLICIES if (version.major, version.minor) >= (policy.since.major, policy.since.minor)
-    ]
+    known = (version.major, version.minor)
+    wanted = [policy for policy in POLICIES if known >= (policy.since.major, policy.since.minor)]
     if not wanted:
-        return [
-            Finding("note", "policies", "this server has none of ours: a bypass is noticed and charged, not stopped")
-        ]
-    missing: list[str] = []
+        what = "this server has none of ours: a bypass is noticed and charged, not stopped"
+        return [Finding("note", "policies", what), *_steered(wanted, [])]
+    missing: dict[str, Policy] = {}
     unknown: list[str] = []
     for policy in wanted:
         for resource in (policy.resource, policy.binding):
             answer = await transport.request("GET", resource.path(name=policy.name))
             if answer.status == 404:
-                missing.append(f"{resource.kind} {policy.name}")
+                missing[f"{resource.kind} {policy.name}"] = policy
             elif not answer.ok:
                 unknown.append(f"{resource.kind} {policy.name} (HTTP {answer.status})")
     findings = []
-    if missing:
-        what = f"{', '.join(missing)} missing: anybody may start a queued job around the queue"
+    guards = [name for name, policy in missing.items() if policy.guards]
+    if guards:
+        what = f"{', '.join(guards)} missing: anybody may start a queued job around the queue"
         findings.append(Finding("bad" if acting else "note", "policies", what, "apply deploy/policies"))
     if unknown:
         findings.append(Finding("note", "policies", f"cannot be looked at: {', '.join(unknown)}"))
-    return findings or [Finding("ok", "policies", ", ".join(policy.name for policy in wanted))]
+    there = [policy.name for policy in wanted if policy not in missing.values()]
+    findings = findings or [Finding("ok", "policies", ", ".join(there))]
+    return [*findings, *_steered(wanted, [name for name, policy in missing.items() if not policy.guards])]
+
+
+def _steered(wanted: Collection[Policy], missing: Collection[str]) -> list[Finding]:
+    """Whether pods of gangs get our name as their scheduler, where they name none."""
+    what = "pods with the marks of a gang have to say schedulerName: muster themselves"
+    if missing:
+        return [Finding("note", "gang pods", f"{', '.join(missing)} missing: {what}", "apply deploy/policies")]
+    if all(policy.guards for policy in wanted):
+        return [Finding("note", "gang pods", f"this server changes no objects by policy: {what}")]
+    return []
 
 
 async def _tree(transport: ApiTransport) -> list[Finding]:

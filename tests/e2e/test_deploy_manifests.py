@@ -21,7 +21,9 @@ from muster.bus.server import EmbeddedServer
 from muster.core.actuation.intents import Known, Outstanding
 from muster.core.actuation.patch import resume_patch
 from muster.core.deciders import DECIDERS
-from muster.core.objects.meta import DEQUEUE_STAMPS, DEQUEUED_AT, ENQUEUE_STAMPS, INTENT, QUEUED_AT, SUSPEND
+from muster.core.gang.declare import NAME_ANNOTATION
+from muster.core.gang.declare import NAME_LABELS as GANG_NAMES
+from muster.core.objects.meta import DEQUEUE_STAMPS, DEQUEUED_AT, ENQUEUE_STAMPS, GANG, INTENT, QUEUED_AT, SUSPEND
 from muster.core.workloads.registry import KINDS
 from muster.kube.config import connect
 from muster.kube.discovery import can_i
@@ -131,6 +133,13 @@ async def _until_policies_work(plane: ControlPlane, kube: KubeClient) -> None:
 
         await until(suspends, what="new jobs to be suspended")
 
+        async def steers() -> bool:
+            made = await kube.create(gang_pod(labels={GANG_NAMES[0]: "probe"}))
+            await kube.delete("v1", "Pod", made["metadata"]["name"], MANAGED)
+            return bool(made["spec"]["schedulerName"] == "muster")
+
+        await until(steers, what="pods of gangs to be steered")
+
 
 @contextlib.asynccontextmanager
 async def client(plane: ControlPlane, user: User) -> AsyncIterator[KubeClient]:
@@ -143,6 +152,12 @@ def job(namespace: str = MANAGED, *, suspend: bool | None = None, **spec: object
     made["spec"].pop("suspend", None)
     made["spec"] |= spec if suspend is None else {"suspend": suspend, **spec}
     return made
+
+
+def gang_pod(namespace: str = MANAGED, spec: Object | None = None, **metadata: object) -> Object:
+    body = {"containers": [{"name": "main", "image": "none"}], "automountServiceAccountToken": False, **(spec or {})}
+    meta = {"generateName": "gang-", "namespace": namespace, **metadata}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": body}
 
 
 async def remove(kube: KubeClient, found: Object) -> None:
@@ -194,6 +209,26 @@ async def test_a_new_job_of_a_managed_namespace_begins_suspended(plane: ControlP
                 await remove(kube, made)
             elif user is ALICE:
                 await refused(kube.create(job(suspend=suspend)), "spec.suspend must be true")
+
+
+async def test_pods_of_gangs_that_name_no_scheduler_are_steered(plane: ControlPlane) -> None:
+    steered = "muster" if mutates(plane) else "default-scheduler"
+    async with client(plane, plane.admin) as kube:
+
+        async def scheduler(made: Object) -> str:
+            found = await kube.create(made)
+            await kube.delete("v1", "Pod", found["metadata"]["name"], found["metadata"]["namespace"])
+            return str(found["spec"]["schedulerName"])
+
+        for key in GANG_NAMES:
+            assert await scheduler(gang_pod(labels={key: "one"})) == steered
+            assert await scheduler(gang_pod(FREE, labels={key: "one"})) == "default-scheduler"
+        for key in (NAME_ANNOTATION, GANG):
+            assert await scheduler(gang_pod(annotations={key: "one"})) == steered
+        assert await scheduler(gang_pod()) == "default-scheduler"
+        assert await scheduler(gang_pod(labels={"app": "x"}, annotations={"a": "b"})) == "default-scheduler"
+        for name in ("volcano", "kai-scheduler"):
+            assert await scheduler(gang_pod(spec={"schedulerName": name}, labels={GANG_NAMES[0]: "one"})) == name
 
 
 async def test_other_namespaces_are_left_alone(plane: ControlPlane) -> None:

@@ -136,6 +136,16 @@ async def test_acting_is_refused_with_everything_that_is_missing(theirs: Theirs)
         assert finding in examined.out
 
 
+async def test_pods_of_gangs_that_nobody_steers_are_told_of(theirs: Theirs) -> None:
+    examined = (await theirs.cli.run("doctor", *theirs.context)).ok()
+    assert "muster-gang-pods-steered" in examined.out
+    assert "gang pods" not in examined.out
+    theirs.cluster.server.objects.delete(POLICIES[-1].resource, "", "muster-gang-pods-steered")
+    examined = (await theirs.cli.run("doctor", *theirs.context)).ok()
+    told = "MutatingAdmissionPolicy muster-gang-pods-steered missing: pods with the marks of a gang have to say"
+    assert told in examined.out
+
+
 async def test_watching_needs_less(theirs: Theirs) -> None:
     theirs.cluster.server.denied = frozenset([("patch", "*", "*"), ("create", "", "events")])
     assert (await theirs.cli.run("doctor", "--observe", *theirs.context)).ok()
