@@ -202,6 +202,13 @@ def _dressed(made: Obj) -> Obj:
     return made | {"metadata": _meta("odd", "text")}
 
 
+def _pod_group() -> Obj:
+    spec = {"minMember": 3, "scheduleTimeoutSeconds": 10}
+    found = _dressed({"apiVersion": "scheduling.sigs.k8s.io/v1alpha1", "kind": "PodGroup", "spec": spec})
+    found["metadata"]["annotations"] = {"gang.scheduling.koordinator.sh/groups": '["text/odd"]'}
+    return found
+
+
 BASES = {
     "jobs": lambda: _dressed(jobs.job()),
     "tfjobs": lambda: _dressed(jobs.tfjob()),
@@ -211,6 +218,8 @@ BASES = {
     "rayjobs": _rayjob,
     "rayclusters": _raycluster,
     "pods": _pod,
+    "podgroups_scheduling_sigs_k8s_io": _pod_group,
+    "podgroups_scheduling_x-k8s_io": _pod_group,
     "nodes": _node,
     "elasticquotatrees": _tree,
     "small-tree": _small_tree,

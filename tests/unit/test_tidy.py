@@ -10,7 +10,7 @@ from typing import get_args
 import pytest
 
 from muster.core import explain
-from muster.events import decisions, effects
+from muster.events import decisions, effects, gangs
 
 ROOT = Path(__file__).parents[2]
 LARGEST = 500
@@ -54,6 +54,9 @@ WORDS = {
     "refusal": (decisions.RefusalReason, explain.REFUSED),
     "release": (decisions.ReleaseReason, explain.RELEASED),
     "not resumed": (effects.FailureReason, explain.NOT_RESUMED),
+    "not bound": (effects.FailureReason, explain.NOT_BOUND),
+    "held back": (gangs.HeldBackReason, explain.HELD_BACK),
+    "pods released": (gangs.PodsReleaseReason, explain.PODS_RELEASED),
     "not suspended": (effects.FailureReason, explain.NOT_SUSPENDED),
 }
 

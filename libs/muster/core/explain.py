@@ -19,6 +19,7 @@ from muster.events.decisions import (
     Shortage,
 )
 from muster.events.effects import FailureReason
+from muster.events.gangs import HeldBackReason, PodsReleaseReason
 from muster.model.resources import format_quantity
 from muster.model.text import counted
 
@@ -198,6 +199,32 @@ GIVEN_BACK: dict[GiveBackReason, str] = {
     "node_gone": "their node no longer exists",
 }
 
+PODS_RELEASED: dict[PodsReleaseReason, str] = {
+    "node_gone": "their node no longer exists",
+    "not_bound": "they were not bound in time",
+    "no_room": "somebody else's pods have taken the room",
+}
+HELD_BACK: dict[HeldBackReason, str] = {
+    "refused": "what its pods and its PodGroup say makes no gang",
+    "other_scheduler": "its pods have the marks of a gang and no scheduler that knows gangs",
+    "priority_clash": "its pods do not have one priority",
+    "gated": "schedulingGates of its pods keep it from being tried",
+    "too_few_pods": "fewer pods exist than it needs to start",
+    "group_incomplete": "its group is not complete",
+    "no_nodes": "the nodes have no place for all of it",
+    "timed_out": "it found no place in the time one round may take; it goes on trying",
+    "gave_way": "another gang was let in before it",
+    "starved": "other gangs have been let in before it for 20 minutes",
+    "bind_refused": "the API server refused to bind one of its pods; it is tried again",
+    "broken": "it has lost so many pods that fewer than its minimum are left",
+}
+NODES_CLAIM_ENDED = {
+    "placed": "it has its places",
+    "gone": "the gang is gone",
+    "expired": "not enough became free in time; others may go on",
+    "changed": "its pods, or the nodes, are others now",
+}
+
 SUSPENDED_OUTSIDE = Reason(
     "SuspendedOutside",
     "suspended_outside",
@@ -238,6 +265,12 @@ NOT_SUSPENDED: dict[FailureReason, str] = {
     "spec_changed": "its spec was edited before it could be suspended",
     "superseded": "a newer decision was carried out on it meanwhile",
     "refused": "the API server refused to suspend it",
+}
+NOT_BOUND: dict[FailureReason, str] = {
+    "gone": "it was deleted before it could be bound",
+    "spec_changed": "it was changed before it could be bound",
+    "superseded": "somebody else has bound it to another node",
+    "refused": "the API server refused to bind it",
 }
 DEFERRED = {
     "nothing_evictable": "its queue is owed {0}, and nothing in quota {1} that runs above its own min may be suspended",

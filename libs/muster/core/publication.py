@@ -78,6 +78,8 @@ def _about_workload(  # noqa: C901 - a table of events
             return public.WorkloadAdopted(
                 **where, attempt=event.attempt, queue=event.queue, request=texts(event.request), reason=event.reason
             )
+        case effects.EffectApplied(action="bind") | effects.EffectFailed(action="bind"):
+            return None
         case effects.EffectApplied(action="suspend"):
             return public.WorkloadEvicted(**where, attempt=event.attempt)
         case effects.EffectFailed(action="suspend"):

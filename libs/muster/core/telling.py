@@ -13,7 +13,7 @@ from msgspec import Struct
 from muster.core import explain
 from muster.core.workloads.registry import suspend_field
 from muster.events import decisions as d
-from muster.events import effects, facts, system
+from muster.events import effects, facts, gangs, system
 from muster.events.base import Event
 from muster.model.keys import Ref
 from muster.model.resources import Vector, format_vector
@@ -37,9 +37,12 @@ def tell(event: Event) -> Told:
     return Told(word, subject_of(event), shorten(say(event), MAX_TEXT))
 
 
+_HOLDERS = ("workload", "pod", "child", "node", "tree", "pod_group")
+
+
 def ref_of(event: Event) -> Ref | None:
     """The object an event is about, None when it is about none or several."""
-    for holder in (event, *(getattr(event, name, None) for name in ("workload", "pod", "child", "node", "tree"))):
+    for holder in (event, *(getattr(event, name, None) for name in _HOLDERS)):
         ref = getattr(holder, "ref", None)
         if isinstance(ref, Ref):
             return ref
@@ -55,6 +58,11 @@ def subject_of(event: Event) -> str:
         return event.kind
     if isinstance(event, facts.SyncStarted):
         return ", ".join(event.kinds)
+    if isinstance(event, gangs.PodsPlaced | gangs.PodsReleased):
+        return event.gangs[0] if event.gangs else str(event.pods[0].ref) if event.pods else ""
+    if isinstance(event, gangs.GangHeldBack | gangs.NodesClaimed | gangs.NodesClaimEnded):
+        pods = event.pods if isinstance(event, gangs.GangHeldBack) else ()
+        return event.gang or (str(pods[0]) if pods else "")
     ref = ref_of(event)
     if ref is None:
         return ""
@@ -100,6 +108,36 @@ def given_back(event: d.PlacesReleased) -> str:
     count = sum(each.count for each in event.placements)
     nodes = ", ".join(dict.fromkeys(each.node for each in event.placements[:5]))
     return f"{counted(count, 'place')} held on {nodes} given back: {explain.GIVEN_BACK[event.reason]}"
+
+
+def pods_placed(event: gangs.PodsPlaced) -> str:
+    """How many pods have a node from here on, and which."""
+    nodes: dict[str, int] = {}
+    for each in event.pods:
+        nodes[each.node] = nodes.get(each.node, 0) + 1
+    shown = ", ".join(f"{node} ({count})" for node, count in list(nodes.items())[:5])
+    more = f" and {len(nodes) - 5} more nodes" if len(nodes) > 5 else ""
+    whose = f" of {' and '.join(event.gangs[:5])}" if event.gangs else ""
+    return f"{counted(len(event.pods), 'pod')}{whose} placed on {shown}{more}"
+
+
+def pods_released(event: gangs.PodsReleased) -> str:
+    """Which pods lost their node before they were bound, and why."""
+    shown = ", ".join(f"{each.ref.key} on {each.node}" for each in event.pods[:5])
+    more = f", and {len(event.pods) - 5} more" if len(event.pods) > 5 else ""
+    return f"{shown}{more} given back: {explain.PODS_RELEASED[event.reason]}"
+
+
+def held_back(event: gangs.GangHeldBack) -> str:
+    """Why a gang waits."""
+    parts = [explain.HELD_BACK[event.reason]]
+    if event.by:
+        parts[0] += f" ({event.by})"
+    if event.text:
+        parts.append(event.text)
+    if event.shortage is not None:
+        parts.append(explain.no_room(event.shortage))
+    return ": ".join(parts)
 
 
 def placement(event: system.PlacementChosen) -> str:
@@ -158,8 +196,18 @@ def _denial(event: d.QuotaDenied) -> str:
     return denied(event)
 
 
+def _applied(event: effects.EffectApplied) -> str:
+    if event.action == "bind":
+        return "bound to its node"
+    field, value = suspend_field(event.ref.kind), str(event.action == "suspend").lower()
+    return f"{field} is {value} as of resourceVersion {event.rv}"
+
+
+_FAILED = {"resume": explain.NOT_RESUMED, "suspend": explain.NOT_SUSPENDED, "bind": explain.NOT_BOUND}
+
+
 def _failed(event: effects.EffectFailed) -> str:
-    words = explain.NOT_RESUMED if event.action == "resume" else explain.NOT_SUSPENDED
+    words = _FAILED[event.action]
     return words[event.reason] + (f": {event.message}" if event.message else "")
 
 
@@ -212,6 +260,8 @@ _WORDS: Mapping[type[Event], tuple[str, _Say]] = {
     facts.ChildGone: ("gone", _gone),
     facts.PodObserved: ("observed", _pod),
     facts.PodGone: ("gone", _gone),
+    facts.PodGroupObserved: ("observed", lambda e: f"a gang of {e.pod_group.minimum}"),
+    facts.PodGroupGone: ("gone", _gone),
     facts.NodeObserved: ("observed", lambda e: f"has {format_vector(e.node.allocatable)}"),
     facts.NodeGone: ("gone", _gone),
     facts.QuotaTreeObserved: ("observed", lambda e: f"as of resourceVersion {e.rv}"),
@@ -249,10 +299,15 @@ _WORDS: Mapping[type[Event], tuple[str, _Say]] = {
     d.GangAwaitingNodes: ("lacks nodes", lambda e: explain.no_room(e.shortage)),
     d.GangDeferred: ("no nodes", lambda e: explain.no_room(e.shortage)),
     d.PlacesReleased: ("places free", lambda e: given_back(e)),
-    effects.EffectApplied: (
-        "resumed",
-        lambda e: f"{suspend_field(e.ref.kind)} is {str(e.action == 'suspend').lower()} as of resourceVersion {e.rv}",
+    gangs.PodsPlaced: ("placed", pods_placed),
+    gangs.PodsReleased: ("pods free", pods_released),
+    gangs.GangHeldBack: ("held back", held_back),
+    gangs.NodesClaimed: (
+        "claims nodes",
+        lambda e: f"what becomes free on {counted(len(e.places), 'node')} is kept for it: it has waited too long",
     ),
+    gangs.NodesClaimEnded: ("claim ends", lambda e: explain.NODES_CLAIM_ENDED[e.outcome]),
+    effects.EffectApplied: ("resumed", _applied),
     effects.EffectFailed: ("not resumed", _failed),
 }
 """What each event is called, and how the rest of its sentence is made; a test holds it complete."""

@@ -12,13 +12,13 @@ FailureReason = Literal["gone", "spec_changed", "superseded", "refused"]
 
 gone          the object (this uid) no longer exists
 spec_changed  the spec is not the one that was decided on
-superseded    a newer decision of ours has been carried out on it
+superseded    a newer decision of ours has been carried out on it; a pod is bound to another node
 refused       the API server will not take the write (invalid, or a policy denies it); the message is its own
 """
 
 
-Action = Literal["resume", "suspend"]
-"""What was to be done: an admission resumes, an eviction suspends."""
+Action = Literal["resume", "suspend", "bind"]
+"""What was to be done: an admission resumes, an eviction suspends, a placed pod (the ref) is bound to its node."""
 
 
 class EffectApplied(Event, frozen=True, kw_only=True):

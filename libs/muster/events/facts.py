@@ -8,6 +8,7 @@ from __future__ import annotations
 from msgspec import Struct, field
 
 from muster.events.base import Event
+from muster.model.gang import PodGroup
 from muster.model.keys import Ref
 from muster.model.workload import ChildState, NodeState, Outcome, PodState, Workload
 
@@ -83,6 +84,16 @@ class PodObserved(Event, frozen=True, kw_only=True):
 
 class PodGone(ObjectGone, frozen=True, kw_only=True):
     """A pod object no longer exists."""
+
+
+class PodGroupObserved(Event, frozen=True, kw_only=True):
+    """A PodGroup exists, of either API group, and looks like this."""
+
+    pod_group: PodGroup
+
+
+class PodGroupGone(ObjectGone, frozen=True, kw_only=True):
+    """A PodGroup no longer exists."""
 
 
 class NodeObserved(Event, frozen=True, kw_only=True):
@@ -197,6 +208,8 @@ Fact = (
     | ChildGone
     | PodObserved
     | PodGone
+    | PodGroupObserved
+    | PodGroupGone
     | NodeObserved
     | NodeGone
     | QuotaTreeObserved

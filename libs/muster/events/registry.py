@@ -10,9 +10,10 @@ from muster.events.base import Event
 from muster.events.decisions import AnyDecision
 from muster.events.effects import Effect
 from muster.events.facts import Fact
+from muster.events.gangs import PodDecision
 from muster.events.system import SystemEvent
 
-AnyEvent = Fact | AnyDecision | Effect | SystemEvent
+AnyEvent = Fact | AnyDecision | PodDecision | Effect | SystemEvent
 
 EVENT_TYPES: dict[str, type[Event]] = {cls.__struct_config__.tag: cls for cls in get_args(AnyEvent)}
 """{tag: type} of everything the log may hold."""

@@ -129,6 +129,9 @@ class Workload(Struct, frozen=True, omit_defaults=True):
     dequeued_at: int = 0
 
 
+SCHEDULERS = ("muster", "kai-scheduler")
+"""Values of spec.schedulerName that are ours; the second one so that KubeRay's integration works unchanged."""
+
 SPARK_ROLE = "spark-role"
 """The label that tells a Spark driver, which owns the pods of its executors."""
 
@@ -147,6 +150,21 @@ class PodState(Struct, frozen=True, omit_defaults=True):
     labels: dict[str, str] = field(default_factory=dict)
     rules: PodRules = ANYWHERE
     """Where it may run, and what it keeps others from."""
+    scheduler: str = ""
+    """spec.schedulerName, where it is one of ours or the pod has the marks of a gang; what follows is told of those."""
+    priority: int | None = None
+    created: int = 0
+    succeeded: bool = False
+    deleting: bool = False
+    gated: bool = False
+    """A scheduling gate keeps it from being bound."""
+    marks: dict[str, str] = field(default_factory=dict)
+    """Annotations that say something about its gang."""
+
+    @property
+    def ours(self) -> bool:
+        """Whether it is bound by us, and nobody else."""
+        return self.scheduler in SCHEDULERS
 
 
 class ChildState(Struct, frozen=True, omit_defaults=True):

@@ -154,7 +154,6 @@ class Process(Struct, dict=True):
                 WatcherRunner(
                     shard,
                     transport,
-                    everybody=self.config.placement != "off",
                     log=self.log,
                     lease=self.lease("watcher", shard),
                     snapshots=self.snapshots(),

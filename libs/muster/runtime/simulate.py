@@ -18,7 +18,7 @@ from msgspec import Struct
 from muster.core.actuation.intents import Actuator, ActuatorState, Known, Outstanding
 from muster.core.actuation.patch import Answer, Reread, Retry, after_reread, patch_for, read_answer
 from muster.core.deciders import DECIDERS
-from muster.core.objects.registry import WATCHED, required_of, shards_of
+from muster.core.objects.registry import SHARD_OF, WATCHED, required_of, shards_of
 from muster.core.stage import Folder, Stage, StageState, next_commit
 from muster.core.watching.watcher import Watcher
 from muster.core.workloads.registry import KINDS
@@ -90,7 +90,7 @@ class Simulation:
         self._count = 0
         self.seats: dict[str, _Seat] = {name: _Seat(make()) for name, make in DECIDERS.items()}
         self.seats["actuator"] = _Seat(Actuator())
-        self._watchers = {shard: Watcher(shard, kinds, everybody=placement is not None) for shard in shards_of(kinds)}
+        self._watchers = {shard: Watcher(shard, kinds) for shard in shards_of(kinds)}
         for shard, watcher in self._watchers.items():
             self.seats[f"watcher/{shard}"] = _Seat(watcher)
         self._changed: dict[str, dict[str, Change]] = {shard: {} for shard in self._watchers}
@@ -166,7 +166,7 @@ class Simulation:
             self._append_as(f"watcher/{shard}", "input", [Synced(kind=shard)])
 
     def _observe(self, change: Change) -> None:
-        row = WATCHED[change.resource.plural]
+        row = WATCHED[SHARD_OF[change.resource]]
         meta = change.object["metadata"]
         if row.namespace and meta.get("namespace", "") != row.namespace:
             return

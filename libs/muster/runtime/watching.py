@@ -60,11 +60,9 @@ class WatcherRunner(Leader[WatchState]):
         reflector_hooks: ReflectorHooks | None = None,
         quarantine: Callable[[bytes, str], Awaitable[object]] | None = None,
         kinds: tuple[str, ...] = tuple(KINDS),
-        everybody: bool = False,
     ) -> None:
-        """``everybody``: the pods of everybody are reported, for placement."""
         super().__init__(
-            Watcher(shard, kinds, everybody=everybody),
+            Watcher(shard, kinds),
             shard=shard,
             log=log,
             lease=lease,

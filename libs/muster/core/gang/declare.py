@@ -13,10 +13,10 @@ from collections.abc import Iterable, Mapping
 from typing import Literal, get_args
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import Struct
 
 from muster.core.objects.meta import Int32, Meta, decode, is_name, is_namespace
-from muster.model.keys import Ref
+from muster.model.gang import PodGroup
 from muster.model.text import clean, shorten
 
 SIGS = "pod-group.scheduling.sigs.k8s.io"
@@ -47,18 +47,6 @@ DEFAULT_POLICY: MatchPolicy = "once-satisfied"
 POLICIES: dict[str, MatchPolicy] = {policy: policy for policy in get_args(MatchPolicy)}
 
 Way = Literal["labels", "annotations", "pod_group"]
-
-
-class PodGroup(Struct, frozen=True, kw_only=True):
-    """A PodGroup of either API group, as far as it makes a gang."""
-
-    ref: Ref
-    rv: int
-    created: int = 0
-    minimum: int = 0
-    timeout_s: int = 0
-    annotations: dict[str, str] = field(default_factory=dict)
-    """Only those that say something about the gang."""
 
 
 class Declared(Struct, frozen=True, kw_only=True):
@@ -92,20 +80,23 @@ class _PodGroup(Struct, frozen=True, rename="camel"):
     spec: _Spec | None = None
 
 
-_KEPT = (*GROUPS, POLICY, POLICY_ANNOTATION, WAITING_TIME)
+KEPT = (*GROUPS, POLICY, POLICY_ANNOTATION, WAITING_TIME)
+"""Annotations of a PodGroup that say something about its gang."""
+MARKS = (NAME_ANNOTATION, MIN_ANNOTATION, *KEPT)
+"""Annotations of a pod that do."""
 
 
-def read_pod_group(raw: bytes) -> PodGroup:
-    """A PodGroup object. Raises UnreadableError naming the field that cannot be read."""
+def read_pod_group(raw: bytes, kind: str = "PodGroup") -> PodGroup:
+    """A PodGroup object. ``kind`` tells those of the two API groups apart. Raises UnreadableError naming the field."""
     found: _PodGroup = decode(raw, _PodGroup)
     spec = found.spec or _Spec()
     return PodGroup(
-        ref=found.metadata.ref("PodGroup"),
+        ref=found.metadata.ref(kind),
         rv=found.metadata.rv,
         created=found.metadata.created,
         minimum=spec.min_member or 0,
         timeout_s=spec.schedule_timeout_seconds or 0,
-        annotations={key: found.metadata.annotations[key] for key in _KEPT if key in found.metadata.annotations},
+        annotations={key: found.metadata.annotations[key] for key in KEPT if key in found.metadata.annotations},
     )
 
 

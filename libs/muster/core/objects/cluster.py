@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from msgspec import Struct, field
+from collections.abc import Callable
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from muster.core.gang.declare import MARKS, name_of, read_pod_group
 from muster.core.objects.meta import Int32, Meta, decode
 from muster.core.objects.podrules import RawTaint, taints_of
 from muster.core.objects.podspec import PodSpec, Quantity, amounts, pod_request, pod_rules
 from muster.core.workloads.registry import POD_OWNERS
-from muster.events.facts import NodeObserved, PodObserved, PriorityClassObserved
-from muster.model.workload import NodeState, PodState
+from muster.events.facts import NodeObserved, PodGroupObserved, PodObserved, PriorityClassObserved
+from muster.model.workload import SCHEDULERS, NodeState, PodState
 
 MAX_LABELS = 256
 """Labels kept of one object: far more than any has."""
@@ -25,46 +29,60 @@ class Pod(Struct, frozen=True):
     status: PodStatus | None = None
 
 
-class OwnedObject(Struct, frozen=True):
+class _Seat(Struct, frozen=True, rename="camel"):
+    node_name: str | None = None
+    scheduler_name: str | None = None
+
+
+class _Glance(Struct, frozen=True):
+    """As much of a pod as tells whether it is any concern of ours."""
+
     metadata: Meta
+    spec: _Seat | None = None
 
 
 def read_pod(raw: bytes) -> PodObserved | None:
-    """A pod: whom it belongs to, where it runs or may run, whether it still holds anything.
+    """A pod: whom it belongs to, where it runs or may run, whether it still holds anything, which gang it means.
 
-    None for a pod of no workload.
+    None for a pod that is no concern of ours: of no workload and no gang, and taking no room on a node.
     """
-    owned: OwnedObject = decode(raw, OwnedObject)
-    if owned.metadata.controller.kind not in POD_OWNERS:
+    glance: _Glance = decode(raw, _Glance)
+    owner, seat = glance.metadata.controller, glance.spec or _Seat()
+    owner_uid = owner.uid if owner.kind in POD_OWNERS else ""
+    scheduler = seat.scheduler_name or ""
+    marked = name_of(glance.metadata.labels, glance.metadata.annotations) is not None
+    member = marked or scheduler in SCHEDULERS
+    if not owner_uid and not member and not seat.node_name:
         return None
-    return _pod(decode(raw, Pod), owned.metadata.controller.uid)
-
-
-def read_any_pod(raw: bytes) -> PodObserved | None:
-    """As :func:`read_pod`, and of everybody else's pods those that take room on a node, as nobody's own."""
     pod: Pod = decode(raw, Pod)
-    owner = pod.metadata.controller
-    if owner.kind in POD_OWNERS:
-        return _pod(pod, owner.uid)
-    over = pod.status is not None and pod.status.phase in ("Succeeded", "Failed")
-    return None if over or not pod.spec.node_name else _pod(pod, "")
-
-
-def _pod(pod: Pod, owner_uid: str) -> PodObserved:
     phase = pod.status.phase if pod.status else ""
-    return PodObserved(
-        pod=PodState(
-            ref=pod.metadata.ref("Pod"),
-            rv=pod.metadata.rv,
-            owner_uid=owner_uid,
-            node=pod.spec.node_name or "",
-            over=phase in ("Succeeded", "Failed"),
-            running=phase == "Running",
-            request=pod_request(pod.spec, "spec"),
-            labels=_labels(pod.metadata),
-            rules=pod_rules(pod.spec, pod.metadata.labels),
-        )
+    over = phase in ("Succeeded", "Failed")
+    if over and not owner_uid and not member:
+        return None
+    state = PodState(
+        ref=pod.metadata.ref("Pod"),
+        rv=pod.metadata.rv,
+        owner_uid=owner_uid,
+        node=pod.spec.node_name or "",
+        over=over,
+        running=phase == "Running",
+        request=pod_request(pod.spec, "spec"),
+        labels=_labels(pod.metadata),
+        rules=pod_rules(pod.spec, pod.metadata.labels),
     )
+    if member:
+        annotations = pod.metadata.annotations
+        state = replace(
+            state,
+            scheduler=scheduler,
+            priority=pod.spec.priority,
+            created=pod.metadata.created,
+            succeeded=phase == "Succeeded",
+            deleting=bool(pod.metadata.deletion_timestamp),
+            gated=bool(pod.spec.scheduling_gates),
+            marks={key: annotations[key] for key in sorted(MARKS) if key in annotations},
+        )
+    return PodObserved(pod=state)
 
 
 def _labels(meta: Meta) -> dict[str, str]:
@@ -91,6 +109,11 @@ class Node(Struct, frozen=True):
     metadata: Meta
     spec: NodeSpec = field(default_factory=NodeSpec)
     status: NodeStatus | None = None
+
+
+def pod_group_reader(kind: str) -> Callable[[bytes], PodGroupObserved]:
+    """Reads PodGroups of one API group: ``kind`` is qualified by it."""
+    return lambda raw: PodGroupObserved(pod_group=read_pod_group(raw, kind))
 
 
 def read_node(raw: bytes) -> NodeObserved:

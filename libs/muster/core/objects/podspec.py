@@ -47,6 +47,10 @@ class Container(Struct, frozen=True, rename="camel"):
     ports: tuple[RawPort, ...] | None = None
 
 
+class Gate(Struct, frozen=True):
+    name: str = ""
+
+
 class PodSpec(Struct, frozen=True, rename="camel"):
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] | None = None
@@ -62,6 +66,7 @@ class PodSpec(Struct, frozen=True, rename="camel"):
     topology_spread_constraints: tuple[RawSpread, ...] | None = None
     volumes: tuple[RawVolume, ...] | None = None
     host_network: bool | None = None
+    scheduling_gates: tuple[Gate, ...] | None = None
 
 
 class TemplateMeta(Struct, frozen=True):

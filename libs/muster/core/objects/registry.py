@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from msgspec import Struct
 
-from muster.core.objects.cluster import read_node, read_pod, read_priority_class
+from muster.core.objects.cluster import pod_group_reader, read_node, read_pod, read_priority_class
 from muster.core.objects.kubequeue import CREATED_BY, QUEUE_NAMESPACE, read_queue, read_queue_unit
 from muster.core.objects.quotatree import NAMESPACE as TREE_NAMESPACE
 from muster.core.objects.quotatree import read_quota_tree
@@ -19,6 +19,8 @@ from muster.events.facts import (
     NodeObserved,
     ObjectGone,
     PodGone,
+    PodGroupGone,
+    PodGroupObserved,
     PodObserved,
     PriorityClassGone,
     PriorityClassObserved,
@@ -51,11 +53,28 @@ class Watched(Struct, frozen=True):
     label_selector: str = ""
     both: bool = False
     """Its objects may also be what other workloads run through: children."""
+    ambiguous: bool = False
+    """Another API group has a resource of that name: shard and kind are qualified by the group."""
 
     @property
     def shard(self) -> str:
         """The watcher shard that reads it: the plural of the resource."""
-        return self.resource.plural
+        return qualified_shard(self.resource) if self.ambiguous else self.resource.plural
+
+    @property
+    def kind(self) -> str:
+        """What its objects are called in the log."""
+        return qualified_kind(self.resource) if self.ambiguous else self.resource.kind
+
+
+def qualified_shard(resource: ApiResource) -> str:
+    """``podgroups_scheduling_x-k8s_io``: no dots, which separate the parts of a subject."""
+    return f"{resource.plural}_{resource.group.replace('.', '_')}"
+
+
+def qualified_kind(resource: ApiResource) -> str:
+    """``PodGroup.scheduling.x-k8s.io``, as kubectl takes it."""
+    return f"{resource.kind}.{resource.group}"
 
 
 def _workload_reader(kind: str) -> Callable[[bytes], Event | None]:
@@ -70,7 +89,8 @@ def _workload_reader(kind: str) -> Callable[[bytes], Event | None]:
     return observed
 
 
-ALWAYS = ("elasticquotatrees", "nodes", "pods", "priorityclasses", "queues", "queueunits")
+POD_GROUPS = tuple(qualified_shard(resource) for resource in api.POD_GROUPS)
+ALWAYS = ("elasticquotatrees", "nodes", "pods", "priorityclasses", "queues", "queueunits", *POD_GROUPS)
 """The shards that are watched whatever kinds are on."""
 
 
@@ -100,6 +120,9 @@ def _watched() -> dict[str, Watched]:
         ),
         Watched(api.QUEUE_UNITS, read_queue_unit, QueueUnitObserved, QueueUnitGone),
     ]
+    for each in api.POD_GROUPS:
+        read = pod_group_reader(qualified_kind(each))
+        rows.append(Watched(each, read, PodGroupObserved, PodGroupGone, ambiguous=True))
     children = {kind.child for kind in workloads.KINDS.values()}
     rows += [
         Watched(kind.resource, _workload_reader(name), WorkloadObserved, WorkloadGone, both=name in children)
@@ -110,3 +133,5 @@ def _watched() -> dict[str, Watched]:
 
 WATCHED: dict[str, Watched] = _watched()
 """{shard name: row}"""
+SHARD_OF = {row.resource: shard for shard, row in WATCHED.items()}
+"""{resource: the shard that reads it}"""

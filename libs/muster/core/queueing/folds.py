@@ -209,7 +209,7 @@ def claim_ended(state: SorterState, _at: Position, event: ClaimEnded) -> None:
 
 
 def effect_applied(state: SorterState, at: Position, event: EffectApplied) -> None:
-    if event.action == "suspend":
+    if event.action != "resume":
         return
     state.failures.pop(event.ref.uid, None)
     state.not_before.pop(event.ref.uid, None)

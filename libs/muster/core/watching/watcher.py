@@ -12,7 +12,6 @@ from typing import ClassVar
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from muster.core.objects.cluster import read_any_pod
 from muster.core.objects.meta import MAX_NAME, MAX_NAMESPACE, MAX_REASON, UnreadableError, as_path, digest
 from muster.core.objects.registry import WATCHED, Watched
 from muster.core.seen import Seen
@@ -25,6 +24,7 @@ from muster.events.facts import (
     NodeObserved,
     ObjectGone,
     ObjectUnreadable,
+    PodGroupObserved,
     PodObserved,
     PriorityClassObserved,
     QueueObserved,
@@ -35,7 +35,6 @@ from muster.events.facts import (
     WorkloadStarted,
 )
 from muster.events.registry import encode
-from muster.model import api
 from muster.model.keys import Position, Ref
 from muster.model.text import clean, shorten
 
@@ -70,13 +69,11 @@ class Watcher:
 
     name: ClassVar[str] = "watcher"
 
-    def __init__(self, shard: str, kinds: Collection[str] = KINDS, *, everybody: bool = False) -> None:
-        """``kinds``: the workload kinds that are on; of another kind only what those run through is reported.
-        ``everybody``: the pods of everybody are reported, not only those of workloads.
-        """
+    def __init__(self, shard: str, kinds: Collection[str] = KINDS) -> None:
+        """``kinds``: the workload kinds that are on; of another kind only what those run through is reported."""
         self.row: Watched = WATCHED[shard]
-        self._read = read_any_pod if everybody and shard == api.PODS.plural else self.row.read
-        self.kind = self.row.resource.kind
+        self._read = self.row.read
+        self.kind = self.row.kind
         self._off = self.kind in KINDS and self.kind not in kinds
 
     def initial(self) -> WatchState:
@@ -186,6 +183,8 @@ def subject(event: Event) -> tuple[Ref, int, str, str]:
             return event.pod.ref, event.pod.rv, digest(replace(event.pod, rv=0)), ""
         case ChildObserved():
             return event.child.ref, event.child.rv, digest(replace(event.child, rv=0)), ""
+        case PodGroupObserved():
+            return event.pod_group.ref, event.pod_group.rv, digest(replace(event.pod_group, rv=0)), ""
         case NodeObserved():
             return event.node.ref, event.node.rv, digest(replace(event.node, rv=0)), ""
         case QuotaTreeObserved() | QueueObserved() | QueueUnitObserved() | PriorityClassObserved() | ObjectUnreadable():

@@ -11,7 +11,6 @@ from muster.core.gang.declare import (
     DEFAULT_TIMEOUT_MS,
     Counts,
     Declared,
-    PodGroup,
     declare,
     duration_ms,
     incomplete,
@@ -21,6 +20,7 @@ from muster.core.gang.declare import (
     satisfied,
 )
 from muster.core.objects.meta import UnreadableError
+from muster.model.gang import PodGroup
 
 SIGS = "pod-group.scheduling.sigs.k8s.io"
 KO = "gang.scheduling.koordinator.sh"

@@ -1,0 +1,124 @@
+"""Decisions of the gang admitter on pods that we bind ourselves: which start, where, and why others wait."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+from muster.events.base import Decision
+from muster.events.decisions import Placement, Shortage
+from muster.model.keys import Ref
+
+PodsReleaseReason = Literal["node_gone", "not_bound", "no_room"]
+"""Why a pod that had a node loses it before it is bound there:
+
+node_gone  the node no longer exists
+not_bound  it was not bound in time, for whatever reason
+no_room    somebody else's pods have taken the room meanwhile
+"""
+
+HeldBackReason = Literal[
+    "refused",
+    "other_scheduler",
+    "priority_clash",
+    "gated",
+    "too_few_pods",
+    "group_incomplete",
+    "no_nodes",
+    "timed_out",
+    "gave_way",
+    "starved",
+    "bind_refused",
+    "broken",
+]
+"""Why pods of a gang wait:
+
+refused           what they or their PodGroup say makes no gang: the text names key and value
+other_scheduler   they have the marks of a gang and no scheduler that knows gangs: the text says what to set
+priority_clash    they do not have one priority: the text names the odd one out
+gated             schedulingGates of its pods keep it from being tried
+too_few_pods      fewer pods than its minimum exist
+group_incomplete  a gang of its group is missing, refused or too small: the text says which
+no_nodes          the nodes have no place for all it needs at once: the shortage says what is missing
+timed_out         a round lasted as long as it may, without a place; the next one has begun
+gave_way          another gang was let in before it, and took what it needs (``by``)
+starved           that has been so for 20 minutes
+bind_refused      the API server refused to bind pods of it: the text is its own; they are tried again
+broken            it had started, and has lost so many pods that fewer than its minimum are left
+"""
+
+MAX_PODS_NAMED = 64
+"""How many pods an event names where it does not need all of them."""
+
+
+class PodPlace(Struct, frozen=True, omit_defaults=True):
+    """Where one pod goes."""
+
+    ref: Ref
+    node: str
+    devices: tuple[int, ...] = ()
+    """The shared GPU device it takes, where it takes a share of one."""
+
+
+class PodsPlaced(Decision, frozen=True, kw_only=True):
+    """Pods that start together have a node each: the actuator binds all of them.
+
+    Void as a whole when one of them is gone by the time it takes effect.
+    """
+
+    gangs: tuple[str, ...] = ()
+    """The gangs that start together, namespace/name; empty for a pod of no gang, and for pods of an admitted job."""
+    cycle: int = 1
+    """Which round of the gang this is."""
+    pods: tuple[PodPlace, ...]
+    complaints: tuple[str, ...] = ()
+    """What its pods or its PodGroup say that was not understood, and counts as not said."""
+
+
+class PodsReleased(Decision, frozen=True, kw_only=True):
+    """Pods that had a node and are not bound yet lose it: nobody binds them there any more, and they wait again."""
+
+    gangs: tuple[str, ...] = ()
+    reason: PodsReleaseReason
+    pods: tuple[PodPlace, ...]
+
+
+class GangHeldBack(Decision, frozen=True, kw_only=True):
+    """Pods of a gang wait, and why. Told again only when that has changed, and at the end of a cycle."""
+
+    gang: str = ""
+    """namespace/name; empty for a pod of no gang."""
+    cycle: int = 0
+    """The round it is about; 0 while no round has begun, because pods or gangs are missing."""
+    reason: HeldBackReason
+    text: str = ""
+    """What is wrong, where only the reader of the objects can say it: names, keys and values."""
+    pods: tuple[Ref, ...] = ()
+    """The first MAX_PODS_NAMED of the pods it is about, by name."""
+    waiting: int = 0
+    """How many pods of the gang wait."""
+    minimum: int = 0
+    """How many more pods the gang needs to start; of those that wait, or still to come."""
+    shortage: Shortage | None = None
+    by: str = ""
+    """The gang, namespace/name, that was let in before it."""
+    complaints: tuple[str, ...] = ()
+
+
+class NodesClaimed(Decision, frozen=True, kw_only=True):
+    """A gang has waited so long that what becomes free on these nodes is kept for it."""
+
+    gang: str
+    places: tuple[Placement, ...]
+    until: int
+
+
+class NodesClaimEnded(Decision, frozen=True, kw_only=True):
+    """Nothing is kept for the gang any more."""
+
+    gang: str
+    outcome: Literal["placed", "gone", "expired", "changed"]
+
+
+PodDecision = PodsPlaced | PodsReleased | GangHeldBack | NodesClaimed | NodesClaimEnded
