@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from muster.events.envelope import Stored
+from muster.runtime.archive import is_archive, read_manifest
 from muster.runtime.logfile import read_log
 from muster_cli.exits import FAILED, NOT_FOUND, CliError
 
@@ -19,15 +20,15 @@ def existing(path: Path) -> Path:
     """The path of a log file. Raises CliError when there is none."""
     if not path.exists():
         raise CliError(f"cannot read {path}: there is no such file; `muster export --out {path}` makes one", NOT_FOUND)
-    if not path.is_file():
-        raise CliError(f"cannot read {path}: it is no file", FAILED)
+    if not path.is_file() and not is_archive(path):
+        raise CliError(f"cannot read {path}: it is no file, and no folder of segments", FAILED)
     return path
 
 
 @contextlib.contextmanager
 def progress(path: Path, verb: str) -> Iterator[Iterator[Stored]]:
     """The commits of a log file, with a bar on stderr while a long one is read on a terminal."""
-    size = path.stat().st_size
+    size = path.stat().st_size if path.is_file() else sum(each.size for each in read_manifest(path).segments)
     if not sys.stderr.isatty() or size < LONG_BYTES:
         yield read_log(path)
         return
@@ -56,7 +57,9 @@ def progress(path: Path, verb: str) -> Iterator[Iterator[Stored]]:
 
 
 def _estimate(path: Path, size: int) -> int | None:
-    """About how many commits a plain file has, from its first lines; None for a compressed one."""
+    """How many commits an archive has; about how many a plain file, by its first lines; None for a compressed one."""
+    if path.is_dir():
+        return read_manifest(path).end
     if path.suffix == ".gz":
         return None
     with path.open("rb") as file:

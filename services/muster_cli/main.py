@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 from muster_cli import exits
 from muster_cli.exits import CliError
 from muster_cli.helping import PlainHelp, names, overview
-from muster_cli.registry import COMMANDS, GROUPS, Page
+from muster_cli.page import Page
+from muster_cli.registry import COMMANDS, GROUPS
 
 if TYPE_CHECKING:
     from cyclopts import App
@@ -153,6 +154,7 @@ def _code_of(err: Exception) -> int | None:
     from muster.bus.errors import BusError, ForbiddenError, UnansweredError
     from muster.kube.errors import KubeConfigError
     from muster.ports import ApiStatusError, ApiUnreachableError, LogGapError, LogGoneError
+    from muster.runtime.archive import ArchiveError
     from muster.runtime.config import ConfigError
     from muster.runtime.logfile import LogFileError
     from muster.simulation.model import TraceError
@@ -174,6 +176,7 @@ def _code_of(err: Exception) -> int | None:
             | KubeConfigError()
             | ApiUnreachableError()
             | LogFileError()
+            | ArchiveError()
             | TraceError()
             | OSError()
         ):

@@ -8,34 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from muster_cli.exits import for_help
-
-
-@dataclass(frozen=True)
-class Page:
-    """A command and what its help says. ``name``: as typed, e.g. ``queue tree``."""
-
-    name: str
-    summary: str
-    details: str
-    examples: str
-    function: str = ""
-    order: int = 0
-
-    @property
-    def module(self) -> str:
-        return self.name.replace(" ", "_")
-
-    @property
-    def help(self) -> str:
-        return f"{self.summary}\n\n{self.details}" if self.details else self.summary
-
-    @property
-    def epilogue(self) -> str:
-        return f"Examples:\n{_indented(self.examples)}" if self.examples else ""
-
-
-def _indented(text: str) -> str:
-    return "\n".join(f"  {line}" if line else "" for line in text.strip().splitlines())
+from muster_cli.page import Page, indented
+from muster_cli.readingpages import READING
 
 
 @dataclass(frozen=True)
@@ -44,7 +18,7 @@ class Root(Page):
 
     @property
     def epilogue(self) -> str:
-        return f"Start here:\n{_indented(self.examples)}\n\nExit codes:\n{for_help()}"
+        return f"Start here:\n{indented(self.examples)}\n\nExit codes:\n{for_help()}"
 
 
 ROOT = Root(
@@ -101,7 +75,7 @@ muster config show            every setting, its value and where that comes from
     ),
 }
 
-COMMANDS: tuple[Page, ...] = (
+_COMMANDS: tuple[Page, ...] = (
     Page(
         name="up",
         function="up",
@@ -142,33 +116,6 @@ muster submit rayjob.yaml
 muster submit --times 5 rayjob.yaml           five jobs of a file with generateName
 cat rayjob.yaml | muster submit -
 muster submit rayjob.yaml --context staging
-""",
-    ),
-    Page(
-        name="why",
-        function="why",
-        order=25,
-        summary="Tell why a job waits, or what became of it.",
-        details="First where it stands now, with numbers; then everything that happened to it, from the log, so also "
-        "for jobs that are long gone. JOB is NAMESPACE/NAME, or NAME where that is unique.",
-        examples="""
-muster why video/rayjob-video-h4x2q
-muster why rayjob-video-h4x2q --all           with every small step
-muster why video/rayjob-video-h4x2q -o json
-muster why video/old-job --log archive.jsonl.gz
-""",
-    ),
-    Page(
-        name="tail",
-        function="tail",
-        order=30,
-        summary="Print the log as readable lines, one per event, and go on as it grows.",
-        details="Each line begins with the sequence of its commit: give it to --since to go on from there.",
-        examples="""
-muster tail
-muster tail --queue root/algorithm --job video/rayjob-video-h4x2q
-muster tail --since 1 --no-follow             the whole log
-muster tail -o json | jq .event.type
 """,
     ),
     Page(
@@ -307,95 +254,6 @@ muster uninstall --context prod --yes
 """,
     ),
     Page(
-        name="export",
-        function="export",
-        order=50,
-        summary="Copy a log to a file, one commit per line.",
-        details="The file is what `muster replay`, `muster check` and `muster why --log` read. It is written under "
-        "another name first: an export that breaks off leaves nothing behind.",
-        examples="""
-muster export --out log.jsonl.gz
-muster export --data ./demo --out log.jsonl   of a demo that is not running
-muster export --url nats://nats.muster:4222 --out log.jsonl.gz
-""",
-    ),
-    Page(
-        name="replay",
-        function="replay",
-        order=55,
-        summary="Decide a recorded log again and compare every decision, byte for byte.",
-        details="Nothing is written anywhere. Ends with `N commits, 0 divergent` and exit code 0; otherwise it shows "
-        "the first decision that differs and ends with exit code 5.",
-        examples="""
-muster replay --log log.jsonl.gz
-muster replay --log log.jsonl.gz --verify     also where nobody decided anything
-muster replay --log log.jsonl.gz --stage queue_sorter
-""",
-    ),
-    Page(
-        name="check",
-        function="check",
-        order=60,
-        summary="Audit a recorded log: what must hold at every position, by books of its own.",
-        details="Shows how often each invariant was checked and broken, and which are not checked here and why. Exit "
-        "code 5 when one is broken.",
-        examples="""
-muster check --log log.jsonl.gz
-muster check --log log.jsonl.gz -o json
-""",
-    ),
-    Page(
-        name="simulate",
-        function="simulate",
-        order=65,
-        summary="Run a job trace through the scheduler in virtual time, and measure what comes of it.",
-        details="CLUSTER is a JSON file of nodes and queues, JOBS a CSV file with the columns job_id, queue, gpus, "
-        "submit_s, duration_s and, where wanted, priority, cpu_milli, memory_mib, gpu_milli, min_member, preemptible. "
-        "Node and pod lists of the openb trace are taken as they are.\n\n"
-        "Policy `muster` runs the real stages through the log; the others are a small engine of its own to compare "
-        "with. DIR gets events.jsonl (every commit, for `muster replay` and `muster check`), jobs.csv, summary.json "
-        "and report.html. What the figures mean: docs/reference/simulation.md.\n\n"
-        'CLUSTER looks like {"nodes": [{"count": 56, "gpus": 8}], "queues": {"vision": {"min": 64, "max": 448}, '
-        '"text": {"min": 128, "weight": 2}}}; amounts are GPUs, or objects per resource; queues may have children. '
-        'FAULTS looks like {"faults": [{"kind": "node_loss", "at_s": 3600, "for_s": 900, "nodes": 2}, '
-        '{"kind": "api_outage", "at_s": 7200, "for_s": 60}]}.',
-        examples="""
-muster simulate --cluster cluster.json --jobs jobs.csv --out result
-muster simulate --cluster cluster.json --jobs jobs.csv --policy all --out table
-muster simulate --cluster cluster.json --jobs jobs.csv --policy kueue-like --checkpoint-s 600 --out ckpt
-muster simulate --cluster cluster.json --jobs jobs.csv --faults faults.json --seed 7 --out faults
-muster simulate --cluster openb_nodes.csv --jobs openb_pods_default.csv --out openb
-""",
-    ),
-    Page(
-        name="whatif",
-        function="whatif",
-        order=66,
-        summary="Run a recorded past again with something changed, and tell who would have started when.",
-        details="Takes the jobs of an exported log, when they came and how long they ran, and runs them twice through "
-        "the real stages in virtual time: as it was, and with the change. What is compared are these two runs, so that "
-        "nothing but the change makes a difference. Jobs that had not ended run on for ever. Nothing is written "
-        "anywhere.",
-        examples="""
-muster whatif --log log.jsonl.gz --tree quota-tree.yaml
-muster whatif --log log.jsonl.gz --priority video/job-7=100 --priority text/job-3=0
-muster whatif --log log.jsonl.gz --tree quota-tree.yaml -o json
-""",
-    ),
-    Page(
-        name="diff",
-        function="diff",
-        order=67,
-        summary="Compare what two logs lead to, and show the first decision that differs.",
-        details="Takes only what came from outside from both logs (objects seen, writes carried out, time), and has "
-        "this build decide all of it again, each stage at once after every input: what raced when they were recorded "
-        "makes no difference. Uids, versions and times of day do not count. Exit code 5 when something differs.",
-        examples="""
-muster diff before.jsonl.gz after.jsonl.gz
-muster diff result-a/events.jsonl result-b/events.jsonl
-""",
-    ),
-    Page(
         name="log init",
         function="log_init",
         order=10,
@@ -466,4 +324,12 @@ muster version -o json
 """,
     ),
 )
+
+
+def _place(page: Page) -> tuple[int, int]:
+    group = GROUPS.get(page.name.partition(" ")[0])
+    return (group.order, page.order) if group is not None else (page.order, 0)
+
+
+COMMANDS = tuple(sorted((*_COMMANDS, *READING), key=_place))
 """In the order of the documentation."""

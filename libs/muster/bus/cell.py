@@ -87,6 +87,27 @@ async def open_log(
         await state.set(POINTER, encode(made), revision=entry.revision if entry is not None else 0)
 
 
+async def pointer_of(js: JetStream, cell: str) -> LogPointer | None:
+    """Which generation is said to be in force, whether its stream is there or not; None for a cell that has none."""
+    bucket = bucket_config(subjects.state_bucket(cell), Limits())
+    if await ensure(js, bucket, create=False, ignore=SIZES) is None:
+        return None
+    entry = await Bucket(js, subjects.state_bucket(cell)).get(POINTER)
+    return _read_pointer(cell, entry.value if entry is not None else None)
+
+
+async def point_to(js: JetStream, cell: str, pointer: LogPointer) -> None:
+    """Put a generation in force in a cell that has none, or has lost this very one. Raises BusError."""
+    state = Bucket(js, subjects.state_bucket(cell))
+    entry = await state.get(POINTER)
+    found = _read_pointer(cell, entry.value if entry is not None else None)
+    if found == pointer:
+        return
+    if found is not None:
+        raise BusError(f"cell {cell} has log {found.log_id} by now, generation {found.generation}")
+    await state.set(POINTER, encode(pointer), revision=entry.revision if entry is not None else 0)
+
+
 async def open_stores(
     js: JetStream, cell: str, *, create: bool = False, limits: Limits | None = None, lease_s: float = LEASE_S
 ) -> None:

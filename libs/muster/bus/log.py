@@ -57,6 +57,14 @@ class LogUsage(Struct, frozen=True):
     broker_ms: int
 
 
+class Body(Struct, frozen=True):
+    """A commit as the log has it, not decoded; ``trace`` is the traceparent it was appended with."""
+
+    seq: int
+    data: bytes
+    trace: str = ""
+
+
 class JetStreamLog:
     """One generation of a cell's log (see ports.Log). Made by ``cell.open_log``."""
 
@@ -170,6 +178,22 @@ class JetStreamLog:
                         yield []
                 if trouble is not None:
                     raise trouble
+        finally:
+            await reader.close()
+
+    async def bodies(self, after: int) -> AsyncGenerator[Body, None]:
+        """The bytes of every commit over ``after``, up to the end of the log as it is now: for copies of it."""
+        end = await self.end()
+        self._check_end(end, after)
+        if end <= after:
+            return
+        reader = StreamReader(self._js, self._stream, after, self._verify, heartbeat_s=self._heartbeat_s)
+        try:
+            while True:
+                for raw in await reader.read():
+                    yield Body(raw.seq, raw.data, raw.headers.get(TRACE, "") if raw.headers else "")
+                    if raw.seq >= end:
+                        return
         finally:
             await reader.close()
 

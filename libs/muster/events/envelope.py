@@ -58,7 +58,9 @@ class Commit(Struct, frozen=True, kw_only=True, omit_defaults=True):
     events: tuple[AnyEvent, ...] = ()
 
 
-class _RawCommit(Struct, frozen=True, kw_only=True):
+class Envelope(Struct, frozen=True, kw_only=True):
+    """A commit whose events are not decoded yet."""
+
     commit_id: str
     stage: str
     shard: str
@@ -79,7 +81,7 @@ class Stored(Struct, frozen=True):
     """The W3C traceparent it was appended with."""
 
 
-_envelopes = msgspec.json.Decoder(_RawCommit)
+_envelopes = msgspec.json.Decoder(Envelope)
 _events = msgspec.json.Decoder(tuple[AnyEvent, ...])
 _tags = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
 _BROKEN = (ValueError, RecursionError)
@@ -91,16 +93,21 @@ def encode_commit(commit: Commit) -> bytes:
     return encode(commit)
 
 
+def decode_envelope(body: bytes) -> Envelope:
+    """The envelope of a commit alone, whatever its events are. Raises UnreadableCommitError."""
+    try:
+        return _envelopes.decode(body)
+    except _BROKEN as err:
+        raise UnreadableCommitError(f"not a commit: {err}") from err
+
+
 def decode_commit(body: bytes) -> Commit:
     """The commit a message holds: envelope first, events after.
 
     Raises UnknownEventError when it holds event types this build does not know,
     UnreadableCommitError for anything else that is not a commit.
     """
-    try:
-        raw = _envelopes.decode(body)
-    except _BROKEN as err:
-        raise UnreadableCommitError(f"not a commit: {err}") from err
+    raw = decode_envelope(body)
     try:
         events = _events.decode(raw.events)
     except _BROKEN as err:

@@ -1,4 +1,7 @@
-"""Exported logs: one commit per line, ``{"seq": N, "commit": {...}}``, plain or gzip by the name's ending."""
+"""Exported logs: one commit per line, ``{"seq": N, "commit": {...}}``, plain or gzip by the name's ending.
+
+An archive (runtime.archive) is read the same.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,7 @@ from muster.events.envelope import (
     decode_commit,
     encode_commit,
 )
+from muster.runtime.archive import is_archive, read_archive
 
 
 class LogFileError(Exception):
@@ -67,11 +71,14 @@ def write_log(path: Path, commits: Iterable[Stored]) -> int:
 
 
 def read_log(path: Path) -> Iterator[Stored]:
-    """The commits of an exported log, in order, without holding them all.
+    """The commits of an exported log or an archive, in order, without holding them all.
 
     Raises LogFileError for a file that is none or is cut off, on a missing sequence, and on a commit that cannot be
     read (its cause says whether this build is too old for it); OSError for a file that cannot be read.
     """
+    if is_archive(path):
+        yield from read_archive(path)
+        return
     before: int | None = None
     number = 0
     with _open(path, "rb") as file:

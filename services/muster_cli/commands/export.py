@@ -3,45 +3,54 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from cyclopts import Parameter
-from msgspec.structs import replace
 
-from muster.bus.server import EmbeddedServer
+from muster.bus.log import JetStreamLog
 from muster.events.envelope import Stored
-from muster.runtime.config import load
+from muster.model.text import counted
+from muster.runtime.archive import SEGMENT_COMMITS, ArchiveWriter
 from muster.runtime.logfile import LogWriter
-from muster_cli import instances
 from muster_cli.commands.tail import tell_which
 from muster_cli.console import Output
-from muster_cli.exits import NOT_FOUND, USAGE, CliError
+from muster_cli.datafolder import place_of
+from muster_cli.exits import USAGE, CliError
 from muster_cli.options import Bus
-from muster_cli.reading import Place, commits, locate, opened
-
-NATS_FOLDER = "nats"
-"""Where below its data directory `muster up` keeps the store of its nats-server."""
+from muster_cli.reading import commits, locate, opened
 
 
 async def export(
     *,
     out: Annotated[
-        Path,
-        Parameter(allow_leading_hyphen=True, help="File to write; compressed when its name ends in .gz; - for stdout."),
-    ],
+        Path | None,
+        Parameter(
+            show_default=False,
+            allow_leading_hyphen=True,
+            help="File to write; compressed when its name ends in .gz; - for stdout.",
+        ),
+    ] = None,
+    segments: Annotated[
+        Path | None,
+        Parameter(show_default=False, help="Folder to write segments to, or to go on with: an archive."),
+    ] = None,
+    segment_commits: Annotated[int, Parameter(help="Commits of a segment, of a new archive.")] = SEGMENT_COMMITS,
     data: Annotated[
         Path | None, Parameter(show_default=False, help="Data directory of a `muster up --data DIR`, running or not.")
     ] = None,
     bus: Bus | None = None,
 ) -> None:
-    """Copy a log to a file."""
+    """Copy a log to a file, or to an archive."""
     shown = Output()
     if data is not None and bus is not None and bus.url is not None:
         raise CliError("--data and --url both say where the log is; give one of them", USAGE)
+    if (out is None) == (segments is None):
+        raise CliError("say where to: either --out FILE or --segments DIR", USAGE)
+    if segment_commits < 1:
+        raise CliError(f"--segment-commits is {segment_commits}: a segment has at least one", USAGE)
     async with contextlib.AsyncExitStack() as stack:
         if data is None:
             place = locate(bus)
@@ -50,10 +59,31 @@ async def export(
             place = await stack.enter_async_context(place_of(data, bus.cell if bus is not None else None))
         reading = await stack.enter_async_context(opened(place))
         identity = reading.log.identity
-        count, last = await _write(out, commits(reading.log))
-    shown.note(
-        f"exported {count} commits, sequence 1 to {last}, of cell {identity.cell} generation {identity.generation} "
-        f"(log {identity.log_id}) to {out}"
+        which = f"of cell {identity.cell} generation {identity.generation} (log {identity.log_id})"
+        if segments is not None:
+            shown.note(f"{await _archive(segments, reading.log, segment_commits)}, {which}, in {segments}")
+        elif out is not None:
+            count, last = await _write(out, commits(reading.log))
+            shown.note(f"exported {count} commits, sequence 1 to {last}, {which} to {out}")
+
+
+async def _archive(folder: Path, log: JetStreamLog, size: int) -> str:
+    """Write what an archive does not have yet; says what was done."""
+    identity = log.identity
+    try:
+        with ArchiveWriter(folder, identity.cell, identity.log_id, identity.generation, commits=size) as writer:
+            begun, first = writer.manifest.end, writer.after + 1
+            async for body in log.bodies(writer.after):
+                writer.write(body.seq, body.data, body.trace)
+            last = writer.after
+    except OSError as err:
+        raise CliError(f"cannot write {folder}: {err.strerror or err}") from err
+    found = writer.manifest
+    if last <= begun:
+        return f"nothing new: {counted(len(found.segments), 'segment')}, sequence 1 to {found.end}"
+    return (
+        f"archived sequence {first if begun else 1} to {last}: {counted(len(found.segments), 'segment')}, "
+        f"{sum(each.size for each in found.segments)} bytes"
     )
 
 
@@ -79,26 +109,3 @@ async def _write(path: Path, found: AsyncIterator[Stored]) -> tuple[int, int]:
     finally:
         part.unlink(missing_ok=True)
     return writer.count, last
-
-
-@contextlib.asynccontextmanager
-async def place_of(data: Path, cell: str | None) -> AsyncIterator[Place]:
-    """The log of a data directory: of the instance that runs on it, else of a server started for the while."""
-    given: dict[str, Any] = {} if cell is None else {"cell": cell}
-    config = load(**given)
-    home = data.resolve()  # noqa: ASYNC240 -- one look at the disk, before anything runs
-    for instance in instances.running():
-        if Path(instance.home) == home:
-            yield Place(replace(config, nats_url=instance.url, cell=cell or instance.cell), instance)
-            return
-    store = home / NATS_FOLDER
-    if not (store / "jetstream").is_dir():
-        raise CliError(f"there is no log in {data}: no `muster up --data {data}` has run there", NOT_FOUND)
-    if not os.access(store, os.W_OK):
-        raise CliError(f"cannot open the log in {data}: nats-server has to write there, and you may not")
-    server = EmbeddedServer(data=store, data_option="--data")
-    await server.start()
-    try:
-        yield Place(replace(config, nats_url=server.url))
-    finally:
-        await server.stop()

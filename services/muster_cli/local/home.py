@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from muster_cli import samples
-from muster_cli.commands.export import NATS_FOLDER
+from muster_cli.datafolder import NATS_FOLDER
 from muster_cli.exits import CliError
 from muster_cli.instances import TEMPORARY
 

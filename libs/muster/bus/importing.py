@@ -1,0 +1,93 @@
+"""An archived log into an empty stream again: the same bytes at the same sequences, or nothing.
+
+The pointer that puts the generation in force is written last, so nobody reads a log that is not whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from muster.bus.cell import LogPointer, point_to, pointer_of
+from muster.bus.errors import BusError, UnansweredError
+from muster.bus.jetstream import EXPECTED_LAST, EXPECTED_STREAM, Backoff, JetStream
+from muster.bus.log import TRACE, Body, JetStreamLog, genesis_of
+from muster.bus.streams import Limits, bucket_config, ensure, log_config
+from muster.events import subjects
+from muster.events.envelope import decode_envelope
+from muster.ports import LogIdentity
+
+TRIES = 60
+
+
+class OccupiedError(BusError):
+    """There is a log where one should be imported."""
+
+
+async def import_log(
+    js: JetStream,
+    cell: str,
+    bodies: Iterable[Body],
+    *,
+    limits: Limits | None = None,
+    progress: Callable[[int], None] = lambda _seq: None,
+) -> JetStreamLog:
+    """Store the commits of a log, from its genesis on, as the log in force of a cell that has none, or has lost it.
+
+    Raises OccupiedError when the cell has a log or its stream exists, BusError for what is no whole log.
+    """
+    subjects.check_cell(cell)
+    size = limits or Limits()
+    rest = iter(bodies)
+    first = next(rest, None)
+    genesis = genesis_of(first.data) if first is not None and first.seq == 1 else None
+    if first is None or genesis is None:
+        raise BusError("what should be imported does not begin with the genesis of a log")
+    stream = subjects.log_stream(cell, genesis.generation)
+    made = LogPointer(generation=genesis.generation, log_id=genesis.log_id, stream=stream)
+    held = await pointer_of(js, cell)
+    if held is not None and held != made:
+        raise OccupiedError(
+            f"cell {cell} has log {held.log_id}, generation {held.generation}: a log is imported where there is none, "
+            "or where this very one was lost; name another cell with --cell"
+        )
+    found = await js.info(stream, checks=1)
+    if found is not None:
+        raise OccupiedError(
+            f"stream {stream} exists and has {found.state.messages} messages: a log is imported into an empty one. "
+            "If it is what an import left that broke off, delete the stream and import again"
+        )
+    await ensure(js, bucket_config(subjects.state_bucket(cell), size), create=True)
+    await ensure(js, log_config(cell, genesis.generation, size), create=True)
+    await _store(js, cell, genesis.generation, first)
+    for body in rest:
+        await _store(js, cell, genesis.generation, body)
+        progress(body.seq)
+    await point_to(js, cell, made)
+    return JetStreamLog(js, LogIdentity(cell=cell, log_id=genesis.log_id, generation=genesis.generation))
+
+
+async def _store(js: JetStream, cell: str, generation: int, body: Body) -> None:
+    """Append one message at exactly its sequence; sent again it is stored once."""
+    envelope = decode_envelope(body.data)
+    subject = subjects.log_subject(cell, generation, envelope.stage, envelope.shard)
+    stream = subjects.log_stream(cell, generation)
+    headers = {EXPECTED_LAST: str(body.seq - 1), EXPECTED_STREAM: stream}
+    if body.trace:
+        headers[TRACE] = body.trace
+    backoff = Backoff()
+    refusal = None
+    for _ in range(TRIES):
+        try:
+            ack = await js.publish(subject, body.data, headers)
+        except UnansweredError:
+            ack = None
+        if ack is not None and ack.error is None:
+            return
+        refusal = None if ack is None else ack.refusal(f"cannot import sequence {body.seq} into {stream}")
+        there = await js.get(stream, body.seq)
+        if there is not None and there.data == body.data:
+            return  # The acknowledgement was lost.
+        if there is not None or (refusal is not None and not refusal.passing):
+            break
+        await backoff.pause()
+    raise refusal or BusError(f"cannot import sequence {body.seq} into {stream}: somebody else writes there")

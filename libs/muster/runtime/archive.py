@@ -1,0 +1,297 @@
+"""Archives: a log in a folder, as compressed segments of its bytes and a manifest that names them.
+
+``manifest.json`` says which log it is and what each segment holds; ``log-FIRST-LAST.jsonl.gz`` has one commit per
+line, as in an exported log, with the bytes of the log itself. Segments are cut at fixed sequences, so an archive of
+one log is the same files, however often it was interrupted and gone on with. The manifest is written after what it
+names, and everything under another name first.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Self
+
+import msgspec
+from msgspec import Struct, field
+
+from muster.events.envelope import Stored, UnknownEventError, UnreadableCommitError, decode_commit
+
+MANIFEST = "manifest.json"
+FORMAT = 1
+SEGMENT_COMMITS = 5_000
+"""Commits of a whole segment; the last one of a log that goes on may be shorter."""
+_LEVEL = 6
+
+
+class ArchiveError(Exception):
+    """A folder is no archive, another log's, or damaged; the message names the file."""
+
+
+class Segment(Struct, frozen=True, kw_only=True):
+    """One file: the commits from ``first`` to ``last``."""
+
+    file: str
+    first: int
+    last: int
+    first_at: int
+    """When the writer of its first commit says it was, ms since the epoch."""
+    last_at: int
+    size: int
+    """Bytes of the file."""
+    sha256: str
+    """Of the file, as ``sha256sum`` has it."""
+    lines_sha256: str
+    """Of what it holds, uncompressed: the same whoever compressed it."""
+
+
+class Manifest(Struct, kw_only=True):
+    """What an archive holds."""
+
+    format: int = FORMAT
+    cell: str
+    log_id: str
+    generation: int
+    segment_commits: int = SEGMENT_COMMITS
+    sealed: bool = False
+    """Nothing follows: the generation has ended."""
+    segments: list[Segment] = field(default_factory=list)
+
+    @property
+    def end(self) -> int:
+        """The last sequence it holds; 0 for none."""
+        return self.segments[-1].last if self.segments else 0
+
+
+class Line(Struct, frozen=True, omit_defaults=True):
+    """A commit of an archive: its bytes as the log has them."""
+
+    seq: int
+    commit: msgspec.Raw
+    trace: str = ""
+
+
+class _At(Struct, frozen=True):
+    at: int = 0
+
+
+_lines = msgspec.json.Decoder(Line)
+_at = msgspec.json.Decoder(_At)
+_manifests = msgspec.json.Decoder(Manifest)
+
+
+def is_archive(path: Path) -> bool:
+    """Whether a path is a folder with a manifest."""
+    return (path / MANIFEST).is_file()
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """What an archive says it holds. Raises ArchiveError."""
+    path = folder / MANIFEST
+    try:
+        found = _manifests.decode(path.read_bytes())
+    except FileNotFoundError as err:
+        raise ArchiveError(f"{folder} is no archive: it has no {MANIFEST}") from err
+    except ValueError as err:
+        raise ArchiveError(f"{path} is no manifest of an archive: {err}") from err
+    if found.format != FORMAT:
+        raise ArchiveError(f"{path} has format {found.format} and this build reads {FORMAT}; upgrade it")
+    follows = 1
+    for segment in found.segments:
+        if segment.first != follows or segment.last < segment.first or "/" in segment.file:
+            raise ArchiveError(f"{path}: {segment.file} does not follow sequence {follows - 1}; commits are missing")
+        follows = segment.last + 1
+    return found
+
+
+class ArchiveWriter:
+    """Writes one log to a folder, or goes on with what is there. A context manager: what is open is closed whole.
+
+    ``after``: the last sequence that is kept; the next :meth:`write` takes the one after it.
+    """
+
+    def __init__(self, folder: Path, cell: str, log_id: str, generation: int, *, commits: int = 0) -> None:
+        """``commits`` of a segment where the archive is new. Raises ArchiveError for the archive of another log."""
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+        if is_archive(folder):
+            self.manifest = read_manifest(folder)
+            held = (self.manifest.log_id, self.manifest.generation)
+            if held != (log_id, generation):
+                raise ArchiveError(
+                    f"{folder} holds log {held[0]}, generation {held[1]}, and not {log_id}, generation {generation}; "
+                    "give each log a folder of its own"
+                )
+        elif any(folder.iterdir()):
+            raise ArchiveError(f"{folder} holds other things; give an empty folder, or one that does not exist")
+        else:
+            size = commits or SEGMENT_COMMITS
+            self.manifest = Manifest(cell=cell, log_id=log_id, generation=generation, segment_commits=size)
+        self._short = self._cut_short()
+        self.after = self._short.first - 1 if self._short is not None else self.manifest.end
+        self._open: _Segment | None = None
+
+    def _cut_short(self) -> Segment | None:
+        """The last segment, when it is not whole: it is written again, longer."""
+        last = self.manifest.segments[-1] if self.manifest.segments else None
+        return last if last is not None and last.last % self.manifest.segment_commits else None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, err: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._open is None:
+            return
+        if kind is None:
+            self._close()
+        else:
+            self._open.discard()
+
+    def write(self, seq: int, body: bytes, trace: str = "") -> None:
+        """Take the commit that follows, as the log has it."""
+        if seq != self.after + 1:
+            raise ArchiveError(f"{self.folder}: sequence {seq} follows {self.after}; commits are missing")
+        if self._open is None:
+            self._open = _Segment(self.folder, seq)
+        self._open.write(seq, body, trace)
+        self.after = seq
+        if seq % self.manifest.segment_commits == 0:
+            self._close()
+
+    def seal(self) -> None:
+        """Nothing follows any more."""
+        if self._open is not None:
+            self._close()
+        self.manifest.sealed = True
+        self._save()
+
+    def _close(self) -> None:
+        assert self._open is not None
+        made, self._open = self._open.close(), None
+        segments = self.manifest.segments
+        old, self._short = self._short, None
+        if old is not None:
+            segments = segments[:-1]
+            if made.last < old.last:
+                raise ArchiveError(f"{self.folder} holds sequences up to {old.last}, and the log ends at {made.last}")
+        self.manifest.segments = [*segments, made]
+        self._save()
+        if old is not None and old.file != made.file:
+            (self.folder / old.file).unlink(missing_ok=True)
+
+    def _save(self) -> None:
+        body = msgspec.json.format(msgspec.json.encode(self.manifest), indent=2) + b"\n"
+        part = self.folder / f".{MANIFEST}.part"
+        with part.open("wb") as file:
+            file.write(body)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(self.folder / MANIFEST)
+
+
+class _Segment:
+    """A segment being written, under another name."""
+
+    def __init__(self, folder: Path, first: int) -> None:
+        self._folder = folder
+        self._part = folder / f".log-{first:010}.part"
+        self._file = self._part.open("wb")
+        # Neither a name nor a time of day inside: equal commits are equal files.
+        self._zip = gzip.GzipFile(filename="", mode="wb", fileobj=self._file, compresslevel=_LEVEL, mtime=0)
+        self._sha = hashlib.sha256()
+        self._first = self._last = first
+        self._first_at = self._last_at = -1
+
+    def write(self, seq: int, body: bytes, trace: str) -> None:
+        line = line_of_bytes(seq, body, trace)
+        self._zip.write(line)
+        self._sha.update(line)
+        at = _at.decode(body).at
+        if self._first_at < 0:
+            self._first_at = at
+        self._last, self._last_at = seq, at
+
+    def close(self) -> Segment:
+        self._zip.close()
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+        name = f"log-{self._first:010}-{self._last:010}.jsonl.gz"
+        path = self._part.replace(self._folder / name)
+        return Segment(
+            file=name,
+            first=self._first,
+            last=self._last,
+            first_at=self._first_at,
+            last_at=self._last_at,
+            size=path.stat().st_size,
+            sha256=_sha256(path),
+            lines_sha256=self._sha.hexdigest(),
+        )
+
+    def discard(self) -> None:
+        self._zip.close()
+        self._file.close()
+        self._part.unlink(missing_ok=True)
+
+
+def line_of_bytes(seq: int, body: bytes, trace: str = "") -> bytes:
+    """One line of an archive, with its line feed."""
+    more = b',"trace":%b' % msgspec.json.encode(trace) if trace else b""
+    return b'{"seq":%d,"commit":%b%b}\n' % (seq, body, more)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def read_lines(folder: Path, manifest: Manifest | None = None) -> Iterator[Line]:
+    """The commits of an archive, in order, as they are in the log; each file is compared with the manifest first.
+
+    Raises ArchiveError.
+    """
+    for segment in (manifest or read_manifest(folder)).segments:
+        path = folder / segment.file
+        try:
+            with path.open("rb") as file:
+                found = hashlib.file_digest(file, "sha256").hexdigest()
+                if found != segment.sha256:
+                    raise ArchiveError(
+                        f"{path} is damaged: its sha256 is {found}, and {MANIFEST} says {segment.sha256}"
+                    )
+                file.seek(0)
+                yield from _of_segment(path, file, segment)
+        except FileNotFoundError as err:
+            raise ArchiveError(f"{path} is missing; {MANIFEST} names it") from err
+
+
+def _of_segment(path: Path, file: IO[bytes], segment: Segment) -> Iterator[Line]:
+    seq = segment.first - 1
+    with gzip.open(file, "rb") as lines:
+        for line in lines:
+            try:
+                found = _lines.decode(line)
+            except ValueError as err:
+                raise ArchiveError(f"{path}: what follows sequence {seq} is no commit: {err}") from err
+            if found.seq != seq + 1:
+                raise ArchiveError(f"{path}: sequence {found.seq} follows {seq}; commits are missing")
+            seq = found.seq
+            yield found
+    if seq != segment.last:
+        raise ArchiveError(f"{path} ends at sequence {seq}, and {MANIFEST} says {segment.last}")
+
+
+def read_archive(folder: Path) -> Iterator[Stored]:
+    """The commits of an archive, decoded. Raises ArchiveError, also for what this build cannot decode."""
+    for line in read_lines(folder):
+        try:
+            yield Stored(line.seq, decode_commit(bytes(line.commit)), line.trace)
+        except (UnknownEventError, UnreadableCommitError) as err:
+            raise ArchiveError(f"{folder}, sequence {line.seq}: {err}") from err

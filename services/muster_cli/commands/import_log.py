@@ -1,0 +1,64 @@
+"""``muster import``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from muster.bus.importing import import_log as store
+from muster.bus.log import Body
+from muster.bus.streams import Limits
+from muster.runtime.archive import Manifest, read_lines, read_manifest
+from muster_cli.console import Output
+from muster_cli.exits import NOT_FOUND, CliError
+from muster_cli.options import Bus
+from muster_cli.reading import connected, locate
+from muster_cli.waitbar import counting
+
+
+async def import_log(
+    *,
+    segments: Annotated[Path, Parameter(help="Folder of segments, as `muster export --segments` writes it.")],
+    replicas: Annotated[
+        int | None,
+        Parameter(show_default=False, help="Servers each stream is kept on: 3 in production. Without it: 1."),
+    ] = None,
+    max_bytes: Annotated[
+        int | None,
+        Parameter(show_default=False, help="Size limit of the log in bytes. Without it: MUSTER_LOG_MAX_BYTES."),
+    ] = None,
+    bus: Bus | None = None,
+) -> None:
+    """Bring an archived log back into an empty stream."""
+    if not segments.exists():
+        raise CliError(f"there is no folder {segments}; `muster export --segments {segments}` makes one", NOT_FOUND)
+    manifest = read_manifest(segments)
+    if not manifest.segments:
+        raise CliError(f"{segments} holds no segment: there is nothing to import")
+    place = locate(bus)
+    config = place.config
+    limits = Limits(
+        max_bytes=config.log_max_bytes if max_bytes is None else max_bytes,
+        replicas=config.replicas if replicas is None else replicas,
+    )
+    async with connected(place) as js:
+        with counting("Importing", manifest.end, "commits") as shown:
+            log = await store(
+                js,
+                config.cell,
+                _bodies(segments, manifest),
+                limits=limits,
+                progress=shown or (lambda _seq: None),
+            )
+    made = log.identity
+    Output().line(
+        f"Imported sequence 1 to {manifest.end} of log {made.log_id}: generation {made.generation} of cell {made.cell}."
+    )
+
+
+def _bodies(folder: Path, manifest: Manifest) -> Iterator[Body]:
+    for line in read_lines(folder, manifest):
+        yield Body(line.seq, bytes(line.commit), line.trace)

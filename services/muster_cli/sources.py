@@ -1,0 +1,116 @@
+"""Where a command reads its log: a running one, the data directory of a demo, an exported file, or an archive."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from muster.bus.log import JetStreamLog
+from muster.events.envelope import Stored
+from muster_cli.commands.tail import tell_which
+from muster_cli.console import Output
+from muster_cli.datafolder import place_of
+from muster_cli.exits import USAGE, CliError
+from muster_cli.logfiles import complete, existing, progress
+from muster_cli.options import LOG_GROUP, Bus
+from muster_cli.reading import Place, commits, locate, opened
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Source:
+    """Which log, recorded or running."""
+
+    log: Annotated[
+        Path | None,
+        Parameter(
+            group=LOG_GROUP,
+            show_default=False,
+            help="Read an exported log (a file, plain or .gz, or a folder of segments) instead of a running one.",
+        ),
+    ] = None
+    data: Annotated[
+        Path | None,
+        Parameter(
+            group=LOG_GROUP,
+            show_default=False,
+            help="Data directory of a `muster up --data DIR`, running or not.",
+        ),
+    ] = None
+    url: Annotated[
+        str | None,
+        Parameter(
+            name=["--url", "--nats"],
+            group=LOG_GROUP,
+            show_default=False,
+            help="NATS address, e.g. nats://127.0.0.1:4222; several with commas. Without it: MUSTER_NATS_URL, else the "
+            "newest running `muster up` of yours.",
+        ),
+    ] = None
+    cell: Annotated[
+        str | None,
+        Parameter(
+            group=LOG_GROUP,
+            show_default=False,
+            help="Cell: one log, one set of quota trees. Without it: MUSTER_CELL, else the running instance's, "
+            "else main.",
+        ),
+    ] = None
+
+    @property
+    def bus(self) -> Bus:
+        return Bus(self.url, self.cell)
+
+
+class Feed:
+    """An open source. ``commits`` are those from the first to the end as it is now, read once."""
+
+    def __init__(
+        self, stored: AsyncIterator[Stored], place: Place | None = None, log: JetStreamLog | None = None
+    ) -> None:
+        self.commits = stored
+        self.place = place
+        self.log = log
+
+    @property
+    def acting(self) -> bool:
+        """False when it is known that nobody carries admissions out there."""
+        return self.place is None or self.place.acting
+
+    async def time(self) -> int:
+        """When it is now where the log is; 0 for a recorded one."""
+        return 0 if self.log is None else await self.log.time()
+
+
+@contextlib.asynccontextmanager
+async def source_of(source: Source | None, out: Output, verb: str = "Reading") -> AsyncIterator[Feed]:
+    """The log a command means. Raises CliError, BusError, LogFileError, ArchiveError."""
+    source = source or Source()
+    said = [name for name, value in (("--log", source.log), ("--data", source.data), ("--url", source.url)) if value]
+    if len(said) > 1:
+        raise CliError(f"{' and '.join(said)} both say where the log is; give one of them", USAGE)
+    if source.log is not None:
+        with progress(existing(source.log), verb) as found:
+            yield Feed(_whole(found, source.log))
+        return
+    async with contextlib.AsyncExitStack() as stack:
+        if source.data is None:
+            place = locate(source.bus)
+            tell_which(out, place)
+        else:
+            place = await stack.enter_async_context(place_of(source.data, source.cell))
+        reading = await stack.enter_async_context(opened(place))
+        stream = commits(reading.log)
+        stack.push_async_callback(stream.aclose)
+        yield Feed(stream, place, reading.log)
+
+
+async def _whole(found: Iterator[Stored], path: Path) -> AsyncGenerator[Stored, None]:
+    """The commits of a recorded log, if it is one from its beginning."""
+    for stored in complete(path, found):
+        yield stored
