@@ -36,7 +36,7 @@ SHAPES = (
 class Chaos:
     """One run; everything is drawn from ``rng``."""
 
-    def __init__(self, rng: Random, jobs: int = 12, root: TreeNodeSpec | None = None) -> None:
+    def __init__(self, rng: Random, jobs: int = 12, root: TreeNodeSpec | None = None, **rules: str) -> None:
         self.rng = rng
         self.bench = Bench()
         self.pending: list[Event] = []
@@ -51,7 +51,7 @@ class Chaos:
         self.admitted: dict[tuple[str, int], int] = {}
         """(uid, attempt) -> generation that was admitted"""
         self.delivered: list[tuple[int, Event]] = []
-        self.bench.facts(facts.tree(root))
+        self.bench.facts(facts.tree(root, rules=rules))
         self.bench.synced()
 
     # --- the truth --------------------------------------------------------------------------------------------

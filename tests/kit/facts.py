@@ -43,10 +43,16 @@ def node(
     max: dict[str, Any] | None = None,
     namespaces: tuple[str, ...] = (),
     children: tuple[TreeNodeSpec, ...] = (),
+    **attributes: str,
 ) -> TreeNodeSpec:
-    """A node of a tree; ``gpu`` stands for nvidia.com/gpu."""
+    """A node of a tree; ``gpu`` stands for nvidia.com/gpu, ``weight`` for the attribute muster.dev/weight."""
     return TreeNodeSpec(
-        name=name, min=_texts(min or {}), max=_texts(max or {}), namespaces=namespaces, children=children
+        name=name,
+        min=_texts(min or {}),
+        max=_texts(max or {}),
+        namespaces=namespaces,
+        attributes={f"muster.dev/{key}": text for key, text in attributes.items()},
+        children=children,
     )
 
 
@@ -87,11 +93,18 @@ def t0() -> TreeNodeSpec:
 
 
 def tree(
-    root: TreeNodeSpec | None = None, *, name: str = "elasticquotatree", created: int = 0, profile: str = ""
+    root: TreeNodeSpec | None = None,
+    *,
+    name: str = "elasticquotatree",
+    created: int = 0,
+    profile: str = "",
+    rules: dict[str, str] | None = None,
 ) -> QuotaTreeObserved:
-    """An ElasticQuotaTree in kube-system; T0 unless said."""
+    """An ElasticQuotaTree in kube-system; T0 unless said. ``rules``: its annotations, without muster.dev/."""
     ref = Ref("ElasticQuotaTree", "kube-system", name, f"tree-{name}")
-    return QuotaTreeObserved(ref=ref, rv=next_rv(), created=created, root=root or t0(), profile=profile)
+    return QuotaTreeObserved(
+        ref=ref, rv=next_rv(), created=created, root=root or t0(), profile=profile, rules=rules or {}
+    )
 
 
 def tree_gone(name: str = "elasticquotatree") -> QuotaTreeGone:

@@ -28,6 +28,8 @@ def _node(spec: TreeNodeSpec) -> Obj:
     node: Obj = {"name": spec.name, "min": spec.min, "max": spec.max}
     if spec.namespaces:
         node["namespaces"] = list(spec.namespaces)
+    if spec.attributes:
+        node["attributes"] = dict(spec.attributes)
     if spec.children:
         node["children"] = [_node(child) for child in spec.children]
     return node

@@ -19,7 +19,8 @@ VECTORS = {
         [Sibling("donor", 0, 3), *(Sibling(f"x{index}", 100, 8 if index < 8 else 7) for index in range(10))],
         [0, 9, 9, 9, 8, 8, 8, 8, 8, 7, 7],
     ),
-    "what is not lent stays": (10, [Sibling("a", 0, 4, lends=False), Sibling("b", 100, 2)], [4, 6]),
+    "what is not lent stays": (10, [Sibling("a", 0, 4, keeps=4), Sibling("b", 100, 2)], [4, 6]),
+    "what is not lent of it stays": (10, [Sibling("a", 1, 4, keeps=3), Sibling("b", 100, 2)], [3, 7]),
     "mins beyond the total shrink": (9, [Sibling("a", 100, 12), Sibling("b", 100, 6)], [6, 3]),
 }
 
@@ -37,7 +38,7 @@ SIBLINGS = st.lists(
         request=st.integers(0, 60),
         least=st.integers(0, 20),
         weight=st.integers(0, 9),
-        lends=st.booleans(),
+        keeps=st.integers(0, 20),
     ),
     max_size=8,
     unique_by=lambda each: each.name,

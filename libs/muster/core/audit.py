@@ -96,6 +96,8 @@ class Auditor:
         self._seq = 0
         self._profile = "ack"
         self._nodes: dict[str, QuotaNode] = {}
+        self._fixed = True
+        """No limit of the tree in force moves with what is asked for."""
         self._bound: set[str] = set()
         self._charges: dict[str, _Charge] = {}
         self._used: dict[str, Vector] = {}
@@ -197,6 +199,7 @@ class Auditor:
     def _tree(self, event: QuotaTreeAccepted) -> None:
         self._profile = event.tree.profile
         self._nodes = {node.path: node for node in event.tree.nodes}
+        self._fixed = not event.tree.rules.runtime
         leaves = {ns: node.path for node in event.tree.nodes if not node.children for ns in node.namespaces}
         self._bound = set(leaves)
         self._used = {}
@@ -284,7 +287,7 @@ class Auditor:
             uid: Held(charge.queue, counted(charge.request, charge.pods), charge.attempt, charge.preemptible)
             for uid, charge in self._charges.items()
         }
-        for invariant, holds, detail in findings(event, self._nodes, held):
+        for invariant, holds, detail in findings(event, self._nodes, held, fixed=self._fixed):
             self._check(invariant, holds, detail)
 
     def _effect(self, event: EffectApplied) -> None:

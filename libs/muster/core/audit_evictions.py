@@ -37,8 +37,13 @@ def chain(queue: str) -> list[str]:
     return ["/".join(parts[:size]) for size in range(len(parts), 0, -1)]
 
 
-def findings(event: EvictionOrdered, nodes: Mapping[str, QuotaNode], held: Mapping[str, Held]) -> Iterator[Found]:
-    """Everything there is to say of one order, given who is charged with what when it was made."""
+def findings(
+    event: EvictionOrdered, nodes: Mapping[str, QuotaNode], held: Mapping[str, Held], *, fixed: bool = True
+) -> Iterator[Found]:
+    """Everything there is to say of one order, given who is charged with what when it was made.
+
+    ``fixed``: no limit moves with what others ask for, so that the need of each victim can be told from the tree.
+    """
     used: dict[str, Vector] = {}
     for each in held.values():
         _add(used, each.queue, each.amounts, 1)
@@ -57,7 +62,7 @@ def findings(event: EvictionOrdered, nodes: Mapping[str, QuotaNode], held: Mappi
             least = nodes[at].guaranteed.get(event.resource, 0) if at in nodes and at not in path else 0
             left = used.get(at, {}).get(event.resource, 0)
             yield "I19", left >= least, f"{at} is left with {event.resource} {left}, below its min {least}"
-    if any(node.kept for node in nodes.values()):
+    if not fixed or any(node.kept for node in nodes.values()):
         return
     yield "I8", _fits(path, mine, nodes, used), f"{event.ref} would not fit without all {len(gone)} victims"
     for charge in gone:

@@ -45,6 +45,13 @@ def waiting_for_quota(denial: Denial | QuotaDenied, holder: str = "") -> Reason:
     asked, limit, used = (format_quantity(amount, resource) for amount in (denial.asked, denial.limit, denial.used))
     if denial.of_min:
         return _beyond_min(denial, f"request {asked}, min {limit}, used {used}")
+    if denial.of_runtime:
+        return Reason(
+            "InsufficientRuntimeQuota",
+            f"runtime:{path}:{resource}:{denial.asked}",
+            f"Insufficient runtime quota({resource}) in quota {path}: request {asked}, runtime {limit}, used {used}. "
+            f"What the quota may use now is divided by weight: wait for its jobs to complete or others to ask for less",
+        )
     if denial.asked > denial.limit:
         return Reason(
             "ExceedsMaxQuota",

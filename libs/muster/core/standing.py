@@ -201,7 +201,7 @@ def _queued(told: Narrator, ref: Ref, _history: list[Entry], _acting: bool) -> S
         what = f"What refused it ({denial.resource} in {denial.path}) has room now"
         return _in_line(told, job, "Queued", f"{waits}. {what}: it is about to be tried again")
     reason = explain.waiting_for_quota(denial)
-    if denial.hopeless or denial.of_min or denial.held:
+    if denial.hopeless or denial.of_min or denial.held or denial.of_runtime:
         return _in_line(told, job, reason.code, f"{waits}. {reason.text}")
     wanting = _wanting(told, denial)
     text = (

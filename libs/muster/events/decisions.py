@@ -198,6 +198,8 @@ class QuotaDenied(Decision, frozen=True, kw_only=True):
     """Part of ``used`` that is held for a claimant."""
     tries: int = 0
     """How often it has been tried in a row, in a queue with visible backoff; else 0."""
+    of_runtime: bool = False
+    """The limit is what the quota may use right now, by weight: it moves with what others ask for."""
 
 
 class WorkloadAdopted(Decision, frozen=True, kw_only=True):

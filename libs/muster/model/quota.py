@@ -59,6 +59,8 @@ class Rules(Struct, frozen=True, omit_defaults=True):
     """How long an admitted workload may take to run before it is suspended again; 0 for ever."""
     backoff_ms: int = 60_000
     """How long it then stays out of its queue."""
+    runtime: Literal["", "weight"] = ""
+    """``weight``: what a queue may use follows what all ask for, by weight; unset: up to its limit."""
     unbound_queue: str = ""
     """Full path of the leaf that takes workloads no quota claims."""
 

@@ -149,7 +149,7 @@ class Preemptor:
                 continue
             shape = state.book.shapes[job.shape]
             short = state.ledger.shortfall(job.queue, job.demand)
-            if shape.denial is None or short is None or short.hopeless or short.of_min:
+            if shape.denial is None or short is None or short.hopeless or short.of_min or short.of_runtime:
                 continue
             return _proposal(state, job, shape.denial.cause, short)
         return None

@@ -410,6 +410,8 @@ def _node_status(state: ViewState, node: QuotaNode, wanted: dict[str, Vector]) -
         "used": texts(shown_amounts(node, state.ledger.used.get(node.path, {}))),
         "request": texts(shown_amounts(node, wanted.get(node.path, {}))),
     }
+    if node.path in state.ledger.shares.runtime:
+        body["runtime"] = texts(state.ledger.shares.runtime[node.path])
     if node.namespaces:
         body["namespaces"] = list(node.namespaces)
     if node.children:

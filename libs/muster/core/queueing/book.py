@@ -34,6 +34,8 @@ class Denial(Struct, frozen=True):
     """It is the min that what is not preemptible would pass."""
     held: int = 0
     """Part of ``used`` that is held for a claimant."""
+    of_runtime: bool = False
+    """The limit is what may be used right now, by weight."""
 
     @property
     def slot(self) -> str:
@@ -42,7 +44,7 @@ class Denial(Struct, frozen=True):
 
     @property
     def hopeless(self) -> bool:
-        return self.asked > self.limit
+        return self.asked > self.limit and not self.of_runtime
 
 
 def slot_of(resource: str, *, of_min: bool) -> str:
@@ -143,6 +145,12 @@ class Book(Struct):
                     elif parked and room is not None:
                         self._sweep(parked, room - by, room + by, ledger, cause)
 
+    def resized(self, ledger: Ledger, cause: Cause) -> None:
+        """What some nodes may use by weight has changed: judge again what is parked there."""
+        for path in ledger.shares.settle():
+            for parked in self.parked.get(path, {}).values():
+                self._sweep(parked, -1, UNBOUNDED, ledger, cause)
+
     def _sweep(self, parked: list[tuple[int, str]], low: int, high: int, ledger: Ledger, cause: Cause) -> None:
         """Judge again the parked shapes whose ask is over ``low`` and at most ``high``."""
         for _, key in parked[bisect_left(parked, (low + 1, "")) : bisect_left(parked, (high + 1, ""))]:
@@ -208,9 +216,13 @@ def as_of_now(denial: Denial, queue: str, ledger: Ledger) -> Denial:
     if room is None:
         return denial
     node = ledger.nodes[denial.path]
-    limit = (node.guaranteed if denial.of_min else node.limit).get(denial.resource, 0)
+    now = node.guaranteed.get(denial.resource) if denial.of_min else ledger.limit(node, denial.resource)
+    limit, most = now or 0, node.limit.get(denial.resource)
+    moving = not denial.of_min and limit != most
+    if moving and most is not None and denial.asked > most:
+        limit, room, moving = most, room + most - limit, False
     held = 0 if ledger.claim is None else ledger.held.extra.get(denial.path, {}).get(denial.resource, 0)
-    return structs.replace(denial, used=limit - room + held, limit=limit, held=held)
+    return structs.replace(denial, used=limit - room + held, limit=limit, held=held, of_runtime=moving)
 
 
 def clear(shape: Shape, ledger: Ledger) -> bool:

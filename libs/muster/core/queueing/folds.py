@@ -5,7 +5,7 @@ from __future__ import annotations
 from muster.core.queueing.book import Denial, shape_key
 from muster.core.queueing.standing import standing_of
 from muster.core.queueing.state import Job, Refusal, Retry, SorterState, job_from
-from muster.core.quota.charging import charge_of, claim_of, demand_in
+from muster.core.quota.charging import ask_of, charge_of, claim_of, demand_in
 from muster.events.base import Cause
 from muster.events.decisions import (
     CandidatesProposed,
@@ -153,6 +153,7 @@ def reserved(state: SorterState, at: Position, event: QuotaReserved | WorkloadAd
     charge = charge_of(event)
     state.ledger.charge(uid, charge)
     state.book.moved(event.queue, charge.demand, state.ledger, Cause(at.seq, at.item))
+    state.book.resized(state.ledger, Cause(at.seq, at.item))
     recheck(state, uid, at)
 
 
@@ -166,7 +167,15 @@ def denied(state: SorterState, at: Position, event: QuotaDenied) -> None:
     state.book.add(job.shape, job.queue, job.demand, job.place, state.ledger)
     if event.reason != "stale":
         denial = Denial(
-            job.cause, event.path, event.resource, event.asked, event.used, event.limit, event.of_min, event.held
+            job.cause,
+            event.path,
+            event.resource,
+            event.asked,
+            event.used,
+            event.limit,
+            event.of_min,
+            event.held,
+            event.of_runtime,
         )
         state.book.deny(job.shape, denial, state.ledger)
         backoff = state.backoffs.get(job.queue)
@@ -177,9 +186,10 @@ def denied(state: SorterState, at: Position, event: QuotaDenied) -> None:
 
 def released(state: SorterState, at: Position, event: QuotaReleased) -> None:
     uid = event.ref.uid
-    charge = state.ledger.release(uid)
+    charge = state.ledger.release(uid, event.attempt)
     if charge is not None:
         state.book.moved(charge.queue, charge.demand, state.ledger, Cause(at.seq, at.item))
+    state.book.resized(state.ledger, Cause(at.seq, at.item))
     job = state.jobs.get(uid)
     if job is not None and job.status == "charged":
         if event.attempt < job.attempt:
@@ -227,6 +237,8 @@ def queued(state: SorterState, at: Position, event: WorkloadQueued) -> None:
     state.stale.pop(uid, None)
     if old is not None:
         withdraw(state, old)
+    state.ledger.queued(uid, ask_of(event))
+    state.book.resized(state.ledger, Cause(at.seq, at.item))
     job = state.jobs[uid] = job_from(event, Cause(at.seq, at.item))
     if uid in state.ledger.charges:
         job.status = "charged"
@@ -235,7 +247,9 @@ def queued(state: SorterState, at: Position, event: WorkloadQueued) -> None:
     recheck(state, uid)
 
 
-def dequeued(state: SorterState, _at: Position, event: WorkloadDequeued) -> None:
+def dequeued(state: SorterState, at: Position, event: WorkloadDequeued) -> None:
+    state.ledger.dequeued(event.ref.uid, event.attempt)
+    state.book.resized(state.ledger, Cause(at.seq, at.item))
     job = state.jobs.get(event.ref.uid)
     if job is not None and job.attempt == event.attempt and job.status != "charged":
         withdraw(state, job)

@@ -44,6 +44,7 @@ from muster.events.decisions import (
     SuspensionOrdered,
     SuspensionRecorded,
     WorkloadAdopted,
+    WorkloadDequeued,
     WorkloadQueued,
 )
 from muster.events.effects import EffectApplied, EffectFailed
@@ -86,6 +87,7 @@ class QuotaAccountant:
             PodObserved: folds.pod_observed,
             PodGone: folds.pod_gone,
             WorkloadQueued: folds.workload_queued,
+            WorkloadDequeued: folds.workload_dequeued,
             CandidatesProposed: folds.proposed,
             QuotaReserved: folds.reserved,
             QuotaDenied: folds.denied,
@@ -237,6 +239,7 @@ class QuotaAccountant:
             of_min=short.of_min,
             held=short.held,
             tries=candidate.tries,
+            of_runtime=short.of_runtime,
         )
 
     @staticmethod
@@ -285,10 +288,15 @@ class QuotaAccountant:
     # --- check ------------------------------------------------------------------------------------------------
 
     def check(self, state: AccountantState) -> list[Violation]:
-        """I5: usage is the sum of the charges. I6: every entry is charged once, and nothing else is."""
+        """I5: usage is the sum of the charges, and runtime quota follows from what is asked for.
+
+        I6: every entry is charged once, and nothing else is.
+        """
         found = []
         if state.ledger.recount() != state.ledger.used:
             found.append(Violation("I5", f"ledger says {state.ledger.used}, charges sum to {state.ledger.recount()}"))
+        if (shares := state.ledger.shares).runtime != (afresh := shares.as_asked(state.ledger.nodes)):
+            found.append(Violation("I5", f"runtime quota is {shares.runtime}, and {afresh} by what is asked for"))
         if state.entries.keys() != state.ledger.charges.keys():
             odd = sorted(state.entries.keys() ^ state.ledger.charges.keys())
             found.append(Violation("I6", f"charged and not entered, or entered and not charged: {odd[:5]}"))

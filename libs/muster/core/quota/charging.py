@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from muster.core.quota.demand import Charge, Claim, Demand
+from muster.core.quota.demand import Ask, Charge, Claim, Demand
 from muster.events.decisions import (
     Candidate,
     ClaimOpened,
@@ -24,6 +24,11 @@ def demand_in(
 def charge_of(event: QuotaReserved | WorkloadAdopted) -> Charge:
     """What the workload is charged with from here on."""
     return Charge(event.ref.namespace, event.queue, event.request, event.pods, event.preemptible, event.named)
+
+
+def ask_of(event: WorkloadQueued) -> Ask:
+    """What the workload asks for while it waits."""
+    return Ask(event.attempt, event.queue, event.request)
 
 
 def claim_of(event: EvictionOrdered | ClaimOpened) -> Claim:

@@ -40,11 +40,13 @@ class Shortfall(Struct, frozen=True):
     """``limit`` is the min, ``used`` what is not preemptible: such work stays within the guarantee."""
     held: int = 0
     """Part of ``used`` that is held for a claimant."""
+    of_runtime: bool = False
+    """``limit`` is what may be used right now, by weight; it moves with what others ask for."""
 
     @property
     def hopeless(self) -> bool:
         """The demand alone is over the limit: no release can ever help."""
-        return self.asked > self.limit
+        return self.asked > self.limit and not self.of_runtime
 
 
 class Charge(Struct):
@@ -61,6 +63,14 @@ class Charge(Struct):
     @property
     def demand(self) -> Demand:
         return Demand(self.request, self.pods, self.preemptible)
+
+
+class Ask(Struct, frozen=True):
+    """What a workload asks for while it waits under an attempt."""
+
+    attempt: int
+    queue: str
+    request: Vector
 
 
 class Claim(Struct, frozen=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from muster.core.quota.charging import charge_of, claim_of
+from muster.core.quota.charging import ask_of, charge_of, claim_of
 from muster.core.quota.state import (
     AccountantState,
     Entry,
@@ -34,6 +34,7 @@ from muster.events.decisions import (
     SuspensionOrdered,
     SuspensionRecorded,
     WorkloadAdopted,
+    WorkloadDequeued,
     WorkloadQueued,
 )
 from muster.events.effects import EffectApplied, EffectFailed
@@ -159,7 +160,12 @@ def touched(state: AccountantState, at: Position, uid: str | None) -> None:
 
 def workload_queued(state: AccountantState, _at: Position, event: WorkloadQueued) -> None:
     state.attempts[event.ref.uid] = event.attempt
+    state.ledger.queued(event.ref.uid, ask_of(event))
     recheck(state, event.ref.uid)
+
+
+def workload_dequeued(state: AccountantState, _at: Position, event: WorkloadDequeued) -> None:
+    state.ledger.dequeued(event.ref.uid, event.attempt)
 
 
 def proposed(state: AccountantState, at: Position, event: CandidatesProposed) -> None:
@@ -208,7 +214,7 @@ def answered(state: AccountantState, event: QuotaReserved | QuotaDenied) -> None
 def released(state: AccountantState, _at: Position, event: QuotaReleased) -> None:
     uid = event.ref.uid
     state.entries.pop(uid, None)
-    state.ledger.release(uid)
+    state.ledger.release(uid, event.attempt)
     if uid not in state.workloads:
         state.causes.pop(uid, None)
         state.last_child.pop(uid, None)

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping
 from msgspec import Struct, field, structs
 
 from muster.core.objects.labels import quota_name
-from muster.core.quota.demand import Charge, Claim, Demand, Scratch, Shortfall, chain_of, counted, spread
+from muster.core.quota.demand import Ask, Charge, Claim, Demand, Scratch, Shortfall, chain_of, counted, spread
+from muster.core.quota.shares import Shares
 from muster.core.quota.tree import leaves
 from muster.model.quota import COUNTED, QuotaNode, QuotaTree
 from muster.model.resources import Vector, add_into
@@ -42,6 +43,10 @@ class Ledger(Struct):
     """path -> what its subtree leaves unused and does not lend; empty in a tree without lend limits."""
     lends: bool = False
     """Whether the tree has lend limits."""
+    asks: dict[str, Ask] = field(default_factory=dict)
+    """workload uid -> what it is queued for, from its queueing until that attempt is over"""
+    shares: Shares = field(default_factory=Shares)
+    """What every node may use right now, in a tree that divides by weight."""
     claim: Claim | None = None
     held: Scratch = field(default_factory=Scratch)
     """What the claim asks for, at every node it passes."""
@@ -62,6 +67,9 @@ class Ledger(Struct):
         if self.lends:
             for node in reversed(self.nodes.values()):
                 self._keep(node)
+        self.shares.install(self.nodes, weighted=tree is not None and tree.rules.runtime == "weight")
+        for uid in dict.fromkeys((*self.charges, *self.asks)):
+            self._ask(uid, 1)
 
     def leaf_for(self, namespace: str, named: str = "") -> str | None:
         """The leaf a workload belongs to: the quota its label names, else its namespace's, else the tree's for all.
@@ -77,22 +85,44 @@ class Ledger(Struct):
         found = [path for path in self.named.get(named, ()) if not self.nodes[path].children]
         return found[0] if len(found) == 1 else None
 
+    def queued(self, uid: str, ask: Ask) -> None:
+        """A workload waits under a new attempt; it counts as asking unless it is still charged for an older one."""
+        self._ask(uid, -1)
+        self.asks[uid] = ask
+        self._ask(uid, 1)
+
+    def dequeued(self, uid: str, attempt: int) -> None:
+        """It no longer waits under this attempt, nor under an older one."""
+        ask = self.asks.get(uid)
+        if ask is not None and ask.attempt <= attempt:
+            self._ask(uid, -1)
+            del self.asks[uid]
+            self._ask(uid, 1)
+
     def charge(self, uid: str, charge: Charge) -> None:
         """Charge a workload; what it was charged before is replaced, and a claim that waited for this is served."""
-        if uid in self.charges:
-            self.release(uid)
+        self._ask(uid, -1)
+        before = self.charges.get(uid)
+        if before is not None:
+            self._add(before, -1)
+            self._keep_chain(before.queue)
         self.charges[uid] = charge
         self._add(charge, 1)
         self._keep_chain(charge.queue)
+        self._ask(uid, 1)
         if self.claim is not None and self.claim.served_by(uid, charge.queue, charge.demand):
             self.end_claim()
 
-    def release(self, uid: str) -> Charge | None:
-        """End a charge; returns it, or None when there was none."""
-        charge = self.charges.pop(uid, None)
+    def release(self, uid: str, attempt: int = 0) -> Charge | None:
+        """End a charge, and with it what was asked for under that attempt; returns it, or None when there was none."""
+        self.dequeued(uid, attempt)
+        charge = self.charges.get(uid)
         if charge is not None:
+            self._ask(uid, -1)
+            del self.charges[uid]
             self._add(charge, -1)
             self._keep_chain(charge.queue)
+            self._ask(uid, 1)
         return charge
 
     def open_claim(self, claim: Claim) -> None:
@@ -111,6 +141,12 @@ class Ledger(Struct):
 
     def end_claim(self) -> None:
         self.claim, self.held = None, Scratch()
+
+    def _ask(self, uid: str, times: int) -> None:
+        """What a workload is charged, else what it asks for, counts once; only where the tree divides by it."""
+        found = (self.charges.get(uid) or self.asks.get(uid)) if self.shares.names else None
+        if found is not None:
+            self.shares.ask(self.nodes, found.queue, found.request, times)
 
     def _add(self, charge: Charge, times: int) -> None:
         amounts = counted(charge.demand)
@@ -179,10 +215,22 @@ class Ledger(Struct):
         names = sorted(amounts)
         for node, taken in self._taken(queue, *on_top):
             for name in names:
-                asked, limit = amounts[name], node.limit.get(name)
+                asked, limit = amounts[name], self.limit(node, name)
                 if limit is not None and asked and taken.get(name, 0) + asked > limit:
                     held = others.extra.get(node.path, _NOTHING).get(name, 0) if others is not None else 0
-                    yield Shortfall(node.path, name, asked, taken.get(name, 0), limit, held=held)
+                    most = node.limit.get(name)
+                    if most is not None and asked > most:
+                        limit = most
+                    moving = limit != most
+                    yield Shortfall(node.path, name, asked, taken.get(name, 0), limit, held=held, of_runtime=moving)
+
+    def limit(self, node: QuotaNode, resource: str) -> int | None:
+        """How much a subtree may use now: its max, or less where the tree divides by weight; None for any amount."""
+        most = node.limit.get(resource)
+        share = self.shares.runtime.get(node.path, _NOTHING).get(resource) if self.shares.names else None
+        if share is None or most is None:
+            return most if share is None else share
+        return min(most, share)
 
     def _beyond_min(self, queue: str, demand: Demand, *scratches: Scratch) -> Shortfall | None:
         managed = self.managed(queue, demand.request)
@@ -227,7 +275,7 @@ class Ledger(Struct):
             return node.guaranteed.get(resource, 0) - self.firm.get(path, _NOTHING).get(resource, 0)
         if not self.lends:
             return self.headroom(path, resource)
-        limit = node.limit.get(resource)
+        limit = self.limit(node, resource)
         if limit is None:
             return None
         return next((limit - taken.get(resource, 0) for found, taken in self._taken(queue) if found.path == path), None)
@@ -235,7 +283,7 @@ class Ledger(Struct):
     def headroom(self, path: str, resource: str) -> int | None:
         """How much of a resource is free at one node by its own limit; None when it has no limit there."""
         node = self.nodes.get(path)
-        limit = node.limit.get(resource) if node else None
+        limit = self.limit(node, resource) if node else None
         return None if limit is None else limit - self.used.get(path, _NOTHING).get(resource, 0)
 
     def share(self, queue: str, *scratches: Scratch) -> int:

@@ -51,6 +51,12 @@ def _reclaim(text: str) -> str:
     return text
 
 
+def _runtime(text: str) -> str:
+    if text not in ("weight", "max"):
+        raise RuleError(f"{clean(shorten(text, 40))!r} is neither weight nor max")
+    return "" if text == "max" else text
+
+
 def _text(text: str) -> str:
     return clean(shorten(text, 200))
 
@@ -65,6 +71,7 @@ _READERS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "claim": ("claim_ms", span_ms),
     "running-timeout": ("running_timeout_ms", span_ms),
     "backoff": ("backoff_ms", span_ms),
+    "runtime": ("runtime", _runtime),
     "unbound-queue": ("unbound_queue", _text),
 }
 KNOWN = tuple(_READERS)

@@ -2,7 +2,7 @@
 
 The rule is Koordinator's: first what each needs of its guarantee, then the rest by weight among those who need more,
 and what somebody cannot use is divided again. Exact integers throughout: what one unit too many would be goes by the
-largest remainder, ties by name. No accountant decides by it yet: limits and guarantees are what is in force.
+largest remainder, ties by name. In force where a tree asks for it; ``shares.py`` keeps it up to date.
 """
 
 from __future__ import annotations
@@ -20,18 +20,20 @@ class Sibling(Struct, frozen=True):
     least: int = 0
     """The larger of its min and what it is guaranteed otherwise."""
     weight: int = 1
-    lends: bool = True
-    """Whether others may use what it does not need of its min."""
+    keeps: int = 0
+    """What of its min others may not use though it does not need it."""
 
 
 def divide(total: int, siblings: Sequence[Sibling]) -> dict[str, int]:
     """{name: how much it may use}; never more than ``total`` in all, whatever the order of the siblings.
 
-    Where the mins exceed the total they shrink in proportion.
+    Where what is needed of the mins exceeds the total, the mins shrink in proportion.
     """
     ordered = sorted(siblings, key=lambda each: each.name)
-    leasts = _shrunk(total, ordered)
-    found = {each.name: _first_share(each, leasts[each.name]) for each in ordered}
+    found = {each.name: _first_share(each, each.least) for each in ordered}
+    if sum(found.values()) > total:
+        leasts = _by_weight(total, {each.name: each.least for each in ordered})
+        found = {each.name: _first_share(each, leasts[each.name]) for each in ordered}
     short = [each for each in ordered if each.request > found[each.name] and each.weight > 0]
     left = total - sum(found.values())
     while left > 0 and short:
@@ -48,14 +50,7 @@ def divide(total: int, siblings: Sequence[Sibling]) -> dict[str, int]:
 
 
 def _first_share(sibling: Sibling, least: int) -> int:
-    if sibling.request >= least or not sibling.lends:
-        return least
-    return sibling.request
-
-
-def _shrunk(total: int, siblings: Sequence[Sibling]) -> dict[str, int]:
-    wanted = {each.name: each.least for each in siblings}
-    return wanted if sum(wanted.values()) <= total else _by_weight(total, wanted)
+    return min(least, max(sibling.request, sibling.keeps))
 
 
 def _by_weight(amount: int, weights: dict[str, int]) -> dict[str, int]:

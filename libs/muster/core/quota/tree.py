@@ -40,6 +40,8 @@ _MAX_DETAIL = 600
 _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 PROFILES = ("ack", "full")
 LEND_LIMIT = "alibabacloud.com/lendlimit"
+WEIGHTS = ("muster.dev/weight", "quota.scheduling.koordinator.sh/shared-weight")
+"""Attributes of a node: its share among its siblings, where the tree divides by weight; the first counts."""
 
 
 def read_tree(observed: QuotaTreeObserved) -> tuple[QuotaTree, list[Violation]]:
@@ -47,14 +49,14 @@ def read_tree(observed: QuotaTreeObserved) -> tuple[QuotaTree, list[Violation]]:
 
     The tree may be put in force only when the list is empty.
     """
-    reader = _Reader()
+    rules, wrong = read_rules(observed.rules)
+    reader = _Reader(weighted=rules.runtime == "weight")
     reader.visit(observed.root, ROOT, depth=1)
     profile = observed.profile or PROFILES[0]
     if profile not in PROFILES:
         reader.broken(
             ROOT, "profile", f"profile {profile!r} is unknown; write one of {', '.join(PROFILES)} or leave it out"
         )
-    rules, wrong = read_rules(observed.rules)
     for sentence in wrong:
         reader.broken(ROOT, "rule", sentence)
     if rules.unbound_queue and not any(n.path == rules.unbound_queue and not n.children for n in reader.nodes):
@@ -70,7 +72,8 @@ def read_tree(observed: QuotaTreeObserved) -> tuple[QuotaTree, list[Violation]]:
 
 
 class _Reader:
-    def __init__(self) -> None:
+    def __init__(self, *, weighted: bool) -> None:
+        self.weighted = weighted
         self.nodes: list[QuotaNode] = []
         self.violations: list[list[Violation]] = [[]]
         """Per node, in the order of the nodes."""
@@ -101,7 +104,8 @@ class _Reader:
         self._check_namespaces(spec, path, place)
         paths = tuple(f"{path}/{child.name}" for child in spec.children)
         kept = self._kept(path, spec.attributes, guaranteed, place)
-        self.nodes.append(QuotaNode(path, guaranteed, limit, spec.namespaces, paths, kept))
+        weight = self._weight(path, spec.attributes, place) if self.weighted else {}
+        self.nodes.append(QuotaNode(path, guaranteed, limit, spec.namespaces, paths, kept, weight))
         if depth >= MAX_DEPTH and spec.children:
             self.broken(path, "depth", f"the tree is deeper than {MAX_DEPTH} levels", place)
             return guaranteed
@@ -155,6 +159,19 @@ class _Reader:
         lent = self._amounts(path, "lend limit", {name: str(value) for name, value in limits.items()}, place)
         kept = {name: guaranteed.get(name, 0) - amount for name, amount in lent.items()}
         return {name: amount for name, amount in sorted(kept.items()) if amount > 0}
+
+    def _weight(self, path: str, attributes: dict[str, str], place: int) -> Vector:
+        """A node's share among its siblings: one number for all that the root limits, or one for each resource."""
+        name = next((name for name in WEIGHTS if attributes.get(name)), "")
+        if not name:
+            return {}
+        try:
+            found = msgspec.json.decode(attributes[name], type=str | int | dict[str, str | int])
+        except msgspec.DecodeError:
+            found = attributes[name]
+        if not isinstance(found, dict):
+            found = dict.fromkeys(sorted(self.nodes[0].limit.keys() - COUNTED) if self.nodes else (), found)
+        return self._amounts(path, f"attribute {name}:", {each: str(value) for each, value in found.items()}, place)
 
     def _check_root(self, guaranteed: Vector, limit: Vector, spec: TreeNodeSpec) -> None:
         for name in sorted((guaranteed.keys() | limit.keys()) - COUNTED):
