@@ -15,13 +15,14 @@ from kit.cluster import SCHEDULING, Cluster
 from kit.controlplane import ControlPlane
 from kit.kubeclient import Object
 from kit.muster import Muster, running
-from kit.operators import SparkOperator, TrainingOperator
+from kit.operators import SparkOperator
 from muster.bus.server import EmbeddedServer
 from muster.core.workloads.registry import KINDS
 from muster.events.decisions import GangAdmitted, QuotaReleased, WorkloadAdopted, WorkloadQueued
 from muster.events.facts import PodGone, PodObserved, Synced, WorkloadFinished
 from muster.model.keys import Ref
 from muster.sim.asyncdriver import AsyncDriver
+from muster.sim.training import TrainingOperator
 
 SUSPEND = "scheduling.x-k8s.io/suspend"
 RUN_FOR = "kit.muster.dev/run-for"

@@ -1,12 +1,11 @@
-"""Small simulated operators: Kubeflow's (TFJob, PyTorchJob) and Spark's. Enough to suspend, resume, run and end.
+"""A small simulated operator: Spark's. Enough to suspend, resume, run and end.
 
-They make real pods, which the real scheduler binds and KWOK runs; annotations of the pod templates say for how long.
+It makes real pods, which the real scheduler binds and KWOK runs; annotations of the pod templates say for how long.
 """
 
 from typing import Any, ClassVar
 
-from kit.jobs import conditions
-from muster.model.api import PODS, PYTORCHJOBS, SPARKAPPLICATIONS, TFJOBS, ApiResource
+from muster.model.api import PODS, SPARKAPPLICATIONS, ApiResource
 from muster.sim.apiserver.store import ChangeType
 from muster.sim.controllers import WorkQueue
 from muster.sim.operations import ApiOperation, Create, Delete, Merge, Plan
@@ -91,33 +90,6 @@ def deletions(pods: dict[str, Obj]) -> list[ApiOperation]:
         for name, pod in pods.items()
         if not pod["metadata"].get("deletionTimestamp")
     ]
-
-
-class TrainingOperator(_Operator):
-    """Knows the field and the annotation, as the operators of different ages do between them."""
-
-    kinds: ClassVar[tuple[ApiResource, ...]] = (TFJOBS, PYTORCHJOBS)
-    label: ClassVar[str] = "training.kubeflow.org/job-name"
-
-    def look(self, found: Obj, pods: dict[str, Obj]) -> tuple[Obj | None, list[ApiOperation]]:
-        spec, meta = found["spec"], found["metadata"]
-        old = {each["type"] for each in (found.get("status") or {}).get("conditions", ()) if each["status"] == "True"}
-        if old & {"Succeeded", "Failed"}:
-            return None, []
-        marked = (meta.get("annotations") or {}).get("scheduling.x-k8s.io/suspend") == "true"
-        if marked or (spec.get("runPolicy") or {}).get("suspend"):
-            return (conditions("Created", "Suspended") if not pods else None), deletions(pods)
-        specs = spec.get("tfReplicaSpecs") or spec.get("pytorchReplicaSpecs")
-        wanted = {
-            f"{meta['name']}-{kind.lower()}-{index}": each["template"]
-            for kind, each in specs.items()
-            for index in range(each.get("replicas", 1))
-        }
-        missing = [self.pod(found, found, name, template) for name, template in wanted.items() if name not in pods]
-        phases = {phase_of(pods.get(name)) for name in wanted}
-        if phases == {"Succeeded"}:
-            return conditions("Created", "Succeeded"), []
-        return conditions("Created", "Running") if phases == {"Running"} else conditions("Created"), [*missing]
 
 
 class SparkOperator(_Operator):

@@ -7,12 +7,12 @@ demo, and tests of services). Muster is no part of it: it comes from outside, th
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from muster.model.api import NODES
 from muster.sim.apiserver import Faults, SimApiServer, SimTransport
 from muster.sim.apiserver.journal import Saved, restore
-from muster.sim.apiserver.kinds import KINDS
+from muster.sim.apiserver.kinds import KINDS, kinds_of_definition
 from muster.sim.apiserver.names import stamp
 from muster.sim.apiserver.status import Obj
 from muster.sim.controllers import Controller
@@ -56,8 +56,9 @@ class SimCluster:
     """A simulated cluster.
 
     ``nodes``: name -> {resource: quantity}. ``scheduler``: have the default scheduler, for pods that name it or
-    nobody. ``saved``: go on from a cluster that was kept in a journal; its nodes count, not ``nodes``. The same
-    arguments and the same requests give the same cluster, name by name.
+    nobody. ``others``: more controllers, and the ``definitions`` of the kinds they watch. ``saved``: go on from a
+    cluster that was kept in a journal; its nodes count, not ``nodes``. The same arguments and the same requests give
+    the same cluster, name by name.
     """
 
     def __init__(
@@ -72,13 +73,15 @@ class SimCluster:
         auto_namespaces: bool = True,
         history: int = 10_000,
         saved: Saved | None = None,
+        others: Sequence[Controller] = (),
+        definitions: Sequence[Obj] = (),
     ) -> None:
         self.clock = clock or VirtualClock()
         boots = saved.boots if saved is not None else 0
         self.server = SimApiServer(
             self.clock.now,
             seed=seed + boots * BOOT_STRIDE,
-            kinds=KINDS,
+            kinds=(*KINDS, *(kind for each in definitions for kind in kinds_of_definition(each))),
             auto_namespaces=auto_namespaces,
             history=history,
         )
@@ -94,7 +97,7 @@ class SimCluster:
             controllers.append(JobController())
         if scheduler:
             controllers.append(DefaultScheduler())
-        self.driver = SyncDriver(self.server, controllers)
+        self.driver = SyncDriver(self.server, [*controllers, *others])
 
     def transport(self, faults: Faults | None = None) -> SimTransport:
         """A client's connection to the cluster's API server."""
