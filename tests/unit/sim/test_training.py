@@ -19,7 +19,9 @@ FAIL_AFTER = "sim.muster.dev/fail-after"
 
 def cluster(cpu: str = "8") -> SimCluster:
     definitions = [each for each in others() if each["spec"]["names"]["kind"] in ("TFJob", "PyTorchJob")]
-    return SimCluster({"a": {"cpu": cpu, "memory": "64Gi"}}, others=[TrainingOperator()], definitions=copy.deepcopy(definitions))
+    return SimCluster(
+        {"a": {"cpu": cpu, "memory": "64Gi"}}, others=[TrainingOperator()], definitions=copy.deepcopy(definitions)
+    )
 
 
 def submit(made: SimCluster, **annotations: dict[str, str]) -> Obj:
