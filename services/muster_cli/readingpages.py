@@ -11,12 +11,14 @@ READING: tuple[Page, ...] = (
         order=25,
         summary="Tell why a job waits, or what became of it.",
         details="First where it stands now, with numbers; then everything that happened to it, from the log, so also "
-        "for jobs that are long gone. JOB is NAMESPACE/NAME, or NAME where that is unique.",
+        "for jobs that are long gone. With --at it is told as of that sequence or time, whatever came later. JOB is "
+        "NAMESPACE/NAME, or NAME where that is unique.",
         examples="""
 muster why video/rayjob-video-h4x2q
 muster why rayjob-video-h4x2q --all           with every small step
 muster why video/rayjob-video-h4x2q -o json
 muster why video/old-job --log archive.jsonl.gz
+muster why video/train --at 2026-03-01T09:00:00Z     why did it wait then?
 """,
     ),
     Page(
@@ -67,13 +69,31 @@ muster import --segments archive --url nats://nats.muster:4222 --replicas 3
         name="replay",
         function="replay",
         order=55,
-        summary="Decide a recorded log again and compare every decision, byte for byte.",
-        details="Nothing is written anywhere. Ends with `N commits, 0 divergent` and exit code 0; otherwise it shows "
-        "the first decision that differs and ends with exit code 5.",
+        summary="Decide a log again and compare every decision, byte for byte; print the state at any position.",
+        details="Nothing is written anywhere, and nothing could be: a replay has no way to a cluster. Ends with "
+        "`N commits, 0 divergent` and exit code 0; otherwise it shows the first decision that differs, as recorded and "
+        "as decided now, and where the state after both differs, and ends with exit code 5. Positions are sequences "
+        "or times (UTC unless said). With --until it prints what the cell, or one stage, knew there.",
         examples="""
 muster replay --log log.jsonl.gz
 muster replay --log log.jsonl.gz --verify     also where nobody decided anything
-muster replay --log log.jsonl.gz --stage queue_sorter
+muster replay --nats nats://nats.muster:4222 --stage queue_sorter
+muster replay --log archive --from 120000     judges only what was decided from there on
+muster replay --log log.jsonl.gz --until 2026-03-01T12:00:00Z
+muster replay --log log.jsonl.gz --until 40 --stage quota_accountant -o json
+""",
+    ),
+    Page(
+        name="debug",
+        function="debug",
+        order=57,
+        summary="Step one decision of one stage: what it had folded, its state, and what it decides there now.",
+        details="Where the log has a decision of the stage it is decided again, and compared; anywhere else it says "
+        "what the stage would decide there. Exit code 5 when it decides otherwise than was recorded.",
+        examples="""
+muster debug quota_accountant --log log.jsonl.gz --at 40
+muster debug queue_sorter --log log.jsonl.gz --at 40 --state     all of its state
+muster debug queue_sorter --log log.jsonl.gz --at 40 -o json
 """,
     ),
     Page(

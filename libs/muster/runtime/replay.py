@@ -14,9 +14,10 @@ from msgspec import Struct, field
 from muster.core.deciders import DECIDERS
 from muster.core.stage import Folder, Stage, StageState, Violation, next_commit
 from muster.events.base import Event
-from muster.events.envelope import Stored
+from muster.events.envelope import Commit, Stored
 from muster.events.registry import encode
 from muster.events.system import LeaderStarted
+from muster.runtime.states import StateDifference, copy_of, differences
 
 SILENCE_MS = 5_000
 """A stage that folded a position this long before anything else came, and said nothing, had nothing due there."""
@@ -36,6 +37,9 @@ class Divergence(Struct, frozen=True):
     in_seq: int
     recorded: list[str] = field(default_factory=list)
     decided: list[str] = field(default_factory=list)
+    state: list[StateDifference] = field(default_factory=list)
+    """Where the state after what was recorded (``one``) differs from the state after what is decided now; of the
+    first divergence only."""
 
     def first_difference(self) -> tuple[str, str]:
         """(recorded, decided) of the first event that differs; an empty text where there is none."""
@@ -71,6 +75,61 @@ class _Seat:
         """Position up to which silence proves nothing: the stage was not leading."""
 
 
+class Replayer:
+    """Replays a log that is fed to it commit by commit. ``stages``: only these; all when it is empty."""
+
+    def __init__(
+        self,
+        *,
+        verify: bool = True,
+        silences: bool = True,
+        check_every: int = 500,
+        stages: Collection[str] = (),
+    ) -> None:
+        self.report = ReplayReport()
+        self._verify = verify
+        self._silences = silences
+        self._check_every = check_every
+        self._seats = {name: _Seat(make()) for name, make in DECIDERS.items() if not stages or name in stages}
+        self._window: deque[Stored] = deque()
+
+    @property
+    def states(self) -> dict[str, StageState]:
+        """Stage -> its state; complete after :meth:`finish`."""
+        return {name: seat.state for name, seat in self._seats.items()}
+
+    def feed(self, stored: Stored, *, judged: bool = True) -> None:
+        """Take the next commit. ``judged``: false for one that is only folded, not decided again."""
+        report, commit = self.report, stored.commit
+        self._window.append(stored)
+        report.commits += 1
+        report.events += len(commit.events)
+        seat = self._seats.get(commit.stage)
+        if seat is not None and commit.kind == "decision":
+            verify = self._verify and judged
+            _fold_to(seat, self._window, commit.in_seq, report, verify=verify and self._silences)
+            if verify:
+                report.decisions += 1
+                _compare(seat, stored, report)
+        elif seat is not None and any(isinstance(event, LeaderStarted) for event in commit.events):
+            _fold_to(seat, self._window, stored.seq, report, verify=False)
+            seat.quiet_from = stored.seq
+        if report.commits % self._check_every == 0:
+            _trim(self._seats, self._window, report)
+            self._check()
+
+    def _check(self) -> None:
+        for seat in self._seats.values():
+            self.report.violations += seat.stage.check(seat.state)
+
+    def finish(self) -> ReplayReport:
+        """Fold every stage to the end of what was fed; what was found."""
+        for seat in self._seats.values():
+            _fold_to(seat, self._window, self._window[-1].seq if self._window else 0, self.report, verify=False)
+        self._check()
+        return self.report
+
+
 def replay(
     commits: Iterable[Stored],
     *,
@@ -82,30 +141,10 @@ def replay(
     """Replay a log. With ``verify`` every recorded decision is made again, and (``silences``) silent positions are
     sampled. ``stages``: only these; all when it is empty.
     """
-    report = ReplayReport()
-    seats = {name: _Seat(make()) for name, make in DECIDERS.items() if not stages or name in stages}
-    window: deque[Stored] = deque()
+    replayer = Replayer(verify=verify, silences=silences, check_every=check_every, stages=stages)
     for stored in commits:
-        window.append(stored)
-        report.commits += 1
-        report.events += len(stored.commit.events)
-        seat = seats.get(stored.commit.stage)
-        if seat is not None and stored.commit.kind == "decision":
-            report.decisions += 1
-            _fold_to(seat, window, stored.commit.in_seq, report, verify=verify and silences)
-            if verify:
-                _compare(seat, stored, report)
-        elif seat is not None and any(isinstance(event, LeaderStarted) for event in stored.commit.events):
-            _fold_to(seat, window, stored.seq, report, verify=False)
-            seat.quiet_from = stored.seq
-        if report.commits % check_every == 0:
-            _trim(seats, window, report)
-            for each in seats.values():
-                report.violations += each.stage.check(each.state)
-    for seat in seats.values():
-        _fold_to(seat, window, window[-1].seq if window else seat.state.seq, report, verify=False)
-        report.violations += seat.stage.check(seat.state)
-    return report
+        replayer.feed(stored)
+    return replayer.finish()
 
 
 def _trim(seats: dict[str, _Seat], window: deque[Stored], report: ReplayReport) -> None:
@@ -145,7 +184,7 @@ def _check_silence(seat: _Seat, report: ReplayReport) -> None:
 
 def _compare(seat: _Seat, stored: Stored, report: ReplayReport) -> None:
     decided = next_commit(seat.stage, seat.state)
-    recorded = list(stored.commit.events)
+    recorded = list[Event](stored.commit.events)
     if [encode(event) for event in decided] != [encode(event) for event in recorded]:
         report.divergences.append(
             Divergence(
@@ -154,8 +193,28 @@ def _compare(seat: _Seat, stored: Stored, report: ReplayReport) -> None:
                 stored.commit.in_seq,
                 [_text(event) for event in recorded],
                 [_text(event) for event in decided],
+                [] if report.divergences else state_after(seat.stage, seat.state, stored, decided),
             )
         )
+
+
+def state_after(stage: Stage[Any], state: StageState, stored: Stored, decided: list[Event]) -> list[StateDifference]:
+    """Where the state of a stage after a recorded decision differs from the one after what is decided now."""
+    after = []
+    for events in (stored.commit.events, tuple(decided)):
+        copy = copy_of(state)
+        commit = Commit(
+            commit_id="",
+            stage=stage.name,
+            shard="0",
+            kind="decision",
+            at=stored.commit.at,
+            in_seq=state.seq,
+            events=events,  # type: ignore[arg-type]
+        )
+        Folder(stage).fold(copy, state.seq + 1, commit)
+        after.append(copy)
+    return differences(after[0], after[1])
 
 
 def _text(event: Event | Any) -> str:

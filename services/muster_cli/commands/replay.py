@@ -2,34 +2,80 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
 from muster.core.deciders import DECIDERS
-from muster.runtime.replay import replay as run_replay
+from muster.core.queueing.state import SorterState
+from muster.runtime.replay import Replayer
+from muster.runtime.states import plain
 from muster_cli.console import Output
 from muster_cli.exits import OK, USAGE, VIOLATED, CliError
-from muster_cli.logfiles import complete, existing, progress
-from muster_cli.render.verdicts import replay_lines
+from muster_cli.options import Document
+from muster_cli.positions import Clock, mark
+from muster_cli.positions import until as up_to
+from muster_cli.render.states import cell_lines, state_lines
+from muster_cli.render.verdicts import replay_lines, replay_record
+from muster_cli.sources import Source, source_of
+
+SORTER = "queue_sorter"
 
 
-def replay(
+async def replay(
     *,
-    log: Annotated[Path, Parameter(help="Exported log, plain or .gz.")],
     verify: Annotated[
         bool,
         Parameter(negative="", help="Decide at quiet positions too: a decision nobody made would be found."),
     ] = False,
+    from_: Annotated[
+        str,
+        Parameter(
+            name="--from",
+            show_default=False,
+            help="Judge decisions from this sequence or time on; what is before is only folded.",
+        ),
+    ] = "",
+    until: Annotated[
+        str,
+        Parameter(show_default=False, help="Stop after this sequence or time, and print the state there."),
+    ] = "",
     stage: Annotated[
         str, Parameter(show_default=False, help=f"Only this stage: {', '.join(DECIDERS)}. Without it: all.")
     ] = "",
+    output: Document = "text",
+    source: Source | None = None,
 ) -> int:
-    """Decide a recorded log again."""
+    """Decide a log again."""
+    known_stage(stage)
+    begin, end = mark(from_, "--from"), mark(until, "--until")
+    replayer, clock, out = Replayer(silences=verify, stages=(stage,) if stage else ()), Clock(), Output()
+    async with source_of(source, out, "Replaying") as feed:
+        async for stored in up_to(feed.commits, end):
+            replayer.feed(stored, judged=begin is None or begin.reached(stored.seq, clock.tell(stored)))
+    report = replayer.finish()
+    if output == "text":
+        if end is not None:
+            out.lines([*_states(replayer, stage), ""])
+        out.lines(replay_lines(report))
+    else:
+        found: dict[str, Any] = replay_record(report)
+        if end is not None:
+            found["states"] = {name: plain(state) for name, state in replayer.states.items()}
+        out.data(found, output)
+    return VIOLATED if report.divergences or report.violations else OK
+
+
+def _states(replayer: Replayer, stage: str) -> list[Any]:
+    """The state of one stage; of all, the cell as people see it."""
+    if stage:
+        return list(state_lines(stage, replayer.states[stage]))
+    sorter = replayer.states[SORTER]
+    assert isinstance(sorter, SorterState)
+    return list(cell_lines(sorter))
+
+
+def known_stage(stage: str) -> None:
+    """Raises CliError for a stage there is not."""
     if stage and stage not in DECIDERS:
         raise CliError(f"there is no deciding stage {stage}; there are {', '.join(DECIDERS)}", USAGE)
-    with progress(existing(log), "Replaying") as commits:
-        report = run_replay(complete(log, commits), silences=verify, stages=(stage,) if stage else ())
-    Output().lines(replay_lines(report))
-    return VIOLATED if report.divergences or report.violations else OK

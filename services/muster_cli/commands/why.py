@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
 from muster.core.story import Story
 from muster.core.workloads.registry import KINDS
-from muster_cli.commands.tail import tell_which
 from muster_cli.console import Output
 from muster_cli.exits import NOT_FOUND, USAGE, CliError
-from muster_cli.logfiles import existing, progress
-from muster_cli.options import Bus, Document
-from muster_cli.reading import commits, locate, opened
+from muster_cli.options import Document
+from muster_cli.positions import mark, until
 from muster_cli.render.why import record, story_lines
+from muster_cli.sources import Source, source_of
 
 MAX_WIDTH = 120
 
@@ -25,28 +23,19 @@ async def why(
     /,
     *,
     every: Annotated[bool, Parameter(name="--all", negative="", help="Every small step too.")] = False,
-    log: Annotated[
-        Path | None, Parameter(show_default=False, help="Read an exported log instead of a running one.")
-    ] = None,
+    at: Annotated[str, Parameter(show_default=False, help="As it was at this sequence or time, instead of now.")] = "",
     output: Document = "text",
-    bus: Bus | None = None,
+    source: Source | None = None,
 ) -> None:
     """Tell why a job waits, or what became of it."""
     out = Output()
     kind, wanted = named(job.rpartition(" ")[2])
-    story, acting, present = Story(wanted, kind), True, 0
-    if log is not None:
-        with progress(existing(log), "Reading") as stored_commits:
-            for stored in stored_commits:
-                story.feed(stored)
-    else:
-        place = locate(bus)
-        tell_which(out, place)
-        acting = place.acting
-        async with opened(place) as reading:
-            async for stored in commits(reading.log):
-                story.feed(stored)
-            present = await reading.log.time()
+    story, end, present = Story(wanted, kind), mark(at, "--at"), 0
+    async with source_of(source, out) as feed:
+        async for stored in until(feed.commits, end):
+            story.feed(stored)
+        acting = feed.acting
+        present = end.at if end is not None else await feed.time()
     found = story.of(chosen(story, wanted), acting=acting, present=present)
     if output == "text":
         out.lines(story_lines(found, every=every, width=min(out.width, MAX_WIDTH)))

@@ -18,6 +18,7 @@ from muster_cli.invariants import CHECKED, UNCHECKED
 
 VIOLATIONS_SHOWN = 20
 EVENT_WIDTH = 600
+STATES_SHOWN = 10
 
 
 def replay_lines(report: ReplayReport) -> list[Text]:
@@ -58,13 +59,36 @@ def divergence_lines(found: Divergence) -> list[Text]:
         )
     lines.append(styled(("  recorded  ", DIM), shorten(recorded, EVENT_WIDTH) or "(nothing)"))
     lines.append(styled(("  decided   ", DIM), shorten(decided, EVENT_WIDTH) or "(nothing)"))
-    where = _where(recorded, decided)
+    where = where_differs(recorded, decided)
     if where:
         lines.append(styled(("  differs in  ", DIM), where))
+    if found.state:
+        lines.append(Text("  the state after both differs in:"))
+    for each in found.state[:STATES_SHOWN]:
+        lines.append(Text(f"    {each.path}"))
+        for name, value in (("recorded", each.one), ("decided", each.other)):
+            text = "(nothing)" if value is None else msgspec.json.encode(value).decode()
+            lines.append(styled((f"      {name.ljust(8)}  ", DIM), shorten(text, EVENT_WIDTH)))
+    if len(found.state) > STATES_SHOWN:
+        lines.append(Text(f"    and {len(found.state) - STATES_SHOWN} more"))
+    lines.append(styled((f"  step into it: muster debug {found.stage} --at {found.seq}", DIM)))
     return lines
 
 
-def _where(recorded: str, decided: str) -> str:
+def replay_record(report: ReplayReport) -> dict[str, Any]:
+    """What a replay found, for programs."""
+    return {
+        "commits": report.commits,
+        "events": report.events,
+        "decisions": report.decisions,
+        "silences": report.silences,
+        "divergent": len(report.divergences),
+        "first": msgspec.to_builtins(report.divergences[0]) if report.divergences else None,
+        "violations": msgspec.to_builtins(report.violations),
+    }
+
+
+def where_differs(recorded: str, decided: str) -> str:
     """The fields in which two events differ."""
     if not recorded or not decided:
         return ""

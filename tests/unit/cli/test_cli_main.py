@@ -79,7 +79,7 @@ def test_help_of_a_command_by_every_spelling(capsys: pytest.CaptureFixture[str])
         (["why", "a", "--nothing"], "--nothing"),
         (["queue", "ls", "-o", "xml"], 'invalid value "xml"'),
         (["tail", "--since", "x"], "--since"),
-        (["replay"], "--log"),
+        (["check"], "--log"),
         (["replay", "--log", "x", "--stage", "watcher"], "there is no deciding stage watcher"),
         (["submit", "x", "--times", "0"], "--times is 0"),
         (["export", "--out", "x", "--data", "d", "--url", "nats://x"], "give one of them"),

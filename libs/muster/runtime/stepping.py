@@ -1,0 +1,109 @@
+"""One decision of one stage, step by step: what it had folded, the state it decided on, what it would decide now."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+from msgspec import Struct, field
+
+from muster.core.deciders import DECIDERS
+from muster.core.stage import Folder, StageState, Violation, next_commit
+from muster.events.base import Event
+from muster.events.envelope import Stored
+from muster.runtime.replay import LAG, state_after
+from muster.runtime.states import StateDifference, copy_of, differences
+
+
+class Step(Struct):
+    """What :class:`Stepper` found at a position."""
+
+    stage: str
+    seq: int
+    in_seq: int
+    """The last sequence folded before it decided."""
+    at: int
+    ruleset: int
+    before: int
+    """The sequence its state stood at: that of its decision before, or of the first commit that is still held."""
+    folded: list[Stored]
+    """What came since, and was folded before it decided."""
+    changed: list[StateDifference]
+    """What that changed in its state (``one`` before, ``other`` after)."""
+    state: StageState
+    recorded: list[Event] | None
+    """What the log has there; None when the commit is none of this stage's decisions."""
+    decided: list[Event]
+    """What this build decides there."""
+    differs: list[StateDifference] = field(default_factory=list)
+    """Where the states after both differ (``one`` as recorded)."""
+    deadline: int | None = None
+    """Log time at which it may have more to say though nothing happens."""
+    violations: list[Violation] = field(default_factory=list)
+
+    @property
+    def same(self) -> bool:
+        return self.recorded is None or self.recorded == self.decided
+
+
+class Stepper:
+    """Feed it a log from its beginning, up to and with the commit in question; then ask for the step."""
+
+    def __init__(self, stage: str) -> None:
+        self._stage = DECIDERS[stage]()
+        self._folder = Folder(self._stage)
+        self._state: Any = self._stage.initial()
+        self._window: deque[Stored] = deque()
+        """What the state has not folded yet."""
+        self._last: Stored | None = None
+
+    def feed(self, stored: Stored) -> None:
+        """Take the next commit."""
+        last = self._last
+        if last is not None and self._decided(last):
+            self._fold(last.seq)
+        elif len(self._window) > LAG:
+            self._fold(self._window[LAG // 2].seq)
+        self._window.append(stored)
+        self._last = stored
+
+    def _decided(self, stored: Stored) -> bool:
+        return stored.commit.stage == self._stage.name and stored.commit.kind == "decision"
+
+    def _fold(self, seq: int) -> list[Stored]:
+        folded = []
+        while self._window and self._window[0].seq <= seq:
+            stored = self._window.popleft()
+            if self._state.seq == 0:
+                self._state.seq = stored.seq - 1
+            self._folder.fold(self._state, stored.seq, stored.commit)
+            folded.append(stored)
+        return folded
+
+    def step(self) -> Step:
+        """The step at the last commit that was fed: its decision, or what it would decide right after it."""
+        last = self._last
+        assert last is not None, "nothing was fed"
+        decision = self._decided(last)
+        in_seq = last.commit.in_seq if decision else last.seq
+        before = copy_of(self._state)
+        folded = self._fold(in_seq)
+        state = self._state
+        decided = next_commit(self._stage, state)
+        recorded = list[Event](last.commit.events) if decision else None
+        return Step(
+            stage=self._stage.name,
+            seq=last.seq,
+            in_seq=in_seq,
+            at=last.commit.at,
+            ruleset=state.ruleset,
+            before=before.seq,
+            folded=folded,
+            changed=differences(before, state, limit=500),
+            state=state,
+            recorded=recorded,
+            decided=decided,
+            differs=state_after(self._stage, state, last, decided) if decision and recorded != decided else [],
+            deadline=self._stage.next_deadline(state),
+            violations=self._stage.check(state),
+        )

@@ -1,0 +1,66 @@
+"""Positions in a log as people give them: a sequence, or a time."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+
+from msgspec import Struct
+
+from muster.events.envelope import Stored
+from muster.model.text import moment
+from muster_cli.exits import USAGE, CliError
+
+
+class Mark(Struct, frozen=True):
+    """A sequence, or a log time in ms since the epoch; the other is 0."""
+
+    seq: int = 0
+    at: int = 0
+
+    def reached(self, seq: int, now: int) -> bool:
+        """Whether a commit with this sequence and log time lies at the mark, or after it."""
+        return seq >= self.seq if self.seq else now >= self.at
+
+    def passed(self, seq: int, now: int) -> bool:
+        """Whether it lies after the mark."""
+        return seq > self.seq if self.seq else now > self.at
+
+    def __str__(self) -> str:
+        return f"sequence {self.seq}" if self.seq else f"{moment(self.at)} UTC"
+
+
+def mark(text: str, option: str) -> Mark | None:
+    """The position a text names; None for an empty one. Raises CliError."""
+    if not text:
+        return None
+    if text.isdecimal() and int(text) > 0:
+        return Mark(seq=int(text))
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise CliError(
+            f"{option} {text} is neither a sequence nor a time: write 1200, or 2026-03-01T12:00:00Z", USAGE
+        ) from None
+    at = found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+    return Mark(at=int(at.timestamp() * 1000))
+
+
+class Clock:
+    """Log time while a log is read: the running maximum of what its writers' clocks said."""
+
+    def __init__(self) -> None:
+        self.now = 0
+
+    def tell(self, stored: Stored) -> int:
+        self.now = max(self.now, stored.commit.at)
+        return self.now
+
+
+async def until(stream: AsyncIterator[Stored], end: Mark | None) -> AsyncIterator[Stored]:
+    """The commits up to a position, and with it."""
+    clock = Clock()
+    async for stored in stream:
+        if end is not None and end.passed(stored.seq, clock.tell(stored)):
+            return
+        yield stored

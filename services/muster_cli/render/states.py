@@ -1,0 +1,187 @@
+"""States of stages in readable lines, and where they differ."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from rich.text import Text
+
+from muster.core import telling
+from muster.core.queueing.state import SorterState
+from muster.core.stage import StageState
+from muster.model.resources import format_quantity, format_vector
+from muster.model.text import counted, moment, shorten
+from muster.runtime.states import StateDifference, about, plain
+from muster.runtime.stepping import Step
+from muster_cli.console import BAD, DIM, GOOD, STRONG, columns, styled
+from muster_cli.render.verdicts import EVENT_WIDTH, where_differs
+
+LINE_WIDTH = 110
+SHOWN = 20
+
+
+def state_lines(name: str, state: StageState, names: Sequence[str] = ()) -> list[Text]:
+    """A whole state, what is empty left out. ``names``: only what concerns these."""
+    found = plain(state)
+    if names:
+        found = about(found, names) or {}
+    head = styled((name, STRONG), (f"  at sequence {state.seq}, {moment(state.now)} UTC", DIM))
+    return [head, *(Text(f"  {line}") for line in _tree(found))]
+
+
+def _tree(value: Any) -> list[str]:
+    """Nested values, indented; what fits in a line stands in one."""
+    lines = []
+    items = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, found in items:
+        # Keys without values are a set that keeps its order.
+        each = list(found) if isinstance(found, dict) and all(one is None for one in found.values()) else found
+        if each in ({}, [], "", None, False):
+            continue
+        label = f"{key}:" if isinstance(value, dict) else "-"
+        short = json.dumps(each, ensure_ascii=False, separators=(", ", ": ")) if not isinstance(each, str) else each
+        if not isinstance(each, dict | list) or len(short) + len(label) < LINE_WIDTH:
+            lines.append(f"{label} {short}")
+        else:
+            lines += [label, *(f"  {line}" for line in _tree(each))]
+    return lines
+
+
+def cell_lines(state: SorterState) -> list[Text]:
+    """A cell at a position: what each queue uses, who waits where, and who holds quota."""
+    synced = "fully known" if state.synced else f"not fully known: {', '.join(sorted(state.unsynced))} not listed"
+    lines = [
+        styled(("The cell", STRONG), (f"  at sequence {state.seq}, {moment(state.now)} UTC; {synced}", DIM)),
+    ]
+    ledger = state.ledger
+    if ledger.tree is None:
+        lines.append(Text("  no quota tree is in force"))
+    rows: list[list[Text | str]] = []
+    for path, node in ledger.nodes.items():
+        used = ledger.used.get(path, {})
+        amounts = [
+            f"{name} {format_quantity(used.get(name, 0), name)}"
+            + (f" of {format_quantity(node.limit[name], name)}" if name in node.limit else "")
+            for name in sorted({*used, *node.limit})
+        ]
+        waiting = state.book.length(path)
+        rows.append([f"  {path}", ", ".join(amounts), f"{waiting} waiting" if waiting else ""])
+    lines += columns(rows)
+    for path in ledger.nodes:
+        for number, (place, _) in enumerate(state.book.in_order(path), start=1):
+            if number > SHOWN:
+                lines.append(Text(f"    and {state.book.length(path) - SHOWN} more wait in {path}"))
+                break
+            lines.append(Text(f"    waits {number} in {path}: {place[2]}, priority {-place[0]}"))
+    for uid, charge in list(ledger.charges.items())[:SHOWN]:
+        workload = state.workloads.get(uid)
+        who = workload.ref.key if workload is not None else f"{charge.namespace}/(deleted)"
+        stands = workload.phase if workload is not None else "its pods are ending"
+        lines.append(Text(f"    holds {format_vector(charge.request)} at {charge.queue}: {who} ({stands})"))
+    if len(ledger.charges) > SHOWN:
+        lines.append(Text(f"    and {len(ledger.charges) - SHOWN} more hold quota"))
+    return lines
+
+
+def difference_lines(found: Sequence[StateDifference], one: str, other: str) -> list[Text]:
+    """Places at which states differ: the path, then both sides."""
+    lines: list[Text] = []
+    for each in found[:SHOWN]:
+        lines.append(Text(f"    {each.path}"))
+        for name, value in ((one, each.one), (other, each.other)):
+            text = "(nothing)" if value is None else json.dumps(value, ensure_ascii=False)
+            lines.append(styled((f"      {name.ljust(9)} ", DIM), shorten(text, EVENT_WIDTH)))
+    if len(found) > SHOWN:
+        lines.append(Text(f"    and {len(found) - SHOWN} more"))
+    return lines
+
+
+def step_lines(step: Step, *, whole: bool) -> list[Text]:
+    """One decision, step by step. ``whole``: with all of the state."""
+    decides = "a decision of" if step.recorded is not None else "no decision of"
+    lines = [
+        styled(
+            (f"Sequence {step.seq}", STRONG),
+            f" is {decides} {step.stage}, {moment(step.at)} UTC; its state had folded up to {step.in_seq}, "
+            f"rule set {step.ruleset}",
+        )
+    ]
+    heard = [(each.seq, event) for each in step.folded for event in each.commit.events]
+    lines.append(styled(("Folded", STRONG), f" since {step.before}: {counted(len(heard), 'event')}"))
+    for seq, event in heard[-SHOWN:]:
+        told = telling.tell(event)
+        lines.append(Text(shorten(f"    {seq:>7}  {told.word:<12} {told.subject}: {told.text}", EVENT_WIDTH)))
+    if len(heard) > SHOWN:
+        lines.append(Text(f"    (the last {SHOWN} of them)"))
+    lines.append(styled(("Changed", STRONG), f" by that in its state: {counted(len(step.changed), 'place')}"))
+    lines += difference_lines(step.changed, "before", "after")
+    names = () if whole else named(step)
+    if whole or names:
+        lines.append(styled(("State", STRONG), " it decides on" + ("" if whole else ", as far as it is about these")))
+        lines += [Text(f"  {line.plain}") for line in state_lines(step.stage, step.state, names)[1:]]
+    recorded = step.recorded
+    if recorded is not None:
+        lines += _decisions("Recorded", recorded)
+    lines += _decisions("Decides now", step.decided)
+    if recorded is not None and not step.same:
+        lines.append(styled(("Different", BAD), f" in {_where(recorded, step.decided)}"))
+        lines.append(styled(("State", STRONG), " after both, where it differs"))
+        lines += difference_lines(step.differs, "recorded", "decided")
+    elif recorded is not None:
+        lines.append(styled(("the same, byte for byte", GOOD)))
+    if step.deadline is not None:
+        lines.append(styled((f"it looks again at {moment(step.deadline)} UTC, if nothing comes before", DIM)))
+    lines += [styled((f"{each.invariant}  {each.detail}", BAD)) for each in step.violations]
+    return lines
+
+
+def _decisions(title: str, events: Sequence[Any]) -> list[Text]:
+    lines = [styled((title, STRONG), f": {counted(len(events), 'event')}")]
+    lines += [Text("    " + shorten(msgspec.json.encode(event).decode(), EVENT_WIDTH)) for event in events[:SHOWN]]
+    return [*lines, *([Text(f"    and {len(events) - SHOWN} more")] if len(events) > SHOWN else [])]
+
+
+def _where(recorded: Sequence[Any], decided: Sequence[Any]) -> str:
+    for index in range(max(len(recorded), len(decided))):
+        one = msgspec.json.encode(recorded[index]).decode() if index < len(recorded) else ""
+        other = msgspec.json.encode(decided[index]).decode() if index < len(decided) else ""
+        if one != other:
+            return f"event {index + 1}" + (f": {found}" if (found := where_differs(one, other)) else "")
+    return "nothing"
+
+
+def named(step: Step) -> tuple[str, ...]:
+    """Uids and queues that the decisions of a step are about."""
+    names: dict[str, None] = {}
+    for event in [*(step.recorded or []), *step.decided]:
+        for each in (event, *getattr(event, "candidates", ()), *getattr(event, "victims", ())):
+            ref = getattr(each, "ref", None)
+            if ref is not None:
+                names[ref.uid] = None
+            queue = getattr(each, "queue", "")
+            if queue:
+                names[queue] = None
+    return tuple(names)
+
+
+def step_record(step: Step) -> dict[str, Any]:
+    """One decision for programs, with the whole state it rests on."""
+    return {
+        "stage": step.stage,
+        "sequence": step.seq,
+        "in_seq": step.in_seq,
+        "at": step.at,
+        "ruleset": step.ruleset,
+        "folded": [{"sequence": each.seq, "events": msgspec.to_builtins(each.commit.events)} for each in step.folded],
+        "changed": msgspec.to_builtins(step.changed),
+        "state": plain(step.state),
+        "recorded": None if step.recorded is None else msgspec.to_builtins(step.recorded),
+        "decided": msgspec.to_builtins(step.decided),
+        "same": step.same,
+        "differs": msgspec.to_builtins(step.differs),
+        "deadline": step.deadline,
+        "violations": msgspec.to_builtins(step.violations),
+    }
