@@ -165,6 +165,7 @@ async def acting_rights(transport: ApiTransport, kinds: Collection[str] = KINDS)
         *((KINDS[kind].resource, "", "", ("get", "patch")) for kind in kinds),
         (ADMIT, "", "", ("admit",)),
         (api.PODS, "binding", "", ("create",)),
+        (api.PODS, "", "", ("get",)),
         (api.QUEUE_UNITS, "", "", ("create", "patch")),
         (api.QUEUES, "", QUEUE_NAMESPACE, ("create", "patch", "delete")),
         (api.EVENTS, "", "", ("create",)),

@@ -72,6 +72,8 @@ class PodsPlaced(Decision, frozen=True, kw_only=True):
     cycle: int = 1
     """Which round of the gang this is."""
     pods: tuple[PodPlace, ...]
+    bind_until: int = 0
+    """Log time at which pods that are not bound lose their node again."""
     complaints: tuple[str, ...] = ()
     """What its pods or its PodGroup say that was not understood, and counts as not said."""
 

@@ -132,6 +132,8 @@ class Workload(Struct, frozen=True, omit_defaults=True):
 SCHEDULERS = ("muster", "kai-scheduler")
 """Values of spec.schedulerName that are ours; the second one so that KubeRay's integration works unchanged."""
 
+DEFAULT_SCHEDULER = "default-scheduler"
+
 SPARK_ROLE = "spark-role"
 """The label that tells a Spark driver, which owns the pods of its executors."""
 

@@ -7,15 +7,27 @@ again; the fence in every patch makes a repetition harmless (see core.actuation.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from random import Random
 
+from muster.core.actuation.bind import Bind, binding_for
 from muster.core.actuation.intents import Actuator, ActuatorState, Known, Outstanding
-from muster.core.actuation.patch import Answer, Reread, Retry, after_reread, message_of, patch_for, read_answer
+from muster.core.actuation.patch import (
+    Answer,
+    Reread,
+    Retry,
+    after_binding,
+    after_reread,
+    message_of,
+    patch_for,
+    read_answer,
+    read_binding,
+)
 from muster.core.workloads.registry import KINDS
 from muster.events.base import Event
 from muster.events.effects import EffectApplied, EffectFailed
 from muster.events.envelope import MAX_EVENTS, CommitKind
-from muster.model.api import JSON_PATCH
+from muster.model.api import JSON, JSON_PATCH, PODS
 from muster.model.keys import Intent
 from muster.ports import ApiTransport, ApiUnreachableError, Clock, Lease, Log, Snapshots
 from muster.runtime.hooks import Hooks
@@ -63,31 +75,38 @@ class ActuatorRunner(Leader[ActuatorState]):
 
     async def produce(self) -> tuple[CommitKind, list[Event]] | None:
         assert self._tasks is not None
-        for uid, order in self.state.outstanding.items():
+        orders: dict[str, Outstanding | Bind] = {**self.state.outstanding, **self.state.binds}
+        for uid, order in orders.items():
             if self._taken.get(uid) != order.intent:
                 self._taken[uid] = order.intent
                 self._turns.setdefault(uid, asyncio.Lock())
                 self._tasks.create_task(self._carry_out(order))
-        for uid in [uid for uid in self._taken if uid not in self.state.outstanding]:
+        for uid in [uid for uid in self._taken if uid not in orders]:
             del self._taken[uid]
             if not self._turns[uid].locked():
                 del self._turns[uid]
         effects, self._effects = self._effects[:MAX_EVENTS], self._effects[MAX_EVENTS:]
         return ("input", effects) if effects else None
 
-    async def _carry_out(self, order: Outstanding) -> None:
+    async def _carry_out(self, order: Outstanding | Bind) -> None:
         async with self._slots, self._turns[order.ref.uid]:
             effect = await self._until_answered(order)
         if effect is not None:
             self._effects.append(effect)
             self.wake()
 
-    async def _until_answered(self, order: Outstanding) -> EffectApplied | EffectFailed | None:
+    def _is_due(self, order: Outstanding | Bind) -> bool:
+        orders: Mapping[str, Outstanding | Bind] = (
+            self.state.binds if isinstance(order, Bind) else self.state.outstanding
+        )
+        return orders.get(order.ref.uid) == order
+
+    async def _until_answered(self, order: Outstanding | Bind) -> EffectApplied | EffectFailed | None:
         """Try until there is an effect; None when the order was withdrawn meanwhile."""
         known = self.state.known.get(order.ref.uid, Known())
         pause_s, rereads = BACKOFF_S[0], 0
-        while self.state.outstanding.get(order.ref.uid) == order:
-            answer = await self._attempt(order, known)
+        while self._is_due(order):
+            answer = await (self._bind(order) if isinstance(order, Bind) else self._attempt(order, known))
             if isinstance(answer, Known):
                 known, rereads = answer, rereads + 1
                 if rereads < REREADS:
@@ -101,6 +120,20 @@ class ActuatorRunner(Leader[ActuatorState]):
             await asyncio.sleep(pause_s * (0.5 + self._rng.random() / 2))
             pause_s = min(pause_s * 2, BACKOFF_S[1])
         return None
+
+    async def _bind(self, order: Bind) -> EffectApplied | EffectFailed | Retry:
+        path = PODS.path(order.ref.namespace, order.ref.name)
+        try:
+            response = await self._transport.request(
+                "POST", f"{path}/binding", body=binding_for(order), content_type=JSON, timeout_s=REQUEST_TIMEOUT_S
+            )
+            answer = read_binding(order, response.status, response.body)
+            if not isinstance(answer, Reread):
+                return answer
+            found = await self._transport.request("GET", path, timeout_s=REQUEST_TIMEOUT_S)
+        except ApiUnreachableError as err:
+            return Retry("unavailable", str(err))
+        return after_binding(order, found.status, found.body, message_of(response.body))
 
     async def _attempt(self, order: Outstanding, known: Known) -> EffectApplied | EffectFailed | Retry | Known:
         path = KINDS[order.ref.kind].resource.path(order.ref.namespace, order.ref.name)

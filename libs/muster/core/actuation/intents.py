@@ -11,6 +11,7 @@ from typing import ClassVar
 
 from msgspec import Struct, field
 
+from muster.core.actuation.bind import Bind
 from muster.core.seen import Seen
 from muster.core.stage import Arm, StageState, Violation
 from muster.events.base import Cause, Decision, Event
@@ -23,7 +24,8 @@ from muster.events.decisions import (
     WorkloadQueued,
 )
 from muster.events.effects import Action, EffectApplied, EffectFailed
-from muster.events.facts import WorkloadGone, WorkloadObserved
+from muster.events.facts import PodGone, WorkloadGone, WorkloadObserved
+from muster.events.gangs import PodsPlaced, PodsReleased
 from muster.model.keys import Intent, Position, Ref
 from muster.model.workload import Switch
 
@@ -67,6 +69,8 @@ class ActuatorState(StageState):
     reserved: dict[str, int] = field(default_factory=dict)
     """uid -> attempt whose quota is reserved: an admission that stands on nothing is not carried out"""
     seen: Seen = field(default_factory=Seen)
+    binds: dict[str, Bind] = field(default_factory=dict)
+    """Pods to be bound, by uid."""
 
 
 class Actuator:
@@ -89,6 +93,9 @@ class Actuator:
             SuspensionOrdered: self._suspended,
             EffectApplied: self._done,
             EffectFailed: self._done,
+            PodsPlaced: self._placed,
+            PodsReleased: self._pods_released,
+            PodGone: self._pod_gone,
         }
 
     def _observed(self, state: ActuatorState, _at: Position, event: WorkloadObserved) -> None:
@@ -138,11 +145,34 @@ class Actuator:
         intent = Intent(state.generation, at.seq, at.item)
         state.outstanding[ref.uid] = Outstanding(ref, attempt, intent, None, 0, at.at, "suspend")
 
+    def _placed(self, state: ActuatorState, at: Position, event: PodsPlaced) -> None:
+        """All of them, or none when one is gone by now: as the admitter takes it."""
+        if any(place.ref.uid in state.seen.ended for place in event.pods):
+            return
+        intent = Intent(state.generation, at.seq, at.item)
+        for place in event.pods:
+            state.binds[place.ref.uid] = Bind(place.ref, place.node, intent, event.cycle)
+
+    def _pods_released(self, state: ActuatorState, _at: Position, event: PodsReleased) -> None:
+        for place in event.pods:
+            order = state.binds.get(place.ref.uid)
+            if order is not None and order.node == place.node:
+                del state.binds[place.ref.uid]
+
+    def _pod_gone(self, state: ActuatorState, at: Position, event: PodGone) -> None:
+        if state.seen.end(event.ref.uid, at.at):
+            state.binds.pop(event.ref.uid, None)
+
     def _released(self, state: ActuatorState, _at: Position, event: QuotaReleased) -> None:
         state.reserved.pop(event.ref.uid, None)
         self._drop(state, event.ref.uid, event.attempt)
 
     def _done(self, state: ActuatorState, _at: Position, event: EffectApplied | EffectFailed) -> None:
+        if event.action == "bind":
+            order = state.binds.get(event.ref.uid)
+            if order is not None and order.cause == event.cause:
+                del state.binds[event.ref.uid]
+            return
         outstanding = state.outstanding.get(event.ref.uid)
         if outstanding is not None and outstanding.action == event.action:
             self._drop(state, event.ref.uid, event.attempt)

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from muster.core.actuation.bind import Bind, after_conflict, bound, not_bound
 from muster.core.actuation.intents import Known, Outstanding
 from muster.core.objects.meta import (
     DEQUEUE_STAMPS,
@@ -170,11 +171,33 @@ def read_answer(order: Outstanding, status: int, body: bytes) -> Answer:
         return failed(order, "gone", message)
     if status == 422:
         return Reread()
+    return retry(status, message) or failed(order, "refused", message)
+
+
+def retry(status: int, message: str) -> Retry | None:
+    """Whether an answer says to try again later."""
     if status in (409, 429) or status >= 500:
         return Retry({409: "conflict", 429: "throttled"}.get(status, "unavailable"), message)  # type: ignore[arg-type]
-    if (status in (401, 403) and "cannot patch resource" in message) or status == 401:
+    if status == 401 or (status == 403 and any(f"cannot {verb} resource" in message for verb in ("patch", "create"))):
         return Retry("forbidden", message)
-    return failed(order, "refused", message)
+    return None
+
+
+def read_binding(order: Bind, status: int, body: bytes) -> Answer:
+    """What the answer to a Binding means."""
+    if 200 <= status < 300:
+        return bound(order)
+    message = message_of(body)
+    if status == 404:
+        return not_bound(order, "gone", message)
+    if status == 409:
+        return Reread()
+    return retry(status, message) or not_bound(order, "refused", message)
+
+
+def after_binding(order: Bind, status: int, body: bytes, refusal: str) -> EffectApplied | EffectFailed | Retry:
+    """What the pod says about a binding that met a conflict."""
+    return after_conflict(order, status, body, refusal) or Retry("conflict", refusal)
 
 
 def after_reread(

@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
+from muster.core.gang import binding, pods
 from muster.core.gang import state as g
 from muster.core.gang.state import AdmitterState, Hold, Reservation
+from muster.core.gang.tries import Tries
 from muster.core.placement.place import place
 from muster.core.placement.view import View
 from muster.core.stage import Arm, Violation, first
@@ -27,16 +29,20 @@ from muster.events.decisions import (
     QuotaReserved,
     Shortage,
 )
+from muster.events.effects import EffectApplied, EffectFailed
 from muster.events.facts import (
     ChildGone,
     ChildObserved,
     NodeGone,
     NodeObserved,
     PodGone,
+    PodGroupGone,
+    PodGroupObserved,
     PodObserved,
     WorkloadGone,
     WorkloadObserved,
 )
+from muster.events.gangs import GangHeldBack, PodsPlaced, PodsReleased
 from muster.events.system import PlacementChosen
 from muster.model.keys import Position
 from muster.model.workload import PodSet
@@ -70,6 +76,13 @@ class GangAdmitter:
             GangAwaitingNodes: self._awaiting,
             GangDeferred: self._deferred,
             PlacesReleased: self._given_back,
+            PodGroupObserved: self._pod_group,
+            PodGroupGone: self._pod_group_gone,
+            PodsPlaced: binding.placed,
+            PodsReleased: binding.released,
+            GangHeldBack: binding.held_back,
+            EffectApplied: binding.applied,
+            EffectFailed: binding.failed,
         }
 
     # --- facts ------------------------------------------------------------------------------------------------
@@ -84,8 +97,8 @@ class GangAdmitter:
         workload = event.workload
         if state.seen.newer(workload.ref.uid, workload.rv):
             state.gangs[workload.ref.uid] = g.gang_of(workload)
-            for pods in (*workload.pod_sets, *workload.beside):
-                state.ledger.learn(pods.rules)
+            for each in (*workload.pod_sets, *workload.beside):
+                state.ledger.learn(each.rules)
 
     def _workload_gone(self, state: AdmitterState, at: Position, event: WorkloadGone) -> None:
         if state.seen.end(event.ref.uid, at.at):
@@ -105,12 +118,19 @@ class GangAdmitter:
     def _node_gone(self, state: AdmitterState, at: Position, event: NodeGone) -> None:
         state.ledger.node_gone(event, at.at)
 
-    def _pod(self, state: AdmitterState, _at: Position, event: PodObserved) -> None:
-        g.pod_observed(state, event)
+    def _pod(self, state: AdmitterState, at: Position, event: PodObserved) -> None:
+        g.pod_observed(state, at, event)
 
     def _pod_gone(self, state: AdmitterState, at: Position, event: PodGone) -> None:
         if state.seen.end(event.ref.uid, at.at):
+            pods.pod_gone(state.pods, event.ref.uid)
             state.ledger.evict(event.ref.uid)
+
+    def _pod_group(self, state: AdmitterState, _at: Position, event: PodGroupObserved) -> None:
+        pods.pod_group_observed(state.pods, event)
+
+    def _pod_group_gone(self, state: AdmitterState, at: Position, event: PodGroupGone) -> None:
+        pods.pod_group_gone(state.pods, at, event)
 
     # --- decisions --------------------------------------------------------------------------------------------
 
@@ -130,8 +150,8 @@ class GangAdmitter:
             del state.reservations[event.ref.uid]
             state.admitted[event.ref.uid] = event.attempt
             g.hold(state, event, Cause(at.seq, at.item))
-            for pods in event.pod_sets:
-                state.ledger.mix.learn(pods.request, pods.rules, pods.count)
+            for each in event.pod_sets:
+                state.ledger.mix.learn(each.request, each.rules, each.count)
 
     def _awaiting(self, state: AdmitterState, at: Position, event: GangAwaitingNodes) -> None:
         reservation = _reservation(state, event)
@@ -157,17 +177,19 @@ class GangAdmitter:
         for found in state.holds.values():
             if found.until <= state.now or state.ledger.lost:
                 yield from _given_back(state, found)
+        yield from binding.due(state)
         if not state.admitting:
             return
+        view = View(state.ledger)
         if state.placement.mode == "off":
             for reservation in state.reservations.values():
                 yield _admission(reservation)
         else:
-            yield from self._placements(state)
+            yield from self._placements(state, view)
+        yield from Tries(state, view).due()
 
     @staticmethod
-    def _placements(state: AdmitterState) -> Iterator[Decision]:
-        view = View(state.ledger)
+    def _placements(state: AdmitterState, view: View) -> Iterator[Decision]:
         hopeless: dict[str, Shortage] = {}
         """Asks that found no place -> why: nobody who asks for the same is tried again in this commit."""
         for reservation in state.reservations.values():
@@ -198,6 +220,7 @@ class GangAdmitter:
         ends = [found.until for found in state.holds.values()]
         if state.placement.mode != "off":
             ends += [each.until for each in state.reservations.values() if each.until and not each.deferred]
+        ends += binding.deadlines(state)
         return min(ends, default=None)
 
     # --- check ------------------------------------------------------------------------------------------------

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from muster.core.gang import pods
+from muster.core.gang.pods import PodGangs
 from muster.core.placement.ledger import NodeLedger, Occupant
 from muster.core.placement.view import Ask
 from muster.core.seen import Seen
@@ -15,7 +17,7 @@ from muster.events.base import Cause
 from muster.events.decisions import GangAdmitted, Placement, PlacesReleased, Shortage
 from muster.events.facts import PodObserved
 from muster.events.system import PlacementChosen
-from muster.model.keys import Ref
+from muster.model.keys import Position, Ref
 from muster.model.workload import PodSet, PodState, Workload
 
 
@@ -72,6 +74,8 @@ class AdmitterState(StageState):
     holds: dict[str, Hold] = field(default_factory=dict)
     named: dict[str, str] = field(default_factory=dict)
     """namespace/name of a workload that holds places -> its uid"""
+    pods: PodGangs = field(default_factory=PodGangs)
+    """Pods that we bind ourselves, and their gangs"""
 
 
 def gang_of(workload: Workload) -> Gang:
@@ -157,33 +161,41 @@ def _take(state: AdmitterState, found: Hold, key: str) -> None:
 # --- pods -------------------------------------------------------------------------------------------------------
 
 
-def pod_observed(state: AdmitterState, event: PodObserved) -> None:
+def pod_observed(state: AdmitterState, at: Position, event: PodObserved) -> None:
     """A pod takes its room on its node, and the place that was held for it becomes its own."""
     pod = event.pod
     uid = pod.ref.uid
     if not state.seen.newer(uid, pod.rv):
         return
+    if pod.scheduler or uid in state.pods.gang_of:
+        pods.pod_observed(state.pods, at, pod)
+        if pod.ours:
+            state.ledger.learn(pod.rules)
     if pod.over or not pod.node:
-        state.ledger.evict(uid)
+        if uid not in state.pods.placed:
+            state.ledger.evict(uid)
         return
     rules = replace(pod.rules, labels=pod.labels)
     known = state.ledger.occupants.get(uid)
     if known is None:
-        _arrived(state, pod)
+        arrived(state, pod)
     if known is None or (known.node, known.request, known.rules) != (pod.node, pod.request, rules):
         state.ledger.settle(uid, Occupant(pod.node, pod.ref.namespace, pod.request, 1, rules))
 
 
-def _arrived(state: AdmitterState, pod: PodState) -> None:
-    """A pod of a gang has come: of the places held for its set one is given up, on its own node if there is one."""
-    if not state.holds:
-        return
+def hold_of(state: AdmitterState, pod: PodState) -> tuple[Hold | None, str]:
+    """The places that are held for a pod's job, if there are any, and which set of it the pod is of."""
     job = pod.labels.get("batch.kubernetes.io/job-name") or pod.labels.get("job-name", "")
     uid = state.owners.get(pod.owner_uid, pod.owner_uid)
     name = member_of(pod)
     if uid not in state.holds and job:
         uid, name = state.named.get(f"{pod.ref.namespace}/{job}", ""), "submitter"
-    found = state.holds.get(uid)
+    return state.holds.get(uid), name
+
+
+def arrived(state: AdmitterState, pod: PodState) -> None:
+    """A pod of a gang has come: of the places held for its set one is given up, on its own node if there is one."""
+    found, name = hold_of(state, pod) if state.holds else (None, "")
     if found is None:
         return
     keys = [key for key, each in found.places.items() if each == name]

@@ -13,7 +13,7 @@ from muster.core.objects.podrules import RawTaint, taints_of
 from muster.core.objects.podspec import PodSpec, Quantity, amounts, pod_request, pod_rules
 from muster.core.workloads.registry import POD_OWNERS
 from muster.events.facts import NodeObserved, PodGroupObserved, PodObserved, PriorityClassObserved
-from muster.model.workload import SCHEDULERS, NodeState, PodState
+from muster.model.workload import DEFAULT_SCHEDULER, SCHEDULERS, NodeState, PodState
 
 MAX_LABELS = 256
 """Labels kept of one object: far more than any has."""
@@ -74,7 +74,7 @@ def read_pod(raw: bytes) -> PodObserved | None:
         annotations = pod.metadata.annotations
         state = replace(
             state,
-            scheduler=scheduler,
+            scheduler=scheduler or DEFAULT_SCHEDULER,
             priority=pod.spec.priority,
             created=pod.metadata.created,
             succeeded=phase == "Succeeded",

@@ -106,3 +106,13 @@ def names_nodes(rules: PodRules) -> bool:
     return any(term.names for term in (rules.nodes or ())) or any(
         term.names for volume in rules.volumes for term in volume
     )
+
+
+def pod_labels_asked(rules: Iterable[PodRules]) -> list[str]:
+    """The labels of pods that rules between pods look at."""
+    keys: dict[str, None] = {}
+    for each in rules:
+        selectors = [term.selector for term in (*each.together, *each.apart)]
+        for selector in (*selectors, *(spread.selector for spread in each.spread)):
+            keys |= dict.fromkeys(requirement.key for requirement in selector or ())
+    return sorted(keys)

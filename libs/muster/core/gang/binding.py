@@ -1,0 +1,94 @@
+"""Pods that have a node and are not bound yet: they lose it when it is gone, full, or too much time has passed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec.structs import replace
+
+from muster.core.gang import pods as crew
+from muster.core.gang import state as g
+from muster.core.gang.state import AdmitterState
+from muster.core.gang.tries import GRACE_MS, round_ends
+from muster.core.gang.units import OWNER_MS
+from muster.core.placement.ledger import Occupant
+from muster.events.base import Cause, Decision
+from muster.events.effects import EffectApplied, EffectFailed
+from muster.events.gangs import GangHeldBack, PodPlace, PodsPlaced, PodsReleased, PodsReleaseReason
+from muster.model.keys import Position
+
+
+def placed(state: AdmitterState, at: Position, event: PodsPlaced) -> None:
+    """Pods have a node; none of them, when one is gone by now."""
+    if any(place.ref.uid in state.seen.ended for place in event.pods):
+        return
+    for place in event.pods:
+        pod = state.pods.pods.get(place.ref.uid)
+        if pod is None or not crew.place_pod(state.pods, place, Cause(at.seq, at.item), event.bind_until):
+            continue
+        g.arrived(state, replace(pod, node=place.node))
+        rules = replace(pod.rules, labels=pod.labels)
+        occupant = Occupant(place.node, pod.ref.namespace, pod.request, 1, rules, list(place.devices))
+        state.ledger.settle(pod.ref.uid, occupant)
+        state.ledger.mix.learn(pod.request, pod.rules, 1)
+    crew.passed(state.pods, event.gangs)
+
+
+def released(state: AdmitterState, _at: Position, event: PodsReleased) -> None:
+    for place in event.pods:
+        found = state.pods.placed.get(place.ref.uid)
+        if found is not None and found.place.node == place.node:
+            crew.unplace(state.pods, place.ref.uid)
+            state.ledger.evict(place.ref.uid)
+
+
+def held_back(state: AdmitterState, at: Position, event: GangHeldBack) -> None:
+    crew.held_back(state.pods, at, event)
+
+
+def applied(state: AdmitterState, _at: Position, event: EffectApplied) -> None:
+    if event.action == "bind":
+        crew.bind_applied(state.pods, event.ref.uid, event.cause)
+
+
+def failed(state: AdmitterState, at: Position, event: EffectFailed) -> None:
+    if event.action == "bind" and crew.bind_failed(
+        state.pods, event.ref.uid, event.cause, event.reason, event.message, at.at
+    ):
+        state.ledger.evict(event.ref.uid)
+
+
+def due(state: AdmitterState) -> Iterator[Decision]:
+    """Nodes that pods lose before they are bound there."""
+    lost: dict[tuple[PodsReleaseReason, Cause], list[PodPlace]] = {}
+    for found in state.pods.placed.values():
+        reason = _lost(state, found)
+        if reason is not None:
+            lost.setdefault((reason, found.cause), []).append(found.place)
+    for (reason, cause), places in lost.items():
+        gangs = dict.fromkeys(state.pods.gang_of[each.ref.uid] for each in places)
+        named = tuple(key for key in gangs if state.pods.gangs[key].declared is not None)
+        yield PodsReleased(cause=cause, gangs=named, reason=reason, pods=tuple(places))
+
+
+def _lost(state: AdmitterState, found: crew.Placed) -> PodsReleaseReason | None:
+    if found.applied:
+        return None
+    if not state.ledger.nodes[found.place.node].uid:
+        return "node_gone"
+    return "not_bound" if found.until <= state.now else None
+
+
+def deadlines(state: AdmitterState) -> Iterator[int]:
+    """When something may be due for pods though nothing happens."""
+    pods, now = state.pods, state.now
+    for found in pods.placed.values():
+        if not found.applied:
+            yield found.until
+    yield from (rest.until for rest in pods.rests.values() if rest.until > now)
+    for key in pods.open:
+        gang = pods.gangs[key]
+        times = [gang.since + OWNER_MS, gang.since + GRACE_MS]
+        if gang.cycle_since:
+            times.append(round_ends(gang))
+        yield from (at for at in times if at > now)

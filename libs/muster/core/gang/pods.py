@@ -1,0 +1,325 @@
+"""Gangs of pods that we bind ourselves: their pods, what these say of their gang, who has a node and is not bound yet.
+
+A pod of no gang is a gang of one, kept under its uid. What a gang has been told last stands here as well, so that it
+is told again only when that has changed.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct, field
+
+from muster.core.gang.declare import Counts, Declared, declare
+from muster.core.seen import Seen
+from muster.events.base import Cause
+from muster.events.effects import FailureReason
+from muster.events.facts import PodGroupGone, PodGroupObserved
+from muster.events.gangs import GangHeldBack, HeldBackReason, PodPlace
+from muster.model.gang import PodGroup
+from muster.model.keys import Position
+from muster.model.workload import DEFAULT_SCHEDULER, PodState
+
+Stage = Literal["waiting", "placed", "bound", "succeeded", "failed", "leaving"]
+"""Where a pod of a gang stands:
+
+waiting    it has no node, and may be given one
+placed     it has been given one, and is not seen to be bound to it yet
+bound      it has a node
+succeeded  it is over, and has succeeded
+failed     it is over, and has not
+leaving    it is being deleted, or bound by somebody else: it waits for nothing
+"""
+
+REFUSED_MS = 30_000
+"""How long a pod rests after the API server refused to bind it; twice as long each time, up to 64 times that."""
+
+
+class Placed(Struct):
+    """A pod that has a node and has not been seen to be bound to it."""
+
+    place: PodPlace
+    cause: Cause
+    """The decision that placed it: what becomes of an older one says nothing of this one."""
+    until: int
+    applied: bool = False
+    """The API server has taken the binding."""
+
+
+class Rest(Struct):
+    """A pod that the API server refused to bind: it is left alone for a while."""
+
+    times: int
+    until: int
+    message: str
+
+
+class Told(Struct):
+    """What a gang was told last."""
+
+    reason: HeldBackReason
+    text: str
+    said: str
+    """Everything else it was told, to tell whether it is different now."""
+    at: int
+
+
+class PodGang(Struct):
+    """The pods of one gang, and how far it has come."""
+
+    key: str
+    since: int
+    """Log time at which the first of its pods was seen."""
+    cause: Cause
+    """The newest of what its pods said."""
+    declared: Declared | None = None
+    """None for a pod of no gang."""
+    pods: dict[str, Stage] = field(default_factory=dict)
+    """uid -> where it stands, in the order they were seen"""
+    waiting: dict[str, None] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
+    """Stage -> how many pods."""
+    started: bool = False
+    """Its minimum was reached once."""
+    granted: dict[str, None] = field(default_factory=dict)
+    """Pods that were given a node once: should they lose it, they are given another one on their own."""
+    cycle: int = 0
+    cycle_since: int = 0
+    tried_since: int = 0
+    """Log time at which it was told first that the nodes have no place for it; 0 while it was not."""
+    by: str = ""
+    """The gang that was let in before it."""
+    told: Told | None = None
+
+    def stands(self, uid: str, stage: Stage | None) -> None:
+        """A pod stands somewhere else now; None: it is gone."""
+        before = self.pods.get(uid)
+        if before == stage:
+            return
+        if before is not None:
+            self.counts[before] -= 1
+            self.waiting.pop(uid, None)
+        if stage is None:
+            del self.pods[uid]
+            self.granted.pop(uid, None)
+            return
+        self.pods[uid] = stage
+        self.counts[stage] = self.counts.get(stage, 0) + 1
+        if stage == "waiting":
+            self.waiting[uid] = None
+
+    def count(self, *stages: Stage) -> int:
+        return sum(self.counts.get(stage, 0) for stage in stages)
+
+    @property
+    def counted(self) -> Counts:
+        """What its policy counts, besides pods that are to be placed."""
+        return Counts(0, self.count("placed", "bound"), self.count("succeeded"), self.started)
+
+    @property
+    def group(self) -> tuple[str, ...]:
+        """The gangs that start together with it, itself among them."""
+        return self.declared.group if self.declared is not None else (self.key,)
+
+
+class PodGangs(Struct):
+    """Every pod that we bind or that has the marks of a gang, by gang; and every PodGroup."""
+
+    pods: dict[str, PodState] = field(default_factory=dict)
+    gang_of: dict[str, str] = field(default_factory=dict)
+    """uid of a pod -> key of its gang"""
+    gangs: dict[str, PodGang] = field(default_factory=dict)
+    placed: dict[str, Placed] = field(default_factory=dict)
+    rests: dict[str, Rest] = field(default_factory=dict)
+    """By uid of the pod."""
+    seen: Seen = field(default_factory=Seen)
+    """Of PodGroups."""
+    pod_groups: dict[str, PodGroup] = field(default_factory=dict)
+    """By uid."""
+    named: dict[str, dict[str, None]] = field(default_factory=dict)
+    """namespace/name -> uids of the PodGroups of that name: there may be one of each API group"""
+    open: dict[str, None] = field(default_factory=dict)
+    """Gangs with pods that wait."""
+
+
+# --- pods -------------------------------------------------------------------------------------------------------
+
+
+def pod_observed(state: PodGangs, at: Position, pod: PodState) -> None:
+    """A pod that we bind, or of a gang, looks like this now."""
+    uid = pod.ref.uid
+    if not pod.ours and pod.scheduler != DEFAULT_SCHEDULER:
+        pod_gone(state, uid)
+        return
+    said = declare(pod.ref.namespace, pod.labels, pod.marks)
+    key = uid if said is None else said.gang
+    if state.gang_of.get(uid, key) != key:
+        pod_gone(state, uid)
+    state.pods[uid], state.gang_of[uid] = pod, key
+    gang = state.gangs.get(key)
+    if gang is None:
+        gang = state.gangs[key] = PodGang(key, at.at, Cause(at.seq, at.item))
+    gang.cause = Cause(at.seq, at.item)
+    gang.stands(uid, _stage(state, pod))
+    if pod.node or pod.over:
+        state.rests.pop(uid, None)
+        state.placed.pop(uid, None)
+    if pod.node and not pod.over:
+        gang.started = True
+        gang.granted[uid] = None
+    _declare(state, gang)
+    _reopen(state, gang)
+
+
+def _stage(state: PodGangs, pod: PodState) -> Stage:
+    if pod.over:
+        return "succeeded" if pod.succeeded else "failed"
+    if pod.node:
+        return "bound"
+    if pod.deleting:
+        return "leaving"
+    return "placed" if pod.ref.uid in state.placed else "waiting"
+
+
+def pod_gone(state: PodGangs, uid: str) -> None:
+    """A pod no longer exists, or is no concern of ours any more."""
+    key = state.gang_of.pop(uid, None)
+    if key is None:
+        return
+    state.pods.pop(uid, None)
+    state.placed.pop(uid, None)
+    state.rests.pop(uid, None)
+    gang = state.gangs[key]
+    gang.stands(uid, None)
+    if gang.pods:
+        _declare(state, gang)
+        _reopen(state, gang)
+    else:
+        del state.gangs[key]
+        state.open.pop(key, None)
+
+
+def _reopen(state: PodGangs, gang: PodGang) -> None:
+    if gang.waiting:
+        state.open[gang.key] = None
+    else:
+        state.open.pop(gang.key, None)
+
+
+def _declare(state: PodGangs, gang: PodGang) -> None:
+    """What the oldest of its pods says counts, and the PodGroup of its name above that."""
+    pod = state.pods[next(iter(gang.pods))]
+    gang.declared = declare(pod.ref.namespace, pod.labels, pod.marks, pod_group_of(state, gang.key))
+
+
+# --- PodGroups --------------------------------------------------------------------------------------------------
+
+
+def pod_group_of(state: PodGangs, key: str) -> PodGroup | None:
+    """The PodGroup of a gang; of two of that name the one that the documents of ACK describe."""
+    found = [state.pod_groups[uid] for uid in state.named.get(key, ())]
+    return min(found, key=lambda each: (each.ref.kind, each.created, each.ref.uid)) if found else None
+
+
+def pod_group_observed(state: PodGangs, event: PodGroupObserved) -> None:
+    found = event.pod_group
+    if state.seen.newer(found.ref.uid, found.rv):
+        state.pod_groups[found.ref.uid] = found
+        state.named.setdefault(found.ref.key, {})[found.ref.uid] = None
+        _redeclare(state, found.ref.key)
+
+
+def pod_group_gone(state: PodGangs, at: Position, event: PodGroupGone) -> None:
+    if not state.seen.end(event.ref.uid, at.at) or state.pod_groups.pop(event.ref.uid, None) is None:
+        return
+    uids = state.named[event.ref.key]
+    del uids[event.ref.uid]
+    if not uids:
+        del state.named[event.ref.key]
+    _redeclare(state, event.ref.key)
+
+
+def _redeclare(state: PodGangs, key: str) -> None:
+    gang = state.gangs.get(key)
+    if gang is not None:
+        _declare(state, gang)
+
+
+# --- what became of decisions -----------------------------------------------------------------------------------
+
+
+def place_pod(state: PodGangs, place: PodPlace, cause: Cause, until: int) -> bool:
+    """A pod has a node from here on; False when it wants none any more."""
+    uid = place.ref.uid
+    gang = state.gangs.get(state.gang_of.get(uid, ""))
+    if gang is None or uid not in gang.waiting:
+        return False
+    state.placed[uid] = Placed(place, cause, until)
+    gang.stands(uid, "placed")
+    gang.granted[uid] = None
+    gang.started = True
+    gang.told, gang.by, gang.tried_since, gang.cycle_since = None, "", 0, 0
+    _reopen(state, gang)
+    return True
+
+
+def passed(state: PodGangs, gangs: tuple[str, ...]) -> None:
+    """Gangs were let in while others had pods that wait already."""
+    for key in state.open if gangs else ():
+        if key not in gangs:
+            state.gangs[key].by = gangs[0]
+
+
+def unplace(state: PodGangs, uid: str, cause: Cause | None = None) -> bool:
+    """A pod that is not bound yet has its node no more; False when that was so, or ``cause`` names an older place."""
+    found = state.placed.get(uid)
+    if found is None or (cause is not None and found.cause != cause):
+        return False
+    del state.placed[uid]
+    gang = state.gangs[state.gang_of[uid]]
+    gang.stands(uid, "waiting")
+    _reopen(state, gang)
+    return True
+
+
+def bind_applied(state: PodGangs, uid: str, cause: Cause) -> None:
+    """The API server has taken a binding."""
+    found = state.placed.get(uid)
+    if found is not None and found.cause == cause:
+        found.applied = True
+    state.rests.pop(uid, None)
+
+
+def bind_failed(state: PodGangs, uid: str, cause: Cause, reason: FailureReason, message: str, now: int) -> bool:
+    """A binding failed for good: the pod waits again, unless it is gone or somebody else's; False for an older one."""
+    if not unplace(state, uid, cause):
+        return False
+    gang = state.gangs[state.gang_of[uid]]
+    if reason in ("gone", "superseded"):
+        gang.stands(uid, "leaving")
+        _reopen(state, gang)
+    else:
+        times = state.rests[uid].times + 1 if uid in state.rests else 1
+        state.rests[uid] = Rest(times, now + REFUSED_MS * 2 ** min(times - 1, 6), message)
+    return True
+
+
+def held_back(state: PodGangs, at: Position, event: GangHeldBack) -> None:
+    """A gang has been told why it waits; the end of a round begins the next."""
+    key = event.gang or (event.pods[0].uid if event.pods else "")
+    gang = state.gangs.get(key)
+    if gang is None:
+        return
+    gang.told = Told(event.reason, event.text, said(event), at.at)
+    gang.by = event.by or gang.by
+    if not event.cycle:
+        return
+    gang.tried_since = gang.tried_since or at.at
+    if event.cycle >= gang.cycle and (event.reason == "timed_out" or not gang.cycle_since):
+        gang.cycle = event.cycle + (event.reason == "timed_out")
+        gang.cycle_since = at.at
+
+
+def said(event: GangHeldBack) -> str:
+    """What a gang is told besides the reason, to compare."""
+    return repr((event.text, event.waiting, event.minimum, event.shortage, event.by, event.complaints))
