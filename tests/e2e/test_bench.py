@@ -10,7 +10,7 @@ import pytest
 from kit.compose import REPOSITORY
 from kit.controlplane.build import Binaries
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 SECTIONS = (
     "The log",
@@ -23,6 +23,7 @@ SECTIONS = (
     "Replay",
     "On a real API server, profile lean",
     "On a real API server, profile kube-queue",
+    "Gangs of pods on a real API server",
 )
 
 

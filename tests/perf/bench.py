@@ -13,6 +13,7 @@ from pathlib import Path
 
 import bench_cluster
 import bench_decisions
+import bench_gangs
 import bench_log
 import bench_pipeline
 import bench_placement
@@ -46,6 +47,8 @@ async def measure(say: Progress, *, quick: bool) -> list[Table]:
     say("replay")
     found.append(bench_replay.measure(5_000 // small, rounds))
     found += await bench_cluster.measure(1_000 // small, rounds, ["lean", "kube-queue"], say)
+    sizes = [bench_gangs.Size(5, 4), bench_gangs.Size(2, 10)] if quick else bench_gangs.SIZES
+    found.append(await bench_gangs.measure(20 if quick else 1_000, sizes, 1 if quick else 2, say))
     return found
 
 

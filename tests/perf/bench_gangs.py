@@ -47,6 +47,9 @@ class Size(NamedTuple):
         return f"{self.gangs} gangs of {self.members}"
 
 
+SIZES = [Size(500, 20), Size(20, 500)]
+
+
 class _Meta(msgspec.Struct, rename="camel"):
     name: str = ""
     resource_version: str = ""
@@ -263,7 +266,7 @@ def _size(text: str) -> Size:
 async def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nodes", type=int, default=1_000)
-    parser.add_argument("--gangs", type=_size, nargs="+", default=[Size(500, 20), Size(20, 500)])
+    parser.add_argument("--gangs", type=_size, nargs="+", default=SIZES)
     parser.add_argument("--rounds", type=int, default=1)
     options = parser.parse_args()
     table = await measure(options.nodes, options.gangs, options.rounds, Progress())
