@@ -168,7 +168,9 @@ async def acting_rights(transport: ApiTransport, kinds: Collection[str] = KINDS)
         (api.PODS, "", "", ("get",)),
         (api.QUEUE_UNITS, "", "", ("create", "patch")),
         (api.QUEUES, "", QUEUE_NAMESPACE, ("create", "patch", "delete")),
-        (api.EVENTS, "", "", ("create",)),
+        (api.EVENTS, "", "", ("create", "patch")),
+        (api.PODS, "status", "", ("patch",)),
+        *((resource, "", "", ("create", "patch", "delete")) for resource in api.POD_GROUPS),
         (api.NAMESPACES, "", "", ("create",)),
     ]
     for resource, namespace in ((api.QUEUE_UNITS, ""), (api.QUEUES, QUEUE_NAMESPACE)):

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct, field
 
-from muster.core.objects.kubequeue import CREATED_BY, QUEUE_NAMESPACE, SHOWN
-from muster.core.objects.meta import UnreadableError
+from muster.core.objects.kubequeue import CREATED_BY, QUEUE_NAMESPACE
+from muster.core.objects.meta import SHOWN, UnreadableError
 from muster.core.workloads.registry import KINDS
 from muster.model.api import QUEUE_UNITS, QUEUES, ApiResource
 from muster.model.keys import Ref

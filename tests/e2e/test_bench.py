@@ -21,7 +21,6 @@ SECTIONS = (
     "Reclaim decision",
     "One queue against many",
     "Replay",
-    "Restart",
     "On a real API server, profile lean",
     "On a real API server, profile kube-queue",
     "Gangs of pods on a real API server",

@@ -19,7 +19,6 @@ import bench_pipeline
 import bench_placement
 import bench_reclaim
 import bench_replay
-import bench_restart
 import psutil
 from figures import Progress, Table
 
@@ -47,7 +46,6 @@ async def measure(say: Progress, *, quick: bool) -> list[Table]:
     found += bench_reclaim.measure(running, 10_000 // small, rounds, say)
     say("replay")
     found.append(bench_replay.measure(5_000 // small, rounds))
-    found.append(await bench_restart.measure(1_000 if quick else 100_000, 5_000 // small, rounds, say))
     found += await bench_cluster.measure(1_000 // small, rounds, ["lean", "kube-queue"], say)
     sizes = [bench_gangs.Size(5, 4), bench_gangs.Size(2, 10)] if quick else bench_gangs.SIZES
     found.append(await bench_gangs.measure(20 if quick else 1_000, sizes, 1 if quick else 2, say))

@@ -225,6 +225,21 @@ HELD_BACK: dict[HeldBackReason, str] = {
     "bind_refused": "the API server refused to bind one of its pods; it is tried again",
     "broken": "it has lost so many pods that fewer than its minimum are left",
 }
+GANG_EVENTS: dict[HeldBackReason, str] = {
+    "refused": "GangRefused",
+    "other_scheduler": "GangNotPlaced",
+    "priority_clash": "GangRefused",
+    "gated": "GangWaits",
+    "too_few_pods": "GangWaits",
+    "group_incomplete": "GangWaits",
+    "no_nodes": "GangFailedScheduling",
+    "timed_out": "GangFailedScheduling",
+    "gave_way": "GangFailedScheduling",
+    "starved": "GangStarved",
+    "bind_refused": "GangBindRefused",
+    "broken": "GangBroken",
+}
+"""Reasons of the Events on pods of a gang that waits."""
 NODES_CLAIM_ENDED = {
     "placed": "it has its places",
     "gone": "the gang is gone",

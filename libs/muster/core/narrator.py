@@ -79,7 +79,8 @@ class Narrator:
         self._folder.fold(self.state, stored.seq, stored.commit)
         self.present = self.state.now
         # Nobody presents from here: what the view marks for that would only pile up.
-        for touched in (self._view.touched_jobs, self._view.touched_queues, self._view.touched_troubles):
+        view = self._view
+        for touched in (view.touched_jobs, view.touched_queues, view.touched_troubles, view.touched_gangs):
             touched.clear()
         entries = []
         for item, event in enumerate(stored.commit.events):

@@ -6,6 +6,7 @@ from msgspec import Struct
 
 JSON = "application/json"
 JSON_PATCH = "application/json-patch+json"
+STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 
 

@@ -18,5 +18,7 @@ class PodGroup(Struct, frozen=True, kw_only=True, omit_defaults=True):
     timeout_s: int = 0
     annotations: dict[str, str] = field(default_factory=dict)
     """Only those that say something about the gang."""
+    made: bool = False
+    """We made it, for pods whose labels say what it says."""
     shown: str = ""
     """Digest of the status it shows, to tell whether it is up to date."""

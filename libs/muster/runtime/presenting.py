@@ -24,13 +24,14 @@ from muster.model import api
 from muster.model.api import JSON, JSON_PATCH, MERGE_PATCH, ApiResource
 from muster.ports import ApiResponse, ApiStatusError, ApiTransport, ApiUnreachableError, Clock, Lease, Log, Snapshots
 from muster.runtime.follower import Follower
+from muster.runtime.gangpresenting import GangWriter
 from muster.runtime.hooks import Hooks
 from muster.runtime.leader import LEASE_RENEWAL_S
 
-SETTLE_S: Mapping[str, float] = {"unit": 0.3, "queue": 1.0, "tree": 2.0, "trouble": 0.1}
+SETTLE_S: Mapping[str, float] = {"unit": 0.3, "queue": 1.0, "tree": 2.0, "trouble": 0.1, "gang": 0.5}
 """How long a change waits for the next one before it is written."""
 
-AGAIN_S: Mapping[str, float] = {"unit": 3.0, "queue": 2.0, "tree": 5.0, "trouble": 1.0}
+AGAIN_S: Mapping[str, float] = {"unit": 3.0, "queue": 2.0, "tree": 5.0, "trouble": 1.0, "gang": 2.0}
 """How long after a write the same object is left alone."""
 
 RATE_PER_S = 50.0
@@ -75,6 +76,7 @@ class Presenter(Follower[ViewState]):
         self._split_status: dict[str, bool] = {}
         self._tasks: asyncio.TaskGroup | None = None
         self._looked_at_all = False
+        self._gangs = GangWriter(transport, self._send, self._event, self._upsert)
         self.writes: dict[str, int] = {}
         """verb and resource -> requests made"""
 
@@ -119,6 +121,8 @@ class Presenter(Follower[ViewState]):
             self._touch(f"queue/{path}", now)
         for uid in state.troubles:
             self._touch(f"trouble/{uid}", now)
+        for key in state.gangs.gangs:
+            self._touch(f"gang/{key}", now)
         self._touch("tree/", now)
 
     def _note_touched(self, now: float) -> None:
@@ -130,6 +134,7 @@ class Presenter(Follower[ViewState]):
             ("unit", view.touched_jobs),
             ("queue", view.touched_queues),
             ("trouble", view.touched_troubles),
+            ("gang", view.touched_gangs),
         ):
             for name in touched:
                 self._touch(f"{prefix}/{name}", now)
@@ -148,7 +153,13 @@ class Presenter(Follower[ViewState]):
     def _start(self, key: str) -> None:
         del self._due[key]
         kind, _, name = key.partition("/")
-        look = {"unit": self._unit, "queue": self._queue, "tree": self._tree, "trouble": self._trouble}[kind]
+        look = {
+            "unit": self._unit,
+            "queue": self._queue,
+            "tree": self._tree,
+            "trouble": self._trouble,
+            "gang": self._gang,
+        }[kind]
         self._busy.add(key)
         assert self._tasks is not None
         self._tasks.create_task(self._guarded(key, look, name))
@@ -233,6 +244,9 @@ class Presenter(Follower[ViewState]):
         self._told[f"trouble/{uid}"] = note.name
         return True
 
+    async def _gang(self, key: str) -> bool:
+        return await self._gangs.show(self.state, key, self._told)
+
     async def _upsert(self, wanted: Upsert) -> None:
         split = await self._has_split_status(wanted.resource)
         whole = {"metadata": wanted.metadata, "spec": wanted.spec, "status": wanted.status}
@@ -287,7 +301,8 @@ class Presenter(Follower[ViewState]):
             answer = await self._send("POST", wanted.resource, wanted.namespace, "", JSON, encoded)
         return answer
 
-    async def _event(self, note: EventNote) -> None:
+    async def _event(self, note: EventNote, count: int = 0) -> None:
+        """``count``: how often it has happened, of one that is kept up to date."""
         stamp = rfc3339(note.at // 1000 * 1000)
         namespace = note.ref.namespace or "default"
         body = {
@@ -309,9 +324,12 @@ class Presenter(Follower[ViewState]):
             "reportingInstance": REPORTER,
             "firstTimestamp": stamp,
             "lastTimestamp": stamp,
-            "count": 1,
+            "count": max(count, 1),
         }
-        await self._send("POST", api.EVENTS, namespace, "", JSON, msgspec.json.encode(body))
+        answer = await self._send("POST", api.EVENTS, namespace, "", JSON, msgspec.json.encode(body))
+        if count and answer.status == 409:
+            now = {key: body[key] for key in ("message", "reason", "lastTimestamp", "count")}
+            await self._send("PATCH", api.EVENTS, namespace, note.name, MERGE_PATCH, msgspec.json.encode(now))
 
     async def _has_split_status(self, resource: ApiResource) -> bool:
         key = str(resource)

@@ -15,8 +15,19 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from muster.core.actuation.bind import Bind, binding_for
 from muster.core.actuation.intents import Actuator, ActuatorState, Known, Outstanding
-from muster.core.actuation.patch import Answer, Reread, Retry, after_reread, patch_for, read_answer
+from muster.core.actuation.patch import (
+    Answer,
+    Reread,
+    Retry,
+    after_binding,
+    after_reread,
+    message_of,
+    patch_for,
+    read_answer,
+    read_binding,
+)
 from muster.core.deciders import DECIDERS
 from muster.core.objects.registry import SHARD_OF, WATCHED, required_of, shards_of
 from muster.core.stage import Folder, Stage, StageState, next_commit
@@ -26,7 +37,7 @@ from muster.events.base import Event
 from muster.events.envelope import MAX_EVENTS, Commit, CommitKind, Stored, decode_commit, encode_commit
 from muster.events.facts import KindsConfigured, Synced, SyncStarted
 from muster.events.system import Genesis, LeaderStarted, PlacementChosen, TimeReached
-from muster.model.api import JSON_PATCH
+from muster.model.api import JSON_PATCH, PODS
 from muster.model.keys import Ref
 from muster.runtime.snapshotting import decode_state, encode_state
 from muster.sim.apiserver.store import Change
@@ -271,6 +282,10 @@ class Simulation:
             effect = self._carry_out(order, known, state.seq)
             if effect is not None:
                 effects.append(effect)
+        for bind in list(state.binds.values()):
+            effect = None if self._happens(self.disorder.outage) else self._bind(bind)
+            if effect is not None:
+                effects.append(effect)
         for start in range(0, len(effects), MAX_EVENTS):
             self._append_as("actuator", "input", effects[start : start + MAX_EVENTS])
         return bool(effects)
@@ -291,6 +306,17 @@ class Simulation:
                 return None if isinstance(after, Retry) else after
             known = after
         return None
+
+    def _bind(self, order: Bind) -> Event | None:
+        path, body = PODS.path(order.ref.namespace, order.ref.name), binding_for(order)
+        times = 2 if self._happens(self.disorder.lost_answer) else 1
+        for _ in range(times):
+            response = self.cluster.server.handle("POST", f"{path}/binding", body=body)
+        answer: object = read_binding(order, response.status, response.body)
+        if isinstance(answer, Reread):
+            found = self.cluster.server.handle("GET", path)
+            answer = after_binding(order, found.status, found.body, message_of(response.body))
+        return answer if isinstance(answer, Event) else None
 
     def _send(self, order: Outstanding, patch: bytes) -> Answer:
         path = KINDS[order.ref.kind].resource.path(order.ref.namespace, order.ref.name)
@@ -328,7 +354,7 @@ class Simulation:
     def _waiting_for_luck(self) -> bool:
         """Whether something was put off by the disorder and must be tried again a moment later."""
         state: ActuatorState = self.seats["actuator"].state  # type: ignore[assignment]
-        return bool(state.outstanding) or any(self._changed.values())
+        return bool(state.outstanding or state.binds) or any(self._changed.values())
 
     def _next_deadline(self) -> int | None:
         deadlines = [

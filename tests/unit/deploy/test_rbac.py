@@ -20,6 +20,7 @@ from muster.sim.world import SimCluster
 from muster_cli.clusterchecks import watching_rights
 
 ADMIT = Right("admit", "queues.muster.dev", "queues")
+SIGS, X_K8S = (each.group for each in api.POD_GROUPS)
 READS = ("get", "list", "watch")
 ACTORS = ("watcher", "actuator")
 
@@ -71,6 +72,41 @@ class RecordedCell(Cell):
         return Recording(super()._transport(), self.used[self._who])
 
 
+async def gangs_come_and_go(cell: Cell) -> None:
+    """One gang by labels that is placed, and one with a PodGroup and short rounds that never is."""
+    name, least = "pod-group.scheduling.sigs.k8s.io/name", "pod-group.scheduling.sigs.k8s.io/min-available"
+    asks = {"small": {name: "small", least: "2"}, "huge": {name: "huge"}}
+    kind = {"apiVersion": f"{X_K8S}/v1alpha1", "kind": "PodGroup"}
+    group = {**kind, "metadata": {"name": "huge"}, "spec": {"minMember": 2, "scheduleTimeoutSeconds": 2}}
+    cell.request("POST", api.POD_GROUPS[1], "video", body=group)
+    for gang, labels in asks.items():
+        for index in range(2):
+            requests = {"cpu": "1" if gang == "small" else "100"}
+            container = {"name": "main", "image": "none", "resources": {"requests": requests}}
+            meta = {"name": f"{gang}-{index}", "labels": labels}
+            body = {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": meta,
+                "spec": {"schedulerName": "muster", "containers": [container]},
+            }
+            cell.request("POST", api.PODS, "video", body=body)
+
+    def group_names() -> set[str]:
+        return {each["metadata"]["name"] for each in cell.request("GET", api.POD_GROUPS[1], "")["items"]}
+
+    await cell.until(lambda: group_names() == {"small", "huge"}, what="the PodGroup that labels ask for")
+
+    def rounds() -> list[int]:
+        events = cell.request("GET", api.EVENTS, "")["items"]
+        return [each["count"] for each in events if each["reason"] == "GangFailedScheduling"]
+
+    await cell.until(lambda: max(rounds(), default=0) >= 2, what="an Event that counts rounds")
+    for index in range(2):
+        cell.request("DELETE", api.PODS, "video", f"small-{index}")
+    await cell.until(lambda: group_names() == {"huge"}, what="the PodGroup to go with its pods")
+
+
 @pytest.fixture(scope="module")
 def used() -> dict[str, set[Right]]:
     """The rights used in a story that makes them do everything they can."""
@@ -94,6 +130,7 @@ def used() -> dict[str, set[Right]]:
             content_type="application/merge-patch+json",
         )
         await cell.until(lambda: len(cell.request("GET", api.QUEUES, "")["items"]) == 2, what="queues that went away")
+        await gangs_come_and_go(cell)
         await asyncio.sleep(5)
 
     play(cell, scene)
@@ -112,14 +149,17 @@ def test_the_actuator_has_what_it_uses(used: dict[str, set[Right]]) -> None:
     # Where a definition has its status apart, it is written apart.
     apart = {right for right in granted if right.resource.endswith("/status")}
     assert {right.verb for right in apart} == {"patch"}
-    kept = {"elasticquotatrees", "queues", "queueunits"}
+    kept = {"elasticquotatrees", "podgroups", "pods", "queues", "queueunits"}
     assert {right.resource for right in apart} == {f"{plural}/status" for plural in kept}
     # An object is looked at only after a patch of it was refused.
     kinds = {(kind.resource.group, kind.resource.plural) for kind in KINDS.values()}
     jobs = {Right(verb, *kind) for kind in kinds for verb in ("get", "patch")}
     assert Right("patch", "ray.io", "rayjobs") in used["actuator"]
     binding = {Right("create", "", "pods/binding"), Right("get", "", "pods")}
-    assert used["actuator"] | apart | jobs | {ADMIT, *binding} == granted
+    assert {Right("create", X_K8S, "podgroups"), Right("delete", X_K8S, "podgroups")} <= used["actuator"]
+    # PodGroups are made in one API group only; those of people are kept up to date in both.
+    groups = {Right(verb, SIGS, "podgroups") for verb in ("create", "delete", "patch")}
+    assert used["actuator"] | apart | jobs | {ADMIT, *binding, *groups} == granted
 
 
 def test_no_role_gives_more_than_it_names() -> None:

@@ -131,6 +131,7 @@ class Actuator:
             generation=event.generation,
             queued_at=state.queued_at.get(uid, 0),
             at=at.at,
+            placed=bool(event.placements),
         )
 
     def _evicted(self, state: ActuatorState, at: Position, event: EvictionOrdered) -> None:

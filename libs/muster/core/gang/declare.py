@@ -15,7 +15,7 @@ from typing import Literal, get_args
 import msgspec
 from msgspec import Struct
 
-from muster.core.objects.meta import Int32, Meta, decode, is_name, is_namespace
+from muster.core.objects.meta import MADE_FOR, SHOWN, Int32, Meta, decode, is_name, is_namespace
 from muster.model.gang import PodGroup
 from muster.model.text import clean, shorten
 
@@ -97,6 +97,8 @@ def read_pod_group(raw: bytes, kind: str = "PodGroup") -> PodGroup:
         minimum=spec.min_member or 0,
         timeout_s=spec.schedule_timeout_seconds or 0,
         annotations={key: found.metadata.annotations[key] for key in KEPT if key in found.metadata.annotations},
+        made=MADE_FOR in found.metadata.annotations,
+        shown=found.metadata.annotations.get(SHOWN, "")[:64],
     )
 
 

@@ -18,7 +18,15 @@ from muster.events.decisions import GangAdmitted, Placement, PlacesReleased, Sho
 from muster.events.facts import PodObserved
 from muster.events.system import PlacementChosen
 from muster.model.keys import Position, Ref
-from muster.model.workload import PodSet, PodState, Workload
+from muster.model.workload import SPARK_ROLE, PodSet, PodState, Workload
+
+SET_LABELS = (
+    "ray.io/group",
+    "training.kubeflow.org/replica-type",
+    "training.kubeflow.org/job-role",
+    SPARK_ROLE,
+)
+"""Labels by which operators say which set of its job a pod is of."""
 
 
 class Reservation(Struct):
@@ -205,7 +213,7 @@ def arrived(state: AdmitterState, pod: PodState) -> None:
 
 
 def member_of(pod: PodState) -> str:
-    """Which set of its gang a pod belongs to."""
+    """Which set of its gang a pod belongs to, as the operators of the kinds say; a batch Job has one set only."""
     if pod.labels.get("ray.io/node-type") == "head":
         return "head"
-    return pod.labels.get("ray.io/group", "").lower()
+    return next((pod.labels[key].lower() for key in SET_LABELS if pod.labels.get(key)), "main")

@@ -11,7 +11,7 @@ import re
 
 from msgspec import UNSET, Struct, UnsetType, field
 
-from muster.core.objects.meta import PREFIX, Int32, Meta, UnreadableError, decode, digest
+from muster.core.objects.meta import PREFIX, SHOWN, Int32, Meta, UnreadableError, decode, digest
 from muster.core.quota.rules import RuleError, paused_parts
 from muster.events.facts import QueueObserved, QueueUnitObserved
 from muster.model.text import clean
@@ -20,7 +20,6 @@ QUEUE_NAMESPACE = "kube-queue"
 CREATED_BY = "create-by-kubequeue"
 QUOTA_FULLNAME = "kube-queue/quota-fullname"
 PARENT_FULLNAME = "kube-queue/parent-quota-fullname"
-SHOWN = f"{PREFIX}/shown"
 QUEUE_ARGS = "kube-queue/queue-args"
 _BACKOFF = re.compile(r"pod(Initial|Max)BackoffSeconds[= ]([0-9]{1,5})(?![0-9])")
 DEFAULT_POLICY = "Round"

@@ -19,7 +19,6 @@ from muster.core.objects.kubequeue import (
     PARENT_FULLNAME,
     QUEUE_NAMESPACE,
     QUOTA_FULLNAME,
-    SHOWN,
     Admission,
     QueueItem,
     QueueItems,
@@ -28,7 +27,7 @@ from muster.core.objects.kubequeue import (
     queue_name,
     queue_name_prefix,
 )
-from muster.core.objects.meta import MAX_NAME, digest, rfc3339
+from muster.core.objects.meta import MAX_NAME, SHOWN, digest, rfc3339
 from muster.core.presentation.view import ViewState
 from muster.core.queueing.book import as_of_now
 from muster.core.queueing.state import Job
@@ -280,7 +279,7 @@ def leaving_event(state: ViewState, uid: str) -> EventNote | None:
         return None
     place, length = state.book.position(job.queue, job.place), state.book.length(job.queue)
     text = f"{leaving.reason.text}; position {place} of {length} in queue {job.queue}"
-    return _note(state, workload.ref, workload.api_version, leaving.stamp, leaving.reason.code, text)
+    return note_on(state, workload.ref, workload.api_version, leaving.stamp, leaving.reason.code, text)
 
 
 def job_event(state: ViewState, uid: str) -> EventNote | None:
@@ -296,10 +295,10 @@ def job_event(state: ViewState, uid: str) -> EventNote | None:
         shape = state.book.shapes[job.shape]
         if shape.denial is not None:
             stamp = f"{state.generation}-{shape.denial.cause.seq}-{shape.denial.cause.item}.{digest(stands.reason.key)}"
-    return _note(state, workload.ref, workload.api_version, stamp, stands.reason.code, text)
+    return note_on(state, workload.ref, workload.api_version, stamp, stands.reason.code, text)
 
 
-def _note(state: ViewState, ref: Ref, api_version: str, stamp: str, reason: str, text: str) -> EventNote:
+def note_on(state: ViewState, ref: Ref, api_version: str, stamp: str, reason: str, text: str) -> EventNote:
     """A warning, within what the API server takes of an Event whatever the object is called."""
     base = re.sub(r"[^a-z0-9.-]", "-", ref.name[:200].lower())
     base = re.sub(r"[-.]*\.[-.]*", ".", base).strip("-.") or "object"
@@ -322,7 +321,7 @@ def trouble_event(state: ViewState, uid: str) -> EventNote | None:
     kind = trouble.ref.kind
     version = KINDS[kind].resource.api_version if kind in KINDS else api.VERSIONS.get(kind, "v1")
     code = {"tree_rejected": "QuotaTreeRejected"}.get(trouble.code) or explain.REFUSED.get(trouble.code, "Refused")
-    return _note(state, trouble.ref, version, digest((trouble.code, trouble.text, uid)), code, trouble.text)
+    return note_on(state, trouble.ref, version, digest((trouble.code, trouble.text, uid)), code, trouble.text)
 
 
 def queue_object(state: ViewState, path: str) -> Upsert | None:

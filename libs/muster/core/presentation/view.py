@@ -13,6 +13,8 @@ from msgspec import Struct, field
 
 from muster.core import explain
 from muster.core.explain import Reason
+from muster.core.presentation import gangview
+from muster.core.presentation.gangview import GangsShown
 from muster.core.queueing.sorter import QueueSorter
 from muster.core.queueing.state import SorterState
 from muster.core.seen import Seen
@@ -49,6 +51,8 @@ from muster.events.facts import (
     ObjectGone,
     ObjectUnreadable,
     PodGone,
+    PodGroupGone,
+    PodGroupObserved,
     PodObserved,
     PriorityClassGone,
     PriorityClassObserved,
@@ -61,6 +65,8 @@ from muster.events.facts import (
     WorkloadGone,
     WorkloadObserved,
 )
+from muster.events.gangs import GangHeldBack, PodsPlaced
+from muster.model.api import POD_GROUPS
 from muster.model.keys import Position, Ref
 
 _SeenByRef = QuotaTreeObserved | PriorityClassObserved
@@ -108,6 +114,7 @@ class ViewState(SorterState):
     """workload uid -> why its gang has no place"""
     leaving: dict[str, Leaving] = field(default_factory=dict)
     """workload uid -> why it was suspended; until it is admitted again"""
+    gangs: GangsShown = field(default_factory=GangsShown)
     troubles: dict[str, Trouble] = field(default_factory=dict)
     """object uid -> what is to be told on it"""
 
@@ -122,6 +129,7 @@ class View:
         self.touched_jobs: dict[str, None] = {}
         self.touched_queues: dict[str, None] = {}
         self.touched_troubles: dict[str, None] = {}
+        self.touched_gangs: dict[str, None] = {}
         self.tree_touched = False
         self.gone: dict[str, None] = {}
         """Keys of objects we kept that were taken away: what was written of them is void."""
@@ -142,7 +150,11 @@ class View:
             QuotaTreeObserved: self._settled,
             QuotaTreeGone: self._settled,
             PodObserved: self._pod_observed,
-            PodGone: self._settled,
+            PodGone: self._pod_gone,
+            PodGroupObserved: self._pod_group,
+            PodGroupGone: self._pod_group_gone,
+            PodsPlaced: self._pods_placed,
+            GangHeldBack: self._held_back,
             ChildObserved: self._child_observed,
             ChildGone: self._settled,
             NodeObserved: self._node_observed,
@@ -286,6 +298,30 @@ class View:
 
     def _pod_observed(self, state: ViewState, _at: Position, event: PodObserved) -> None:
         self._clear_trouble(state, event.pod.ref.uid)
+        self._touch_gangs(gangview.pod_observed(state.gangs, event))
+
+    def _pod_gone(self, state: ViewState, at: Position, event: PodGone) -> None:
+        self._settled(state, at, event)
+        self._touch_gangs(gangview.pod_gone(state.gangs, at, event))
+
+    def _pod_group(self, state: ViewState, _at: Position, event: PodGroupObserved) -> None:
+        self._clear_trouble(state, event.pod_group.ref.uid)
+        self._touch_gangs(gangview.pod_group_observed(state.gangs, event))
+
+    def _pod_group_gone(self, state: ViewState, at: Position, event: PodGroupGone) -> None:
+        self._settled(state, at, event)
+        key = gangview.pod_group_gone(state.gangs, at, event)
+        self.gone.update(dict.fromkeys(f"podgroup/{each.group}/{key}" for each in POD_GROUPS))
+        self._touch_gangs(key)
+
+    def _pods_placed(self, state: ViewState, at: Position, event: PodsPlaced) -> None:
+        self._touch_gangs(*gangview.placed(state.gangs, at, event))
+
+    def _held_back(self, state: ViewState, at: Position, event: GangHeldBack) -> None:
+        self._touch_gangs(gangview.held_back(state.gangs, at, event))
+
+    def _touch_gangs(self, *keys: str) -> None:
+        self.touched_gangs.update(dict.fromkeys(key for key in keys if key))
 
     def _child_observed(self, state: ViewState, _at: Position, event: ChildObserved) -> None:
         self._clear_trouble(state, event.child.ref.uid)

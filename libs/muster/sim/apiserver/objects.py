@@ -10,7 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from muster.model.api import JOBS, JSON_PATCH, MERGE_PATCH, NAMESPACES, NODES, PODS, RAYCLUSTERS, RAYJOBS, ApiResource
+from muster.model.api import (
+    JOBS,
+    JSON_PATCH,
+    MERGE_PATCH,
+    NAMESPACES,
+    NODES,
+    PODS,
+    RAYCLUSTERS,
+    RAYJOBS,
+    STRATEGIC_PATCH,
+    ApiResource,
+)
 from muster.sim.apiserver import defaults, metadata, pods
 from muster.sim.apiserver.deletion import DeleteOptions, Deletion
 from muster.sim.apiserver.jsonpatch import json_patch, merge_patch
@@ -28,7 +39,6 @@ from muster.sim.apiserver.status import (
 )
 from muster.sim.apiserver.store import Store, Table
 
-STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 NAME_TRIES = 8
 
 _DEFAULTS: dict[ApiResource, Callable[[Obj], Obj]] = {

@@ -1,0 +1,208 @@
+"""What gangs of pods should say now: Events on their pods, their PodGroups, and the condition nodes are added for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from muster.core import explain, telling
+from muster.core.objects.meta import MADE_FOR, SHOWN, digest, rfc3339
+from muster.core.presentation.desired import EventNote, Upsert, note_on, shown_text
+from muster.core.presentation.gangview import GangShown, Held
+from muster.core.presentation.view import ViewState
+from muster.model import api
+from muster.model.api import ApiResource
+from muster.model.gang import PodGroup
+from muster.model.keys import Ref
+from muster.model.workload import PodState
+
+TOLD_CYCLES = 2
+"""Rounds that every pod is told of; those after them are told once for the whole gang."""
+
+TRIED = ("no_nodes", "timed_out", "gave_way")
+"""Reasons that end a round: told as the documents do."""
+LACKS_NODES = ("no_nodes", "timed_out")
+
+
+class GangNote(Struct, frozen=True):
+    """An Event. ``count`` over 0: one that is written again and again, with how often it has happened by now."""
+
+    note: EventNote
+    count: int = 0
+
+
+def gang_events(state: ViewState, key: str) -> list[GangNote]:
+    """The Events that tell a gang why it waits, and what of its marks was not understood."""
+    gang = state.gangs.gangs.get(key)
+    if gang is None or (not gang.ours and not (gang.held and gang.held.event.reason == "other_scheduler")):
+        return []
+    found = []
+    if gang.complaint is not None:
+        text, ref = gang.complaint.text, gang.complaint.ref
+        stamp = f"gang-{digest(('complaint', ref.uid, text))}"
+        found.append(GangNote(_note(state, ref, stamp, "GangMarkIgnored", text)))
+    held = gang.held
+    if held is None:
+        return found
+    refs = [ref for ref in held.event.pods if ref.uid in gang.pods and not gang.pods[ref.uid].node]
+    if not refs:
+        return found
+    if held.event.reason in TRIED and held.event.cycle > TOLD_CYCLES:
+        whose = f"{held.event.gang or refs[0].key}: {held.event.waiting or len(refs)} pods"
+        note = _note(state, _whole(gang, refs[0]), "gang-series", _code(held), f"{whose} {_words(held)}")
+        return [*found, GangNote(note, held.event.cycle - TOLD_CYCLES)]
+    for ref in refs:
+        note = _note(state, ref, _stamp(held, ref), _code(held), f"{ref.name} {_words(held)}")
+        found.append(GangNote(note))
+    return found
+
+
+def _code(held: Held) -> str:
+    return explain.GANG_EVENTS[held.event.reason]
+
+
+def _words(held: Held) -> str:
+    """Without whom it is about."""
+    event = held.event
+    if event.reason not in TRIED:
+        return f"in gang waits: {telling.held_back(event)}"
+    if event.reason == "gave_way":
+        why = f"rejected by podgroup {event.by}"
+    else:
+        why = explain.no_room(event.shortage) if event.shortage is not None else event.text
+    return f"in gang failed to be scheduled in cycle {max(event.cycle, 1)}: {why}"
+
+
+def _stamp(held: Held, ref: Ref) -> str:
+    """One Event per pod, round and kind of trouble, whoever writes it and however often."""
+    event = held.event
+    said = event.reason if event.reason in TRIED else f"{event.reason}:{event.text}"
+    return f"gang-{digest((ref.uid, event.cycle, said if event.reason not in LACKS_NODES else ''))}"
+
+
+def _note(state: ViewState, ref: Ref, stamp: str, code: str, text: str) -> EventNote:
+    kind, _, group = ref.kind.partition(".")
+    version = next((each.api_version for each in api.POD_GROUPS if each.group == group), "v1")
+    return note_on(state, Ref(kind, ref.namespace, ref.name, ref.uid), version, stamp, code, text)
+
+
+def _whole(gang: GangShown, first: Ref) -> Ref:
+    """The object that stands for a gang."""
+    found = gang.pod_group
+    return found.ref if found is not None else first
+
+
+# --- PodGroups --------------------------------------------------------------------------------------------------
+
+
+def pod_groups(state: ViewState, key: str, home: ApiResource | None) -> list[Upsert]:
+    """The PodGroups of a gang that do not say what they should, with the one that labels ask for.
+
+    ``home``: of which API group one is made where there is none; None where the server has neither.
+    """
+    gang = state.gangs.gangs.get(key)
+    if gang is None or not gang.ours:
+        return []
+    said, found = gang.said_by_pods, []
+    asked = said is not None and said.way == "labels" and not said.refusal and said.minimum > 0
+    if asked and said is not None and not gang.pod_groups and home is not None:
+        found.append(_upsert(state, gang, key, home, None, said.minimum))
+    for pod_group in gang.pod_groups.values():
+        resource = resource_of(pod_group.ref)
+        minimum = said.minimum if asked and said is not None and pod_group.made else 0
+        wanted = _upsert(state, gang, key, resource, pod_group, minimum)
+        if wanted.shown != pod_group.shown:
+            found.append(wanted)
+    return found
+
+
+def surplus(state: ViewState, key: str) -> list[PodGroup]:
+    """PodGroups that we made for pods which are gone."""
+    gang = state.gangs.gangs.get(key)
+    if gang is None or gang.pods:
+        return []
+    return [pod_group for pod_group in gang.pod_groups.values() if pod_group.made]
+
+
+def resource_of(ref: Ref) -> ApiResource:
+    """The resource of a PodGroup, whose kind is qualified by its API group."""
+    group = ref.kind.partition(".")[2]
+    return next((each for each in api.POD_GROUPS if each.group == group), api.POD_GROUPS[-1])
+
+
+def _upsert(
+    state: ViewState, gang: GangShown, key: str, resource: ApiResource, known: PodGroup | None, minimum: int
+) -> Upsert:
+    """``minimum``: what spec.minMember is to be, where that is ours to say; else 0."""
+    counted = gang.counted()
+    least = minimum or gang.minimum
+    phase = gang.ended or counted.phase(least)
+    status: dict[str, Any] = {
+        "phase": phase,
+        "running": counted.running,
+        "succeeded": counted.succeeded,
+        "failed": counted.failed,
+    }
+    if resource.group == api.POD_GROUPS[0].group:
+        status["scheduled"] = counted.bound
+        if phase == "Scheduling" and counted.bound >= least:
+            status["phase"] = "Scheduled"
+    owner = _occupied_by(state, gang)
+    if owner:
+        status["occupiedBy"] = owner
+    if gang.began:
+        status["scheduleStartTime"] = rfc3339(gang.began // 1000 * 1000)
+    spec = {"minMember": minimum} if minimum else {}
+    shown = digest((status, spec))
+    namespace, _, name = key.partition("/")
+    made = {MADE_FOR: "labels"} if known is None else {}
+    return Upsert(
+        key=f"podgroup/{resource.group}/{key}",
+        resource=resource,
+        namespace=namespace,
+        name=name,
+        exists=known is not None,
+        shown=shown,
+        metadata={"annotations": {SHOWN: shown, **made}},
+        spec=spec,
+        status=status,
+    )
+
+
+def _occupied_by(state: ViewState, gang: GangShown) -> str:
+    """namespace/name of the job its pods belong to; empty where they are nobody's, or several jobs'."""
+    owners = {pod.owner_uid for pod in gang.pods.values()}
+    if len(owners) != 1:
+        return ""
+    workload = state.workloads.get(next(iter(owners)))
+    return workload.ref.key if workload is not None else ""
+
+
+# --- the condition that nodes are added for ---------------------------------------------------------------------
+
+
+def conditions(state: ViewState, key: str) -> list[tuple[Ref, str, bytes]]:
+    """(pod, what it says, patch of its status): PodScheduled of every pod of a gang that lacks nodes.
+
+    Only those: an autoscaler adds nodes for what it is told of, and a gang that waits for anything else needs none.
+    """
+    gang = state.gangs.gangs.get(key)
+    if gang is None or gang.held is None or gang.held.event.reason not in LACKS_NODES:
+        return []
+    event = gang.held.event
+    text = shown_text(explain.no_room(event.shortage) if event.shortage is not None else event.text)
+    return [(pod.ref, digest(text), _condition(pod, text, gang.held.at)) for pod in _waiting(gang)]
+
+
+def _waiting(gang: GangShown) -> list[PodState]:
+    pods = sorted(gang.pods.values(), key=lambda pod: pod.ref.key)
+    return [pod for pod in pods if pod.ours and not (pod.node or pod.over or pod.deleting or pod.gated)]
+
+
+def _condition(pod: PodState, text: str, at: int) -> bytes:
+    stamp = rfc3339(at // 1000 * 1000)
+    entry = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": text}
+    status = {"conditions": [{**entry, "lastTransitionTime": stamp}]}
+    return msgspec.json.encode({"metadata": {"uid": pod.ref.uid}, "status": status})

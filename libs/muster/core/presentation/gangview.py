@@ -1,0 +1,217 @@
+"""What presentation knows of gangs of pods: their members, their PodGroups, and what holds them back.
+
+Folds only. Of gangs none of whose pods name one of our schedulers nothing is ever shown: they are somebody else's.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct, field
+
+from muster.core.gang.declare import Declared, declare
+from muster.core.seen import Seen
+from muster.events.base import Cause
+from muster.events.facts import PodGone, PodGroupGone, PodGroupObserved, PodObserved
+from muster.events.gangs import GangHeldBack, PodsPlaced
+from muster.model.gang import PodGroup
+from muster.model.keys import Position, Ref
+from muster.model.workload import PodState
+
+ENDED = ("Finished", "Failed")
+"""Phases that a PodGroup does not leave because its pods are taken away."""
+
+
+class Counted(Struct, frozen=True):
+    """How many pods of a gang there are, and how far they have come."""
+
+    pods: int = 0
+    bound: int = 0
+    running: int = 0
+    succeeded: int = 0
+    failed: int = 0
+
+    def phase(self, minimum: int) -> str:
+        """The phase of its PodGroup."""
+        if self.succeeded >= minimum > 0:
+            return "Finished"
+        if self.failed and self.running + self.succeeded + self.failed >= minimum:
+            return "Failed"
+        if self.running + self.succeeded >= minimum:
+            return "Running"
+        return "Scheduling" if self.pods >= minimum else "Pending"
+
+
+class Held(Struct, frozen=True):
+    """What a gang was told last of why it waits."""
+
+    event: GangHeldBack
+    cause: Cause
+    at: int
+
+
+class Complaint(Struct, frozen=True):
+    """What of the marks of a gang was not understood, and a pod it can be told on."""
+
+    text: str
+    ref: Ref
+    at: int
+
+
+class GangShown(Struct):
+    """One gang: pods, and what is said of it. A pod of no gang is one of its own, under its uid."""
+
+    pods: dict[str, PodState] = field(default_factory=dict)
+    pod_groups: dict[str, PodGroup] = field(default_factory=dict)
+    """By uid; there may be one of each API group."""
+    held: Held | None = None
+    complaint: Complaint | None = None
+    began: int = 0
+    """Log time of the first try, in ms."""
+    ended: str = ""
+    """The phase it ended in, if it did and no pod has come since."""
+
+    def counted(self) -> Counted:
+        """Its pods as a PodGroup counts them."""
+        pods = [pod for pod in self.pods.values() if pod.over or not pod.deleting]
+        return Counted(
+            pods=len(pods),
+            bound=sum(1 for pod in pods if pod.node),
+            running=sum(1 for pod in pods if pod.running and not pod.over),
+            succeeded=sum(1 for pod in pods if pod.succeeded),
+            failed=sum(1 for pod in pods if pod.over and not pod.succeeded),
+        )
+
+    @property
+    def ours(self) -> bool:
+        """Whether we place it."""
+        return any(pod.ours for pod in self.pods.values())
+
+    @property
+    def pod_group(self) -> PodGroup | None:
+        """The PodGroup that counts: the oldest."""
+        return min(self.pod_groups.values(), key=lambda each: (each.created, each.ref.key), default=None)
+
+    @property
+    def said_by_pods(self) -> Declared | None:
+        """What its first pod says, whatever its PodGroup does."""
+        pod = min(self.pods.values(), key=lambda each: (each.created, each.ref.key), default=None)
+        return None if pod is None else declare(pod.ref.namespace, pod.labels, pod.marks)
+
+    @property
+    def minimum(self) -> int:
+        """How many pods it takes; 0 when nobody says."""
+        found = self.pod_group
+        if found is not None:
+            return max(found.minimum, 0)
+        said = self.said_by_pods
+        return said.minimum if said is not None else 1
+
+
+class GangsShown(Struct):
+    """Every gang with pods, a PodGroup or something to be told, by namespace/name."""
+
+    gangs: dict[str, GangShown] = field(default_factory=dict)
+    gang_of: dict[str, str] = field(default_factory=dict)
+    """uid of a pod -> its gang"""
+    group_of: dict[str, str] = field(default_factory=dict)
+    """uid of a PodGroup -> its gang"""
+    seen: Seen = field(default_factory=Seen)
+
+
+def _gang(state: GangsShown, key: str) -> GangShown:
+    return state.gangs.setdefault(key, GangShown())
+
+
+def _tidy(state: GangsShown, key: str) -> None:
+    gang = state.gangs.get(key)
+    if gang is not None and not gang.pods and not gang.pod_groups:
+        del state.gangs[key]
+
+
+def pod_observed(state: GangsShown, event: PodObserved) -> str:
+    """A pod looks like this; returns the gang it changes, empty when none."""
+    pod = event.pod
+    uid = pod.ref.uid
+    if not pod.scheduler or not state.seen.newer(uid, pod.rv):
+        return ""
+    said = declare(pod.ref.namespace, pod.labels, pod.marks)
+    key = uid if said is None else said.gang
+    before = state.gang_of.get(uid, key)
+    if before != key:
+        _leave(state, uid)
+    gang = _gang(state, key)
+    if uid not in gang.pods and not pod.over:
+        gang.ended = ""
+    gang.pods[uid], state.gang_of[uid] = pod, key
+    counted = gang.counted()
+    phase = counted.phase(gang.minimum)
+    if phase in ENDED:
+        gang.ended = phase
+    if gang.held is not None and counted.bound == counted.pods:
+        gang.held = None
+    return key
+
+
+def pod_gone(state: GangsShown, at: Position, event: PodGone) -> str:
+    """A pod is gone; returns its gang, empty when it was of none."""
+    state.seen.end(event.ref.uid, at.at)
+    return _leave(state, event.ref.uid)
+
+
+def _leave(state: GangsShown, uid: str) -> str:
+    key = state.gang_of.pop(uid, "")
+    gang = state.gangs.get(key)
+    if gang is not None:
+        gang.pods.pop(uid, None)
+        if not gang.pods:
+            gang.held = gang.complaint = None
+            gang.began = 0
+        _tidy(state, key)
+    return key
+
+
+def pod_group_observed(state: GangsShown, event: PodGroupObserved) -> str:
+    """A PodGroup looks like this; returns its gang."""
+    found = event.pod_group
+    uid = found.ref.uid
+    if not state.seen.newer(uid, found.rv):
+        return ""
+    _gang(state, found.ref.key).pod_groups[uid] = found
+    state.group_of[uid] = found.ref.key
+    return found.ref.key
+
+
+def pod_group_gone(state: GangsShown, at: Position, event: PodGroupGone) -> str:
+    """A PodGroup is gone; returns the gang it was of."""
+    state.seen.end(event.ref.uid, at.at)
+    key = state.group_of.pop(event.ref.uid, "")
+    gang = state.gangs.get(key)
+    if gang is not None:
+        gang.pod_groups.pop(event.ref.uid, None)
+        _tidy(state, key)
+    return key
+
+
+def placed(state: GangsShown, at: Position, event: PodsPlaced) -> tuple[str, ...]:
+    """Pods have a node: what held their gangs back is over. Returns the gangs."""
+    found = {state.gang_of[pod.ref.uid]: pod.ref for pod in reversed(event.pods) if pod.ref.uid in state.gang_of}
+    for key, ref in found.items():
+        gang = _gang(state, key)
+        gang.held = None
+        gang.began = gang.began or at.at
+        if event.complaints:
+            gang.complaint = Complaint("; ".join(event.complaints), ref, at.at)
+    return tuple(found)
+
+
+def held_back(state: GangsShown, at: Position, event: GangHeldBack) -> str:
+    """Pods of a gang wait; returns the gang, empty when it has gone meanwhile."""
+    key = event.gang or (event.pods[0].uid if event.pods else "")
+    gang = state.gangs.get(key)
+    if gang is None or not gang.pods:
+        return ""
+    gang.held = Held(event, Cause(at.seq, at.item), at.at)
+    if event.cycle:
+        gang.began = gang.began or at.at
+    if event.complaints and event.pods:
+        gang.complaint = Complaint("; ".join(event.complaints), event.pods[0], at.at)
+    return key

@@ -1,0 +1,87 @@
+"""The presenter's part for gangs of pods: their Events, their PodGroups, and the condition of pods that lack nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from muster.core.presentation import gangs
+from muster.core.presentation.desired import EventNote, Upsert
+from muster.core.presentation.view import ViewState
+from muster.kube.discovery import served
+from muster.model import api
+from muster.model.api import STRATEGIC_PATCH, ApiResource
+from muster.ports import ApiResponse, ApiTransport
+
+
+class Sender(Protocol):
+    """Makes one request; raises ApiStatusError where it should be made again later."""
+
+    async def __call__(
+        self,
+        method: str,
+        resource: ApiResource,
+        namespace: str,
+        name: str,
+        content_type: str = ...,
+        body: bytes | None = None,
+        subresource: str = "",
+    ) -> ApiResponse: ...
+
+
+class GangWriter:
+    """Writes what concerns one gang. What it wrote last is remembered, until the gang is gone."""
+
+    def __init__(
+        self,
+        transport: ApiTransport,
+        send: Sender,
+        event: Callable[[EventNote, int], Awaitable[None]],
+        upsert: Callable[[Upsert], Awaitable[None]],
+    ) -> None:
+        self._transport = transport
+        self._send = send
+        self._event = event
+        self._upsert = upsert
+        self._told: dict[str, dict[str, str]] = {}
+        """gang -> {what was written: what it said}"""
+        self._home: ApiResource | None = None
+        self._looked = False
+
+    async def show(self, state: ViewState, key: str, told: dict[str, str]) -> bool:
+        """One look at a gang; whether anything was written. ``told``: key of an object -> fingerprint written last."""
+        wrote = False
+        for pod_group in gangs.surplus(state, key):
+            resource = gangs.resource_of(pod_group.ref)
+            await self._send("DELETE", resource, pod_group.ref.namespace, pod_group.ref.name)
+            wrote = True
+        if key not in state.gangs.gangs:
+            self._told.pop(key, None)
+            return wrote
+        mine = self._told.setdefault(key, {})
+        for wanted in gangs.pod_groups(state, key, await self._where()):
+            if told.get(wanted.key) != wanted.shown:
+                await self._upsert(wanted)
+                wrote = True
+        for each in gangs.gang_events(state, key):
+            said = f"{each.count}:{each.note.message}" if each.count else "told"
+            if mine.get(each.note.name) != said:
+                await self._event(each.note, each.count)
+                mine[each.note.name] = said
+                wrote = True
+        for ref, text, patch in gangs.conditions(state, key):
+            if mine.get(ref.uid) != text:
+                await self._send("PATCH", api.PODS, ref.namespace, ref.name, STRATEGIC_PATCH, patch, "status")
+                mine[ref.uid] = text
+                wrote = True
+        return wrote
+
+    async def _where(self) -> ApiResource | None:
+        """Of which API group PodGroups are made: the one that is still served by all, where it is."""
+        if not self._looked:
+            for resource in reversed(api.POD_GROUPS):
+                if await served(self._transport, resource):
+                    self._home = resource
+                    break
+            self._looked = True
+        return self._home

@@ -1,0 +1,275 @@
+"""What users see of gangs of pods: Events in the documents' form, PodGroups, and the condition nodes are added for."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from kit import facts
+from muster.core import explain
+from muster.core.presentation import gangs
+from muster.core.presentation.gangs import GangNote
+from muster.core.presentation.view import View, ViewState
+from muster.core.stage import Folder
+from muster.events.base import Cause, Event
+from muster.events.decisions import Obstacle, Shortage
+from muster.events.envelope import Commit
+from muster.events.facts import PodGone, PodGroupGone, PodGroupObserved, PodObserved
+from muster.events.gangs import GangHeldBack, HeldBackReason, PodPlace, PodsPlaced
+from muster.events.system import Genesis
+from muster.model import api
+from muster.model.gang import PodGroup
+from muster.model.keys import Ref
+from muster.model.workload import PodState
+
+SIGS, X_K8S = api.POD_GROUPS
+GANG = "video/train"
+SHORT = Shortage("worker", 0, 3, 3, (Obstacle("insufficient", 3, "cpu"),))
+LABELS = {"pod-group.scheduling.sigs.k8s.io/name": "train", "pod-group.scheduling.sigs.k8s.io/min-available": "3"}
+
+
+class Sight:
+    """A view that is fed events one by one."""
+
+    def __init__(self) -> None:
+        self.view = View()
+        self.folder = Folder(self.view)
+        self.state: ViewState = self.view.initial()
+        self.seq = 0
+        self.now = 1_736_472_984_000
+        self.add(Genesis(log_id="x", generation=1))
+
+    def add(self, *events: Event) -> None:
+        self.seq += 1
+        self.now += 1000
+        stage = "genesis" if self.seq == 1 else "watcher"
+        commit = Commit(
+            commit_id=f"c-{self.seq}",
+            stage=stage,
+            shard="0",
+            kind="input",
+            at=self.now,
+            epoch=0,
+            in_seq=self.seq - 1,
+            events=tuple(events),
+        )
+        self.folder.fold(self.state, self.seq, commit)
+
+    def pods(self, *names: str, labels: dict[str, str] | None = None, **known: Any) -> None:
+        for name in names:
+            options: dict[str, Any] = {"scheduler": "muster", "labels": LABELS if labels is None else labels, **known}
+            self.add(PodObserved(pod=PodState(ref=ref(name), rv=facts.next_rv(), **options)))
+
+    def gone(self, *names: str) -> None:
+        for name in names:
+            self.add(PodGone(ref=ref(name), rv=facts.next_rv()))
+
+    def held(self, reason: HeldBackReason, *names: str, **known: Any) -> None:
+        options: dict[str, Any] = {"cycle": 1, "waiting": len(names), "minimum": 3, **known}
+        self.add(
+            GangHeldBack(
+                cause=Cause(1, 0), gang=GANG, reason=reason, pods=tuple(ref(name) for name in names), **options
+            )
+        )
+
+    def pod_group(self, resource: api.ApiResource = X_K8S, **known: Any) -> None:
+        known = {"minimum": 3, **known}
+        kind = f"PodGroup.{resource.group}"
+        found = PodGroup(ref=Ref(kind, "video", "train", f"uid-{resource.group}"), rv=facts.next_rv(), **known)
+        self.add(PodGroupObserved(pod_group=found))
+
+    def events(self) -> list[tuple[str, str, str, int]]:
+        """(object, reason, message, count)"""
+        return [_shown(each) for each in gangs.gang_events(self.state, GANG)]
+
+    def names(self) -> list[str]:
+        return [each.note.name for each in gangs.gang_events(self.state, GANG)]
+
+    def status(self, home: api.ApiResource | None = X_K8S) -> dict[str, Any]:
+        [wanted] = gangs.pod_groups(self.state, GANG, home)
+        return wanted.status
+
+
+def _shown(each: GangNote) -> tuple[str, str, str, int]:
+    note = each.note
+    return f"{note.ref.kind}/{note.ref.name}", note.reason, note.message, each.count
+
+
+def ref(name: str) -> Ref:
+    return Ref("Pod", "video", name, f"uid-{name}")
+
+
+@pytest.fixture
+def sight() -> Sight:
+    made = Sight()
+    made.pods("a", "b", "c")
+    return made
+
+
+def test_every_tried_pod_is_told_as_the_documents_do_in_its_first_two_rounds(sight: Sight) -> None:
+    words = "in gang failed to be scheduled in cycle {}: 0/3 nodes are available: 3 Insufficient cpu"
+    sight.held("no_nodes", "a", "b", "c", shortage=SHORT)
+    told = sight.events()
+    assert told == [(f"Pod/{name}", "GangFailedScheduling", f"{name} {words.format(1)}", 0) for name in "abc"]
+    first = sight.names()
+    sight.held("timed_out", "a", "b", "c", shortage=SHORT)
+    assert sight.names() == first, "one Event per pod and round, however often it is told"
+    sight.held("no_nodes", "a", "b", "c", shortage=SHORT, cycle=2)
+    assert [message for _, _, message, _ in sight.events()] == [f"{name} {words.format(2)}" for name in "abc"]
+    assert not {*sight.names()} & {*first}
+
+
+def test_later_rounds_are_one_event_that_counts(sight: Sight) -> None:
+    found = []
+    for cycle in (3, 4):
+        sight.held("no_nodes", "a", "b", "c", shortage=SHORT, cycle=cycle)
+        [(on, reason, message, count)] = sight.events()
+        assert (on, reason, count) == ("Pod/a", "GangFailedScheduling", cycle - 2)
+        assert message.startswith(f"{GANG}: 3 pods in gang failed to be scheduled in cycle {cycle}: 0/3 nodes")
+        found += sight.names()
+    assert found[0] == found[1]
+    sight.pod_group()
+    assert sight.events()[0][0] == "PodGroup/train"
+
+
+def test_a_gang_that_gives_way_and_one_that_starves(sight: Sight) -> None:
+    sight.held("gave_way", "a", by="video/other")
+    words = "in gang failed to be scheduled in cycle 1: rejected by podgroup video/other"
+    assert sight.events() == [("Pod/a", "GangFailedScheduling", f"a {words}", 0)]
+    sight.held("starved", "a", by="video/other")
+    [(_, reason, message, _)] = sight.events()
+    assert reason == "GangStarved"
+    assert "20 minutes (video/other)" in message
+
+
+def test_what_is_wrong_with_its_marks_is_told_once_per_wording(sight: Sight) -> None:
+    sight.held("priority_clash", "b", text="b has 5, others have 0", cycle=0)
+    [(on, reason, message, _)] = sight.events()
+    assert (on, reason) == ("Pod/b", "GangRefused")
+    assert message.endswith("its pods do not have one priority: b has 5, others have 0")
+    before = sight.names()
+    sight.held("priority_clash", "b", text="b has 5, others have 0", cycle=0)
+    assert sight.names() == before
+    sight.add(
+        PodsPlaced(
+            cause=Cause(1, 0),
+            gangs=(GANG,),
+            pods=(PodPlace(ref("a"), "n"),),
+            complaints=("match-policy: no such thing",),
+        )
+    )
+    assert sight.events() == [("Pod/a", "GangMarkIgnored", "match-policy: no such thing", 0)]
+
+
+def test_nothing_is_told_of_pods_that_are_placed_or_gone_or_of_others(sight: Sight) -> None:
+    sight.held("no_nodes", "a", "b", "c", shortage=SHORT)
+    sight.gone("a")
+    assert {on for on, *_ in sight.events()} == {"Pod/b", "Pod/c"}
+    sight.add(PodsPlaced(cause=Cause(1, 0), gangs=(GANG,), pods=(PodPlace(ref("b"), "n"), PodPlace(ref("c"), "n"))))
+    assert sight.events() == []
+    theirs = Sight()
+    theirs.pods("a", scheduler="volcano")
+    theirs.held("too_few_pods", "a")
+    assert theirs.events() == []
+    theirs.held("other_scheduler", "a", text="set spec.schedulerName: muster")
+    assert [reason for _, reason, _, _ in theirs.events()] == ["GangNotPlaced"]
+    assert gangs.pod_groups(theirs.state, GANG, X_K8S) == []
+
+
+def test_labels_ask_for_a_pod_group(sight: Sight) -> None:
+    [wanted] = gangs.pod_groups(sight.state, GANG, X_K8S)
+    assert (wanted.resource, wanted.namespace, wanted.name, wanted.exists) == (X_K8S, "video", "train", False)
+    assert wanted.spec == {"minMember": 3}
+    assert gangs.pod_groups(sight.state, GANG, None) == []
+    sight.pod_group(made=True, shown=wanted.shown)
+    assert gangs.pod_groups(sight.state, GANG, X_K8S) == []
+
+
+@pytest.mark.parametrize("labels", [{**LABELS, "pod-group.scheduling.sigs.k8s.io/min-available": "0"}, {}])
+def test_bad_labels_and_none_ask_for_nothing(labels: dict[str, str]) -> None:
+    sight = Sight()
+    sight.pods("a", labels=labels)
+    for key in sight.state.gangs.gangs:
+        assert gangs.pod_groups(sight.state, key, X_K8S) == []
+
+
+def test_annotations_ask_for_nothing() -> None:
+    sight = Sight()
+    keys = {"gang.scheduling.koordinator.sh/name": "train", "gang.scheduling.koordinator.sh/min-available": "2"}
+    sight.pods("a", labels={}, marks=keys)
+    assert gangs.pod_groups(sight.state, GANG, X_K8S) == []
+
+
+def test_what_we_made_follows_the_labels_and_goes_with_the_pods(sight: Sight) -> None:
+    sight.pod_group(made=True, minimum=2)
+    [wanted] = gangs.pod_groups(sight.state, GANG, X_K8S)
+    assert (wanted.exists, wanted.spec) == (True, {"minMember": 3})
+    assert gangs.surplus(sight.state, GANG) == []
+    sight.gone("a", "b", "c")
+    assert [each.ref.name for each in gangs.surplus(sight.state, GANG)] == ["train"]
+    sight.add(PodGroupGone(ref=gangs.surplus(sight.state, GANG)[0].ref, rv=facts.next_rv()))
+    assert GANG not in sight.state.gangs.gangs
+
+
+def test_what_people_made_keeps_its_spec_and_stays(sight: Sight) -> None:
+    sight.pod_group(minimum=2)
+    [wanted] = gangs.pod_groups(sight.state, GANG, X_K8S)
+    assert (wanted.exists, wanted.spec) == (True, {})
+    sight.gone("a", "b", "c")
+    assert gangs.surplus(sight.state, GANG) == []
+
+
+def test_phases_and_counts() -> None:
+    sight = Sight()
+    sight.pod_group(SIGS)
+    sight.pods("a", "b")
+    assert sight.status() == {"phase": "Pending", "running": 0, "succeeded": 0, "failed": 0, "scheduled": 0}
+    sight.pods("c")
+    sight.held("no_nodes", "a", "b", "c", shortage=SHORT)
+    found = sight.status()
+    assert (found["phase"], found["scheduleStartTime"]) == ("Scheduling", "2025-01-10T01:36:30Z")
+    sight.pods("a", "b", "c", node="n")
+    assert (sight.status()["phase"], sight.status()["scheduled"]) == ("Scheduled", 3)
+    sight.pods("a", "b", "c", node="n", running=True)
+    assert (sight.status()["phase"], sight.status()["running"]) == ("Running", 3)
+    sight.pods("a", node="n", over=True, succeeded=True)
+    assert (sight.status()["phase"], sight.status()["succeeded"]) == ("Running", 1)
+    sight.pods("b", "c", node="n", over=True, succeeded=True)
+    assert sight.status()["phase"] == "Finished"
+    sight.gone("a", "b")
+    assert sight.status()["phase"] == "Finished", "it does not begin again because its pods are cleared away"
+    sight.pods("d")
+    assert sight.status()["phase"] == "Pending"
+
+
+def test_a_gang_with_a_failed_pod_has_failed_once_all_have_run() -> None:
+    sight = Sight()
+    sight.pod_group()
+    sight.pods("a", "b", node="n", running=True)
+    sight.pods("c", node="n", over=True)
+    found = sight.status()
+    assert (found["phase"], found["running"], found["failed"]) == ("Failed", 2, 1)
+    assert "scheduled" not in found
+
+
+def test_only_pods_that_lack_nodes_say_so_where_nodes_are_added_for_them(sight: Sight) -> None:
+    assert gangs.conditions(sight.state, GANG) == []
+    sight.held("too_few_pods", "a", "b", "c", cycle=0)
+    assert gangs.conditions(sight.state, GANG) == []
+    sight.pods("g", gated=True)
+    sight.held("no_nodes", "a", "b", "c", shortage=SHORT)
+    found = gangs.conditions(sight.state, GANG)
+    assert [each.name for each, _, _ in found] == ["a", "b", "c"]
+    patch = json.loads(found[0][2])
+    assert patch["metadata"] == {"uid": "uid-a"}
+    [condition] = patch["status"]["conditions"]
+    assert (condition["type"], condition["status"], condition["reason"]) == ("PodScheduled", "False", "Unschedulable")
+    assert condition["message"] == "0/3 nodes are available: 3 Insufficient cpu"
+    sight.pods("a", "b", "c", node="n")
+    assert gangs.conditions(sight.state, GANG) == []
+
+
+def test_every_reason_has_an_event_and_words() -> None:
+    assert explain.GANG_EVENTS.keys() == explain.HELD_BACK.keys()
