@@ -234,7 +234,8 @@ async def measure(nodes: int, sizes: Sequence[Size], rounds: int, say: Progress)
     about = (
         f"Gangs of one-GPU pods on {nodes:,} KWOK nodes, a real kube-apiserver and etcd: pods bound per second, from "
         "the first creation to the last binding as a watch shows them. Raw: bindings by one client, nothing else "
-        "going on. kube-scheduler: 2,000 such pods, no gangs. Everything runs on the one machine, KWOK and the bench too."
+        "going on. kube-scheduler: 2,000 such pods, no gangs. Everything runs on the one machine, KWOK and "
+        "the bench too."
     )
     return Table("Gangs of pods on a real API server", about, counted)
 
