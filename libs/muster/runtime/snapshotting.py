@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import hashlib
+from collections.abc import Iterator
 from typing import Any, TypeVar
 
 import msgspec
@@ -31,8 +34,25 @@ def encode_state(state: StageState) -> bytes:
         return msgspec.json.encode(state)
 
 
+@contextlib.contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Without the garbage collector: a state has no cycles, and walking it takes longer than reading it."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
 def decode_state(body: bytes, kind: type[S]) -> S:
     """The state that :func:`encode_state` was given."""
+    with _undisturbed():
+        return _decode(body, kind)
+
+
+def _decode(body: bytes, kind: type[S]) -> S:
     if body.startswith(_JSON):
         return msgspec.json.decode(body, type=kind)
     return msgspec.msgpack.decode(body, type=kind)
@@ -60,6 +80,8 @@ async def restore(snapshots: Snapshots, identity: LogIdentity, stage: str, shard
     if snapshot.schema != state_schema(type(fresh)):
         return fresh, "other_schema"
     try:
-        return decode_state(snapshot.body, type(fresh)), "restored"
+        state = decode_state(snapshot.body, type(fresh))
     except ValueError:  # DecodeError, ValidationError, and bytes that are no UTF-8
         return fresh, "unreadable"
+    gc.freeze()  # It lives as long as the process does.
+    return state, "restored"
