@@ -41,6 +41,14 @@ REREADS = 5
 """How often a patch that does not pass its tests is rebuilt from the object before it counts as refused."""
 
 
+class _Turns:
+    """Of one object: the tasks that carry its orders out take turns, also those whose order was withdrawn meanwhile."""
+
+    def __init__(self) -> None:
+        self.lock = asyncio.Lock()
+        self.tasks = 0
+
+
 class ActuatorRunner(Leader[ActuatorState]):
     """Carries decisions out. Only the leader acts."""
 
@@ -64,8 +72,8 @@ class ActuatorRunner(Leader[ActuatorState]):
         self._slots = asyncio.Semaphore(MAX_IN_FLIGHT)
         self._taken: dict[str, Intent] = {}
         """workload uid -> the outstanding order that has a task"""
-        self._turns: dict[str, asyncio.Lock] = {}
-        """workload uid -> held by the task whose request is under way"""
+        self._turns: dict[str, _Turns] = {}
+        """workload uid -> whose request is under way, while there are tasks for it"""
         self._effects: list[Event] = []
         self._tasks: asyncio.TaskGroup | None = None
 
@@ -79,18 +87,20 @@ class ActuatorRunner(Leader[ActuatorState]):
         for uid, order in orders.items():
             if self._taken.get(uid) != order.intent:
                 self._taken[uid] = order.intent
-                self._turns.setdefault(uid, asyncio.Lock())
-                self._tasks.create_task(self._carry_out(order))
+                turns = self._turns.setdefault(uid, _Turns())
+                turns.tasks += 1
+                self._tasks.create_task(self._carry_out(order, turns))
         for uid in [uid for uid in self._taken if uid not in orders]:
             del self._taken[uid]
-            if not self._turns[uid].locked():
-                del self._turns[uid]
         effects, self._effects = self._effects[:MAX_EVENTS], self._effects[MAX_EVENTS:]
         return ("input", effects) if effects else None
 
-    async def _carry_out(self, order: Outstanding | Bind) -> None:
-        async with self._slots, self._turns[order.ref.uid]:
+    async def _carry_out(self, order: Outstanding | Bind, turns: _Turns) -> None:
+        async with self._slots, turns.lock:
             effect = await self._until_answered(order)
+        turns.tasks -= 1
+        if not turns.tasks:
+            del self._turns[order.ref.uid]
         if effect is not None:
             self._effects.append(effect)
             self.wake()
