@@ -12,6 +12,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from muster.core.audit_evictions import Held, counted, findings
+from muster.core.audit_gangs import GangAudit
 from muster.core.stage import Violation
 from muster.events.decisions import (
     Candidate,
@@ -33,6 +34,7 @@ from muster.events.facts import (
     ChildObserved,
     NodeObserved,
     ObjectGone,
+    PodGroupObserved,
     PodObserved,
     WorkloadObserved,
 )
@@ -106,12 +108,15 @@ class Auditor:
         self._versions: dict[str, int] = {}
         self._applied: set[tuple[str, int, str]] = set()
         self._epochs: dict[tuple[str, str], int] = {}
+        self._gangs = GangAudit()
 
     def feed(self, stored: Stored) -> None:  # noqa: C901 - a table of events
         """Check one commit against everything before it."""
         self._seq = stored.seq
         self.commits += 1
         self._check_epoch(stored)
+        for invariant, holds, detail in self._gangs.feed(stored):
+            self._check(invariant, holds, detail)
         for event in stored.commit.events:
             self.events[type(event).__name__] += 1
             match event:
@@ -128,6 +133,8 @@ class Auditor:
                     self._fact(event.pod.ref.uid, event.pod.rv)
                 case ChildObserved():
                     self._fact(event.child.ref.uid, event.child.rv)
+                case PodGroupObserved():
+                    self._fact(event.pod_group.ref.uid, event.pod_group.rv)
                 case NodeObserved():
                     self._fact(event.node.ref.uid, event.node.rv)
                 case ObjectGone():
@@ -292,7 +299,9 @@ class Auditor:
 
     def _effect(self, event: EffectApplied) -> None:
         """I1: nothing is resumed that was not admitted before. I9: and each admission once."""
-        key = (event.ref.uid, event.attempt, event.action)
+        # A pod is bound once, whatever was decided of it: of another decision this is another binding.
+        attempt = event.cause.seq if event.action == "bind" else event.attempt
+        key = (event.ref.uid, attempt, event.action)
         self._check("I1", event.cause.seq < self._seq, f"{event.ref}: {event.action} before it was decided")
         self._check("I9", key not in self._applied, f"{event.ref}: {event.action} twice, attempt {event.attempt}")
         self._applied.add(key)

@@ -104,7 +104,9 @@ class GangHeldBack(Decision, frozen=True, kw_only=True):
     """How many more pods the gang needs to start; of those that wait, or still to come."""
     shortage: Shortage | None = None
     by: str = ""
-    """The gang, namespace/name, that was let in before it."""
+    """The gang, namespace/name, that was let in before it, and without whose pods it would have its places."""
+    ended: bool = False
+    """The round is over with this; the next one begins."""
     complaints: tuple[str, ...] = ()
 
 

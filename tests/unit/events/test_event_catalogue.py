@@ -8,7 +8,7 @@ from muster.events.public import PUBLIC_TYPES
 from muster.events.registry import EVENT_TYPES
 from muster.runtime.catalogue import emitters, folders, page, published, redelivery
 
-UNUSED = {"nodes_claim_ended", "nodes_claimed", "ruleset_activated"}
+UNUSED = {"ruleset_activated"}
 """Events that nobody emits yet."""
 
 

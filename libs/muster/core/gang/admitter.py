@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from muster.core.gang import binding, pods
+from muster.core.gang import binding, claims, pods
 from muster.core.gang import state as g
 from muster.core.gang.state import AdmitterState, Hold, Reservation
 from muster.core.gang.tries import Tries
@@ -42,7 +42,7 @@ from muster.events.facts import (
     WorkloadGone,
     WorkloadObserved,
 )
-from muster.events.gangs import GangHeldBack, PodsPlaced, PodsReleased
+from muster.events.gangs import GangHeldBack, NodesClaimed, NodesClaimEnded, PodsPlaced, PodsReleased
 from muster.events.system import PlacementChosen
 from muster.model.keys import Position
 from muster.model.workload import PodSet
@@ -81,6 +81,8 @@ class GangAdmitter:
             PodsPlaced: binding.placed,
             PodsReleased: binding.released,
             GangHeldBack: binding.held_back,
+            NodesClaimed: claims.claimed,
+            NodesClaimEnded: claims.ended,
             EffectApplied: binding.applied,
             EffectFailed: binding.failed,
         }
@@ -177,16 +179,19 @@ class GangAdmitter:
         for found in state.holds.values():
             if found.until <= state.now or state.ledger.lost:
                 yield from _given_back(state, found)
-        yield from binding.due(state)
+        released = list(binding.due(state))
+        yield from released
         if not state.admitting:
             return
         view = View(state.ledger)
+        tries = Tries(state, view, {key for each in released for key in each.gangs})
+        yield from tries.claimant()
         if state.placement.mode == "off":
             for reservation in state.reservations.values():
                 yield _admission(reservation)
         else:
             yield from self._placements(state, view)
-        yield from Tries(state, view).due()
+        yield from tries.due()
 
     @staticmethod
     def _placements(state: AdmitterState, view: View) -> Iterator[Decision]:

@@ -6,16 +6,18 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
+from muster.core.gang import claims
 from muster.core.gang import pods as crew
 from muster.core.gang import state as g
 from muster.core.gang.state import AdmitterState
-from muster.core.gang.tries import GRACE_MS, round_ends
+from muster.core.gang.tries import GRACE_MS, STARVED_MS, round_ends
 from muster.core.gang.units import OWNER_MS
-from muster.core.placement.ledger import Occupant
-from muster.events.base import Cause, Decision
+from muster.core.placement.ledger import PODS, Occupant
+from muster.events.base import Cause
 from muster.events.effects import EffectApplied, EffectFailed
 from muster.events.gangs import GangHeldBack, PodPlace, PodsPlaced, PodsReleased, PodsReleaseReason
 from muster.model.keys import Position
+from muster.model.resources import Vector, add_into
 
 
 def placed(state: AdmitterState, at: Position, event: PodsPlaced) -> None:
@@ -28,7 +30,7 @@ def placed(state: AdmitterState, at: Position, event: PodsPlaced) -> None:
             continue
         g.arrived(state, replace(pod, node=place.node))
         rules = replace(pod.rules, labels=pod.labels)
-        occupant = Occupant(place.node, pod.ref.namespace, pod.request, 1, rules, list(place.devices))
+        occupant = Occupant(place.node, pod.ref.namespace, pod.request, 1, rules, list(place.devices), passing=True)
         state.ledger.settle(pod.ref.uid, occupant)
         state.ledger.mix.learn(pod.request, pod.rules, 1)
     crew.passed(state.pods, event.gangs)
@@ -58,30 +60,47 @@ def failed(state: AdmitterState, at: Position, event: EffectFailed) -> None:
         state.ledger.evict(event.ref.uid)
 
 
-def due(state: AdmitterState) -> Iterator[Decision]:
+def due(state: AdmitterState) -> Iterator[PodsReleased]:
     """Nodes that pods lose before they are bound there."""
     lost: dict[tuple[PodsReleaseReason, Cause], list[PodPlace]] = {}
-    for found in state.pods.placed.values():
-        reason = _lost(state, found)
+    lacking: dict[str, Vector] = {}
+    for found in reversed(list(state.pods.placed.values())):
+        reason = _lost(state, found, lacking)
         if reason is not None:
             lost.setdefault((reason, found.cause), []).append(found.place)
     for (reason, cause), places in lost.items():
         gangs = dict.fromkeys(state.pods.gang_of[each.ref.uid] for each in places)
         named = tuple(key for key in gangs if state.pods.gangs[key].declared is not None)
-        yield PodsReleased(cause=cause, gangs=named, reason=reason, pods=tuple(places))
+        yield PodsReleased(cause=cause, gangs=named, reason=reason, pods=tuple(reversed(places)))
 
 
-def _lost(state: AdmitterState, found: crew.Placed) -> PodsReleaseReason | None:
+def _lost(state: AdmitterState, found: crew.Placed, lacking: dict[str, Vector]) -> PodsReleaseReason | None:
+    """``lacking``: node -> what it is short of, less what pods that lose it give back."""
     if found.applied:
         return None
-    if not state.ledger.nodes[found.place.node].uid:
+    node = state.ledger.nodes[found.place.node]
+    if not node.uid:
         return "node_gone"
-    return "not_bound" if found.until <= state.now else None
+    if found.until <= state.now:
+        return "not_bound"
+    if found.place.node not in lacking:
+        lacking[found.place.node] = {
+            name: amount - node.allocatable.get(name, 0)
+            for name, amount in node.used.items()
+            if amount > node.allocatable.get(name, 0)
+        }
+    short, asked = lacking[found.place.node], state.ledger.occupants[found.place.ref.uid].request
+    if not any(short.get(name, 0) > 0 for name in (*asked, PODS)):
+        return None
+    add_into(short, {**asked, PODS: 1000}, -1)
+    return "no_room"
 
 
 def deadlines(state: AdmitterState) -> Iterator[int]:
     """When something may be due for pods though nothing happens."""
     pods, now = state.pods, state.now
+    if pods.claim is not None:
+        yield pods.claim.until
     for found in pods.placed.values():
         if not found.applied:
             yield found.until
@@ -91,4 +110,6 @@ def deadlines(state: AdmitterState) -> Iterator[int]:
         times = [gang.since + OWNER_MS, gang.since + GRACE_MS]
         if gang.cycle_since:
             times.append(round_ends(gang))
+        if gang.tried_since:
+            times += [gang.tried_since + STARVED_MS, claims.may_claim_at(gang)]
         yield from (at for at in times if at > now)

@@ -13,6 +13,7 @@ from msgspec import Struct, field
 from muster.core.gang.declare import Counts, Declared, declare
 from muster.core.seen import Seen
 from muster.events.base import Cause
+from muster.events.decisions import Placement
 from muster.events.effects import FailureReason
 from muster.events.facts import PodGroupGone, PodGroupObserved
 from muster.events.gangs import GangHeldBack, HeldBackReason, PodPlace
@@ -58,10 +59,18 @@ class Told(Struct):
     """What a gang was told last."""
 
     reason: HeldBackReason
-    text: str
     said: str
     """Everything else it was told, to tell whether it is different now."""
     at: int
+
+
+class NodeClaim(Struct):
+    """What becomes free on these nodes is kept for a gang."""
+
+    gang: str
+    places: tuple[Placement, ...]
+    until: int
+    cause: Cause
 
 
 class PodGang(Struct):
@@ -88,7 +97,9 @@ class PodGang(Struct):
     tried_since: int = 0
     """Log time at which it was told first that the nodes have no place for it; 0 while it was not."""
     by: str = ""
-    """The gang that was let in before it."""
+    """The gang that was let in last while its pods waited."""
+    claimed: int = 0
+    """Log time at which it claimed nodes last."""
     told: Told | None = None
 
     def stands(self, uid: str, stage: Stage | None) -> None:
@@ -140,6 +151,7 @@ class PodGangs(Struct):
     """namespace/name -> uids of the PodGroups of that name: there may be one of each API group"""
     open: dict[str, None] = field(default_factory=dict)
     """Gangs with pods that wait."""
+    claim: NodeClaim | None = None
 
 
 # --- pods -------------------------------------------------------------------------------------------------------
@@ -258,7 +270,8 @@ def place_pod(state: PodGangs, place: PodPlace, cause: Cause, until: int) -> boo
     gang.stands(uid, "placed")
     gang.granted[uid] = None
     gang.started = True
-    gang.told, gang.by, gang.tried_since, gang.cycle_since = None, "", 0, 0
+    if not gang.waiting:
+        gang.told, gang.by, gang.tried_since, gang.cycle_since = None, "", 0, 0
     _reopen(state, gang)
     return True
 
@@ -310,16 +323,16 @@ def held_back(state: PodGangs, at: Position, event: GangHeldBack) -> None:
     gang = state.gangs.get(key)
     if gang is None:
         return
-    gang.told = Told(event.reason, event.text, said(event), at.at)
-    gang.by = event.by or gang.by
+    gang.told = Told(event.reason, said(event), at.at)
     if not event.cycle:
         return
     gang.tried_since = gang.tried_since or at.at
-    if event.cycle >= gang.cycle and (event.reason == "timed_out" or not gang.cycle_since):
-        gang.cycle = event.cycle + (event.reason == "timed_out")
+    if event.cycle >= gang.cycle and (event.ended or not gang.cycle_since):
+        gang.cycle = event.cycle + event.ended
         gang.cycle_since = at.at
 
 
 def said(event: GangHeldBack) -> str:
     """What a gang is told besides the reason, to compare."""
-    return repr((event.text, event.waiting, event.minimum, event.shortage, event.by, event.complaints))
+    reason = "" if event.reason == "timed_out" else event.reason
+    return repr((reason, event.text, event.waiting, event.minimum, event.shortage, event.by, event.complaints))

@@ -116,7 +116,8 @@ def hold(state: AdmitterState, event: GangAdmitted, cause: Cause) -> None:
         request = pods.request if pods.takes is None else pods.takes
         key = f"{uid}/{index}"
         found.places[key] = place.pod_set
-        occupant = Occupant(place.node, event.ref.namespace, request, place.count, pods.rules, list(place.devices))
+        devices = list(place.devices)
+        occupant = Occupant(place.node, event.ref.namespace, request, place.count, pods.rules, devices, passing=True)
         state.ledger.settle(key, occupant)
     state.holds[uid] = found
     state.named[event.ref.key] = uid
@@ -188,7 +189,8 @@ def pod_observed(state: AdmitterState, at: Position, event: PodObserved) -> None
     if known is None:
         arrived(state, pod)
     if known is None or (known.node, known.request, known.rules) != (pod.node, pod.request, rules):
-        state.ledger.settle(uid, Occupant(pod.node, pod.ref.namespace, pod.request, 1, rules))
+        passing = bool(pod.owner_uid) or pod.ours
+        state.ledger.settle(uid, Occupant(pod.node, pod.ref.namespace, pod.request, 1, rules, passing=passing))
 
 
 def hold_of(state: AdmitterState, pod: PodState) -> tuple[Hold | None, str]:

@@ -9,16 +9,16 @@ from collections.abc import Iterable, Iterator
 
 from msgspec.structs import replace
 
-from muster.core.gang import jobpods
+from muster.core.gang import claims, jobpods
 from muster.core.gang.pods import PodGang, said
 from muster.core.gang.state import AdmitterState
-from muster.core.gang.units import Unit, Why, problems, units
+from muster.core.gang.units import Unit, Why, problems, unit_of, units
 from muster.core.placement.matching import pod_labels_asked
 from muster.core.placement.place import Strategy, place
 from muster.core.placement.view import Ask, View
 from muster.events.base import Decision
 from muster.events.decisions import Shortage
-from muster.events.gangs import MAX_PODS_NAMED, GangHeldBack, PodPlace, PodsPlaced
+from muster.events.gangs import MAX_PODS_NAMED, GangHeldBack, HeldBackReason, PodPlace, PodsPlaced
 from muster.model.placing import PodRules
 from muster.model.workload import PodState
 
@@ -28,6 +28,8 @@ GRACE_MS = 10_000
 """How long the pods of a gang may take to come before it is told that some are missing."""
 STARVED_MS = 20 * 60_000
 """How long others may be let in before a gang until that is called starving."""
+TRIED = ("no_nodes", "timed_out", "gave_way", "starved")
+"""Reasons of gangs that were tried in vain: what a gang is told may go from one to another, not too often."""
 LONGEST_ROUND = 6
 """Each round takes twice as long as the one before it, so many times."""
 
@@ -35,13 +37,33 @@ LONGEST_ROUND = 6
 class Tries:
     """One commit's worth: what has been placed so far, and which asks found no place."""
 
-    def __init__(self, state: AdmitterState, view: View) -> None:
+    def __init__(self, state: AdmitterState, view: View, unsettled: set[str]) -> None:
+        """``unsettled``: gangs of which pods lose their node in this commit: what they need is known after it."""
         self._state = state
         self._view = view
         mode = state.placement.mode
         self._strategy: Strategy = "pack" if mode == "off" else mode
         self._until = state.now + state.placement.hold_ms
-        self._hopeless: dict[str, Shortage] = {}
+        self._hopeless: dict[str, tuple[Shortage, int]] = {}
+        """What is asked for -> why it found no place, and which of the asks is meant."""
+        self._done = unsettled
+        """Gangs that are not tried (again)."""
+        self._any = False
+        """Pods have been placed in this commit."""
+        self._claimed = False
+
+    def claimant(self) -> Iterator[Decision]:
+        """The gang with a claim comes before everybody else; what it does not get yet is kept from the others."""
+        yield from claims.over(self._state)
+        claim = self._state.pods.claim
+        gang = self._state.pods.gangs.get(claim.gang) if claim is not None else None
+        if claim is None or gang is None or not gang.waiting or gang.key in self._done:
+            return
+        unit = unit_of(self._state, gang)
+        self._done.add(gang.key)
+        yield from self._try(unit)
+        if not self._any:
+            claims.keep(self._view, claim.places, self._asks_of(unit))
 
     def due(self) -> Iterator[Decision]:
         """Every decision that is due for pods that wait."""
@@ -52,32 +74,45 @@ class Tries:
             taken.update(each.ref.uid for each in decision.pods)
             yield decision
         for unit in units(self._state):
-            unit.alone = [pod for pod in unit.alone if pod.ref.uid not in taken]
-            yield from self._try(unit)
+            if not any(gang.key in self._done for gang in unit.gangs):
+                unit.alone = [pod for pod in unit.alone if pod.ref.uid not in taken]
+                yield from self._try(unit)
 
     def _try(self, unit: Unit) -> Iterator[Decision]:
-        why = problems(self._state, unit)
+        why, places = problems(self._state, unit), list[PodPlace]()
         if unit.needs and not any(key in why for key in unit.needs):
             found = self._whole(unit)
             if isinstance(found, Shortage):
                 why |= {key: Why("no_nodes", shortage=found) for key in unit.needs}
+                yield from self._claim(unit)
             else:
-                yield self._placed(unit.gangs, found)
-        short: dict[str, Shortage] = {}
-        for gang, pods in _by_gang(self._state, unit.alone):
-            places: list[PodPlace] = []
-            for pod in pods:
-                one = self._place([pod])
-                if isinstance(one, Shortage):
-                    short.setdefault(gang.key, one)
-                else:
-                    places += one
-            if places:
-                yield self._placed([gang], places)
+                places = found
+        for pod in unit.alone:
+            one = self._place([pod])
+            if isinstance(one, Shortage):
+                why.setdefault(self._state.pods.gang_of[pod.ref.uid], Why("no_nodes", shortage=one))
+            else:
+                places += one
+        if places:
+            yield self._placed(unit, places)
         for gang in unit.gangs:
-            because = why.get(gang.key) or (Why("no_nodes", shortage=short[gang.key]) if gang.key in short else None)
-            if because is not None and gang.waiting:
-                yield from self._tell(unit, gang, because)
+            if gang.key in why and gang.waiting:
+                yield from self._tell(unit, gang, why[gang.key])
+
+    def _claim(self, unit: Unit) -> Iterator[Decision]:
+        """One gang at a time claims nodes: the first that has waited too long, and would ever fit."""
+        gang = unit.gangs[0]
+        if self._state.pods.claim is not None or self._claimed or not gang.tried_since:
+            return
+        if self._state.now >= claims.may_claim_at(gang):
+            found = claims.claim(self._state, gang, self._asks_of(unit), self._strategy)
+            if found is not None:
+                self._claimed = True
+                yield found
+
+    def _asks_of(self, unit: Unit) -> list[Ask]:
+        """What a unit needs to start, shape by shape."""
+        return self._asks([pod for key, pool in unit.pools.items() for pod in pool[: unit.needs[key]]])[0]
 
     # --- places -----------------------------------------------------------------------------------------------
 
@@ -108,27 +143,50 @@ class Tries:
 
     def _place(self, pods: list[PodState]) -> list[PodPlace] | Shortage:
         """A node for each of the pods, or why there is none for all of them."""
-        shapes: dict[str, list[PodState]] = {}
-        asked = self._labels_asked(pods)
-        for pod in pods:
-            labels = {key: pod.labels[key] for key in asked if key in pod.labels}
-            shapes.setdefault(repr((pod.ref.namespace, pod.request, pod.rules, labels)), []).append(pod)
-        key = repr(sorted((shape, len(alike)) for shape, alike in shapes.items()))
+        asks, alike, key = self._asks(pods)
         if key in self._hopeless:
-            return self._hopeless[key]
-        asks = [_ask(alike, asked) for alike in shapes.values()]
+            short, index = self._hopeless[key]
+            return replace(short, pod_set=asks[index].name)
         start = len(self._view.taken)
-        short = place(self._view, asks, self._strategy)
-        if short is not None:
-            self._hopeless[key] = short
-            return short
-        left = {id(ask): iter(alike) for ask, alike in zip(asks, shapes.values(), strict=True)}
+        none = place(self._view, asks, self._strategy)
+        if none is not None:
+            self._hopeless[key] = (none, next(i for i, ask in enumerate(asks) if ask.name == none.pod_set))
+            return none
+        left = {id(ask): iter(each) for ask, each in zip(asks, alike, strict=True)}
         found: list[PodPlace] = []
         for taken in self._view.taken[start:]:
             for index in range(taken.count):
                 pod = next(left[id(taken.ask)])
                 found.append(PodPlace(pod.ref, taken.node, taken.devices[index : index + 1]))
         return sorted(found, key=lambda each: (each.ref.namespace, each.ref.name))
+
+    def _asks(self, pods: list[PodState]) -> tuple[list[Ask], list[list[PodState]], str]:
+        """(what pods ask for, those that ask alike, a text that is equal for equal asks)."""
+        shapes: dict[str, list[PodState]] = {}
+        asked = self._labels_asked(pods)
+        for pod in pods:
+            labels = {key: pod.labels[key] for key in asked if key in pod.labels}
+            shapes.setdefault(repr((pod.ref.namespace, pod.request, pod.rules, labels)), []).append(pod)
+        sorted_shapes = sorted(shapes.items())
+        key = repr([(shape, len(alike)) for shape, alike in sorted_shapes])
+        return [_ask(alike, asked) for _, alike in sorted_shapes], [alike for _, alike in sorted_shapes], key
+
+    def _blocked_by(self, unit: Unit, gang: PodGang) -> str:
+        """The gang that was let in before, and without whose pods this one would have its places; or empty."""
+        state, view = self._state, self._view
+        other = state.pods.gangs.get(gang.by)
+        if other is None or other.key in gang.group or not other.count("placed", "bound"):
+            return ""
+        pods = [pod for pool in unit.pools.values() for pod in pool] if unit.needs else []
+        asks = self._asks_of(unit) if pods else self._asks(unit.alone[:1])[0]
+        mark = view.mark()
+        for uid in other.pods:
+            occupant = state.ledger.occupants.get(uid)
+            if occupant is not None:
+                view.give(occupant.node, occupant.request)
+        fits = place(view, asks, self._strategy) is None
+        view.undo(mark)
+        return other.key if fits else ""
 
     def _labels_asked(self, pods: Iterable[PodState]) -> list[str]:
         """The labels of pods that rules between pods look at: pods that differ in others only are alike."""
@@ -138,12 +196,15 @@ class Tries:
         rules += [taken.ask.rules for taken in self._view.taken if taken.ask.rules.apart]
         return pod_labels_asked(rules)
 
-    def _placed(self, gangs: list[PodGang], places: list[PodPlace]) -> PodsPlaced:
+    def _placed(self, unit: Unit, places: list[PodPlace]) -> PodsPlaced:
+        self._any = True
+        placed = {self._state.pods.gang_of[each.ref.uid] for each in places}
+        gangs = [gang for gang in unit.gangs if gang.key in placed]
         said = [gang.declared for gang in gangs if gang.declared is not None]
         return PodsPlaced(
             cause=max(gang.cause for gang in gangs),
             gangs=tuple(gang.key for gang in gangs if gang.declared is not None),
-            cycle=max(1, *(gang.cycle for gang in gangs)) if gangs else 1,
+            cycle=max(1, *(gang.cycle for gang in gangs)),
             pods=tuple(places),
             bind_until=self._until,
             complaints=tuple(dict.fromkeys(text for each in said for text in each.complaints)),
@@ -156,23 +217,30 @@ class Tries:
         now, told = self._state.now, gang.told
         if why.patient and now < gang.since + GRACE_MS:
             return
-        tried = why.reason in ("no_nodes", "gave_way", "starved")
+        tried = why.reason == "no_nodes"
+        if tried and self._any:
+            return  # Somebody was let in just now: what that means for this one is told when it is in force.
         over = tried and bool(gang.cycle_since) and now >= round_ends(gang)
+        reason: HeldBackReason = "timed_out" if over else why.reason
+        by = self._blocked_by(unit, gang) if tried else ""
+        if by:
+            reason = "starved" if gang.tried_since and now >= gang.tried_since + STARVED_MS else "gave_way"
         event = GangHeldBack(
             cause=gang.cause,
             gang=gang.key if gang.declared is not None else "",
             cycle=max(gang.cycle, 1) if tried else gang.cycle,
-            reason="timed_out" if over and why.reason == "no_nodes" else why.reason,
+            reason=reason,
             text=why.text,
             pods=tuple(self._state.pods.pods[uid].ref for uid in self._named(gang)),
             waiting=len(gang.waiting),
             minimum=unit.needs.get(gang.key, 0),
             shortage=why.shortage,
-            by=why.by,
+            by=by,
+            ended=over,
             complaints=gang.declared.complaints if gang.declared is not None else (),
         )
         if told is not None and not over:
-            same = told.reason == why.reason or (told.reason == "timed_out" and why.reason == "no_nodes")
+            same = told.reason == reason or (tried and told.reason in TRIED)
             if same and (told.said == said(event) or now < told.at + TELL_AGAIN_MS):
                 return
         yield event
@@ -192,11 +260,3 @@ def _ask(alike: list[PodState], asked: list[str]) -> Ask:
     pod = alike[0]
     labels = {key: pod.labels[key] for key in asked if key in pod.labels}
     return Ask(pod.ref.name, len(alike), pod.request, pod.ref.namespace, replace(pod.rules, labels=labels))
-
-
-def _by_gang(state: AdmitterState, pods: list[PodState]) -> Iterator[tuple[PodGang, list[PodState]]]:
-    found: dict[str, list[PodState]] = {}
-    for pod in pods:
-        found.setdefault(state.pods.gang_of[pod.ref.uid], []).append(pod)
-    for key, each in found.items():
-        yield state.pods.gangs[key], each

@@ -53,15 +53,17 @@ def units(state: AdmitterState) -> list[Unit]:
     for key in pods.open:
         if key in done:
             continue
-        gangs = [pods.gangs[each] for each in pods.gangs[key].group if each in pods.gangs]
-        done.update(gang.key for gang in gangs)
-        found.append(_unit(state, gangs))
+        unit = unit_of(state, pods.gangs[key])
+        done.update(gang.key for gang in unit.gangs)
+        found.append(unit)
     found.sort(key=lambda unit: unit.rank)
     return found
 
 
-def _unit(state: AdmitterState, gangs: list[PodGang]) -> Unit:
+def unit_of(state: AdmitterState, of: PodGang) -> Unit:
+    """A gang with pods that wait, and those that start together with it."""
     pods = state.pods
+    gangs = [pods.gangs[each] for each in of.group if each in pods.gangs and pods.gangs[each].group == of.group]
     waiting = [pods.pods[uid] for gang in gangs for uid in gang.waiting]
     group = pod_group_of(pods, gangs[0].key)
     created = group.created if group is not None and group.created else min(pod.created for pod in waiting)
@@ -111,7 +113,8 @@ def problems(state: AdmitterState, unit: Unit) -> dict[str, Why]:
     own = {gang.key: why for gang in unit.gangs if (why := _own_problem(state, unit, gang)) is not None}
     if len(unit.gangs[0].group) < 2 or not unit.needs:
         return own
-    said = {gang.key: gang.declared for gang in unit.gangs if gang.declared is not None}
+    known = [state.pods.gangs.get(key) for key in unit.gangs[0].group]
+    said = {gang.key: gang.declared for gang in known if gang is not None and gang.declared is not None}
     found = dict(own)
     for gang in unit.gangs:
         if gang.key in own or gang.declared is None:
@@ -138,11 +141,13 @@ def _own_problem(state: AdmitterState, unit: Unit, gang: PodGang) -> Why | None:
     foreign = next((pod for pod in waiting if not pod.ours), None)
     if foreign is not None:
         text = f"{foreign.ref} has schedulerName {foreign.scheduler}; set schedulerName: {SCHEDULERS[0]}"
-        return Why("other_scheduler", text)
+        return Why("other_scheduler", text, patient=True)
+    need, have = unit.needs.get(gang.key, 0), len(unit.pools.get(gang.key, ()))
+    if not need:
+        return Why("gated", f"{counted(gated, 'pod')} of gang {gang.key}") if gated else None
     alive = [pods[uid] for uid, stage in gang.pods.items() if stage in ("waiting", "placed", "bound")]
     if len({pod.priority or 0 for pod in alive}) > 1:
         return Why("priority_clash", priority_clash(gang.key, [(pod.ref.name, pod.priority or 0) for pod in alive])[1])
-    need, have = unit.needs.get(gang.key, 0), len(unit.pools.get(gang.key, ()))
     if need <= have:
         return None
     if gated and need <= have + gated:

@@ -34,6 +34,8 @@ class Occupant(Struct):
     rules: PodRules = ANYWHERE
     devices: list[int] = field(default_factory=list)
     """The shared GPU device of each, where it takes a share of one."""
+    passing: bool = False
+    """It belongs to a job, or is bound by us: it will leave some day."""
 
 
 class Slot(Struct):

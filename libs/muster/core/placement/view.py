@@ -119,6 +119,17 @@ class View:
         self._move(node, after)
         self.taken.append(Taken(ask, node, count, devices))
 
+    def give(self, node: str, request: Vector) -> None:
+        """Suppose that a pod with this request were not on a node."""
+        before = self.slot(node)
+        if before is None:
+            return
+        resources = self.ledger.classes[before.group].resources
+        after = Slot(before.group, list(before.free), dict(before.shared))
+        for index, name in enumerate(resources):
+            after.free[index] += 1000 if name == PODS else request.get(name, 0)
+        self._move(node, after)
+
     def mark(self) -> tuple[int, int]:
         """Where to undo to."""
         return len(self._journal), len(self.taken)
