@@ -255,8 +255,11 @@ class Chance(Scene):
             self.put(replace(pod, over=True, succeeded=self.rng.random() < 0.7))
 
     def pod_deleted(self) -> None:
+        """Often one that is about to be bound."""
+        due = sorted(order.ref.uid for order in self.orders() if order.ref.uid in self.pods)
         if self.pods:
-            self.delete(self.rng.choice(sorted(self.pods)), tell=self.rng.random() < 0.7)
+            whom = due if due and self.rng.random() < 0.5 else sorted(self.pods)
+            self.delete(self.rng.choice(whom), tell=self.rng.random() < 0.5)
 
     def say_group(self) -> None:
         if self.gangs:
