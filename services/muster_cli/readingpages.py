@@ -22,6 +22,32 @@ muster why video/train --at 2026-03-01T09:00:00Z     why did it wait then?
 """,
     ),
     Page(
+        name="position",
+        function="position",
+        order=26,
+        summary="Tell where a job stands in its queue, and how long it may still take.",
+        details="The estimate rests on this queue's own past: how long as many admissions in a row took while somebody "
+        "waited, the median and the span that held 8 of 10 of them. With too little past there is none, and it says "
+        "so. How it is made, and when not to believe it: docs/howto/waiting.md.",
+        examples="""
+muster position video/rayjob-video-h4x2q
+muster position video/train -o json
+muster position video/train --log archive --at 2026-03-01T09:00:00Z
+""",
+    ),
+    Page(
+        name="story",
+        function="story",
+        order=27,
+        summary="Tell what happened in a queue: in numbers, who waits and why, then line by line.",
+        details="QUEUE is a path of the quota tree, or the end of one that is unique; what is below it counts too.",
+        examples="""
+muster story root/algorithm/video
+muster story video --from 2026-03-01T00:00:00Z --until 2026-03-02T00:00:00Z
+muster story video --log archive -o json
+""",
+    ),
+    Page(
         name="tail",
         function="tail",
         order=30,

@@ -21,7 +21,7 @@ from muster.events.decisions import (
 from muster.events.effects import FailureReason
 from muster.events.gangs import HeldBackReason, PodsReleaseReason
 from muster.model.resources import format_quantity
-from muster.model.text import counted
+from muster.model.text import counted, span
 
 
 class Reason(Struct, frozen=True):
@@ -126,6 +126,17 @@ def evicted_for(claimant: str, queue: str, path: str, resource: str) -> Reason:
         f"Suspended to give {resource} back in quota {path}: job {claimant} stays within the min of its queue {queue}, "
         f"and this one ran above the min of its own. It is queued again in its old place",
     )
+
+
+def work_lost(ran: int) -> str:
+    """What an eviction costs, after the sentence about it; ``ran`` in ms."""
+    return f". It had run for {span(ran)}: what it has not saved since is lost"
+
+
+def taken_meanwhile(resource: str, shown: list[str], count: int) -> str:
+    """Who took what a job waits for, while it waited."""
+    more = f", and {count - len(shown)} before them" if count > len(shown) else ""
+    return f" While it waited, {resource} there went to {', '.join(shown)}{more}"
 
 
 def waiting_untried(ahead: int) -> Reason:

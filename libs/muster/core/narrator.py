@@ -17,6 +17,7 @@ from muster.core.presence import Presence
 from muster.core.presentation.view import View, ViewState
 from muster.core.queueing.state import Job
 from muster.core.stage import Folder
+from muster.core.takers import Takers
 from muster.core.workloads.registry import KINDS, child_of, suspend_field
 from muster.events import decisions as d
 from muster.events import effects, facts, system
@@ -62,6 +63,8 @@ class Narrator:
         """uid -> why it is charged without an admission"""
         self.running: dict[str, int] = {}
         """uid -> log time at which it was seen running"""
+        self.takers = Takers()
+        """Who was given quota lately."""
         self.present = 0
         """When it is now, for spans of time up to now: at least the log's time; ms since the epoch."""
         self._causes: dict[Cause, str] = {}
@@ -236,6 +239,7 @@ class Narrator:
     def _reserved(self, event: d.QuotaReserved, _at: Cause) -> list[_Said]:
         used = self.usage(event.queue, event.request)
         text = f"{format_vector(event.request)} reserved; {event.queue} now uses {used}"
+        self.takers.note(event, self.state.now, self.state.jobs.get(event.ref.uid))
         return [(event.ref, "reserved", text, "step")]
 
     def usage(self, path: str, names: Vector) -> str:
@@ -316,7 +320,10 @@ class Narrator:
         said: list[_Said] = [(event.ref, "reclaims", telling.tell(event).text, "turn")]
         for victim in event.victims:
             reason = explain.evicted_for(event.ref.key, event.queue, event.path, event.resource)
-            said.append((victim.ref, "evicted", _lower(reason.text), "turn"))
+            lost = (
+                explain.work_lost(self.state.now - self.running[uid]) if (uid := victim.ref.uid) in self.running else ""
+            )
+            said.append((victim.ref, "evicted", f"{_lower(reason.text)}{lost}", "turn"))
         return said
 
     def _claimed(self, event: d.ClaimOpened | d.ClaimEnded | d.SuspensionOrdered, _at: Cause) -> list[_Said]:

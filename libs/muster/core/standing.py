@@ -208,7 +208,8 @@ def _queued(told: Narrator, ref: Ref, _history: list[Entry], _acting: bool) -> S
         f"{waits}. It asks for {wanting.resource} {wanting.request}, and {wanting.quota} has {wanting.free} free of "
         f"{wanting.limit} ({wanting.used} in use): it is tried again once {wanting.missing} more are released there"
     )
-    return _in_line(told, job, reason.code, text, wanting)
+    taken = told.takers.told(job, denial)
+    return _in_line(told, job, reason.code, f"{text}.{taken}" if taken else text, wanting)
 
 
 def _in_line(told: Narrator, job: Job, code: str, text: str, wanting: Wanting | None = None) -> Standing:

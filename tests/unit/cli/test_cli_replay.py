@@ -122,3 +122,25 @@ def test_why_as_it_was(log, capsys):
     assert "It was admitted 20 s ago" in at, "spans end at the time that was asked for"
     assert run(["why", "video/one", "--log", str(log), "--at", str(queued)]) == 3
     assert f"no job video/one was ever seen in this log (up to sequence {queued})" in capsys.readouterr().err
+
+
+def test_the_position_of_a_job_with_and_without_an_estimate(log, capsys):
+    shown = told(capsys, "position", "video/one", "--log", str(log))
+    assert shown.startswith("RayJob video/one  position 1 of 1 in root/algorithm/video\n  No estimate: 0 times ")
+    found = json.loads(told(capsys, "position", "video/one", "--log", str(log), "-o", "json"))
+    assert (found["position"], found["length"], found["estimate"]) == (1, 1, None)
+    running = told(capsys, "position", "video/two", "--log", str(log))
+    assert running.startswith("RayJob video/two  Running\n")
+
+
+def test_the_story_of_a_queue(log, capsys):
+    shown = told(capsys, "story", "video", "--log", str(log))
+    assert shown.startswith("root/algorithm/video  uses cpu 12 of 14")
+    assert "2 queued, 1 admitted" in shown
+    assert "1 job waits" in shown
+    late = json.loads(told(capsys, "story", "video", "--log", str(log), "--from", "1970-01-01T00:17:40Z", "-o", "json"))
+    assert (late["tally"]["queued"], late["length"]) == (1, 1)
+    assert {each["job"] for each in late["entries"]} == {"video/one"}
+    assert run(["story", "devops", "--log", str(log)]) == 2
+    assert "devops is not unique: there are root/devops, root/infrastructure/devops" in capsys.readouterr().err
+    assert run(["story", "nobody", "--log", str(log)]) == 3

@@ -458,3 +458,20 @@ def test_the_words_of_pod_gangs_are_in_what_is_told() -> None:
     for value, words in explain.NODES_CLAIM_ENDED.items():
         assert words in telling.tell(gangs.NodesClaimEnded(cause=Cause(1, 0), gang="video/g", outcome=value)).text
     assert msgspec.inspect.type_info(effects.EffectFailed)
+
+
+def test_an_eviction_tells_whether_work_is_lost() -> None:
+    from muster.events.facts import WorkloadStarted
+
+    scene = Scene()
+    scene.tree_of(*TWO)
+    scene.lines("synced", "job b/small cpu=3", "time +5s", "job b/greedy cpu=5")
+    scene.runs("b/greedy")
+    scene.do(WorkloadStarted(ref=scene.jobs["b/greedy"].ref))
+    scene.lines("time +120s", "job a/owed cpu=5")
+    story = Story("b/greedy")
+    for stored in scene.bench.log:
+        story.feed(stored)
+    evicted = next(each.entry.text for each in story.of("b/greedy").happenings if each.entry.word == "evicted")
+    assert "job a/owed stays within the min of its queue root/a" in evicted
+    assert evicted.endswith("It had run for 2 min: what it has not saved since is lost")

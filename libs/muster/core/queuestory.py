@@ -1,0 +1,187 @@
+"""The story of a queue: what it uses, who waits there, and what has come to pass in it between two moments.
+
+Pure. Feed it a log from its beginning; what lies before the first moment is folded, and not told.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct, field
+
+from muster.core.explain import waiting_for_quota
+from muster.core.narrator import Entry, Narrator
+from muster.core.pace import Estimate, Pace
+from muster.core.presentation.desired import pauses_over
+from muster.core.queueing.book import as_of_now
+from muster.events import decisions as d
+from muster.events import facts
+from muster.events.base import Event
+from muster.events.envelope import Stored
+from muster.model.keys import path_chain
+from muster.model.resources import format_vector
+
+KEPT = 5_000
+"""Entries that are kept: the newest."""
+
+
+class Waiter(Struct, frozen=True):
+    """One who waits."""
+
+    job: str
+    position: int
+    priority: int
+    waited: int
+    """ms"""
+    reason: str
+
+
+class Tally(Struct):
+    """What happened between the two moments, and how often."""
+
+    queued: int = 0
+    admitted: int = 0
+    finished: int = 0
+    released: int = 0
+    evicted: int = 0
+    denied: int = 0
+    longest_wait: int = 0
+    """ms, of those that were admitted"""
+    longest_waiter: str = ""
+    waits: int = 0
+    """The sum of their waits, ms."""
+
+
+class QueueTale(Struct, frozen=True):
+    """The story, as far as the log was told."""
+
+    queue: str
+    usage: str
+    guaranteed: str
+    tally: Tally
+    waiting: list[Waiter]
+    length: int
+    entries: list[Entry]
+    left_out: int
+    log_id: str
+    generation: int
+    seq: int
+    now: int
+    next_start: Estimate
+    pauses: list[str] = field(default_factory=list)
+
+
+class QueueStory:
+    """Listens to a log for one queue and everything below it."""
+
+    def __init__(self, wanted: str) -> None:
+        """``wanted``: a full path, or the end of one."""
+        self.told = Narrator()
+        self.pace = Pace()
+        self._wanted = wanted
+        self._entries: list[Entry] = []
+        self._left_out = 0
+        self._tally = Tally()
+        self._queue_of: dict[str, str] = {}
+        """uid -> the queue it was in last"""
+        self._paths: dict[str, None] = {}
+        """Every queue there ever was."""
+
+    def feed(self, stored: Stored, *, shown: bool = True) -> None:
+        """Hear one commit. ``shown``: false for one before the moment from which on it is told."""
+        state = self.told.state
+        entries = self.told.feed(stored)
+        for event in stored.commit.events:
+            if isinstance(event, d.QuotaTreeAccepted):
+                self._paths.update(dict.fromkeys(node.path for node in event.tree.nodes))
+            ref = getattr(event, "ref", None)
+            queue = getattr(event, "queue", "")
+            if ref is not None and queue:
+                self._queue_of[ref.uid] = queue
+            self.pace.note(event, state.book, state.now)
+            if shown:
+                self._count(event)
+        if shown:
+            self._keep(entries)
+
+    def _keep(self, entries: list[Entry]) -> None:
+        self._entries += [each for each in entries if each.weight == "turn" and self._concerns(each)]
+        if len(self._entries) > 2 * KEPT:
+            self._left_out += len(self._entries) - KEPT
+            del self._entries[:-KEPT]
+
+    def _concerns(self, entry: Entry) -> bool:
+        return entry.ref is None or self._within(self._queue_of.get(entry.ref.uid, ""))
+
+    def _within(self, queue: str) -> bool:
+        return any(path == self._wanted or path.endswith(f"/{self._wanted}") for path in path_chain(queue))
+
+    def _count(self, event: Event) -> None:
+        ref = getattr(event, "ref", None)
+        if isinstance(event, d.EvictionOrdered):
+            self._tally.evicted += sum(self._within(each.queue) for each in event.victims)
+        if ref is None or not self._within(self._queue_of.get(ref.uid, "")):
+            return
+        tally = self._tally
+        match event:
+            case d.WorkloadQueued():
+                tally.queued += 1
+            case d.GangAdmitted():
+                tally.admitted += 1
+                job = self.told.state.jobs.get(ref.uid)
+                wait = max(0, self.told.state.now - job.queued_at) if job is not None else 0
+                tally.waits += wait
+                if wait >= tally.longest_wait:
+                    tally.longest_wait, tally.longest_waiter = wait, ref.key
+            case d.QuotaReleased():
+                tally.released += 1
+            case d.QuotaDenied() if event.reason != "stale":
+                tally.denied += 1
+            case facts.WorkloadFinished():
+                tally.finished += 1
+            case _:
+                pass
+
+    def matches(self) -> list[str]:
+        """The queues the name may mean: one when it is unique."""
+        if self._wanted in self._paths:
+            return [self._wanted]
+        return [path for path in self._paths if path.endswith(f"/{self._wanted}")]
+
+    def of(self, queue: str, *, shown: int = 10, present: int = 0) -> QueueTale:
+        """The story of a queue, which must be the one of ``matches()``; ``shown``: how many of those who wait."""
+        state = self.told.state
+        now = self.told.present = max(state.now, present)
+        node = state.ledger.nodes.get(queue)
+        names = {**state.ledger.used.get(queue, {}), **(node.limit if node is not None else {})}
+        guaranteed = {name: amount for name, amount in (node.guaranteed if node is not None else {}).items() if amount}
+        entries = self._entries[-KEPT:]
+        return QueueTale(
+            queue=queue,
+            usage=self.told.usage(queue, names),
+            guaranteed=format_vector(guaranteed),
+            tally=self._tally,
+            waiting=self._waiters(queue, shown, now),
+            length=state.book.length(queue),
+            entries=entries,
+            left_out=self._left_out + len(self._entries) - len(entries),
+            log_id=state.log_id,
+            generation=state.generation,
+            seq=state.seq,
+            now=now,
+            next_start=self.pace.expect(queue, 1, now),
+            pauses=pauses_over(state, queue),
+        )
+
+    def _waiters(self, queue: str, shown: int, now: int) -> list[Waiter]:
+        state, found = self.told.state, []
+        for position, (place, key) in enumerate(state.book.in_order(queue), start=1):
+            if position > shown:
+                break
+            shape = state.book.shapes[key]
+            denial = shape.denial
+            reason = (
+                waiting_for_quota(as_of_now(denial, queue, state.ledger)).text
+                if denial is not None
+                else "not tried yet"
+            )
+            found.append(Waiter(place[2], position, -place[0], max(0, now - place[1]), reason))
+        return found

@@ -1,0 +1,51 @@
+"""``muster story``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from muster.core.queuestory import QueueStory
+from muster_cli.console import Output
+from muster_cli.exits import NOT_FOUND, USAGE, CliError
+from muster_cli.options import Document
+from muster_cli.positions import Clock, mark
+from muster_cli.positions import until as up_to
+from muster_cli.render.queuestories import tale_lines, tale_record
+from muster_cli.sources import Source, source_of
+
+
+async def story(
+    queue: Annotated[str, Parameter(help="Path of a queue, or the end of one that is unique: root/algorithm/video.")],
+    /,
+    *,
+    from_: Annotated[
+        str, Parameter(name="--from", show_default=False, help="Tell what happened from this sequence or time on.")
+    ] = "",
+    until: Annotated[
+        str, Parameter(show_default=False, help="Stop after this sequence or time; it stands as it stood there.")
+    ] = "",
+    output: Document = "text",
+    source: Source | None = None,
+) -> None:
+    """Tell what happened in a queue."""
+    begin, end = mark(from_, "--from"), mark(until, "--until")
+    told, clock, out = QueueStory(queue.strip("/")), Clock(), Output()
+    async with source_of(source, out) as feed:
+        async for stored in up_to(feed.commits, end):
+            now = clock.tell(stored)
+            told.feed(stored, shown=begin is None or begin.reached(stored.seq, now))
+        present = end.at if end is not None else await feed.time()
+    found = told.matches()
+    if not found:
+        raise CliError(
+            f"no quota tree in this log has a queue {queue}; `muster queue tree` shows those there are", NOT_FOUND
+        )
+    if len(found) > 1:
+        raise CliError(f"{queue} is not unique: there are {', '.join(found[:10])}; give more of its path", USAGE)
+    tale = told.of(found[0], present=present)
+    if output == "text":
+        out.lines(tale_lines(tale))
+    else:
+        out.data(tale_record(tale), output)

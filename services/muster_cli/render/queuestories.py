@@ -1,0 +1,159 @@
+"""Queues as stories, and what a waiting job may expect."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from rich.text import Text
+
+from muster.core.pace import Estimate, Pace
+from muster.core.queuestory import QueueTale
+from muster.core.story import JobStory
+from muster.model.text import counted, moment, shorten, span
+from muster_cli.console import DIM, STRONG, WARN, WORDS, columns, styled
+
+SHOWN = 60
+WIDTH = 110
+WAITS_FOR_QUOTA = ("InsufficientQuota", "Queued", "BeingTried")
+"""Standings of which the speed of the queue says how long they last."""
+
+
+class Expected(Struct, frozen=True):
+    """A job's place, and what it may expect; ``why`` where there is no estimate to be had."""
+
+    story: JobStory
+    estimate: Estimate
+    why: str = ""
+
+
+def expected(story: JobStory, pace: Pace) -> Expected:
+    """The estimate that fits where a job stands."""
+    standing = story.standing
+    if not standing.position:
+        return Expected(story, Estimate(), "it does not wait in a queue")
+    if standing.code not in WAITS_FOR_QUOTA:
+        return Expected(
+            story, Estimate(), f"how long {standing.code} lasts does not follow from the speed of its queue"
+        )
+    found = pace.expect(standing.queue, standing.position, story.now)
+    return Expected(story, found, found.why)
+
+
+def position_lines(found: Expected) -> list[Text]:
+    """One job: its place, then the estimate or why there is none."""
+    story, standing = found.story, found.story.standing
+    place = (
+        f"position {standing.position} of {standing.length} in {standing.queue}" if standing.position else standing.code
+    )
+    lines = [styled((f"{story.ref.kind} ", DIM), (story.ref.key, STRONG), f"  {place}")]
+    if found.estimate.known:
+        lines.append(Text(f"  {sentence(found.estimate, standing.position, standing.queue)}"))
+    elif standing.position:
+        lines.append(styled(("  No estimate: ", WARN), f"{found.why}."))
+    text = standing.text if standing.text.endswith(".") else f"{standing.text}."
+    return [*lines, *(Text(f"  {line}") for line in textwrap.wrap(text, WIDTH))]
+
+
+def sentence(estimate: Estimate, position: int, queue: str) -> str:
+    """``About 12 min, in 8 of 10 cases between 5 min and 31 min: ...``."""
+    rows = f"{counted(position, 'admission')} in a row" if position > 1 else "an admission"
+    return (
+        f"About {span(estimate.middle)}, in 8 of 10 cases between {span(estimate.low)} and {span(estimate.high)}: so "
+        f"long {rows} from {queue} took {estimate.rows} times while somebody waited."
+    )
+
+
+def position_record(found: Expected) -> dict[str, Any]:
+    """For programs."""
+    story, standing, estimate = found.story, found.story.standing, found.estimate
+    return {
+        "kind": story.ref.kind,
+        "namespace": story.ref.namespace,
+        "name": story.ref.name,
+        "uid": story.ref.uid,
+        "sequence": story.seq,
+        "at": story.now,
+        "standing": standing.code,
+        "queue": standing.queue,
+        "position": standing.position,
+        "length": standing.length,
+        "estimate": (
+            {"low_ms": estimate.low, "median_ms": estimate.middle, "high_ms": estimate.high, "rows": estimate.rows}
+            if estimate.known
+            else None
+        ),
+        "why_no_estimate": found.why,
+        "text": standing.text,
+    }
+
+
+def tale_lines(tale: QueueTale) -> list[Text]:
+    """A queue: how it stands, what happened in numbers, who waits, and then one line each."""
+    lines = [
+        styled((tale.queue, STRONG), f"  uses {tale.usage}"),
+        styled((f"  guaranteed: {tale.guaranteed}; {moment(tale.now)} UTC, sequence {tale.seq}", DIM)),
+    ]
+    lines += [styled((f"  {pause}.", WARN)) for pause in tale.pauses]
+    lines.append(Text(f"  {_numbers(tale)}"))
+    if tale.length:
+        lines += [Text(), styled((f"{counted(tale.length, 'job')} {'waits' if tale.length == 1 else 'wait'}", STRONG))]
+        rows: list[list[Text | str]] = [
+            [f"{each.position}", each.job, f"priority {each.priority}", f"for {span(each.waited)}", each.reason]
+            for each in tale.waiting
+        ]
+        lines += columns(rows, indent=2)
+        if tale.length > len(tale.waiting):
+            lines.append(Text(f"  and {tale.length - len(tale.waiting)} more"))
+        found = tale.next_start
+        lines.append(
+            styled((f"  next: {sentence(found, 1, tale.queue)}", DIM))
+            if found.known
+            else styled((f"  no estimate for the next: {found.why}", DIM))
+        )
+    if tale.entries:
+        lines += [Text(), styled(("What happened", STRONG))]
+    hidden = tale.left_out + max(0, len(tale.entries) - SHOWN)
+    if hidden:
+        lines.append(styled((f"  ({hidden} before these; --from and --until choose, -o json has more)", DIM)))
+    for entry in tale.entries[-SHOWN:]:
+        who = f"{entry.ref.key}: " if entry.ref is not None else ""
+        head = (f"  {moment(entry.at)}  ", DIM), (entry.word.ljust(11), WORDS.get(entry.word, "")), " "
+        lines.append(styled(*head, shorten(f"{who}{entry.text}", 300)))
+    return lines
+
+
+def _numbers(tale: QueueTale) -> str:
+    tally = tale.tally
+    parts = [
+        f"{tally.queued} queued",
+        f"{tally.admitted} admitted",
+        f"{tally.finished} finished",
+        f"{tally.evicted} evicted",
+        f"{tally.released} gave their quota back",
+        f"{tally.denied} times denied",
+    ]
+    text = ", ".join(parts)
+    if tally.admitted:
+        mean = tally.waits // tally.admitted
+        text += f"; waited {span(mean)} on average, at most {span(tally.longest_wait)} ({tally.longest_waiter})"
+    return text
+
+
+def tale_record(tale: QueueTale) -> dict[str, Any]:
+    """For programs."""
+    found: dict[str, Any] = msgspec.to_builtins(tale)
+    found["entries"] = [
+        {
+            "at": each.at,
+            "sequence": each.seq,
+            "index": each.item,
+            "job": each.ref.key if each.ref is not None else "",
+            "what": each.word,
+            "text": each.text,
+        }
+        for each in tale.entries
+    ]
+    return found
