@@ -6,12 +6,21 @@ server) and ``sim`` (a simulated one) offer ApiTransport. The contract tests run
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Protocol
 
 from msgspec import Struct
 
 from muster.events.envelope import Commit, Stored
+
+
+class Earlier(Struct, frozen=True):
+    """A generation that was sealed: its successor goes on counting where it ended."""
+
+    generation: int
+    log_id: str
+    first: int = 1
+    """Sequence of its genesis."""
 
 
 class LogIdentity(Struct, frozen=True):
@@ -20,6 +29,25 @@ class LogIdentity(Struct, frozen=True):
     cell: str
     log_id: str
     generation: int
+    first: int = 1
+    """Sequence of its genesis: 1 where it began from nothing, else the one after the end of the generation before."""
+    state: str = ""
+    """Digest of the states it began with; empty where it began from nothing."""
+    earlier: tuple[Earlier, ...] = ()
+    """The sealed generations before it that can still be read, oldest first. They and this one are read as one log."""
+
+    @property
+    def origin(self) -> int:
+        """The first sequence that can be read."""
+        return self.earlier[0].first if self.earlier else self.first
+
+    def generation_of(self, seq: int) -> int:
+        """Which generation a sequence belongs to."""
+        number = self.earlier[0].generation if self.earlier else self.generation
+        for each in self.earlier:
+            if each.first <= seq:
+                number = each.generation
+        return self.generation if seq >= self.first else number
 
 
 class FencedError(Exception):
@@ -28,6 +56,10 @@ class FencedError(Exception):
 
 class LogGoneError(Exception):
     """The log is not there any more, or is another one than the one followed: exit and start again."""
+
+
+class LogSealedError(LogGoneError):
+    """The generation takes nothing more: go on with its successor, as soon as that is in force."""
 
 
 class LogFullError(Exception):
@@ -55,10 +87,11 @@ class Log(Protocol):
         ...
 
     def follow(self, after: int) -> AsyncIterator[list[Stored]]:
-        """Every commit with a sequence over ``after``, in order, in batches, for ever.
+        """Every commit with a sequence over ``after``, in order, in batches, for ever; from earlier generations too.
 
         Yields an empty list once, when the end of the log as it stood at the start has been reached.
-        Raises LogGapError, LogGoneError, and what decode_commit raises.
+        Raises LogSealedError at the end of a generation that was sealed, LogGapError, LogGoneError, and what
+        decode_commit raises.
         """
         ...
 
@@ -110,6 +143,30 @@ class Snapshots(Protocol):
 
     async def save(self, snapshot: Snapshot) -> bool:
         """Keep it if it is newer than the one kept; False when another one already is."""
+        ...
+
+
+class Generations(Protocol):
+    """The generations of a cell's log, for whoever rolls it over. Every step may be repeated without harm."""
+
+    async def current(self) -> tuple[Log, bool]:
+        """The generation in force, and whether it is sealed. Raises LogGoneError."""
+        ...
+
+    async def base(self, identity: LogIdentity) -> Sequence[Snapshot]:
+        """The states a generation began with; none where it began from nothing."""
+        ...
+
+    async def seal(self, identity: LogIdentity) -> int:
+        """Have a generation take nothing more; returns its last sequence."""
+        ...
+
+    async def keep(self, states: Sequence[Snapshot]) -> str:
+        """Keep the states the next generation begins with; returns their digest."""
+        ...
+
+    async def succeed(self, identity: LogIdentity, end: int, state: str, at: int) -> LogIdentity:
+        """Found the generation after a sealed one, if nobody has, and have it be in force."""
         ...
 
 

@@ -74,7 +74,8 @@ class _Guard(Coroutine[Any, Any, Any]):
             self._inner.close()
 
     def bury(self) -> None:
-        with contextlib.suppress(RuntimeError, Exception):
+        # A group holds the GeneratorExit of the closing beside what a task had failed with before it.
+        with contextlib.suppress(Exception, BaseExceptionGroup):
             self._inner.close()
 
     def __await__(self) -> Generator[Any, Any, Any]:

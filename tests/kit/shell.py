@@ -26,9 +26,17 @@ from muster.ports import FencedError, LogGoneError, LogIdentity
 from muster.runtime.acting import ActuatorRunner
 from muster.runtime.leader import AnyLeader, Leader, LostLeadershipError
 from muster.runtime.presenting import Presenter
+from muster.runtime.rolling import Rolled, kept_snapshots, roll
 from muster.runtime.watching import WatcherRunner
 from muster.sim.apiserver import Faults
-from muster.sim.log import LogFaults, MemoryLeases, MemoryLog, MemorySnapshots, SnapshotStore
+from muster.sim.log import (
+    LogFaults,
+    MemoryGenerations,
+    MemoryLeases,
+    MemoryLog,
+    MemorySnapshots,
+    SnapshotStore,
+)
 from muster.sim.world import BEGINNING_MS, SimCluster
 
 NODES = {f"node-{index}": {"cpu": "16", "memory": "64Gi", "nvidia.com/gpu": "8"} for index in range(3)}
@@ -43,6 +51,18 @@ class LoopClock:
 
     def now(self) -> int:
         return BEGINNING_MS + int(asyncio.get_running_loop().time() * 1000)
+
+
+class Keeper:
+    """Rolls the log over when it is wanted."""
+
+    def __init__(self, cell: Cell) -> None:
+        self._cell = cell
+
+    async def run(self) -> None:
+        while True:
+            await self._cell.roll_to(self._cell.roll_wanted)
+            await asyncio.sleep(0.25)
 
 
 class Cell:
@@ -82,6 +102,9 @@ class Cell:
         """Workload kinds that are on; a watcher that is started later sees a change."""
         self.kinds_before: tuple[str, ...] = ()
         self.transports: list[Any] = []
+        self.rolled: list[Rolled] = []
+        self.roll_wanted = 1
+        """the generation that the service `keeper` has in force"""
         self.runners: dict[str, list[Any]] = {}
         """process name -> its runners"""
 
@@ -99,6 +122,15 @@ class Cell:
 
     def commits(self) -> list[Stored]:
         return self.log.commits()
+
+    async def roll_to(self, generation: int) -> None:
+        """As the keeper of the log does, until that generation is in force."""
+        generations = MemoryGenerations(self.logs, self.snapshots, self._log_faults)
+        while self.log.identity.generation < generation:
+            log, _ = await generations.current()
+            snapshots = await kept_snapshots(MemorySnapshots(log.identity, self.snapshots))
+            self.rolled.append(await roll(generations, clock=self.clock, snapshots=snapshots))
+        self.generation = generation
 
     # --- processes --------------------------------------------------------------------------------------------
 
@@ -149,6 +181,8 @@ class Cell:
         if service == "watcher":
             shards = dict.fromkeys([*shards_of(self.kinds), *shards_of(self.kinds_before)])
             return [self._watcher(shard, process, common) for shard in shards]
+        if service == "keeper":
+            return [Keeper(self)]
         lease = self.leases.lease(service, "0", process)
         if service == "actuator":
             return [ActuatorRunner(self._transport(), lease=lease, process=process, rng=Random(self.seed), **common)]

@@ -18,6 +18,7 @@ from muster.bus.kv import Bucket
 from muster.bus.lease import LEASE_S
 from muster.bus.log import JetStreamLog, genesis_of
 from muster.bus.streams import (
+    SEALED,
     SIZES,
     SIZES_AND_AGE,
     Limits,
@@ -32,7 +33,7 @@ from muster.events import subjects
 from muster.events.envelope import encode_commit, genesis_commit
 from muster.events.registry import encode
 from muster.events.system import Genesis
-from muster.ports import LogGoneError, LogIdentity
+from muster.ports import Earlier, LogGoneError, LogIdentity
 
 POINTER = "log"
 """Key of the state bucket that names the generation in force."""
@@ -46,6 +47,12 @@ class LogPointer(Struct, frozen=True):
     generation: int
     log_id: str
     stream: str
+    first: int = 1
+    state: str = ""
+    earlier: tuple[Earlier, ...] = ()
+
+    def identity(self, cell: str) -> LogIdentity:
+        return LogIdentity(cell, self.log_id, self.generation, self.first, self.state, self.earlier)
 
 
 async def open_log(
@@ -61,27 +68,27 @@ async def open_log(
     must be.
     """
     subjects.check_cell(cell)
-    ignore = SIZES if limits is None else frozenset[str]()
+    ignore = SEALED | (SIZES if limits is None else frozenset[str]())
     bucket = bucket_config(subjects.state_bucket(cell), limits or Limits())
     if await ensure(js, bucket, create=create, ignore=SIZES) is None:
         raise LogGoneError(f"cell {cell} has no log yet; found it with `{_command(cell)}`")
     state = Bucket(js, subjects.state_bucket(cell))
     while True:
         entry = await state.get(POINTER)
-        pointer = _read_pointer(cell, entry.value if entry is not None else None)
+        pointer = read_pointer(cell, entry.value if entry is not None else None)
         if pointer is not None:
             config = log_config(cell, pointer.generation, limits or Limits())
             if await ensure(js, config, create=False, ignore=ignore) is not None:
                 await _check_genesis(js, pointer)
-                identity = LogIdentity(cell=cell, log_id=pointer.log_id, generation=pointer.generation)
-                return JetStreamLog(js, identity)
+                return JetStreamLog(js, pointer.identity(cell))
         if not create:
             lost = f"the log of cell {cell} (stream {pointer.stream}) is gone" if pointer else f"cell {cell} has no log"
             raise LogGoneError(
                 f"{lost}; restore it, or start its next generation from what the cluster says with `{_command(cell)}`"
             )
         generation = pointer.generation + 1 if pointer else await _newest_generation(js, cell) or 1
-        genesis = await _found(js, cell, generation, pointer.log_id if pointer else "", limits, ignore, at)
+        born = Genesis(log_id=secrets.token_hex(8), generation=generation, parent=pointer.log_id if pointer else "")
+        genesis = await found_generation(js, cell, born, limits or Limits(), ignore, at)
         made = LogPointer(generation=generation, log_id=genesis.log_id, stream=subjects.log_stream(cell, generation))
         # Whoever moves it first, the next look finds it.
         await state.set(POINTER, encode(made), revision=entry.revision if entry is not None else 0)
@@ -128,43 +135,40 @@ async def open_stores(
             raise BusError(f"cell {cell} has no stream {config['name']}; create it with `{_command(cell)}`")
 
 
-async def _found(
-    js: JetStream,
-    cell: str,
-    generation: int,
-    parent: str,
-    limits: Limits | None,
-    ignore: frozenset[str],
-    at: int,
+async def found_generation(
+    js: JetStream, cell: str, genesis: Genesis, limits: Limits, ignore: frozenset[str], at: int, *, first: int = 1
 ) -> Genesis:
-    """Create a generation and its first commit, or find what another founder made of it."""
-    await ensure(js, log_config(cell, generation, limits or Limits()), create=True, ignore=ignore)
+    """Create a generation and its first commit, or find what another founder made of it.
+
+    ``first``: the sequence it begins with.
+    """
+    generation = genesis.generation
+    await ensure(js, log_config(cell, generation, limits, first=first), create=True, ignore=ignore)
     stream = subjects.log_stream(cell, generation)
-    genesis = Genesis(log_id=secrets.token_hex(8), generation=generation, parent=parent)
     commit = genesis_commit(genesis, at)
     subject = subjects.log_subject(cell, generation, commit.stage, commit.shard)
     body = encode_commit(commit)
     backoff = Backoff()
     for _ in range(FOUNDING_TRIES):
         try:
-            ack = await js.publish(subject, body, {EXPECTED_LAST: "0", EXPECTED_STREAM: stream})
+            ack = await js.publish(subject, body, {EXPECTED_LAST: str(first - 1), EXPECTED_STREAM: stream})
         except UnansweredError:
             ack = None
         refusal = ack.refusal(f"cannot found stream {stream}") if ack is not None else None
         if refusal is not None and refusal.err_code not in WRONG_LAST_SEQUENCE and not refusal.passing:
             raise refusal
-        first = await js.get(stream, 1)
-        if first is not None:
-            found = genesis_of(first.data)
-            if found is None or found.generation != generation:
+        stored = await js.get(stream, first)
+        if stored is not None:
+            begun = genesis_of(stored.data)
+            if begun is None or begun.generation != generation:
                 raise BusError(f"stream {stream} does not begin with its genesis: it is no log; delete it")
-            return found
+            return begun
         await backoff.pause()
     raise BusError(f"stream {stream} takes no first commit; see what the servers say about it")
 
 
 async def _check_genesis(js: JetStream, pointer: LogPointer) -> None:
-    first = await js.get(pointer.stream, 1)
+    first = await js.get(pointer.stream, pointer.first)
     found = genesis_of(first.data) if first is not None else None
     if found is None or found.log_id != pointer.log_id or found.generation != pointer.generation:
         raise BusError(
@@ -180,7 +184,8 @@ async def _newest_generation(js: JetStream, cell: str) -> int | None:
     return max((number for number in found if number is not None), default=None)
 
 
-def _read_pointer(cell: str, value: bytes | None) -> LogPointer | None:
+def read_pointer(cell: str, value: bytes | None) -> LogPointer | None:
+    """What the key POINTER holds. Raises BusError when that is no pointer."""
     if value is None:
         return None
     try:

@@ -8,6 +8,8 @@ replica (wrong sequence, as checked first) and three (a duplicate); without it b
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import itertools
 from collections.abc import AsyncGenerator, Mapping
 from datetime import datetime
@@ -39,12 +41,15 @@ from muster.events.envelope import (
     encode_commit,
 )
 from muster.events.system import Genesis
-from muster.ports import FencedError, LogFullError, LogGoneError, LogIdentity
+from muster.ports import FencedError, LogFullError, LogGoneError, LogIdentity, LogSealedError
 
 TRACE = "traceparent"
 
 HEADER_ROOM = 1024
 """Bytes of a message left for headers."""
+
+SEAL_CHECK_S = 2.0
+"""How often a reader to whom nothing comes asks whether the generation was sealed."""
 
 
 class LogUsage(Struct, frozen=True):
@@ -55,6 +60,7 @@ class LogUsage(Struct, frozen=True):
     bytes: int
     max_bytes: int
     broker_ms: int
+    sealed: bool = False
 
 
 class Body(Struct, frozen=True):
@@ -125,7 +131,7 @@ class JetStreamLog:
             await self._verify(self._last_acked)  # Raises when the log is gone; else nobody leads it just now.
             return 0
         if refusal is not None and refusal.err_code == STREAM_SEALED:
-            raise LogGoneError(f"log {self._stream} is sealed: a later generation is in force; restart this process")
+            raise self._sealed()
         full = refusal is not None and _is_full(refusal)
         if refusal is not None and not full and refusal.err_code not in WRONG_LAST_SEQUENCE:
             if refusal.code < 500:
@@ -162,27 +168,42 @@ class JetStreamLog:
 
     async def follow(self, after: int) -> AsyncGenerator[list[Stored], None]:
         """See ports.Log. Batches hold what is there, up to 500 commits."""
+        after = max(after, self._identity.origin - 1)
+        async for batch in self._earlier(after):
+            after = batch[-1].seq
+            yield batch
         end = await self.end()
         self._check_end(end, after)
         reader = StreamReader(self._js, self._stream, after, self._verify, heartbeat_s=self._heartbeat_s)
+        reading: asyncio.Future[list[Raw]] | None = None
         try:
             behind = end > after
             if not behind:
                 yield []
             while True:
-                batch, trouble = _decode(await reader.read())
+                reading = asyncio.ensure_future(reader.read())
+                while not (await asyncio.wait({reading}, timeout=SEAL_CHECK_S))[0]:
+                    usage = await self.usage()
+                    if usage.sealed and usage.last_seq <= after:
+                        raise self._sealed()
+                batch, trouble = _decode(reading.result())
                 if batch:
+                    after = batch[-1].seq
                     yield batch
-                    if behind and batch[-1].seq >= end:
+                    if behind and after >= end:
                         behind = False
                         yield []
                 if trouble is not None:
                     raise trouble
         finally:
+            if reading is not None and not reading.done():
+                reading.cancel()
+                await asyncio.wait({reading})
             await reader.close()
 
     async def bodies(self, after: int) -> AsyncGenerator[Body, None]:
-        """The bytes of every commit over ``after``, up to the end of the log as it is now: for copies of it."""
+        """The bytes of every commit over ``after``, up to the end of this generation as it is now: for copies of it."""
+        after = max(after, self._identity.first - 1)
         end = await self.end()
         self._check_end(end, after)
         if end <= after:
@@ -196,6 +217,30 @@ class JetStreamLog:
                         return
         finally:
             await reader.close()
+
+    async def _earlier(self, after: int) -> AsyncGenerator[list[Stored], None]:
+        """What sealed generations hold after a sequence, up to where this one begins."""
+        identity = self._identity
+        begins = (*(each.first for each in identity.earlier[1:]), identity.first)
+        for each, begin in zip(identity.earlier, begins, strict=False):
+            end = begin - 1
+            if after >= end:
+                continue
+            known = LogIdentity(identity.cell, each.log_id, each.generation, each.first)
+            sealed = JetStreamLog(self._js, known, heartbeat_s=self._heartbeat_s)
+            async with contextlib.aclosing(sealed.follow(after)) as stream:
+                async for batch in stream:
+                    if batch:
+                        after = batch[-1].seq
+                        yield batch
+                    if after >= end:
+                        break
+
+    def _sealed(self) -> LogSealedError:
+        return LogSealedError(
+            f"log {self._stream} is sealed and its next generation takes over; if that is not founded, "
+            "finish it with `muster log roll`"
+        )
 
     async def end(self) -> int:
         """See ports.Log."""
@@ -219,6 +264,7 @@ class JetStreamLog:
             bytes=info.state.bytes,
             max_bytes=info.config.get("max_bytes", -1),
             broker_ms=int(datetime.fromisoformat(info.ts).timestamp() * 1000) if info.ts else 0,
+            sealed=bool(info.config.get("sealed")),
         )
 
     async def raw(self, seq: int) -> bytes | None:
@@ -245,7 +291,7 @@ class JetStreamLog:
         self._verified_epoch = epoch
 
     async def _first(self) -> bytes | None:
-        found = await self._js.get(self._stream, 1, patience_s=None)
+        found = await self._js.get(self._stream, self._identity.first, patience_s=None)
         return None if found is None else found.data
 
     def _check_end(self, end: int, after: int) -> None:

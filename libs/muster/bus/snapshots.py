@@ -10,6 +10,7 @@ from collections.abc import Callable
 import msgspec
 from msgspec import Struct
 
+from muster.bus.bases import load_base
 from muster.bus.errors import BusError, UnansweredError
 from muster.bus.jetstream import JetStream
 from muster.bus.kv import Bucket, Entry
@@ -79,7 +80,15 @@ class JetStreamSnapshots:
                 self._warn(f"snapshot of {stage}/{shard} at {kept.seq} is not used: its body is not the one saved")
                 continue
             return Snapshot(log_id=kept.log_id, stage=stage, shard=shard, seq=kept.seq, schema=kept.schema, body=body)
-        return None
+        return await self._first(stage, shard)
+
+    async def _first(self, stage: str, shard: str) -> Snapshot | None:
+        """The state this generation began with."""
+        try:
+            return await load_base(self._objects, self._identity, stage, shard)
+        except (ObjectBroken, BusError) as err:
+            self._warn(f"the state of {stage}/{shard} that log {self._identity.log_id} began with is not used: {err}")
+            return None
 
     async def save(self, snapshot: Snapshot) -> bool:
         """See ports.Snapshots. False also, with a warning, when it could not be stored: the next one will be.

@@ -29,6 +29,9 @@ SIZES = frozenset({"max_bytes", "num_replicas"})
 SIZES_AND_AGE = SIZES | {"max_age"}
 """The same of the streams that need not keep everything."""
 
+SEALED = frozenset({"sealed"})
+"""A generation of the log that has a successor, or is about to have one."""
+
 _NEVER = (
     "sealed",
     "mirror",
@@ -42,9 +45,11 @@ _NEVER = (
 """Features that would make holes in the log, let others write it, or end it."""
 
 
-def log_config(cell: str, generation: int, limits: Limits) -> dict[str, Any]:
-    """One generation of the log: keeps everything, and refuses what it cannot keep."""
+def log_config(cell: str, generation: int, limits: Limits, *, first: int = 1) -> dict[str, Any]:
+    """One generation of the log: keeps everything, and refuses what it cannot keep. ``first``: its first sequence."""
+    begins = {"first_seq": first} if first > 1 else {}
     return {
+        **begins,
         "name": subjects.log_stream(cell, generation),
         "description": f"Muster: the log of cell {cell}, generation {generation}",
         "subjects": [subjects.log_subjects(cell, generation)],

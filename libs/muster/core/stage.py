@@ -151,6 +151,7 @@ def in_turn(first: Arm, second: Arm) -> Arm:
 def _genesis(state: StageState, _at: Position, event: Genesis) -> None:
     state.log_id = event.log_id
     state.generation = event.generation
+    state.closing = False
 
 
 def _ruleset(state: StageState, _at: Position, event: RulesetActivated) -> None:

@@ -6,7 +6,7 @@ A replay has nothing that could touch a cluster: it reads commits and drives pur
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from msgspec import Struct, field
@@ -17,6 +17,8 @@ from muster.events.base import Event
 from muster.events.envelope import Commit, Stored
 from muster.events.registry import encode
 from muster.events.system import LeaderStarted
+from muster.ports import Snapshot
+from muster.runtime.snapshotting import decode_state
 from muster.runtime.states import StateDifference, copy_of, differences
 
 SILENCE_MS = 5_000
@@ -74,9 +76,15 @@ class _Seat:
         self.quiet_from = 0
         """Position up to which silence proves nothing: the stage was not leading."""
 
+    def begin_with(self, kept: Snapshot) -> None:
+        self.state = decode_state(kept.body, type(self.state))
+
 
 class Replayer:
-    """Replays a log that is fed to it commit by commit. ``stages``: only these; all when it is empty."""
+    """Replays a log that is fed to it commit by commit. ``stages``: only these; all when it is empty.
+
+    ``base``: the states the first commit follows, where that is not the first of all.
+    """
 
     def __init__(
         self,
@@ -85,6 +93,7 @@ class Replayer:
         silences: bool = True,
         check_every: int = 500,
         stages: Collection[str] = (),
+        base: Sequence[Snapshot] = (),
     ) -> None:
         self.report = ReplayReport()
         self._verify = verify
@@ -92,6 +101,9 @@ class Replayer:
         self._check_every = check_every
         self._seats = {name: _Seat(make()) for name, make in DECIDERS.items() if not stages or name in stages}
         self._window: deque[Stored] = deque()
+        for kept in base:
+            if kept.stage in self._seats:
+                self._seats[kept.stage].begin_with(kept)
 
     @property
     def states(self) -> dict[str, StageState]:
@@ -137,11 +149,12 @@ def replay(
     silences: bool = True,
     check_every: int = 500,
     stages: Collection[str] = (),
+    base: Sequence[Snapshot] = (),
 ) -> ReplayReport:
     """Replay a log. With ``verify`` every recorded decision is made again, and (``silences``) silent positions are
-    sampled. ``stages``: only these; all when it is empty.
+    sampled. ``stages``: only these; all when it is empty. ``base``: the states the commits begin with.
     """
-    replayer = Replayer(verify=verify, silences=silences, check_every=check_every, stages=stages)
+    replayer = Replayer(verify=verify, silences=silences, check_every=check_every, stages=stages, base=base)
     for stored in commits:
         replayer.feed(stored)
     return replayer.finish()

@@ -7,14 +7,25 @@ the same every time. What can go wrong with the real bus is asked of a :class:`L
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from muster.events.envelope import Commit, Stored, body_hash, decode_commit, encode_commit, genesis_commit
+from muster.events.registry import encode
 from muster.events.system import Genesis
-from muster.ports import FencedError, LogFullError, LogGapError, LogGoneError, LogIdentity, Snapshot
+from muster.ports import (
+    Earlier,
+    FencedError,
+    LogFullError,
+    LogGapError,
+    LogGoneError,
+    LogIdentity,
+    LogSealedError,
+    Snapshot,
+)
 
 BATCH = 500
 
@@ -42,6 +53,7 @@ class MemoryLog:
 
     ``max_bytes``: what it takes before it is full, 0 for no limit. ``isolate``: commits are encoded and decoded on
     their way in, so that nobody shares a mutable value with anybody; switch it off where speed counts more.
+    ``before``: the sealed generation it succeeds, which is read as a part of it.
     """
 
     def __init__(
@@ -50,6 +62,7 @@ class MemoryLog:
         *,
         at: int = 0,
         parent: str = "",
+        before: MemoryLog | None = None,
         max_bytes: int = 0,
         isolate: bool = True,
         faults: LogFaults | None = None,
@@ -59,14 +72,15 @@ class MemoryLog:
         self.broker_ms = 2**62
         self._identity = identity
         self._isolate = isolate
-        self._stored: list[Stored] = []
+        self._stored: list[Stored] = before.commits() if before is not None else []
+        self.sealed = False
         self._last: dict[tuple[str, str], int] = {}
         """(stage, shard) -> sequence of its last commit."""
         self._bytes = 0
         self._gone = ""
         self._waiting: dict[asyncio.Future[None], None] = {}
         """Followers at the end, in the order they got there: a set would wake them in any."""
-        genesis = Genesis(log_id=identity.log_id, generation=identity.generation, parent=parent)
+        genesis = Genesis(log_id=identity.log_id, generation=identity.generation, parent=parent, state=identity.state)
         self._put(genesis_commit(genesis, at), "")
 
     @property
@@ -108,6 +122,8 @@ class MemoryLog:
                 if behind and after >= end:
                     behind = False
                     yield []
+            elif self.sealed:
+                raise self._sealed_error()
             else:
                 await self._wait()
 
@@ -124,6 +140,14 @@ class MemoryLog:
     async def time(self) -> int:
         """See ports.Log: nobody is ever ahead of it, unless a test sets ``broker_ms``."""
         return self.broker_ms
+
+    def seal(self) -> None:
+        """Nothing is added from here on."""
+        self.sealed = True
+        self._wake()
+
+    def _sealed_error(self) -> LogSealedError:
+        return LogSealedError(f"log {self._identity.log_id} is sealed; its next generation takes over")
 
     def remove(self) -> None:
         """The log is gone from here on, for writers and readers."""
@@ -155,6 +179,8 @@ class MemoryLog:
         return self._put(commit, trace)
 
     def _put(self, commit: Commit, trace: str) -> int:
+        if self.sealed:
+            raise self._sealed_error()
         if self._isolate or self.max_bytes:
             body = encode_commit(commit)
             if self.max_bytes and self._bytes + len(body) > self.max_bytes:
@@ -237,10 +263,14 @@ class MemoryLease:
 
 
 class SnapshotStore:
-    """The snapshots of a cell over all its generations: (stage, shard) -> (generation, snapshot)."""
+    """The snapshots of a cell over all its generations: (stage, shard) -> (generation, snapshot).
+
+    ``bases``: digest -> the states a generation begins with.
+    """
 
     def __init__(self) -> None:
         self.kept: dict[tuple[str, str], tuple[int, Snapshot]] = {}
+        self.bases: dict[str, list[Snapshot]] = {}
 
 
 class MemorySnapshots:
@@ -253,7 +283,12 @@ class MemorySnapshots:
     async def load(self, stage: str, shard: str) -> Snapshot | None:
         """See ports.Snapshots."""
         _, kept = self._store.kept.get((stage, shard), (0, None))
-        return kept if kept is not None and kept.log_id == self._identity.log_id else None
+        if kept is not None and kept.log_id == self._identity.log_id:
+            return kept
+        for first in self._store.bases.get(self._identity.state, ()):
+            if (first.stage, first.shard) == (stage, shard):
+                return replace(first, log_id=self._identity.log_id)
+        return None
 
     async def save(self, snapshot: Snapshot) -> bool:
         """See ports.Snapshots. Raises ValueError when the snapshot is of another log."""
@@ -266,3 +301,56 @@ class MemorySnapshots:
                 return False
         self._store.kept[key] = (self._identity.generation, snapshot)
         return True
+
+
+class MemoryGenerations:
+    """The generations of a cell in memory (see ports.Generations); ``logs`` ends with the one in force.
+
+    Between the founding of a generation and its coming into force lies a moment, as with the real one.
+    """
+
+    def __init__(self, logs: list[MemoryLog], snapshots: SnapshotStore, faults: LogFaults | None = None) -> None:
+        self._logs = logs
+        self._snapshots = snapshots
+        self._faults = faults
+        self._founded: dict[int, MemoryLog] = {}
+
+    async def current(self) -> tuple[MemoryLog, bool]:
+        """See ports.Generations."""
+        await asyncio.sleep(0)
+        return self._logs[-1], self._logs[-1].sealed
+
+    async def base(self, identity: LogIdentity) -> list[Snapshot]:
+        """See ports.Generations."""
+        await asyncio.sleep(0)
+        return self._snapshots.bases[identity.state] if identity.state else []
+
+    async def seal(self, identity: LogIdentity) -> int:
+        """See ports.Generations."""
+        await asyncio.sleep(0)
+        log = next(log for log in self._logs if log.identity.generation == identity.generation)
+        log.seal()
+        await asyncio.sleep(0)
+        return await log.end()
+
+    async def keep(self, states: Sequence[Snapshot]) -> str:
+        """See ports.Generations."""
+        await asyncio.sleep(0)
+        digest = body_hash(b"".join(encode(each) for each in states))
+        self._snapshots.bases[digest] = list(states)
+        await asyncio.sleep(0)
+        return digest
+
+    async def succeed(self, identity: LogIdentity, end: int, state: str, at: int) -> LogIdentity:
+        """See ports.Generations."""
+        await asyncio.sleep(0)
+        number, old = identity.generation + 1, next(log for log in self._logs if log.identity == identity)
+        if number not in self._founded:
+            before = (*identity.earlier, Earlier(identity.generation, identity.log_id, identity.first))
+            born = LogIdentity(identity.cell, f"log-{number}", number, end + 1, state, before)
+            self._founded[number] = MemoryLog(born, at=at, parent=identity.log_id, before=old, faults=self._faults)
+        await asyncio.sleep(0)
+        if self._logs[-1] is old:
+            self._logs.append(self._founded[number])
+        await asyncio.sleep(0)
+        return self._logs[-1].identity

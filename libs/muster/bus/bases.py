@@ -1,0 +1,112 @@
+"""The states a generation of the log begins with: one object per (stage, shard), and a list of them by its digest.
+
+The genesis of the generation names that digest, so what is read is what the generation was founded on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+from msgspec import Struct
+
+from muster.bus.errors import UnansweredError
+from muster.bus.jetstream import Backoff
+from muster.bus.objects import ObjectBroken, Objects
+from muster.events.envelope import body_hash
+from muster.events.registry import encode
+from muster.ports import LogIdentity, Snapshot
+
+TRIES = 10
+
+
+class Listed(Struct, frozen=True):
+    """One state of the list."""
+
+    stage: str
+    shard: str
+    seq: int
+    schema: str
+    digest: str
+
+    @property
+    def name(self) -> str:
+        """Of the object that holds it: the same content has the same name."""
+        return f"base/{self.stage}/{self.shard}/{self.seq}-{self.digest}"
+
+
+class BaseList(Struct, frozen=True):
+    """What a generation begins with."""
+
+    states: tuple[Listed, ...] = ()
+
+
+_lists = msgspec.json.Decoder(BaseList)
+
+
+def base_digest(states: Sequence[Snapshot]) -> str:
+    """What names a list of states: equal states have equal digests."""
+    return body_hash(encode(_listed(states)))
+
+
+async def keep_base(objects: Objects, states: Sequence[Snapshot]) -> str:
+    """Store states and the list of them; returns the digest. Storing them once more changes nothing."""
+    listed = _listed(states)
+    for state, entry in zip(states, listed.states, strict=True):
+        await _put(objects, entry.name, state.body)
+    body = encode(listed)
+    digest = body_hash(body)
+    await _put(objects, f"base/{digest}", body)
+    return digest
+
+
+async def load_base_list(objects: Objects, digest: str) -> BaseList:
+    """The list of that digest. Raises ObjectBroken, BusError."""
+    body = await objects.get(f"base/{digest}")
+    if body_hash(body) != digest:
+        raise ObjectBroken(f"the list of states {digest} is another one")
+    return _lists.decode(body)
+
+
+async def load_base(objects: Objects, identity: LogIdentity, stage: str, shard: str) -> Snapshot | None:
+    """The state of a (stage, shard) that a generation began with, None when there is none. Raises as above."""
+    if not identity.state:
+        return None
+    for entry in (await load_base_list(objects, identity.state)).states:
+        if (entry.stage, entry.shard) == (stage, shard):
+            return await _load(objects, identity, entry)
+    return None
+
+
+async def load_whole_base(objects: Objects, identity: LogIdentity) -> list[Snapshot]:
+    """Every state that a generation began with. Raises as above."""
+    if not identity.state:
+        return []
+    listed = await load_base_list(objects, identity.state)
+    return [await _load(objects, identity, entry) for entry in listed.states]
+
+
+async def _load(objects: Objects, identity: LogIdentity, entry: Listed) -> Snapshot:
+    body = await objects.get(entry.name)
+    if body_hash(body) != entry.digest:
+        raise ObjectBroken(f"object {entry.name} is not the state it was")
+    return Snapshot(identity.log_id, entry.stage, entry.shard, entry.seq, entry.schema, body)
+
+
+def _listed(states: Sequence[Snapshot]) -> BaseList:
+    return BaseList(
+        tuple(Listed(each.stage, each.shard, each.seq, each.schema, body_hash(each.body)) for each in states)
+    )
+
+
+async def _put(objects: Objects, name: str, body: bytes) -> None:
+    backoff = Backoff()
+    for number in range(TRIES):
+        try:
+            await objects.put(name, body)
+        except UnansweredError:
+            if number == TRIES - 1:
+                raise
+            await backoff.pause()
+        else:
+            return

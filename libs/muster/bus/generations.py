@@ -1,0 +1,113 @@
+"""Rolling a log over on JetStream: seal, keep the states, found the next generation, move the pointer.
+
+Every step may be repeated, by anybody, and meets what was done before: a crash between two of them leaves either the
+old generation in force, or one that is sealed and whose successor is completed by the next who tries.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Sequence
+
+from muster.bus.bases import keep_base, load_whole_base
+from muster.bus.cell import POINTER, LogPointer, found_generation, open_log, read_pointer
+from muster.bus.errors import BusError, UnansweredError
+from muster.bus.jetstream import Backoff, JetStream
+from muster.bus.kv import Bucket
+from muster.bus.log import JetStreamLog
+from muster.bus.objects import ObjectBroken, Objects
+from muster.bus.streams import SEALED, Limits
+from muster.events import subjects
+from muster.events.registry import encode
+from muster.events.system import Genesis
+from muster.ports import Earlier, LogGoneError, LogIdentity, Snapshot
+
+PATIENCE_S = 60.0
+
+SIZE = "muster_max_bytes"
+"""Metadata of a sealed stream: how large it might have become."""
+
+
+class JetStreamGenerations:
+    """The generations of one cell (see ports.Generations)."""
+
+    def __init__(self, js: JetStream, cell: str) -> None:
+        self._js = js
+        self._cell = cell
+        self._state = Bucket(js, subjects.state_bucket(cell))
+        self._objects = Objects(js, subjects.snapshot_bucket(cell))
+
+    async def current(self) -> tuple[JetStreamLog, bool]:
+        """See ports.Generations."""
+        log = await open_log(self._js, self._cell)
+        return log, (await log.usage()).sealed
+
+    async def base(self, identity: LogIdentity) -> Sequence[Snapshot]:
+        """See ports.Generations. Raises BusError."""
+        try:
+            return await load_whole_base(self._objects, identity)
+        except ObjectBroken as err:
+            raise BusError(f"the states that log {identity.log_id} began with cannot be read: {err}") from err
+
+    async def seal(self, identity: LogIdentity) -> int:
+        """See ports.Generations. The room the stream had reserved and not used is given back."""
+        stream = subjects.log_stream(identity.cell, identity.generation)
+        info = await self._js.info(stream)
+        if info is None:
+            raise LogGoneError(f"stream {stream} does not exist any more: it cannot be sealed")
+        if not info.config.get("sealed"):
+            size = {SIZE: str(info.config.get("max_bytes", -1))}
+            metadata = (info.config.get("metadata") or {}) | size
+            await self._js.ask(f"STREAM.UPDATE.{stream}", {**info.config, "sealed": True, "metadata": metadata})
+            info = await self._js.info(stream)
+            if info is None or not info.config.get("sealed"):
+                raise BusError(f"stream {stream} is not sealed although the server said so")
+        if info.config.get("max_bytes", -1) > info.state.bytes > 0:
+            await self._js.ask(f"STREAM.UPDATE.{stream}", {**info.config, "max_bytes": info.state.bytes})
+        return info.state.last_seq
+
+    async def keep(self, states: Sequence[Snapshot]) -> str:
+        """See ports.Generations. Raises BusError."""
+        try:
+            return await keep_base(self._objects, states)
+        except UnansweredError as err:
+            raise BusError(f"the states of the next generation cannot be stored: {err}") from err
+
+    async def succeed(self, identity: LogIdentity, end: int, state: str, at: int) -> LogIdentity:
+        """See ports.Generations. Raises BusError."""
+        born = Genesis(
+            log_id=secrets.token_hex(8), generation=identity.generation + 1, parent=identity.log_id, state=state
+        )
+        limits = await self._limits(identity)
+        genesis = await found_generation(self._js, self._cell, born, limits, SEALED, at, first=end + 1)
+        before = Earlier(identity.generation, identity.log_id, identity.first)
+        made = LogPointer(
+            generation=genesis.generation,
+            log_id=genesis.log_id,
+            stream=subjects.log_stream(self._cell, genesis.generation),
+            first=end + 1,
+            state=genesis.state,
+            earlier=(*identity.earlier, before),
+        )
+        async with asyncio.timeout(PATIENCE_S):
+            return await self._point_to(identity, made)
+
+    async def _point_to(self, identity: LogIdentity, made: LogPointer) -> LogIdentity:
+        backoff = Backoff()
+        while True:
+            entry = await self._state.get(POINTER)
+            pointer = read_pointer(self._cell, entry.value if entry is not None else None)
+            if pointer is None or entry is None:
+                raise LogGoneError(f"the pointer of cell {self._cell} is gone; `muster log init` finds the newest log")
+            if pointer.log_id != identity.log_id:
+                return pointer.identity(self._cell)  # somebody else was here first
+            await self._state.set(POINTER, encode(made), revision=entry.revision)
+            await backoff.pause()
+
+    async def _limits(self, identity: LogIdentity) -> Limits:
+        """Those of the old generation, before it was sealed."""
+        info = await self._js.info(subjects.log_stream(identity.cell, identity.generation))
+        config = info.config if info is not None else {}
+        size = (config.get("metadata") or {}).get(SIZE, "")
+        return Limits(max_bytes=int(size) if size else Limits().max_bytes, replicas=config.get("num_replicas", 1))

@@ -1,0 +1,172 @@
+"""Rolling a log over: the generation in force is sealed, and the next one begins with the state of every stage.
+
+All that can be done beforehand is done while the old generation still takes commits: it is read from its beginning
+and folded into every state there is. Then it is sealed, the rest is read, the states are kept, and the next
+generation is founded on them. Sequences go on counting, so causes and intents mean what they meant.
+
+A crash before the seal leaves everything as it was; after it, whoever tries next completes what was begun.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct, field
+
+from muster.core.actuation.intents import Actuator
+from muster.core.deciders import DECIDERS
+from muster.core.objects.registry import WATCHED
+from muster.core.presentation.view import View
+from muster.core.stage import Folder, Stage, StageState
+from muster.core.watching.watcher import Watcher
+from muster.events.envelope import Stored
+from muster.ports import Clock, Generations, Log, LogIdentity, Snapshot, Snapshots
+from muster.runtime.snapshotting import decode_state, encode_state, make_snapshot, state_schema
+
+Seat = tuple[str, str]
+"""(stage, shard)"""
+
+
+class RollError(Exception):
+    """The log cannot be rolled over: what is in the way, and what to do."""
+
+
+class Rolled(Struct, frozen=True):
+    """What was done. ``end``: last sequence of the old generation; ``unlike``: snapshots the log contradicts."""
+
+    before: LogIdentity
+    after: LogIdentity
+    end: int
+    compared: int = 0
+    unlike: tuple[str, ...] = ()
+
+
+class Tally(Struct):
+    """How often a snapshot that a running stage kept was compared with the log, and which were found wrong."""
+
+    compared: int = 0
+    unlike: list[str] = field(default_factory=list)
+
+
+def seats() -> dict[Seat, Stage[Any]]:
+    """Everything that keeps a state of the log, whether it runs in this cell or not."""
+    made: dict[Seat, Stage[Any]] = {("watcher", shard): Watcher(shard) for shard in WATCHED}
+    made |= {(name, "0"): make() for name, make in DECIDERS.items()}
+    others: tuple[Stage[Any], ...] = (Actuator(), View())
+    return made | {(stage.name, "0"): stage for stage in others}
+
+
+class States:
+    """The state of every seat, folded side by side."""
+
+    def __init__(self, base: Sequence[Snapshot] = ()) -> None:
+        self._stages = seats()
+        self._folders = {seat: Folder(stage) for seat, stage in self._stages.items()}
+        self.states: dict[Seat, StageState] = {seat: stage.initial() for seat, stage in self._stages.items()}
+        self._kept: dict[Seat, Snapshot] = {}
+        self.tally = Tally()
+        if base:
+            self.states = dict(restored(base, self._stages))
+
+    @property
+    def seq(self) -> int:
+        return next(iter(self.states.values())).seq
+
+    def compare_with(self, kept: Mapping[Seat, Snapshot]) -> None:
+        """Snapshots that running stages have kept: each is compared when its position is reached."""
+        self._kept = dict(kept)
+
+    def fold(self, stored: Stored) -> None:
+        for seat, folder in self._folders.items():
+            folder.fold(self.states[seat], stored.seq, stored.commit)
+            kept = self._kept.get(seat)
+            if kept is not None and kept.seq == stored.seq:
+                self._compare(seat, kept)
+
+    def _compare(self, seat: Seat, kept: Snapshot) -> None:
+        state = self.states[seat]
+        if kept.schema != state_schema(type(state)):
+            return
+        self.tally.compared += 1
+        if encode_state(state) != kept.body:
+            self.tally.unlike.append(f"{'/'.join(seat)} at {kept.seq}")
+
+    def snapshots(self, identity: LogIdentity) -> list[Snapshot]:
+        """All of them as they are now; what does not come back from its encoding is refused."""
+        made = [make_snapshot(identity, *seat, state) for seat, state in sorted(self.states.items())]
+        for snapshot, (_, state) in zip(made, sorted(self.states.items()), strict=True):
+            if encode_state(decode_state(snapshot.body, type(state))) != snapshot.body:
+                raise RollError(f"the state of {snapshot.stage}/{snapshot.shard} does not survive being kept")
+        return made
+
+
+def restored(base: Sequence[Snapshot], stages: Mapping[Seat, Stage[Any]]) -> dict[Seat, StageState]:
+    """The states a generation began with, for every seat. Raises RollError for what this build cannot read."""
+    found: dict[Seat, StageState] = {}
+    by_seat = {(each.stage, each.shard): each for each in base}
+    for seat, stage in stages.items():
+        kind = type(stage.initial())
+        kept = by_seat.get(seat)
+        if kept is None or kept.schema != state_schema(kind):
+            raise RollError(
+                f"the state of {'/'.join(seat)} that the log begins with is not one of this version's; "
+                "use the version that wrote it, or keep the generation before so that it can be folded again"
+            )
+        found[seat] = decode_state(kept.body, kind)
+    return found
+
+
+async def roll(
+    generations: Generations,
+    *,
+    clock: Clock,
+    snapshots: Mapping[Seat, Snapshot] | None = None,
+) -> Rolled:
+    """Roll the log over, or complete what somebody began. ``snapshots``: what the running stages kept, to compare.
+
+    Raises RollError, LogGoneError and what the bus raises.
+    """
+    log, sealed = await generations.current()
+    identity = log.identity
+    states = await _begin(generations, log)
+    states.compare_with(snapshots or {})
+    if not sealed:
+        await _read(log, states, None)
+    end = await generations.seal(identity)
+    await _read(log, states, end)
+    digest = await generations.keep(states.snapshots(identity))
+    now = max(clock.now(), *(state.now for state in states.states.values()))
+    after = await generations.succeed(identity, end, digest, now)
+    return Rolled(identity, after, end, states.tally.compared, tuple(states.tally.unlike))
+
+
+async def kept_snapshots(snapshots: Snapshots) -> dict[Seat, Snapshot]:
+    """What the running stages kept last."""
+    found = {seat: await snapshots.load(*seat) for seat in seats()}
+    return {seat: kept for seat, kept in found.items() if kept is not None}
+
+
+async def _begin(generations: Generations, log: Log) -> States:
+    """The states this generation began with; all there is from the very beginning where those are of no use."""
+    identity = log.identity
+    base = await generations.base(identity)
+    try:
+        return States(base)
+    except RollError:
+        if identity.origin != 1:
+            raise
+        return States()
+
+
+async def _read(log: Log, states: States, end: int | None) -> None:
+    """Fold up to a sequence; without one up to where the log ends now."""
+    if end is not None and states.seq >= end:
+        return
+    async with contextlib.aclosing(log.follow(states.seq)) as stream:  # type: ignore[type-var]
+        async for batch in stream:
+            for stored in batch:
+                states.fold(stored)
+            if (not batch and end is None) or (end is not None and states.seq >= end):
+                return
