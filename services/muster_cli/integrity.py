@@ -29,10 +29,13 @@ class Integrity:
         genesis = commit.events[0] if commit.events and isinstance(commit.events[0], Genesis) else None
         if seq != self.last_seq + 1:
             self._wrong(seq, f"follows sequence {self.last_seq}: commits are missing")
-        if (seq == 1) != (genesis is not None):
-            self._wrong(seq, "is not a genesis" if seq == 1 else "is a second genesis")
+        if seq == 1 and genesis is None:
+            self._wrong(seq, "is not a genesis")
+        if seq > 1 and genesis is not None and genesis.parent != self.log_id:
+            self._wrong(seq, f"is the genesis of another log, after {genesis.parent or 'none'}")
         if genesis is not None:
-            self.log_id, self.generation, self.first_at = genesis.log_id, genesis.generation, commit.at
+            self._epochs.clear()
+            self.log_id, self.generation, self.first_at = genesis.log_id, genesis.generation, self.first_at or commit.at
         self.last_seq = seq
         self.commits += 1
         self.events += len(commit.events)

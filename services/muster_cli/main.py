@@ -157,6 +157,7 @@ def _code_of(err: Exception) -> int | None:
     from muster.runtime.archive import ArchiveError
     from muster.runtime.config import ConfigError
     from muster.runtime.logfile import LogFileError
+    from muster.runtime.rolling import RollError
     from muster.simulation.model import TraceError
 
     match err:
@@ -176,6 +177,7 @@ def _code_of(err: Exception) -> int | None:
             | KubeConfigError()
             | ApiUnreachableError()
             | LogFileError()
+            | RollError()
             | ArchiveError()
             | TraceError()
             | OSError()

@@ -276,6 +276,30 @@ muster log info --cell gpu -o json
 """,
     ),
     Page(
+        name="log roll",
+        function="log_roll",
+        order=25,
+        summary="Roll a log over: seal this generation, and go on in the next with the state of every stage.",
+        details="The services follow by themselves; jobs notice nothing. Sequences go on counting, and commands read "
+        "all generations as one log. The keeper does this by itself at MUSTER_LOG_ROLL_PERCENT. A roll-over that "
+        "broke off is finished by the keeper, or by running this again.",
+        examples="""
+muster log roll
+muster log roll --complete --url nats://nats.muster:4222
+""",
+    ),
+    Page(
+        name="log keep",
+        function="log_keep",
+        order=27,
+        summary="Run the keeper of a log: it rolls the log over when it is getting full, and keeps its archive.",
+        details="A service like the others, set up by MUSTER_ variables; it runs until it is told to stop. "
+        "MUSTER_LOG_ROLL_PERCENT says when, MUSTER_LOG_ARCHIVE where the archive is. `muster up` has one inside.",
+        examples="""
+MUSTER_NATS_URL=nats://nats.muster:4222 MUSTER_LOG_ARCHIVE=/var/lib/muster/archive muster log keep
+""",
+    ),
+    Page(
         name="log verify",
         function="log_verify",
         order=30,

@@ -19,6 +19,7 @@ SEATS: tuple[tuple[str, str], ...] = (
     ("actuator", "0"),
     ("presenter", "0"),
     ("publisher", "0"),
+    ("keeper", "0"),
 )
 """(stage, shard) of every lease there is."""
 

@@ -10,6 +10,7 @@ import contextlib
 import json
 import re
 import signal
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -83,12 +84,23 @@ class Supervised(Running):
 class Fleet:
     """`async with Fleet(folder, kubeconfig) as fleet`: everything runs and is healthy."""
 
-    def __init__(self, folder: Path, kubeconfig: Path, *, kubeconfigs: Mapping[str, Path] | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        kubeconfig: Path,
+        *,
+        kubeconfigs: Mapping[str, Path] | None = None,
+        init: Mapping[str, str] | None = None,
+        keeper: Path | None = None,
+    ) -> None:
+        """``init``: variables for the founding of the log; ``keeper``: folder the keeper archives to."""
         self.folder = folder
         self.running: dict[str, Supervised] = {}
         """What runs, by name; a second replica of a service is `<service>-2`."""
         self._kubeconfig = kubeconfig
         self._kubeconfigs = dict(kubeconfigs or {})
+        self._init = dict(init or {})
+        self._archive = keeper
         self._port = free_port()
         self._cli = Cli(folder / "cli")
 
@@ -131,7 +143,7 @@ class Fleet:
 
     async def init_log(self) -> None:
         """`docker compose up log-init`: the log, or its next generation when it is gone."""
-        creation = Running(CREATION, self.folder, 0, {"MUSTER_NATS_URL": self.url})
+        creation = Running(CREATION, self.folder, 0, {"MUSTER_NATS_URL": self.url, **self._init})
         await creation.start()
         assert await creation.finished() == 0, creation.tail()
 
@@ -144,6 +156,8 @@ class Fleet:
             "MUSTER_HEALTH_HOST": "127.0.0.1",
             "MUSTER_HEALTH_PORT": str(port),
         }
+        if service == "keeper" and self._archive is not None:
+            env["MUSTER_LOG_ARCHIVE"] = str(self._archive)
         if "MUSTER_KUBECONFIG" in services()[service].env:
             env["MUSTER_KUBECONFIG"] = str(self._kubeconfigs.get(name, self._kubeconfig))
         process = Supervised(service, self.folder, port, env, name=name)
@@ -214,6 +228,16 @@ class Fleet:
         finally:
             await connection.close()
         return list(found.values())
+
+    async def muster(self, *arguments: str) -> Result:
+        """What a command says."""
+        return await self._cli.run(*arguments)
+
+    async def start_muster(self, *arguments: str) -> asyncio.subprocess.Process:
+        """A command as a process of its own, to be killed."""
+        return await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "muster_cli", *arguments, stdout=asyncio.subprocess.DEVNULL
+        )
 
     async def judge(self, *, silences: bool = True) -> None:
         """What `muster export`, `muster replay --verify` and `muster check` say; AssertionError with their words.

@@ -232,6 +232,23 @@ def test_states_of_another_version_are_refused_where_nothing_else_tells() -> Non
     asyncio.run(again())
 
 
+def test_who_cannot_read_the_states_folds_the_generations_before() -> None:
+    cell = Cell(services=SERVICES)
+    starts = Starts(cell)
+
+    async def scene(cell: Cell) -> None:
+        await one_runs_and_four_wait(cell)
+        cell.roll_wanted = 2
+        await cell.until(lambda: len(cell.logs) == 2)
+        bases = cell.snapshots.bases
+        for digest, base in bases.items():
+            bases[digest] = [type(each)(**{**fields(each), "schema": "another"}) for each in base]
+        await all_run(cell)
+
+    play(cell, scene)
+    judged(cell, starts)
+
+
 class FixedClock:
     def now(self) -> int:
         return 0

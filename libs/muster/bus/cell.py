@@ -86,7 +86,12 @@ async def open_log(
             raise LogGoneError(
                 f"{lost}; restore it, or start its next generation from what the cluster says with `{_command(cell)}`"
             )
-        generation = pointer.generation + 1 if pointer else await _newest_generation(js, cell) or 1
+        newest = None if pointer else await _newest_generation(js, cell)
+        made = await _rebuilt(js, cell, newest) if newest else None
+        if made is not None:
+            await state.set(POINTER, encode(made), revision=entry.revision if entry is not None else 0)
+            continue
+        generation = pointer.generation + 1 if pointer else newest or 1
         born = Genesis(log_id=secrets.token_hex(8), generation=generation, parent=pointer.log_id if pointer else "")
         genesis = await found_generation(js, cell, born, limits or Limits(), ignore, at)
         made = LogPointer(generation=generation, log_id=genesis.log_id, stream=subjects.log_stream(cell, generation))
@@ -100,14 +105,14 @@ async def pointer_of(js: JetStream, cell: str) -> LogPointer | None:
     if await ensure(js, bucket, create=False, ignore=SIZES) is None:
         return None
     entry = await Bucket(js, subjects.state_bucket(cell)).get(POINTER)
-    return _read_pointer(cell, entry.value if entry is not None else None)
+    return read_pointer(cell, entry.value if entry is not None else None)
 
 
 async def point_to(js: JetStream, cell: str, pointer: LogPointer) -> None:
     """Put a generation in force in a cell that has none, or has lost this very one. Raises BusError."""
     state = Bucket(js, subjects.state_bucket(cell))
     entry = await state.get(POINTER)
-    found = _read_pointer(cell, entry.value if entry is not None else None)
+    found = read_pointer(cell, entry.value if entry is not None else None)
     if found == pointer:
         return
     if found is not None:
@@ -182,6 +187,26 @@ async def _newest_generation(js: JetStream, cell: str) -> int | None:
     names = await js.names(subjects.cell_log_subjects(cell))
     found = [subjects.log_generation(cell, name) for name in names]
     return max((number for number in found if number is not None), default=None)
+
+
+async def _rebuilt(js: JetStream, cell: str, generation: int) -> LogPointer | None:
+    """What the lost pointer to a generation must have said; None when that has no genesis yet."""
+    chain: list[tuple[Genesis, int]] = []
+    while generation:
+        info = await js.info(subjects.log_stream(cell, generation), checks=1)
+        first = info.state.first_seq if info is not None else 0
+        stored = await js.get(subjects.log_stream(cell, generation), first) if first else None
+        genesis = genesis_of(stored.data) if stored is not None else None
+        if genesis is None or (chain and chain[-1][0].parent != genesis.log_id):
+            break
+        chain.append((genesis, first))
+        generation = generation - 1 if genesis.state else 0
+    if not chain:
+        return None
+    newest, first = chain[0]
+    stream = subjects.log_stream(cell, newest.generation)
+    earlier = tuple(Earlier(each.generation, each.log_id, seq) for each, seq in reversed(chain[1:]))
+    return LogPointer(newest.generation, newest.log_id, stream, first, newest.state, earlier)
 
 
 def read_pointer(cell: str, value: bytes | None) -> LogPointer | None:

@@ -14,7 +14,7 @@ from muster.bus.log import TRACE, Body, JetStreamLog, genesis_of
 from muster.bus.streams import Limits, bucket_config, ensure, log_config
 from muster.events import subjects
 from muster.events.envelope import decode_envelope
-from muster.ports import LogIdentity
+from muster.ports import Earlier
 
 TRIES = 60
 
@@ -60,10 +60,28 @@ async def import_log(
     await ensure(js, log_config(cell, genesis.generation, size), create=True)
     await _store(js, cell, genesis.generation, first)
     for body in rest:
-        await _store(js, cell, genesis.generation, body)
+        if decode_envelope(body.data).stage == "genesis":
+            made = await _next_generation(js, cell, made, body, size)
+        await _store(js, cell, made.generation, body)
         progress(body.seq)
     await point_to(js, cell, made)
-    return JetStreamLog(js, LogIdentity(cell=cell, log_id=genesis.log_id, generation=genesis.generation))
+    return JetStreamLog(js, made.identity(cell))
+
+
+async def _next_generation(js: JetStream, cell: str, before: LogPointer, body: Body, size: Limits) -> LogPointer:
+    """Make room for the generation that begins with a commit."""
+    genesis = genesis_of(body.data)
+    if genesis is None or genesis.parent != before.log_id:
+        raise BusError(f"what follows generation {before.generation} at sequence {body.seq} is not its successor")
+    await ensure(js, log_config(cell, genesis.generation, size, first=body.seq), create=True)
+    return LogPointer(
+        generation=genesis.generation,
+        log_id=genesis.log_id,
+        stream=subjects.log_stream(cell, genesis.generation),
+        first=body.seq,
+        state=genesis.state,
+        earlier=(*before.earlier, Earlier(before.generation, before.log_id, before.first)),
+    )
 
 
 async def _store(js: JetStream, cell: str, generation: int, body: Body) -> None:

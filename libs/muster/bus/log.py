@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from datetime import datetime
 
 from msgspec import Struct
@@ -202,9 +202,20 @@ class JetStreamLog:
             await reader.close()
 
     async def bodies(self, after: int) -> AsyncGenerator[Body, None]:
-        """The bytes of every commit over ``after``, up to the end of this generation as it is now: for copies of it."""
-        after = max(after, self._identity.first - 1)
-        end = await self.end()
+        """The bytes of every commit over ``after``, up to the end of the log as it is now: for copies of it."""
+        after = max(after, self._identity.origin - 1)
+        for sealed, end in self._chain():
+            if after < end:
+                async with contextlib.aclosing(sealed.own_bodies(after, end)) as stream:
+                    async for body in stream:
+                        after = body.seq
+                        yield body
+        async with contextlib.aclosing(self.own_bodies(after, await self.end())) as stream:
+            async for body in stream:
+                yield body
+
+    async def own_bodies(self, after: int, end: int) -> AsyncGenerator[Body, None]:
+        """The same of this generation alone, up to a sequence."""
         self._check_end(end, after)
         if end <= after:
             return
@@ -218,16 +229,19 @@ class JetStreamLog:
         finally:
             await reader.close()
 
-    async def _earlier(self, after: int) -> AsyncGenerator[list[Stored], None]:
-        """What sealed generations hold after a sequence, up to where this one begins."""
+    def _chain(self) -> Iterator[tuple[JetStreamLog, int]]:
+        """The sealed generations before this one, oldest first, each with its last sequence."""
         identity = self._identity
         begins = (*(each.first for each in identity.earlier[1:]), identity.first)
         for each, begin in zip(identity.earlier, begins, strict=False):
-            end = begin - 1
+            known = LogIdentity(identity.cell, each.log_id, each.generation, each.first)
+            yield JetStreamLog(self._js, known, heartbeat_s=self._heartbeat_s), begin - 1
+
+    async def _earlier(self, after: int) -> AsyncGenerator[list[Stored], None]:
+        """What sealed generations hold after a sequence, up to where this one begins."""
+        for sealed, end in self._chain():
             if after >= end:
                 continue
-            known = LogIdentity(identity.cell, each.log_id, each.generation, each.first)
-            sealed = JetStreamLog(self._js, known, heartbeat_s=self._heartbeat_s)
             async with contextlib.aclosing(sealed.follow(after)) as stream:
                 async for batch in stream:
                     if batch:

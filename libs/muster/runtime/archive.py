@@ -11,7 +11,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
@@ -114,14 +114,28 @@ class ArchiveWriter:
     ``after``: the last sequence that is kept; the next :meth:`write` takes the one after it.
     """
 
-    def __init__(self, folder: Path, cell: str, log_id: str, generation: int, *, commits: int = 0) -> None:
-        """``commits`` of a segment where the archive is new. Raises ArchiveError for the archive of another log."""
+    def __init__(
+        self,
+        folder: Path,
+        cell: str,
+        log_id: str,
+        generation: int,
+        *,
+        commits: int = 0,
+        earlier: Collection[str] = (),
+    ) -> None:
+        """``commits`` of a segment where the archive is new; ``earlier``: logs this one goes on from.
+
+        Raises ArchiveError for the archive of another log.
+        """
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
         if is_archive(folder):
             self.manifest = read_manifest(folder)
             held = (self.manifest.log_id, self.manifest.generation)
-            if held != (log_id, generation):
+            if held[0] in earlier and held[1] < generation:
+                self.manifest.log_id, self.manifest.generation = log_id, generation
+            elif held != (log_id, generation):
                 raise ArchiveError(
                     f"{folder} holds log {held[0]}, generation {held[1]}, and not {log_id}, generation {generation}; "
                     "give each log a folder of its own"

@@ -47,6 +47,10 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Create the cell's log when it is missing, and a new generation when the stream is gone."""
     log_max_bytes: int = 8 * 2**30
     """Size limit of the log, used when it is created; at 95 % nothing new is let in."""
+    log_roll_percent: int = 80
+    """How full the log may be before the keeper rolls it over to its next generation; 0: never by itself."""
+    log_archive: str = ""
+    """Folder in which the keeper keeps an archive of the log; empty: none, sealed generations stay in NATS."""
     replicas: int = 1
     """Stream replicas, used when streams are created: 3 in production."""
     kube_context: str = ""
@@ -83,6 +87,8 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         unknown = sorted({*self.kinds_on} - {*KINDS})
         if unknown or not self.kinds_on:
             raise ValueError(f"kinds is {self.kinds!r}; take some of {', '.join(KINDS)}, with commas")
+        if not 0 <= self.log_roll_percent <= 94:
+            raise ValueError(f"log_roll_percent is {self.log_roll_percent}; take 1 to 94, or 0 for never")
         if self.replicas not in (1, 3, 5):
             raise ValueError(f"replicas is {self.replicas}; JetStream takes 1, 3 or 5")
         if not 1 <= self.placement_hold_s <= 86_400:

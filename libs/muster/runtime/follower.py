@@ -124,7 +124,9 @@ class Follower(Generic[S]):
         state, fold = self.state, self._folder.fold
         for stored in batch:
             fold(state, stored.seq, stored.commit)
-            if stored.commit.stage == self.stage.name and stored.commit.shard == self.shard:
+            own = stored.commit.stage == self.stage.name and stored.commit.shard == self.shard
+            # What an earlier generation holds stands on other subjects: nothing of it is expected of this one.
+            if own and stored.seq >= self.log.identity.first:
                 self.last_own = stored.seq
             self.observed(stored)
         self.hooks.folded(batch, self._batches.qsize())

@@ -194,9 +194,10 @@ class Leader(Follower[S]):
         if worst and worst[0][1] == RESTLESS:
             self.hooks.restless(dict(self._repeats.most_common(5)))
 
-    async def stop(self) -> None:
+    async def stop(self, *, keep: bool = True) -> None:
         """Leave in good order: keep a snapshot and give up the lease, so that a successor need not wait."""
-        await self.keep_snapshot()
+        if keep:
+            await self.keep_snapshot()
         if self._held:
             await self.lease.release()
 

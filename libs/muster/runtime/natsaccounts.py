@@ -22,8 +22,11 @@ from muster.core.deciders import DECIDERS
 from muster.events import subjects
 
 ACCOUNTS_FILE = "deploy/nats/accounts.conf"
-GENERATIONS = (1, 2)
-"""Generations of the log the services may read: the one in force, and the one after its loss."""
+GENERATIONS = tuple(range(1, 9))
+"""Generations of the log the services may read: the one in force, those before it, and those that will follow."""
+
+AHEAD = 7
+"""How many generations after the one in force may follow before the accounts must be written again."""
 
 API = "$JS.API"
 EXPORTED_API = "$JS.MUSTER.API"
@@ -36,7 +39,12 @@ APPENDERS: dict[str, tuple[str, ...]] = {
 }
 """{service: the stages it appends as}"""
 
-KEEPERS: dict[str, tuple[str, ...]] = {**APPENDERS, "actuator": ("actuator", "presenter"), "publisher": ("publisher",)}
+KEEPERS: dict[str, tuple[str, ...]] = {
+    **APPENDERS,
+    "actuator": ("actuator", "presenter"),
+    "publisher": ("publisher",),
+    "keeper": ("keeper",),
+}
 """{service: the stages whose lease it holds and whose snapshots it keeps}"""
 
 QUARANTINERS = ("watcher",)
@@ -105,6 +113,10 @@ def _service(name: str, cell: str, generations: Sequence[int]) -> User:
         own += [f"$KV.{subjects.state_bucket(cell)}.snapshot.{stage}.*" for stage in KEEPERS[name]]
         own += [f"$O.{bucket}.C.*", f"$O.{bucket}.M.*"]
         own += [f"{API}.STREAM.MSG.GET.OBJ_{bucket}", f"{API}.STREAM.PURGE.OBJ_{bucket}"]
+    if name == "keeper":
+        own += [subjects.stage_subjects(cell, "genesis"), f"$KV.{subjects.state_bucket(cell)}.log"]
+        for generation in (*generations, generations[-1] + 1):
+            own += [f"{API}.STREAM.{verb}.{subjects.log_stream(cell, generation)}" for verb in ("CREATE", "UPDATE")]
     return User(name, (*own, *_reading(cell, generations)), (f"{inbox(name)}.>",))
 
 
@@ -213,7 +225,9 @@ def main(arguments: Sequence[str]) -> None:
     first = given.generation or GENERATIONS[0]
     wanted = [name.partition("=") for name in given.reader or ["reader"]]
     namespaces = {name: namespace for name, _, namespace in wanted}
-    sys.stdout.write(render(given.cell or subjects.DEFAULT_CELL, (first, first + 1), namespaces))
+    sys.stdout.write(
+        render(given.cell or subjects.DEFAULT_CELL, tuple(range(max(1, first - 1), first + AHEAD)), namespaces)
+    )
 
 
 def default() -> str:

@@ -58,7 +58,9 @@ class Publisher:
         settled = parse_ce_id((await self._outlet.resume()).settled)
         identity = self._log.identity
         after, skip = 0, -1
-        if settled is not None and settled.generation == identity.generation:
+        # Generations that succeed each other are read as one log; what a lost one held is gone with it.
+        known = {identity.generation, *(each.generation for each in identity.earlier)}
+        if settled is not None and settled.generation in known and settled.sequence >= identity.origin:
             after, skip = settled.sequence - 1, settled.index
         async for batch in self._log.follow(after):
             if not batch:
@@ -72,11 +74,12 @@ class Publisher:
     async def _publish_commit(self, stored: Stored, skip: int) -> None:
         """Publish the events of one commit with an index over ``skip``."""
         identity = self._log.identity
+        generation = identity.generation_of(stored.seq)
         self._at = max(self._at, stored.commit.at)
         for index, event in enumerate(stored.commit.events):
             if index <= skip:
                 continue
-            found = public_event(identity.cell, identity.generation, stored.seq, index, self._at, event)
+            found = public_event(identity.cell, generation, stored.seq, index, self._at, event)
             if found is not None:
                 await self._send(found, stored.trace)
 

@@ -15,11 +15,13 @@ import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
 from functools import partial
+from pathlib import Path
 
 from msgspec import Struct, field
 
 from muster.bus.connection import Connection
 from muster.bus.errors import BusError
+from muster.bus.generations import JetStreamGenerations
 from muster.bus.jetstream import JetStream
 from muster.bus.lease import JetStreamLease
 from muster.bus.public import PublicPublisher
@@ -34,16 +36,27 @@ from muster.events.system import LogNearlyFull, PlacementChosen
 from muster.kube.config import connect as connect_kube
 from muster.kube.errors import KubeConfigError
 from muster.kube.sources import FromKubeconfig, Source, default_source
-from muster.ports import ApiTransport, ApiUnreachableError, Clock, FencedError, LogFullError, LogGapError, LogGoneError
+from muster.ports import (
+    ApiTransport,
+    ApiUnreachableError,
+    Clock,
+    FencedError,
+    LogFullError,
+    LogGapError,
+    LogGoneError,
+    LogSealedError,
+)
 from muster.runtime.acting import ActuatorRunner
 from muster.runtime.clock import SystemClock
 from muster.runtime.config import Config, ConfigError, load
 from muster.runtime.connecting import connect_bus, open_cell
 from muster.runtime.follower import AnyFollower
 from muster.runtime.health import HealthServer
+from muster.runtime.keeping import Keeper
 from muster.runtime.leader import ClockSkewError, Leader, LostLeadershipError
 from muster.runtime.presenting import Presenter
 from muster.runtime.publishing import Publisher
+from muster.runtime.rolling import RollError, roll
 from muster.runtime.shared import SharedLog
 from muster.runtime.watching import WatcherRunner
 from muster.telemetry import logs
@@ -60,6 +73,8 @@ MISCONFIGURED = 78
 """Exit code: the configuration cannot work as it is."""
 STOP_LIMIT_S = 5.0
 ROOM_CHECK_S = 15.0
+SEALED_WAIT_S = 0.5
+"""How often a process that finds its log sealed looks for the next generation."""
 ALARM_PERCENT = 80
 CLOSING_PERCENT = 95
 """How full the log may be until nothing new is let in, so that releases and effects still fit."""
@@ -82,8 +97,11 @@ class Process(Struct, dict=True):
     log: SharedLog
     runners: list[AnyFollower] = field(default_factory=list)
     publishers: list[Publisher] = field(default_factory=list)
+    keepers: list[Keeper] = field(default_factory=list)
     telemetries: list[StageTelemetry] = field(default_factory=list)
 
+    snapshotting: bool = True
+    """Whether leaders keep a snapshot when they leave."""
     stack: AsyncExitStack = field(default_factory=AsyncExitStack)
     """What is closed when the process ends."""
 
@@ -200,6 +218,21 @@ class Process(Struct, dict=True):
             Publisher(log=self.log, outlet=outlet, lease=self.lease("publisher"), hooks=self.telemetry("publisher"))
         )
 
+    def add_keeper(self) -> None:
+        """Roll the log over when it is getting full, and keep its archive."""
+        self.keepers.append(
+            Keeper(
+                JetStreamGenerations(self.js, self.config.cell),
+                self.log.identity.log_id,
+                lease=self.lease("keeper"),
+                snapshots=self.snapshots(),
+                clock=self.clock,
+                hooks=self.telemetry("keeper"),
+                percent=self.config.log_roll_percent,
+                folder=Path(self.config.log_archive) if self.config.log_archive else None,
+            )
+        )
+
     def not_started(self) -> Iterator[str]:
         """Why the process has not started yet."""
         for runner in self.runners:
@@ -224,14 +257,20 @@ class Process(Struct, dict=True):
         try:
             await self.log.begin()
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self.log.pump())
+                if self.runners or self.publishers:
+                    tasks.create_task(self.log.pump())
                 tasks.create_task(self._watch_room())
                 for runner in self.runners:
                     tasks.create_task(runner.run())
                 for publisher in self.publishers:
                     tasks.create_task(publisher.run())
+                for keeper in self.keepers:
+                    tasks.create_task(keeper.run())
         except BaseExceptionGroup as group:
-            raise _first_of(group) from group
+            why = _first_of(group)
+            # What was kept of a sealed generation is of no use any more.
+            self.snapshotting = not isinstance(why, LogSealedError)
+            raise why from group
         finally:
             await self._leave()
 
@@ -257,7 +296,9 @@ class Process(Struct, dict=True):
             async with asyncio.timeout(STOP_LIMIT_S):
                 for runner in self.runners:
                     if isinstance(runner, Leader):
-                        await runner.stop()
+                        await runner.stop(keep=self.snapshotting)
+                for keeper in self.keepers:
+                    await keeper.stop()
         except (TimeoutError, BusError) as err:
             self.logger.warning("left_in_a_hurry", why=str(err))
 
@@ -267,10 +308,17 @@ Build = Callable[[Process], Awaitable[None]]
 
 
 async def open_process(
-    config: Config, service: str, stack: AsyncExitStack, *, clock: Clock | None = None, own_time: bool = False
+    config: Config,
+    service: str,
+    stack: AsyncExitStack,
+    *,
+    clock: Clock | None = None,
+    own_time: bool = False,
+    keeping: bool = False,
 ) -> Process:
     """Connect to the bus and open the log. Raises BusError, LogGoneError.
 
+    A log that is sealed and has no successor yet is waited for; with ``keeping`` its roll-over is completed instead.
     ``own_time``: the broker is ours and our clock counts as its own, whatever it shows (``muster up``).
     """
     # Never the same after a restart: commits and leases are told apart by it.
@@ -285,33 +333,62 @@ async def open_process(
     stack.push_async_callback(connection.close)
     js = JetStream(connection)
     log = await open_cell(js, config, at=clock.now())
+    if (await log.usage()).sealed:
+        logger.warning("log_sealed", generation=log.identity.generation, completing=keeping)
+    while (await log.usage()).sealed:
+        if keeping:
+            await roll(JetStreamGenerations(js, config.cell), clock=clock)
+        else:
+            await asyncio.sleep(SEALED_WAIT_S)
+        log = await open_cell(js, config, at=clock.now())
     logger.info("log_opened", cell=config.cell, generation=log.identity.generation, log_id=log.identity.log_id)
     shared = SharedLog(log, clock if own_time else None)
     return Process(config, name, clock, logger, Metrics(service), connection, js, shared, stack=stack)
 
 
-async def serve(config: Config, service: str, build: Build) -> None:
-    """Run a service until cancelled or told to stop by SIGTERM or SIGINT."""
+async def serve(config: Config, service: str, build: Build, *, keeping: bool = False) -> None:
+    """Run a service until cancelled or told to stop by SIGTERM or SIGINT; it follows its log through generations."""
+    async with AsyncExitStack() as outer:
+        process, stack = await _open(config, service, build, keeping)
+        current = [process]
+        await _serve_health(config, current, outer)
+        while True:
+            async with stack:
+                running = asyncio.ensure_future(process.run())
+                stop_on_signals(running)
+                try:
+                    await running
+                except asyncio.CancelledError:
+                    process.logger.info("stopped")
+                    return
+                except LogSealedError as err:
+                    process.logger.info("log_rolls_over", message=str(err))
+            process, stack = await _open(config, service, build, keeping)
+            current[:] = [process]
+
+
+async def _open(config: Config, service: str, build: Build, keeping: bool) -> tuple[Process, AsyncExitStack]:
+    """A process with its runners; closing the stack closes what it holds."""
     async with AsyncExitStack() as stack:
-        process = await open_process(config, service, stack)
+        process = await open_process(config, service, stack, keeping=keeping)
         await build(process)
-        if config.health_port >= 0:
-            health = HealthServer(
-                config.health_host,
-                config.health_port,
-                ready=lambda: list(process.not_ready()),
-                started=lambda: list(process.not_started()),
-                metrics=process.metrics.render,
-            )
-            await health.start()
-            stack.push_async_callback(health.stop)
-            process.logger.info("health_served", host=health.host, port=health.port)
-        running = asyncio.ensure_future(process.run())
-        stop_on_signals(running)
-        try:
-            await running
-        except asyncio.CancelledError:
-            process.logger.info("stopped")
+        return process, stack.pop_all()
+
+
+async def _serve_health(config: Config, current: list[Process], stack: AsyncExitStack) -> None:
+    """Health and metrics of the process that runs now: of the first of the list."""
+    if config.health_port < 0:
+        return
+    health = HealthServer(
+        config.health_host,
+        config.health_port,
+        ready=lambda: list(current[0].not_ready()),
+        started=lambda: list(current[0].not_started()),
+        metrics=lambda: current[0].metrics.render(),
+    )
+    await health.start()
+    stack.push_async_callback(health.stop)
+    current[0].logger.info("health_served", host=health.host, port=health.port)
 
 
 def stop_on_signals(task: asyncio.Future[None]) -> None:
@@ -323,23 +400,28 @@ def stop_on_signals(task: asyncio.Future[None]) -> None:
 
 def main(service: str, build: Build) -> None:
     """Entry point of a service: the environment is its configuration; the exit code says what to do about its end."""
+    sys.exit(asyncio.run(run_service(service, build)))
+
+
+async def run_service(service: str, build: Build, *, keeping: bool = False) -> int:
+    """Run a service as the environment says; its exit code. ``keeping``: it completes roll-overs others began."""
     try:
         config = load()
     except ConfigError as err:
         print(f"muster {service}: {err}", file=sys.stderr)  # noqa: T201
-        sys.exit(MISCONFIGURED)
+        return MISCONFIGURED
     logs.configure(level=config.log_level, style=config.log_style)
-    sys.exit(asyncio.run(_exit_code(config, service, build)))
+    return await _exit_code(config, service, build, keeping)
 
 
-async def _exit_code(config: Config, service: str, build: Build) -> int:
+async def _exit_code(config: Config, service: str, build: Build, keeping: bool) -> int:
     logger = logs.get(service=service)
     try:
-        await serve(config, service, build)
+        await serve(config, service, build, keeping=keeping)
     except RESTARTS as err:
         logger.warning("restart_needed", why=type(err).__name__, message=str(err))
         return RESTART
-    except (BusError, ApiUnreachableError) as err:
+    except (BusError, RollError, ApiUnreachableError) as err:
         logger.error("unavailable", message=str(err))
         return UNAVAILABLE
     except KubeConfigError as err:

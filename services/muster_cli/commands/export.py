@@ -13,7 +13,8 @@ from cyclopts import Parameter
 from muster.bus.log import JetStreamLog
 from muster.events.envelope import Stored
 from muster.model.text import counted
-from muster.runtime.archive import SEGMENT_COMMITS, ArchiveWriter
+from muster.runtime.archive import SEGMENT_COMMITS
+from muster.runtime.archiving import archive
 from muster.runtime.logfile import LogWriter
 from muster_cli.commands.tail import tell_which
 from muster_cli.console import Output
@@ -69,20 +70,15 @@ async def export(
 
 async def _archive(folder: Path, log: JetStreamLog, size: int) -> str:
     """Write what an archive does not have yet; says what was done."""
-    identity = log.identity
     try:
-        with ArchiveWriter(folder, identity.cell, identity.log_id, identity.generation, commits=size) as writer:
-            begun, first = writer.manifest.end, writer.after + 1
-            async for body in log.bodies(writer.after):
-                writer.write(body.seq, body.data, body.trace)
-            last = writer.after
+        done = await archive(folder, log, commits=size)
     except OSError as err:
         raise CliError(f"cannot write {folder}: {err.strerror or err}") from err
-    found = writer.manifest
-    if last <= begun:
+    found = done.manifest
+    if done.last <= done.begun:
         return f"nothing new: {counted(len(found.segments), 'segment')}, sequence 1 to {found.end}"
     return (
-        f"archived sequence {first if begun else 1} to {last}: {counted(len(found.segments), 'segment')}, "
+        f"archived sequence {done.first} to {done.last}: {counted(len(found.segments), 'segment')}, "
         f"{sum(each.size for each in found.segments)} bytes"
     )
 

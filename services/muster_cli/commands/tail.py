@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
+from muster.bus.cell import open_log
 from muster.bus.log import JetStreamLog
 from muster.events.envelope import Stored
+from muster.ports import LogSealedError
 from muster_cli.console import Output
 from muster_cli.filtering import Filter
 from muster_cli.options import Bus
@@ -16,6 +19,7 @@ from muster_cli.reading import Place, locate, opened
 from muster_cli.render.events import EventLines, record
 
 LAST_SHOWN = 25
+AGAIN_S = 0.5
 
 
 async def tail(
@@ -45,21 +49,29 @@ async def tail(
         out, chosen = Output(), Filter(job=job, queue=queue)
         tell_which(out, place)
         first = since if since is not None else max(1, await reading.log.end() - LAST_SHOWN + 1)
+        printer = _Printer(out, reading.log, chosen, output)
         # Who belongs where is known only to who has heard everything: a filter reads from the beginning.
-        stream = reading.log.follow(first - 1 if chosen.empty else 0)
-        async with contextlib.aclosing(stream):
-            printer = _Printer(out, reading.log, chosen, output)
-            async for batch in stream:
-                if not batch and not follow:
+        after = first - 1 if chosen.empty else 0
+        while True:
+            try:
+                async with contextlib.aclosing(printer.log.follow(after)) as stream:
+                    async for batch in stream:
+                        if not batch and not follow:
+                            return
+                        for stored in batch:
+                            after = stored.seq
+                            printer.print(stored, shown=stored.seq >= first)
+            except LogSealedError:
+                if not follow:
                     return
-                for stored in batch:
-                    printer.print(stored, shown=stored.seq >= first)
+                await asyncio.sleep(AGAIN_S)
+                printer.log = await open_log(reading.js, place.config.cell)
 
 
 class _Printer:
     def __init__(self, out: Output, log: JetStreamLog, chosen: Filter, form: str) -> None:
         self._out = out
-        self._identity = log.identity
+        self.log = log
         self._chosen = chosen
         self._form = form
         self._lines = EventLines()
@@ -69,8 +81,9 @@ class _Printer:
         if not shown:
             return
         if self._form == "json":
+            identity = self.log.identity
             for index in sorted(wanted):
-                self._out.record(record(stored, index, self._identity.cell, self._identity.generation))
+                self._out.record(record(stored, index, identity.cell, identity.generation_of(stored.seq)))
         else:
             self._out.lines(self._lines.lines(stored, wanted))
 

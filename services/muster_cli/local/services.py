@@ -43,7 +43,9 @@ class Services:
 
     async def open(self) -> None:
         """Connect and make the runners. Raises BusError, KubeConfigError."""
-        process = self._process = await open_process(self._config, "up", self._stack, clock=self._clock, own_time=True)
+        process = self._process = await open_process(
+            self._config, "up", self._stack, clock=self._clock, own_time=True, keeping=True
+        )
         await _forget_leases(process)
         transport = await self._reach(process)
         target = getattr(transport, "target", None)
@@ -54,6 +56,7 @@ class Services:
         process.add_watchers(transport)
         process.add_actuator(transport)
         process.add_publisher()
+        process.add_keeper()
         if self._health is None:
             self._health = HealthServer(
                 "127.0.0.1", 0, ready=self._not_ready, started=self._not_started, metrics=self._metrics

@@ -12,7 +12,7 @@ from muster.bus.errors import BusError
 from muster.bus.jetstream import JetStream
 from muster.core.narrator import Entry, Narrator
 from muster.core.presentation.desired import waiting_reason
-from muster.ports import LogGoneError
+from muster.ports import LogGoneError, LogSealedError
 
 AGAIN_S = 0.5
 
@@ -36,6 +36,7 @@ class Teller:
         self.ready = asyncio.Event()
         """A quota tree is in force and the cluster is fully known: what is submitted now is decided at once."""
         self._narrator: Narrator | None = None
+        self._told = 0
         self._js = js
         self._cell = cell
         self._began = began
@@ -46,6 +47,10 @@ class Teller:
         while True:
             try:
                 await self._follow(after)
+            except LogSealedError:
+                # The services go on in the next generation, and so do we: it is one log.
+                after = max(after, self._told)
+                await asyncio.sleep(AGAIN_S)
             except (LogGoneError, BusError):
                 # The log was lost: the services found a new generation, which is told from its beginning.
                 after = 0
@@ -56,6 +61,7 @@ class Teller:
         narrator = self._narrator = Narrator()
         async for batch in log.follow(0):
             for stored in batch:
+                self._told = stored.seq
                 entries = narrator.feed(stored)
                 if stored.seq > after:
                     self.counts.commits += 1

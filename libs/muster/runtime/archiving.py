@@ -1,0 +1,47 @@
+"""Bringing an archive up to date with a running log."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Protocol
+
+from msgspec import Struct
+
+from muster.bus.log import Body
+from muster.ports import LogIdentity
+from muster.runtime.archive import SEGMENT_COMMITS, ArchiveWriter, Manifest
+
+
+class Copied(Protocol):
+    """A log whose bytes can be copied (``bus.log.JetStreamLog``)."""
+
+    @property
+    def identity(self) -> LogIdentity: ...
+
+    def bodies(self, after: int) -> AsyncIterator[Body]: ...
+
+
+class Archived(Struct, frozen=True):
+    """What was done. ``begun``: where the archive ended before; ``first``, ``last``: what was written."""
+
+    manifest: Manifest
+    begun: int
+    first: int
+    last: int
+
+
+async def archive(folder: Path, log: Copied, *, commits: int = SEGMENT_COMMITS) -> Archived:
+    """Write what an archive does not have yet, from all generations.
+
+    Raises ArchiveError, OSError.
+    """
+    identity = log.identity
+    earlier = [each.log_id for each in identity.earlier]
+    with ArchiveWriter(
+        folder, identity.cell, identity.log_id, identity.generation, commits=commits, earlier=earlier
+    ) as writer:
+        begun, first = writer.manifest.end, writer.after + 1
+        async for body in log.bodies(writer.after):
+            writer.write(body.seq, body.data, body.trace)
+    return Archived(writer.manifest, begun, first, writer.after)

@@ -1,0 +1,118 @@
+"""The keeper of the log: rolls it over when it is getting full, and keeps its archive.
+
+One keeper per cell acts; others stand by. Whoever finds a sealed log without successor completes the roll-over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Protocol
+
+from muster.bus.log import JetStreamLog
+from muster.ports import Clock, Generations, Lease, LogSealedError, Snapshots
+from muster.runtime.archive import ArchiveError
+from muster.runtime.archiving import archive
+from muster.runtime.hooks import Hooks
+from muster.runtime.leader import LEASE_RENEWAL_S, LostLeadershipError
+from muster.runtime.rolling import kept_snapshots, roll
+
+LOOK_S = 5.0
+"""How often the keeper looks how full the log is, or whether somebody has sealed it."""
+
+ARCHIVE_EVERY_S = 600.0
+"""How often the archive is brought up to date between roll-overs."""
+
+
+class KeptGenerations(Generations, Protocol):
+    """Generations whose log can be measured and copied."""
+
+    async def current(self) -> tuple[JetStreamLog, bool]: ...
+
+
+class Keeper:
+    """Runs until another generation than ``log_id`` is in force.
+
+    ``percent``: how full the log may be; ``folder``: where its archive is, None for none.
+    """
+
+    def __init__(
+        self,
+        generations: KeptGenerations,
+        log_id: str,
+        *,
+        lease: Lease,
+        snapshots: Snapshots,
+        clock: Clock,
+        hooks: Hooks,
+        percent: int,
+        folder: Path | None = None,
+    ) -> None:
+        self._generations = generations
+        self._log_id = log_id
+        self._lease = lease
+        self._snapshots = snapshots
+        self._clock = clock
+        self._hooks = hooks
+        self._percent = percent
+        self._folder = folder
+        self._held = False
+        self._archived_at = float("-inf")
+
+    async def run(self) -> None:
+        """Keep the log until cancelled. Raises LostLeadershipError, RollError and what the bus raises."""
+        self._hooks.role("standby", 0)
+        while not await self._lease.acquire():  # noqa: ASYNC110 - a lease has to be asked for
+            await asyncio.sleep(LEASE_RENEWAL_S)
+        self._held = True
+        self._hooks.role("leading", 0)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._keep_lease())
+            while True:
+                await self._look()
+                await asyncio.sleep(LOOK_S)
+
+    async def stop(self) -> None:
+        """Give up the lease."""
+        if self._held:
+            await self._lease.release()
+
+    async def _keep_lease(self) -> None:
+        while True:
+            await asyncio.sleep(LEASE_RENEWAL_S)
+            if not await self._lease.renew():
+                raise LostLeadershipError("lease of the keeper was lost")
+
+    async def _look(self) -> None:
+        log, sealed = await self._generations.current()
+        if log.identity.log_id != self._log_id:
+            raise LogSealedError(f"generation {log.identity.generation} of the log is in force: go on with that")
+        usage = await log.usage()
+        full = usage.max_bytes > 0 and usage.bytes * 100 >= usage.max_bytes * self._percent > 0
+        if sealed or full:
+            self._hooks.note("warning", "log_rolls_over", generation=log.identity.generation, completing=sealed)
+            kept = await kept_snapshots(self._snapshots)
+            done = await roll(self._generations, clock=self._clock, snapshots=kept)
+            self._hooks.note(
+                "error" if done.unlike else "warning",
+                "log_rolled_over",
+                generation=done.after.generation,
+                first=done.after.first,
+                snapshots_compared=done.compared,
+                snapshots_unlike=list(done.unlike),
+            )
+            log, _ = await self._generations.current()
+            self._archived_at = float("-inf")
+        await self._archive(log)
+
+    async def _archive(self, log: JetStreamLog) -> None:
+        now = asyncio.get_running_loop().time()
+        if self._folder is None or now - self._archived_at < ARCHIVE_EVERY_S:
+            return
+        self._archived_at = now
+        try:
+            done = await archive(self._folder, log)
+        except (ArchiveError, OSError) as err:
+            self._hooks.note("error", "log_not_archived", folder=str(self._folder), message=str(err))
+        else:
+            self._hooks.note("info", "log_archived", folder=str(self._folder), last=done.last)

@@ -1,0 +1,50 @@
+"""``muster log roll``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from muster.bus.generations import JetStreamGenerations
+from muster.bus.snapshots import JetStreamSnapshots
+from muster.model.text import counted
+from muster.runtime.clock import SystemClock
+from muster.runtime.rolling import kept_snapshots, roll
+from muster_cli.commands.tail import tell_which
+from muster_cli.console import Output
+from muster_cli.exits import OK, VIOLATED
+from muster_cli.options import Bus
+from muster_cli.reading import connected, locate
+
+
+async def log_roll(
+    *,
+    complete: Annotated[
+        bool,
+        Parameter(negative="", help="Only finish a roll-over that broke off; do nothing where none did."),
+    ] = False,
+    bus: Bus | None = None,
+) -> int:
+    """Roll a log over to its next generation."""
+    place = locate(bus)
+    out = Output()
+    tell_which(out, place)
+    async with connected(place) as js:
+        generations = JetStreamGenerations(js, place.config.cell)
+        log, sealed = await generations.current()
+        identity = log.identity
+        if complete and not sealed:
+            out.line(f"Generation {identity.generation} of cell {identity.cell} is not sealed: nothing to finish.")
+            return OK
+        kept = await kept_snapshots(JetStreamSnapshots(js, identity, warn=lambda _: None))
+        done = await roll(generations, clock=SystemClock(), snapshots=kept)
+    begun = "was sealed already; " if sealed else ""
+    out.line(
+        f"Generation {done.before.generation} of cell {identity.cell} {begun}ended at sequence {done.end}; "
+        f"generation {done.after.generation} (log {done.after.log_id}) goes on at {done.after.first}."
+    )
+    out.line(f"{counted(done.compared, 'snapshot')} of the stages compared with the log, {len(done.unlike)} unlike it.")
+    for each in done.unlike:
+        out.line(f"  {each} is not what the log says: the next generation begins with what the log says.")
+    return VIOLATED if done.unlike else OK

@@ -1,0 +1,162 @@
+"""The log is rolled over while jobs come and go, on real processes: by hand, by itself, and killed in the middle of it.
+
+Every service is an OS process on a real nats-server and a real API server. A witness counts what really runs, an
+outsider reads of every admission once, and the generations together are judged as the one log they are.
+"""
+
+import asyncio
+import os
+import random
+from pathlib import Path
+
+import pytest
+
+from kit.cluster import Cluster
+from kit.fleet import CELL, SERVICES, Fleet
+from kit.story import quota_tree
+from kit.traffic import Traffic, tree
+from kit.waiting import until
+from kit.witness import Witness
+from muster.bus.connection import connect
+from muster.bus.generations import JetStreamGenerations
+from muster.bus.jetstream import JetStream
+from muster.events import subjects
+from muster.events.decisions import GangAdmitted, WorkloadQueued
+from muster.events.system import Genesis
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+AT_ONCE = 4
+SEED = int(os.environ.get("MUSTER_TEST_SEED") or random.SystemRandom().randrange(1000))
+
+
+class Scene:
+    """Jobs that keep coming, and a witness."""
+
+    def __init__(self, cluster: Cluster, fleet: Fleet) -> None:
+        self.cluster = cluster
+        self.fleet = fleet
+        self.witness = Witness(cluster.transport, tree(AT_ONCE))
+        self.traffic = Traffic(cluster)
+        cluster.keep(self.witness.follow.run())
+        cluster.keep(self.traffic.run())
+
+    async def flowing(self, more: int = 4) -> None:
+        before = len(self.witness.order)
+        await self.cluster.until(lambda: len(self.witness.order) >= before + more, 90.0, "jobs to be started")
+
+    async def generation(self) -> int:
+        connection = await connect(self.fleet.url, name="onlooker")
+        try:
+            log, sealed = await JetStreamGenerations(JetStream(connection), CELL).current()
+            return 0 if sealed else log.identity.generation
+        finally:
+            await connection.close()
+
+    async def until_generation(self, number: int) -> None:
+        async def in_force() -> bool:
+            return await self.generation() == number
+
+        await until(in_force, 60.0, 0.2, what=f"generation {number} to be in force")
+
+    async def end(self, generations: int) -> None:
+        await self.traffic.over()
+        self.witness.clean(*self.traffic.names)
+        fleet = self.fleet
+        await fleet.healthy()
+        born = [event.generation for event in await fleet.happened(Genesis)]
+        assert born == list(range(1, generations + 1))
+        queued = [event.ref.uid for event in await fleet.happened(WorkloadQueued)]
+        assert len(queued) == len(set(queued)), "nobody was queued again"
+        admitted = [f"{event.ref.namespace}/{event.ref.name}" for event in await fleet.happened(GangAdmitted)]
+        assert len(admitted) == len(set(admitted)), "nobody was admitted again"
+        await fleet.judge()
+
+        async def all_published() -> bool:
+            return await fleet.published("workload_admitted") == admitted
+
+        await until(all_published, what="outsiders to read of each admission once, in order")
+
+
+async def test_rolled_over_by_hand_under_load(cluster: Cluster, tmp_path: Path) -> None:
+    await cluster.kube.create(quota_tree(tree(AT_ONCE)))
+    async with Fleet(tmp_path, cluster.plane.kubeconfig) as fleet:
+        scene = Scene(cluster, fleet)
+        await scene.flowing()
+        for generation in (2, 3):
+            told = (await fleet.muster("log", "roll", "--url", fleet.url)).ok()
+            assert f"generation {generation} " in told.out
+            assert "0 unlike it" in told.out
+            await scene.flowing()
+        await scene.end(3)
+        assert {code for process in fleet.running.values() for code in process.ends} == set(), "nobody had to restart"
+        shown = (await fleet.muster("log", "verify", "--url", fleet.url)).ok()
+        assert "generation 3" in shown.out
+
+
+async def test_rolled_over_by_itself_and_archived(cluster: Cluster, tmp_path: Path) -> None:
+    await cluster.kube.create(quota_tree(tree(AT_ONCE)))
+    archive = tmp_path / "archive"
+    small = {"MUSTER_LOG_MAX_BYTES": "400000"}
+    async with Fleet(tmp_path, cluster.plane.kubeconfig, init=small, keeper=archive) as fleet:
+        scene = Scene(cluster, fleet)
+        await scene.until_generation(2)
+        await scene.flowing()
+        await scene.traffic.over()
+        born = len(await fleet.happened(Genesis))
+        assert born >= 2
+        await scene.end(born)
+
+        async def archived() -> bool:
+            return bool(fleet.running["keeper"].noted("log_archived"))
+
+        await until(archived, 60.0, what="the keeper to have archived")
+        told = (await fleet.muster("log", "verify", "--log", str(archive))).ok()
+        assert "0 problems" in told.out or "whole" in told.out
+
+
+async def test_killed_in_the_middle_of_rolling_over(cluster: Cluster, tmp_path: Path) -> None:
+    """`muster log roll` dies at moments of its own; the keeper completes what it had begun, or the old one goes on."""
+    print(f"seed {SEED}")
+    rng = random.Random(SEED)
+    await cluster.kube.create(quota_tree(tree(AT_ONCE)))
+    async with Fleet(tmp_path, cluster.plane.kubeconfig) as fleet:
+        scene = Scene(cluster, fleet)
+        await scene.flowing()
+        last = 1
+        for _ in range(4):
+            process = await fleet.start_muster("log", "roll", "--url", fleet.url)
+            await asyncio.sleep(rng.uniform(0.6, 1.6))
+            process.kill()
+            await process.wait()
+
+            async def in_force() -> bool:
+                return await scene.generation() > 0
+
+            await until(in_force, 60.0, 0.2, what="a generation to be in force that is not sealed")
+            await scene.flowing(2)
+        last = len(await fleet.happened(Genesis))
+        await scene.end(last)
+
+
+async def test_sealed_and_everybody_killed(cluster: Cluster, tmp_path: Path) -> None:
+    """The worst moment: the generation is sealed, nothing follows it, and every process dies."""
+    await cluster.kube.create(quota_tree(tree(AT_ONCE)))
+    async with Fleet(tmp_path, cluster.plane.kubeconfig) as fleet:
+        scene = Scene(cluster, fleet)
+        await scene.flowing()
+        connection = await connect(fleet.url, name="roller")
+        generations = JetStreamGenerations(JetStream(connection), CELL)
+        log, _ = await generations.current()
+        end = await generations.seal(log.identity)
+        await connection.close()
+        for name in SERVICES:
+            fleet.kill(name)
+        await scene.until_generation(2)
+        await scene.flowing()
+        await scene.end(2)
+        (_, second) = await fleet.happened(Genesis)
+        assert second.parent == log.identity.log_id
+        stored = await fleet.commits()
+        assert [each.seq for each in stored if isinstance(each.commit.events[0], Genesis)] == [1, end + 1]
+        assert subjects.log_stream(CELL, 2) == f"MUSTER_LOG_{CELL}_2"

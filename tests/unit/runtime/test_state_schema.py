@@ -1,0 +1,27 @@
+"""What a snapshot is recognised by is the same in every process of a version."""
+
+import os
+import subprocess
+import sys
+
+from muster.runtime.rolling import seats
+from muster.runtime.snapshotting import state_schema
+
+PROGRAM = """
+from muster.runtime.rolling import seats
+from muster.runtime.snapshotting import state_schema
+print([state_schema(type(stage.initial())) for stage in seats().values()])
+"""
+
+
+def test_the_schema_of_every_state_is_the_same_in_another_process() -> None:
+    here = str([state_schema(type(stage.initial())) for stage in seats().values()])
+    for seed in ("1", "2"):
+        env = {**os.environ, "PYTHONHASHSEED": seed}
+        done = subprocess.run([sys.executable, "-c", PROGRAM], env=env, capture_output=True, text=True, check=True)
+        assert done.stdout.strip() == here
+
+
+def test_states_of_another_shape_have_another_schema() -> None:
+    kinds = {type(stage.initial()) for stage in seats().values()}
+    assert len({state_schema(kind) for kind in kinds}) == len(kinds) > 5
