@@ -296,7 +296,7 @@ muster log roll --complete --url nats://nats.muster:4222
         details="A service like the others, set up by MUSTER_ variables; it runs until it is told to stop. "
         "MUSTER_LOG_ROLL_PERCENT says when, MUSTER_LOG_ARCHIVE where the archive is. `muster up` has one inside.",
         examples="""
-MUSTER_NATS_URL=nats://nats.muster:4222 MUSTER_LOG_ARCHIVE=/var/lib/muster/archive muster log keep
+muster log keep
 """,
     ),
     Page(

@@ -10,8 +10,9 @@ from kit.scenario import Play
 from muster.core.audit import Auditor
 from muster.core.narrator import Entry, Narrator
 from muster.core.stage import Violation
-from muster.events.envelope import Stored
+from muster.events.envelope import Stored, genesis_commit
 from muster.events.facts import SyncStarted
+from muster.events.system import Genesis
 from muster.model.keys import Ref
 from muster.runtime.replay import Divergence, ReplayReport, replay
 from muster_cli import board, findings, invariants
@@ -296,7 +297,11 @@ def test_a_whole_log_has_no_problems_and_a_broken_one_has() -> None:
     hasty = Stored(late.seq, msgspec.structs.replace(late.commit, in_seq=late.seq))
     assert "which is not before it" in integrity([*log[:-1], hasty])[0]
     second = Stored(late.seq + 1, log[0].commit)
-    assert integrity([*log, second]) == [f"commit {late.seq + 1} is a second genesis"]
+    assert integrity([*log, second]) == [
+        f"commit {late.seq + 1} is a second genesis, and not of what follows log bench"
+    ]
+    born = Genesis(log_id="next", generation=2, parent="bench", state="digest")
+    assert integrity([*log, Stored(late.seq + 1, genesis_commit(born, late.commit.at))]) == [], "rolled over"
 
 
 # --- the rest -----------------------------------------------------------------------------------------------------

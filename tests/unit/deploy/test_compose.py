@@ -42,11 +42,15 @@ KNOWN = frozenset(
 DURATION = re.compile(r"(\d+h)?(\d+m)?(\d+s)?(\d+ms)?")
 ENTRIES: dict[str, dict[str, Any]] = document()["services"]
 DOCKERFILE = (REPOSITORY / "deploy" / "Dockerfile").read_text()
+BY_COMMAND = {"keeper": ["muster", "log", "keep"]}
+"""Services that are a command of the command line, and no package of their own."""
 RUNNING = {name: entry for name, entry in ENTRIES.items() if name not in ("nats", "log-init")}
 
 
 def test_every_service_has_a_container_and_nothing_else_has() -> None:
-    assert {name.replace("-", "_") for name in RUNNING} == {name.removeprefix("muster_") for name in OURS}
+    assert {name.replace("-", "_") for name in RUNNING if name not in BY_COMMAND} == {
+        name.removeprefix("muster_") for name in OURS
+    }
     assert set(ENTRIES) == {*RUNNING, "nats", "log-init"}
 
 
@@ -63,11 +67,17 @@ def test_nothing_in_the_file_is_misspelt() -> None:
             assert condition["condition"] in ("service_healthy", "service_completed_successfully")
 
 
-@pytest.mark.parametrize("name", RUNNING)
+@pytest.mark.parametrize("name", [name for name in RUNNING if name not in BY_COMMAND])
 def test_a_command_is_the_program_of_its_service(name: str) -> None:
     module = f"muster_{name.replace('-', '_')}"
     assert services()[name].argv == ["python", "-m", module]
     assert importlib.util.find_spec(f"{module}.__main__") is not None
+
+
+@pytest.mark.parametrize("name", BY_COMMAND)
+def test_a_service_of_the_command_line_is_a_command_there_is(name: str) -> None:
+    assert services()[name].argv == BY_COMMAND[name]
+    assert " ".join(BY_COMMAND[name][1:]) in {page.name for page in COMMANDS}
 
 
 def test_the_log_is_created_by_a_command_there_is() -> None:
