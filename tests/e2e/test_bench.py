@@ -16,6 +16,7 @@ SECTIONS = (
     "The log",
     "Through all stages, all deciders in one process",
     "Through all stages, one process per service",
+    "From a release to the next admission",
     "CPU per admission",
     "Placing a gang",
     "Reclaim decision",
@@ -23,6 +24,7 @@ SECTIONS = (
     "Replay",
     "On a real API server, profile lean",
     "On a real API server, profile kube-queue",
+    "Kueue's baseline, one fifth",
     "Gangs of pods on a real API server",
 )
 

@@ -14,10 +14,12 @@ from pathlib import Path
 import bench_cluster
 import bench_decisions
 import bench_gangs
+import bench_kueue
 import bench_log
 import bench_pipeline
 import bench_placement
 import bench_reclaim
+import bench_release
 import bench_replay
 import psutil
 from figures import Progress, Table
@@ -36,6 +38,7 @@ async def measure(say: Progress, *, quick: bool) -> list[Table]:
     small = 20 if quick else 1
     found = [await bench_log.measure(3_000 // small, 60_000 // small, rounds, say)]
     found += await bench_pipeline.measure(10_000 // small, 200, 10 // min(small, 5), rounds, say)
+    found.append(await bench_release.measure(2_000 // small, 50, rounds, say))
     waiting = [100, 1_000] if quick else [1_000, 10_000, 50_000]
     found.append(bench_decisions.measure(waiting, 400 // small, rounds, say))
     found.append(bench_placement.measure([100] if quick else [100, 1_000, 5_000], [1, 8, 64, 512], rounds, say))
@@ -47,6 +50,7 @@ async def measure(say: Progress, *, quick: bool) -> list[Table]:
     say("replay")
     found.append(bench_replay.measure(5_000 // small, rounds))
     found += await bench_cluster.measure(1_000 // small, rounds, ["lean", "kube-queue"], say)
+    found.append(await bench_kueue.measure(10 if quick else 1, 1 if quick else 2, say))
     sizes = [bench_gangs.Size(5, 4), bench_gangs.Size(2, 10)] if quick else bench_gangs.SIZES
     found.append(await bench_gangs.measure(20 if quick else 1_000, sizes, 1 if quick else 2, say))
     return found

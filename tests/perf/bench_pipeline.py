@@ -11,7 +11,9 @@ import asyncio
 import os
 import sys
 import time
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TypeVar
 
 import psutil
 from figures import Progress, Table
@@ -28,11 +30,12 @@ from muster.events.base import Cause, Event
 from muster.events.decisions import GangAdmitted
 from muster.events.effects import EffectApplied
 from muster.events.envelope import Commit
-from muster.events.facts import Synced, WorkloadObserved
+from muster.events.facts import Synced, TreeNodeSpec, WorkloadObserved
 from muster.runtime.config import Config
 from muster.runtime.service import open_process
 from muster.telemetry import logs
 
+D = TypeVar("D", bound="Driver")
 QUEUES = 30
 BATCH = 200
 IN_FLIGHT = 400
@@ -104,16 +107,21 @@ class Driver:
             await self.append("watcher", batch)
 
 
-def tree() -> facts.TreeNodeSpec:
+def tree(cpu: int = 100) -> TreeNodeSpec:
+    """30 queues of so much cpu each."""
     leaves = tuple(
-        facts.node(f"q{index}", {"cpu": 10, "memory": "10G"}, {"cpu": 100, "memory": "1T"}, (f"ns-{index}",))
+        facts.node(f"q{index}", {"cpu": cpu // 10, "memory": "10G"}, {"cpu": cpu, "memory": "1T"}, (f"ns-{index}",))
         for index in range(QUEUES)
     )
-    whole = {"cpu": 100 * QUEUES, "memory": "10T"}
+    whole = {"cpu": cpu * QUEUES, "memory": "10T"}
     return facts.node("root", whole, whole, children=leaves)
 
 
-async def round_of(jobs: int, rate: int, seconds: int, *, separate: bool) -> dict[str, float]:
+@asynccontextmanager
+async def running(
+    make: Callable[[JetStreamLog], D], root: TreeNodeSpec, *, separate: bool
+) -> AsyncIterator[tuple[D, list[int | None]]]:
+    """Stages and their driver on a cell of their own; and the processes of stages and nats-server."""
     async with AsyncExitStack() as stack:
         server = EmbeddedServer()
         await server.start()
@@ -123,9 +131,9 @@ async def round_of(jobs: int, rate: int, seconds: int, *, separate: bool) -> dic
         js = JetStream(connection)
         await open_stores(js, "main", create=True)
         log = await open_log(js, "main", create=True, at=time.time_ns() // 1_000_000)
-        driver = Driver(log)
+        driver = make(log)
         driver.last["gone"] = 0
-        pids = [server.pid]
+        pids: list[int | None] = [server.pid]
         if separate:
             pids += await start_services(server.url, stack)
         else:
@@ -133,11 +141,16 @@ async def round_of(jobs: int, rate: int, seconds: int, *, separate: bool) -> dic
             process = await open_process(Config(nats_url=server.url, health_port=-1), "bench", stack)
             for name in DECIDERS:
                 process.add_decider(name)
-            running = asyncio.ensure_future(process.run())
-            stack.callback(running.cancel)
+            deciding = asyncio.ensure_future(process.run())
+            stack.callback(deciding.cancel)
         following = asyncio.ensure_future(driver.follow())
         stack.callback(following.cancel)
-        await driver.append("watcher", [facts.tree(tree()), *(Synced(kind=kind) for kind in REQUIRED_KINDS)])
+        await driver.append("watcher", [facts.tree(root), *(Synced(kind=kind) for kind in REQUIRED_KINDS)])
+        yield driver, pids
+
+
+async def round_of(jobs: int, rate: int, seconds: int, *, separate: bool) -> dict[str, float]:
+    async with running(Driver, tree(), separate=separate) as (driver, pids):
         await wait_ready(driver)
         cpu = cpu_of(pids)
         began = time.perf_counter()
