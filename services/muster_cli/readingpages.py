@@ -162,13 +162,17 @@ muster simulate --cluster openb_nodes.csv --jobs openb_pods_default.csv --out op
         function="whatif",
         order=66,
         summary="Run a recorded past again with something changed, and tell who would have started when.",
-        details="Takes the jobs of an exported log, when they came and how long they ran, and runs them twice through "
-        "the real stages in virtual time: as it was, and with the change. What is compared are these two runs, so that "
-        "nothing but the change makes a difference. Jobs that had not ended run on for ever. Nothing is written "
-        "anywhere.",
+        details="Takes the jobs of a log, when they came and how long they ran, and runs them twice through the real "
+        "stages in virtual time: as it was, and with the change. What is compared are these two runs, so that nothing "
+        "but the change makes a difference. Several options together are one change. With --from and --until it is a "
+        "window of the past; both the same is a snapshot, to which nobody comes. Jobs that had not ended run on for "
+        "ever. Nothing is written anywhere.",
         examples="""
 muster whatif --log log.jsonl.gz --tree quota-tree.yaml
 muster whatif --log log.jsonl.gz --priority video/job-7=100 --priority text/job-3=0
+muster whatif --log log.jsonl.gz --rule reclaim=disabled --policy root/algorithm/video=Block
+muster whatif --log log.jsonl.gz --add-nodes 2xnvidia.com/gpu=8,cpu=96 --drop-node node-3
+muster whatif --from 2026-03-01T00:00:00Z --until 2026-03-02T00:00:00Z --tree quota-tree.yaml
 muster whatif --log log.jsonl.gz --tree quota-tree.yaml -o json
 """,
     ),

@@ -16,6 +16,14 @@ class Shift(Struct):
     after: int
 
 
+class Stops(Struct):
+    """One job that is evicted more or less often."""
+
+    job: str
+    before: int
+    after: int
+
+
 class QueueShift(Struct):
     """One queue, before and after: mean seconds from submission to the first start, never-started, evictions."""
 
@@ -40,15 +48,17 @@ class Contrast(Struct):
     """Started only without it."""
     same: int
     queues: list[QueueShift]
+    evicted: list[Stops]
+    """Evicted more or less often than without the change, the largest difference first."""
 
     @property
     def different(self) -> bool:
-        return bool(self.earlier or self.later or self.gained or self.lost)
+        return bool(self.earlier or self.later or self.gained or self.lost or self.evicted)
 
 
 def contrast(before: Result, after: Result, names: dict[str, str]) -> Contrast:
     """Compare two runs; ``names``: job id -> what people call it."""
-    found = Contrast([], [], [], [], 0, [])
+    found = Contrast([], [], [], [], 0, [], [])
     for job in before.trace.jobs:
         one, other = _start(before, job.id), _start(after, job.id)
         shift = Shift(names.get(job.id, job.id), one, other)
@@ -60,6 +70,10 @@ def contrast(before: Result, after: Result, names: dict[str, str]) -> Contrast:
             found.lost.append(shift)
         else:
             (found.earlier if other < one else found.later).append(shift)
+        stops = Stops(shift.job, _stops(before, job.id), _stops(after, job.id))
+        if stops.before != stops.after:
+            found.evicted.append(stops)
+    found.evicted.sort(key=lambda each: (-abs(each.after - each.before), each.job))
     for shifts in (found.earlier, found.later):
         shifts.sort(key=lambda each: (-abs(each.after - each.before), each.job))
     paths = dict.fromkeys([*before.trace.cluster.leaves, *after.trace.cluster.leaves])
@@ -70,6 +84,11 @@ def contrast(before: Result, after: Result, names: dict[str, str]) -> Contrast:
 def _start(result: Result, job: str) -> int:
     past = result.history.jobs.get(job)
     return -1 if past is None else past.first_start
+
+
+def _stops(result: Result, job: str) -> int:
+    past = result.history.jobs.get(job)
+    return 0 if past is None else past.evictions
 
 
 def _queue(before: Result, after: Result, path: str) -> QueueShift:

@@ -55,9 +55,11 @@ class Facts:
         """Everything that is there before the first job, and that it has all been listed."""
         events: list[Event] = [SyncStarted(kinds=REQUIRED_KINDS), self.tree(self.cluster.root)]
         for path, queue in self.cluster.queues.items():
-            if queue.priority:
+            policy = self.cluster.policies.get(path, "")
+            if queue.priority or policy:
                 ref = Ref("Queue", "kube-queue", path.replace("/", "-"), f"queue-{path}")
-                events.append(QueueObserved(ref=ref, rv=self.next_rv(), path=path, priority=queue.priority))
+                observed = QueueObserved(ref=ref, rv=self.next_rv(), path=path, priority=queue.priority, policy=policy)
+                events.append(observed)
         events += [self.node(name) for name in self.nodes]
         return events + [Synced(kind=kind) for kind in REQUIRED_KINDS]
 

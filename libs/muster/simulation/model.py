@@ -77,6 +77,8 @@ class Cluster(Struct, frozen=True, dict=True):
     root: Queue
     rules: dict[str, str] = {}
     """How the quota tree is applied: its annotations ``muster.dev/...``, without the prefix."""
+    policies: dict[str, str] = {}
+    """Path of a leaf -> policy of its queue: ``Round``, ``Priority`` or ``Block``; absent: what is usual."""
 
     @cached_property
     def capacity(self) -> Vector:

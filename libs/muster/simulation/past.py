@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from muster.core.objects.labels import is_preemptible
+from muster.core.quota.rules import KNOWN, read_rules
+from muster.events.base import Event
 from muster.events.decisions import QuotaTreeAccepted
 from muster.events.envelope import Stored
-from muster.events.facts import NodeGone, NodeObserved, QuotaTreeObserved, WorkloadObserved
+from muster.events.facts import NodeGone, NodeObserved, QueueObserved, QuotaTreeObserved, WorkloadGone, WorkloadObserved
 from muster.model.quota import QuotaNode, QuotaTree
 from muster.model.resources import Vector, add_into
 from muster.simulation.history import History, JobHistory
 from muster.simulation.model import Cluster, Job, NodeGroup, Queue, Trace, TraceError
+
+POLICIES = ("Round", "Priority", "Block")
+"""What a queue's policy may be."""
 
 
 class Past(Struct):
@@ -24,94 +29,204 @@ class Past(Struct):
     keys: dict[str, str]
     """job id -> ``namespace/name``"""
     left_out: int
+    nodes: dict[str, Vector] = field(default_factory=dict)
+    """Name of a node -> what it has of what anybody asks for; none where no node was ever seen."""
+    running: int = 0
+    """How many of the jobs ran already when the window begins: they come first."""
+    waiting: int = 0
+    """How many waited already: they come next, in their order."""
+
+
+Moment = Callable[[int, int], bool]
+"""Whether a commit with this sequence and log time (ms since the epoch) lies at a moment, or after it."""
+
+
+class PastReader:
+    """Reads a log from its beginning for what can be run again.
+
+    With ``begin`` the trace begins there: what ran then runs on, what waited waits in its order, and all who came
+    later come when they came. With ``end`` nobody comes after it; how long jobs ran is known from what follows.
+    """
+
+    def __init__(self, begin: Moment | None = None, end: Moment | None = None) -> None:
+        self._history = History()
+        self._begin, self._end = begin, end
+        self._from = 0 if begin is None else -1
+        self._until = -1
+        self._now = 0
+        self._tree: QuotaTree | None = None
+        self._rules: dict[str, dict[str, str]] = {}
+        self._nodes: dict[str, tuple[str, Vector]] = {}
+        self._members: dict[str, tuple[int, bool]] = {}
+        self._deleted: set[str] = set()
+        self._stood: dict[str, tuple[str, int]] = {}
+        """job id -> what it does as the window begins, and which of its runs that is"""
+        self._queues: dict[str, QueueObserved] = {}
+        self._cut: tuple[QuotaTree | None, dict[str, tuple[str, Vector]], dict[str, QueueObserved]] | None = None
+        """Tree, nodes and queues as the window begins."""
+
+    def feed(self, stored: Stored) -> None:
+        """Take the next commit."""
+        self._now = max(self._now, stored.commit.at)
+        history = self._history
+        before = history.end
+        history.fold(stored)
+        if self._from < 0 and self._begin is not None and self._begin(stored.seq, self._now):
+            self._from = history.end
+            self._stood = {job.id: _standing(job) for job in history.jobs.values()}
+        if self._until < 0 and self._end is not None and self._end(stored.seq, self._now):
+            self._until = before
+        for event in stored.commit.events:
+            self._note(event)
+        if self._begin is not None and self._from >= 0 and self._cut is None and self._tree is not None:
+            self._cut = (self._tree, dict(self._nodes), dict(self._queues))
+
+    def _note(self, event: Event) -> None:
+        match event:
+            case QuotaTreeAccepted():
+                self._tree = event.tree
+            case QuotaTreeObserved():
+                self._rules[event.ref.uid] = event.rules
+            case QueueObserved():
+                self._queues[event.path] = event
+            case NodeObserved():
+                usable = event.node.ready and event.node.schedulable
+                name = event.node.ref.name
+                self._nodes[event.node.ref.uid] = (name, event.node.allocatable if usable else {})
+            case NodeGone():
+                self._nodes.pop(event.ref.uid, None)
+            case WorkloadObserved():
+                workload = event.workload
+                count = sum(pods.count for pods in workload.pod_sets) or 1
+                self._members[workload.ref.uid] = (count, is_preemptible(workload.labels))
+            case WorkloadGone():
+                self._deleted.add(event.ref.uid)
+            case _:
+                pass
+
+    def past(self) -> Past:
+        """What was read. Raises TraceError when nothing of it can be run again."""
+        history = self._history
+        tree, seen, queues = self._cut or (self._tree, self._nodes, self._queues)
+        if tree is None:
+            raise TraceError("no quota tree was ever in force in this log, so there is nothing to run again")
+        if self._from < 0:
+            raise TraceError("the log ends before the window begins")
+        taken = [job for job in history.jobs.values() if job.queue]
+        asked = {name for job in taken for name in job.request}
+        nodes = {name: {r: n for r, n in has.items() if r in asked} for name, has in seen.values()}
+        policies = {path: queue.policy for path, queue in queues.items() if queue.policy}
+        priorities = {path: queue.priority for path, queue in queues.items() if queue.priority}
+        cluster = Cluster(_pooled(nodes), queues_of(tree, priorities), self._rules.get(tree.ref.uid, {}), policies)
+        jobs: list[Job] = []
+        stood = {"runs": 0, "waits": 0, "comes": 0}
+        came = sorted(taken, key=lambda job: job.submit)
+        for order in ("runs", "waits", "comes"):
+            for job in came:
+                if job.queue in cluster.leaves and self._how(job) == order:
+                    stood[order] += 1
+                    jobs.append(self._job(job, order, len(jobs)))
+        if not jobs:
+            raise TraceError(
+                "no job was in a queue in this log, or in this window of it: there is nothing to run again"
+            )
+        left_out = sum(job.queue not in cluster.leaves or self._never_ran(job) for job in history.jobs.values())
+        return Past(
+            Trace(cluster, tuple(sorted(jobs, key=lambda job: job.submit))),
+            {job.id: job.key for job in taken},
+            left_out,
+            nodes,
+            stood["runs"],
+            stood["waits"],
+        )
+
+    def _how(self, job: JobHistory) -> str:
+        """What a job does as the window begins: ``runs``, ``waits``, ``comes`` later; empty: it is no part of it."""
+        if self._never_ran(job):
+            return ""
+        if job.id in self._stood:
+            return self._stood[job.id][0]
+        return "comes" if self._until < 0 or job.submit <= self._until else ""
+
+    def _never_ran(self, job: JobHistory) -> bool:
+        """It was deleted before it ran: how long it would have run is not known, and it must not run for ever."""
+        return job.id in self._deleted and all(run.start < 0 for run in job.runs)
+
+    def _job(self, past: JobHistory, how: str, number: int) -> Job:
+        """``number``: how many come before it."""
+        run = past.runs[self._stood[past.id][1]] if how == "runs" else None
+        ended = [each for each in past.runs if each.start >= 0 and each.outcome in ("finished", "gone")]
+        duration = ended[-1].end - ended[-1].start if ended else None
+        if run is not None and run.outcome in ("finished", "gone") and run.start >= 0:
+            duration = run.end - max(run.start, self._from)
+        members, preemptible = self._members[past.id]
+        return Job(
+            id=past.id,
+            queue=past.queue,
+            request=past.request,
+            # All that ran come at once, and whoever waited after them, one by one, so that the order stays.
+            submit={"runs": 0, "waits": 1 + number}.get(how, past.submit - self._from),
+            duration=duration,
+            priority=past.priority,
+            members=members,
+            preemptible=preemptible,
+        )
+
+
+def _standing(job: JobHistory) -> tuple[str, int]:
+    """What a job does now, and in which run."""
+    run = job.open_run()
+    if run is not None and run.admitted >= 0:
+        return "runs", len(job.runs) - 1
+    over = job.end >= 0 or any(each.outcome == "gone" and each.start >= 0 for each in job.runs)
+    return ("" if over else "waits"), -1
 
 
 def past_of(commits: Iterable[Stored]) -> Past:
     """The past a log tells. Raises TraceError when nothing in it can be run again."""
-    history = History()
-    tree: QuotaTree | None = None
-    rules: dict[str, dict[str, str]] = {}
-    nodes: dict[str, Vector] = {}
-    members: dict[str, tuple[int, bool]] = {}
+    reader = PastReader()
     for stored in commits:
-        history.fold(stored)
-        for event in stored.commit.events:
-            match event:
-                case QuotaTreeAccepted():
-                    tree = event.tree
-                case QuotaTreeObserved():
-                    rules[event.ref.uid] = event.rules
-                case NodeObserved():
-                    usable = event.node.ready and event.node.schedulable
-                    nodes[event.node.ref.uid] = event.node.allocatable if usable else {}
-                case NodeGone():
-                    nodes.pop(event.ref.uid, None)
-                case WorkloadObserved():
-                    workload = event.workload
-                    count = sum(pods.count for pods in workload.pod_sets) or 1
-                    members[workload.ref.uid] = (count, is_preemptible(workload.labels))
-                case _:
-                    pass
-    if tree is None:
-        raise TraceError("no quota tree was ever in force in this log, so there is nothing to run again")
-    taken = [job for job in history.jobs.values() if job.queue]
-    asked = {name for job in taken for name in job.request}
-    groups = (NodeGroup(1, _together(nodes.values(), asked)),)
-    cluster = Cluster(groups, queues_of(tree), rules.get(tree.ref.uid, {}))
-    jobs = [_job(job, *members[job.id]) for job in taken if job.queue in cluster.leaves]
-    if not jobs:
-        raise TraceError("no job ever entered a queue in this log, so there is nothing to run again")
-    trace = Trace(cluster, tuple(sorted(jobs, key=lambda job: job.submit)))
-    return Past(trace, {job.id: job.key for job in taken}, len(history.jobs) - len(jobs))
+        reader.feed(stored)
+    return reader.past()
 
 
-def _together(nodes: Iterable[Vector], asked: set[str]) -> Vector:
-    """What all nodes have of what anybody asks for; empty, which is plenty, where no node was ever seen."""
+def _pooled(nodes: Mapping[str, Vector]) -> tuple[NodeGroup, ...]:
+    """What all nodes have together; empty, which is plenty, where no node was ever seen."""
     total: Vector = {}
-    for node in nodes:
-        add_into(total, {name: amount for name, amount in node.items() if name in asked})
-    return total
+    for node in nodes.values():
+        add_into(total, node)
+    return (NodeGroup(1, total),)
 
 
-def _job(past: JobHistory, members: int, preemptible: bool) -> Job:
-    ended = [run for run in past.runs if run.start >= 0 and run.outcome in ("finished", "gone")]
-    return Job(
-        id=past.id,
-        queue=past.queue,
-        request=past.request,
-        submit=past.submit,
-        duration=ended[-1].end - ended[-1].start if ended else None,
-        priority=past.priority,
-        members=members,
-        preemptible=preemptible,
-    )
-
-
-def queues_of(tree: QuotaTree) -> Queue:
-    """A quota tree as queues of a simulation."""
+def queues_of(tree: QuotaTree, priorities: Mapping[str, int]) -> Queue:
+    """A quota tree as queues of a simulation; ``priorities`` of Queue objects by path."""
     nodes = {node.path: node for node in tree.nodes}
-    return _queue(tree.nodes[0], nodes)
+    return _queue(tree.nodes[0], nodes, priorities)
 
 
-def _queue(node: QuotaNode, nodes: Mapping[str, QuotaNode]) -> Queue:
+def _queue(node: QuotaNode, nodes: Mapping[str, QuotaNode], priorities: Mapping[str, int]) -> Queue:
     return Queue(
         name=node.name,
         path=node.path,
         min=node.guaranteed,
         max=node.limit,
-        children=tuple(_queue(nodes[path], nodes) for path in node.children),
+        priority=priorities.get(node.path, 0),
+        children=tuple(_queue(nodes[path], nodes, priorities) for path in node.children),
     )
 
 
 def under(past: Past, tree: QuotaTree, namespaces: Mapping[str, str], rules: dict[str, str]) -> Past:
     """The same past under another tree; jobs stay in their queue, else go where ``namespaces`` sends them."""
-    cluster = Cluster(past.trace.cluster.groups, queues_of(tree), rules)
+    old = past.trace.cluster
+    priorities = {path: queue.priority for path, queue in old.queues.items()}
+    cluster = Cluster(old.groups, queues_of(tree, priorities), rules, old.policies)
     jobs = []
     for job in past.trace.jobs:
         leaf = job.queue if job.queue in cluster.leaves else namespaces.get(past.keys[job.id].partition("/")[0])
         if leaf is not None:
             jobs.append(replace(job, queue=leaf))
-    return Past(Trace(cluster, tuple(jobs)), past.keys, past.left_out + len(past.trace.jobs) - len(jobs))
+    lost = len(past.trace.jobs) - len(jobs)
+    return replace(past, trace=Trace(cluster, tuple(jobs)), left_out=past.left_out + lost)
 
 
 def prioritised(past: Past, wanted: Mapping[str, int]) -> Past:
@@ -121,4 +236,43 @@ def prioritised(past: Past, wanted: Mapping[str, int]) -> Past:
         if key not in known:
             raise TraceError(f"there is no job {key} in this log")
     jobs = tuple(replace(job, priority=wanted.get(past.keys[job.id], job.priority)) for job in past.trace.jobs)
-    return Past(Trace(past.trace.cluster, jobs), past.keys, past.left_out)
+    return replace(past, trace=Trace(past.trace.cluster, jobs))
+
+
+def ruled(past: Past, rules: Mapping[str, str]) -> Past:
+    """The same past with other rules of its tree: annotation without prefix -> value, empty for none."""
+    cluster = past.trace.cluster
+    changed = {name: text for name, text in {**cluster.rules, **rules}.items() if text}
+    _, wrong = read_rules(changed)
+    unknown = [name for name in rules if name not in KNOWN]
+    if unknown:
+        raise TraceError(f"there is no rule {unknown[0]}; there are {', '.join(sorted(KNOWN))}")
+    if wrong:
+        raise TraceError(wrong[0])
+    return replace(past, trace=Trace(replace(cluster, rules=changed), past.trace.jobs))
+
+
+def governed(past: Past, policies: Mapping[str, str]) -> Past:
+    """The same past with other policies of its queues: path of a leaf -> Round, Priority or Block."""
+    cluster = past.trace.cluster
+    for path, policy in policies.items():
+        if path not in cluster.leaves:
+            raise TraceError(f"there is no queue {path} where jobs wait; there are {', '.join(cluster.leaves)}")
+        if policy not in POLICIES:
+            raise TraceError(f"there is no policy {policy}; there are {', '.join(POLICIES)}")
+    return replace(past, trace=Trace(replace(cluster, policies={**cluster.policies, **policies}), past.trace.jobs))
+
+
+def equipped(past: Past, without: Iterable[str], more: Iterable[Vector]) -> Past:
+    """The same past on other nodes: without those named, and with more."""
+    if not past.nodes:
+        raise TraceError("no node was ever seen in this log: it had as much as anybody asked for, and there is no less")
+    nodes = dict(past.nodes)
+    for name in without:
+        if name not in nodes:
+            raise TraceError(f"there is no node {name} in this log; there are {', '.join(sorted(nodes)[:20])}")
+        del nodes[name]
+    for number, node in enumerate(more, start=1):
+        nodes[f"tried-{number}"] = node
+    cluster = replace(past.trace.cluster, groups=_pooled(nodes))
+    return replace(past, nodes=nodes, trace=Trace(cluster, past.trace.jobs))

@@ -8,49 +8,111 @@ from typing import Annotated
 
 from cyclopts import Parameter
 from msgspec import to_builtins
+from rich.text import Text
 
 from muster.core.objects.quotatree import read_quota_tree
 from muster.core.quota.tree import leaves, read_tree
+from muster.model.resources import QuantityError, Vector, parse_quantity
 from muster.simulation.contrast import contrast
-from muster.simulation.past import Past, past_of, prioritised, under
+from muster.simulation.past import POLICIES, Past, PastReader, equipped, governed, prioritised, ruled, under
 from muster.simulation.runner import MUSTER, Options, Result
 from muster.simulation.runner import simulate as run_simulation
 from muster_cli.console import Output
 from muster_cli.exits import NOT_FOUND, USAGE, CliError
-from muster_cli.logfiles import complete, existing, progress
 from muster_cli.manifests import read_manifests
 from muster_cli.options import Document
+from muster_cli.positions import mark
 from muster_cli.render.simulations import contrast_lines
+from muster_cli.sources import Source, source_of
 from muster_cli.waitbar import counting
 
+MOST_NODES = 10_000
 
-def whatif(
+
+async def whatif(
     *,
-    log: Annotated[Path, Parameter(help="Exported log, plain or .gz; it must begin at its beginning.")],
     tree: Annotated[
         Path | None, Parameter(show_default=False, help="YAML file with the ElasticQuotaTree to be tried.")
     ] = None,
+    rule: Annotated[
+        tuple[str, ...],
+        Parameter(
+            show_default=False,
+            help="NAME=VALUE: another rule of the tree, as its annotation muster.dev/NAME; an empty VALUE takes it "
+            "away. Repeatable.",
+        ),
+    ] = (),
+    policy: Annotated[
+        tuple[str, ...],
+        Parameter(
+            show_default=False, help=f"QUEUE=POLICY: another policy of a queue: {', '.join(POLICIES)}. Repeatable."
+        ),
+    ] = (),
     priority: Annotated[
         tuple[str, ...], Parameter(show_default=False, help="NAMESPACE/NAME=N: another priority for a job. Repeatable.")
     ] = (),
+    add_nodes: Annotated[
+        tuple[str, ...],
+        Parameter(
+            show_default=False,
+            help="COUNTxRESOURCE=AMOUNT[,...]: more nodes, e.g. 2xnvidia.com/gpu=8,cpu=96. Repeatable.",
+        ),
+    ] = (),
+    drop_node: Annotated[
+        tuple[str, ...], Parameter(show_default=False, help="Name of a node that would not be there. Repeatable.")
+    ] = (),
+    from_: Annotated[
+        str,
+        Parameter(
+            name="--from",
+            show_default=False,
+            help="Begin at this sequence or time: what ran then runs on, what waited waits in its order.",
+        ),
+    ] = "",
+    until: Annotated[
+        str,
+        Parameter(show_default=False, help="Nobody comes after this sequence or time. The same as --from: a snapshot."),
+    ] = "",
     output: Document = "text",
+    source: Source | None = None,
 ) -> None:
     """Run a recorded past again with something changed."""
-    if tree is None and not priority:
-        raise CliError("nothing is changed: give --tree or --priority", USAGE)
+    if tree is None and not (rule or policy or priority or add_nodes or drop_node):
+        raise CliError(
+            "nothing is changed: give --tree, --rule, --policy, --priority, --add-nodes or --drop-node", USAGE
+        )
     wanted = dict(_priority(text) for text in priority)
-    with progress(existing(log), "Reading") as commits:
-        past = past_of(complete(log, commits))
+    rules = dict(_pair("--rule", text, "reclaim=disabled") for text in rule)
+    policies = dict(_pair("--policy", text, "root/video=Block") for text in policy)
+    more = [node for text in add_nodes for node in _nodes(text)]
+    begin, end, shown = mark(from_, "--from"), mark(until, "--until"), Output()
+    reader = PastReader(begin.reached if begin is not None else None, end.passed if end is not None else None)
+    async with source_of(source, shown) as feed:
+        async for stored in feed.commits:
+            reader.feed(stored)
+    past = reader.past()
     changed = prioritised(past, wanted)
     if tree is not None:
         changed = _under_tree(changed, tree)
+    if rules:
+        changed = ruled(changed, rules)
+    if policies:
+        changed = governed(changed, policies)
+    if more or drop_node:
+        changed = equipped(changed, drop_node, more)
     before, after = _run(past, "as it was"), _run(changed, "with the change")
-    shown = Output()
     found = contrast(before, after, past.keys)
     if output == "text":
-        shown.lines(contrast_lines(found, len(past.trace.jobs), changed.left_out))
+        lines = contrast_lines(found, len(past.trace.jobs), changed.left_out)
+        if begin is not None:
+            lines.insert(
+                0, Text(f"From {begin} on: {past.running} ran then, {past.waiting} waited, the rest came later.")
+            )
+        shown.lines(lines)
     else:
-        shown.data(to_builtins(found), output)
+        shown.data(
+            {"jobs": len(past.trace.jobs), "ran": past.running, "waited": past.waiting, **to_builtins(found)}, output
+        )
 
 
 def _run(past: Past, which: str) -> Result:
@@ -63,6 +125,29 @@ def _priority(text: str) -> tuple[str, int]:
     if not equals or "/" not in job or not number.lstrip("-").isdecimal():
         raise CliError(f"--priority {text}: write NAMESPACE/NAME=N, e.g. video/job-7=100", USAGE)
     return job, int(number)
+
+
+def _pair(option: str, text: str, example: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise CliError(f"{option} {text}: write it like {example}", USAGE)
+    return name, value
+
+
+def _nodes(text: str) -> list[Vector]:
+    """``2xnvidia.com/gpu=8,cpu=96``: so many nodes with so much each."""
+    count, times, amounts = text.partition("x")
+    wrong = f"--add-nodes {text}: write COUNTxRESOURCE=AMOUNT, e.g. 2xnvidia.com/gpu=8,cpu=96"
+    if not times or not count.isdecimal() or not 0 < int(count) <= MOST_NODES or "=" not in amounts:
+        raise CliError(wrong, USAGE)
+    node: Vector = {}
+    for part in amounts.split(","):
+        name, _, amount = part.partition("=")
+        try:
+            node[name] = parse_quantity(amount, name)
+        except QuantityError as err:
+            raise CliError(f"{wrong}: {err}", USAGE) from err
+    return [node] * int(count)
 
 
 def _under_tree(past: Past, path: Path) -> Past:

@@ -15,6 +15,9 @@ BASELINE = "best-effort-fifo"
 """Whose mean completion time the others are divided by."""
 
 
+STOPS_SHOWN = 10
+
+
 def figures(result: Result) -> list[Text]:
     """What came of one policy, in words."""
     metrics, jobs = result.metrics, result.jobs
@@ -119,7 +122,14 @@ def contrast_lines(found: Contrast, jobs: int, left_out: int) -> list[Text]:
     ]
     lines = [styled((f"Of {counted(jobs, 'job')} would start: ", STRONG), ", ".join(parts))]
     if left_out:
-        lines.append(styled((f"{counted(left_out, 'job')} that no queue takes left out", WARN)))
+        lines.append(
+            styled(
+                (
+                    f"{counted(left_out, 'job')} left out: no queue takes them, or they were deleted before they ran",
+                    WARN,
+                )
+            )
+        )
     head = ("QUEUE", "JOBS", "MEAN WAIT", "", "NEVER", "", "EVICTED", "")
     rows: list[Sequence[Text | str]] = [[styled((title, DIM)) for title in head]]
     rows += [_queue_row(row) for row in found.queues]
@@ -127,7 +137,16 @@ def contrast_lines(found: Contrast, jobs: int, left_out: int) -> list[Text]:
     for name, shifts in (("Earlier", found.earlier), ("Later", found.later)):
         lines += _shifts(name, shifts, "{job} by {by}")
     lines += _shifts("Only with the change", found.gained, "{job}")
-    return lines + _shifts("No longer at all", found.lost, "{job}")
+    lines += _shifts("No longer at all", found.lost, "{job}")
+    if found.evicted:
+        lines.append(styled(("Evicted more or less often:", STRONG)))
+        lines += [
+            Text(f"  {each.job}  {counted(each.after, 'time')} instead of {each.before}")
+            for each in found.evicted[:STOPS_SHOWN]
+        ]
+        if len(found.evicted) > STOPS_SHOWN:
+            lines.append(Text(f"  and {len(found.evicted) - STOPS_SHOWN} more"))
+    return lines
 
 
 def _queue_row(row: QueueShift) -> Sequence[Text | str]:

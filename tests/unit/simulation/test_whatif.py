@@ -4,11 +4,13 @@ import json
 
 import pytest
 
+from kit.scenario import Play
 from kit.traces import trace
 from muster.runtime.logfile import read_log
 from muster.simulation.contrast import contrast
+from muster.simulation.facts import EPOCH_MS
 from muster.simulation.model import TraceError
-from muster.simulation.past import past_of, prioritised
+from muster.simulation.past import PastReader, past_of, prioritised
 from muster.simulation.runner import Options, simulate
 from muster_cli.main import run
 
@@ -104,7 +106,16 @@ def test_a_tree_in_which_a_job_never_fits_is_told(tmp_path, log, capsys):
 @pytest.mark.parametrize(
     ("more", "code", "told"),
     [
-        ([], 2, "nothing is changed: give --tree or --priority"),
+        ([], 2, "nothing is changed: give --tree, --rule, "),
+        (["--rule", "reclaim"], 2, "write it like reclaim=disabled"),
+        (["--rule", "nothing=1"], 1, "there is no rule nothing; there are age-limit, "),
+        (["--rule", "reclaim=perhaps"], 1, "'perhaps' is neither enabled nor disabled"),
+        (["--policy", "root/a=Random"], 1, "there is no policy Random"),
+        (["--policy", "root=Block"], 1, "there is no queue root where jobs wait; there are root/a, root/b"),
+        (["--add-nodes", "8"], 2, "write COUNTxRESOURCE=AMOUNT"),
+        (["--add-nodes", "2xcpu=lots"], 2, "write COUNTxRESOURCE=AMOUNT"),
+        (["--drop-node", "moon"], 1, "there is no node moon in this log; there are node-0000, node-0001"),
+        (["--rule", "reclaim=disabled", "--from", "90000"], 1, "the log ends before the window begins"),
         (["--priority", "a1"], 2, "write NAMESPACE/NAME=N"),
         (["--priority", "x/y=3"], 1, "there is no job x/y in this log"),
         (["--tree", "none.yaml"], 3, "cannot read none.yaml"),
@@ -119,3 +130,81 @@ def test_a_tree_that_breaks_rules_is_refused(tmp_path, log, capsys):
     (tmp_path / "tree.yaml").write_text(TREE % 2)
     assert run(["whatif", "--log", str(log), "--tree", str(tmp_path / "tree.yaml")]) == 2
     assert "min nvidia.com/gpu 4 is over max 2" in capsys.readouterr().err
+
+
+def told_of(capsys, log, *words) -> dict:
+    assert run(["whatif", "--log", str(log), *words, "-o", "json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def shifts(found: dict, which: str) -> list[tuple[str, int, int]]:
+    return [(each["job"], each["before"], each["after"]) for each in found[which]]
+
+
+def test_a_window_begins_with_what_ran_and_what_waited(log):
+    at = EPOCH_MS + 60_000
+    reader = PastReader(lambda _seq, now: now >= at)
+    for stored in read_log(log):
+        reader.feed(stored)
+    past = reader.past()
+    # a1 has run up to its end at 100 s, which is the first thing that happens from 60 s on; b1 is over.
+    assert [(job.id, job.submit, job.duration) for job in past.trace.jobs] == [
+        ("a2", 1 + 0, 50_000), ("a3", 1 + 1, 50_000)
+    ]  # fmt: skip
+    assert (past.running, past.waiting) == (0, 2)
+
+
+def test_what_ran_runs_on_and_what_waited_keeps_its_order(log, capsys):
+    commits = list(read_log(log))
+    at = next(each.seq for each in commits if each.commit.at >= EPOCH_MS + 40_000)
+    found = told_of(capsys, log, "--from", str(at), "--priority", "a/a3=5")
+    assert (found["jobs"], found["ran"], found["waited"]) == (3, 1, 2)
+    assert shifts(found, "earlier") == [("a/a3", 110_000, 60_000)]
+    assert shifts(found, "later") == [("a/a2", 60_000, 110_000)]
+
+
+def test_a_snapshot_is_a_window_to_which_nobody_comes(log, capsys):
+    first = next(each.seq for each in read_log(log) if each.commit.at >= EPOCH_MS + 10_000)
+    found = told_of(capsys, log, "--from", str(first), "--until", str(first), "--priority", "a/a2=5")
+    assert (found["jobs"], found["same"]) == (3, 3), "a3 had not come"
+
+
+def test_fewer_nodes_and_more(log, capsys):
+    fewer = told_of(capsys, log, "--drop-node", "node-0001")
+    assert shifts(fewer, "later") == [("b/b1", 0, 100_000), ("a/a2", 100_000, 140_000), ("a/a3", 150_000, 190_000)]
+    assert (fewer["earlier"], fewer["same"]) == ([], 1)
+    back = told_of(capsys, log, "--drop-node", "node-0001", "--add-nodes", "1xnvidia.com/gpu=4")
+    assert (back["same"], back["later"], back["earlier"]) == (4, [], [])
+
+
+def test_a_policy_that_lets_nobody_overtake(tmp_path, capsys):
+    cluster = {"nodes": [{"count": 2, "gpus": 4}], "queues": {"a": {"min": 8, "max": 8}}}
+    jobs = "j1,a,4,0,100\nj2,a,8,10,50\nj3,a,4,20,50"
+    simulate(trace(tmp_path, cluster, jobs), "muster", Options(), log=tmp_path / "log.jsonl")
+    found = told_of(capsys, tmp_path / "log.jsonl", "--policy", "root/a=Block")
+    assert shifts(found, "later") == [("a/j3", 20_000, 150_000)]
+    assert found["same"] == 2
+
+
+def test_a_rule_that_spares_whoever_borrows(tmp_path, capsys):
+    cluster = {
+        "nodes": [{"count": 2, "gpus": 4}],
+        "queues": {"a": {"min": 4, "max": 8}, "b": {"min": 4, "max": 8}},
+    }
+    jobs = "b1,b,4,0,100\nb2,b,4,1,100\na1,a,4,10,20"
+    simulate(trace(tmp_path, cluster, jobs), "muster", Options(), log=tmp_path / "log.jsonl")
+    found = told_of(capsys, tmp_path / "log.jsonl", "--rule", "reclaim=disabled")
+    assert shifts(found, "later") == [("a/a1", 10_000, 100_000)]
+    assert [(each["job"], each["before"], each["after"]) for each in found["evicted"]] == [("b/b2", 1, 0)]
+    assert run(["whatif", "--log", str(tmp_path / "log.jsonl"), "--rule", "reclaim=disabled"]) == 0
+    assert "Evicted more or less often:\n  b/b2  0 times instead of 1" in capsys.readouterr().out
+
+
+def test_one_deleted_while_it_waited_is_left_out(tmp_path):
+    scene = Play()
+    for line in ("tree", "synced", "job two", "job one", "job three", "gone one"):
+        scene.line(line)
+        scene.settle()
+    past = past_of(scene.bench.log)
+    assert sorted(past.keys[job.id] for job in past.trace.jobs) == ["video/three", "video/two"]
+    assert past.left_out == 1
