@@ -106,7 +106,7 @@ class View:
             elif len(left) < len(bucket.names):
                 yield bucket, [name for name in bucket.names if name not in left]
         for bucket in self._own.get(group, {}).values():
-            yield bucket, bucket.names
+            yield bucket, list(bucket.names)  # taking places changes it
 
     def take(self, ask: Ask, need: Need, node: str, count: int) -> None:
         """Place ``count`` pods of an ask on a node: they must fit."""

@@ -185,3 +185,13 @@ def test_tolerations(toleration: Toleration, taint: Taint, expected: bool) -> No
 )
 def test_requirements(requirement: Requirement, expected: bool) -> None:
     assert holds(requirement, {"a": "1"}) is expected
+
+
+def test_nodes_that_have_taken_something_in_this_decision_are_all_there_for_the_next() -> None:
+    found = nodes.ledger(*(nodes.node(f"n{index}", cpu=4) for index in range(6)))
+    view = View(found)
+    assert place(view, [nodes.ask("one", 6, cpu=1)], "spread") is None
+    assert place(view, [nodes.ask("other", 6, cpu=3)]) is None
+    assert sorted(taken.node for taken in view.taken if taken.ask.name == "other") == [
+        f"n{index}" for index in range(6)
+    ]

@@ -1,0 +1,335 @@
+"""Gangs of pods, case by case: the rules of the documents, and what each gang is told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TypeVar
+
+import pytest
+from msgspec.structs import replace
+
+from kit import facts, nodes
+from kit.podgangs import SIGS, Scene, member, pod_group
+from muster.core.gang.claims import AGE_MS, CLAIM_MS
+from muster.core.gang.tries import GRACE_MS, STARVED_MS
+from muster.events.base import Event
+from muster.events.facts import NodeGone, PodGroupObserved
+from muster.events.gangs import GangHeldBack, NodesClaimed, NodesClaimEnded, PodsPlaced, PodsReleased
+from muster.model.keys import Ref
+from muster.model.workload import PodState
+
+E = TypeVar("E", bound=Event)
+
+
+class Case(Scene):
+    def add(self, *pods: PodState) -> None:
+        for pod in pods:
+            self.put(pod)
+
+    def node(self, name: str, cpu: int) -> None:
+        self.bench.facts(nodes.node(name, cpu=cpu))
+
+    def happened(self, kind: type[E]) -> list[E]:
+        return [event for stored in self.bench.log for event in stored.commit.events if isinstance(event, kind)]
+
+    def told(self) -> list[tuple[str, str]]:
+        return [(event.gang or event.pods[0].name, event.reason) for event in self.happened(GangHeldBack)]
+
+    def bound(self) -> list[str]:
+        return sorted(pod.ref.name for pod in self.pods.values() if pod.node and not pod.over)
+
+    def ends(self, name: str, *, succeeded: bool = True) -> None:
+        self.put(replace(self.pods[f"uid-video-{name}"], over=True, succeeded=succeeded))
+
+    def removed(self, name: str) -> None:
+        self.delete(f"uid-video-{name}")
+
+
+@pytest.fixture
+def case() -> Iterator[Case]:
+    yield Case()
+
+
+def gang(name: str, count: int, cpu: int = 1, minimum: int | None = None, **fields: object) -> list[PodState]:
+    least = count if minimum is None else minimum
+    return [member(f"{name}-{index}", name, least, cpu=cpu, **fields) for index in range(count)]  # type: ignore[arg-type]
+
+
+def test_nothing_is_held_for_a_gang_that_is_not_whole(case: Case) -> None:
+    case.node("n1", 2)
+    case.add(*gang("a", 3))
+    case.settle()
+    assert case.bound() == []
+    case.add(member("other", cpu=2))
+    case.settle()
+    assert case.bound() == ["other"]
+    told = case.happened(GangHeldBack)[0]
+    assert (told.reason, told.waiting, told.minimum, told.cycle) == ("no_nodes", 3, 3, 1)
+    assert told.shortage is not None
+    assert (told.shortage.fitted, told.shortage.nodes) == (2, 1)
+
+
+def test_more_than_the_minimum_come_along_where_there_is_room(case: Case) -> None:
+    case.node("n1", 3)
+    case.add(*gang("a", 4, minimum=2))
+    case.settle()
+    assert case.bound() == ["a-0", "a-1", "a-2"]
+    assert len(case.happened(PodsPlaced)) == 1
+    case.node("n2", 1)
+    case.settle()
+    assert case.bound() == ["a-0", "a-1", "a-2", "a-3"]
+
+
+def test_a_pod_that_never_fits_does_not_keep_the_minimum_back(case: Case) -> None:
+    case.node("n1", 3)
+    case.add(member("a-0", "a", 2, cpu=50), *gang("b", 0), member("a-1", "a", 2), member("a-2", "a", 2))
+    case.settle()
+    assert case.bound() == ["a-1", "a-2"]
+
+
+@pytest.mark.parametrize(
+    ("policy", "starts"),
+    [
+        ("once-satisfied", True),
+        ("only-waiting", False),
+        ("waiting-and-running", False),
+        ("waiting-running-succeed", True),
+    ],
+)
+def test_policies_count_what_they_say(case: Case, policy: str, starts: bool) -> None:
+    """Three run, two succeed, and a new one comes."""
+    labels = {f"{SIGS}/match-policy": policy}
+    case.node("n1", 10)
+    case.add(*gang("a", 3, labels=labels))
+    case.settle()
+    assert len(case.bound()) == 3
+    case.ends("a-0")
+    case.ends("a-1")
+    case.add(member("a-3", "a", 3, labels=labels))
+    case.settle()
+    assert ("a-3" in case.bound()) is starts
+    case.bench.pass_time(GRACE_MS + 1)
+    assert (("video/a", "too_few_pods") in case.told()) is not starts
+
+
+def test_gangs_of_a_group_start_in_one_decision_or_not_at_all(case: Case) -> None:
+    marks = {f"{SIGS}/groups": '["video/a", "video/b"]'}
+    case.node("n1", 4)
+    case.add(*gang("a", 2, marks=marks))
+    case.settle()
+    case.bench.pass_time(GRACE_MS + 1)
+    assert case.told() == [("video/a", "group_incomplete")]
+    case.add(*gang("b", 3, marks=marks))
+    case.settle()
+    assert case.bound() == []
+    assert ("video/b", "no_nodes") in case.told()
+    case.node("n2", 1)
+    case.settle()
+    assert len(case.bound()) == 5
+    assert [event.gangs for event in case.happened(PodsPlaced)] == [("video/a", "video/b")]
+
+
+def test_a_gang_with_two_priorities_is_refused_until_they_are_one(case: Case) -> None:
+    case.node("n1", 10)
+    case.add(*gang("a", 2, priority=5), member("a-9", "a", 2, priority=7))
+    case.settle()
+    told = case.happened(GangHeldBack)
+    assert [each.reason for each in told] == ["priority_clash"]
+    assert "a-9 has 7, others have 5" in told[0].text
+    case.removed("a-9")
+    case.settle()
+    assert case.bound() == ["a-0", "a-1"]
+
+
+def test_priority_then_age_then_name_is_the_order(case: Case) -> None:
+    case.add(*gang("young", 2, created=9_000), *gang("old", 2, created=5_000))
+    case.add(*gang("high", 2, created=9_000, priority=1))
+    case.settle()
+    case.node("n1", 2)
+    case.settle()
+    case.node("n2", 2)
+    case.settle()
+    case.node("n3", 2)
+    case.settle()
+    assert [event.gangs for event in case.happened(PodsPlaced)] == [("video/high",), ("video/old",), ("video/young",)]
+
+
+def test_of_two_gangs_one_runs_and_the_other_is_told_which(case: Case) -> None:
+    case.node("n1", 6)
+    for one, other in zip(gang("a", 5), gang("b", 5), strict=True):
+        case.add(one, other)
+    case.settle()
+    assert case.bound() == [f"a-{index}" for index in range(5)]
+    told = case.happened(GangHeldBack)[-1]
+    assert (told.gang, told.reason, told.by) == ("video/b", "gave_way", "video/a")
+    case.bench.pass_time(STARVED_MS + 1)
+    case.settle()
+    starved = [event for event in case.happened(GangHeldBack) if event.reason == "starved"]
+    assert starved
+    assert starved[0].by == "video/a"
+    for index in range(5):
+        case.ends(f"a-{index}")
+    case.settle()
+    assert case.bound() == [f"b-{index}" for index in range(5)]
+
+
+def test_a_round_ends_when_its_time_is_over_and_the_next_is_longer(case: Case) -> None:
+    case.node("n1", 2)
+    case.bench.facts(PodGroupObserved(pod_group=pod_group("a", 3, timeout_s=10)))
+    case.add(*gang("a", 3, minimum=99))
+    case.settle()
+    assert case.happened(GangHeldBack)[-1].minimum == 3
+    case.bench.pass_time(9_999)
+    assert case.told() == [("video/a", "no_nodes")]
+    case.bench.pass_time(1)
+    assert case.told()[1:] == [("video/a", "timed_out")]
+    assert [event.cycle for event in case.happened(GangHeldBack)] == [1, 1]
+    case.bench.pass_time(19_999)
+    assert len(case.told()) == 2
+    case.bench.pass_time(1)
+    assert case.happened(GangHeldBack)[-1].cycle == 2
+    case.node("n2", 1)
+    case.settle()
+    assert case.happened(PodsPlaced)[0].cycle == 3
+
+
+def test_an_unreadable_minimum_is_refused_with_its_key(case: Case) -> None:
+    case.node("n1", 9)
+    case.add(member("a-0", "a", labels={f"{SIGS}/min-available": "x"}))
+    case.settle()
+    told = case.happened(GangHeldBack)
+    assert [each.reason for each in told] == ["refused"]
+    assert "min-available: 'x' is not a count" in told[0].text
+
+
+def test_a_gang_of_the_default_scheduler_is_told_what_to_set(case: Case) -> None:
+    case.node("n1", 9)
+    case.add(*gang("a", 2, scheduler="default-scheduler"))
+    case.settle()
+    assert case.told() == []
+    case.bench.pass_time(GRACE_MS + 1)
+    told = case.happened(GangHeldBack)
+    assert [each.reason for each in told] == ["other_scheduler"]
+    assert told[0].text.endswith("set schedulerName: muster")
+    assert not case.orders()
+
+
+def test_gated_pods_wait_for_their_gates(case: Case) -> None:
+    case.node("n1", 9)
+    case.add(*gang("a", 1, minimum=2), member("a-1", "a", 2, gated=True), member("one", gated=True))
+    case.settle()
+    assert sorted(case.told()) == [("one", "gated"), ("video/a", "gated")]
+    case.put(replace(case.pods["uid-video-a-1"], gated=False))
+    case.settle()
+    assert case.bound() == ["a-0", "a-1"]
+
+
+def test_a_node_that_goes_before_the_bind_is_replaced(case: Case) -> None:
+    case.node("n1", 3)
+    case.add(*gang("a", 3))
+    case.bench.settle()
+    case.bind(case.orders()[0])
+    case.bench.facts(NodeGone(ref=Ref("Node", "", "n1", "uid-n1"), rv=facts.next_rv()))
+    case.bench.settle()
+    assert [event.reason for event in case.happened(PodsReleased)] == ["node_gone"]
+    assert not case.orders()
+    case.node("n2", 2)
+    case.settle()
+    assert {pod.node for pod in case.pods.values()} == {"n1", "n2"}
+    assert len(case.bound()) == 3
+
+
+def test_a_foreign_pod_that_takes_the_room_makes_the_pod_go_elsewhere(case: Case) -> None:
+    case.node("n1", 2)
+    case.add(*gang("a", 2))
+    case.bench.settle()
+    case.bind(case.orders()[0])
+    foreign = PodState(ref=Ref("Pod", "other", "f", "f"), rv=0, node="n1", request=facts.vector(cpu=1))
+    case.put(foreign)
+    case.bench.settle()
+    assert [(event.reason, len(event.pods)) for event in case.happened(PodsReleased)] == [("no_room", 1)]
+    case.node("n2", 1)
+    case.settle()
+    assert case.bound() == ["a-0", "a-1", "f"]
+
+
+def test_a_refused_bind_is_told_and_tried_again_later(case: Case) -> None:
+    case.node("n1", 3)
+    case.add(*gang("a", 2))
+    case.bench.settle()
+    one, other = case.orders()
+    case.bind(one)
+    case.bind(other, refuse="denied by a policy")
+    case.bench.settle()
+    assert not case.orders()
+    told = case.happened(GangHeldBack)
+    assert [each.reason for each in told] == ["bind_refused"]
+    assert "denied by a policy" in told[0].text
+    case.bench.pass_time(30_000)
+    case.settle()
+    assert case.bound() == ["a-0", "a-1"]
+
+
+def test_a_pod_deleted_between_decision_and_commit_voids_the_whole_decision(case: Case) -> None:
+    case.node("n1", 3)
+    case.add(*gang("a", 3))
+    stage, state = case.bench.stages["gang_admitter"], case.bench.states["gang_admitter"]
+    due, at = stage.decide(state), len(case.bench.log)
+    case.removed("a-2")
+    case.bench.append("gang_admitter", "decision", due, in_seq=at)
+    case.bench.settle()
+    assert not case.orders()
+    assert not state.pods.placed
+    case.add(member("a-3", "a", 3))
+    case.settle()
+    assert case.bound() == ["a-0", "a-1", "a-3"]
+
+
+def test_a_big_gang_claims_nodes_and_small_ones_go_on_beside_it(case: Case) -> None:
+    """Four nodes full of small pods that come and go would never be empty at once."""
+    for index in range(4):
+        case.node(f"n{index}", 4)
+    for index in range(4):
+        case.add(member(f"s-{index}", cpu=4))
+        case.settle()
+    case.add(*gang("big", 2, cpu=4))
+    case.settle()
+    case.bench.pass_time(AGE_MS + 1)
+    claims = case.happened(NodesClaimed)
+    assert [each.gang for each in claims] == ["video/big"]
+    kept = {place.node for place in claims[0].places}
+    assert len(kept) == 2
+    for number in range(4):
+        case.ends(f"s-{number}")
+        case.add(member(f"t-{number}", cpu=4))
+        case.settle()
+    assert case.bound() == sorted(["big-0", "big-1", *[name for name in case.bound() if name.startswith("t-")]])
+    assert {case.pods[f"uid-video-big-{index}"].node for index in range(2)} == kept
+    assert [each.outcome for each in case.happened(NodesClaimEnded)] == ["placed"]
+    assert len([name for name in case.bound() if name.startswith("t-")]) == 2
+
+
+def test_a_claim_ends_with_its_time(case: Case) -> None:
+    for index in range(2):
+        case.node(f"n{index}", 4)
+        case.add(member(f"s-{index}", cpu=4))
+        case.settle()
+    case.add(*gang("big", 2, cpu=4))
+    case.settle()
+    case.bench.pass_time(AGE_MS + 1)
+    case.ends("s-0")
+    case.add(member("t", cpu=4))
+    case.settle()
+    assert case.bound() == ["s-1"]
+    case.bench.pass_time(CLAIM_MS)
+    case.settle()
+    assert [each.outcome for each in case.happened(NodesClaimEnded)] == ["expired"]
+    assert case.bound() == ["s-1", "t"]
+
+
+def test_where_jobs_are_not_placed_pods_that_name_us_are(case: Case) -> None:
+    case = Case(mode="off")
+    case.node("n1", 3)
+    case.add(*gang("a", 2))
+    case.settle()
+    assert case.bound() == ["a-0", "a-1"]
