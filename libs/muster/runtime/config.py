@@ -62,7 +62,7 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     kinds: str = ",".join(KINDS)
     """Kinds that are queued, with commas. One whose definition the cluster does not have is skipped."""
     placement: PlacementMode = "off"
-    """How gangs of jobs are placed on nodes: off (quota alone decides), pack or spread. Pods that name our scheduler are placed in any case."""
+    """How gangs of jobs are placed: off (quota alone decides), pack or spread; pods that name us are placed anyway."""
     placement_hold_s: int = 600
     """How long places are held for the pods of an admitted gang."""
     placement_grow_s: int = 0
