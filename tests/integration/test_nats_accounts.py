@@ -20,6 +20,7 @@ from kit.waiting import until
 from muster.bus.cell import open_log, open_stores
 from muster.bus.connection import Connection
 from muster.bus.errors import ApiError, BusError, ConnectError, ForbiddenError
+from muster.bus.generations import JetStreamGenerations
 from muster.bus.jetstream import ROLLUP, JetStream
 from muster.bus.lease import JetStreamLease
 from muster.bus.log import JetStreamLog
@@ -29,11 +30,14 @@ from muster.bus.server import find_binary, free_port
 from muster.bus.snapshots import JetStreamSnapshots
 from muster.bus.streams import Limits
 from muster.events import subjects
-from muster.ports import Snapshot
+from muster.events.envelope import Stored
+from muster.ports import LogSealedError, Snapshot
 from muster.runtime import natsaccounts
+from muster.runtime.clock import SystemClock
 from muster.runtime.config import Config
 from muster.runtime.connecting import connect_bus
 from muster.runtime.natsaccounts import APPENDERS, EXPORTED_API, KEEPERS
+from muster.runtime.rolling import roll
 
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed <StreamWriter:ResourceWarning")
 
@@ -136,16 +140,19 @@ async def _whole(log: JetStreamLog) -> AsyncIterator[list[Any]]:
 @pytest.mark.parametrize("user", KEEPERS)
 async def test_a_service_does_nothing_that_is_not_its_own(server: ProductionNats, user: str) -> None:
     log = subjects.log_stream("main", 1)
-    others = [stage for stage in (*subjects.STAGES, "presenter", "publisher", "genesis") if stage not in KEEPERS[user]]
+    founds = user == "keeper"
+    others = [stage for stage in (*subjects.STAGES, "presenter", "publisher") if stage not in KEEPERS[user]]
+    for stage in () if founds else ("genesis",):
+        await forbidden(server, user, subjects.log_subject("main", 1, stage, "0"), b"{}")
     for stage in others:
         await forbidden(server, user, subjects.log_subject("main", 1, stage, "0"), b"{}")
         await forbidden(server, user, f"$KV.{subjects.lease_bucket('main')}.{stage}.0", b"{}")
         await forbidden(server, user, f"$KV.{subjects.state_bucket('main')}.snapshot.{stage}.0", b"{}")
     for subject in (
-        f"$KV.{subjects.state_bucket('main')}.log",
+        *(() if founds else (f"$KV.{subjects.state_bucket('main')}.log", f"$JS.API.STREAM.UPDATE.{log}")),
+        f"$JS.API.STREAM.UPDATE.KV_{subjects.state_bucket('main')}",
         f"$JS.API.STREAM.DELETE.{log}",
         f"$JS.API.STREAM.PURGE.{log}",
-        f"$JS.API.STREAM.UPDATE.{log}",
         f"$JS.API.STREAM.MSG.DELETE.{log}",
         "$JS.API.STREAM.CREATE.OTHER",
         f"$JS.API.STREAM.PURGE.KV_{subjects.state_bucket('main')}",
@@ -157,6 +164,32 @@ async def test_a_service_does_nothing_that_is_not_its_own(server: ProductionNats
         await forbidden(server, user, subjects.public_subject("main", "workload_admitted", "a", "b"), b"{}")
     if user not in natsaccounts.QUARANTINERS:
         await forbidden(server, user, subjects.quarantine_subject("main", user), b"{}")
+
+
+async def test_the_keeper_rolls_the_log_over_with_the_rights_it_has(tmp_path: Path) -> None:
+    async with running(tmp_path) as server, signed_in(server.config("watcher"), "watcher") as js:
+        before = await open_log(js, "main")
+        await before.append(commit(1, stage="watcher"), expected=0)
+        async with signed_in(server.config("keeper"), "keeper") as own:
+            rolled = await roll(JetStreamGenerations(own, "main"), clock=SystemClock())
+        with pytest.raises(LogSealedError):
+            await before.append(commit(2, stage="watcher"), expected=2)
+        after = await open_log(js, "main")
+        assert after.identity == rolled.after
+        assert await after.append(commit(2, stage="watcher"), expected=0) == 4
+        assert [stored.seq for batch in await _batches(after) for stored in batch] == [1, 2, 3, 4]
+        snapshots = JetStreamSnapshots(js, after.identity, warn=_fail)
+        kept = await snapshots.load("watcher", "rayjobs")
+        assert kept is not None
+        assert kept.seq == 2
+
+
+async def _batches(log: JetStreamLog) -> list[list[Stored]]:
+    return [batch async for batch in _whole(log)]
+
+
+def _fail(told: str) -> None:
+    raise AssertionError(told)
 
 
 @pytest.mark.parametrize("subject", ["muster.log.>", "$KV.>", "_INBOX_actuator.>", "_INBOX.>", ">"])

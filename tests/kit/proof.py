@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from kit.published import judge_all
 from muster.events.envelope import Stored
 
 TESTS = Path(__file__).parents[1]
@@ -38,6 +39,7 @@ async def commits_of(nats_url: str, cell: str) -> list[Stored]:
             if not batch:
                 return found
             found += batch
+            judge_all(batch)
         raise AssertionError("a log is followed for ever")
     finally:
         await connection.close()

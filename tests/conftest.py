@@ -1,0 +1,20 @@
+"""For every test: whatever log it makes, what outsiders would read of it is as the contract says."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from kit import published
+from kit.bench import Bench
+from muster.runtime.simulate import Simulation
+from muster.sim.log import MemoryLog
+
+
+@pytest.fixture(scope="session", autouse=True)
+def every_log_is_judged() -> Iterator[None]:
+    """Have an independent validator judge the public events of every commit that is stored."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Bench, "append", published.judging(Bench.append, lambda bench: bench.log[-1]))
+        patch.setattr(MemoryLog, "_put", published.judging(MemoryLog._put, lambda log: log._stored[-1]))
+        patch.setattr(Simulation, "_append", published.judging(Simulation._append, lambda sim: sim.log[-1]))
+        yield
