@@ -18,7 +18,14 @@ from muster.events.base import Event
 from muster.events.effects import EffectApplied
 from muster.events.envelope import MAX_EVENTS, Commit, CommitKind, Stored
 from muster.events.facts import Synced, SyncStarted, WorkloadObserved
-from muster.events.system import Genesis, LeaderStarted, LogNearlyFull, RulesetActivated, TimeReached
+from muster.events.system import (
+    Genesis,
+    LeaderStarted,
+    LogNearlyFull,
+    PlacementChosen,
+    RulesetActivated,
+    TimeReached,
+)
 from muster.model.workload import Workload
 from muster.simulation.facts import EPOCH_MS, Facts
 from muster.simulation.faults import NO_FAULTS, Faults
@@ -29,6 +36,8 @@ WATCHER = "watcher"
 ACTUATOR = "actuator"
 MAX_ROUNDS = 100_000
 """Of decisions at one moment; more means that stages undo each other's work without end."""
+
+FOR_EVER_MS = 100 * 366 * 24 * 3_600_000
 
 SHARED: frozenset[type[Event]] = frozenset({Genesis, LogNearlyFull, RulesetActivated, SyncStarted, Synced})
 """What every stage listens to."""
@@ -97,6 +106,10 @@ class Cell(Timeline):
         for name in (WATCHER, ACTUATOR, *self._deciders):
             self._epochs[name] = 0
             self._epochs[name] = self._append(name, "0", "input", [LeaderStarted(process="simulation")])
+        if trace.cluster.placement != "off":
+            # No pod is simulated: the places of a gang are held for all of its life instead.
+            chosen = PlacementChosen(mode=trace.cluster.placement, hold_ms=FOR_EVER_MS)
+            self._append("gang_admitter", "0", "input", [chosen])
         self._watch(self.facts.beginning())
         self.settle()
 

@@ -32,6 +32,8 @@ EPOCH_MS = 1_736_467_200_000
 KIND = "RayJob"
 AMPLE = {CPU: 10**9, MEMORY: 2**50}
 """What a node has of cpu and memory when its file does not say."""
+PODS = {"pods": 10**9}
+"""The same of room for pods, where they are placed."""
 
 _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
@@ -81,7 +83,8 @@ class Facts:
 
     def node(self, name: str, *, ready: bool = True) -> NodeObserved:
         ref = Ref("Node", "", name, f"node-{name}")
-        allocatable = dict(sorted({**AMPLE, **self.nodes[name].capacity}.items()))
+        ample = AMPLE if self.cluster.placement == "off" else AMPLE | PODS
+        allocatable = dict(sorted({**ample, **self.nodes[name].capacity}.items()))
         return NodeObserved(node=NodeState(ref=ref, rv=self.next_rv(), allocatable=allocatable, ready=ready))
 
     def node_gone(self, name: str) -> NodeGone:

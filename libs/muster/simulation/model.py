@@ -10,6 +10,7 @@ from functools import cached_property
 
 from msgspec import Struct, field
 
+from muster.events.system import PlacementMode
 from muster.model.resources import Vector, add_into, scaled
 
 GPU = "nvidia.com/gpu"
@@ -77,6 +78,8 @@ class Cluster(Struct, frozen=True, dict=True):
     root: Queue
     rules: dict[str, str] = {}
     """How the quota tree is applied: its annotations ``muster.dev/...``, without the prefix."""
+    placement: PlacementMode = "off"
+    """How gangs find single nodes; ``off``: nodes count together, and quota alone decides."""
     policies: dict[str, str] = {}
     """Path of a leaf -> policy of its queue: ``Round``, ``Priority`` or ``Block``; absent: what is usual."""
 

@@ -13,6 +13,7 @@ from muster.events.base import Event
 from muster.events.decisions import QuotaTreeAccepted
 from muster.events.envelope import Stored
 from muster.events.facts import NodeGone, NodeObserved, QueueObserved, QuotaTreeObserved, WorkloadGone, WorkloadObserved
+from muster.events.system import PlacementChosen, PlacementMode
 from muster.model.quota import QuotaNode, QuotaTree
 from muster.model.resources import Vector, add_into
 from muster.simulation.history import History, JobHistory
@@ -58,6 +59,7 @@ class PastReader:
         self._rules: dict[str, dict[str, str]] = {}
         self._nodes: dict[str, tuple[str, Vector]] = {}
         self._members: dict[str, tuple[int, bool]] = {}
+        self._placement: PlacementMode = "off"
         self._deleted: set[str] = set()
         self._stood: dict[str, tuple[str, int]] = {}
         """job id -> what it does as the window begins, and which of its runs that is"""
@@ -99,6 +101,8 @@ class PastReader:
                 workload = event.workload
                 count = sum(pods.count for pods in workload.pod_sets) or 1
                 self._members[workload.ref.uid] = (count, is_preemptible(workload.labels))
+            case PlacementChosen():
+                self._placement = event.mode
             case WorkloadGone():
                 self._deleted.add(event.ref.uid)
             case _:
@@ -114,10 +118,14 @@ class PastReader:
             raise TraceError("the log ends before the window begins")
         taken = [job for job in history.jobs.values() if job.queue]
         asked = {name for job in taken for name in job.request}
-        nodes = {name: {r: n for r, n in has.items() if r in asked} for name, has in seen.values()}
+        nodes = {name: {r: has.get(r, 0) for r in sorted(asked)} for name, has in seen.values()}
         policies = {path: queue.policy for path, queue in queues.items() if queue.policy}
         priorities = {path: queue.priority for path, queue in queues.items() if queue.priority}
-        cluster = Cluster(_pooled(nodes), queues_of(tree, priorities), self._rules.get(tree.ref.uid, {}), policies)
+        mode = self._placement if nodes else "off"
+        groups = _pooled(nodes) if mode == "off" else _single(nodes)
+        cluster = Cluster(
+            groups, queues_of(tree, priorities), self._rules.get(tree.ref.uid, {}), placement=mode, policies=policies
+        )
         jobs: list[Job] = []
         stood = {"runs": 0, "waits": 0, "comes": 0}
         came = sorted(taken, key=lambda job: job.submit)
@@ -198,6 +206,11 @@ def _pooled(nodes: Mapping[str, Vector]) -> tuple[NodeGroup, ...]:
     return (NodeGroup(1, total),)
 
 
+def _single(nodes: Mapping[str, Vector]) -> tuple[NodeGroup, ...]:
+    """Every node by itself."""
+    return tuple(NodeGroup(1, node) for node in nodes.values())
+
+
 def queues_of(tree: QuotaTree, priorities: Mapping[str, int]) -> Queue:
     """A quota tree as queues of a simulation; ``priorities`` of Queue objects by path."""
     nodes = {node.path: node for node in tree.nodes}
@@ -219,7 +232,7 @@ def under(past: Past, tree: QuotaTree, namespaces: Mapping[str, str], rules: dic
     """The same past under another tree; jobs stay in their queue, else go where ``namespaces`` sends them."""
     old = past.trace.cluster
     priorities = {path: queue.priority for path, queue in old.queues.items()}
-    cluster = Cluster(old.groups, queues_of(tree, priorities), rules, old.policies)
+    cluster = replace(old, root=queues_of(tree, priorities), rules=rules)
     jobs = []
     for job in past.trace.jobs:
         leaf = job.queue if job.queue in cluster.leaves else namespaces.get(past.keys[job.id].partition("/")[0])
@@ -274,5 +287,14 @@ def equipped(past: Past, without: Iterable[str], more: Iterable[Vector]) -> Past
         del nodes[name]
     for number, node in enumerate(more, start=1):
         nodes[f"tried-{number}"] = node
-    cluster = replace(past.trace.cluster, groups=_pooled(nodes))
+    old = past.trace.cluster
+    cluster = replace(old, groups=_pooled(nodes) if old.placement == "off" else _single(nodes))
     return replace(past, nodes=nodes, trace=Trace(cluster, past.trace.jobs))
+
+
+def placed(past: Past, mode: PlacementMode) -> Past:
+    """The same past with gangs placed otherwise on the nodes, or by quota alone (``off``)."""
+    if not past.nodes and mode != "off":
+        raise TraceError("no node was ever seen in this log: gangs cannot be placed on any")
+    groups = _pooled(past.nodes) if mode == "off" else _single(past.nodes)
+    return replace(past, trace=Trace(replace(past.trace.cluster, groups=groups, placement=mode), past.trace.jobs))

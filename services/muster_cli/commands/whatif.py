@@ -12,9 +12,10 @@ from rich.text import Text
 
 from muster.core.objects.quotatree import read_quota_tree
 from muster.core.quota.tree import leaves, read_tree
+from muster.events.system import PlacementMode
 from muster.model.resources import QuantityError, Vector, parse_quantity
 from muster.simulation.contrast import contrast
-from muster.simulation.past import POLICIES, Past, PastReader, equipped, governed, prioritised, ruled, under
+from muster.simulation.past import POLICIES, Past, PastReader, equipped, governed, placed, prioritised, ruled, under
 from muster.simulation.runner import MUSTER, Options, Result
 from muster.simulation.runner import simulate as run_simulation
 from muster_cli.console import Output
@@ -51,6 +52,10 @@ async def whatif(
     priority: Annotated[
         tuple[str, ...], Parameter(show_default=False, help="NAMESPACE/NAME=N: another priority for a job. Repeatable.")
     ] = (),
+    placement: Annotated[
+        PlacementMode | None,
+        Parameter(show_default=False, help="Gangs find single nodes, packed or spread; off: quota alone decides."),
+    ] = None,
     add_nodes: Annotated[
         tuple[str, ...],
         Parameter(
@@ -77,10 +82,9 @@ async def whatif(
     source: Source | None = None,
 ) -> None:
     """Run a recorded past again with something changed."""
-    if tree is None and not (rule or policy or priority or add_nodes or drop_node):
-        raise CliError(
-            "nothing is changed: give --tree, --rule, --policy, --priority, --add-nodes or --drop-node", USAGE
-        )
+    if tree is None and placement is None and not (rule or policy or priority or add_nodes or drop_node):
+        options = "--tree, --rule, --policy, --priority, --placement, --add-nodes or --drop-node"
+        raise CliError(f"nothing is changed: give {options}", USAGE)
     wanted = dict(_priority(text) for text in priority)
     rules = dict(_pair("--rule", text, "reclaim=disabled") for text in rule)
     policies = dict(_pair("--policy", text, "root/video=Block") for text in policy)
@@ -98,6 +102,8 @@ async def whatif(
         changed = ruled(changed, rules)
     if policies:
         changed = governed(changed, policies)
+    if placement is not None:
+        changed = placed(changed, placement)
     if more or drop_node:
         changed = equipped(changed, drop_node, more)
     before, after = _run(past, "as it was"), _run(changed, "with the change")

@@ -3,13 +3,14 @@
 import json
 
 import pytest
+from msgspec.structs import replace
 
 from kit.scenario import Play
 from kit.traces import trace
 from muster.runtime.logfile import read_log
 from muster.simulation.contrast import contrast
 from muster.simulation.facts import EPOCH_MS
-from muster.simulation.model import TraceError
+from muster.simulation.model import Trace, TraceError
 from muster.simulation.past import PastReader, past_of, prioritised
 from muster.simulation.runner import Options, simulate
 from muster_cli.main import run
@@ -208,3 +209,32 @@ def test_one_deleted_while_it_waited_is_left_out(tmp_path):
     past = past_of(scene.bench.log)
     assert sorted(past.keys[job.id] for job in past.trace.jobs) == ["video/three", "video/two"]
     assert past.left_out == 1
+
+
+def test_gangs_that_must_find_single_nodes(tmp_path, capsys):
+    """Two nodes of four: after two jobs of three, a job of two finds two free in all, and no node that has them."""
+    cluster = {"nodes": [{"count": 2, "gpus": 4}], "queues": {"a": {"min": 8, "max": 8}}}
+    jobs = "j1,a,3,0,100\nj2,a,3,1,50\nj3,a,2,10,20"
+    made = trace(tmp_path, cluster, jobs)
+    made = Trace(made.cluster, tuple(replace(job, members=1) for job in made.jobs))
+    simulate(made, "muster", Options(), log=tmp_path / "log.jsonl")
+    found = told_of(capsys, tmp_path / "log.jsonl", "--placement", "pack")
+    (late,) = shifts(found, "later")
+    assert late[:2] == ("a/j3", 10_000)
+    assert late[2] >= 50_000, "not before one of the others has ended"
+    assert found["same"] == 2
+    assert told_of(capsys, tmp_path / "log.jsonl", "--placement", "off")["same"] == 3
+
+
+def test_a_log_in_which_gangs_were_placed_is_run_again_so(tmp_path, capsys):
+    cluster = {"nodes": [{"count": 2, "gpus": 4}], "queues": {"a": {"min": 8, "max": 8}}}
+    made = trace(tmp_path, cluster, "j1,a,3,0,100\nj2,a,3,1,50\nj3,a,2,10,20")
+    jobs = tuple(replace(job, members=1) for job in made.jobs)
+    simulate(Trace(replace(made.cluster, placement="pack"), jobs), "muster", Options(), log=tmp_path / "log.jsonl")
+    past = past_of(read_log(tmp_path / "log.jsonl"))
+    assert past.trace.cluster.placement == "pack"
+    assert past.trace.cluster.nodes == 2
+    found = told_of(capsys, tmp_path / "log.jsonl", "--placement", "off")
+    assert [job for job, _, _ in shifts(found, "earlier")] == ["a/j3"]
+    more = told_of(capsys, tmp_path / "log.jsonl", "--add-nodes", "1xnvidia.com/gpu=2")
+    assert [(job, after) for job, _, after in shifts(more, "earlier")] == [("a/j3", 10_000)]
