@@ -46,6 +46,8 @@ REMAINS = (
     "/apis/kubeflow.org/v1/pytorchjobs",
     "/apis/sparkoperator.k8s.io/v1beta2/sparkapplications",
     "/api/v1/pods",
+    "/apis/scheduling.x-k8s.io/v1alpha1/podgroups",
+    "/apis/scheduling.sigs.k8s.io/v1alpha1/podgroups",
     "/api/v1/events",
 )
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
