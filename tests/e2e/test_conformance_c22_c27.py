@@ -1,4 +1,4 @@
-"""Rows C22 to C27 of the compatibility table: the documents' TFJob with its gang and without, and gangs among others."""
+"""Rows C22 to C27 of the compatibility table: the TFJob of the documents and its gang, and gangs among others."""
 
 from __future__ import annotations
 

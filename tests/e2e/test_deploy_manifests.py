@@ -383,7 +383,7 @@ async def test_every_account_can_do_its_part_and_no_other(plane: ControlPlane) -
     reads = {(plural, verb) for plural in ("rayjobs", "pods") for verb in ("get", "list", "watch")}
     assert allowed == {
         WATCHER.name: reads,
-        ACTUATOR.name: {("rayjobs", "get"), ("rayjobs", "patch")},
+        ACTUATOR.name: {("pods", "get"), ("rayjobs", "get"), ("rayjobs", "patch")},
         SORTER.name: set(),
     }
 

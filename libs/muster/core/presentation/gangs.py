@@ -12,6 +12,7 @@ from muster.core.objects.meta import MADE_FOR, SHOWN, digest, rfc3339
 from muster.core.presentation.desired import EventNote, Upsert, note_on, shown_text
 from muster.core.presentation.gangview import GangShown, Held
 from muster.core.presentation.view import ViewState
+from muster.events.gangs import MAX_PODS_NAMED
 from muster.model import api
 from muster.model.api import ApiResource
 from muster.model.gang import PodGroup
@@ -46,7 +47,7 @@ def gang_events(state: ViewState, key: str) -> list[GangNote]:
     held = gang.held
     if held is None:
         return found
-    refs = [ref for ref in held.event.pods if ref.uid in gang.pods and not gang.pods[ref.uid].node]
+    refs = _about(gang, held)
     if not refs:
         return found
     if held.event.reason in TRIED and held.event.cycle > TOLD_CYCLES:
@@ -57,6 +58,14 @@ def gang_events(state: ViewState, key: str) -> list[GangNote]:
         note = _note(state, ref, _stamp(held, ref), _code(held), f"{ref.name} {_words(held)}")
         found.append(GangNote(note))
     return found
+
+
+def _about(gang: GangShown, held: Held) -> list[Ref]:
+    """The pods to be told: those that were tried; of what is wrong with a gang all that wait, also later ones."""
+    waiting = {pod.ref.uid: pod.ref for pod in _pending(gang)}
+    if held.event.reason in TRIED:
+        return [ref for ref in held.event.pods if ref.uid in waiting]
+    return list(waiting.values())[:MAX_PODS_NAMED]
 
 
 def _code(held: Held) -> str:
@@ -196,9 +205,13 @@ def conditions(state: ViewState, key: str) -> list[tuple[Ref, str, bytes]]:
     return [(pod.ref, digest(text), _condition(pod, text, gang.held.at)) for pod in _waiting(gang)]
 
 
-def _waiting(gang: GangShown) -> list[PodState]:
+def _pending(gang: GangShown) -> list[PodState]:
     pods = sorted(gang.pods.values(), key=lambda pod: pod.ref.key)
-    return [pod for pod in pods if pod.ours and not (pod.node or pod.over or pod.deleting or pod.gated)]
+    return [pod for pod in pods if not (pod.node or pod.over or pod.deleting)]
+
+
+def _waiting(gang: GangShown) -> list[PodState]:
+    return [pod for pod in _pending(gang) if pod.ours and not pod.gated]
 
 
 def _condition(pod: PodState, text: str, at: int) -> bytes:

@@ -139,19 +139,22 @@ def test_a_gang_that_gives_way_and_one_that_starves(sight: Sight) -> None:
     words = "in gang failed to be scheduled in cycle 1: rejected by podgroup video/other"
     assert sight.events() == [("Pod/a", "GangFailedScheduling", f"a {words}", 0)]
     sight.held("starved", "a", by="video/other")
-    [(_, reason, message, _)] = sight.events()
+    (_, reason, message, _), *_ = sight.events()
     assert reason == "GangStarved"
     assert "20 minutes (video/other)" in message
 
 
 def test_what_is_wrong_with_its_marks_is_told_once_per_wording(sight: Sight) -> None:
     sight.held("priority_clash", "b", text="b has 5, others have 0", cycle=0)
-    [(on, reason, message, _)] = sight.events()
-    assert (on, reason) == ("Pod/b", "GangRefused")
-    assert message.endswith("its pods do not have one priority: b has 5, others have 0")
+    told = sight.events()
+    assert [on for on, *_ in told] == ["Pod/a", "Pod/b", "Pod/c"]
+    assert {reason for _, reason, _, _ in told} == {"GangRefused"}
+    assert all(message.endswith("do not have one priority: b has 5, others have 0") for _, _, message, _ in told)
     before = sight.names()
     sight.held("priority_clash", "b", text="b has 5, others have 0", cycle=0)
     assert sight.names() == before
+    sight.pods("d")
+    assert [on for on, *_ in sight.events()][-1] == "Pod/d", "who comes later is told too"
     sight.add(
         PodsPlaced(
             cause=Cause(1, 0),
