@@ -7,9 +7,11 @@ from typing import Any
 
 from kit.cluster import Cluster
 from kit.muster import running
+from kit.nats import new_cell
 from muster.bus.server import EmbeddedServer
 from muster.events.effects import EffectApplied
 from muster.events.gangs import PodsPlaced
+from muster.ports import ApiResponse, ApiTransport, ApiUnreachableError
 
 SIGS = "pod-group.scheduling.sigs.k8s.io"
 NAMESPACE = "video"
@@ -29,6 +31,37 @@ def member(name: str, gang: str = "tf-smoke", minimum: int = 3, cpu: str = "100m
     }
 
 
+class Faulty:
+    """A transport on whose bindings something goes wrong."""
+
+    def __init__(self, inner: ApiTransport) -> None:
+        self.inner = inner
+        self.asked = 0
+        self.faults: list[str] = []
+
+    async def request(self, method: str, path: str, **rest: Any) -> ApiResponse:
+        if not path.endswith("/binding"):
+            return await self.inner.request(method, path, **rest)
+        self.asked += 1
+        fault = self.faults.pop(0) if self.faults else ""
+        if fault == "unreachable":
+            raise ApiUnreachableError("no answer")
+        if fault == "unavailable":
+            return ApiResponse(503, b"{}")
+        answer = await self.inner.request(method, path, **rest)
+        if fault == "lost":
+            raise ApiUnreachableError("the answer is lost")
+        return answer
+
+    def watch(self, path: str, **rest: Any) -> Any:
+        return self.inner.watch(path, **rest)
+
+
+async def create(cluster: Cluster, *pods: dict[str, Any]) -> None:
+    for pod in pods:
+        await cluster.kube.request("POST", f"/api/v1/namespaces/{NAMESPACE}/pods", body=pod)
+
+
 async def nodes_of(cluster: Cluster) -> dict[str, str]:
     listed = await cluster.kube.request("GET", f"/api/v1/namespaces/{NAMESPACE}/pods")
     return {each["metadata"]["name"]: each["spec"].get("nodeName", "") for each in listed["items"]}
@@ -36,15 +69,14 @@ async def nodes_of(cluster: Cluster) -> dict[str, str]:
 
 async def test_three_pods_are_bound_together(cluster: Cluster, nats_server: EmbeddedServer, tmp_path: Path) -> None:
     async with running(cluster, nats_server.url, tmp_path) as muster:
-        for name in ("a", "b"):
-            await cluster.kube.request("POST", f"/api/v1/namespaces/{NAMESPACE}/pods", body=member(name))
+        await create(cluster, member("a"), member("b"))
 
         async def two_known() -> bool:
             return len(await nodes_of(cluster)) == 2
 
         await cluster.until(two_known, what="two pods")
         assert set((await nodes_of(cluster)).values()) == {""}
-        await cluster.kube.request("POST", f"/api/v1/namespaces/{NAMESPACE}/pods", body=member("c"))
+        await create(cluster, member("c"))
 
         async def bound() -> bool:
             return all((await nodes_of(cluster)).values())
@@ -59,3 +91,54 @@ async def test_three_pods_are_bound_together(cluster: Cluster, nats_server: Embe
             return len([each for each in await muster.happened(EffectApplied) if each.action == "bind"]) == 3
 
         await cluster.until(told, what="three effects")
+
+
+async def test_bindings_that_fail_on_the_way_are_made(
+    cluster: Cluster, nats_server: EmbeddedServer, tmp_path: Path
+) -> None:
+    faulty: list[Faulty] = []
+
+    def wrap(inner: ApiTransport) -> ApiTransport:
+        faulty.append(Faulty(inner))
+        faulty[0].faults = ["unreachable", "lost", "unavailable", "lost", "unavailable"]
+        return faulty[0]
+
+    async with running(cluster, nats_server.url, tmp_path, wrap=wrap) as muster:
+        await create(cluster, *(member(name) for name in ("a", "b", "c")))
+
+        async def told() -> bool:
+            return len([each for each in await muster.happened(EffectApplied) if each.action == "bind"]) == 3
+
+        await cluster.until(told, what="three bindings")
+        assert all((await nodes_of(cluster)).values())
+        assert len(await muster.happened(PodsPlaced)) == 1
+    assert faulty[0].asked > 5
+
+
+async def test_a_decision_is_carried_out_by_whoever_comes_next(
+    cluster: Cluster, nats_server: EmbeddedServer, tmp_path: Path
+) -> None:
+    """Everything of ours ends after the decision, with one of three pods bound and no effect stored of it."""
+    cell = new_cell()
+
+    def wrap(inner: ApiTransport) -> ApiTransport:
+        made = Faulty(inner)
+        made.faults = ["lost", *["unreachable"] * 1000]
+        return made
+
+    async with running(cluster, nats_server.url, tmp_path, cell=cell, wrap=wrap, prove=False) as muster:
+        await create(cluster, *(member(name) for name in ("a", "b", "c")))
+
+        async def one_bound() -> bool:
+            return len([node for node in (await nodes_of(cluster)).values() if node]) == 1
+
+        await cluster.until(one_bound, what="one of three to be bound")
+        decided = await muster.happened(PodsPlaced)
+    async with running(cluster, nats_server.url, tmp_path, cell=cell) as muster:
+
+        async def told() -> bool:
+            return len({each.ref.name for each in await muster.happened(EffectApplied)}) == 3
+
+        await cluster.until(told, what="three bindings")
+        assert await muster.happened(PodsPlaced) == decided
+        assert {each.ref.name: each.node for each in decided[0].pods} == await nodes_of(cluster)

@@ -11,6 +11,7 @@ from typing import Literal
 from msgspec import Struct, field
 
 from muster.core.gang.declare import Counts, Declared, declare
+from muster.core.objects.meta import digest
 from muster.core.seen import Seen
 from muster.events.base import Cause
 from muster.events.decisions import Placement
@@ -139,6 +140,8 @@ class PodGangs(Struct):
     pods: dict[str, PodState] = field(default_factory=dict)
     gang_of: dict[str, str] = field(default_factory=dict)
     """uid of a pod -> key of its gang"""
+    shapes: dict[str, str] = field(default_factory=dict)
+    """uid of a pod -> digest of what it asks for: pods that ask alike have the same"""
     gangs: dict[str, PodGang] = field(default_factory=dict)
     placed: dict[str, Placed] = field(default_factory=dict)
     rests: dict[str, Rest] = field(default_factory=dict)
@@ -168,6 +171,7 @@ def pod_observed(state: PodGangs, at: Position, pod: PodState) -> None:
     if state.gang_of.get(uid, key) != key:
         pod_gone(state, uid)
     state.pods[uid], state.gang_of[uid] = pod, key
+    state.shapes[uid] = digest((pod.ref.namespace, pod.request, pod.rules))
     gang = state.gangs.get(key)
     if gang is None:
         gang = state.gangs[key] = PodGang(key, at.at, Cause(at.seq, at.item))
@@ -199,6 +203,7 @@ def pod_gone(state: PodGangs, uid: str) -> None:
     if key is None:
         return
     state.pods.pop(uid, None)
+    state.shapes.pop(uid, None)
     state.placed.pop(uid, None)
     state.rests.pop(uid, None)
     gang = state.gangs[key]

@@ -162,14 +162,19 @@ class Tries:
 
     def _asks(self, pods: list[PodState]) -> tuple[list[Ask], list[list[PodState]], str]:
         """(what pods ask for, those that ask alike, a text that is equal for equal asks)."""
+        digests = self._state.pods.shapes
         shapes: dict[str, list[PodState]] = {}
-        asked = self._labels_asked(pods)
         for pod in pods:
-            labels = {key: pod.labels[key] for key in asked if key in pod.labels}
-            shapes.setdefault(repr((pod.ref.namespace, pod.request, pod.rules, labels)), []).append(pod)
-        sorted_shapes = sorted(shapes.items())
-        key = repr([(shape, len(alike)) for shape, alike in sorted_shapes])
-        return [_ask(alike, asked) for _, alike in sorted_shapes], [alike for _, alike in sorted_shapes], key
+            shapes.setdefault(digests[pod.ref.uid], []).append(pod)
+        asked = self._labels_asked(each[0] for each in shapes.values())
+        if asked:
+            shapes = {}
+            for pod in pods:
+                labels = [pod.labels.get(key) for key in asked]
+                shapes.setdefault(f"{digests[pod.ref.uid]} {labels}", []).append(pod)
+        ordered = sorted(shapes.items())
+        key = repr([(shape, len(alike)) for shape, alike in ordered])
+        return [_ask(alike, asked) for _, alike in ordered], [alike for _, alike in ordered], key
 
     def _blocked_by(self, unit: Unit, gang: PodGang) -> str:
         """The gang that was let in before, and without whose pods this one would have its places; or empty."""
@@ -221,6 +226,9 @@ class Tries:
         if tried and self._any:
             return  # Somebody was let in just now: what that means for this one is told when it is in force.
         over = tried and bool(gang.cycle_since) and now >= round_ends(gang)
+        lately = told is not None and now < told.at + TELL_AGAIN_MS
+        if tried and lately and not over and told is not None and told.reason in TRIED:
+            return
         reason: HeldBackReason = "timed_out" if over else why.reason
         by = self._blocked_by(unit, gang) if tried else ""
         if by:
@@ -241,7 +249,7 @@ class Tries:
         )
         if told is not None and not over:
             same = told.reason == reason or (tried and told.reason in TRIED)
-            if same and (told.said == said(event) or now < told.at + TELL_AGAIN_MS):
+            if same and (told.said == said(event) or lately):
                 return
         yield event
 
