@@ -19,6 +19,7 @@ from kit import proof
 from kit.cli import Cli, Result
 from kit.compose import FILE, Running, services
 from kit.waiting import until
+from muster.bus.cell import open_log
 from muster.bus.connection import connect
 from muster.bus.jetstream import JetStream
 from muster.bus.public import CE_ID
@@ -27,6 +28,7 @@ from muster.events import subjects
 from muster.events.base import Event
 from muster.events.envelope import Stored
 from muster.events.system import LeaderStarted
+from muster.ports import LogIdentity
 
 E = TypeVar("E", bound=Event)
 
@@ -92,8 +94,11 @@ class Fleet:
         kubeconfigs: Mapping[str, Path] | None = None,
         init: Mapping[str, str] | None = None,
         keeper: Path | None = None,
+        env: Mapping[str, str] | None = None,
     ) -> None:
-        """``init``: variables for the founding of the log; ``keeper``: folder the keeper archives to."""
+        """``init``: variables for the founding of the log; ``keeper``: folder the keeper archives to; ``env``:
+        variables of every service.
+        """
         self.folder = folder
         self.running: dict[str, Supervised] = {}
         """What runs, by name; a second replica of a service is `<service>-2`."""
@@ -101,6 +106,7 @@ class Fleet:
         self._kubeconfigs = dict(kubeconfigs or {})
         self._init = dict(init or {})
         self._archive = keeper
+        self._env = dict(env or {})
         self._port = free_port()
         self._cli = Cli(folder / "cli")
 
@@ -152,6 +158,7 @@ class Fleet:
         name = service if replica == 1 else f"{service}-{replica}"
         port = free_port()
         env = {
+            **self._env,
             "MUSTER_NATS_URL": self.url,
             "MUSTER_HEALTH_HOST": "127.0.0.1",
             "MUSTER_HEALTH_PORT": str(port),
@@ -207,6 +214,14 @@ class Fleet:
             if (stored.commit.stage, stored.commit.shard) == (stage, shard):
                 newest = next((e.process for e in stored.commit.events if isinstance(e, LeaderStarted)), newest)
         return next((name for name, process in self.running.items() if newest in process.lives()), "")
+
+    async def identity(self) -> LogIdentity:
+        """Of the generation in force."""
+        connection = await connect(self.url, name="onlooker")
+        try:
+            return (await open_log(JetStream(connection), CELL)).identity
+        finally:
+            await connection.close()
 
     async def delete_log(self, generation: int) -> None:
         """As somebody does by mistake who may do everything: the stream with every commit."""

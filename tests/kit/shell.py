@@ -24,6 +24,7 @@ from muster.model import api
 from muster.model.api import ApiResource
 from muster.ports import FencedError, LogGoneError, LogIdentity
 from muster.runtime.acting import ActuatorRunner
+from muster.runtime.hooks import Hooks
 from muster.runtime.leader import AnyLeader, Leader, LostLeadershipError
 from muster.runtime.presenting import Presenter
 from muster.runtime.rolling import Rolled, kept_snapshots, roll
@@ -102,6 +103,8 @@ class Cell:
         """Workload kinds that are on; a watcher that is started later sees a change."""
         self.kinds_before: tuple[str, ...] = ()
         self.transports: list[Any] = []
+        self.hooks: Callable[[str], Hooks] | None = None
+        """of a stage: who listens to its runners"""
         self.rolled: list[Rolled] = []
         self.roll_wanted = 1
         """the generation that the service `keeper` has in force"""
@@ -178,6 +181,8 @@ class Cell:
             "snapshots": MemorySnapshots(self.log.identity, self.snapshots),
             "clock": self.clock,
         }
+        if self.hooks is not None:
+            common["hooks"] = self.hooks(service)
         if service == "watcher":
             shards = dict.fromkeys([*shards_of(self.kinds), *shards_of(self.kinds_before)])
             return [self._watcher(shard, process, common) for shard in shards]

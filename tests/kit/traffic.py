@@ -25,10 +25,11 @@ def tree(at_once: int) -> TreeNodeSpec:
 class Traffic:
     """A small RayJob every `every_s`, for each team in turn; run it with `cluster.keep(traffic.run())`."""
 
-    def __init__(self, cluster: Cluster, *, every_s: float = 0.6, runtime: str = "1s") -> None:
+    def __init__(self, cluster: Cluster, *, every_s: float = 0.6, runtime: str = "1s", name: str = "job") -> None:
         self._cluster = cluster
         self._every_s = every_s
         self._runtime = runtime
+        self._name = name
         self._over = asyncio.Event()
         self.names: list[str] = []
         """namespace/name of every job that was accepted"""
@@ -37,7 +38,7 @@ class Traffic:
         for number in itertools.count():
             if self._over.is_set():
                 break
-            await self._submit(TEAMS[number % len(TEAMS)], f"job-{number}")
+            await self._submit(TEAMS[number % len(TEAMS)], f"{self._name}-{number}")
             await asyncio.sleep(self._every_s)
         await asyncio.Event().wait()
 

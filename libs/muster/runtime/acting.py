@@ -35,6 +35,7 @@ from muster.runtime.leader import Leader
 
 MAX_IN_FLIGHT = 32
 REQUEST_TIMEOUT_S = 10.0
+NS_PER_MS = 1_000_000
 BACKOFF_S = (0.2, 10.0)
 """First and longest pause before a request is tried again; the pauses are spread at random."""
 REREADS = 5
@@ -116,7 +117,12 @@ class ActuatorRunner(Leader[ActuatorState]):
         known = self.state.known.get(order.ref.uid, Known())
         pause_s, rereads = BACKOFF_S[0], 0
         while self._is_due(order):
+            began = self.clock.now()
             answer = await (self._bind(order) if isinstance(order, Bind) else self._attempt(order, known))
+            if not isinstance(order, Bind):
+                trouble = answer.reason if isinstance(answer, Retry | EffectFailed) else ""
+                times = (began * NS_PER_MS, self.clock.now() * NS_PER_MS)
+                self.hooks.wrote(order.ref, order.cause, "PATCH", times, trouble)
             if isinstance(answer, Known):
                 known, rereads = answer, rereads + 1
                 if rereads < REREADS:

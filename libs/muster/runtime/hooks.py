@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Literal, Protocol
 
 from muster.core.stage import Violation
-from muster.events.base import Event
+from muster.events.base import Cause, Event
 from muster.events.envelope import Commit, Stored
+from muster.model.keys import Ref
 
 Role = Literal["starting", "following", "standby", "leading"]
 Level = Literal["debug", "info", "warning", "error"]
@@ -48,6 +49,10 @@ class Hooks(Protocol):
         """Trace headers for a commit about to be appended."""
         ...
 
+    def wrote(self, ref: Ref, cause: Cause, verb: str, times: tuple[int, int], trouble: str) -> None:
+        """A request to the API server carried a decision out, or not (``trouble``); ``times``: begin and end, ns."""
+        ...
+
 
 class NoHooks:
     """Hooks nobody listens to."""
@@ -61,3 +66,5 @@ class NoHooks:
     def note(self, level: Level, event: str, **values: object) -> None: ...
     def trace_of(self, events: Sequence[Event]) -> dict[str, str]:
         return {}
+
+    def wrote(self, ref: Ref, cause: Cause, verb: str, times: tuple[int, int], trouble: str) -> None: ...

@@ -14,6 +14,7 @@ from muster.events.subjects import public_subject
 from muster.ports import Lease, Log
 from muster.runtime.hooks import Hooks, NoHooks
 from muster.runtime.leader import LEASE_RENEWAL_S, LostLeadershipError
+from muster.telemetry.traceids import traceparent
 
 
 class Outlet(Protocol):
@@ -98,7 +99,9 @@ class Publisher:
             "ce-datacontenttype": "application/json",
         }
         if trace:
-            headers["traceparent"] = trace
+            uid = event.workload.uid if isinstance(event, PublicWorkloadEvent) else ""
+            at = event.position
+            headers["traceparent"] = traceparent(uid, at.generation, at.sequence) if uid else trace
         tag = type(event).__struct_config__.tag
         await self._outlet.publish(public_subject(event.cell, str(tag), namespace, name), headers, encode(event))
         self.published += 1

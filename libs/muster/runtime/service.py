@@ -63,7 +63,7 @@ from muster.telemetry import logs
 from muster.telemetry.logs import Logger
 from muster.telemetry.metrics import Metrics, labels
 from muster.telemetry.observer import StageTelemetry
-from muster.telemetry.traces import make_tracer
+from muster.telemetry.traces import WorkloadTraces, make_tracing
 
 RESTART = 75
 """Exit code: nothing is wrong with the configuration, start me again (a lost lease, a newer leader, another log)."""
@@ -121,7 +121,10 @@ class Process(Struct, dict=True):
 
     def telemetry(self, stage: str, shard: str = "0") -> StageTelemetry:
         """Logs, metrics and spans of one stage."""
-        made = StageTelemetry(stage, shard, self.metrics, self.logger, make_tracer(stage))
+        tracing = make_tracing(stage)
+        made = StageTelemetry(
+            stage, shard, self.metrics, self.logger, WorkloadTraces(tracing, stage, self.log.identity.generation_of)
+        )
         self.telemetries.append(made)
         return made
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from opentelemetry.trace import Tracer
-
 from muster.core.stage import Violation
-from muster.events.base import Event
+from muster.events.base import Cause, Event
 from muster.events.decisions import GangAdmitted, QuotaDenied, WorkloadDequeued, WorkloadQueued
 from muster.events.envelope import Commit, Stored
+from muster.model.keys import Ref
 from muster.telemetry.logs import Logger
 from muster.telemetry.metrics import Labels, Metrics, labels
-from muster.telemetry.traces import CommitTraces
+from muster.telemetry.traces import WorkloadTraces
 
 _TOLD = frozenset({GangAdmitted, QuotaDenied, WorkloadQueued})
 _LEVELS = frozenset({"debug", "info", "warning", "error"})
@@ -22,10 +21,10 @@ _WAITS_KEPT = 100_000
 class StageTelemetry:
     """Implements the runners' hooks (``runtime.hooks.Hooks``) and the reflector's (``kube.hooks.Hooks``)."""
 
-    def __init__(self, stage: str, shard: str, metrics: Metrics, logger: Logger, tracer: Tracer | None) -> None:
+    def __init__(self, stage: str, shard: str, metrics: Metrics, logger: Logger, traces: WorkloadTraces) -> None:
         self._metrics = metrics
         self._log = logger.bind(stage=stage, shard=shard)
-        self._traces = CommitTraces(tracer, stage)
+        self._traces = traces
         self._stage = stage
         self._labels = labels(stage=stage, shard=shard)
         self._kinds = {kind: labels(stage=stage, shard=shard, kind=kind) for kind in ("input", "decision")}
@@ -43,8 +42,7 @@ class StageTelemetry:
         self._metrics.set("muster_stage_sequence", self._labels, batch[-1].seq)
         self._metrics.set("muster_stage_lag_batches", self._labels, behind)
         for stored in batch:
-            if stored.trace:
-                self._traces.remember(stored.seq, stored.trace)
+            self._traces.folded(stored.seq, stored.commit)
             if self._stage == "gang_admitter" and stored.commit.stage == "queue_sorter":
                 self._note_queued(stored.commit)
 
@@ -56,7 +54,7 @@ class StageTelemetry:
                 self._queued_at.pop(event.ref.uid, None)
 
     def appended(self, commit: Commit, seq: int, took_s: float) -> None:
-        self._traces.end(seq)
+        self._traces.appended(commit, seq, took_s)
         self._metrics.count("muster_commits", self._kinds[commit.kind])
         self._metrics.append_duration.record(took_s, dict(self._labels))
         for event in commit.events:
@@ -119,7 +117,10 @@ class StageTelemetry:
         getattr(self._log, level if level in _LEVELS else "info")(event, **values)
 
     def trace_of(self, events: Sequence[Event]) -> dict[str, str]:
-        return self._traces.begin(events)
+        return self._traces.header(events)
+
+    def wrote(self, ref: Ref, cause: Cause, verb: str, times: tuple[int, int], trouble: str) -> None:
+        self._traces.wrote(ref, cause, verb, times, trouble)
 
     # --- reflectors -------------------------------------------------------------------------------------------
 

@@ -1,31 +1,63 @@
-"""Traces: one span per commit, linked to the spans of the commits its events name as causes.
+"""Traces: one per workload, with one span for what each commit says of it, linked to the spans of its causes.
 
-The context of a span travels in the header ``traceparent`` beside the commit, never inside it, so that a replay
-compares equal. Without an OTLP endpoint nothing is recorded and no header is written.
+Ids are derived from the log (telemetry.traceids), so nothing has to be handed on. Only the leader that appended a
+commit records its spans, after the acknowledgement: what is replayed, or folded by a standby, records nothing. The
+header ``traceparent`` beside a commit says that it was traced; it is no part of the commit.
 """
 
 from __future__ import annotations
 
 import os
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from opentelemetry import trace
+from opentelemetry.context import Context
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
-from opentelemetry.trace import Link, Span, SpanContext, SpanKind, TraceFlags, Tracer
+from opentelemetry.sdk.trace.id_generator import IdGenerator
+from opentelemetry.trace import Link, NonRecordingSpan, SpanContext, SpanKind, Status, StatusCode, TraceFlags, Tracer
 
-from muster.events.base import Event
+from muster.events.base import Cause, Event
+from muster.events.envelope import Commit
+from muster.events.facts import WorkloadFinished, WorkloadObserved
+from muster.model.keys import Ref
+from muster.telemetry.traceids import root_id, root_traceparent, span_id, trace_id, workloads_of
 
-REMEMBERED = 20_000
-"""Commits whose span contexts are kept to link to."""
+REMEMBERED = 50_000
+"""Commits of which is known whom they are about, to link to, and workloads of which is known when they began."""
+
+_MS = 1_000_000
+_SAMPLED = TraceFlags(TraceFlags.SAMPLED)
 
 
-def make_tracer(
+class Ids(IdGenerator):
+    """Gives out the ids it was told to."""
+
+    trace = 1
+    span = 1
+
+    def generate_trace_id(self) -> int:
+        return self.trace
+
+    def generate_span_id(self) -> int:
+        return self.span
+
+
+class Tracing:
+    """A tracer, the ids its spans get, and what exports them."""
+
+    def __init__(self, provider: TracerProvider, ids: Ids) -> None:
+        self.provider = provider
+        self.tracer: Tracer = provider.get_tracer("muster")
+        self.ids = ids
+
+
+def make_tracing(
     service: str, environ: Mapping[str, str] | None = None, exporter: SpanExporter | None = None
-) -> Tracer | None:
-    """A tracer that exports by OTLP where OTEL_EXPORTER_OTLP_ENDPOINT (or _TRACES_ENDPOINT) says; None without one."""
+) -> Tracing | None:
+    """Tracing that exports by OTLP where OTEL_EXPORTER_OTLP_ENDPOINT (or _TRACES_ENDPOINT) says; None without one."""
     variables = os.environ if environ is None else environ
     if exporter is None:
         if not any(variables.get(f"OTEL_EXPORTER_OTLP_{kind}ENDPOINT") for kind in ("", "TRACES_")):
@@ -33,71 +65,126 @@ def make_tracer(
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # slow to import
 
         exporter = OTLPSpanExporter()
-    provider = TracerProvider(resource=Resource.create({"service.name": f"muster-{service}"}))
+    ids = Ids()
+    provider = TracerProvider(resource=Resource.create({"service.name": f"muster-{service}"}), id_generator=ids)
     provider.add_span_processor(BatchSpanProcessor(exporter))
-    return provider.get_tracer("muster")
+    return Tracing(provider, ids)
 
 
-class CommitTraces:
-    """The spans of one stage's commits."""
+class WorkloadTraces:
+    """The spans of one stage. ``generation_of``: of a sequence of the log."""
 
-    def __init__(self, tracer: Tracer | None, stage: str) -> None:
-        self._tracer = tracer
+    def __init__(self, tracing: Tracing | None, stage: str, generation_of: Callable[[int], int]) -> None:
+        self._tracing = tracing
         self._stage = stage
-        self._contexts: OrderedDict[int, SpanContext] = OrderedDict()
-        self._open: Span | None = None
+        self._generation_of = generation_of
+        self._about: OrderedDict[int, tuple[str, ...]] = OrderedDict()
+        self._began: OrderedDict[str, int] = OrderedDict()
 
-    def remember(self, seq: int, traceparent: str) -> None:
-        """A commit that was read carries this context."""
-        context = parse_traceparent(traceparent) if traceparent and self._tracer else None
-        if context is not None:
-            self._contexts[seq] = context
-            if len(self._contexts) > REMEMBERED:
-                self._contexts.popitem(last=False)
+    def folded(self, seq: int, commit: Commit) -> None:
+        """A commit was read: whom it is about."""
+        if self._tracing is None:
+            return
+        uids = dict.fromkeys(ref.uid for event in commit.events for ref in workloads_of(event))
+        if uids:
+            self._about[seq] = tuple(uids)
+            if len(self._about) > REMEMBERED:
+                self._about.popitem(last=False)
+        for event in commit.events:
+            if isinstance(event, WorkloadObserved) and self._stage == "watcher":
+                self._began.setdefault(event.workload.ref.uid, event.workload.created or commit.at)
+                if len(self._began) > REMEMBERED:
+                    self._began.popitem(last=False)
 
-    def begin(self, events: Sequence[Event]) -> dict[str, str]:
-        """Open the span of a commit about to be appended; returns the headers that carry it."""
-        if self._tracer is None:
+    def header(self, events: Sequence[Event]) -> dict[str, str]:
+        """Beside a commit about to be appended, whose sequence is not known yet: the trace of its first workload."""
+        if self._tracing is None:
             return {}
-        causes = sorted({cause[0] for event in events if (cause := getattr(event, "cause", None)) is not None})
-        contexts = [self._contexts[seq] for seq in causes if seq in self._contexts]
-        parent = trace.set_span_in_context(trace.NonRecordingSpan(contexts[0])) if contexts else None
-        span = self._tracer.start_span(
-            f"{self._stage} commit",
-            context=parent,
-            kind=SpanKind.PRODUCER,
-            links=[Link(context) for context in contexts],
-            attributes={
-                "messaging.system": "nats",
-                "messaging.operation.type": "send",
-                "muster.stage": self._stage,
-                "muster.events": [type(event).__name__ for event in events[:16]],
-            },
+        ref = next((ref for event in events for ref in workloads_of(event)), None)
+        return {} if ref is None else {"traceparent": root_traceparent(ref.uid)}
+
+    def appended(self, commit: Commit, seq: int, took_s: float) -> None:
+        """A commit of ours is in the log: one span for each workload it is about."""
+        if self._tracing is None:
+            return
+        self.folded(seq, commit)
+        said: dict[str, tuple[Ref, list[Event]]] = {}
+        for event in commit.events:
+            for ref in workloads_of(event):
+                said.setdefault(ref.uid, (ref, []))[1].append(event)
+        end = commit.at * _MS + int(took_s * 1e9)
+        for uid, (ref, events) in said.items():
+            tags = list(dict.fromkeys(str(type(event).__struct_config__.tag) for event in events))
+            attempt = max((getattr(event, "attempt", 0) or 0 for event in events), default=0)
+            self._record(
+                f"{self._stage} {tags[0]}",
+                uid,
+                span_id(uid, self._generation_of(seq), seq),
+                root_id(uid),
+                (commit.at * _MS, end),
+                SpanKind.PRODUCER,
+                {
+                    "messaging.system": "nats",
+                    "muster.stage": self._stage,
+                    "muster.sequence": seq,
+                    "muster.generation": self._generation_of(seq),
+                    "muster.events": tags,
+                    "muster.attempt": attempt,
+                    "k8s.namespace.name": ref.namespace,
+                    "muster.workload": str(ref),
+                },
+                self._causes(uid, seq, events),
+            )
+            if any(isinstance(event, WorkloadFinished) for event in events):
+                began = self._began.pop(uid, commit.at)
+                about = {"muster.workload": str(ref), "k8s.namespace.name": ref.namespace}
+                self._record(str(ref), uid, root_id(uid), 0, (began * _MS, end), SpanKind.INTERNAL, about, [])
+
+    def wrote(self, ref: Ref, cause: Cause, verb: str, times: tuple[int, int], trouble: str) -> None:
+        """A request to the API server that carries a decision out: a child of the decision's span."""
+        if self._tracing is None:
+            return
+        parent = span_id(ref.uid, self._generation_of(cause.seq), cause.seq)
+        own = span_id(ref.uid, self._generation_of(cause.seq), times[0])
+        about = {"http.request.method": verb, "muster.workload": str(ref), "k8s.namespace.name": ref.namespace}
+        self._record(f"{verb} {ref.kind}", ref.uid, own, parent, times, SpanKind.CLIENT, about, [], trouble)
+
+    def _causes(self, uid: str, seq: int, events: Sequence[Event]) -> list[Link]:
+        causes = dict.fromkeys(
+            cause.seq for event in events if isinstance(cause := getattr(event, "cause", None), Cause)
         )
-        self._open = span
-        return {"traceparent": format_traceparent(span.get_span_context())}
+        links: list[Link] = []
+        for cause in causes:
+            about = self._about.get(cause, ())
+            if cause < seq and about:
+                of = uid if uid in about else about[0]
+                links.append(Link(_context(trace_id(of), span_id(of, self._generation_of(cause), cause))))
+        return links
 
-    def end(self, seq: int) -> None:
-        """The commit is in the log at ``seq``."""
-        if self._open is not None:
-            self._open.set_attribute("muster.sequence", seq)
-            self._open.end()
-            self._open = None
+    def _record(
+        self,
+        name: str,
+        uid: str,
+        own: int,
+        parent: int,
+        times: tuple[int, int],
+        kind: SpanKind,
+        about: Mapping[str, str | int | list[str]],
+        links: Sequence[Link],
+        trouble: str = "",
+    ) -> None:
+        assert self._tracing is not None
+        self._tracing.ids.trace, self._tracing.ids.span = trace_id(uid), own
+        above = Context()
+        if parent:
+            above = trace.set_span_in_context(NonRecordingSpan(_context(trace_id(uid), parent)), above)
+        span = self._tracing.tracer.start_span(
+            name, context=above, kind=kind, attributes=dict(about), links=links, start_time=times[0]
+        )
+        if trouble:
+            span.set_status(Status(StatusCode.ERROR, trouble))
+        span.end(end_time=max(times))
 
 
-def format_traceparent(context: SpanContext) -> str:
-    """W3C Trace Context: ``00-<trace id>-<span id>-<flags>``."""
-    return f"00-{context.trace_id:032x}-{context.span_id:016x}-{int(context.trace_flags):02x}"
-
-
-def parse_traceparent(text: str) -> SpanContext | None:
-    """The span context a header names; None when it is none."""
-    parts = text.split("-")
-    if len(parts) != 4 or [len(part) for part in parts] != [2, 32, 16, 2]:
-        return None
-    try:
-        trace_id, span_id, flags = (int(part, 16) for part in parts[1:])
-    except ValueError:
-        return None
-    context = SpanContext(trace_id, span_id, is_remote=True, trace_flags=TraceFlags(flags))
-    return context if context.is_valid else None
+def _context(trace_number: int, span_number: int) -> SpanContext:
+    return SpanContext(trace_number, span_number, is_remote=True, trace_flags=_SAMPLED)
