@@ -136,7 +136,7 @@ def work_lost(ran: int) -> str:
 def taken_meanwhile(resource: str, shown: list[str], count: int) -> str:
     """Who took what a job waits for, while it waited."""
     more = f", and {count - len(shown)} before them" if count > len(shown) else ""
-    return f" While it waited, {resource} there went to {', '.join(shown)}{more}"
+    return f". While it waited, {resource} there went to {', '.join(shown)}{more}"
 
 
 def waiting_untried(ahead: int) -> Reason:

@@ -239,7 +239,7 @@ class Narrator:
     def _reserved(self, event: d.QuotaReserved, _at: Cause) -> list[_Said]:
         used = self.usage(event.queue, event.request)
         text = f"{format_vector(event.request)} reserved; {event.queue} now uses {used}"
-        self.takers.note(event, self.state.now, self.state.jobs.get(event.ref.uid))
+        self.takers.note(event, self.state.seq, self.state.jobs.get(event.ref.uid))
         return [(event.ref, "reserved", text, "step")]
 
     def usage(self, path: str, names: Vector) -> str:

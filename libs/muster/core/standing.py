@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
 
 from muster.core import explain
 from muster.core.narrator import Entry, Narrator
@@ -129,6 +129,9 @@ def _holding(told: Narrator, ref: Ref, _history: list[Entry], acting: bool) -> S
     if uid in state.suspended_outside:
         text = f"{explain.SUSPENDED_OUTSIDE.text}. It is charged with {given} {_until(told, ref)}"
         return _charged("SuspendedOutside", charge, text)
+    if uid in state.leaving:
+        reason = state.leaving[uid].reason
+        return _charged(reason.code, charge, f"{reason.text}. It is charged with {given} {_until(told, ref)}")
     if uid in told.adopted:
         runs = "It runs" if workload.phase == "running" else f"It is started ({workload.detail or workload.phase})"
         text = f"{runs} without having been admitted by Muster: {explain.ADOPTED[told.adopted[uid]]}. Charged: {given}"
@@ -164,6 +167,9 @@ def _kept_back(told: Narrator, ref: Ref, _history: list[Entry], _acting: bool) -
     if until > state.now and uid in state.shortages:
         deferred = explain.deferred_for_nodes(state.shortages[uid], rfc3339(until))
         return Standing(deferred.code, deferred.text)
+    if until > state.now and uid in state.leaving:
+        reason = state.leaving[uid].reason
+        return Standing(reason.code, f"{reason.text}: after {rfc3339(until)}")
     if until > state.now:
         failed = explain.resume_failed(state.failure_messages.get(uid, ""), rfc3339(until))
         times = state.failures.get(uid, 1)
@@ -175,7 +181,7 @@ def _kept_back(told: Narrator, ref: Ref, _history: list[Entry], _acting: bool) -
     return None
 
 
-def _queued(told: Narrator, ref: Ref, _history: list[Entry], _acting: bool) -> Standing | None:
+def _queued(told: Narrator, ref: Ref, history: list[Entry], _acting: bool) -> Standing | None:
     """It is in a queue."""
     state = told.state
     job = state.jobs.get(ref.uid)
@@ -185,6 +191,8 @@ def _queued(told: Narrator, ref: Ref, _history: list[Entry], _acting: bool) -> S
         return Standing("BeingTried", f"It is being tried in queue {job.queue} right now", queue=job.queue)
     waited = span(max(0, told.present - job.queued_at))
     waits = f"It has waited in queue {job.queue} for {waited}, {told.place(job)}"
+    if ref.uid in state.leaving:
+        waits += f". {state.leaving[ref.uid].reason.text}"
     reason = waiting_reason(state, job)
     if not state.synced:
         return _in_line(told, job, reason.code, f"{waits}. {reason.text}")
@@ -198,18 +206,41 @@ def _queued(told: Narrator, ref: Ref, _history: list[Entry], _acting: bool) -> S
         return _in_line(told, job, "Queued", f"{waits}. It is about to be tried")
     denial = as_of_now(shape.denial, job.queue, state.ledger)
     if clear(shape, state.ledger):
+        claim, short = state.ledger.claim, state.ledger.shortfall(job.queue, job.demand)
+        if claim is not None and short is not None and short.held:
+            now = structs.replace(
+                denial,
+                path=short.path,
+                resource=short.resource,
+                asked=short.asked,
+                used=short.used,
+                limit=short.limit,
+                held=short.held,
+            )
+            reason = explain.waiting_for_quota(now, claim.ref.key)
+            return _in_line(told, job, reason.code, f"{waits}. {reason.text}")
         what = f"What refused it ({denial.resource} in {denial.path}) has room now"
         return _in_line(told, job, "Queued", f"{waits}. {what}: it is about to be tried again")
-    reason = explain.waiting_for_quota(denial)
-    if denial.hopeless or denial.of_min or denial.held or denial.of_runtime:
-        return _in_line(told, job, reason.code, f"{waits}. {reason.text}")
+    if reason.code != "InsufficientQuota":
+        return _in_line(told, job, reason.code, f"{waits}. {reason.text}{_tried(history)}")
     wanting = _wanting(told, denial)
     text = (
         f"{waits}. It asks for {wanting.resource} {wanting.request}, and {wanting.quota} has {wanting.free} free of "
         f"{wanting.limit} ({wanting.used} in use): it is tried again once {wanting.missing} more are released there"
     )
-    taken = told.takers.told(job, denial)
-    return _in_line(told, job, reason.code, f"{text}.{taken}" if taken else text, wanting)
+    since = next((entry.seq for entry in reversed(history) if entry.word == "queued"), 0)
+    more = told.takers.told(since, job, denial) + _tried(history)
+    return _in_line(told, job, reason.code, f"{text}{more}", wanting)
+
+
+def _tried(history: list[Entry]) -> str:
+    """What was tried last to make room for it, and what became of that, since it was queued."""
+    for entry in reversed(history):
+        if entry.word == "queued":
+            return ""
+        if entry.word in ("deferred", "stale", "claim ends", "preemption") and entry.weight != "detail":
+            return f". To make room for it: {entry.text}"
+    return ""
 
 
 def _in_line(told: Narrator, job: Job, code: str, text: str, wanting: Wanting | None = None) -> Standing:

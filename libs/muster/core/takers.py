@@ -20,7 +20,7 @@ SHOWN = 3
 class Taker(Struct, frozen=True):
     """One reservation."""
 
-    at: int
+    seq: int
     job: str
     queue: str
     request: Vector
@@ -34,24 +34,25 @@ class Takers:
     def __init__(self) -> None:
         self._kept: deque[Taker] = deque(maxlen=KEPT)
 
-    def note(self, event: QuotaReserved, now: int, job: Job | None) -> None:
+    def note(self, event: QuotaReserved, seq: int, job: Job | None) -> None:
         """Somebody is given quota."""
         place = job.place if job is not None else None
-        self._kept.append(Taker(now, event.ref.key, event.queue, event.request, place))
+        self._kept.append(Taker(seq, event.ref.key, event.queue, event.request, place))
 
-    def since(self, job: Job, denial: Denial) -> list[Taker]:
-        """Who took what a job waits for since it was queued, the newest first."""
+    def since(self, seq: int, job: Job, denial: Denial) -> list[Taker]:
+        """Who took what a job waits for after a sequence, the newest first."""
         found = []
         for taker in reversed(self._kept):
-            if taker.at < job.queued_at:
+            if taker.seq <= seq:
                 break
-            if taker.request.get(denial.resource) and denial.path in path_chain(taker.queue):
+            other = taker.job != job.ref.key
+            if other and taker.request.get(denial.resource) and denial.path in path_chain(taker.queue):
                 found.append(taker)
         return found
 
-    def told(self, job: Job, denial: Denial) -> str:
+    def told(self, seq: int, job: Job, denial: Denial) -> str:
         """The same as a sentence; empty when nobody did."""
-        found = self.since(job, denial)
+        found = self.since(seq, job, denial)
         shown = [_one(each, job, denial) for each in found[:SHOWN]]
         return taken_meanwhile(denial.resource, shown, len(found)) if found else ""
 

@@ -1,0 +1,301 @@
+"""Scenes: plays that lead to one reason each, for whoever wants to hear what is told of it.
+
+Each function takes the reason and returns the play, and the job that it is about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kit import facts, nodes
+from kit.scenario import Play
+from muster.events import decisions as d
+from muster.events.base import Cause, Event
+from muster.events.effects import EffectApplied, EffectFailed
+from muster.events.facts import PodObserved, WorkloadFinished
+from muster.model.keys import Ref
+from muster.model.placing import HostPort, NodeTerm, PodRules, PodTerm, Requirement, Spread, Taint
+from muster.model.workload import PodSet, PodState, Wishes
+
+TWO = (("a", 5), ("b", 3))
+"""Leaves and what they are guaranteed of eight cores."""
+
+
+class Scene(Play):
+    """A play with levers that scenarios in text have not."""
+
+    def tree_of(self, *leaves: tuple[str, int], **rules: str) -> None:
+        made = tuple(facts.node(name, {"cpu": least}, {"cpu": 8}, (name,)) for name, least in leaves)
+        root = facts.node("root", {"cpu": 8}, {"cpu": 8}, children=made)
+        self.do(facts.tree(root, rules={name.replace("_", "-"): text for name, text in rules.items()}))
+
+    def do(self, *events: Event) -> None:
+        self.bench.facts(*events)
+        self.settle()
+
+    def lines(self, *texts: str) -> None:
+        for text in texts:
+            self.line(text)
+            self.settle()
+
+    def take(self, *stages: str) -> None:
+        """These decide, one after the other, and nobody else: in a live system the order is anybody's."""
+        for name in stages:
+            self.bench.step(name)
+
+    def change(self, name: str, **changes: object) -> None:
+        self._change(name, **changes)
+        self.settle()
+
+    def runs(self, name: str) -> None:
+        """It was admitted, and comes to run."""
+        self.lines(f"resumed {name}", f"runs {name}")
+
+    def suspended(self, name: str) -> None:
+        """The actuator suspends it, and nothing of it is left."""
+        order = next(
+            (stored.seq, event)
+            for stored in reversed(self.bench.log)
+            for event in stored.commit.events
+            if isinstance(event, d.EvictionOrdered | d.SuspensionOrdered)
+        )
+        job, rv = self.jobs[name], facts.next_rv()
+        attempt = order[1].victims[0].attempt if isinstance(order[1], d.EvictionOrdered) else order[1].attempt
+        effect = EffectApplied(cause=Cause(order[0], 0), ref=job.ref, attempt=attempt, rv=rv, action="suspend")
+        self.bench.append("actuator", "input", [effect])
+        self._change(name, rv=rv, suspended=True, phase="suspending", settled=False, generation=job.generation + 1)
+        self.settle()
+        self.lines(f"settles {name}")
+
+    def victims(self) -> list[str]:
+        """namespace/name of those whom the newest order names."""
+        return next(
+            [each.ref.key for each in event.victims]
+            for stored in reversed(self.bench.log)
+            for event in stored.commit.events
+            if isinstance(event, d.EvictionOrdered)
+        )
+
+    def fails(self, name: str, action: str, reason: str) -> None:
+        """The actuator cannot carry it out."""
+        job = self.jobs[name]
+        cause, attempt = self.admitted[job.ref.uid]
+        failed = EffectFailed(
+            cause=Cause(*cause), ref=job.ref, attempt=attempt, reason=reason, message="", action=action
+        )
+        self.bench.append("actuator", "input", [failed])
+        self.settle()
+
+
+def beginning(*lines: str) -> Scene:
+    scene = Scene()
+    scene.lines("tree", "synced", *lines)
+    return scene
+
+
+def claimed(**rules: str) -> Scene:
+    """b uses all there is; a/owed stays within its guarantee, so b/greedy, the younger one, has to go."""
+    scene = Scene()
+    scene.tree_of(*TWO, **rules)
+    scene.lines("synced", "job b/small cpu=3", "time +5s", "job b/greedy cpu=5")
+    scene.runs("b/small")
+    scene.runs("b/greedy")
+    scene.lines("job a/owed cpu=5")
+    return scene
+
+
+def dequeued(reason: str) -> tuple[Scene, str]:
+    scene = beginning("job two", "job one")
+    match reason:
+        case "gone":
+            scene.lines("gone one")
+        case "finished":
+            scene.lines("finishes one")
+        case "started_outside":
+            scene.line("starts one")
+            scene.take("queue_sorter")
+            scene.settle()
+        case "refused":
+            scene.change("one", refusal="spec.x cannot be")
+        case "held":
+            scene.change("one", wishes=Wishes(hold=True, by="ann", reason="waits for data"))
+        case "unbound":
+            scene.tree_of(("elsewhere", 8))
+    return scene, "video/one"
+
+
+def refused(reason: str) -> tuple[Scene, str]:
+    scene = Scene()
+    scene.lines("synced", *([] if reason == "no_tree" else ["tree"]))
+    if reason == "unbound":
+        scene.lines("job nowhere/one")
+        return scene, "nowhere/one"
+    scene.lines("job two", "job one refusal=spec.x_cannot_be" if reason == "cannot_suspend" else "job one")
+    if reason == "held":
+        scene.change("one", wishes=Wishes(hold=True, by="ann", reason="waits for data"))
+    return scene, "video/one"
+
+
+def denied(reason: str) -> tuple[Scene, str]:
+    if reason != "stale":
+        return beginning("job two", f"job one cpu={12 if reason == 'insufficient_quota' else 30}"), "video/one"
+    scene = beginning()
+    scene.line("job one")
+    scene.take("queue_sorter")
+    scene.line("edit one cpu=2")
+    scene.settle()
+    return scene, "video/one"
+
+
+def adopted(reason: str) -> tuple[Scene, str]:
+    scene = Scene()
+    lines = ["job two", "job one", "starts one", "cluster one"]
+    scene.lines(*([*lines, "tree", "synced"] if reason == "already_running" else ["tree", "synced", *lines]))
+    return scene, "video/one"
+
+
+def released(reason: str) -> tuple[Scene, str]:
+    match reason:
+        case "evicted":
+            scene = claimed()
+            scene.suspended("b/greedy")
+            return scene, "b/greedy"
+        case "timed_out":
+            scene = timed_out()
+            scene.suspended("a/one")
+            return scene, "a/one"
+        case "no_nodes":
+            return beginning("placement pack", "node n cpu=2", "gang one head=4 workers=1x4"), "video/one"
+    scene = beginning("job one")
+    match reason:
+        case "resume_failed":
+            scene.lines("failed one refused a policy says no")
+        case "superseded":
+            scene = beginning()
+            scene.line("job one")
+            scene.take("queue_sorter", "quota_accountant")
+            scene.line("edit one cpu=2")
+            scene.take("queue_sorter", "quota_accountant")
+            scene.settle()
+        case "suspended_outside":
+            scene.runs("one")
+            scene.lines("suspends one", "settles one")
+        case "finished" | "gone":
+            scene.lines("resumed one", "cluster one", "runs one", "finishes one", "cluster-gone one")
+            if reason == "gone":
+                scene = beginning("job one", "resumed one", "cluster one", "runs one", "gone one", "cluster-gone one")
+    return scene, "video/one"
+
+
+def timed_out() -> Scene:
+    scene = Scene()
+    scene.tree_of(*TWO, running_timeout="1m")
+    scene.lines("synced", "job a/one cpu=5", "resumed a/one", "time +120s")
+    return scene
+
+
+def withheld(_reason: str) -> tuple[Scene, str]:
+    scene = Scene()
+    for name, cpu in (("b/small", 3), ("b/greedy", 5)):
+        scene.lines(f"job {name} cpu={cpu}", f"runs {name}", f"cluster {name}")
+    scene.tree_of(*TWO)
+    scene.lines("synced", "job a/owed cpu=5")
+    return scene, "a/owed"
+
+
+def deferred(reason: str) -> tuple[Scene, str]:
+    if reason == "too_young":
+        return claimed(min_run="10m"), "a/owed"
+    scene = Scene()
+    scene.tree_of(*TWO)
+    scene.lines("synced", "job b/greedy cpu=8")
+    scene.runs("b/greedy")
+    scene.change("b/greedy", busy=True)
+    scene.lines("job a/owed cpu=5")
+    return scene, "a/owed"
+
+
+def claim_ended(outcome: str) -> tuple[Scene, str]:
+    scene = claimed()
+    match outcome:
+        case "gone":
+            scene.lines("gone a/owed")
+        case "changed":
+            scene.lines("edit a/owed cpu=4")
+        case "expired":
+            scene.lines("time +86400s")
+        case "victims_stay":
+            scene.fails("b/greedy", "suspend", "refused")
+    return scene, "a/owed"
+
+
+def places(reason: str) -> tuple[Scene, str]:
+    scene = beginning("placement pack hold=60", "node n cpu=8", "gang one head=4 workers=1x4")
+    scene.lines("node-gone n") if reason == "node_gone" else scene.lines("resumed one", "time +120s")
+    return scene, "video/one"
+
+
+def not_done(action: str) -> Callable[[str], tuple[Scene, str]]:
+    def scene_of(reason: str) -> tuple[Scene, str]:
+        scene = beginning("job one")
+        if action == "suspend":
+            scene.runs("one")
+        scene.fails("one", action, reason)
+        return scene, "video/one"
+
+    return scene_of
+
+
+def finished(outcome: str) -> tuple[Scene, str]:
+    scene = beginning("job one")
+    scene.runs("one")
+    scene.do(WorkloadFinished(ref=scene.jobs["one"].ref, outcome=outcome))
+    return scene, "video/one"
+
+
+SELF = (Requirement("app", "In", ("me",)),)
+OBSTACLES: dict[str, tuple[PodRules, tuple[Event, ...]]] = {
+    "insufficient": (PodRules(), (nodes.node("n", cpu=1),)),
+    "unschedulable": (PodRules(), (nodes.node("n", schedulable=False),)),
+    "taint": (PodRules(), (nodes.node("n", taints=(Taint("gpu", "yes"),)),)),
+    "not_ready": (PodRules(), (nodes.node("n", ready=False),)),
+    "node_affinity": (PodRules(node_labels={"disk": "ssd"}), (nodes.node("n"),)),
+    "volume": (PodRules(volumes=((NodeTerm((Requirement("zone", "In", ("a",)),)),),)), (nodes.node("n"),)),
+    "ports": (PodRules(ports=(HostPort(80),)), (nodes.node("n", cpu=8),)),
+    "spread": (
+        PodRules(labels={"app": "me"}, spread=(Spread("zone", 1, SELF),)),
+        (nodes.node("n", cpu=8, labels={"zone": "a"}), nodes.node("m", cpu=1, labels={"zone": "b"})),
+    ),
+    "spread_label": (PodRules(labels={"app": "me"}, spread=(Spread("rack", 1, SELF),)), (nodes.node("n"),)),
+    "affinity": (
+        PodRules(together=(PodTerm("kubernetes.io/hostname", (Requirement("app", "In", ("them",)),)),)),
+        (nodes.node("n"),),
+    ),
+    "anti_affinity": (
+        PodRules(labels={"app": "me"}, apart=(PodTerm("kubernetes.io/hostname", SELF),)),
+        (nodes.node("n", cpu=8),),
+    ),
+    "existing_anti_affinity": (PodRules(labels={"app": "me"}), (nodes.node("n", cpu=8),)),
+    "unsupported": (PodRules(unsupported="a volume that is not bound yet"), (nodes.node("n"),)),
+}
+
+
+def obstacle(code: str) -> tuple[Scene, str]:
+    scene, (rules, there) = beginning("placement pack"), OBSTACLES[code]
+    scene.do(*there)
+    if code == "existing_anti_affinity":
+        scene.do(
+            PodObserved(
+                pod=PodState(
+                    ref=Ref("Pod", "video", "alone", "pod-alone"),
+                    rv=facts.next_rv(),
+                    node="n",
+                    running=True,
+                    request={"cpu": 1000},
+                    rules=PodRules(apart=(PodTerm("kubernetes.io/hostname", SELF),)),
+                )
+            )
+        )
+    sets = (PodSet("worker", 2, facts.vector(cpu=2), rules=rules),)
+    scene.do(facts.seen(facts.job("one", pod_sets=sets, cpu=4, created=scene.bench.now - 60_000)))
+    return scene, "video/one"

@@ -1,0 +1,238 @@
+"""Every standing a job can have is reached by a scene, and no two scenes read the same.
+
+The codes are read from the modules that give them: a new one without a scene fails here.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from collections.abc import Callable
+
+import pytest
+
+from kit import facts, scenes
+from kit.scenes import TWO, Scene, beginning, claimed, timed_out
+from muster.core import explain, standing
+from muster.core.story import Story
+from muster.events.facts import ObjectUnreadable
+from muster.events.system import LogNearlyFull
+from muster.model.keys import Ref
+
+MAKERS = ("Standing", "_charged", "_in_line", "Reason")
+"""What is called with a code."""
+
+
+def codes() -> set[str]:
+    """Every code a standing may have: the words that standing.py gives, and those of the reasons it takes over."""
+    found = set(explain.REFUSED.values())
+    for module in (standing, explain):
+        for node in ast.walk(ast.parse(inspect.getsource(module))):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") in MAKERS:
+                for each in node.args[:3]:
+                    parts = [each.body, each.orelse] if isinstance(each, ast.IfExp) else [each]
+                    found |= {p.value for p in parts if isinstance(p, ast.Constant) and _is_code(p.value)}
+    return found
+
+
+def _is_code(value: object) -> bool:
+    return isinstance(value, str) and re.fullmatch(r"[A-Z][A-Za-z]+", value) is not None
+
+
+# --- scenes -------------------------------------------------------------------------------------------------------
+
+
+def after(*lines: str) -> Callable[[], tuple[Scene, str]]:
+    return lambda: (beginning(*lines), "video/one")
+
+
+def stepped(*stages: str) -> Callable[[], tuple[Scene, str]]:
+    """The job has come, and only these stages have decided."""
+
+    def scene() -> tuple[Scene, str]:
+        made = beginning()
+        made.line("job one")
+        made.take(*stages)
+        return made, "video/one"
+
+    return scene
+
+
+def of(make: Callable[[str], tuple[Scene, str]], reason: str) -> Callable[[], tuple[Scene, str]]:
+    return lambda: make(reason)
+
+
+def firm(cpu: int, *, first: int = 0) -> tuple[Scene, str]:
+    """A job that is not preemptible stays within the min of its queue: cpu 12."""
+    scene = beginning()
+    label = {"quota.scheduling.alibabacloud.com/preemptible": "false"}
+    for name, amount in (("first", first), ("one", cpu)):
+        if amount:
+            scene.do(facts.seen(facts.job(name, cpu=amount, labels=label, created=scene.bench.now - 60_000)))
+    return scene, "video/one"
+
+
+def held_for_another() -> tuple[Scene, str]:
+    """Two have to go for a/owed; one has left, and what it gave back is not for b/late."""
+    scene = Scene()
+    scene.tree_of(*TWO)
+    scene.lines("synced")
+    for name, cpu in (("b/x", 2), ("b/y", 3), ("b/z", 3)):
+        scene.lines(f"job {name} cpu={cpu}")
+        scene.runs(name)
+    scene.lines("job a/owed cpu=5")
+    scene.suspended(scene.victims()[0])
+    scene.lines("job b/late cpu=1")
+    return scene, "b/late"
+
+
+def weighed() -> tuple[Scene, str]:
+    scene = Scene()
+    scene.tree_of(*TWO, runtime="weight")
+    scene.lines("synced", "job a/other cpu=5", "job b/one cpu=5")
+    return scene, "b/one"
+
+
+def room_again() -> tuple[Scene, str]:
+    """What it waits for was given back, and it has not been tried again yet."""
+    scene = beginning("job two", "job one", "resumed two", "cluster two", "runs two", "finishes two")
+    scene.line("cluster-gone two")
+    scene.take("quota_accountant")
+    return scene, "video/one"
+
+
+def paused() -> tuple[Scene, str]:
+    scene = Scene()
+    scene.tree_of(*TWO, paused="admissions", paused_by="ann", paused_reason="maintenance")
+    scene.lines("synced", "job a/one cpu=5")
+    return scene, "a/one"
+
+
+def suspended_again() -> tuple[Scene, str]:
+    scene = timed_out()
+    scene.suspended("a/one")
+    return scene, "a/one"
+
+
+def evicted_and_waiting() -> tuple[Scene, str]:
+    scene = claimed()
+    scene.suspended("b/greedy")
+    return scene, "b/greedy"
+
+
+def nearly_full() -> tuple[Scene, str]:
+    scene = beginning("job two", "job one")
+    scene.bench.append("quota_accountant", "input", [LogNearlyFull(percent=95)])
+    return scene, "video/one"
+
+
+def unreadable() -> tuple[Scene, str]:
+    scene = beginning()
+    scene.do(ObjectUnreadable(ref=Ref("RayJob", "video", "one", "uid-odd"), rv=9_999_999, reason="spec.x: missing"))
+    return scene, "video/one"
+
+
+def unsynced() -> tuple[Scene, str]:
+    scene = Scene()
+    scene.lines("tree", "job one")
+    return scene, "video/one"
+
+
+def outside(name: str) -> Callable[[], tuple[Scene, str]]:
+    return lambda: (beginning("job two", f"job {name}", f"starts {name}"), name if "/" in name else f"video/{name}")
+
+
+def unqueued() -> tuple[Scene, str]:
+    """It was never suspended, and does not run yet."""
+    scene = beginning()
+    scene.do(facts.seen(facts.job("one", suspended=False, created=scene.bench.now)))
+    return scene, "video/one"
+
+
+def seen_only() -> tuple[Scene, str]:
+    scene = beginning()
+    scene.line("job one")
+    return scene, "video/one"
+
+
+GANG = ("placement pack grow=600", "node n cpu=2", "gang one head=4 workers=1x4")
+RUN = ("resumed one", "cluster one", "pod one 0", "runs one")
+
+SCENES: dict[str, Callable[[], tuple[Scene, str]]] = {
+    "Seen": seen_only,
+    "BeingTried": stepped("queue_sorter"),
+    "Reserved": stepped("queue_sorter", "quota_accountant"),
+    "Admitted": after("job one"),
+    "Starting": after("job one", "resumed one", "cluster one", "pod one 0"),
+    "Running": after("job one", *RUN),
+    "Reclaimed": lambda: (claimed(), "b/greedy"),
+    "RunningTimeout": lambda: (timed_out(), "a/one"),
+    "RunningTimeout, and resting": suspended_again,
+    "Finished": after("job one", *RUN, "finishes one", "cluster-gone one", "pod-gone one 0"),
+    "FinishedStillCharged": after("job one", *RUN, "finishes one", "cluster-gone one"),
+    "DeletedStillCharged": after("job one", *RUN, "gone one"),
+    "Gone, from its queue": after("job two", "job one", "gone one"),
+    "Gone, refused": after("job one refusal=spec.x_cannot_be", "gone one"),
+    "Gone, released": of(scenes.released, "gone"),
+    "Unreadable": unreadable,
+    "SuspendedOutside": after("job one", *RUN, "suspends one"),
+    "Adopted, ran already": of(scenes.adopted, "already_running"),
+    "Adopted, around the queue": of(scenes.adopted, "bypassed"),
+    "ResumeFailed": after("job one", "failed one refused a policy says no"),
+    "CannotSuspend": of(scenes.refused, "cannot_suspend"),
+    "NoQuota": of(scenes.refused, "unbound"),
+    "NoQuotaTree": of(scenes.refused, "no_tree"),
+    "Held": of(scenes.dequeued, "held"),
+    "Unmanaged": outside("nowhere/one"),
+    "NotSuspended": unqueued,
+    "InsufficientQuota": of(scenes.denied, "insufficient_quota"),
+    "InsufficientQuota, evicted": evicted_and_waiting,
+    "InsufficientQuota, owed and nobody may go": of(scenes.deferred, "nothing_evictable"),
+    "InsufficientQuota, owed and too young": of(scenes.deferred, "too_young"),
+    "InsufficientQuota, the claim has ended": of(scenes.claim_ended, "victims_stay"),
+    "InsufficientQuota, reclaim is off": of(scenes.withheld, "reclaim_disabled"),
+    "ExceedsMaxQuota": of(scenes.denied, "exceeds_limit"),
+    "InsufficientMinQuota": lambda: firm(5, first=8),
+    "ExceedsMinQuota": lambda: firm(13),
+    "InsufficientRuntimeQuota": weighed,
+    "WaitingForClaim": lambda: (claimed(), "a/owed"),
+    "QuotaHeld": held_for_another,
+    "Queued": room_again,
+    "Paused": paused,
+    "NotSynced": unsynced,
+    "LogNearlyFull": nearly_full,
+    "AwaitingNodes": after(*GANG),
+    "GangUnschedulable": of(scenes.released, "no_nodes"),
+    "WouldBeAdmitted": after("job one"),
+}
+"""What a job stands at, and how it came there: the code, and after a comma what tells it from others of that code."""
+
+
+def told(name: str) -> tuple[str, str]:
+    scene, job = SCENES[name]()
+    story = Story(job)
+    for stored in scene.bench.log:
+        story.feed(stored)
+    found = story.of(job, acting=name != "WouldBeAdmitted").standing
+    return found.code, found.text
+
+
+def test_every_code_has_a_scene() -> None:
+    assert len(codes()) > 35
+    assert codes() - {name.partition(",")[0] for name in SCENES} == set()
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_a_scene_leads_where_it_says(name: str) -> None:
+    code, text = told(name)
+    assert code == name.partition(",")[0], text
+    assert len(text) > 20
+
+
+def test_no_two_situations_read_the_same() -> None:
+    said: dict[str, list[str]] = {}
+    for name in SCENES:
+        plain = re.sub(r"\b[a-z-]+/[a-z-]+(/[a-z-]+)*\b|\d+\S*", "…", told(name)[1])
+        said.setdefault(plain, []).append(name)
+    assert {text: names for text, names in said.items() if len(names) > 1} == {}
