@@ -22,6 +22,7 @@ SECTIONS = (
     "Reclaim decision",
     "One queue against many",
     "Replay",
+    "Restart",
     "On a real API server, profile lean",
     "On a real API server, profile kube-queue",
     "Kueue's baseline, one fifth",

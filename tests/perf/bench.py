@@ -21,6 +21,7 @@ import bench_placement
 import bench_reclaim
 import bench_release
 import bench_replay
+import bench_restart
 import psutil
 from figures import Progress, Table
 
@@ -49,6 +50,7 @@ async def measure(say: Progress, *, quick: bool) -> list[Table]:
     found += bench_reclaim.measure(running, 10_000 // small, rounds, say)
     say("replay")
     found.append(bench_replay.measure(5_000 // small, rounds))
+    found.append(await bench_restart.measure(1_000 if quick else 100_000, 5_000 // small, rounds, say))
     found += await bench_cluster.measure(1_000 // small, rounds, ["lean", "kube-queue"], say)
     found.append(await bench_kueue.measure(10 if quick else 1, 1 if quick else 2, say))
     sizes = [bench_gangs.Size(5, 4), bench_gangs.Size(2, 10)] if quick else bench_gangs.SIZES

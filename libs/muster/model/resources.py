@@ -115,8 +115,9 @@ def texts(vector: Mapping[str, int]) -> dict[str, str]:
 
 def add_into(total: Vector, more: Mapping[str, int], times: int = 1) -> None:
     """Add ``times`` x ``more`` to ``total`` in place; resources that come to zero leave the vector."""
+    get = total.get
     for name, amount in more.items():
-        value = total.get(name, 0) + amount * times
+        value = get(name, 0) + amount * times
         if value:
             total[name] = value
         else:

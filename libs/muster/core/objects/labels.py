@@ -9,15 +9,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 _FAMILIES = ("quota.scheduling.alibabacloud.com", "quota.scheduling.koordinator.sh")
-KEPT = tuple(f"{family}/{name}" for name in ("name", "preemptible") for family in _FAMILIES)
+_NAMES = tuple(f"{family}/name" for family in _FAMILIES)
+_PREEMPTIBLE = tuple(f"{family}/preemptible" for family in _FAMILIES)
+KEPT = (*_NAMES, *_PREEMPTIBLE)
 """The labels that are kept of a workload."""
 
 
 def quota_name(labels: Mapping[str, str]) -> str:
     """The bare name of the quota a workload asks for; empty when its namespace decides."""
-    return next((labels[key] for family in _FAMILIES if labels.get(key := f"{family}/name")), "")
+    if not labels:
+        return ""
+    return next((labels[key] for key in _NAMES if labels.get(key)), "")
 
 
 def is_preemptible(labels: Mapping[str, str]) -> bool:
     """Whether a workload may be suspended to give quota back; true unless a label says ``false``."""
-    return all(labels.get(f"{family}/preemptible", "") != "false" for family in _FAMILIES)
+    return not labels or all(labels.get(key, "") != "false" for key in _PREEMPTIBLE)

@@ -32,13 +32,17 @@ def standings(state: SorterState) -> Iterator[Standing]:
 def standing_of(state: SorterState, uid: str) -> Standing | None:
     """The one decision that brings a workload's standing in line with what is known of it, if any is due."""
     job, workload = state.jobs.get(uid), state.workloads.get(uid)
+    queued = job is not None and job.status != "charged"
+    asks = workload is not None and workload.suspended and workload.phase in ("waiting", "suspending")
+    if not queued and not asks:
+        return None
     cause = state.causes[uid]
     leaf = leaf_of(state.ledger, workload) if workload else None
-    if job is not None and job.status != "charged":
+    if job is not None and queued:
         leaves = _why_leaves(workload, leaf)
         if leaves is not None:
             return WorkloadDequeued(cause=cause, ref=job.ref, attempt=job.attempt, queue=job.queue, reason=leaves)
-    if workload is None or not workload.suspended or workload.phase not in ("waiting", "suspending"):
+    if workload is None or not asks:
         return None
     refusal = _refusal(state, workload, leaf) if uid not in state.ledger.charges else None
     if refusal is not None:
