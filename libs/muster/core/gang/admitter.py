@@ -125,7 +125,7 @@ class GangAdmitter:
 
     def _pod_gone(self, state: AdmitterState, at: Position, event: PodGone) -> None:
         if state.seen.end(event.ref.uid, at.at):
-            pods.pod_gone(state.pods, event.ref.uid)
+            pods.pod_gone(state.pods, event.ref.uid, at.at)
             state.ledger.evict(event.ref.uid)
 
     def _pod_group(self, state: AdmitterState, _at: Position, event: PodGroupObserved) -> None:

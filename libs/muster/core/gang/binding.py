@@ -10,7 +10,7 @@ from muster.core.gang import claims
 from muster.core.gang import pods as crew
 from muster.core.gang import state as g
 from muster.core.gang.state import AdmitterState
-from muster.core.gang.tries import GRACE_MS, STARVED_MS, round_ends
+from muster.core.gang.tries import BROKEN_MS, GRACE_MS, STARVED_MS, round_ends
 from muster.core.gang.units import OWNER_MS
 from muster.core.placement.ledger import PODS, Occupant
 from muster.events.base import Cause
@@ -105,6 +105,9 @@ def deadlines(state: AdmitterState) -> Iterator[int]:
         if not found.applied:
             yield found.until
     yield from (rest.until for rest in pods.rests.values() if rest.until > now)
+    for key in pods.broken:
+        if now < pods.gangs[key].changed + BROKEN_MS:
+            yield pods.gangs[key].changed + BROKEN_MS
     for key in pods.open:
         gang = pods.gangs[key]
         times = [gang.since + OWNER_MS, gang.since + GRACE_MS]

@@ -82,6 +82,8 @@ class PodGang(Struct):
     """Log time at which the first of its pods was seen."""
     cause: Cause
     """The newest of what its pods said."""
+    changed: int = 0
+    """Log time at which something of its pods changed last."""
     declared: Declared | None = None
     """None for a pod of no gang."""
     pods: dict[str, Stage] = field(default_factory=dict)
@@ -129,6 +131,14 @@ class PodGang(Struct):
         return Counts(0, self.count("placed", "bound"), self.count("succeeded"), self.started)
 
     @property
+    def lacks(self) -> int:
+        """How many pods a gang that has started lacks of its minimum, none of which waits."""
+        said, running = self.declared, self.count("placed", "bound")
+        if said is None or said.refusal or not self.started or self.waiting or not running:
+            return 0
+        return max(said.minimum - running - self.count("succeeded"), 0)
+
+    @property
     def group(self) -> tuple[str, ...]:
         """The gangs that start together with it, itself among them."""
         return self.declared.group if self.declared is not None else (self.key,)
@@ -154,6 +164,8 @@ class PodGangs(Struct):
     """namespace/name -> uids of the PodGroups of that name: there may be one of each API group"""
     open: dict[str, None] = field(default_factory=dict)
     """Gangs with pods that wait."""
+    broken: dict[str, None] = field(default_factory=dict)
+    """Gangs that have started, and of which less than the minimum is left"""
     claim: NodeClaim | None = None
 
 
@@ -164,18 +176,18 @@ def pod_observed(state: PodGangs, at: Position, pod: PodState) -> None:
     """A pod that we bind, or of a gang, looks like this now."""
     uid = pod.ref.uid
     if not pod.ours and pod.scheduler != DEFAULT_SCHEDULER:
-        pod_gone(state, uid)
+        pod_gone(state, uid, at.at)
         return
     said = declare(pod.ref.namespace, pod.labels, pod.marks)
     key = uid if said is None else said.gang
     if state.gang_of.get(uid, key) != key:
-        pod_gone(state, uid)
+        pod_gone(state, uid, at.at)
     state.pods[uid], state.gang_of[uid] = pod, key
     state.shapes[uid] = digest((pod.ref.namespace, pod.request, pod.rules))
     gang = state.gangs.get(key)
     if gang is None:
         gang = state.gangs[key] = PodGang(key, at.at, Cause(at.seq, at.item))
-    gang.cause = Cause(at.seq, at.item)
+    gang.cause, gang.changed = Cause(at.seq, at.item), at.at
     gang.stands(uid, _stage(state, pod))
     if pod.node or pod.over:
         state.rests.pop(uid, None)
@@ -197,7 +209,7 @@ def _stage(state: PodGangs, pod: PodState) -> Stage:
     return "placed" if pod.ref.uid in state.placed else "waiting"
 
 
-def pod_gone(state: PodGangs, uid: str) -> None:
+def pod_gone(state: PodGangs, uid: str, now: int) -> None:
     """A pod no longer exists, or is no concern of ours any more."""
     key = state.gang_of.pop(uid, None)
     if key is None:
@@ -208,12 +220,14 @@ def pod_gone(state: PodGangs, uid: str) -> None:
     state.rests.pop(uid, None)
     gang = state.gangs[key]
     gang.stands(uid, None)
+    gang.changed = now
     if gang.pods:
         _declare(state, gang)
         _reopen(state, gang)
     else:
         del state.gangs[key]
         state.open.pop(key, None)
+        state.broken.pop(key, None)
 
 
 def _reopen(state: PodGangs, gang: PodGang) -> None:
@@ -221,6 +235,10 @@ def _reopen(state: PodGangs, gang: PodGang) -> None:
         state.open[gang.key] = None
     else:
         state.open.pop(gang.key, None)
+    if gang.lacks:
+        state.broken[gang.key] = None
+    else:
+        state.broken.pop(gang.key, None)
 
 
 def _declare(state: PodGangs, gang: PodGang) -> None:

@@ -26,6 +26,8 @@ TELL_AGAIN_MS = 60_000
 """A gang that waits for the same reason, in other numbers, is told so again no sooner than this."""
 GRACE_MS = 10_000
 """How long the pods of a gang may take to come before it is told that some are missing."""
+BROKEN_MS = 60_000
+"""How long a gang that has lost pods may take to get others until it is told that it lacks them."""
 STARVED_MS = 20 * 60_000
 """How long others may be let in before a gang until that is called starving."""
 TRIED = ("no_nodes", "timed_out", "gave_way", "starved")
@@ -66,7 +68,8 @@ class Tries:
             claims.keep(self._view, claim.places, self._asks_of(unit))
 
     def due(self) -> Iterator[Decision]:
-        """Every decision that is due for pods that wait."""
+        """Every decision that is due for pods that wait, and for gangs that are no longer whole."""
+        yield from self._broken()
         if not self._state.pods.open:
             return
         taken: set[str] = set()
@@ -252,6 +255,21 @@ class Tries:
             if same and (told.said == said(event) or lately):
                 return
         yield event
+
+    def _broken(self) -> Iterator[Decision]:
+        """Gangs that have started and lost so many pods that less than their minimum is left, told once."""
+        pods, now = self._state.pods, self._state.now
+        for key in pods.broken:
+            gang = pods.gangs[key]
+            if now >= gang.changed + BROKEN_MS and (gang.told is None or gang.told.reason != "broken"):
+                yield GangHeldBack(
+                    cause=gang.cause,
+                    gang=key,
+                    cycle=gang.cycle,
+                    reason="broken",
+                    text=f"{gang.count('placed', 'bound')} of its pods run, {gang.lacks} more are needed",
+                    minimum=gang.lacks,
+                )
 
     def _named(self, gang: PodGang) -> list[str]:
         pods = self._state.pods.pods

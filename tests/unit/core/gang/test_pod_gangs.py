@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from kit import facts, nodes
 from kit.podgangs import SIGS, Scene, member, pod_group
 from muster.core.gang.claims import AGE_MS, CLAIM_MS
-from muster.core.gang.tries import GRACE_MS, STARVED_MS
+from muster.core.gang.tries import BROKEN_MS, GRACE_MS, STARVED_MS
 from muster.events.base import Event
 from muster.events.facts import NodeGone, PodGroupObserved
 from muster.events.gangs import GangHeldBack, NodesClaimed, NodesClaimEnded, PodsPlaced, PodsReleased
@@ -325,6 +325,23 @@ def test_a_claim_ends_with_its_time(case: Case) -> None:
     case.settle()
     assert [each.outcome for each in case.happened(NodesClaimEnded)] == ["expired"]
     assert case.bound() == ["s-1", "t"]
+
+
+def test_a_gang_that_loses_pods_and_gets_no_others_is_told_once(case: Case) -> None:
+    case.node("n1", 3)
+    case.add(*gang("a", 3))
+    case.settle()
+    case.ends("a-0", succeeded=False)
+    case.removed("a-1")
+    case.bench.pass_time(BROKEN_MS - 1)
+    assert case.told() == []
+    case.bench.pass_time(600_000)
+    told = case.happened(GangHeldBack)
+    assert [(each.reason, each.minimum) for each in told] == [("broken", 2)]
+    assert told[0].text == "1 of its pods run, 2 more are needed"
+    case.add(member("a-5", "a", 3), member("a-6", "a", 3))
+    case.settle()
+    assert case.bound() == ["a-2", "a-5", "a-6"]
 
 
 def test_where_jobs_are_not_placed_pods_that_name_us_are(case: Case) -> None:
