@@ -112,7 +112,8 @@ async def test_tail_prints_every_event_and_resumes(demo: Demo) -> None:
     middle = places[len(places) // 2][0]
     rest = (await demo.run("tail", "--since", str(middle), "--no-follow", "-o", "json")).ok()
     again = [json.loads(line) for line in rest.lines]
-    assert again[: len(events)] == [event for event in events if event["sequence"] >= middle][: len(again)]
+    known = [event for event in events if event["sequence"] >= middle]
+    assert again[: len(known)] == known, "the log may have grown since, and that is all"
 
 
 async def test_tail_of_one_job_and_of_one_queue(demo: Demo) -> None:
