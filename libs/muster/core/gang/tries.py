@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from muster.core.gang import claims, jobpods
 from muster.core.gang.pods import PodGang, said
 from muster.core.gang.state import AdmitterState
-from muster.core.gang.units import Unit, Why, problems, unit_of, units
+from muster.core.gang.units import MAX_AT_ONCE, Unit, Why, problems, unit_of, units
 from muster.core.placement.matching import pod_labels_asked
 from muster.core.placement.place import Strategy, place
 from muster.core.placement.view import Ask, View
@@ -91,6 +91,8 @@ class Tries:
             else:
                 places = found
         for pod in unit.alone:
+            if len(places) >= MAX_AT_ONCE:
+                break  # The others follow in the next commit.
             one = self._place([pod])
             if isinstance(one, Shortage):
                 why.setdefault(self._state.pods.gang_of[pod.ref.uid], Why("no_nodes", shortage=one))

@@ -16,6 +16,8 @@ from muster.events.gangs import HeldBackReason
 from muster.model.text import counted
 from muster.model.workload import SCHEDULERS, PodState
 
+MAX_AT_ONCE = 1_500
+"""Pods that one decision places at most: it is one message of the log."""
 OWNER_MS = 5_000
 """How long a pod waits for its owner to be heard of, which may have a place for it."""
 
@@ -69,6 +71,7 @@ def unit_of(state: AdmitterState, of: PodGang) -> Unit:
     created = group.created if group is not None and group.created else min(pod.created for pod in waiting)
     lowest = min(pod.priority or 0 for pod in waiting)
     unit = Unit(gangs, (-lowest, created, gangs[0].key))
+    taken = 0
     for gang in gangs:
         pool: list[PodState] = []
         need = _need(gang)
@@ -81,8 +84,9 @@ def unit_of(state: AdmitterState, of: PodGang) -> Unit:
             else:
                 pool.append(pod)
         if need:
-            unit.pools[gang.key] = sorted(pool, key=lambda pod: pod.ref.name)
+            unit.pools[gang.key] = sorted(pool, key=lambda pod: pod.ref.name)[: max(need, MAX_AT_ONCE - taken)]
             unit.needs[gang.key] = need
+            taken += len(unit.pools[gang.key])
     unit.alone.sort(key=lambda pod: (pod.ref.namespace, pod.ref.name))
     return unit
 
@@ -148,6 +152,9 @@ def _own_problem(state: AdmitterState, unit: Unit, gang: PodGang) -> Why | None:
     alive = [pods[uid] for uid, stage in gang.pods.items() if stage in ("waiting", "placed", "bound")]
     if len({pod.priority or 0 for pod in alive}) > 1:
         return Why("priority_clash", priority_clash(gang.key, [(pod.ref.name, pod.priority or 0) for pod in alive])[1])
+    if sum(unit.needs.values()) > MAX_AT_ONCE:
+        text = f"{counted(sum(unit.needs.values()), 'pod')} would have to start at once, more than {MAX_AT_ONCE}"
+        return Why("refused", text)
     if need <= have:
         return None
     if gated and need <= have + gated:

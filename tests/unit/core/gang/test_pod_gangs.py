@@ -12,8 +12,10 @@ from kit import facts, nodes
 from kit.podgangs import SIGS, Scene, member, pod_group
 from muster.core.gang.claims import AGE_MS, CLAIM_MS
 from muster.core.gang.tries import BROKEN_MS, GRACE_MS, STARVED_MS
+from muster.core.gang.units import MAX_AT_ONCE
 from muster.events.base import Event
-from muster.events.facts import NodeGone, PodGroupObserved
+from muster.events.envelope import MAX_BYTES, encode_commit
+from muster.events.facts import NodeGone, PodGroupObserved, PodObserved
 from muster.events.gangs import GangHeldBack, NodesClaimed, NodesClaimEnded, PodsPlaced, PodsReleased
 from muster.model.keys import Ref
 from muster.model.workload import PodState
@@ -342,6 +344,23 @@ def test_a_gang_that_loses_pods_and_gets_no_others_is_told_once(case: Case) -> N
     case.add(member("a-5", "a", 3), member("a-6", "a", 3))
     case.settle()
     assert case.bound() == ["a-2", "a-5", "a-6"]
+
+
+def test_a_decision_is_never_longer_than_a_message_may_be(case: Case) -> None:
+    for index in range(20):
+        case.node(f"n{index}", 200)
+    many = [f"{'a' * 60}-{index:04d}" for index in range(MAX_AT_ONCE + 1)]
+    case.bench.facts(*(PodObserved(pod=member(name, "large", 1)) for name in many))
+    case.bench.settle()
+    placed = case.happened(PodsPlaced)
+    assert [len(event.pods) for event in placed] == [MAX_AT_ONCE, 1]
+    assert (
+        max(len(encode_commit(stored.commit)) for stored in case.bench.log if stored.commit.kind == "decision")
+        < MAX_BYTES
+    )
+    case.bench.facts(*(PodObserved(pod=member(f"b-{name}", "huge", MAX_AT_ONCE + 1)) for name in many))
+    case.bench.settle()
+    assert case.happened(GangHeldBack)[-1].reason == "refused"
 
 
 def test_where_jobs_are_not_placed_pods_that_name_us_are(case: Case) -> None:
