@@ -1,12 +1,15 @@
 """Archives of a real log: taken piece by piece, brought back byte by byte, and refused where there is a log."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from kit.cli import Cli
-from kit.nats import commit, new_cell
+from kit.nats import SMALL, commit, new_cell
+from kit.proxy import Proxy
 from muster.bus.cell import open_log
+from muster.bus.connection import connect
 from muster.bus.importing import OccupiedError, import_log
 from muster.bus.jetstream import JetStream
 from muster.bus.log import Body, JetStreamLog
@@ -94,7 +97,7 @@ async def test_an_import_that_breaks_off_puts_nothing_in_force(js: JetStream, ce
 
     with pytest.raises(OSError, match="the disk is gone"):
         await import_log(js, other, broken())
-    with pytest.raises(OccupiedError, match="has 3 messages"):
+    with pytest.raises(OccupiedError, match="has 1 messages"):
         await import_log(js, other, whole)
     from muster.ports import LogGoneError
 
@@ -102,3 +105,27 @@ async def test_an_import_that_breaks_off_puts_nothing_in_force(js: JetStream, ce
         await open_log(js, other)
     await js.delete(log_stream(other, 1))
     assert await bodies(await import_log(js, other, whole)) == whole
+
+
+async def test_an_import_during_which_the_connection_breaks_is_whole(
+    nats_server: EmbeddedServer, js: JetStream, cell: str
+) -> None:
+    """Whatever was on its way is asked about and sent again, each at its place."""
+    log = await open_log(js, cell, create=True, limits=SMALL)
+    await grow(log, range(1, 900), 0)
+    whole, other = await bodies(log), new_cell()
+    async with Proxy(nats_server.port) as proxy:
+        far = await connect(proxy.url, name="far")
+        try:
+
+            def breaking() -> Iterator[Body]:
+                for body in whole:
+                    if body.seq in (300, 700):
+                        proxy.cut()
+                    yield body
+
+            brought = await import_log(JetStream(far), other, breaking(), limits=SMALL)
+            assert brought.identity.log_id == log.identity.log_id
+        finally:
+            await far.close()
+    assert await bodies(await open_log(js, other)) == whole

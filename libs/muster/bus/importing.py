@@ -5,11 +5,15 @@ The pointer that puts the generation in force is written last, so nobody reads a
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable
 
+from nats.aio.msg import Msg
+
 from muster.bus.cell import LogPointer, point_to, pointer_of
+from muster.bus.connection import no_responders
 from muster.bus.errors import BusError, UnansweredError
-from muster.bus.jetstream import EXPECTED_LAST, EXPECTED_STREAM, Backoff, JetStream
+from muster.bus.jetstream import EXPECTED_LAST, EXPECTED_STREAM, Backoff, JetStream, decode_ack
 from muster.bus.log import TRACE, Body, JetStreamLog, genesis_of
 from muster.bus.streams import Limits, bucket_config, ensure, log_config
 from muster.events import subjects
@@ -17,6 +21,9 @@ from muster.events.envelope import decode_envelope
 from muster.ports import Earlier
 
 TRIES = 60
+WINDOW = 256
+"""Messages on their way at once."""
+WINDOW_TIMEOUT_S = 30.0
 
 
 class OccupiedError(BusError):
@@ -59,11 +66,17 @@ async def import_log(
     await ensure(js, bucket_config(subjects.state_bucket(cell), size), create=True)
     await ensure(js, log_config(cell, genesis.generation, size), create=True)
     await _store(js, cell, genesis.generation, first)
+    window: list[Body] = []
     for body in rest:
-        if decode_envelope(body.data).stage == "genesis":
+        begins = decode_envelope(body.data).stage == "genesis"
+        if begins or len(window) == WINDOW:
+            await _store_all(js, cell, made.generation, window)
+            progress(body.seq - 1)
+            window = []
+        if begins:
             made = await _next_generation(js, cell, made, body, size)
-        await _store(js, cell, made.generation, body)
-        progress(body.seq)
+        window.append(body)
+    await _store_all(js, cell, made.generation, window)
     await point_to(js, cell, made)
     return JetStreamLog(js, made.identity(cell))
 
@@ -84,14 +97,47 @@ async def _next_generation(js: JetStream, cell: str, before: LogPointer, body: B
     )
 
 
-async def _store(js: JetStream, cell: str, generation: int, body: Body) -> None:
-    """Append one message at exactly its sequence; sent again it is stored once."""
+async def _store_all(js: JetStream, cell: str, generation: int, window: list[Body]) -> None:
+    """Append many, all on their way at once. Each names the one before it, so none is stored out of its place.
+
+    Where one was not stored, or nothing is known of it, they go one by one.
+    """
+    answers: list[asyncio.Future[Msg]] = []
+    stored: list[Msg] = []
+    try:
+        async with asyncio.timeout(WINDOW_TIMEOUT_S):
+            for body in window:
+                subject, headers = _addressed(cell, generation, body)
+                answers.append(await js.connection.send(subject, body.data, headers))
+            stored = [await answer for answer in answers]
+    except (TimeoutError, UnansweredError):
+        stored = []
+    finally:
+        for answer in answers:
+            answer.cancel()
+    if len(stored) == len(window) and all(_is_stored(each) for each in stored):
+        return
+    for body in window:
+        await _store(js, cell, generation, body)
+
+
+def _is_stored(answer: Msg) -> bool:
+    return not no_responders(answer) and decode_ack(answer.data).error is None
+
+
+def _addressed(cell: str, generation: int, body: Body) -> tuple[str, dict[str, str]]:
+    """Subject and headers of a message."""
     envelope = decode_envelope(body.data)
-    subject = subjects.log_subject(cell, generation, envelope.stage, envelope.shard)
-    stream = subjects.log_stream(cell, generation)
-    headers = {EXPECTED_LAST: str(body.seq - 1), EXPECTED_STREAM: stream}
+    headers = {EXPECTED_LAST: str(body.seq - 1), EXPECTED_STREAM: subjects.log_stream(cell, generation)}
     if body.trace:
         headers[TRACE] = body.trace
+    return subjects.log_subject(cell, generation, envelope.stage, envelope.shard), headers
+
+
+async def _store(js: JetStream, cell: str, generation: int, body: Body) -> None:
+    """Append one message at exactly its sequence; sent again it is stored once."""
+    stream = subjects.log_stream(cell, generation)
+    subject, headers = _addressed(cell, generation, body)
     backoff = Backoff()
     refusal = None
     for _ in range(TRIES):
