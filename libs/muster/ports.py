@@ -146,6 +146,23 @@ class Snapshots(Protocol):
         ...
 
 
+class Replica(Struct, frozen=True):
+    """A process that runs a (stage, shard), and the newest rule set it can decide by."""
+
+    stage: str
+    shard: str
+    process: str
+    ruleset: int
+
+
+class Replicas(Protocol):
+    """Who is alive. An announcement is forgotten when it is not repeated within the time of a lease."""
+
+    async def announce(self, replica: Replica) -> None: ...
+
+    async def live(self) -> list[Replica]: ...
+
+
 class Generations(Protocol):
     """The generations of a cell's log, for whoever rolls it over. Every step may be repeated without harm."""
 

@@ -18,12 +18,14 @@ from kit.frozen import FrozenProcess, task_factory
 from kit.story import quota_tree, rayjob
 from muster.core.deciders import DECIDERS
 from muster.core.objects.registry import shards_of
+from muster.core.stage import Stage
 from muster.core.workloads.registry import KINDS
-from muster.events.envelope import Stored
+from muster.events.envelope import Stored, UnknownEventError
 from muster.model import api
 from muster.model.api import ApiResource
 from muster.ports import FencedError, LogGoneError, LogIdentity
 from muster.runtime.acting import ActuatorRunner
+from muster.runtime.activating import Activator, announce
 from muster.runtime.hooks import Hooks
 from muster.runtime.leader import AnyLeader, Leader, LostLeadershipError
 from muster.runtime.presenting import Presenter
@@ -35,6 +37,7 @@ from muster.sim.log import (
     MemoryGenerations,
     MemoryLeases,
     MemoryLog,
+    MemoryReplicas,
     MemorySnapshots,
     SnapshotStore,
 )
@@ -105,6 +108,11 @@ class Cell:
         self.transports: list[Any] = []
         self.hooks: Callable[[str], Hooks] | None = None
         """of a stage: who listens to its runners"""
+        self.replicas = MemoryReplicas()
+        self.builds: dict[str, Callable[[], Stage[Any]]] = dict(DECIDERS)
+        """service -> the class of its stage in the version that its next process runs"""
+        self.ruleset = 0
+        """rule set that the accountant puts in force when all support it"""
         self.rolled: list[Rolled] = []
         self.roll_wanted = 1
         """the generation that the service `keeper` has in force"""
@@ -159,6 +167,9 @@ class Cell:
             if task.done():
                 error = task.exception()
                 cause = _first(error) if error is not None else None
+                if isinstance(cause, UnknownEventError):
+                    self.ended.append((process.name, str(cause)))
+                    await asyncio.Event().wait()  # It stays down until somebody installs another version.
                 if cause is None or not isinstance(cause, RESTARTABLE):
                     raise AssertionError(f"{process.name} ended unexpectedly") from error
                 self.ended.append((process.name, type(cause).__name__))
@@ -169,6 +180,10 @@ class Cell:
         async with asyncio.TaskGroup() as tasks:
             for runner in runners:
                 tasks.create_task(runner.run())
+            if service in DECIDERS:
+                tasks.create_task(announce(self.replicas, runners, process))
+            if service == "quota_accountant" and self.ruleset:
+                tasks.create_task(Activator(runners[0], self.replicas, self.ruleset).run())
 
     def _transport(self) -> Any:
         transport = self.cluster.transport(self.faults)
@@ -193,7 +208,7 @@ class Cell:
             return [ActuatorRunner(self._transport(), lease=lease, process=process, rng=Random(self.seed), **common)]
         if service == "presenter":
             return [Presenter(self._transport(), lease=lease, **common)]
-        leader: AnyLeader = Leader(DECIDERS[service](), lease=lease, process=process, **common)
+        leader: AnyLeader = Leader(self.builds[service](), lease=lease, process=process, **common)
         return [leader]
 
     def _watcher(self, shard: str, process: str, common: dict[str, Any]) -> WatcherRunner:

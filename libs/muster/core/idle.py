@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
+from muster.core.rulesets import NEWEST
 from muster.core.stage import Arm, StageState, Violation
 from muster.events.base import Decision, Event
 
@@ -30,3 +31,4 @@ class AutoscalerBridge(_Idle):
     """The stage ``autoscaler_bridge``: will decide how far a Ray cluster may grow."""
 
     name: ClassVar[str] = "autoscaler_bridge"
+    newest_ruleset: ClassVar[int] = NEWEST

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 
 from msgspec import Struct, field
 
+from muster.core.rulesets import UnknownRulesetError
 from muster.events.base import Decision, Event
 from muster.events.envelope import MAX_EVENTS, Commit, cut
 from muster.events.facts import KindsConfigured, Synced, SyncStarted
@@ -108,9 +109,11 @@ class Folder:
 
     def __init__(self, stage: Stage[Any]) -> None:
         self._arms = dict(stage.arms())
+        # Who decides nothing has no rules.
+        self._newest: int | None = getattr(stage, "newest_ruleset", None)
         shared: dict[type[Event], Arm] = {
             Genesis: _genesis,
-            RulesetActivated: _ruleset,
+            RulesetActivated: self._ruleset,
             LogNearlyFull: _nearly_full,
             SyncStarted: _sync_started,
             Synced: _synced,
@@ -130,6 +133,11 @@ class Folder:
             arm = arms.get(type(event))
             if arm is not None:
                 arm(state, Position(seq, index, state.now), event)
+
+    def _ruleset(self, state: StageState, _at: Position, event: RulesetActivated) -> None:
+        if self._newest is not None and event.number > self._newest:
+            raise UnknownRulesetError(event.number, self._newest)
+        state.ruleset = max(state.ruleset, event.number)
 
 
 def next_commit(stage: Stage[S], state: S) -> list[Event]:
@@ -152,10 +160,6 @@ def _genesis(state: StageState, _at: Position, event: Genesis) -> None:
     state.log_id = event.log_id
     state.generation = event.generation
     state.closing = False
-
-
-def _ruleset(state: StageState, _at: Position, event: RulesetActivated) -> None:
-    state.ruleset = max(state.ruleset, event.number)
 
 
 def _nearly_full(state: StageState, _at: Position, _event: LogNearlyFull) -> None:

@@ -44,6 +44,7 @@ EMITTERS: Mapping[str, str] = {
     "muster.core.watching": "watcher",
     "muster.core.workloads": "watcher",
     "muster.runtime.acting": "actuator",
+    "muster.runtime.activating": "quota_accountant's runner",
     "muster.runtime.leader": "every stage's runner",
     "muster.runtime.service": "quota_accountant's runner",
     "muster.runtime.watching": "watcher",

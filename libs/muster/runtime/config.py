@@ -15,6 +15,7 @@ import msgspec
 import yaml
 from msgspec import Struct
 
+from muster.core.rulesets import NEWEST, OLDEST
 from muster.core.workloads.registry import KINDS
 from muster.events.subjects import DEFAULT_CELL, check_cell
 from muster.events.system import PlacementMode
@@ -51,6 +52,8 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How full the log may be before the keeper rolls it over to its next generation; 0: never by itself."""
     log_archive: str = ""
     """Folder in which the keeper keeps an archive of the log; empty: none, sealed generations stay in NATS."""
+    ruleset: int = 0
+    """Rule set the quota accountant puts in force once every live replica supports it; 0: what the log says stays."""
     replicas: int = 1
     """Stream replicas, used when streams are created: 3 in production."""
     kube_context: str = ""
@@ -87,6 +90,8 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         unknown = sorted({*self.kinds_on} - {*KINDS})
         if unknown or not self.kinds_on:
             raise ValueError(f"kinds is {self.kinds!r}; take some of {', '.join(KINDS)}, with commas")
+        if self.ruleset and not OLDEST <= self.ruleset <= NEWEST:
+            raise ValueError(f"ruleset is {self.ruleset}; this build knows {OLDEST} to {NEWEST}")
         if not 0 <= self.log_roll_percent <= 94:
             raise ValueError(f"log_roll_percent is {self.log_roll_percent}; take 1 to 94, or 0 for never")
         if self.replicas not in (1, 3, 5):

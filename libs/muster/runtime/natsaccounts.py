@@ -104,6 +104,7 @@ def _reading(cell: str, generations: Sequence[int]) -> Iterator[str]:
 def _service(name: str, cell: str, generations: Sequence[int]) -> User:
     own = [subjects.stage_subjects(cell, stage) for stage in APPENDERS.get(name, ())]
     own += [f"$KV.{subjects.lease_bucket(cell)}.{stage}.*" for stage in KEEPERS[name]]
+    own += [f"$KV.{subjects.lease_bucket(cell)}.replica.{stage}.*.*" for stage in KEEPERS[name]]
     if name in QUARANTINERS:
         own.append(subjects.quarantine_subject(cell, name))
     if name == "publisher":

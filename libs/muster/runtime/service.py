@@ -26,6 +26,7 @@ from muster.bus.jetstream import JetStream
 from muster.bus.lease import JetStreamLease
 from muster.bus.public import PublicPublisher
 from muster.bus.quarantine import Quarantine
+from muster.bus.replicas import JetStreamReplicas
 from muster.bus.snapshots import JetStreamSnapshots
 from muster.core.deciders import DECIDERS
 from muster.core.gang.state import AdmitterState
@@ -47,6 +48,7 @@ from muster.ports import (
     LogSealedError,
 )
 from muster.runtime.acting import ActuatorRunner
+from muster.runtime.activating import Activator, announce
 from muster.runtime.clock import SystemClock
 from muster.runtime.config import Config, ConfigError, load
 from muster.runtime.connecting import connect_bus, open_cell
@@ -269,6 +271,7 @@ class Process(Struct, dict=True):
                     tasks.create_task(publisher.run())
                 for keeper in self.keepers:
                     tasks.create_task(keeper.run())
+                self._watch_rulesets(tasks)
         except BaseExceptionGroup as group:
             why = _first_of(group)
             # What was kept of a sealed generation is of no use any more.
@@ -276,6 +279,14 @@ class Process(Struct, dict=True):
             raise why from group
         finally:
             await self._leave()
+
+    def _watch_rulesets(self, tasks: asyncio.TaskGroup) -> None:
+        """Say which rule sets we support, and put the one that is wanted in force when all do."""
+        replicas = JetStreamReplicas(self.js, self.config.cell)
+        tasks.create_task(announce(replicas, self.runners, self.name))
+        for runner in self.runners:
+            if isinstance(runner, Leader) and runner.stage.name == "quota_accountant" and self.config.ruleset:
+                tasks.create_task(Activator(runner, replicas, self.config.ruleset).run())
 
     async def _watch_room(self) -> None:
         """Raise the alarm while there is still room in the log, and have admissions stopped before there is none."""

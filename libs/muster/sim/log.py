@@ -24,6 +24,7 @@ from muster.ports import (
     LogGoneError,
     LogIdentity,
     LogSealedError,
+    Replica,
     Snapshot,
 )
 
@@ -354,3 +355,20 @@ class MemoryGenerations:
             self._logs.append(self._founded[number])
         await asyncio.sleep(0)
         return self._logs[-1].identity
+
+
+class MemoryReplicas:
+    """Who is alive (see ports.Replicas), by the loop's time."""
+
+    def __init__(self, lease_s: float = 10.0) -> None:
+        self._lease_s = lease_s
+        self._told: dict[Replica, float] = {}
+
+    async def announce(self, replica: Replica) -> None:
+        """See ports.Replicas."""
+        self._told[replica] = asyncio.get_running_loop().time()
+
+    async def live(self) -> list[Replica]:
+        """See ports.Replicas."""
+        now = asyncio.get_running_loop().time()
+        return [replica for replica, at in self._told.items() if now - at < self._lease_s]

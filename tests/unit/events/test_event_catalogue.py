@@ -8,7 +8,7 @@ from muster.events.public import PUBLIC_TYPES
 from muster.events.registry import EVENT_TYPES
 from muster.runtime.catalogue import emitters, folders, page, published, redelivery
 
-UNUSED = {"ruleset_activated"}
+UNUSED: set[str] = set()
 """Events that nobody emits yet."""
 
 

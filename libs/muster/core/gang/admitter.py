@@ -16,6 +16,7 @@ from muster.core.gang.state import AdmitterState, Hold, Reservation
 from muster.core.gang.tries import Tries
 from muster.core.placement.place import place
 from muster.core.placement.view import View
+from muster.core.rulesets import NEWEST
 from muster.core.stage import Arm, Violation, first
 from muster.events.base import Cause, Decision, Event
 from muster.events.decisions import (
@@ -55,6 +56,7 @@ class GangAdmitter:
     """The stage ``gang_admitter``."""
 
     name: ClassVar[str] = "gang_admitter"
+    newest_ruleset: ClassVar[int] = NEWEST
 
     def initial(self) -> AdmitterState:
         return AdmitterState()

@@ -17,6 +17,7 @@ from muster.core.queueing.book import Shape
 from muster.core.queueing.sorter import QueueSorter
 from muster.core.queueing.state import Job
 from muster.core.quota.demand import Shortfall
+from muster.core.rulesets import NEWEST
 from muster.core.stage import Arm, Violation, in_turn
 from muster.events.base import Cause, Decision, Event
 from muster.events.decisions import (
@@ -44,6 +45,7 @@ class Preemptor:
     """The stage ``preemptor``."""
 
     name: ClassVar[str] = "preemptor"
+    newest_ruleset: ClassVar[int] = NEWEST
 
     def initial(self) -> PreemptorState:
         return PreemptorState()

@@ -13,6 +13,7 @@ from muster.core.queueing import folds
 from muster.core.queueing.choice import choose
 from muster.core.queueing.standing import standings
 from muster.core.queueing.state import SorterState
+from muster.core.rulesets import NEWEST
 from muster.core.stage import MAX_DECISIONS, Arm, Violation, first
 from muster.events.base import Decision, Event
 from muster.events.decisions import (
@@ -47,6 +48,7 @@ class QueueSorter:
     """The stage ``queue_sorter``."""
 
     name: ClassVar[str] = "queue_sorter"
+    newest_ruleset: ClassVar[int] = NEWEST
 
     def initial(self) -> SorterState:
         return SorterState()

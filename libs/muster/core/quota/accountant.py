@@ -24,6 +24,7 @@ from muster.core.quota.state import (
     timed_out,
 )
 from muster.core.quota.tree import read_tree
+from muster.core.rulesets import NEWEST
 from muster.core.stage import Arm, Violation, first
 from muster.events.base import Decision, Event
 from muster.events.decisions import (
@@ -68,6 +69,7 @@ class QuotaAccountant:
     """The stage ``quota_accountant``."""
 
     name: ClassVar[str] = "quota_accountant"
+    newest_ruleset: ClassVar[int] = NEWEST
 
     def initial(self) -> AccountantState:
         return AccountantState()

@@ -1,0 +1,53 @@
+"""Who is alive: one key per process and (stage, shard) in the bucket of the leases, forgotten when not repeated."""
+
+from __future__ import annotations
+
+import contextlib
+
+import msgspec
+from msgspec import Struct
+
+from muster.bus.errors import UnansweredError
+from muster.bus.jetstream import JetStream
+from muster.bus.kv import Bucket
+from muster.events import subjects
+from muster.events.registry import encode
+from muster.ports import Replica
+
+
+class _State(Struct, frozen=True):
+    subjects: dict[str, int] | None = None
+
+
+class _Info(Struct, frozen=True):
+    state: _State = _State()
+
+
+_infos = msgspec.json.Decoder(_Info)
+_replicas = msgspec.json.Decoder(Replica)
+
+
+class JetStreamReplicas:
+    """The replicas of one cell (see ports.Replicas)."""
+
+    def __init__(self, js: JetStream, cell: str) -> None:
+        self._js = js
+        self._name = subjects.lease_bucket(cell)
+        self._bucket = Bucket(js, self._name)
+
+    async def announce(self, replica: Replica) -> None:
+        """See ports.Replicas. What does not arrive is made up for by the next one."""
+        key = f"replica.{replica.stage}.{subjects.escape_token(replica.shard)}.{subjects.escape_token(replica.process)}"
+        with contextlib.suppress(UnansweredError):
+            await self._js.publish(f"$KV.{self._name}.{key}", encode(replica), {})
+
+    async def live(self) -> list[Replica]:
+        """See ports.Replicas. Raises BusError."""
+        prefix = f"$KV.{self._name}."
+        answer = await self._js.ask(f"STREAM.INFO.KV_{self._name}", {"subjects_filter": f"{prefix}replica.>"})
+        found: list[Replica] = []
+        for subject in sorted(_infos.decode(answer).state.subjects or {}):
+            entry = await self._bucket.get(subject.removeprefix(prefix))
+            if entry is not None and entry.value is not None:
+                found.append(_replicas.decode(entry.value))
+        return found
