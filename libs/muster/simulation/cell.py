@@ -106,6 +106,8 @@ class Cell(Timeline):
         for name in (WATCHER, ACTUATOR, *self._deciders):
             self._epochs[name] = 0
             self._epochs[name] = self._append(name, "0", "input", [LeaderStarted(process="simulation")])
+        if trace.cluster.ruleset > 1:
+            self._append("quota_accountant", "0", "input", [RulesetActivated(number=trace.cluster.ruleset)])
         if trace.cluster.placement != "off":
             # No pod is simulated: the places of a gang are held for all of its life instead.
             chosen = PlacementChosen(mode=trace.cluster.placement, hold_ms=FOR_EVER_MS)

@@ -80,6 +80,8 @@ class Cluster(Struct, frozen=True, dict=True):
     """How the quota tree is applied: its annotations ``muster.dev/...``, without the prefix."""
     placement: PlacementMode = "off"
     """How gangs find single nodes; ``off``: nodes count together, and quota alone decides."""
+    ruleset: int = 1
+    """By which rule set the stages decide."""
     policies: dict[str, str] = {}
     """Path of a leaf -> policy of its queue: ``Round``, ``Priority`` or ``Block``; absent: what is usual."""
 

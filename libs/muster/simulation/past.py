@@ -5,22 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from msgspec import Struct, field
-from msgspec.structs import replace
 
 from muster.core.objects.labels import is_preemptible
-from muster.core.quota.rules import KNOWN, read_rules
+from muster.core.rulesets import OLDEST
 from muster.events.base import Event
 from muster.events.decisions import QuotaTreeAccepted
 from muster.events.envelope import Stored
 from muster.events.facts import NodeGone, NodeObserved, QueueObserved, QuotaTreeObserved, WorkloadGone, WorkloadObserved
-from muster.events.system import PlacementChosen, PlacementMode
+from muster.events.system import PlacementChosen, PlacementMode, RulesetActivated
 from muster.model.quota import QuotaNode, QuotaTree
 from muster.model.resources import Vector, add_into
 from muster.simulation.history import History, JobHistory
 from muster.simulation.model import Cluster, Job, NodeGroup, Queue, Trace, TraceError
-
-POLICIES = ("Round", "Priority", "Block")
-"""What a queue's policy may be."""
 
 
 class Past(Struct):
@@ -60,6 +56,7 @@ class PastReader:
         self._nodes: dict[str, tuple[str, Vector]] = {}
         self._members: dict[str, tuple[int, bool]] = {}
         self._placement: PlacementMode = "off"
+        self._ruleset = OLDEST
         self._deleted: set[str] = set()
         self._stood: dict[str, tuple[str, int]] = {}
         """job id -> what it does as the window begins, and which of its runs that is"""
@@ -101,6 +98,8 @@ class PastReader:
                 workload = event.workload
                 count = sum(pods.count for pods in workload.pod_sets) or 1
                 self._members[workload.ref.uid] = (count, is_preemptible(workload.labels))
+            case RulesetActivated():
+                self._ruleset = max(self._ruleset, event.number)
             case PlacementChosen():
                 self._placement = event.mode
             case WorkloadGone():
@@ -122,10 +121,10 @@ class PastReader:
         policies = {path: queue.policy for path, queue in queues.items() if queue.policy}
         priorities = {path: queue.priority for path, queue in queues.items() if queue.priority}
         mode = self._placement if nodes else "off"
-        groups = _pooled(nodes) if mode == "off" else _single(nodes)
-        cluster = Cluster(
-            groups, queues_of(tree, priorities), self._rules.get(tree.ref.uid, {}), placement=mode, policies=policies
-        )
+        groups = pooled(nodes) if mode == "off" else single(nodes)
+        rules = self._rules.get(tree.ref.uid, {})
+        root = queues_of(tree, priorities)
+        cluster = Cluster(groups, root, rules, placement=mode, ruleset=self._ruleset, policies=policies)
         jobs: list[Job] = []
         stood = {"runs": 0, "waits": 0, "comes": 0}
         came = sorted(taken, key=lambda job: job.submit)
@@ -198,7 +197,7 @@ def past_of(commits: Iterable[Stored]) -> Past:
     return reader.past()
 
 
-def _pooled(nodes: Mapping[str, Vector]) -> tuple[NodeGroup, ...]:
+def pooled(nodes: Mapping[str, Vector]) -> tuple[NodeGroup, ...]:
     """What all nodes have together; empty, which is plenty, where no node was ever seen."""
     total: Vector = {}
     for node in nodes.values():
@@ -206,7 +205,7 @@ def _pooled(nodes: Mapping[str, Vector]) -> tuple[NodeGroup, ...]:
     return (NodeGroup(1, total),)
 
 
-def _single(nodes: Mapping[str, Vector]) -> tuple[NodeGroup, ...]:
+def single(nodes: Mapping[str, Vector]) -> tuple[NodeGroup, ...]:
     """Every node by itself."""
     return tuple(NodeGroup(1, node) for node in nodes.values())
 
@@ -226,75 +225,3 @@ def _queue(node: QuotaNode, nodes: Mapping[str, QuotaNode], priorities: Mapping[
         priority=priorities.get(node.path, 0),
         children=tuple(_queue(nodes[path], nodes, priorities) for path in node.children),
     )
-
-
-def under(past: Past, tree: QuotaTree, namespaces: Mapping[str, str], rules: dict[str, str]) -> Past:
-    """The same past under another tree; jobs stay in their queue, else go where ``namespaces`` sends them."""
-    old = past.trace.cluster
-    priorities = {path: queue.priority for path, queue in old.queues.items()}
-    cluster = replace(old, root=queues_of(tree, priorities), rules=rules)
-    jobs = []
-    for job in past.trace.jobs:
-        leaf = job.queue if job.queue in cluster.leaves else namespaces.get(past.keys[job.id].partition("/")[0])
-        if leaf is not None:
-            jobs.append(replace(job, queue=leaf))
-    lost = len(past.trace.jobs) - len(jobs)
-    return replace(past, trace=Trace(cluster, tuple(jobs)), left_out=past.left_out + lost)
-
-
-def prioritised(past: Past, wanted: Mapping[str, int]) -> Past:
-    """The same past with other priorities: ``namespace/name`` -> priority. Raises TraceError for a job there is not."""
-    known = set(past.keys.values())
-    for key in wanted:
-        if key not in known:
-            raise TraceError(f"there is no job {key} in this log")
-    jobs = tuple(replace(job, priority=wanted.get(past.keys[job.id], job.priority)) for job in past.trace.jobs)
-    return replace(past, trace=Trace(past.trace.cluster, jobs))
-
-
-def ruled(past: Past, rules: Mapping[str, str]) -> Past:
-    """The same past with other rules of its tree: annotation without prefix -> value, empty for none."""
-    cluster = past.trace.cluster
-    changed = {name: text for name, text in {**cluster.rules, **rules}.items() if text}
-    _, wrong = read_rules(changed)
-    unknown = [name for name in rules if name not in KNOWN]
-    if unknown:
-        raise TraceError(f"there is no rule {unknown[0]}; there are {', '.join(sorted(KNOWN))}")
-    if wrong:
-        raise TraceError(wrong[0])
-    return replace(past, trace=Trace(replace(cluster, rules=changed), past.trace.jobs))
-
-
-def governed(past: Past, policies: Mapping[str, str]) -> Past:
-    """The same past with other policies of its queues: path of a leaf -> Round, Priority or Block."""
-    cluster = past.trace.cluster
-    for path, policy in policies.items():
-        if path not in cluster.leaves:
-            raise TraceError(f"there is no queue {path} where jobs wait; there are {', '.join(cluster.leaves)}")
-        if policy not in POLICIES:
-            raise TraceError(f"there is no policy {policy}; there are {', '.join(POLICIES)}")
-    return replace(past, trace=Trace(replace(cluster, policies={**cluster.policies, **policies}), past.trace.jobs))
-
-
-def equipped(past: Past, without: Iterable[str], more: Iterable[Vector]) -> Past:
-    """The same past on other nodes: without those named, and with more."""
-    if not past.nodes:
-        raise TraceError("no node was ever seen in this log: it had as much as anybody asked for, and there is no less")
-    nodes = dict(past.nodes)
-    for name in without:
-        if name not in nodes:
-            raise TraceError(f"there is no node {name} in this log; there are {', '.join(sorted(nodes)[:20])}")
-        del nodes[name]
-    for number, node in enumerate(more, start=1):
-        nodes[f"tried-{number}"] = node
-    old = past.trace.cluster
-    cluster = replace(old, groups=_pooled(nodes) if old.placement == "off" else _single(nodes))
-    return replace(past, nodes=nodes, trace=Trace(cluster, past.trace.jobs))
-
-
-def placed(past: Past, mode: PlacementMode) -> Past:
-    """The same past with gangs placed otherwise on the nodes, or by quota alone (``off``)."""
-    if not past.nodes and mode != "off":
-        raise TraceError("no node was ever seen in this log: gangs cannot be placed on any")
-    groups = _pooled(past.nodes) if mode == "off" else _single(past.nodes)
-    return replace(past, trace=Trace(replace(past.trace.cluster, groups=groups, placement=mode), past.trace.jobs))

@@ -14,8 +14,18 @@ from muster.core.objects.quotatree import read_quota_tree
 from muster.core.quota.tree import leaves, read_tree
 from muster.events.system import PlacementMode
 from muster.model.resources import QuantityError, Vector, parse_quantity
+from muster.simulation.changes import (
+    POLICIES,
+    decided_by,
+    equipped,
+    governed,
+    placed,
+    prioritised,
+    ruled,
+    under,
+)
 from muster.simulation.contrast import contrast
-from muster.simulation.past import POLICIES, Past, PastReader, equipped, governed, placed, prioritised, ruled, under
+from muster.simulation.past import Past, PastReader
 from muster.simulation.runner import MUSTER, Options, Result
 from muster.simulation.runner import simulate as run_simulation
 from muster_cli.console import Output
@@ -56,6 +66,10 @@ async def whatif(
         PlacementMode | None,
         Parameter(show_default=False, help="Gangs find single nodes, packed or spread; off: quota alone decides."),
     ] = None,
+    ruleset: Annotated[
+        int | None,
+        Parameter(show_default=False, help="Decide by this rule set, instead of the one the log has in force."),
+    ] = None,
     add_nodes: Annotated[
         tuple[str, ...],
         Parameter(
@@ -82,8 +96,13 @@ async def whatif(
     source: Source | None = None,
 ) -> None:
     """Run a recorded past again with something changed."""
-    if tree is None and placement is None and not (rule or policy or priority or add_nodes or drop_node):
-        options = "--tree, --rule, --policy, --priority, --placement, --add-nodes or --drop-node"
+    if (
+        tree is None
+        and placement is None
+        and ruleset is None
+        and not (rule or policy or priority or add_nodes or drop_node)
+    ):
+        options = "--tree, --rule, --policy, --priority, --placement, --ruleset, --add-nodes or --drop-node"
         raise CliError(f"nothing is changed: give {options}", USAGE)
     wanted = dict(_priority(text) for text in priority)
     rules = dict(_pair("--rule", text, "reclaim=disabled") for text in rule)
@@ -102,6 +121,8 @@ async def whatif(
         changed = ruled(changed, rules)
     if policies:
         changed = governed(changed, policies)
+    if ruleset is not None:
+        changed = decided_by(changed, ruleset)
     if placement is not None:
         changed = placed(changed, placement)
     if more or drop_node:

@@ -7,11 +7,14 @@ from msgspec.structs import replace
 
 from kit.scenario import Play
 from kit.traces import trace
+from muster.core.deciders import DECIDERS
+from muster.events.system import RulesetActivated
 from muster.runtime.logfile import read_log
+from muster.simulation.changes import decided_by, prioritised
 from muster.simulation.contrast import contrast
 from muster.simulation.facts import EPOCH_MS
 from muster.simulation.model import Trace, TraceError
-from muster.simulation.past import PastReader, past_of, prioritised
+from muster.simulation.past import PastReader, past_of
 from muster.simulation.runner import Options, simulate
 from muster_cli.main import run
 
@@ -115,6 +118,7 @@ def test_a_tree_in_which_a_job_never_fits_is_told(tmp_path, log, capsys):
         (["--policy", "root=Block"], 1, "there is no queue root where jobs wait; there are root/a, root/b"),
         (["--add-nodes", "8"], 2, "write COUNTxRESOURCE=AMOUNT"),
         (["--add-nodes", "2xcpu=lots"], 2, "write COUNTxRESOURCE=AMOUNT"),
+        (["--ruleset", "99"], 1, "this build decides by rule sets 1 to "),
         (["--drop-node", "moon"], 1, "there is no node moon in this log; there are node-0000, node-0001"),
         (["--rule", "reclaim=disabled", "--from", "90000"], 1, "the log ends before the window begins"),
         (["--priority", "a1"], 2, "write NAMESPACE/NAME=N"),
@@ -238,3 +242,15 @@ def test_a_log_in_which_gangs_were_placed_is_run_again_so(tmp_path, capsys):
     assert [job for job, _, _ in shifts(found, "earlier")] == ["a/j3"]
     more = told_of(capsys, tmp_path / "log.jsonl", "--add-nodes", "1xnvidia.com/gpu=2")
     assert [(job, after) for job, _, after in shifts(more, "earlier")] == [("a/j3", 10_000)]
+
+
+def test_another_rule_set_is_put_in_force_before_anything_is_decided(log, monkeypatch, tmp_path):
+    for make in DECIDERS.values():
+        monkeypatch.setattr(make, "newest_ruleset", 2)
+    monkeypatch.setattr("muster.simulation.changes.NEWEST", 2)
+    changed = decided_by(past_of(read_log(log)), 2)
+    simulate(changed.trace, "muster", Options(), log=tmp_path / "two.jsonl")
+    commits = list(read_log(tmp_path / "two.jsonl"))
+    (at,) = [each.seq for each in commits if any(isinstance(event, RulesetActivated) for event in each.commit.events)]
+    assert all(each.seq > at for each in commits if each.commit.kind == "decision")
+    assert past_of(commits).trace.cluster.ruleset == 2
