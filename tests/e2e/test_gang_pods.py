@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from kit.cluster import Cluster
+from kit.cluster import NODES, Cluster
 from kit.muster import running
 from kit.nats import new_cell
 from muster.bus.server import EmbeddedServer
 from muster.events.effects import EffectApplied
-from muster.events.gangs import PodsPlaced
+from muster.events.gangs import GangHeldBack, PodsPlaced
 from muster.ports import ApiResponse, ApiTransport, ApiUnreachableError
 
 SIGS = "pod-group.scheduling.sigs.k8s.io"
@@ -142,3 +142,36 @@ async def test_a_decision_is_carried_out_by_whoever_comes_next(
         await cluster.until(told, what="three bindings")
         assert await muster.happened(PodsPlaced) == decided
         assert {each.ref.name: each.node for each in decided[0].pods} == await nodes_of(cluster)
+
+
+async def test_room_that_others_have_taken_is_not_given_again(
+    cluster: Cluster, nats_server: EmbeddedServer, tmp_path: Path
+) -> None:
+    """Pods of nobody's, as of a DaemonSet: bound by somebody else, with another scheduler's name."""
+    others = [
+        member(f"other-{index}", cpu="15500m", schedulerName="default-scheduler", nodeName=f"node-{index}")
+        for index in range(NODES)
+    ]
+    for each in others:
+        del each["metadata"]["labels"]
+    await create(cluster, *others)
+    async with running(cluster, nats_server.url, tmp_path) as muster:
+        await create(cluster, *(member(name, cpu="1") for name in ("a", "b", "c")))
+
+        async def told() -> bool:
+            return bool(await muster.happened(GangHeldBack))
+
+        await cluster.until(told, what="the gang to be told why it waits")
+        short = (await muster.happened(GangHeldBack))[0].shortage
+        assert short is not None
+        assert [(each.code, each.detail, each.nodes) for each in short.obstacles] == [("insufficient", "cpu", NODES)]
+        for each in others[:2]:
+            path = f"/api/v1/namespaces/{NAMESPACE}/pods/{each['metadata']['name']}"
+            await cluster.kube.request("DELETE", path)
+
+        async def bound() -> bool:
+            found = await nodes_of(cluster)
+            return all(found.get(name) for name in ("a", "b", "c"))
+
+        await cluster.until(bound, what="the gang to be bound")
+        assert {(await nodes_of(cluster))[name] for name in ("a", "b", "c")} <= {"node-0", "node-1"}

@@ -146,6 +146,7 @@ class GangAdmitter:
     def _released(self, state: AdmitterState, _at: Position, event: QuotaReleased) -> None:
         state.reservations.pop(event.ref.uid, None)
         state.admitted.pop(event.ref.uid, None)
+        state.whole.pop(event.ref.uid, None)
         g.drop_hold(state, event.ref.uid)
 
     def _admitted(self, state: AdmitterState, at: Position, event: GangAdmitted) -> None:
@@ -153,6 +154,8 @@ class GangAdmitter:
         if reservation is not None:
             del state.reservations[event.ref.uid]
             state.admitted[event.ref.uid] = event.attempt
+            if event.placements:
+                state.whole[event.ref.uid] = None
             g.hold(state, event, Cause(at.seq, at.item))
             for each in event.pod_sets:
                 state.ledger.mix.learn(each.request, each.rules, each.count)

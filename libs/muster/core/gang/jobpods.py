@@ -10,8 +10,8 @@ from muster.model.workload import PodState
 
 
 def admitted_job(state: AdmitterState, pod: PodState) -> bool:
-    """Whether a pod belongs to a job that was let in as a whole already."""
-    return bool(pod.owner_uid) and state.owners.get(pod.owner_uid, pod.owner_uid) in state.admitted
+    """Whether a pod belongs to a job that was let in with places for all of it: it waits for no other pod."""
+    return bool(pod.owner_uid) and state.owners.get(pod.owner_uid, pod.owner_uid) in state.whole
 
 
 def owner_known(state: AdmitterState, pod: PodState) -> bool:

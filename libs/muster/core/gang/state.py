@@ -73,6 +73,8 @@ class AdmitterState(StageState):
     reservations: dict[str, Reservation] = field(default_factory=dict)
     admitted: dict[str, int] = field(default_factory=dict)
     """uid -> attempt of what is admitted and still charged"""
+    whole: dict[str, None] = field(default_factory=dict)
+    """Those of them that were admitted with a place for every pod they need."""
     placement: PlacementChosen = field(default_factory=lambda: PlacementChosen(mode="off"))
     ledger: NodeLedger = field(default_factory=NodeLedger)
     gangs: dict[str, Gang] = field(default_factory=dict)

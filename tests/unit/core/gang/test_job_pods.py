@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from kit import facts, nodes
-from kit.podgangs import Scene
+from kit.podgangs import SIGS, Scene
 from muster.events.decisions import GangAdmitted
 from muster.events.effects import EffectApplied
 from muster.events.gangs import PodsPlaced
@@ -131,4 +131,20 @@ def test_where_jobs_are_not_placed_their_pods_are_if_they_name_us() -> None:
     for pod in (case.pod("head"), case.pod("worker", 0)):
         case.put(pod)
     case.settle()
+    assert all(case.where().values())
+
+
+def test_where_jobs_are_not_placed_the_marks_of_their_pods_make_a_gang() -> None:
+    case = Case("off")
+    case.cluster()
+    marks = {f"{SIGS}/name": "one", f"{SIGS}/min-available": "3"}
+    pods = [case.pod("head"), case.pod("worker", 0), case.pod("worker", 1)]
+    pods = [replace(pod, labels=pod.labels | marks) for pod in pods]
+    case.put(pods[0])
+    case.put(pods[1])
+    case.settle()
+    assert not case.placed()
+    case.put(pods[2])
+    case.settle()
+    assert [event.gangs for event in case.placed()] == [("video/one",)]
     assert all(case.where().values())
