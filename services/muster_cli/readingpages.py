@@ -12,12 +12,13 @@ READING: tuple[Page, ...] = (
         summary="Tell why a job waits, or what became of it.",
         details="First where it stands now, with numbers; then everything that happened to it, from the log, so also "
         "for jobs that are long gone. With --at it is told as of that sequence or time, whatever came later. JOB is "
-        "NAMESPACE/NAME, or NAME where that is unique.",
+        "NAMESPACE/NAME, or NAME where that is unique; or the name of a gang of pods, or of a pod of one.",
         examples="""
 muster why video/rayjob-video-h4x2q
 muster why rayjob-video-h4x2q --all           with every small step
 muster why video/rayjob-video-h4x2q -o json
 muster why video/old-job --log archive.jsonl.gz
+muster why video/tf-smoke-gpu-worker-0         why is this pod pending?
 muster why video/train --at 2026-03-01T09:00:00Z     why did it wait then?
 """,
     ),

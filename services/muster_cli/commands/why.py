@@ -6,12 +6,14 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from muster.core.gangstory import GangStory
 from muster.core.story import Story
 from muster.core.workloads.registry import KINDS
 from muster_cli.console import Output
 from muster_cli.exits import NOT_FOUND, USAGE, CliError
 from muster_cli.options import Document
 from muster_cli.positions import mark, until
+from muster_cli.render.gang import tale_lines, tale_record
 from muster_cli.render.why import record, story_lines
 from muster_cli.sources import Source, source_of
 
@@ -31,16 +33,30 @@ async def why(
     out = Output()
     kind, wanted = named(job.rpartition(" ")[2])
     story, end, present = Story(wanted, kind), mark(at, "--at"), 0
+    gangs = GangStory(wanted)
     async with source_of(source, out) as feed:
         async for stored in until(feed.commits, end):
             story.feed(stored)
+            gangs.feed(stored, story.told.state)
         acting = feed.acting
         present = end.at if end is not None else await feed.time()
+    width, names = min(out.width, MAX_WIDTH), [] if kind else gangs.keys()
+    if not story.matches().keys and names:
+        tale = gangs.of(one_of(names, wanted), story.told.state)
+        if output == "text":
+            out.lines(tale_lines(tale, every=every, width=width))
+        else:
+            out.data(tale_record(tale), output)
+        return
     found = story.of(chosen(story, wanted), acting=acting, present=present)
+    tales = [gangs.of(name, story.told.state) for name in names if name == found.ref.key]
     if output == "text":
-        out.lines(story_lines(found, every=every, width=min(out.width, MAX_WIDTH)))
+        out.lines(story_lines(found, every=every, width=width))
+        for tale in tales:
+            out.lines(tale_lines(tale, every=every, width=width))
     else:
-        out.data(record(found), output)
+        gang = {"gang": tale_record(tales[0])} if tales else {}
+        out.data({**record(found), **gang}, output)
 
 
 def named(text: str) -> tuple[str, str]:
@@ -59,13 +75,17 @@ def named(text: str) -> tuple[str, str]:
 def chosen(story: Story, wanted: str) -> str:
     """The one job a name means. Raises CliError when there is none, or more than one."""
     matches = story.matches()
-    if len(matches.keys) == 1:
-        return matches.keys[0]
     if matches.keys:
-        raise CliError(
-            f"{wanted} is not unique: there are {', '.join(matches.keys[:10])}; say which as NAMESPACE/NAME", USAGE
-        )
+        return one_of(matches.keys, wanted)
     hint = f"; did you mean {', '.join(matches.similar)}?" if matches.similar else ""
     raise CliError(
-        f"no job {wanted} was ever seen in this log (up to sequence {story.told.state.seq}){hint}", NOT_FOUND
+        f"no job {wanted} was ever seen in this log (up to sequence {story.told.state.seq}){hint}",
+        NOT_FOUND,
     )
+
+
+def one_of(keys: list[str], wanted: str) -> str:
+    """The only one. Raises CliError when there are more."""
+    if len(keys) > 1:
+        raise CliError(f"{wanted} is not unique: there are {', '.join(keys[:10])}; say which as NAMESPACE/NAME", USAGE)
+    return keys[0]

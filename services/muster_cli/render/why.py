@@ -41,14 +41,7 @@ def story_lines(story: JobStory, *, every: bool = False, width: int = 100) -> li
     lines += _holders(standing)
     lines.append(Text())
     shown = [each for each in story.happenings if every or each.entry.weight != "detail"]
-    begin = story.happenings[0].entry.at if story.happenings else 0
-    day = ""
-    for each in shown:
-        at = moment(each.entry.at)
-        if at[:10] != day:
-            day = at[:10]
-            lines.append(styled((f"  — {day} (UTC) —", DIM)))
-        lines += _happening(each, at[11:], begin, width)
+    lines += happening_lines(shown, width, story.happenings[0].entry.at if story.happenings else 0)
     hidden = len(story.happenings) - len(shown)
     if hidden:
         lines.append(styled((f"  ({counted(hidden, 'small step')} left out: --all)", DIM)))
@@ -73,6 +66,19 @@ def _holders(standing: Standing) -> list[Text]:
     ]
     if wanting.held_by > len(wanting.holders):
         lines.append(Text(f"    and {wanting.held_by - len(wanting.holders)} more"))
+    return lines
+
+
+def happening_lines(shown: list[Happening], width: int, begin: int = 0) -> list[Text]:
+    """What happened, a line or more each; ``begin``: what times are counted from, the first of them unless said."""
+    lines: list[Text] = []
+    day = ""
+    for each in shown:
+        at = moment(each.entry.at)
+        if at[:10] != day:
+            day = at[:10]
+            lines.append(styled((f"  — {day} (UTC) —", DIM)))
+        lines += _happening(each, at[11:], begin or shown[0].entry.at, width)
     return lines
 
 

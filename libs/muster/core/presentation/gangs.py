@@ -69,12 +69,15 @@ def _about(gang: GangShown, held: Held) -> list[Ref]:
 
 
 def _code(held: Held) -> str:
-    return explain.GANG_EVENTS[held.event.reason]
+    code = explain.GANG_EVENTS[held.event.reason]
+    return code if held.event.gang else code.removeprefix("Gang")
 
 
 def _words(held: Held) -> str:
     """Without whom it is about."""
     event = held.event
+    if not event.gang and event.reason in LACKS_NODES and event.shortage is not None:
+        return f"finds no node: {explain.no_room(event.shortage)}"
     if event.reason not in TRIED:
         return f"in gang waits: {telling.held_back(event)}"
     if event.reason == "gave_way":

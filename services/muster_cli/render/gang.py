@@ -1,0 +1,49 @@
+"""The story of a gang of pods: where it stands, its pods, and what was decided of it."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import Any
+
+from rich.text import Text
+
+from muster.core.gangstory import GangTale
+from muster.core.story import Happening
+from muster_cli.console import BAD, DIM, GOOD, STRONG, WARN, styled
+from muster_cli.render.why import happening_lines
+
+MAX_PODS = 20
+_COLOURS = {"Running": GOOD, "Bound": GOOD, "Finished": GOOD, "Starting": GOOD, "Waiting": WARN, "GangWaits": WARN}
+
+
+def tale_lines(tale: GangTale, *, every: bool = False, width: int = 100) -> list[Text]:
+    """For people. ``every``: with the small steps."""
+    lines = [styled(("Gang ", DIM), (tale.name, STRONG), "  ", (tale.code, _COLOURS.get(tale.code, BAD)))]
+    lines += [Text(f"  {line}") for line in textwrap.wrap(f"{tale.text}.", max(width - 2, 40))]
+    size = max((len(name) for name in tale.pods), default=0)
+    lines += [Text(f"    {name.ljust(size)}  {where}") for name, where in list(tale.pods.items())[:MAX_PODS]]
+    if len(tale.pods) > MAX_PODS:
+        lines.append(Text(f"    and {len(tale.pods) - MAX_PODS} more"))
+    lines.append(Text())
+    shown = [Happening(entry) for entry in tale.entries if every or entry.weight != "detail"]
+    lines += happening_lines(shown, width)
+    return [*lines, Text()] if shown else lines
+
+
+def tale_record(tale: GangTale) -> dict[str, Any]:
+    """For programs."""
+    namespace, _, name = tale.name.partition("/")
+    events = [
+        {"at": each.at, "sequence": each.seq, "index": each.item, "what": each.word, "text": each.text}
+        for each in tale.entries
+    ]
+    return {
+        "kind": "Gang",
+        "namespace": namespace,
+        "name": name,
+        "sequence": tale.seq,
+        "at": tale.now,
+        "standing": {"code": tale.code, "text": tale.text},
+        "pods": tale.pods,
+        "events": events,
+    }
