@@ -248,7 +248,7 @@ class GangAdmitter:
         leaked = sorted(uid for uid in state.holds if uid not in state.admitted)
         if leaked:
             found.append(Violation("I3", f"places are held for nobody admitted: {leaked[:5]}"))
-        return found
+        return [*found, *binding.check(state)]
 
 
 def _reservation(state: AdmitterState, event: GangAdmitted | GangAwaitingNodes | GangDeferred) -> Reservation | None:

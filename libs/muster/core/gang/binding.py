@@ -13,6 +13,7 @@ from muster.core.gang.state import AdmitterState
 from muster.core.gang.tries import BROKEN_MS, GRACE_MS, STARVED_MS, round_ends
 from muster.core.gang.units import OWNER_MS
 from muster.core.placement.ledger import PODS, Occupant
+from muster.core.stage import Violation
 from muster.events.base import Cause
 from muster.events.effects import EffectApplied, EffectFailed
 from muster.events.gangs import GangHeldBack, PodPlace, PodsPlaced, PodsReleased, PodsReleaseReason
@@ -116,3 +117,15 @@ def deadlines(state: AdmitterState) -> Iterator[int]:
         if gang.tried_since:
             times += [gang.tried_since + STARVED_MS, claims.may_claim_at(gang)]
         yield from (at for at in times if at > now)
+
+
+def check(state: AdmitterState) -> Iterator[Violation]:
+    """I3: who has a node takes its room there, and who waits takes none anywhere."""
+    pods, occupants = state.pods, state.ledger.occupants
+    for uid, found in pods.placed.items():
+        if uid not in occupants or occupants[uid].node != found.place.node:
+            yield Violation("I3", f"{found.place.ref} has {found.place.node} and takes no room there")
+    for key in pods.open:
+        leaked = [uid for uid in pods.gangs[key].waiting if uid in occupants]
+        if leaked:
+            yield Violation("I3", f"pods of {key} wait and take room: {leaked[:5]}")
