@@ -27,6 +27,8 @@ class Integrity:
         """Check one commit against those before it."""
         commit, seq = stored.commit, stored.seq
         genesis = commit.events[0] if commit.events and isinstance(commit.events[0], Genesis) else None
+        if not self.last_seq and genesis is not None and genesis.state:
+            self.last_seq, self.log_id = seq - 1, genesis.parent  # What came before was removed, by generations.
         if seq != self.last_seq + 1:
             self._wrong(seq, f"follows sequence {self.last_seq}: commits are missing")
         if seq == 1 and genesis is None:

@@ -100,8 +100,18 @@ async def opened(place: Place) -> AsyncIterator[Reading]:
         yield Reading(place, js.connection, js, log)
 
 
-async def commits(log: JetStreamLog, after: int = 0) -> AsyncGenerator[Stored, None]:
-    """The commits after a sequence, up to the end of the log as it is now."""
+async def commits(log: JetStreamLog, after: int = 0, *, whole: bool = True) -> AsyncGenerator[Stored, None]:
+    """The commits after a sequence, up to the end of the log as it is now.
+
+    ``whole``: CliError where some of them are gone with the stream of an earlier generation.
+    """
+    origin = log.identity.origin
+    if whole and after + 1 < origin:
+        raise CliError(
+            f"what this asks is told by the whole log, and what came before sequence {origin} was removed with the "
+            "streams of earlier generations; ask its archive, with --log",
+            NOT_FOUND,
+        )
     stream = log.follow(after)
     try:
         async for batch in stream:

@@ -1,6 +1,7 @@
 """Founding, opening and losing the log of a cell on a real server."""
 
 import asyncio
+import contextlib
 
 import pytest
 
@@ -8,14 +9,18 @@ from kit.nats import SMALL, commit
 from muster.bus.cell import POINTER, open_log, open_stores
 from muster.bus.connection import connect
 from muster.bus.errors import BusError
+from muster.bus.generations import JetStreamGenerations
 from muster.bus.jetstream import JetStream
 from muster.bus.kv import Bucket
-from muster.bus.log import genesis_of
+from muster.bus.log import JetStreamLog, genesis_of
 from muster.bus.server import EmbeddedServer
+from muster.bus.snapshots import JetStreamSnapshots
 from muster.bus.streams import Limits, bucket_config, log_config, public_config, quarantine_config
 from muster.events import subjects
 from muster.events.system import Genesis
-from muster.ports import LogGoneError
+from muster.ports import LogGoneError, LogSealedError
+from muster.runtime.clock import SystemClock
+from muster.runtime.rolling import roll
 
 
 async def genesis(js: JetStream, cell: str, generation: int) -> Genesis:
@@ -178,3 +183,74 @@ async def test_the_other_streams_are_created_once_and_missed_by_name(js: JetStre
 async def test_a_cell_needs_a_proper_name(js: JetStream) -> None:
     with pytest.raises(ValueError, match="Not A Cell"):
         await open_log(js, "Not A Cell", create=True)
+
+
+async def test_a_generation_goes_on_where_the_one_before_was_sealed(js: JetStream, cell: str) -> None:
+    log = await open_log(js, cell, create=True, limits=SMALL)
+    await open_stores(js, cell, create=True, limits=SMALL)
+    last = await log.append(commit(1), expected=0)
+    rolled = await roll(JetStreamGenerations(js, cell), clock=SystemClock())
+    assert (rolled.end, rolled.after.first, rolled.after.generation) == (last, last + 1, 2)
+    with pytest.raises(LogSealedError):
+        await log.append(commit(2), expected=last)
+    info = await js.info(subjects.log_stream(cell, 1))
+    assert info is not None
+    assert info.config["max_bytes"] == info.state.bytes, "room that is not needed is given back"
+    after = await open_log(js, cell)
+    assert await after.append(commit(2), expected=0) == last + 2
+    assert (await js.info(subjects.log_stream(cell, 2))).config["max_bytes"] == SMALL.max_bytes  # type: ignore[union-attr]
+    assert await sequences(after, 0) == [1, 2, 3, 4]
+    assert await sequences(after, 1) == [2, 3, 4]
+    assert await sequences(after, 3) == [4]
+    assert [body.seq async for body in after.bodies(0)] == [1, 2, 3, 4]
+
+
+async def test_rolling_over_again_completes_what_was_begun(js: JetStream, cell: str) -> None:
+    log = await open_log(js, cell, create=True, limits=SMALL)
+    await open_stores(js, cell, create=True, limits=SMALL)
+    generations = JetStreamGenerations(js, cell)
+    await generations.seal(log.identity)
+    assert (await generations.current())[1], "sealed, and still the one in force"
+    done = await asyncio.gather(*(roll(JetStreamGenerations(js, cell), clock=SystemClock()) for _ in range(3)))
+    assert {(each.after.generation, each.after.log_id) for each in done} == {(2, done[0].after.log_id)}
+    assert await js.names(subjects.cell_log_subjects(cell)) == [subjects.log_stream(cell, each) for each in (1, 2)]
+
+
+async def test_a_lost_pointer_finds_all_generations_again(js: JetStream, cell: str) -> None:
+    await open_log(js, cell, create=True, limits=SMALL)
+    await open_stores(js, cell, create=True, limits=SMALL)
+    for _ in range(2):
+        await roll(JetStreamGenerations(js, cell), clock=SystemClock())
+    before = (await open_log(js, cell)).identity
+    bucket = Bucket(js, subjects.state_bucket(cell))
+    entry = await bucket.get(POINTER)
+    assert entry is not None
+    await bucket.delete(POINTER, revision=entry.revision)
+    assert (await open_log(js, cell, create=True, limits=SMALL)).identity == before
+
+
+async def test_a_generation_whose_predecessors_were_removed_is_read_from_its_own_beginning(
+    js: JetStream, cell: str
+) -> None:
+    await open_log(js, cell, create=True, limits=SMALL)
+    await open_stores(js, cell, create=True, limits=SMALL)
+    for _ in range(2):
+        await roll(JetStreamGenerations(js, cell), clock=SystemClock())
+    await js.delete(subjects.log_stream(cell, 1))
+    log = await open_log(js, cell)
+    assert log.identity.origin == 2
+    assert await sequences(log, 0) == [2, 3]
+    snapshots = JetStreamSnapshots(js, log.identity, warn=lambda _: None)
+    kept = await snapshots.load("queue_sorter", "0")
+    assert kept is not None
+    assert kept.seq == 2, "what it began with is still there"
+
+
+async def sequences(log: JetStreamLog, after: int) -> list[int]:
+    found: list[int] = []
+    async with contextlib.aclosing(log.follow(after)) as stream:
+        async for batch in stream:
+            if not batch:
+                break
+            found += [stored.seq for stored in batch]
+    return found

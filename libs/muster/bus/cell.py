@@ -11,6 +11,7 @@ import secrets
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from muster.bus.errors import WRONG_LAST_SEQUENCE, BusError, UnansweredError
 from muster.bus.jetstream import EXPECTED_LAST, EXPECTED_STREAM, Backoff, JetStream
@@ -80,7 +81,7 @@ async def open_log(
             config = log_config(cell, pointer.generation, limits or Limits())
             if await ensure(js, config, create=False, ignore=ignore) is not None:
                 await _check_genesis(js, pointer)
-                return JetStreamLog(js, pointer.identity(cell))
+                return JetStreamLog(js, await _readable(js, pointer.identity(cell)))
         if not create:
             lost = f"the log of cell {cell} (stream {pointer.stream}) is gone" if pointer else f"cell {cell} has no log"
             raise LogGoneError(
@@ -170,6 +171,16 @@ async def found_generation(
             return begun
         await backoff.pause()
     raise BusError(f"stream {stream} takes no first commit; see what the servers say about it")
+
+
+async def _readable(js: JetStream, identity: LogIdentity) -> LogIdentity:
+    """Without the earlier generations whose stream somebody has removed, and those before them."""
+    kept: list[Earlier] = []
+    for each in reversed(identity.earlier):
+        if await js.info(subjects.log_stream(identity.cell, each.generation), checks=1) is None:
+            break
+        kept.append(each)
+    return replace(identity, earlier=tuple(reversed(kept)))
 
 
 async def _check_genesis(js: JetStream, pointer: LogPointer) -> None:

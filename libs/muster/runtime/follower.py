@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 
 from muster.core.stage import Folder, Stage, StageState
 from muster.events.envelope import Stored
-from muster.ports import Clock, Log, Snapshots
+from muster.ports import Clock, Log, LogGoneError, Snapshots
 from muster.runtime.hooks import Hooks, NoHooks
 from muster.runtime.snapshotting import make_snapshot, restore
 
@@ -61,6 +61,12 @@ class Follower(Generic[S]):
         """Follow until cancelled. Raises what the log raises, and FencedError when a newer leader has written."""
         self.hooks.role("starting", 0)
         await self._restore()
+        origin = self.log.identity.origin
+        if self.state.seq + 1 < origin:
+            raise LogGoneError(
+                f"the state of {self.stage.name}/{self.shard} can neither be read nor folded again: the log begins at "
+                f"sequence {origin}; run the version that kept it, or bring the generations before it back"
+            )
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._pump())
             await self.started(tasks)

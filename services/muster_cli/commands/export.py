@@ -64,7 +64,7 @@ async def export(
         if segments is not None:
             shown.note(f"{await _archive(segments, reading.log, segment_commits)}, {which}, in {segments}")
         elif out is not None:
-            count, last = await _write(out, commits(reading.log))
+            count, last = await _write(out, commits(reading.log, whole=False))
             shown.note(f"exported {count} commits, sequence 1 to {last}, {which} to {out}")
 
 

@@ -40,7 +40,7 @@ async def log_verify(
         tell_which(out, place)
         async with opened(place) as reading:
             try:
-                async for stored in commits(reading.log):
+                async for stored in commits(reading.log, whole=False):
                     found.feed(stored)
             except (LogGapError, UnknownEventError, UnreadableCommitError) as err:
                 found.problems.append(" ".join([str(err), *getattr(err, "__notes__", [])]))
