@@ -12,10 +12,10 @@ from collections.abc import Mapping
 
 from muster.core.objects.meta import GANG, Meta
 from muster.core.objects.podspec import PodTemplate
-from muster.model.workload import Template
+from muster.model.workload import SCHEDULERS, Template
 
-SCHEDULER = "muster"
-OURS = frozenset({SCHEDULER, "kai-scheduler"})
+SCHEDULER = SCHEDULERS[0]
+OURS = frozenset(SCHEDULERS)
 """Scheduler names whose pods we place."""
 NOBODY = frozenset({"", "default-scheduler"})
 """Scheduler names that people did not choose."""
