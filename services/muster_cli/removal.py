@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct, field
 
-from muster.core.objects.kubequeue import CREATED_BY, QUEUE_NAMESPACE
+from muster.core.objects.kubequeue import MADE, QUEUE_NAMESPACE
 from muster.core.objects.meta import SHOWN, UnreadableError
 from muster.core.workloads.registry import KINDS
 from muster.model.api import QUEUE_UNITS, QUEUES, ApiResource
@@ -63,8 +63,8 @@ def is_our_unit(meta: dict[str, Any]) -> bool:
 
 
 def is_our_queue(meta: dict[str, Any]) -> bool:
-    """A Queue that was made for a quota, where we make them."""
-    return meta.get("namespace") == QUEUE_NAMESPACE and (meta.get("labels") or {}).get(CREATED_BY) == "true"
+    """A Queue that Muster made for a quota, where it makes them."""
+    return meta.get("namespace") == QUEUE_NAMESPACE and (meta.get("annotations") or {}).get(MADE) == "true"
 
 
 async def items(transport: ApiTransport, resource: ApiResource) -> AsyncIterator[dict[str, Any]]:

@@ -130,6 +130,38 @@ async def test_tfjobs_suspended_by_the_field_and_by_the_annotation(muster: Muste
     await one_after_the_other(muster, "TFJob", "one", "two")
 
 
+async def test_pytorchjobs(muster: Muster) -> None:
+    cluster = muster.cluster
+    for name in ("one", "two"):
+        job = jobs.pytorchjob(name, cpu="4", workers=2)
+        for replica in job["spec"]["pytorchReplicaSpecs"].values():
+            lasting(replica["template"], "3s")
+        await cluster.submit(job)
+        await shown(cluster, "PyTorchJob", **{name: "Running" if name == "one" else "Enqueued"})
+    await cluster.until(lambda: _released(muster, "two"), 120.0, "the quota of the second")
+    await one_after_the_other(muster, "PyTorchJob", "one", "two")
+
+
+async def test_mpijobs_are_resumed_one_after_the_other(muster: Muster) -> None:
+    """Nobody plays their operator: the first runs until it is deleted."""
+    cluster = muster.cluster
+
+    async def is_told_to_run(name: str) -> bool:
+        job = await cluster.kube.get("kubeflow.org/v2beta1", "MPIJob", name, "video")
+        return job["spec"]["runPolicy"]["suspend"] is False
+
+    for name in ("one", "two"):
+        await cluster.submit(jobs.mpijob(name, cpu="4", workers=2))
+    await cluster.until(lambda: is_told_to_run("one"), 60.0, "the first to be resumed")
+    await shown(cluster, "MPIJob", two="Enqueued")
+    assert not await is_told_to_run("two")
+    await cluster.kube.delete("kubeflow.org/v2beta1", "MPIJob", "one", "video")
+    await cluster.until(lambda: is_told_to_run("two"), 60.0, "the second to be resumed")
+    await cluster.kube.delete("kubeflow.org/v2beta1", "MPIJob", "two", "video")
+    await cluster.until(lambda: _released(muster, "two"), 60.0, "its quota")
+    await one_after_the_other(muster, "MPIJob", "one", "two")
+
+
 async def test_a_spark_application_holds_its_quota_until_its_executors_are_gone(muster: Muster) -> None:
     cluster = muster.cluster
     for name in ("one", "two"):

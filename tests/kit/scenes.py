@@ -206,6 +206,8 @@ def withheld(_reason: str) -> tuple[Scene, str]:
 def deferred(reason: str) -> tuple[Scene, str]:
     if reason == "too_young":
         return claimed(min_run="10m"), "a/owed"
+    if reason == "evictions_paused":
+        return claimed(paused="evictions"), "a/owed"
     scene = Scene()
     scene.tree_of(*TWO)
     scene.lines("synced", "job b/greedy cpu=8")

@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
+
 from kit import facts
 from kit.story import quota_tree, rayjob
 from muster.core.audit import audit
@@ -145,6 +147,36 @@ def test_interns_give_first_and_no_more_than_is_needed() -> None:
     assert play.state_of("video") == "Running"
     assert play.evictions() == ["intern-2", "intern-1"], "the youngest first, and only as many as are needed"
     assert play.running() == Counter(text=1, video=1, devops=1, **{"intern-video": 1, "infra-devops": 1})
+    play.clean()
+
+
+def test_who_has_been_evicted_is_left_alone_longer_each_time() -> None:
+    """The one borrower is in the way of every job of the owner; in between it borrows again."""
+    leaves = (
+        facts.node("owner", {"cpu": 10}, {"cpu": 10}, ("ns1",)),
+        facts.node("borrower", {}, {"cpu": 10}, ("ns2",)),
+    )
+    play = Play(facts.node("root", {"cpu": 10}, {"cpu": 10}, children=leaves), {"protect-evicted": "1m"})
+    play.submit("borrows", "ns2", "10", wait_ms=20_000)
+    waits = []
+    for index in range(7):
+        play.submit(f"owner-{index}", "ns1", "10", runtime="1s", ttl_s=0)
+        waited = 0
+        while len(play.evictions()) == index:
+            play.simulation.advance(1_000)
+            waited += 1
+            assert waited < 1_000, "the guarantee is met in the end"
+        waits.append(waited)
+        for running in (False, True):
+            for _ in range(300):
+                if (play.state_of("borrows") == "Running") is running:
+                    break
+                play.simulation.advance(1_000)
+            else:
+                pytest.fail(f"after owner-{index} it should {'' if running else 'not '}run")
+    assert waits[0] <= 5, "at first at once"
+    expected = [60, 120, 240, 480, 600, 600]
+    assert all(least - 20 <= waited <= least + 20 for waited, least in zip(waits[1:], expected, strict=True)), waits
     play.clean()
 
 

@@ -307,11 +307,14 @@ NOT_BOUND: dict[FailureReason, str] = {
 }
 DEFERRED = {
     "nothing_evictable": "its queue is owed {0}, and nothing in quota {1} that runs above its own min may be suspended",
+    "evictions_paused": "its queue is owed {0}, and somebody has paused the evictions that would free it in quota {1} "
+    "(`muster resume evictions` lets them go on)",
     "too_young": "its queue is owed {0}, and what runs above its min in quota {1} has not run for its minimum yet",
 }
 """Why nothing is taken back for somebody, with the resource and the quota that refuses it."""
 WITHHELD = {
-    "reclaim_disabled": "nothing is done: reclaim is not enabled (`muster resume evictions` enables it)",
+    "reclaim_disabled": "nothing is done: work that nobody had admitted was running when this cluster was first seen, "
+    "so nobody is evicted before you say so (`muster resume evictions`)",
 }
 CLAIM_ENDED = {
     "gone": "nothing is held for it any more: it no longer waits",

@@ -278,7 +278,7 @@ class ReclaimDeferred(Decision, frozen=True, kw_only=True):
     queue: str
     path: str
     resource: str
-    reason: Literal["nothing_evictable", "too_young"]
+    reason: Literal["nothing_evictable", "too_young", "evictions_paused"]
     until: int = 0
     """Log time (ms) at which somebody has run long enough; 0 when none will."""
     supply: int = 0

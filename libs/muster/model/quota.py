@@ -51,6 +51,9 @@ class Rules(Struct, frozen=True, omit_defaults=True):
     paused_reason: str = ""
     min_run_ms: int = 0
     """How long a workload runs at least before it may be evicted."""
+    protect_ms: int = 0
+    """How long one that has been evicted runs at least before the next time; twice as long after each further time,
+    up to PROTECTED_TIMES as long."""
     age_limit_ms: int = 600_000
     """How long the head of a queue waits before what is freed is held for it; 0 for never."""
     claim_ms: int = 600_000
@@ -64,7 +67,14 @@ class Rules(Struct, frozen=True, omit_defaults=True):
     unbound_queue: str = ""
     """Full path of the leaf that takes workloads no quota claims."""
 
+    def least_run_ms(self, evictions: int) -> int:
+        """How long a workload that has been evicted so often runs at least before it may be again."""
+        if not evictions or not self.protect_ms:
+            return self.min_run_ms
+        return max(self.min_run_ms, self.protect_ms * min(1 << min(evictions - 1, 10), PROTECTED_TIMES))
 
+
+PROTECTED_TIMES = 10
 DEFAULT_RULES = Rules()
 
 

@@ -226,7 +226,9 @@ def test_only_what_muster_made_is_removed() -> None:
     assert is_our_unit({**owned, "annotations": {"muster.dev/shown": "x"}})
     assert not is_our_unit(owned)
     assert not is_our_unit({"annotations": {"muster.dev/shown": "x"}})
-    made = {"namespace": "kube-queue", "labels": {"create-by-kubequeue": "true"}}
+    label = {"create-by-kubequeue": "true"}
+    made = {"namespace": "kube-queue", "labels": label, "annotations": {"muster.dev/made": "true"}}
     assert is_our_queue(made)
+    assert not is_our_queue({"namespace": "kube-queue", "labels": label}), "it is a kube-queue's"
     assert not is_our_queue({**made, "namespace": "default"})
     assert not is_our_queue({"namespace": "kube-queue"})

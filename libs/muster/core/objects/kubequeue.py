@@ -18,6 +18,8 @@ from muster.model.text import clean
 
 QUEUE_NAMESPACE = "kube-queue"
 CREATED_BY = "create-by-kubequeue"
+MADE = f"{PREFIX}/made"
+"""Annotation on a Queue that Muster itself made; one of a kube-queue carries the same label."""
 QUOTA_FULLNAME = "kube-queue/quota-fullname"
 PARENT_FULLNAME = "kube-queue/parent-quota-fullname"
 QUEUE_ARGS = "kube-queue/queue-args"

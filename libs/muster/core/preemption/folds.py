@@ -30,6 +30,8 @@ def workload_gone(state: PreemptorState, _at: Position, event: WorkloadGone) -> 
     changed(state, event.ref.uid)
     state.barred.pop(event.ref.uid, None)
     state.open.pop(event.ref.uid, None)
+    if event.ref.uid not in state.workloads:
+        state.evictions.pop(event.ref.uid, None)
 
 
 def charged(state: PreemptorState, _at: Position, event: QuotaReserved | WorkloadAdopted) -> None:
@@ -53,6 +55,8 @@ def effect_failed(state: PreemptorState, _at: Position, event: EffectFailed) -> 
 
 def released(state: PreemptorState, _at: Position, event: QuotaReleased) -> None:
     state.leaving.pop(event.ref.uid, None)
+    if event.reason == "evicted" and event.ref.uid in state.workloads:
+        state.evictions[event.ref.uid] = state.evictions.get(event.ref.uid, 0) + 1
     changed(state, event.ref.uid)
 
 

@@ -121,7 +121,9 @@ class Preemptor:
             raise AssertionError(f"{job.ref} is parked and fits")
         uids = victims(ledger, shape.queue, shape.demand, state.runs, state.may_evict)
         if not uids:
-            ripe = state.ripe_at()
+            paused = any("evictions" in state.resting(leaf) for leaf in state.runs)
+            paused = paused and bool(victims(ledger, shape.queue, shape.demand, state.runs, state.may_evict_unpaused))
+            ripe = 0 if paused else state.ripe_at()
             return ReclaimDeferred(
                 cause=denial.cause,
                 ref=job.ref,
@@ -129,7 +131,7 @@ class Preemptor:
                 queue=job.queue,
                 path=short.path,
                 resource=short.resource,
-                reason="too_young" if ripe else "nothing_evictable",
+                reason="evictions_paused" if paused else "too_young" if ripe else "nothing_evictable",
                 until=ripe,
                 supply=state.supply,
             )
@@ -158,7 +160,9 @@ class Preemptor:
 
     def next_deadline(self, state: PreemptorState) -> int | None:
         times = [bar.until for uid, bar in state.barred.items() if bar.until > state.now and uid in state.jobs]
-        return min([*times, *([state.age_check] if state.age_check else [])], default=None)
+        if state.age_check > state.now:  # one that other news has overtaken must not hide what comes after it
+            times.append(state.age_check)
+        return min(times, default=None)
 
     def check(self, state: PreemptorState) -> list[Violation]:
         """I5 for the copy of the ledger; what is listed as running is charged there."""

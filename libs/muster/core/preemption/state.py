@@ -45,6 +45,8 @@ class PreemptorState(SorterState):
     """uid of a charged workload that has been resumed -> its place among the runs"""
     leaving: dict[str, None] = field(default_factory=dict)
     """uids of those that have been ordered to leave"""
+    evictions: dict[str, int] = field(default_factory=dict)
+    """workload uid -> how often it has been suspended for somebody else"""
     supply: int = 0
     """How often what could be taken back has changed."""
     barred: dict[str, Bar] = field(default_factory=dict)
@@ -68,16 +70,23 @@ class PreemptorState(SorterState):
 
     def may_evict(self, uid: str) -> bool:
         """Whether a workload may be suspended now."""
-        started, tree = self.started[uid], self.ledger.tree
-        least = tree.rules.min_run_ms if tree is not None else 0
-        return self.now - started.since >= least and "evictions" not in self.resting(started.leaf)
+        return self.may_evict_unpaused(uid) and "evictions" not in self.resting(self.started[uid].leaf)
+
+    def may_evict_unpaused(self, uid: str) -> bool:
+        """Whether it might be if nobody had paused evictions."""
+        return self.now >= self.ripe(self.started[uid])
+
+    def ripe(self, started: Started) -> int:
+        """Log time at which a workload has run for as long as it may without being evicted."""
+        tree = self.ledger.tree
+        least = tree.rules.least_run_ms(self.evictions.get(started.run[3], 0)) if tree is not None else 0
+        return started.since + least
 
     def ripe_at(self) -> int:
         """Log time at which the next workload has run for its minimum; 0 when there is none to wait for."""
-        least = self.ledger.tree.rules.min_run_ms if self.ledger.tree is not None else 0
-        if not least:
+        if self.ledger.tree is None or not (self.ledger.tree.rules.min_run_ms or self.evictions):
             return 0
-        times = [self.started[run[3]].since + least for runs in self.runs.values() for run in runs]
+        times = [self.ripe(self.started[run[3]]) for runs in self.runs.values() for run in runs]
         return min((at for at in times if at > self.now), default=0)
 
     def rests(self, uid: str) -> bool:

@@ -14,6 +14,7 @@ from muster.core.explain import Reason
 from muster.core.objects.kubequeue import (
     CREATED_BY,
     DEFAULT_POLICY,
+    MADE,
     MAX_ITEMS,
     MAX_POD_SETS,
     PARENT_FULLNAME,
@@ -342,6 +343,7 @@ def queue_object(state: ViewState, path: str) -> Upsert | None:
     if existing is not None and existing.shown == shown:
         return None
     parent = parent_path(path)
+    annotations = {QUOTA_FULLNAME: path, PARENT_FULLNAME: parent.rpartition("/")[2] if parent else ""}
     return Upsert(
         key=f"queue/{path}",
         resource=api.QUEUES,
@@ -351,7 +353,7 @@ def queue_object(state: ViewState, path: str) -> Upsert | None:
         shown=shown,
         metadata={
             "generateName": queue_name_prefix(path),
-            "annotations": {QUOTA_FULLNAME: path, PARENT_FULLNAME: parent.rpartition("/")[2] if parent else ""},
+            "annotations": annotations if existing is not None else {**annotations, MADE: "true"},
             "labels": {CREATED_BY: "true"},
         },
         spec={} if existing is not None else {"queuePolicy": DEFAULT_POLICY},

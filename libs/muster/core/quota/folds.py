@@ -125,6 +125,7 @@ def unreadable(state: AccountantState, at: Position, event: ObjectUnreadable) ->
 def forget(state: AccountantState, at: Position, uid: str) -> None:
     state.workloads.pop(uid, None)
     state.attempts.pop(uid, None)
+    state.evictions.pop(uid, None)
     state.causes.pop(uid, None)
     if uid in state.entries:
         state.causes[uid] = Cause(at.seq, at.item)
@@ -215,6 +216,8 @@ def released(state: AccountantState, _at: Position, event: QuotaReleased) -> Non
     uid = event.ref.uid
     state.entries.pop(uid, None)
     state.ledger.release(uid, event.attempt)
+    if event.reason == "evicted" and uid in state.workloads:
+        state.evictions[uid] = state.evictions.get(uid, 0) + 1
     if uid not in state.workloads:
         state.causes.pop(uid, None)
         state.last_child.pop(uid, None)

@@ -67,6 +67,7 @@ _READERS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "paused-by": ("paused_by", _text),
     "paused-reason": ("paused_reason", _text),
     "min-run": ("min_run_ms", span_ms),
+    "protect-evicted": ("protect_ms", span_ms),
     "age-limit": ("age_limit_ms", span_ms),
     "claim": ("claim_ms", span_ms),
     "running-timeout": ("running_timeout_ms", span_ms),

@@ -116,6 +116,8 @@ class AccountantState(StageState):
     """quota path -> what rests in its queue"""
     paused_by: dict[str, str] = field(default_factory=dict)
     """uid of a Queue object that pauses something -> its quota path"""
+    evictions: dict[str, int] = field(default_factory=dict)
+    """workload uid -> how often it has been suspended for somebody else"""
     due_release: dict[str, None] = field(default_factory=dict)
     due_adoption: dict[str, None] = field(default_factory=dict)
     due_suspension: dict[str, None] = field(default_factory=dict)
@@ -198,7 +200,7 @@ def evictable(state: AccountantState, uid: str, attempt: int) -> bool:
     resting = (*tree.rules.paused, *state.paused.get(entry.queue, ()))
     return (
         entry.resumed_rv > 0
-        and state.now - entry.since >= tree.rules.min_run_ms
+        and state.now - entry.since >= tree.rules.least_run_ms(state.evictions.get(uid, 0))
         and state.ledger.charges[uid].preemptible
         and can_suspend(workload)
         and "evictions" not in resting
