@@ -34,6 +34,9 @@ SETTLE_S: Mapping[str, float] = {"unit": 0.3, "queue": 1.0, "tree": 2.0, "troubl
 AGAIN_S: Mapping[str, float] = {"unit": 3.0, "queue": 2.0, "tree": 5.0, "trouble": 1.0, "gang": 2.0}
 """How long after a write the same object is left alone."""
 
+PASSING_S = 3.0
+"""How long something that is about to change is given to do so, before it is written after all."""
+
 RATE_PER_S = 50.0
 """Writes per second, all objects together; a burst of two seconds' worth is let through."""
 
@@ -69,6 +72,8 @@ class Presenter(Follower[ViewState]):
         """key of an object to look at -> loop time from when on"""
         self._told: dict[str, str] = {}
         """key -> fingerprint written last, until an observation shows it"""
+        self._passing: dict[str, float] = {}
+        """key of what is about to change -> loop time since when"""
         self._busy: set[str] = set()
         self._rate = rate_per_s
         self._tokens = 2 * rate_per_s
@@ -129,6 +134,7 @@ class Presenter(Follower[ViewState]):
         view = self.stage
         for key in view.gone:
             self._told.pop(key, None)
+            self._passing.pop(key, None)
         view.gone.clear()
         for prefix, touched in (
             ("unit", view.touched_jobs),
@@ -144,7 +150,8 @@ class Presenter(Follower[ViewState]):
             self._touch("tree/", now)
 
     def _touch(self, key: str, now: float) -> None:
-        self._due.setdefault(key, now + SETTLE_S[key.partition("/")[0]])
+        at = now + SETTLE_S[key.partition("/")[0]]
+        self._due[key] = min(at, self._due.get(key, at)) if key in self._passing else self._due.get(key, at)
 
     def _refill(self, now: float) -> None:
         self._tokens = min(2 * self._rate, self._tokens + (now - self._refilled) * self._rate)
@@ -190,6 +197,13 @@ class Presenter(Follower[ViewState]):
             return False
         if self._told.get(wanted.key) == wanted.shown:
             return False
+        if wanted.passing:
+            now = asyncio.get_running_loop().time()
+            until = self._passing.setdefault(wanted.key, now) + PASSING_S
+            if now < until:
+                self._due[wanted.key] = until
+                return False
+        self._passing.pop(wanted.key, None)
         note = desired.job_event(self.state, uid)
         stamp = desired.queued_stamp(self.state, uid)
         if note is not None:

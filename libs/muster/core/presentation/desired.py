@@ -64,6 +64,8 @@ class Upsert(Struct, frozen=True):
     metadata: Body
     spec: Body
     status: Body
+    passing: bool = False
+    """What it says is about to change: not worth a write unless it stays."""
 
 
 class EventNote(Struct, frozen=True):
@@ -197,7 +199,12 @@ def queue_unit(state: ViewState, uid: str) -> Upsert | None:
         },
         spec=spec,
         status=to_builtins(status),
+        passing=existing is not None and stands.phase == "Enqueued" and stands.reason.code in _PASSING,
     )
+
+
+_PASSING = (explain.ADMITTED.code, explain.waiting_untried(0).code)
+"""Reasons to wait that are over as soon as the next stage has answered."""
 
 
 def _unit_spec(state: ViewState, workload: Workload) -> Body:
