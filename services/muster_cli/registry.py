@@ -246,8 +246,8 @@ muster quota diff tree.yaml -o json
         order=92,
         summary="Take from a cluster what Muster made there, and leave the jobs alone.",
         details="Without --yes it only says what it would do. Lists the jobs that wait, which stay suspended, and "
-        "those that were admitted, which run on; removes the QueueUnits and Queues that Muster made, and nothing else. "
-        "Stop Muster first: it would make them again.",
+        "those that were admitted, which run on; removes the QueueUnits, Queues and PodGroups that Muster made, and "
+        "nothing else. Stop Muster first: it would make them again.",
         examples="""
 muster uninstall --context prod
 muster uninstall --context prod --yes

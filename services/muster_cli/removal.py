@@ -9,9 +9,9 @@ import msgspec
 from msgspec import Struct, field
 
 from muster.core.objects.kubequeue import MADE, QUEUE_NAMESPACE
-from muster.core.objects.meta import SHOWN, UnreadableError
+from muster.core.objects.meta import MADE_FOR, SHOWN, UnreadableError
 from muster.core.workloads.registry import KINDS
-from muster.model.api import QUEUE_UNITS, QUEUES, ApiResource
+from muster.model.api import POD_GROUPS, QUEUE_UNITS, QUEUES, ApiResource
 from muster.model.keys import Ref
 from muster.model.workload import Workload
 from muster.ports import ApiTransport
@@ -38,6 +38,10 @@ async def leftovers(transport: ApiTransport) -> Leftovers:
     async for item in items(transport, QUEUES):
         if is_our_queue(item["metadata"]):
             found.ours.append((QUEUES, _ref(item, "Queue")))
+    for resource in POD_GROUPS:
+        async for item in items(transport, resource):
+            if MADE_FOR in (item["metadata"].get("annotations") or {}):
+                found.ours.append((resource, _ref(item, "PodGroup")))
     for kind, row in KINDS.items():
         async for item in items(transport, row.resource):
             try:

@@ -141,13 +141,19 @@ async def test_evictions_are_paused_on_the_tree_and_uninstalling_leaves_the_jobs
         "spec": {"queuePolicy": "Round"},
     }
     theirs.create(api.QUEUES, foreign)
+    for name, annotations in (("ours", {"muster.dev/made-for": "labels"}), ("theirs", {})):
+        meta = {"name": name, "namespace": "video", "annotations": annotations}
+        group = {"apiVersion": api.POD_GROUPS[0].api_version, "kind": "PodGroup", "metadata": meta}
+        theirs.create(api.POD_GROUPS[0], {**group, "spec": {"minMember": 2}})
     would = (await theirs.run("uninstall")).ok()
-    assert "Would remove 2 QueueUnits and" in would.out
+    assert "Would remove 2 QueueUnits, " in would.out
     assert would.lines[would.lines.index("  RayJob video/two") - 1].startswith("1 job waiting")
     assert len(theirs.names(api.QUEUE_UNITS)) == 2
     before = [theirs.marks(name) for name in ("one", "two")]
     done = (await theirs.run("uninstall", "--yes")).ok()
-    assert "Removed 2 QueueUnits and" in done.out
+    assert "Removed 2 QueueUnits, " in done.out
+    assert " and 1 PodGroup" in done.out
+    assert theirs.names(api.POD_GROUPS[0]) == ["video/theirs"]
     assert theirs.names(api.QUEUE_UNITS) == []
     assert theirs.names(api.QUEUES) == ["kube-queue/mine"]
     assert theirs.names(api.RAYJOBS) == ["video/one", "video/two"]

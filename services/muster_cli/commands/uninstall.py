@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -38,8 +39,9 @@ async def uninstall(
             found.waiting,
         )
         _list(out, f"{counted(len(found.running), 'job')} admitted by Muster, running on", found.running)
-        units = sum(ref.kind == "QueueUnit" for _, ref in found.ours)
-        made = f"{counted(units, 'QueueUnit')} and {counted(len(found.ours) - units, 'Queue')}"
+        kinds = Counter(ref.kind for _, ref in found.ours)
+        units, queues, groups = (counted(kinds[kind], kind) for kind in ("QueueUnit", "Queue", "PodGroup"))
+        made = f"{units}, {queues} and {groups}"
         if not yes:
             out.line(f"Would remove {made} and nothing else; --yes does it")
             if running:
