@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from kit.compose import REPOSITORY
-from kit.controlplane.build import cache_folder
+from kit.controlplane.build import build_natscli, cache_folder
 from kit.controlplane.toolchain import find_go, go_environment
 from kit.nats import SMALL
 from kit.production import FILES, Keys, ProductionNats
@@ -26,14 +26,14 @@ from muster.events.registry import encode
 from muster.runtime.connecting import connect_bus
 from muster.runtime.natsaccounts import EXPORTED_API
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 EXAMPLES = REPOSITORY / "examples" / "subscribe"
 
 
 @pytest.fixture(scope="module")
 def commands(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
-    """{language: how the example is run}; the Go one is built once."""
+    """{language: how the example is run}; what has to be built is built once."""
     go = find_go(cache_folder(), print)
     program = tmp_path_factory.mktemp("go") / "subscribe"
     build = [str(go), "build", "-o", str(program), "."]
@@ -41,7 +41,11 @@ def commands(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
         build, cwd=EXAMPLES / "go", env=go_environment(go), capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    return {"python": [sys.executable, str(EXAMPLES / "python" / "subscribe.py")], "go": [str(program)]}
+    return {
+        "python": [sys.executable, str(EXAMPLES / "python" / "subscribe.py")],
+        "go": [str(program)],
+        "nats": ["env", f"PATH={build_natscli().parent}:{os.environ['PATH']}", str(EXAMPLES / "nats" / "subscribe.sh")],
+    }
 
 
 @pytest.fixture
@@ -129,7 +133,7 @@ class Subscriber:
             raise AssertionError(f"{err}\n{self.ids()[-3:]}\n{self._log.read_text()[-2000:]}") from err
 
 
-@pytest.mark.parametrize("language", ["python", "go"])
+@pytest.mark.parametrize("language", ["python", "go", "nats"])
 async def test_every_admission_once(
     server: ProductionNats, commands: dict[str, list[str]], language: str, tmp_path: Path
 ) -> None:

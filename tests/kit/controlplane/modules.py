@@ -19,6 +19,7 @@ from kit.controlplane.toolchain import BuildError, go_environment
 
 DEFAULT_KUBERNETES_VERSION = "1.36.3"
 KWOK_VERSION = "0.8.0"
+NATSCLI_VERSION = "0.3.0"
 
 KUBERNETES = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 KWOK = ("kwok",)
@@ -30,7 +31,7 @@ SOURCES = Path(__file__).parent / "go"
 class Module:
     """One Go module to build binaries from."""
 
-    #: `kubernetes` or `kwok`.
+    #: `kubernetes`, `kwok` or `natscli`.
     name: str
     #: Without a leading v, e.g. `1.36.3`.
     version: str
@@ -93,6 +94,16 @@ def kwok_module() -> Module:
     )
 
 
+def natscli_module() -> Module:
+    """The `nats` command: what a subscriber has at hand."""
+    return Module(
+        name="natscli",
+        version=NATSCLI_VERSION,
+        packages={"nats": "github.com/nats-io/natscli/nats"},
+        stamps={"main.version": NATSCLI_VERSION},
+    )
+
+
 def lay_out(module: Module, folder: Path, go: Path, *, relock: bool = False) -> None:
     """Fill `folder` with mains, go.mod and go.sum, ready for `go build -mod=readonly`.
 
@@ -109,7 +120,7 @@ def lay_out(module: Module, folder: Path, go: Path, *, relock: bool = False) -> 
     if module.name == "kubernetes":
         text = _kubernetes_go_mod(module, folder, go)
     else:
-        text = _kwok_go_mod(module)
+        text = _tool_go_mod(module)
     (folder / "go.mod").write_text(text)
     run_go(go, folder, "mod", "tidy")
 
@@ -156,13 +167,15 @@ def _kubernetes_go_mod(module: Module, folder: Path, go: Path) -> str:
     )
 
 
-def _kwok_go_mod(module: Module) -> str:
+def _tool_go_mod(module: Module) -> str:
+    (package,) = module.packages.values()
+    root = package.partition("/cmd/")[0].removesuffix("/nats")
     return "\n".join(
         [
-            "module kit.invalid/kwok",
+            f"module kit.invalid/{module.name}",
             "go 1.26.0",
-            "tool sigs.k8s.io/kwok/cmd/kwok",
-            f"require sigs.k8s.io/kwok v{module.version}",
+            f"tool {package}",
+            f"require {root} v{module.version}",
             "",
         ]
     )
