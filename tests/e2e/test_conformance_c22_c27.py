@@ -137,7 +137,7 @@ async def test_c26_of_two_gangs_one_runs_and_the_other_is_told(muster: Muster) -
     await add_node(cluster, "six", 6)
     for index in range(5):
         for gang in ("a", "b"):
-            await sight.create(pod(f"{gang}-{index}", labels(gang, 5), notes={RUN_FOR: "4s"}))
+            await sight.create(pod(f"{gang}-{index}", labels(gang, 5), notes={RUN_FOR: "8s"}))
     everybody = {f"{gang}-{index}" for gang in ("a", "b") for index in range(5)}
     seen: list[set[str]] = []
 

@@ -232,7 +232,9 @@ class Tries:
             return  # Somebody was let in just now: what that means for this one is told when it is in force.
         over = tried and bool(gang.cycle_since) and now >= round_ends(gang)
         lately = told is not None and now < told.at + TELL_AGAIN_MS
-        if tried and lately and not over and told is not None and told.reason in TRIED:
+        # That another gang took the room is told at once, also to who was told lately that there is none.
+        passed = told is not None and told.reason == "no_nodes" and bool(gang.by)
+        if tried and lately and not over and told is not None and told.reason in TRIED and not passed:
             return
         reason: HeldBackReason = "timed_out" if over else why.reason
         by = self._blocked_by(unit, gang) if tried else ""
@@ -252,7 +254,7 @@ class Tries:
             ended=over,
             complaints=gang.declared.complaints if gang.declared is not None else (),
         )
-        if told is not None and not over:
+        if told is not None and not over and not (passed and by):
             same = told.reason == reason or (tried and told.reason in TRIED)
             if same and (told.said == said(event) or lately):
                 return
