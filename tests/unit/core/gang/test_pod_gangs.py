@@ -175,6 +175,18 @@ def test_of_two_gangs_one_runs_and_the_other_is_told_which(case: Case) -> None:
     assert case.bound() == [f"b-{index}" for index in range(5)]
 
 
+def test_who_was_told_lately_that_there_is_no_room_is_told_at_once_who_took_it(case: Case) -> None:
+    case.node("n1", 4)
+    case.add(*gang("a", 5), *gang("b", 5))
+    case.settle()
+    assert case.told() == [("video/a", "no_nodes"), ("video/b", "no_nodes")]
+    case.node("n2", 2)
+    case.settle()
+    assert len(case.bound()) == 5
+    assert case.told()[2:] == [("video/b", "gave_way")]
+    assert case.happened(GangHeldBack)[-1].by == "video/a"
+
+
 def test_a_round_ends_when_its_time_is_over_and_the_next_is_longer(case: Case) -> None:
     case.node("n1", 2)
     case.bench.facts(PodGroupObserved(pod_group=pod_group("a", 3, timeout_s=10)))
