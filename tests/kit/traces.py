@@ -18,7 +18,7 @@ from muster.simulation.runner import Options, Result, simulate
 SAMPLES = Path(__file__).parent / "tracefiles"
 """The first jobs of public traces, see README.md there."""
 
-VARIABLE = "MUSTER_TRACES"
+VARIABLE = "MUSTER_TEST_TRACES"
 
 HEADER = "job_id,queue,gpus,submit_s,duration_s"
 

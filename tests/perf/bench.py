@@ -1,6 +1,7 @@
-"""``make bench``: every bench in one run, written to docs/performance.md. Takes about ten minutes.
+"""``make bench``: every bench in one run, written to docs/performance.md. Takes about 25 minutes.
 
-Run: python tests/perf/bench.py [--out FILE] [--note TEXT] [--quick]
+Run: python tests/perf/bench.py [--out FILE] [--note TEXT] [--quick] [--only BENCH ...]. ``--only`` measures
+some benches again and puts their sections in the place of the old ones, each with its own date.
 """
 
 import argparse
@@ -9,6 +10,8 @@ import os
 import platform
 import textwrap
 import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import bench_cluster
@@ -33,29 +36,90 @@ PAGE = REPOSITORY / "docs" / "performance.md"
 BUSY_PERCENT = 5.0
 
 
-async def measure(say: Progress, *, quick: bool) -> list[Table]:
-    """Everything; ``quick`` only shows that it runs."""
-    rounds = 1 if quick else 3
-    small = 20 if quick else 1
-    found = [await bench_log.measure(3_000 // small, 60_000 // small, rounds, say)]
-    found += await bench_pipeline.measure(10_000 // small, 200, 10 // min(small, 5), rounds, say)
-    found.append(await bench_release.measure(2_000 // small, 50, rounds, say))
-    waiting = [100, 1_000] if quick else [1_000, 10_000, 50_000]
-    found.append(bench_decisions.measure(waiting, 400 // small, rounds, say))
-    found.append(bench_placement.measure([100] if quick else [100, 1_000, 5_000], [1, 8, 64, 512], rounds, say))
+@dataclass(frozen=True)
+class Size:
+    """How much of everything: ``quick`` only shows that it runs."""
+
+    quick: bool
+    rounds: int
+    small: int
+    """what counts are divided by"""
+
+
+async def _decisions(size: Size, say: Progress) -> list[Table]:
+    waiting = [100, 1_000] if size.quick else [1_000, 10_000, 50_000]
+    return [bench_decisions.measure(waiting, 400 // size.small, size.rounds, say)]
+
+
+async def _placement(size: Size, say: Progress) -> list[Table]:
+    nodes = [100] if size.quick else [100, 1_000, 5_000]
+    found = [bench_placement.measure(nodes, [1, 8, 64, 512], size.rounds, say)]
     folder = bench_placement.traces()
-    if folder is not None and not quick:
+    if folder is not None and not size.quick:
         found += bench_placement.measure_shares(folder, ["default"], 3, say)
-    running = [100, 300] if quick else [1_000, 10_000]
-    found += bench_reclaim.measure(running, 10_000 // small, rounds, say)
-    say("replay")
-    found.append(bench_replay.measure(5_000 // small, rounds))
-    found.append(await bench_restart.measure(1_000 if quick else 100_000, 5_000 // small, rounds, say))
-    found += await bench_cluster.measure(1_000 // small, rounds, ["lean", "kube-queue"], say)
-    found.append(await bench_kueue.measure(10 if quick else 1, 1 if quick else 2, say))
-    sizes = [bench_gangs.Size(5, 4), bench_gangs.Size(2, 10)] if quick else bench_gangs.SIZES
-    found.append(await bench_gangs.measure(20 if quick else 1_000, sizes, 1 if quick else 2, say))
     return found
+
+
+async def _reclaim(size: Size, say: Progress) -> list[Table]:
+    running = [100, 300] if size.quick else [1_000, 10_000]
+    return bench_reclaim.measure(running, 10_000 // size.small, size.rounds, say)
+
+
+async def _replay(size: Size, say: Progress) -> list[Table]:
+    say("replay")
+    return [bench_replay.measure(5_000 // size.small, size.rounds)]
+
+
+async def _restart(size: Size, say: Progress) -> list[Table]:
+    live = 1_000 if size.quick else 100_000
+    return [await bench_restart.measure(live, 5_000 // size.small, size.rounds, say)]
+
+
+async def _gangs(size: Size, say: Progress) -> list[Table]:
+    sizes = [bench_gangs.Size(5, 4), bench_gangs.Size(2, 10)] if size.quick else bench_gangs.SIZES
+    return [await bench_gangs.measure(20 if size.quick else 1_000, sizes, 1 if size.quick else 2, say)]
+
+
+async def _log(size: Size, say: Progress) -> list[Table]:
+    return [await bench_log.measure(3_000 // size.small, 60_000 // size.small, size.rounds, say)]
+
+
+async def _pipeline(size: Size, say: Progress) -> list[Table]:
+    return await bench_pipeline.measure(10_000 // size.small, 200, 10 // min(size.small, 5), size.rounds, say)
+
+
+async def _release(size: Size, say: Progress) -> list[Table]:
+    return [await bench_release.measure(2_000 // size.small, 50, size.rounds, say)]
+
+
+async def _cluster(size: Size, say: Progress) -> list[Table]:
+    return await bench_cluster.measure(1_000 // size.small, size.rounds, ["lean", "kube-queue"], say)
+
+
+async def _kueue(size: Size, say: Progress) -> list[Table]:
+    return [await bench_kueue.measure(10 if size.quick else 1, 1 if size.quick else 2, say)]
+
+
+BENCHES: dict[str, Callable[[Size, Progress], Awaitable[list[Table]]]] = {
+    "log": _log,
+    "pipeline": _pipeline,
+    "release": _release,
+    "decisions": _decisions,
+    "placement": _placement,
+    "reclaim": _reclaim,
+    "replay": _replay,
+    "restart": _restart,
+    "cluster": _cluster,
+    "kueue": _kueue,
+    "gangs": _gangs,
+}
+"""In the order of the page."""
+
+
+async def measure(say: Progress, *, quick: bool, only: Sequence[str]) -> list[Table]:
+    """What ``only`` names, in the order of the page."""
+    size = Size(quick, 1, 20) if quick else Size(quick, 3, 1)
+    return [table for name, bench in BENCHES.items() if name in only for table in await bench(size, say)]
 
 
 def machine() -> str:
@@ -96,11 +160,25 @@ on a busy machine those fall by half and more.
 """
 
 
-def page(tables: list[Table], where: str, when: str, busy: float, note: str) -> str:
+def circumstances(busy: float, note: str) -> str:
+    """When, and how busy the machine was."""
+    when = time.strftime("%Y-%m-%d", time.gmtime())
     others = "nothing else of weight ran on it" if busy < BUSY_PERCENT else "something else ran on it"
-    sentence = f"Measured on {when}. Before the start {busy:.0f} % of the processors were in use: {others}."
-    measured = textwrap.fill(f"{sentence} {note}".strip(), 120)
-    return "\n".join([HEAD, measured, "", where, *(table.markdown() for table in tables)])
+    return f"Measured on {when}. Before the start {busy:.0f} % of the processors were in use: {others}. {note}".strip()
+
+
+def page(tables: list[Table], where: str, said: str) -> str:
+    return "\n".join([HEAD, textwrap.fill(said, 120), "", where, *(table.markdown() for table in tables)])
+
+
+def mended(old: str, tables: list[Table], said: str) -> str:
+    """The page with the sections of these tables replaced, or put at its end."""
+    head, *sections = old.rstrip().split("\n## ")
+    kept = {section.partition("\n")[0]: section for section in sections}
+    for table in tables:
+        again = table._replace(about=f"{table.about} {said}")
+        kept[table.title] = again.markdown().removeprefix("## ").rstrip() + "\n"
+    return "\n## ".join([head, *kept.values()])
 
 
 def main() -> None:
@@ -108,13 +186,15 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=PAGE)
     parser.add_argument("--note", default="", help="a sentence on what else ran on the machine")
     parser.add_argument("--quick", action="store_true", help="tiny numbers: only shows that everything runs")
+    parser.add_argument("--only", nargs="+", choices=tuple(BENCHES), help="these benches alone, put into the page")
     options = parser.parse_args()
     logs.configure(level="error")
     say = Progress()
     busy, where = others_percent(), machine()
-    tables = asyncio.run(measure(say, quick=options.quick))
-    when = time.strftime("%Y-%m-%d", time.gmtime())
-    options.out.write_text(page(tables, where, when, busy, options.note).rstrip() + "\n")
+    tables = asyncio.run(measure(say, quick=options.quick, only=options.only or tuple(BENCHES)))
+    said = circumstances(busy, options.note)
+    text = mended(options.out.read_text(), tables, said) if options.only else page(tables, where, said)
+    options.out.write_text(text.rstrip() + "\n")
     for table in tables:
         print(table.title, *table.lines(), sep="\n")
     say(f"wrote {options.out}")

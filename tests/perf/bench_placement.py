@@ -3,8 +3,8 @@
 Time: a cluster in use (every node filled at random, so that hardly two nodes have the same left), and one that is
 empty; a gang of M one-GPU pods is placed and thrown away again. Reported is the median and the slope in M and N.
 
-Share: the public openb trace (MUSTER_TRACES names the folder): pods arrive until what they asked for is 130 % of the
-cluster's GPUs; who does not fit is turned away. Random and BestFit are placed in the same run, and the published
+Share: the public openb trace (MUSTER_TEST_TRACES names the folder): pods arrive until what they asked for is 130 % of
+the cluster's GPUs; who does not fit is turned away. Random and BestFit are placed in the same run, and the published
 figures of the trace's own simulator stand beside them.
 
 Run: python tests/perf/bench_placement.py [--seeds 3] [--nodes 100 1000 5000] [--members 1 8 64 512]
@@ -208,8 +208,8 @@ def measure_shares(folder: Path, workloads: Sequence[str], seeds: int, say: Prog
 
 
 def traces() -> Path | None:
-    """Where the public traces are; MUSTER_TRACES names it."""
-    folder = os.environ.get("MUSTER_TRACES", "")
+    """Where the public traces are; MUSTER_TEST_TRACES names it."""
+    folder = os.environ.get("MUSTER_TEST_TRACES", "")
     return Path(folder) if folder else None
 
 
@@ -224,7 +224,7 @@ def main() -> None:
     tables = [measure(options.nodes, options.members, options.rounds, Progress())] if options.nodes else []
     folder = traces()
     if folder is None:
-        print("MUSTER_TRACES is not set: the openb trace is left out")
+        print("MUSTER_TEST_TRACES is not set: the openb trace is left out")
     else:
         tables += measure_shares(folder, options.workloads, options.seeds, Progress())
     for table in tables:

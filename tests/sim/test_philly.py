@@ -1,4 +1,4 @@
-"""Two weeks of a public trace of 27,000 jobs, whole: needs MUSTER_TRACES. Samples of it run in tests/unit."""
+"""Two weeks of a public trace of 27,000 jobs, whole: needs MUSTER_TEST_TRACES. Samples of it run in tests/unit."""
 
 import csv
 import json
