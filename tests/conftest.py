@@ -2,12 +2,17 @@
 
 from collections.abc import Iterator
 
+import hypothesis
 import pytest
 
 from kit import published
 from kit.bench import Bench
 from muster.runtime.simulate import Simulation
 from muster.sim.log import MemoryLog
+
+# How long an example takes is the machine's affair: no test depends on speed.
+hypothesis.settings.register_profile("muster", deadline=None)
+hypothesis.settings.load_profile("muster")
 
 
 @pytest.fixture(scope="session", autouse=True)

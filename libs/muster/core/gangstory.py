@@ -145,8 +145,14 @@ def stand(gang: GangShown | None) -> tuple[str, str]:
         ), f"It waits{round_}: {telling.held_back(event)} ({sizes})"
     if not gang.ours:
         return "OtherScheduler", f"none of its pods names our scheduler: spec.schedulerName places them ({sizes})"
+    if gang.ended == "Finished":
+        return gang.ended, f"it is over: {found.succeeded} of its pods have succeeded, and it took {gang.minimum}"
+    if gang.ended:
+        return gang.ended, f"it is over: {counted(found.failed, 'pod')} of it failed ({sizes})"
     if found.pods and found.bound == found.pods:
-        return gang.ended or ("Running" if found.running else "Bound"), f"all of its pods have a node ({sizes})"
+        if found.running:
+            return "Running", f"all of its pods have a node, and {found.running} of them run ({sizes})"
+        return "Bound", f"all of its pods have a node, and none runs yet ({sizes})"
     if found.bound:
         return "Starting", f"its pods are being bound ({sizes})"
     return "Waiting", f"it has been seen, and nothing has been decided of it yet ({sizes}, it takes {gang.minimum})"

@@ -308,11 +308,11 @@ class Narrator:
 
     def _resumed(self, event: effects.EffectApplied, _at: Cause) -> list[_Said]:
         told = telling.tell(event)
-        return [(event.ref, "suspended" if event.action == "suspend" else "resumed", told.text, "step")]
+        return [(event.ref, told.word, told.text, "step")]
 
     def _not_resumed(self, event: effects.EffectFailed, _at: Cause) -> list[_Said]:
-        word = "not resumed" if event.action == "resume" else "not suspended"
-        return [(event.ref, word, telling.tell(event).text, "turn")]
+        told = telling.tell(event)
+        return [(event.ref, told.word, told.text, "turn")]
 
     # --- claims and evictions ---------------------------------------------------------------------------------
 

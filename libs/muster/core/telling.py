@@ -34,6 +34,8 @@ class Told(Struct, frozen=True):
 def tell(event: Event) -> Told:
     """Any event of the log in words."""
     word, say = _WORDS[type(event)]
+    if isinstance(event, effects.EffectApplied | effects.EffectFailed):
+        word = (_DONE if isinstance(event, effects.EffectApplied) else _NOT_DONE)[event.action]
     return Told(word, subject_of(event), shorten(say(event), MAX_TEXT))
 
 
@@ -203,6 +205,9 @@ def _applied(event: effects.EffectApplied) -> str:
     return f"{field} is {value} as of resourceVersion {event.rv}"
 
 
+_DONE = {"resume": "resumed", "suspend": "suspended", "bind": "bound"}
+_NOT_DONE = {"resume": "not resumed", "suspend": "not stopped", "bind": "not bound"}
+"""What the API server was asked to do to an object, once it has, or has not."""
 _FAILED = {"resume": explain.NOT_RESUMED, "suspend": explain.NOT_SUSPENDED, "bind": explain.NOT_BOUND}
 
 
@@ -320,4 +325,4 @@ def word_of(kind: type[Event]) -> str:
 
 def words() -> list[str]:
     """Every word there is, each once."""
-    return sorted({word for word, _ in _WORDS.values()})
+    return sorted({*(word for word, _ in _WORDS.values()), *_DONE.values(), *_NOT_DONE.values()})

@@ -9,19 +9,19 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import msgspec
 import pytest
 from msgspec import inspect as mi
 
-from kit import scenes
+from kit import gangscenes, scenes
+from kit.bench import Bench
 from kit.scenes import OBSTACLES, TWO, Scene
-from muster.core import explain, telling
+from muster.core import explain
+from muster.core.gangstory import GangStory
+from muster.core.narrator import Entry, Narrator
 from muster.core.story import Story
-from muster.events import effects, gangs
-from muster.events.base import Cause, Event
+from muster.events.base import Event
 from muster.events.effects import EffectFailed
 from muster.events.registry import EVENT_TYPES
-from muster.model.keys import Ref
 
 Key = tuple[str, str]
 """(event tag or enum, value)"""
@@ -33,8 +33,6 @@ TOLD_OTHERWISE = {
     ("preemption_proposed", ""): "nothing is withheld",
     ("workload_finished", ""): "no outcome is known",
 }
-POD_GANGS = {"gang_held_back", "pods_released", "nodes_claim_ended"}
-"""Of gangs of pods: their words are judged here, their scenes stand with the gangs."""
 
 
 def literals(found: mi.Type, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
@@ -62,11 +60,19 @@ def reasons() -> set[Key]:
             if path[-1] == "code":
                 found.add(("obstacle", value))
             elif tag == "effect_failed":
-                found |= {(f"not_{action}", value) for action in ("resume", "suspend")}
+                found |= {(f"not_{action}", value) for action in ("resume", "suspend", "bind")}
             else:
                 found.add((tag, value))
     return found
 
+
+GANG_SCENES: dict[str, Callable[[str], tuple[gangscenes.Play, str]]] = {
+    "gang_held_back": gangscenes.held_back,
+    "pods_released": gangscenes.pods_released,
+    "nodes_claim_ended": gangscenes.claim_ended,
+    "not_bind": gangscenes.not_bound,
+}
+"""Of gangs of pods that we bind ourselves: told by the story of the gang."""
 
 SCENES: dict[str, Callable[[str], tuple[Scene, str]]] = {
     "workload_dequeued": scenes.dequeued,
@@ -93,6 +99,7 @@ WORDS: dict[str, Any] = {
     "places_released": explain.GIVEN_BACK,
     "not_resume": explain.NOT_RESUMED,
     "not_suspend": explain.NOT_SUSPENDED,
+    "not_bind": explain.NOT_BOUND,
     "preemption_proposed": explain.WITHHELD,
     "gang_held_back": explain.HELD_BACK,
     "pods_released": explain.PODS_RELEASED,
@@ -112,31 +119,51 @@ def says(event: Event, key: Key) -> bool:
     return event.__struct_config__.tag == kind and value in [getattr(event, name, None) for name in fields]
 
 
+def of_job(bench: Bench, job: str) -> list[Entry]:
+    """What `why` says of a job."""
+    story = Story(job)
+    for stored in bench.log:
+        story.feed(stored)
+    return [each.entry for each in story.of(job).happenings]
+
+
+def of_gang(bench: Bench, gang: str) -> list[Entry]:
+    """What it says of a gang of pods."""
+    narrator, story = Narrator(), GangStory(gang)
+    for stored in bench.log:
+        narrator.feed(stored)
+        story.feed(stored, narrator.state)
+    return story.of(gang, narrator.state).entries
+
+
 def told(key: Key) -> str:
     """What `why` says where the reason is given: the entry about that very event."""
-    scene, job = SCENES[key[0]](key[1])
-    story = Story(job)
-    for stored in scene.bench.log:
-        story.feed(stored)
-    places_ = {
+    kind, value = key
+    if kind in GANG_SCENES:
+        play, gang = GANG_SCENES[kind](value)
+        bench, entries = play.bench, of_gang(play.bench, gang)
+    else:
+        scene, job = SCENES[kind](value)
+        bench, entries = scene.bench, of_job(scene.bench, job)
+    places = {
         (stored.seq, item)
-        for stored in scene.bench.log
+        for stored in bench.log
         for item, event in enumerate(stored.commit.events)
         if says(event, key)
     }
-    assert places_, f"the scene does not lead to {key}: {[e for s in scene.bench.log[-4:] for e in s.commit.events]}"
-    found = [each.entry for each in story.of(job).happenings if (each.entry.seq, each.entry.item) in places_]
-    assert found, f"`why` says nothing of {key} at {places_}"
+    assert places, f"the scene does not lead to {key}: {[e for s in bench.log[-4:] for e in s.commit.events]}"
+    found = [entry for entry in entries if (entry.seq, entry.item) in places]
+    assert found, f"`why` says nothing of {key} at {places}"
     return f"{found[0].word}: {found[0].text}"
 
 
 ALL = sorted(reasons())
-SCENIC = [key for key in ALL if key not in TOLD_OTHERWISE and key[0] not in POD_GANGS]
+SCENIC = [key for key in ALL if key not in TOLD_OTHERWISE]
 
 
 def test_the_reasons_are_found() -> None:
     assert len(ALL) > 60
-    assert {kind for kind, _ in ALL} == SCENES.keys() | POD_GANGS, "a new closed set needs scenes, or words"
+    assert {kind for kind, _ in ALL} == SCENES.keys() | GANG_SCENES.keys(), "a new closed set needs scenes"
     assert TOLD_OTHERWISE.keys() <= set(ALL)
     assert {value for kind, value in ALL if kind == "obstacle"} == OBSTACLES.keys() == explain.OBSTACLES.keys()
 
@@ -157,22 +184,7 @@ def test_no_two_reasons_read_the_same() -> None:
     said: dict[str, list[Key]] = {}
     for key in SCENIC:
         said.setdefault(plain(told(key)), []).append(key)
-    for kind in POD_GANGS:
-        for value, words in WORDS[kind].items():
-            said.setdefault(f"{kind}: {words}", []).append((kind, value))
     assert {text: keys for text, keys in said.items() if len(keys) > 1} == {}
-
-
-def test_the_words_of_pod_gangs_are_in_what_is_told() -> None:
-    ref = Ref("Pod", "video", "p", "uid-p")
-    for value, words in explain.HELD_BACK.items():
-        assert words in telling.tell(gangs.GangHeldBack(cause=Cause(1, 0), gang="video/g", reason=value)).text
-    for value, words in explain.PODS_RELEASED.items():
-        pods = (gangs.PodPlace(ref, "n"),)
-        assert words in telling.tell(gangs.PodsReleased(cause=Cause(1, 0), reason=value, pods=pods)).text
-    for value, words in explain.NODES_CLAIM_ENDED.items():
-        assert words in telling.tell(gangs.NodesClaimEnded(cause=Cause(1, 0), gang="video/g", outcome=value)).text
-    assert msgspec.inspect.type_info(effects.EffectFailed)
 
 
 def test_an_eviction_tells_whether_work_is_lost() -> None:

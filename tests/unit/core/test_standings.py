@@ -12,9 +12,12 @@ from collections.abc import Callable
 
 import pytest
 
-from kit import facts, scenes
+from kit import facts, gangscenes, scenes
 from kit.scenes import TWO, Scene, beginning, claimed, timed_out
-from muster.core import explain, standing
+from muster.core import explain, gangstory, standing
+from muster.core.gangstory import GangStory
+from muster.core.narrator import Narrator
+from muster.core.presentation.gangview import ENDED
 from muster.core.story import Story
 from muster.events.facts import ObjectUnreadable
 from muster.events.system import LogNearlyFull
@@ -209,6 +212,31 @@ SCENES: dict[str, Callable[[], tuple[Scene, str]]] = {
 """What a job stands at, and how it came there: the code, and after a comma what tells it from others of that code."""
 
 
+GANG_STANDINGS = ("Waiting", "OtherScheduler", "Gone", "Starting", "Bound", "Running", *ENDED)
+"""What a gang of pods stands at when nothing holds it back."""
+
+
+def gang_codes() -> set[str]:
+    """Every code a gang may stand at: the words of gangstory.stand, of what holds it back, and of how it ended."""
+    source = ast.parse(inspect.getsource(gangstory.stand))
+    words = {node.value for node in ast.walk(source) if isinstance(node, ast.Constant) and _is_code(node.value)}
+    return (words - {"Gang"}) | set(explain.GANG_EVENTS.values()) | set(ENDED)
+
+
+def told_of_gang(play: gangscenes.Play, gang: str) -> tuple[str, str]:
+    narrator, story = Narrator(), GangStory(gang)
+    for stored in play.bench.log:
+        narrator.feed(stored)
+        story.feed(stored, narrator.state)
+    found = story.of(gang, narrator.state)
+    return found.code, found.text
+
+
+def gang_scenes() -> dict[str, tuple[gangscenes.Play, str]]:
+    free = {code: gangscenes.standing(code) for code in GANG_STANDINGS}
+    return free | {name: scene() for name, scene in gangscenes.HELD.items()}
+
+
 def told(name: str) -> tuple[str, str]:
     scene, job = SCENES[name]()
     story = Story(job)
@@ -230,9 +258,17 @@ def test_a_scene_leads_where_it_says(name: str) -> None:
     assert len(text) > 20
 
 
+def test_every_standing_of_a_gang_has_a_scene_that_leads_there() -> None:
+    found = {name: told_of_gang(*scene) for name, scene in gang_scenes().items()}
+    assert gang_codes() - {code for code, _ in found.values()} == set()
+    assert {name: code for name, (code, _) in found.items() if code != name.partition(",")[0]} == {}
+
+
 def test_no_two_situations_read_the_same() -> None:
     said: dict[str, list[str]] = {}
-    for name in SCENES:
-        plain = re.sub(r"\b[a-z-]+/[a-z-]+(/[a-z-]+)*\b|\d+\S*", "…", told(name)[1])
+    texts = {name: told(name)[1] for name in SCENES}
+    texts |= {f"gang {name}": told_of_gang(*scene)[1] for name, scene in gang_scenes().items()}
+    for name, text in texts.items():
+        plain = re.sub(r"\b[a-z-]+/[a-z-]+(/[a-z-]+)*\b|\d+\S*", "…", text)
         said.setdefault(plain, []).append(name)
     assert {text: names for text, names in said.items() if len(names) > 1} == {}
