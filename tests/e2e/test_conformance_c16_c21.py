@@ -172,7 +172,8 @@ async def test_c18_a_pod_group_of_either_api_group(muster: Muster, resource: Api
         for event in stored.commit.events
         if isinstance(event, GangHeldBack) and event.gang == "video/nginx" and event.cycle == 1
     }
-    assert times["timed_out"] - times["no_nodes"] >= 9_000, "one round takes as long as its PodGroup says"
+    lasted = times["timed_out"] - times["no_nodes"]
+    assert 9_000 <= lasted <= 11_000, f"one round takes as long as its PodGroup says, 10 s, and took {lasted} ms"
     assert (await sight.phase_of_group("nginx", "Scheduling", resource))["running"] == 0
     await add_node(cluster, "third", 1)
     await sight.all_bound("a", "b", "c")

@@ -18,6 +18,7 @@ from kit.gangs import LABEL, RUN_FOR, Sight, add_node, labels, pod, room
 from kit.kubeclient import Object
 from kit.muster import Muster, running
 from muster.bus.server import EmbeddedServer
+from muster.events.facts import PodObserved
 from muster.events.gangs import GangHeldBack, PodsPlaced
 from muster.sim.asyncdriver import AsyncDriver
 from muster.sim.training import TrainingOperator
@@ -161,6 +162,41 @@ async def test_c26_of_two_gangs_one_runs_and_the_other_is_told(muster: Muster) -
     decisions = await muster.happened(PodsPlaced)
     assert sorted(len(each.pods) for each in decisions) == [5, 5]
     assert [each.gangs for each in decisions] == [(f"video/{winner}",), (f"video/{other}",)]
+
+    async def other_runs() -> bool:
+        return len((await told_of(muster, other))["running"]) == 5
+
+    await cluster.until(other_runs, 60.0, "the other to be seen running")
+    # By the time of the log: neither ever waited for the other to let go of something.
+    times = {gang: await told_of(muster, gang) for gang in (winner, other)}
+    began = max(at for found in times.values() for at in found["seen"].values())
+    started = {event.gangs[0]: at for event, at in await placements(muster)}
+    assert started[f"video/{winner}"] - began <= 60_000, "they did not lock each other up"
+    ended = sorted(times[winner]["over"].values())[3]
+    assert ended <= started[f"video/{other}"] <= ended + 60_000, "with four of five ended there is room for the other"
+    assert max(times[other]["running"].values()) <= ended + 120_000
+
+
+async def placements(muster: Muster) -> list[tuple[PodsPlaced, int]]:
+    """Which pods were placed, and when by the log."""
+    return [
+        (event, stored.commit.at)
+        for stored in await muster.commits()
+        for event in stored.commit.events
+        if isinstance(event, PodsPlaced)
+    ]
+
+
+async def told_of(muster: Muster, gang: str) -> dict[str, dict[str, int]]:
+    """{"seen", "running", "over": {pod of a gang: when it was so first, by the log}}"""
+    found: dict[str, dict[str, int]] = {"seen": {}, "running": {}, "over": {}}
+    for stored in await muster.commits():
+        for event in stored.commit.events:
+            if isinstance(event, PodObserved) and event.pod.labels.get(f"{LABEL}/name") == gang:
+                state = {"seen": True, "running": event.pod.running, "over": event.pod.over}
+                for word in [word for word, so in state.items() if so]:
+                    found[word].setdefault(event.pod.ref.name, stored.commit.at)
+    return found
 
 
 async def test_c27_nodes_are_asked_for_the_whole_gang_and_only_when_nodes_help(muster: Muster) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct, field
 
-from muster.core.gang.declare import Counts, Declared, declare, missing
+from muster.core.gang.declare import Counts, Declared, counting, declare, missing
 from muster.events.base import Cause, Event
 from muster.events.effects import EffectApplied, EffectFailed
 from muster.events.envelope import Commit, Stored
@@ -112,8 +112,7 @@ class GangAudit:
         if team is None or not team.pods:
             return None
         pod = self._pods[next(iter(team.pods))]
-        groups = self._groups.get(key, {}).values()
-        group = min(groups, key=lambda each: (each.ref.kind, each.created, each.ref.uid), default=None)
+        group = counting(self._groups.get(key, {}).values())
         return declare(pod.ref.namespace, pod.labels, pod.marks, group)
 
     def _team(self, key: str) -> _Team:

@@ -102,6 +102,16 @@ def read_pod_group(raw: bytes, kind: str = "PodGroup") -> PodGroup:
     )
 
 
+def counting(found: Iterable[PodGroup]) -> PodGroup | None:
+    """Which of the PodGroups of one name counts; None when there is none.
+
+    There may be one in each API group: the one that the documents of ACK describe (``scheduling.sigs.k8s.io``) comes
+    first. Two of one group are the old and the new object of a name, met in the wrong order: the older one counts
+    until it is seen to be gone.
+    """
+    return min(found, key=lambda each: (each.ref.kind, each.created, each.ref.uid), default=None)
+
+
 def name_of(labels: Mapping[str, str], annotations: Mapping[str, str]) -> tuple[str, str, Way] | None:
     """(name, key, way) of the gang a pod means; None for a pod of no gang."""
     for key in NAME_LABELS:

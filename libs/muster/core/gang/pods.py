@@ -10,7 +10,7 @@ from typing import Literal
 
 from msgspec import Struct, field
 
-from muster.core.gang.declare import Counts, Declared, declare
+from muster.core.gang.declare import Counts, Declared, counting, declare
 from muster.core.objects.meta import digest
 from muster.core.seen import Seen
 from muster.events.base import Cause
@@ -251,9 +251,8 @@ def _declare(state: PodGangs, gang: PodGang) -> None:
 
 
 def pod_group_of(state: PodGangs, key: str) -> PodGroup | None:
-    """The PodGroup of a gang; of two of that name the one that the documents of ACK describe."""
-    found = [state.pod_groups[uid] for uid in state.named.get(key, ())]
-    return min(found, key=lambda each: (each.ref.kind, each.created, each.ref.uid)) if found else None
+    """The PodGroup of a gang."""
+    return counting(state.pod_groups[uid] for uid in state.named.get(key, ()))
 
 
 def pod_group_observed(state: PodGangs, event: PodGroupObserved) -> None:

@@ -10,7 +10,7 @@ from msgspec import Struct
 from muster.core import explain, telling
 from muster.core.objects.meta import MADE_FOR, SHOWN, digest, rfc3339
 from muster.core.presentation.desired import EventNote, Upsert, note_on, shown_text
-from muster.core.presentation.gangview import GangShown, Held
+from muster.core.presentation.gangview import LACKS_NODES, GangShown, Held
 from muster.core.presentation.view import ViewState
 from muster.events.gangs import MAX_PODS_NAMED
 from muster.model import api
@@ -24,7 +24,7 @@ TOLD_CYCLES = 2
 
 TRIED = ("no_nodes", "timed_out", "gave_way")
 """Reasons that end a round: told as the documents do."""
-LACKS_NODES = ("no_nodes", "timed_out")
+NO_PLACE = ("no_nodes", "timed_out")
 
 
 class GangNote(Struct, frozen=True):
@@ -76,7 +76,7 @@ def _code(held: Held) -> str:
 def _words(held: Held) -> str:
     """Without whom it is about."""
     event = held.event
-    if not event.gang and event.reason in LACKS_NODES and event.shortage is not None:
+    if not event.gang and event.reason in NO_PLACE and event.shortage is not None:
         return f"finds no node: {explain.no_room(event.shortage)}"
     if event.reason not in TRIED:
         return f"in gang waits: {telling.held_back(event)}"
@@ -91,7 +91,7 @@ def _stamp(held: Held, ref: Ref) -> str:
     """One Event per pod, round and kind of trouble, whoever writes it and however often."""
     event = held.event
     said = event.reason if event.reason in TRIED else f"{event.reason}:{event.text}"
-    return f"gang-{digest((ref.uid, event.cycle, said if event.reason not in LACKS_NODES else ''))}"
+    return f"gang-{digest((ref.uid, event.cycle, said if event.reason not in NO_PLACE else ''))}"
 
 
 def _note(state: ViewState, ref: Ref, stamp: str, code: str, text: str) -> EventNote:
@@ -198,14 +198,25 @@ def _occupied_by(state: ViewState, gang: GangShown) -> str:
 def conditions(state: ViewState, key: str) -> list[tuple[Ref, str, bytes]]:
     """(pod, what it says, patch of its status): PodScheduled of every pod of a gang that lacks nodes.
 
-    Only those: an autoscaler adds nodes for what it is told of, and a gang that waits for anything else needs none.
+    An autoscaler adds nodes for pods that are Unschedulable, and a gang that waits for anything else needs none: its
+    pods say so only while more nodes would help, and once they have said so they say what they wait for since.
     """
     gang = state.gangs.gangs.get(key)
-    if gang is None or gang.held is None or gang.held.event.reason not in LACKS_NODES:
+    if gang is None or gang.held is None or not gang.lacked:
         return []
-    event = gang.held.event
-    text = shown_text(explain.no_room(event.shortage) if event.shortage is not None else event.text)
-    return [(pod.ref, digest(text), _condition(pod, text, gang.held.at)) for pod in _waiting(gang)]
+    lacks = gang.held.event.reason in LACKS_NODES
+    reason, text = ("Unschedulable" if lacks else _code(gang.held)), shown_text(_lacks(gang.held))
+    stamp = gang.held.at
+    return [(pod.ref, digest((reason, text)), _condition(pod, reason, text, stamp)) for pod in _waiting(gang)]
+
+
+def _lacks(held: Held) -> str:
+    """What the condition says: the nodes first, as all schedulers do, then who has taken the room."""
+    event = held.event
+    if event.reason not in LACKS_NODES:
+        return telling.held_back(event)
+    nodes = explain.no_room(event.shortage) if event.shortage is not None else event.text
+    return f"{nodes}; rejected by podgroup {event.by}" if event.by else nodes
 
 
 def _pending(gang: GangShown) -> list[PodState]:
@@ -217,8 +228,8 @@ def _waiting(gang: GangShown) -> list[PodState]:
     return [pod for pod in _pending(gang) if pod.ours and not pod.gated]
 
 
-def _condition(pod: PodState, text: str, at: int) -> bytes:
+def _condition(pod: PodState, reason: str, text: str, at: int) -> bytes:
     stamp = rfc3339(at // 1000 * 1000)
-    entry = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": text}
+    entry = {"type": "PodScheduled", "status": "False", "reason": reason, "message": text}
     status = {"conditions": [{**entry, "lastTransitionTime": stamp}]}
     return msgspec.json.encode({"metadata": {"uid": pod.ref.uid}, "status": status})

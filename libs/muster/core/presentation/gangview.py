@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from msgspec import Struct, field
 
-from muster.core.gang.declare import Declared, declare
+from muster.core.gang.declare import Declared, counting, declare
 from muster.core.seen import Seen
 from muster.events.base import Cause
 from muster.events.facts import PodGone, PodGroupGone, PodGroupObserved, PodObserved
@@ -18,6 +18,8 @@ from muster.model.workload import PodState
 
 ENDED = ("Finished", "Failed")
 """Phases that a PodGroup does not leave because its pods are taken away."""
+LACKS_NODES = ("no_nodes", "timed_out", "gave_way", "starved")
+"""Why a gang waits that more nodes would help: also one whose room another gang has taken."""
 
 
 class Counted(Struct, frozen=True):
@@ -66,6 +68,8 @@ class GangShown(Struct):
     complaint: Complaint | None = None
     began: int = 0
     """Log time of the first try, in ms."""
+    lacked: bool = False
+    """Its pods have been told to lack nodes, and stand so in their status until they are told otherwise."""
     ended: str = ""
     """The phase it ended in, if it did and no pod has come since."""
 
@@ -87,8 +91,8 @@ class GangShown(Struct):
 
     @property
     def pod_group(self) -> PodGroup | None:
-        """The PodGroup that counts: the oldest."""
-        return min(self.pod_groups.values(), key=lambda each: (each.created, each.ref.key), default=None)
+        """The PodGroup that counts."""
+        return counting(self.pod_groups.values())
 
     @property
     def said_by_pods(self) -> Declared | None:
@@ -147,7 +151,7 @@ def pod_observed(state: GangsShown, event: PodObserved) -> str:
     if phase in ENDED:
         gang.ended = phase
     if gang.held is not None and counted.bound == counted.pods:
-        gang.held = None
+        gang.held, gang.lacked = None, False
     return key
 
 
@@ -164,7 +168,7 @@ def _leave(state: GangsShown, uid: str) -> str:
         gang.pods.pop(uid, None)
         if not gang.pods:
             gang.held = gang.complaint = None
-            gang.began = 0
+            gang.began, gang.lacked = 0, False
         _tidy(state, key)
     return key
 
@@ -210,6 +214,7 @@ def held_back(state: GangsShown, at: Position, event: GangHeldBack) -> str:
     if gang is None or not gang.pods:
         return ""
     gang.held = Held(event, Cause(at.seq, at.item), at.at)
+    gang.lacked = gang.lacked or event.reason in LACKS_NODES
     if event.cycle:
         gang.began = gang.began or at.at
     if event.complaints and event.pods:

@@ -9,6 +9,8 @@ import pytest
 
 from kit import facts
 from muster.core import explain
+from muster.core.gang import declare, pods
+from muster.core.gang.pods import PodGangs
 from muster.core.presentation import gangs
 from muster.core.presentation.gangs import GangNote
 from muster.core.presentation.view import View, ViewState
@@ -272,6 +274,72 @@ def test_only_pods_that_lack_nodes_say_so_where_nodes_are_added_for_them(sight: 
     assert condition["message"] == "0/3 nodes are available: 3 Insufficient cpu"
     sight.pods("a", "b", "c", node="n")
     assert gangs.conditions(sight.state, GANG) == []
+
+
+def said_by(sight: Sight) -> dict[str, tuple[str, str]]:
+    """{pod: (reason, message)} of the conditions that are to be written now."""
+    found = {}
+    for ref, _, patch in gangs.conditions(sight.state, GANG):
+        [condition] = json.loads(patch)["status"]["conditions"]
+        assert condition["status"] == "False"
+        found[ref.name] = (condition["reason"], condition["message"])
+    return found
+
+
+def test_the_condition_changes_with_what_a_gang_waits_for(sight: Sight) -> None:
+    nodes = "0/3 nodes are available: 3 Insufficient cpu"
+    sight.held("no_nodes", "a", "b", "c", shortage=SHORT)
+    assert said_by(sight) == dict.fromkeys("abc", ("Unschedulable", nodes))
+    before = [said for _, said, _ in gangs.conditions(sight.state, GANG)]
+    sight.held("gave_way", "a", "b", "c", shortage=SHORT, by="video/other")
+    beaten = f"{nodes}; rejected by podgroup video/other"
+    assert said_by(sight) == dict.fromkeys("abc", ("Unschedulable", beaten)), "more nodes would help it as well"
+    assert not {*before} & {said for _, said, _ in gangs.conditions(sight.state, GANG)}, "what was written is outdated"
+    sight.gone("c")
+    sight.held("too_few_pods", "a", "b", text="gang video/train needs 3 and has 2", cycle=0)
+    reason, message = said_by(sight)["a"]
+    assert reason == "GangWaits", "nodes would be added in vain"
+    assert message.endswith("gang video/train needs 3 and has 2")
+    sight.pods("a", "b", node="n")
+    sight.pods("d")
+    sight.held("too_few_pods", "d", cycle=0)
+    assert said_by(sight) == {}, "a pod that never lacked a node has nothing to take back"
+
+
+@pytest.mark.parametrize("reason", sorted(explain.HELD_BACK))
+def test_unschedulable_is_said_where_nodes_would_help_and_nowhere_else(sight: Sight, reason: HeldBackReason) -> None:
+    sight.held("no_nodes", "a", "b", "c", shortage=SHORT)
+    sight.held(reason, "a", "b", "c", shortage=SHORT, text="as it is", by="video/other")
+    helps = reason in ("no_nodes", "timed_out", "gave_way", "starved")
+    assert {code == "Unschedulable" for code, _ in said_by(sight).values()} == {helps}
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_of_two_pod_groups_of_one_name_one_counts_for_everybody(sight: Sight, first: int) -> None:
+    """The one of scheduling.sigs.k8s.io, also when it is the younger one, in whichever order they are seen."""
+    pairs = [(SIGS, {"minimum": 2, "created": 9_000}), (X_K8S, {"minimum": 7, "created": 1_000})]
+    for resource, known in (pairs[first], pairs[1 - first]):
+        sight.pod_group(resource, **known)
+    gang = sight.state.gangs.gangs[GANG]
+    assert gang.minimum == 2
+    groups = [*gang.pod_groups.values()]
+    assert declare.counting(groups) == declare.counting(reversed(groups)) == gang.pod_group
+    crew = PodGangs()
+    for each in groups:
+        pods.pod_group_observed(crew, PodGroupObserved(pod_group=each))
+    assert pods.pod_group_of(crew, GANG) == gang.pod_group, "the admitter counts the same one"
+
+
+def test_of_two_pod_groups_of_one_api_group_the_older_one_counts_until_it_is_gone(sight: Sight) -> None:
+    """Deleted and made anew: the new one may be seen before the end of the old one is."""
+    kind = f"PodGroup.{X_K8S.group}"
+    for uid, minimum, created in (("new", 5, 9_000), ("old", 4, 1_000)):
+        found = PodGroup(ref=Ref(kind, "video", "train", uid), rv=facts.next_rv(), minimum=minimum, created=created)
+        sight.add(PodGroupObserved(pod_group=found))
+    gang = sight.state.gangs.gangs[GANG]
+    assert gang.minimum == 4
+    sight.add(PodGroupGone(ref=Ref(kind, "video", "train", "old"), rv=facts.next_rv()))
+    assert gang.minimum == 5
 
 
 def test_every_reason_has_an_event_and_words() -> None:
