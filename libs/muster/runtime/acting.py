@@ -10,19 +10,10 @@ import asyncio
 from collections.abc import Mapping
 from random import Random
 
-from muster.core.actuation.bind import Bind, binding_for
+from muster.core.actuation.answers import Answer, Reread, Retry, message_of
+from muster.core.actuation.bind import Bind, after_binding, binding_for, read_binding
 from muster.core.actuation.intents import Actuator, ActuatorState, Known, Outstanding
-from muster.core.actuation.patch import (
-    Answer,
-    Reread,
-    Retry,
-    after_binding,
-    after_reread,
-    message_of,
-    patch_for,
-    read_answer,
-    read_binding,
-)
+from muster.core.actuation.patch import after_reread, patch_for, read_answer
 from muster.core.workloads.registry import KINDS
 from muster.events.base import Event
 from muster.events.effects import EffectApplied, EffectFailed

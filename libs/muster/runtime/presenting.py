@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from muster.core.actuation.patch import message_of
+from muster.core.actuation.answers import message_of
 from muster.core.objects.kubequeue import QUEUE_NAMESPACE
 from muster.core.objects.meta import digest, rfc3339
 from muster.core.presentation import desired
@@ -150,8 +150,11 @@ class Presenter(Follower[ViewState]):
             self._touch("tree/", now)
 
     def _touch(self, key: str, now: float) -> None:
+        """Look at it when it has settled; what was about to change may have done so, and is looked at no later."""
         at = now + SETTLE_S[key.partition("/")[0]]
-        self._due[key] = min(at, self._due.get(key, at)) if key in self._passing else self._due.get(key, at)
+        due = self._due.setdefault(key, at)
+        if key in self._passing:
+            self._due[key] = min(at, due)
 
     def _refill(self, now: float) -> None:
         self._tokens = min(2 * self._rate, self._tokens + (now - self._refilled) * self._rate)
@@ -192,6 +195,7 @@ class Presenter(Follower[ViewState]):
 
     async def _unit(self, uid: str) -> bool:
         wanted = desired.queue_unit(self.state, uid)
+        since = self._passing.pop(f"unit/{uid}", None)
         if wanted is None:
             self._told.pop(f"unit/{uid}", None)
             return False
@@ -199,11 +203,11 @@ class Presenter(Follower[ViewState]):
             return False
         if wanted.passing:
             now = asyncio.get_running_loop().time()
-            until = self._passing.setdefault(wanted.key, now) + PASSING_S
-            if now < until:
-                self._due[wanted.key] = until
+            since = now if since is None else since
+            if now < since + PASSING_S:
+                self._passing[wanted.key] = since
+                self._due[wanted.key] = since + PASSING_S
                 return False
-        self._passing.pop(wanted.key, None)
         note = desired.job_event(self.state, uid)
         stamp = desired.queued_stamp(self.state, uid)
         if note is not None:

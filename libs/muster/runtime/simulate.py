@@ -15,19 +15,10 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from muster.core.actuation.bind import Bind, binding_for
+from muster.core.actuation.answers import Answer, Reread, Retry, message_of
+from muster.core.actuation.bind import Bind, after_binding, binding_for, read_binding
 from muster.core.actuation.intents import Actuator, ActuatorState, Known, Outstanding
-from muster.core.actuation.patch import (
-    Answer,
-    Reread,
-    Retry,
-    after_binding,
-    after_reread,
-    message_of,
-    patch_for,
-    read_answer,
-    read_binding,
-)
+from muster.core.actuation.patch import after_reread, patch_for, read_answer
 from muster.core.deciders import DECIDERS
 from muster.core.objects.registry import SHARD_OF, WATCHED, required_of, shards_of
 from muster.core.stage import Folder, Stage, StageState, next_commit

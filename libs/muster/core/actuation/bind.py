@@ -11,6 +11,7 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
+from muster.core.actuation.answers import Answer, Reread, Retry, message_of, retry
 from muster.core.objects.meta import Meta, UnreadableError, decode
 from muster.events.base import Cause
 from muster.events.effects import EffectApplied, EffectFailed, FailureReason
@@ -52,15 +53,27 @@ def binding_for(order: Bind) -> bytes:
     return msgspec.json.encode(body, order="deterministic")
 
 
-def after_conflict(order: Bind, status: int, body: bytes, refusal: str) -> EffectApplied | EffectFailed | None:
-    """What the pod says about a binding that was refused with a conflict; None: nothing, it should be tried again.
+def read_binding(order: Bind, status: int, body: bytes) -> Answer:
+    """What the answer to a Binding means."""
+    if 200 <= status < 300:
+        return bound(order)
+    message = message_of(body)
+    if status == 404:
+        return not_bound(order, "gone", message)
+    if status == 409:
+        return Reread()
+    return retry(status, message) or not_bound(order, "refused", message)
+
+
+def after_binding(order: Bind, status: int, body: bytes, refusal: str) -> EffectApplied | EffectFailed | Retry:
+    """What the pod says about a binding that met a conflict.
 
     ``refusal``: the message of the refusal.
     """
     if status == 404:
         return not_bound(order, "gone", "it no longer exists")
     if not 200 <= status < 300:
-        return None
+        return Retry("conflict", refusal)
     try:
         pod: _Pod = decode(body, _Pod)
     except UnreadableError as err:
@@ -73,7 +86,7 @@ def after_conflict(order: Bind, status: int, body: bytes, refusal: str) -> Effec
         return not_bound(order, "superseded", f"it is bound to {pod.spec.node_name}")
     if pod.metadata.deletion_timestamp:
         return not_bound(order, "gone", "it is being deleted")
-    return not_bound(order, "refused", refusal) if "schedulingGates" in refusal else None
+    return not_bound(order, "refused", refusal) if "schedulingGates" in refusal else Retry("conflict", refusal)
 
 
 def bound(order: Bind, rv: int = 0) -> EffectApplied:

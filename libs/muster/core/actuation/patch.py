@@ -1,4 +1,4 @@
-"""The one patch that resumes a workload, and what its answer means.
+"""The one patch that resumes or suspends a workload, and what its answer means.
 
 The API server is fenced too: every write tests the uid, the generation of the spec that was decided on, and the
 annotation ``muster.dev/intent``, and replaces the latter by the decision it carries out. A write by a stale leader,
@@ -7,13 +7,13 @@ or for a spec that was edited meanwhile, changes nothing.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from muster.core.actuation.bind import Bind, after_conflict, bound, not_bound
+from muster.core.actuation.answers import Answer, Reread, Retry, message_of, retry
 from muster.core.actuation.intents import Known, Outstanding
 from muster.core.objects.meta import (
     DEQUEUE_STAMPS,
@@ -24,7 +24,6 @@ from muster.core.objects.meta import (
     QUEUED_AT,
     SUSPEND,
     Meta,
-    UnreadableError,
     decode,
     first_stamp,
     go_time,
@@ -41,11 +40,6 @@ Op = dict[str, Any]
 
 class _Object(Struct, frozen=True):
     metadata: Meta
-
-
-class _Status(Struct, frozen=True):
-    message: str = ""
-    reason: str = ""
 
 
 def patch_for(order: Outstanding, known: Known) -> bytes:
@@ -148,20 +142,6 @@ def _encode(ops: list[Op]) -> bytes:
     return msgspec.json.encode(ops, order="deterministic")
 
 
-class Reread(Struct, frozen=True):
-    """The patch did not pass its tests: read the object and ask :func:`after_reread`."""
-
-
-class Retry(Struct, frozen=True):
-    """Try again later: the API server is busy, out of reach, or forbids us what it should not."""
-
-    reason: Literal["unavailable", "throttled", "conflict", "forbidden"]
-    message: str
-
-
-Answer = EffectApplied | EffectFailed | Reread | Retry
-
-
 def read_answer(order: Outstanding, status: int, body: bytes) -> Answer:
     """What the answer to the patch means."""
     if 200 <= status < 300:
@@ -172,32 +152,6 @@ def read_answer(order: Outstanding, status: int, body: bytes) -> Answer:
     if status == 422:
         return Reread()
     return retry(status, message) or failed(order, "refused", message)
-
-
-def retry(status: int, message: str) -> Retry | None:
-    """Whether an answer says to try again later."""
-    if status in (409, 429) or status >= 500:
-        return Retry({409: "conflict", 429: "throttled"}.get(status, "unavailable"), message)  # type: ignore[arg-type]
-    if status == 401 or (status == 403 and any(f"cannot {verb} resource" in message for verb in ("patch", "create"))):
-        return Retry("forbidden", message)
-    return None
-
-
-def read_binding(order: Bind, status: int, body: bytes) -> Answer:
-    """What the answer to a Binding means."""
-    if 200 <= status < 300:
-        return bound(order)
-    message = message_of(body)
-    if status == 404:
-        return not_bound(order, "gone", message)
-    if status == 409:
-        return Reread()
-    return retry(status, message) or not_bound(order, "refused", message)
-
-
-def after_binding(order: Bind, status: int, body: bytes, refusal: str) -> EffectApplied | EffectFailed | Retry:
-    """What the pod says about a binding that met a conflict."""
-    return after_conflict(order, status, body, refusal) or Retry("conflict", refusal)
 
 
 def after_reread(
@@ -255,15 +209,6 @@ def failed(order: Outstanding, reason: FailureReason, message: str) -> EffectFai
 def applied(order: Outstanding, rv: int) -> EffectApplied:
     """The effect of a decision that is carried out."""
     return EffectApplied(cause=order.cause, ref=order.ref, attempt=order.attempt, rv=rv, action=order.action)
-
-
-def message_of(body: bytes) -> str:
-    """The message of a Status object, or the head of whatever came instead."""
-    try:
-        status: _Status = decode(body, _Status)
-    except UnreadableError:
-        return body[:200].decode("utf-8", "replace")
-    return status.message or status.reason
 
 
 def _meta(body: bytes) -> Meta:
