@@ -52,6 +52,12 @@ class LogPointer(Struct, frozen=True):
     state: str = ""
     earlier: tuple[Earlier, ...] = ()
 
+    @classmethod
+    def of(cls, cell: str, genesis: Genesis, first: int = 1, earlier: tuple[Earlier, ...] = ()) -> LogPointer:
+        """To the generation that begins with a genesis, stored at sequence ``first``, after ``earlier`` ones."""
+        stream = subjects.log_stream(cell, genesis.generation)
+        return cls(genesis.generation, genesis.log_id, stream, first, genesis.state, earlier)
+
     def identity(self, cell: str) -> LogIdentity:
         return LogIdentity(cell, self.log_id, self.generation, self.first, self.state, self.earlier)
 
@@ -95,7 +101,7 @@ async def open_log(
         generation = pointer.generation + 1 if pointer else newest or 1
         born = Genesis(log_id=secrets.token_hex(8), generation=generation, parent=pointer.log_id if pointer else "")
         genesis = await found_generation(js, cell, born, limits or Limits(), ignore, at)
-        made = LogPointer(generation=generation, log_id=genesis.log_id, stream=subjects.log_stream(cell, generation))
+        made = LogPointer.of(cell, genesis)
         # Whoever moves it first, the next look finds it.
         await state.set(POINTER, encode(made), revision=entry.revision if entry is not None else 0)
 
@@ -215,9 +221,8 @@ async def _rebuilt(js: JetStream, cell: str, generation: int) -> LogPointer | No
     if not chain:
         return None
     newest, first = chain[0]
-    stream = subjects.log_stream(cell, newest.generation)
     earlier = tuple(Earlier(each.generation, each.log_id, seq) for each, seq in reversed(chain[1:]))
-    return LogPointer(newest.generation, newest.log_id, stream, first, newest.state, earlier)
+    return LogPointer.of(cell, newest, first, earlier)
 
 
 def read_pointer(cell: str, value: bytes | None) -> LogPointer | None:

@@ -82,14 +82,7 @@ class JetStreamGenerations:
         limits = await self._limits(identity)
         genesis = await found_generation(self._js, self._cell, born, limits, SEALED, at, first=end + 1)
         before = Earlier(identity.generation, identity.log_id, identity.first)
-        made = LogPointer(
-            generation=genesis.generation,
-            log_id=genesis.log_id,
-            stream=subjects.log_stream(self._cell, genesis.generation),
-            first=end + 1,
-            state=genesis.state,
-            earlier=(*identity.earlier, before),
-        )
+        made = LogPointer.of(self._cell, genesis, end + 1, (*identity.earlier, before))
         async with asyncio.timeout(PATIENCE_S):
             return await self._point_to(identity, made)
 

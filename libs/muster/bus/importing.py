@@ -50,7 +50,7 @@ async def import_log(
     if first is None or genesis is None:
         raise BusError("what should be imported does not begin with the genesis of a log")
     stream = subjects.log_stream(cell, genesis.generation)
-    made = LogPointer(generation=genesis.generation, log_id=genesis.log_id, stream=stream)
+    made = LogPointer.of(cell, genesis)
     held = await pointer_of(js, cell)
     if held is not None and held != made:
         raise OccupiedError(
@@ -87,14 +87,8 @@ async def _next_generation(js: JetStream, cell: str, before: LogPointer, body: B
     if genesis is None or genesis.parent != before.log_id:
         raise BusError(f"what follows generation {before.generation} at sequence {body.seq} is not its successor")
     await ensure(js, log_config(cell, genesis.generation, size, first=body.seq), create=True)
-    return LogPointer(
-        generation=genesis.generation,
-        log_id=genesis.log_id,
-        stream=subjects.log_stream(cell, genesis.generation),
-        first=body.seq,
-        state=genesis.state,
-        earlier=(*before.earlier, Earlier(before.generation, before.log_id, before.first)),
-    )
+    earlier = (*before.earlier, Earlier(before.generation, before.log_id, before.first))
+    return LogPointer.of(cell, genesis, body.seq, earlier)
 
 
 async def _store_all(js: JetStream, cell: str, generation: int, window: list[Body]) -> None:
