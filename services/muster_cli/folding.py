@@ -10,17 +10,17 @@ from muster.runtime.snapshotting import restore
 from muster_cli.reading import Reading, commits
 
 
-async def present_view(reading: Reading) -> ViewState:
-    """What the presenter would know now."""
-    view = View()
+async def present_view(reading: Reading, view: View | None = None) -> ViewState:
+    """What the presenter would know now. A ``view`` is given by who goes on folding."""
+    view = view or View()
     folder = Folder(view)
-    state = await restored(reading, view)
+    state = await _restored(reading, view)
     async for stored in commits(reading.log, state.seq):
         folder.fold(state, stored.seq, stored.commit)
     return state
 
 
-async def restored(reading: Reading, view: View) -> ViewState:
+async def _restored(reading: Reading, view: View) -> ViewState:
     """The newest snapshot of the view; its beginning when none can be used."""
     snapshots = JetStreamSnapshots(reading.js, reading.log.identity, warn=lambda _: None)
     try:

@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 from muster.core.presentation.view import View, ViewState
 from muster.core.stage import Folder
-from muster_cli.folding import restored
-from muster_cli.reading import Reading, commits
+from muster_cli.folding import present_view
+from muster_cli.reading import Reading
 
 LIMIT_S = 15.0
 """How long to wait for the log to show an effect."""
@@ -26,9 +26,7 @@ class Present:
 
     async def read(self) -> ViewState:
         """Fold everything up to the present end of the log."""
-        self.state = await restored(self.reading, self._view)
-        async for stored in commits(self.reading.log, self.state.seq):
-            self._folder.fold(self.state, stored.seq, stored.commit)
+        self.state = await present_view(self.reading, self._view)
         return self.state
 
     async def until(self, done: Callable[[ViewState], bool], limit_s: float = LIMIT_S) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from muster.core.actuation.patch import pointer
 from muster.kube.objects import decode_status
 from muster.model.api import JSON_PATCH, ApiResource
 from muster.model.keys import Ref
@@ -33,7 +34,7 @@ def patch_of(meta: Mapping[str, Any], uid: str, wanted: Mapping[str, str | None]
         patch.append({"op": "test", "path": "/metadata/resourceVersion", "value": meta.get("resourceVersion")})
         patch.append({"op": "add", "path": "/metadata/annotations", "value": {}})
     for key, value in wanted.items():
-        path = "/metadata/annotations/" + key.replace("~", "~0").replace("/", "~1")
+        path = pointer(key)
         if value is not None:
             patch.append({"op": "add", "path": path, "value": value})
         elif key in (present or {}):

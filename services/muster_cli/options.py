@@ -6,9 +6,33 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from cyclopts import Group, Parameter
+from msgspec.structs import replace
+
+from muster.runtime.config import Config
+from muster_cli.exits import USAGE, CliError
 
 LOG_GROUP = Group("Which log", sort_key=80)
 CLUSTER_GROUP = Group("Which cluster", sort_key=85)
+
+
+Url = Annotated[
+    str | None,
+    Parameter(
+        name=["--url", "--nats"],
+        group=LOG_GROUP,
+        show_default=False,
+        help="NATS address, e.g. nats://127.0.0.1:4222; several with commas. Without it: MUSTER_NATS_URL, else the "
+        "newest running `muster up` of yours.",
+    ),
+]
+Cell = Annotated[
+    str | None,
+    Parameter(
+        group=LOG_GROUP,
+        show_default=False,
+        help="Cell: one log, one set of quota trees. Without it: MUSTER_CELL, else the running instance's, else main.",
+    ),
+]
 
 
 @Parameter(name="*")
@@ -16,24 +40,33 @@ CLUSTER_GROUP = Group("Which cluster", sort_key=85)
 class Bus:
     """Which cell on which NATS."""
 
-    url: Annotated[
-        str | None,
-        Parameter(
-            group=LOG_GROUP,
-            show_default=False,
-            help="NATS address, e.g. nats://127.0.0.1:4222; several with commas. Without it: MUSTER_NATS_URL, else the "
-            "newest running `muster up` of yours.",
-        ),
+    url: Url = None
+    cell: Cell = None
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Room:
+    """How much a new log may hold, and on how many servers."""
+
+    replicas: Annotated[
+        int | None,
+        Parameter(show_default=False, help="Servers each stream is kept on: 3 in production. Without it: 1."),
     ] = None
-    cell: Annotated[
-        str | None,
-        Parameter(
-            group=LOG_GROUP,
-            show_default=False,
-            help="Cell: one log, one set of quota trees. Without it: MUSTER_CELL, else the running instance's, "
-            "else main.",
-        ),
+    max_bytes: Annotated[
+        int | None,
+        Parameter(show_default=False, help="Size limit of the log in bytes. Without it: MUSTER_LOG_MAX_BYTES."),
     ] = None
+
+    def applied(self, config: Config) -> Config:
+        """The configuration with what was given. Raises CliError for what JetStream does not take."""
+        if self.replicas not in (None, 1, 3, 5):
+            raise CliError(f"--replicas is {self.replicas}; JetStream takes 1, 3 or 5", USAGE)
+        return replace(
+            config,
+            replicas=config.replicas if self.replicas is None else self.replicas,
+            log_max_bytes=config.log_max_bytes if self.max_bytes is None else self.max_bytes,
+        )
 
 
 @Parameter(name="*")

@@ -25,6 +25,8 @@ class Linted(Struct, frozen=True):
 
     name: str
     tree: QuotaTree | None
+    rules: dict[str, str] = field(default_factory=dict)
+    """what its annotations ask for"""
     broken: list[Violation] = field(default_factory=list)
     warnings: list[Violation] = field(default_factory=list)
 
@@ -50,9 +52,9 @@ def lint(manifest: Manifest) -> Linted:
         observed = read_quota_tree(json.dumps({**manifest.body, "metadata": meta}, default=str).encode())
     except UnreadableError as err:
         where, _, what = str(err).partition(": ")
-        return Linted(str(manifest), None, [Violation(where, "unreadable", what)])
+        return Linted(str(manifest), None, broken=[Violation(where, "unreadable", what)])
     tree, broken = read_tree(observed)
-    return Linted(str(manifest), tree, broken, [*_around(manifest), *_within(tree)])
+    return Linted(str(manifest), tree, observed.rules, broken, [*_around(manifest), *_within(tree)])
 
 
 def _around(manifest: Manifest) -> Iterator[Violation]:

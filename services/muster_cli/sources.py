@@ -17,7 +17,7 @@ from muster_cli.console import Output
 from muster_cli.datafolder import place_of
 from muster_cli.exits import USAGE, CliError
 from muster_cli.logfiles import complete, existing, progress
-from muster_cli.options import LOG_GROUP, Bus
+from muster_cli.options import LOG_GROUP, Bus, Cell, Url
 from muster_cli.reading import Place, commits, locate, opened
 
 
@@ -42,25 +42,8 @@ class Source:
             help="Data directory of a `muster up --data DIR`, running or not.",
         ),
     ] = None
-    url: Annotated[
-        str | None,
-        Parameter(
-            name=["--url", "--nats"],
-            group=LOG_GROUP,
-            show_default=False,
-            help="NATS address, e.g. nats://127.0.0.1:4222; several with commas. Without it: MUSTER_NATS_URL, else the "
-            "newest running `muster up` of yours.",
-        ),
-    ] = None
-    cell: Annotated[
-        str | None,
-        Parameter(
-            group=LOG_GROUP,
-            show_default=False,
-            help="Cell: one log, one set of quota trees. Without it: MUSTER_CELL, else the running instance's, "
-            "else main.",
-        ),
-    ] = None
+    url: Url = None
+    cell: Cell = None
 
     @property
     def bus(self) -> Bus:

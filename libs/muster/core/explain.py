@@ -19,7 +19,7 @@ from muster.events.decisions import (
     Shortage,
 )
 from muster.events.effects import FailureReason
-from muster.events.gangs import HeldBackReason, PodsReleaseReason
+from muster.events.gangs import GangHeldBack, HeldBackReason, PodsReleaseReason
 from muster.model.resources import format_quantity
 from muster.model.text import counted, span
 
@@ -257,6 +257,13 @@ NODES_CLAIM_ENDED = {
     "expired": "not enough became free in time; others may go on",
     "changed": "its pods, or the nodes, are others now",
 }
+
+
+def held_back_code(event: GangHeldBack) -> str:
+    """Reason of the Events on pods that wait; one that is in no gang is not called one."""
+    code = GANG_EVENTS[event.reason]
+    return code if event.gang else code.removeprefix("Gang")
+
 
 SUSPENDED_OUTSIDE = Reason(
     "SuspendedOutside",

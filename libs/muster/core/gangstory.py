@@ -139,10 +139,7 @@ def stand(gang: GangShown | None) -> tuple[str, str]:
     if gang.held is not None:
         event = gang.held.event
         round_ = f" in round {event.cycle}" if event.cycle else ""
-        code = explain.GANG_EVENTS[event.reason]
-        return code if event.gang else code.removeprefix(
-            "Gang"
-        ), f"It waits{round_}: {telling.held_back(event)} ({sizes})"
+        return explain.held_back_code(event), f"It waits{round_}: {telling.held_back(event)} ({sizes})"
     if not gang.ours:
         return "OtherScheduler", f"none of its pods names our scheduler: spec.schedulerName places them ({sizes})"
     if gang.ended == "Finished":

@@ -14,7 +14,7 @@ from muster.bus.streams import Limits
 from muster.runtime.archive import Manifest, read_lines, read_manifest
 from muster_cli.console import Output
 from muster_cli.exits import NOT_FOUND, CliError
-from muster_cli.options import Bus
+from muster_cli.options import Bus, Room
 from muster_cli.reading import connected, locate
 from muster_cli.waitbar import counting
 
@@ -22,14 +22,7 @@ from muster_cli.waitbar import counting
 async def import_log(
     *,
     segments: Annotated[Path, Parameter(help="Folder of segments, as `muster export --segments` writes it.")],
-    replicas: Annotated[
-        int | None,
-        Parameter(show_default=False, help="Servers each stream is kept on: 3 in production. Without it: 1."),
-    ] = None,
-    max_bytes: Annotated[
-        int | None,
-        Parameter(show_default=False, help="Size limit of the log in bytes. Without it: MUSTER_LOG_MAX_BYTES."),
-    ] = None,
+    room: Room | None = None,
     bus: Bus | None = None,
 ) -> None:
     """Bring an archived log back into an empty stream."""
@@ -39,11 +32,8 @@ async def import_log(
     if not manifest.segments:
         raise CliError(f"{segments} holds no segment: there is nothing to import")
     place = locate(bus)
-    config = place.config
-    limits = Limits(
-        max_bytes=config.log_max_bytes if max_bytes is None else max_bytes,
-        replicas=config.replicas if replicas is None else replicas,
-    )
+    config = (room or Room()).applied(place.config)
+    limits = Limits(max_bytes=config.log_max_bytes, replicas=config.replicas)
     async with connected(place) as js:
         with counting("Importing", manifest.end, "commits") as shown:
             log = await store(

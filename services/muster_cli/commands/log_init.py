@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from cyclopts import Parameter
 from msgspec import structs
 
 from muster.bus.cell import open_log
@@ -12,35 +9,19 @@ from muster.ports import LogGoneError
 from muster.runtime.clock import SystemClock
 from muster.runtime.connecting import open_cell
 from muster_cli.console import Output
-from muster_cli.exits import USAGE, CliError
-from muster_cli.options import Bus
+from muster_cli.options import Bus, Room
 from muster_cli.reading import connected, locate
 from muster_cli.render.cell import size
 
 
 async def log_init(
     *,
-    replicas: Annotated[
-        int | None,
-        Parameter(show_default=False, help="Servers each stream is kept on: 3 in production. Without it: 1."),
-    ] = None,
-    max_bytes: Annotated[
-        int | None,
-        Parameter(show_default=False, help="Size limit of the log in bytes. Without it: MUSTER_LOG_MAX_BYTES."),
-    ] = None,
+    room: Room | None = None,
     bus: Bus | None = None,
 ) -> None:
     """Create the log of a cell."""
     place = locate(bus)
-    config = place.config
-    if replicas not in (None, 1, 3, 5):
-        raise CliError(f"--replicas is {replicas}; JetStream takes 1, 3 or 5", USAGE)
-    config = structs.replace(
-        config,
-        log_create=True,
-        replicas=config.replicas if replicas is None else replicas,
-        log_max_bytes=config.log_max_bytes if max_bytes is None else max_bytes,
-    )
+    config = structs.replace((room or Room()).applied(place.config), log_create=True)
     out = Output()
     async with connected(place) as js:
         try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -10,8 +9,7 @@ from cyclopts import Parameter
 from msgspec import to_builtins
 from rich.text import Text
 
-from muster.core.objects.quotatree import read_quota_tree
-from muster.core.quota.tree import leaves, read_tree
+from muster.core.quota.tree import leaves
 from muster.events.system import PlacementMode
 from muster.model.resources import QuantityError, Vector, parse_quantity
 from muster.simulation.changes import (
@@ -29,10 +27,10 @@ from muster.simulation.past import Past, PastReader
 from muster.simulation.runner import MUSTER, Options, Result
 from muster.simulation.runner import simulate as run_simulation
 from muster_cli.console import Output
-from muster_cli.exits import NOT_FOUND, USAGE, CliError
-from muster_cli.manifests import read_manifests
+from muster_cli.exits import USAGE, CliError
 from muster_cli.options import Document
 from muster_cli.positions import mark
+from muster_cli.quotafiles import read_trees
 from muster_cli.render.simulations import contrast_lines
 from muster_cli.sources import Source, source_of
 from muster_cli.waitbar import counting
@@ -178,16 +176,11 @@ def _nodes(text: str) -> list[Vector]:
 
 
 def _under_tree(past: Past, path: Path) -> Past:
-    if not path.is_file():
-        raise CliError(f"cannot read {path}: there is no such file", NOT_FOUND)
-    found = [each for each in read_manifests(path.read_text(encoding="utf-8"), str(path)) if "QuotaTree" in each.kind]
+    found = read_trees(path)
     if len(found) != 1:
         raise CliError(f"{path} holds {len(found)} ElasticQuotaTrees; one is needed", USAGE)
-    body = found[0].body
-    body["metadata"] = {"uid": "tried", "resourceVersion": "1", **body["metadata"]}
-    observed = read_quota_tree(json.dumps(body, default=str).encode())
-    read, broken = read_tree(observed)
-    if broken:
+    read, broken = found[0].tree, found[0].broken
+    if read is None or broken:
         raise CliError(f"{path}: {broken[0]}" + (f" (and {len(broken) - 1} more)" if len(broken) > 1 else ""), USAGE)
     namespaces = {namespace: leaf.path for leaf in leaves(read) for namespace in leaf.namespaces}
-    return under(past, read, namespaces, observed.rules)
+    return under(past, read, namespaces, found[0].rules)

@@ -14,13 +14,12 @@ from muster.core.queueing.state import SorterState
 from muster.core.stage import StageState
 from muster.model.resources import format_quantity, format_vector
 from muster.model.text import counted, moment, shorten
-from muster.runtime.states import StateDifference, about, plain
+from muster.runtime.states import about, plain
 from muster.runtime.stepping import Step
 from muster_cli.console import BAD, DIM, GOOD, STRONG, columns, styled
-from muster_cli.render.verdicts import EVENT_WIDTH, where_differs
+from muster_cli.render.differences import EVENT_WIDTH, SHOWN, state_difference_lines, where_differs
 
 LINE_WIDTH = 110
-SHOWN = 20
 
 
 def state_lines(name: str, state: StageState, names: Sequence[str] = ()) -> list[Text]:
@@ -86,19 +85,6 @@ def cell_lines(state: SorterState) -> list[Text]:
     return lines
 
 
-def difference_lines(found: Sequence[StateDifference], one: str, other: str) -> list[Text]:
-    """Places at which states differ: the path, then both sides."""
-    lines: list[Text] = []
-    for each in found[:SHOWN]:
-        lines.append(Text(f"    {each.path}"))
-        for name, value in ((one, each.one), (other, each.other)):
-            text = "(nothing)" if value is None else json.dumps(value, ensure_ascii=False)
-            lines.append(styled((f"      {name.ljust(9)} ", DIM), shorten(text, EVENT_WIDTH)))
-    if len(found) > SHOWN:
-        lines.append(Text(f"    and {len(found) - SHOWN} more"))
-    return lines
-
-
 def step_lines(step: Step, *, whole: bool) -> list[Text]:
     """One decision, step by step. ``whole``: with all of the state."""
     decides = "a decision of" if step.recorded is not None else "no decision of"
@@ -117,7 +103,7 @@ def step_lines(step: Step, *, whole: bool) -> list[Text]:
     if len(heard) > SHOWN:
         lines.append(Text(f"    (the last {SHOWN} of them)"))
     lines.append(styled(("Changed", STRONG), f" by that in its state: {counted(len(step.changed), 'place')}"))
-    lines += difference_lines(step.changed, "before", "after")
+    lines += state_difference_lines(step.changed, "before", "after")
     names = () if whole else named(step)
     if whole or names:
         lines.append(styled(("State", STRONG), " it decides on" + ("" if whole else ", as far as it is about these")))
@@ -129,7 +115,7 @@ def step_lines(step: Step, *, whole: bool) -> list[Text]:
     if recorded is not None and not step.same:
         lines.append(styled(("Different", BAD), f" in {_where(recorded, step.decided)}"))
         lines.append(styled(("State", STRONG), " after both, where it differs"))
-        lines += difference_lines(step.differs, "recorded", "decided")
+        lines += state_difference_lines(step.differs, "recorded", "decided")
     elif recorded is not None:
         lines.append(styled(("the same, byte for byte", GOOD)))
     if step.deadline is not None:

@@ -15,10 +15,9 @@ from muster.runtime.canonical import Difference
 from muster.runtime.replay import Divergence, ReplayReport
 from muster_cli.console import BAD, DIM, GOOD, STRONG, columns, styled
 from muster_cli.invariants import CHECKED, UNCHECKED
+from muster_cli.render.differences import EVENT_WIDTH, state_difference_lines, where_differs
 
 VIOLATIONS_SHOWN = 20
-EVENT_WIDTH = 600
-STATES_SHOWN = 10
 
 
 def replay_lines(report: ReplayReport) -> list[Text]:
@@ -64,13 +63,7 @@ def divergence_lines(found: Divergence) -> list[Text]:
         lines.append(styled(("  differs in  ", DIM), where))
     if found.state:
         lines.append(Text("  the state after both differs in:"))
-    for each in found.state[:STATES_SHOWN]:
-        lines.append(Text(f"    {each.path}"))
-        for name, value in (("recorded", each.one), ("decided", each.other)):
-            text = "(nothing)" if value is None else msgspec.json.encode(value).decode()
-            lines.append(styled((f"      {name.ljust(8)}  ", DIM), shorten(text, EVENT_WIDTH)))
-    if len(found.state) > STATES_SHOWN:
-        lines.append(Text(f"    and {len(found.state) - STATES_SHOWN} more"))
+    lines += state_difference_lines(found.state, "recorded", "decided")
     lines.append(styled((f"  step into it: muster debug {found.stage} --at {found.seq}", DIM)))
     return lines
 
@@ -86,15 +79,6 @@ def replay_record(report: ReplayReport) -> dict[str, Any]:
         "first": msgspec.to_builtins(report.divergences[0]) if report.divergences else None,
         "violations": msgspec.to_builtins(report.violations),
     }
-
-
-def where_differs(recorded: str, decided: str) -> str:
-    """The fields in which two events differ."""
-    if not recorded or not decided:
-        return ""
-    one, other = msgspec.json.decode(recorded), msgspec.json.decode(decided)
-    names = [name for name in {**one, **other} if one.get(name) != other.get(name)]
-    return ", ".join(sorted(names))
 
 
 def difference_lines(found: Difference | None, same: int, names: tuple[str, str]) -> list[Text]:

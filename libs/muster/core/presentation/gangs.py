@@ -50,12 +50,13 @@ def gang_events(state: ViewState, key: str) -> list[GangNote]:
     refs = _about(gang, held)
     if not refs:
         return found
+    code = explain.held_back_code(held.event)
     if held.event.reason in TRIED and held.event.cycle > TOLD_CYCLES:
         whose = f"{held.event.gang or refs[0].key}: {held.event.waiting or len(refs)} pods"
-        note = _note(state, _whole(gang, refs[0]), "gang-series", _code(held), f"{whose} {_words(held)}")
+        note = _note(state, _whole(gang, refs[0]), "gang-series", code, f"{whose} {_words(held)}")
         return [*found, GangNote(note, held.event.cycle - TOLD_CYCLES)]
     for ref in refs:
-        note = _note(state, ref, _stamp(held, ref), _code(held), f"{ref.name} {_words(held)}")
+        note = _note(state, ref, _stamp(held, ref), code, f"{ref.name} {_words(held)}")
         found.append(GangNote(note))
     return found
 
@@ -66,11 +67,6 @@ def _about(gang: GangShown, held: Held) -> list[Ref]:
     if held.event.reason in TRIED:
         return [ref for ref in held.event.pods if ref.uid in waiting]
     return list(waiting.values())[:MAX_PODS_NAMED]
-
-
-def _code(held: Held) -> str:
-    code = explain.GANG_EVENTS[held.event.reason]
-    return code if held.event.gang else code.removeprefix("Gang")
 
 
 def _words(held: Held) -> str:

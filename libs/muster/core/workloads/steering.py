@@ -12,12 +12,12 @@ from collections.abc import Mapping
 
 from muster.core.objects.meta import GANG, Meta
 from muster.core.objects.podspec import PodTemplate
-from muster.model.workload import SCHEDULERS, Template
+from muster.model.workload import DEFAULT_SCHEDULER, SCHEDULERS, Template
 
 SCHEDULER = SCHEDULERS[0]
 OURS = frozenset(SCHEDULERS)
 """Scheduler names whose pods we place."""
-NOBODY = frozenset({"", "default-scheduler"})
+NOBODY = frozenset({"", DEFAULT_SCHEDULER})
 """Scheduler names that people did not choose."""
 GANG_SWITCH = "ray.io/scheduler-name"
 GANG_SCHEDULERS = frozenset({"kube-scheduler"})

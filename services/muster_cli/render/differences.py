@@ -1,0 +1,40 @@
+"""Where two versions of an event, or of a state, differ."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import msgspec
+from rich.text import Text
+
+from muster.model.text import shorten
+from muster.runtime.states import StateDifference
+from muster_cli.console import DIM, styled
+
+EVENT_WIDTH = 600
+"""Characters of an event or a value that are shown."""
+SHOWN = 20
+"""How many of a kind are shown."""
+
+
+def where_differs(recorded: str, decided: str) -> str:
+    """The fields in which two events differ."""
+    if not recorded or not decided:
+        return ""
+    one, other = msgspec.json.decode(recorded), msgspec.json.decode(decided)
+    names = [name for name in {**one, **other} if one.get(name) != other.get(name)]
+    return ", ".join(sorted(names))
+
+
+def state_difference_lines(found: Sequence[StateDifference], one: str, other: str) -> list[Text]:
+    """Places at which states differ: the path, then both sides."""
+    lines: list[Text] = []
+    for each in found[:SHOWN]:
+        lines.append(Text(f"    {each.path}"))
+        for name, value in ((one, each.one), (other, each.other)):
+            text = "(nothing)" if value is None else json.dumps(value, ensure_ascii=False)
+            lines.append(styled((f"      {name.ljust(9)} ", DIM), shorten(text, EVENT_WIDTH)))
+    if len(found) > SHOWN:
+        lines.append(Text(f"    and {len(found) - SHOWN} more"))
+    return lines
