@@ -30,18 +30,34 @@ SECTIONS = (
 )
 
 
-async def test_every_bench_runs_and_is_on_the_page(control_plane_binaries: Binaries, tmp_path: Path) -> None:
-    out = tmp_path / "performance.md"
+async def bench(*options: str) -> None:
     script = REPOSITORY / "tests" / "perf" / "bench.py"
     process = await asyncio.create_subprocess_exec(
-        sys.executable, str(script), "--quick", "--out", str(out),
+        sys.executable, str(script), "--quick", *options,
         env={**os.environ, "PYTHONPATH": str(REPOSITORY / "tests")},
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
     )  # fmt: skip
     said, _ = await process.communicate()
     assert process.returncode == 0, said.decode()
+
+
+def sections(page: str) -> list[str]:
+    return [line.removeprefix("## ") for line in page.splitlines() if line.startswith("## ")]
+
+
+async def test_every_bench_runs_and_is_on_the_page(control_plane_binaries: Binaries, tmp_path: Path) -> None:
+    out = tmp_path / "performance.md"
+    await bench("--out", str(out))
     text = out.read_text()
-    assert [line.removeprefix("## ") for line in text.splitlines() if line.startswith("## ")] == list(SECTIONS)
+    assert sections(text) == list(SECTIONS)
     figures = [line for line in text.splitlines() if line.startswith("| ") and " to " in line]
     assert len(figures) > 40
     assert not [line for line in figures if "nan" in line or "inf " in line]
+
+    await bench("--out", str(out), "--only", "replay")
+    again = out.read_text()
+    assert sections(again) == list(SECTIONS), "a bench measured again stands where it stood"
+    assert again.count("Measured on") == text.count("Measured on") + 1
+    assert [line for line in again.splitlines() if "Kueue" in line] == [
+        line for line in text.splitlines() if "Kueue" in line
+    ]

@@ -8,8 +8,10 @@ import argparse
 import asyncio
 import os
 import platform
+import sys
 import textwrap
 import time
+import traceback
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -116,10 +118,21 @@ BENCHES: dict[str, Callable[[Size, Progress], Awaitable[list[Table]]]] = {
 """In the order of the page."""
 
 
-async def measure(say: Progress, *, quick: bool, only: Sequence[str]) -> list[Table]:
-    """What ``only`` names, in the order of the page."""
+async def measure(only: Sequence[str], say: Progress, *, quick: bool) -> tuple[list[Table], dict[str, Exception]]:
+    """What ``only`` names, in the order of the page, and what came between in benches that did not end."""
     size = Size(quick, 1, 20) if quick else Size(quick, 3, 1)
-    return [table for name, bench in BENCHES.items() if name in only for table in await bench(size, say)]
+    found: list[Table] = []
+    failed: dict[str, Exception] = {}
+    for name, bench in BENCHES.items():
+        if name not in only:
+            continue
+        try:
+            found += await bench(size, say)
+        except Exception as err:
+            failed[name] = err
+            say(f"{name} did not end: {type(err).__name__} {err}; the others go on")
+            traceback.print_exception(err)
+    return found, failed
 
 
 def machine() -> str:
@@ -191,13 +204,17 @@ def main() -> None:
     logs.configure(level="error")
     say = Progress()
     busy, where = others_percent(), machine()
-    tables = asyncio.run(measure(say, quick=options.quick, only=options.only or tuple(BENCHES)))
+    tables, failed = asyncio.run(measure(options.only or tuple(BENCHES), say, quick=options.quick))
     said = circumstances(busy, options.note)
-    text = mended(options.out.read_text(), tables, said) if options.only else page(tables, where, said)
+    some = options.only or failed
+    old = options.out.read_text() if some and options.out.exists() else HEAD
+    text = mended(old, tables, said) if some else page(tables, where, said)
     options.out.write_text(text.rstrip() + "\n")
     for table in tables:
         print(table.title, *table.lines(), sep="\n")
     say(f"wrote {options.out}")
+    if failed:
+        sys.exit(f"without {', '.join(failed)}: what stood there before stays")
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ import asyncio
 import itertools
 import json
 import re
+import sys
 import tempfile
 import time
 from collections import Counter
@@ -39,6 +40,7 @@ from muster.kube.config import connect
 from muster.kube.sources import FromKubeconfig
 from muster.kube.transport import KubeTransport
 from muster.model.api import JSON_PATCH, RAYJOBS
+from muster.ports import ApiUnreachableError
 from muster.runtime.acting import MAX_IN_FLIGHT
 
 NAMESPACES = [f"bench-{index}" for index in range(10)]
@@ -154,6 +156,9 @@ class Bench:
             for service in running:
                 await service.until_healthy()
             yield running
+        except AssertionError:
+            await keep_log(nats_url, cell)
+            raise
         finally:
             await asyncio.gather(*(service.stop() for service in running))
 
@@ -164,7 +169,10 @@ class Bench:
         async def delete() -> None:
             while True:
                 namespace, name = await deletions.get()
-                await self.transport.request("DELETE", RAYJOBS.path(namespace, name), timeout_s=60)
+                try:
+                    await self.transport.request("DELETE", RAYJOBS.path(namespace, name), timeout_s=60)
+                except ApiUnreachableError:
+                    deletions.put_nowait((namespace, name))
 
         async with asyncio.TaskGroup() as tasks:
             for _ in range(MAX_IN_FLIGHT):
@@ -183,9 +191,20 @@ class Bench:
                 async with self.news:
                     self.news.notify_all()
 
-    async def until_resumed(self, count: int) -> None:
-        async with asyncio.timeout(LIMIT_S), self.news:
-            await self.news.wait_for(lambda: len(self.resumed) >= count)
+    async def until_resumed(self, count: int, following: asyncio.Future[None]) -> None:
+        """Raises what ended the following, and AssertionError when nobody more is resumed."""
+
+        async def resumed() -> None:
+            async with self.news:
+                await self.news.wait_for(lambda: len(self.resumed) >= count)
+
+        waiting = asyncio.ensure_future(resumed())
+        await asyncio.wait({waiting, following}, timeout=LIMIT_S, return_when=asyncio.FIRST_COMPLETED)
+        if not waiting.done():
+            waiting.cancel()
+            if following.done():
+                following.result()
+            raise AssertionError(f"{len(self.resumed)} of {count} were resumed in {LIMIT_S:.0f} s")
 
     async def set_tree(self, jobs: int) -> None:
         wanted = tree(jobs)
@@ -195,6 +214,13 @@ class Bench:
             return
         change = [{"op": "replace", "path": "/spec", "value": wanted["spec"]}]
         await self.kube.patch(TREES, "ElasticQuotaTree", meta["name"], meta["namespace"], patch=change)
+
+
+async def keep_log(nats_url: str, cell: str) -> None:
+    """Export the log of a cell that stands still, for whoever looks into it."""
+    out = Path(tempfile.mkdtemp(prefix="muster-bench-")) / "log.jsonl.gz"
+    argv = [sys.executable, "-m", "muster_cli", "export", "--url", nats_url, "--cell", cell, "--out", str(out)]
+    await (await asyncio.create_subprocess_exec(*argv)).wait()
 
 
 async def scrape(service: Running) -> str:
@@ -262,7 +288,7 @@ async def round_of(bench: Bench, nats_url: str, jobs: int, profile: str, say: Pr
             used = cpu(running)
             began = time.perf_counter()
             await bench.set_tree(2 * jobs)
-            await bench.until_resumed(jobs)
+            await bench.until_resumed(jobs, following)
             burst = jobs / (time.perf_counter() - began)
             used = cpu(running) - used
             memory = {f"RSS of {name}, MB": rss(service) for name, service in sorted(by_name.items())}
@@ -278,7 +304,7 @@ async def round_of(bench: Bench, nats_url: str, jobs: int, profile: str, say: Pr
             await until(all_queued, timeout_s=LIMIT_S, every_s=0.2)
             began = time.perf_counter()
             await bench.set_tree(AT_ONCE)
-            await bench.until_resumed(2 * jobs)
+            await bench.until_resumed(2 * jobs, following)
             flow = jobs / (time.perf_counter() - began)
             decision, shown, read = await by_class(running)
     finally:

@@ -12,7 +12,7 @@ from kit.chaos import Chaos
 from muster.runtime.replay import replay
 from muster.runtime.snapshotting import decode_state, encode_state
 
-SETTINGS = settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SETTINGS = settings(max_examples=120, suppress_health_check=[HealthCheck.too_slow])
 
 
 @SETTINGS

@@ -22,7 +22,7 @@ from muster.model.workload import PodSet, PodState, Workload
 from muster.runtime.replay import replay
 from muster.runtime.snapshotting import decode_state, encode_state
 
-SETTINGS = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SETTINGS = settings(max_examples=80, suppress_health_check=[HealthCheck.too_slow])
 SEEDS = st.integers(0, 2**32)
 LIMIT = {"cpu": 60, "memory": 0}
 

@@ -18,7 +18,7 @@ from muster.events.facts import NodeGone
 from muster.model.keys import Ref
 from muster.model.placing import GPU, PodRules
 
-SETTINGS = settings(max_examples=400, deadline=None)
+SETTINGS = settings(max_examples=400)
 SEEDS = st.integers(0, 2**32)
 
 

@@ -13,7 +13,7 @@ from muster.core.quota.ledger import Ledger
 from muster.model.keys import Ref
 from muster.model.quota import QuotaNode, QuotaTree
 
-SETTINGS = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SETTINGS = settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 TREE = Ref("ElasticQuotaTree", "kube-system", "tree", "tree")
 MOST_RUNNING = 9
 

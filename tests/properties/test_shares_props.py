@@ -18,7 +18,7 @@ from muster.events.facts import TreeNodeSpec
 from muster.model.quota import QuotaNode
 from muster.runtime.replay import replay
 
-SETTINGS = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SETTINGS = settings(max_examples=80, suppress_health_check=[HealthCheck.too_slow])
 GPU = "nvidia.com/gpu"
 
 

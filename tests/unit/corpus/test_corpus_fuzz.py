@@ -61,7 +61,7 @@ def mutants(draw: st.DrawFn, shards: list[str]) -> tuple[str, bytes]:
     return shard, json.dumps(found).encode()
 
 
-@settings(max_examples=600, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=600, suppress_health_check=SLOW)
 @given(mutants(sorted(WATCHED)))
 def test_reading_never_raises_anything_but_the_declared_error(mutant: tuple[str, bytes]) -> None:
     shard, body = mutant
@@ -75,7 +75,7 @@ def test_reading_never_raises_anything_but_the_declared_error(mutant: tuple[str,
             subject(fact)
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=100, suppress_health_check=SLOW)
 @given(mutants(["rayjobs", "elasticquotatrees", "priorityclasses", "queues"]))
 def test_whatever_is_reported_stops_nobody(mutant: tuple[str, bytes]) -> None:
     shard, body = mutant

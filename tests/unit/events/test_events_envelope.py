@@ -44,7 +44,7 @@ def commit(*events: Event, **fields: Any) -> Commit:
 
 @pytest.mark.parametrize("kind", EVENT_TYPES.values(), ids=EVENT_TYPES.keys())
 def test_every_event_comes_back_as_it_was(kind: type[Event]) -> None:
-    @settings(max_examples=10, deadline=None, database=None)
+    @settings(max_examples=10, database=None)
     @given(values(kind))
     def comes_back(event: Event) -> None:
         body = encode_commit(commit(event))
@@ -173,7 +173,7 @@ def test_an_event_that_is_too_long_alone_is_let_through_alone() -> None:
     assert cut([queued(1), huge]) == [queued(1)]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(st.sampled_from([10, 1000, 30_000, 200_000]), min_size=1, max_size=60))
 def test_the_head_is_the_longest_that_fits(sizes: list[int]) -> None:
     events: list[Event] = [queued(size) for size in sizes]

@@ -4,7 +4,7 @@ import copy
 import json
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kit.ray import Object
@@ -82,7 +82,6 @@ class Mirror:
 
 
 @given(writes, st.sampled_from(["", "l=x", "l!=x", "!l"]))
-@settings(deadline=None)
 def test_folding_a_watch_gives_the_list(history: list[Write], selector: str) -> None:
     server = make()
     query = {"labelSelector": selector} if selector else {}
@@ -97,7 +96,6 @@ def test_folding_a_watch_gives_the_list(history: list[Write], selector: str) -> 
 
 
 @given(writes)
-@settings(deadline=None)
 def test_any_remembered_moment_can_be_listed(history: list[Write]) -> None:
     server = make()
     moments = {server.store.version: selected(server, {})}
@@ -110,7 +108,6 @@ def test_any_remembered_moment_can_be_listed(history: list[Write]) -> None:
 
 
 @given(writes)
-@settings(deadline=None)
 def test_what_a_reader_got_never_changes(history: list[Write]) -> None:
     server = make()
     kept: list[tuple[Object, Object]] = []
