@@ -201,7 +201,8 @@ def conditions(state: ViewState, key: str) -> list[tuple[Ref, str, bytes]]:
     if gang is None or gang.held is None or not gang.lacked:
         return []
     lacks = gang.held.event.reason in LACKS_NODES
-    reason, text = ("Unschedulable" if lacks else explain.held_back_code(gang.held.event)), shown_text(_lacks(gang.held))
+    reason = "Unschedulable" if lacks else explain.held_back_code(gang.held.event)
+    text = shown_text(_lacks(gang.held))
     stamp = gang.held.at
     return [(pod.ref, digest((reason, text)), _condition(pod, reason, text, stamp)) for pod in _waiting(gang)]
 
