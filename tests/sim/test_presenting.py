@@ -1,0 +1,40 @@
+"""What is about to change is not written to a QueueUnit, unless it stays."""
+
+from kit.shell import Cell, play, small_job, small_tree
+from muster.core.deciders import DECIDERS
+from muster.model import api
+from muster.runtime.presenting import PASSING_S, SETTLE_S
+
+
+def told(cell: Cell, job: str) -> str:
+    """What the QueueUnit of a job says, as Kubernetes shows it."""
+    units = cell.request("GET", api.QUEUE_UNITS, "")["items"]
+    found = [unit for unit in units if unit["metadata"]["name"].startswith(job)]
+    return found[0].get("status", {}).get("message", "") if found else ""
+
+
+def test_admitted_is_written_only_when_nobody_resumes_the_job() -> None:
+    """Without an actuator an admission stands, and must be seen in the end."""
+
+    async def scene(cell: Cell) -> None:
+        cell.create(small_tree())
+        running = small_job("first", runtime="60s")
+        running["spec"]["suspend"] = False
+        cell.create(running)
+        await cell.until(lambda: cell.jobs()["first"] == "Running", what="the first job to run")
+        cell.create(small_job("second"))
+        await cell.until(lambda: "quota" in told(cell, "second"), what="the second job to be told why it waits")
+        before = told(cell, "second")
+        cell.request("DELETE", api.RAYJOBS, running["metadata"]["namespace"], "first")
+        await cell.until(lambda: admissions(cell) == 1, what="the second job to be admitted")
+        admitted = cell.clock.now()
+        await cell.until(lambda: told(cell, "second") != before, what="the admission to be told")
+        assert told(cell, "second").startswith("Admitted"), told(cell, "second")
+        waited = (cell.clock.now() - admitted) / 1000
+        assert PASSING_S <= waited <= PASSING_S + 2 * SETTLE_S["unit"] + 1, waited
+
+    play(Cell(services=("watcher", *DECIDERS, "presenter")), scene)
+
+
+def admissions(cell: Cell) -> int:
+    return sum(type(event).__name__ == "GangAdmitted" for stored in cell.commits() for event in stored.commit.events)
