@@ -24,7 +24,7 @@ def tag_of(class_name: str) -> str:
     return re.sub(r"(?<!^)(?=[A-Z])", "_", class_name).lower()
 
 
-class Event(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag=tag_of):
+class Event(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag_field="type", tag=tag_of):
     """Anything the log may hold."""
 
 

@@ -83,7 +83,7 @@ GiveBackReason = Literal["not_taken", "node_gone"]
 """Why held places were given back: no pod came for them in time, or their node no longer exists."""
 
 
-class Candidate(Struct, frozen=True, omit_defaults=True):
+class Candidate(Struct, frozen=True, gc=False, omit_defaults=True):
     """One workload proposed for admission; ``cause`` is the event that made it worth trying."""
 
     cause: Cause
@@ -235,7 +235,7 @@ class QuotaReleased(Decision, frozen=True, kw_only=True):
 # --- claims and evictions (proposed by the preemptor, decided by the accountant) ---------------------------------
 
 
-class Victim(Struct, frozen=True, omit_defaults=True):
+class Victim(Struct, frozen=True, gc=False, omit_defaults=True):
     """A workload to be suspended, and what it gives back."""
 
     ref: Ref
@@ -339,7 +339,7 @@ class SuspensionOrdered(Decision, frozen=True, kw_only=True):
 # --- gang admitter ----------------------------------------------------------------------------------------------
 
 
-class Placement(Struct, frozen=True, omit_defaults=True):
+class Placement(Struct, frozen=True, gc=False, omit_defaults=True):
     """Where members of one pod set go: ``count`` pods on ``node``."""
 
     pod_set: str
@@ -349,7 +349,7 @@ class Placement(Struct, frozen=True, omit_defaults=True):
     """The shared GPU device of each, where they take a share of one."""
 
 
-class Obstacle(Struct, frozen=True, omit_defaults=True):
+class Obstacle(Struct, frozen=True, gc=False, omit_defaults=True):
     """Why ``nodes`` nodes would not take one more pod."""
 
     code: ObstacleCode
@@ -358,7 +358,7 @@ class Obstacle(Struct, frozen=True, omit_defaults=True):
     """The resource or the taint it is about."""
 
 
-class Shortage(Struct, frozen=True):
+class Shortage(Struct, frozen=True, gc=False):
     """Why a gang has no place: of one set ``fitted`` pods would find one, and for the next no node would do."""
 
     pod_set: str

@@ -39,7 +39,7 @@ class UnreadableCommitError(Exception):
     """Where in the log, when it was read from one."""
 
 
-class Commit(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Commit(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """What one stage appended in one step.
 
     ``epoch``: sequence of the leader_started this leader was born with (0 before it).
@@ -58,7 +58,7 @@ class Commit(Struct, frozen=True, kw_only=True, omit_defaults=True):
     events: tuple[AnyEvent, ...] = ()
 
 
-class Envelope(Struct, frozen=True, kw_only=True):
+class Envelope(Struct, frozen=True, gc=False, kw_only=True):
     """A commit whose events are not decoded yet."""
 
     commit_id: str
@@ -72,7 +72,7 @@ class Envelope(Struct, frozen=True, kw_only=True):
     events: msgspec.Raw = msgspec.Raw(b"[]")
 
 
-class Stored(Struct, frozen=True):
+class Stored(Struct, frozen=True, gc=False):
     """A commit with the sequence the log gave it."""
 
     seq: int

@@ -106,7 +106,7 @@ class NodeGone(ObjectGone, frozen=True, kw_only=True):
     """A node no longer exists."""
 
 
-class TreeNodeSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class TreeNodeSpec(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """One node of an ElasticQuotaTree as written, quantities as texts: nothing is judged here."""
 
     name: str

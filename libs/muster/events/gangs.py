@@ -52,7 +52,7 @@ MAX_PODS_NAMED = 64
 """How many pods an event names where it does not need all of them."""
 
 
-class PodPlace(Struct, frozen=True, omit_defaults=True):
+class PodPlace(Struct, frozen=True, gc=False, omit_defaults=True):
     """Where one pod goes."""
 
     ref: Ref

@@ -13,7 +13,7 @@ from msgspec import Struct, field
 from muster.events.base import tag_of
 
 
-class PublicWorkload(Struct, frozen=True):
+class PublicWorkload(Struct, frozen=True, gc=False):
     """Which workload an event is about."""
 
     kind: str
@@ -22,7 +22,7 @@ class PublicWorkload(Struct, frozen=True):
     uid: str
 
 
-class PublicPosition(Struct, frozen=True):
+class PublicPosition(Struct, frozen=True, gc=False):
     """Where in the log it was decided: ask ``muster why`` or ``muster replay`` about it."""
 
     generation: int
@@ -30,7 +30,7 @@ class PublicPosition(Struct, frozen=True):
     index: int
 
 
-class PublicEvent(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag=tag_of):
+class PublicEvent(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag_field="type", tag=tag_of):
     """What every public event carries."""
 
     cell: str

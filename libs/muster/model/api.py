@@ -10,7 +10,7 @@ STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 
 
-class ApiResource(Struct, frozen=True):
+class ApiResource(Struct, frozen=True, gc=False):
     """One resource: ``ray.io/v1 rayjobs`` of kind RayJob. An empty group is the core group."""
 
     group: str

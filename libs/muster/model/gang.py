@@ -7,7 +7,7 @@ from msgspec import Struct, field
 from muster.model.keys import Ref
 
 
-class PodGroup(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class PodGroup(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """A PodGroup of either API group, as far as it makes a gang."""
 
     ref: Ref

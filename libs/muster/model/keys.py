@@ -15,7 +15,7 @@ class Position(NamedTuple):
     at: int
 
 
-class Ref(Struct, frozen=True):
+class Ref(Struct, frozen=True, gc=False):
     """One Kubernetes object, readable and unique: ``RayJob video/rayjob-video-g2lvn`` plus its uid."""
 
     kind: str
@@ -32,7 +32,7 @@ class Ref(Struct, frozen=True):
         return f"{self.kind} {self.key}"
 
 
-class Intent(Struct, frozen=True, order=True):
+class Intent(Struct, frozen=True, gc=False, order=True):
     """The decision a write to the API server carries out: generation of the log, sequence, place in the commit.
 
     Intents are ordered; the larger one is the newer decision. The text form is what the annotation

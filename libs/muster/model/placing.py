@@ -17,7 +17,7 @@ GPU = "nvidia.com/gpu"
 """The resource whose devices can be shared."""
 
 
-class Taint(Struct, frozen=True, omit_defaults=True):
+class Taint(Struct, frozen=True, gc=False, omit_defaults=True):
     """A node's taint that keeps pods away: NoSchedule or NoExecute."""
 
     key: str
@@ -25,7 +25,7 @@ class Taint(Struct, frozen=True, omit_defaults=True):
     effect: str = "NoSchedule"
 
 
-class Toleration(Struct, frozen=True, omit_defaults=True):
+class Toleration(Struct, frozen=True, gc=False, omit_defaults=True):
     """What a pod puts up with; an empty key with ``Exists`` is everything, an empty effect is every effect."""
 
     key: str = ""
@@ -34,7 +34,7 @@ class Toleration(Struct, frozen=True, omit_defaults=True):
     effect: str = ""
 
 
-class Requirement(Struct, frozen=True, omit_defaults=True):
+class Requirement(Struct, frozen=True, gc=False, omit_defaults=True):
     """One expression over labels."""
 
     key: str
@@ -42,7 +42,7 @@ class Requirement(Struct, frozen=True, omit_defaults=True):
     values: tuple[str, ...] = ()
 
 
-class NodeTerm(Struct, frozen=True, omit_defaults=True):
+class NodeTerm(Struct, frozen=True, gc=False, omit_defaults=True):
     """One node selector term: all of its expressions hold. A term without any matches nothing."""
 
     labels: tuple[Requirement, ...] = ()
@@ -50,7 +50,7 @@ class NodeTerm(Struct, frozen=True, omit_defaults=True):
     """Expressions over metadata.name."""
 
 
-class PodTerm(Struct, frozen=True, omit_defaults=True):
+class PodTerm(Struct, frozen=True, gc=False, omit_defaults=True):
     """Pods that must, or must not, run in one domain with this one."""
 
     key: str
@@ -63,7 +63,7 @@ class PodTerm(Struct, frozen=True, omit_defaults=True):
     """Any namespace counts."""
 
 
-class Spread(Struct, frozen=True, omit_defaults=True):
+class Spread(Struct, frozen=True, gc=False, omit_defaults=True):
     """How unevenly matching pods may be spread over domains (only what forbids, ``DoNotSchedule``)."""
 
     key: str
@@ -75,7 +75,7 @@ class Spread(Struct, frozen=True, omit_defaults=True):
     honor_taints: bool = False
 
 
-class HostPort(Struct, frozen=True, omit_defaults=True):
+class HostPort(Struct, frozen=True, gc=False, omit_defaults=True):
     """A port of the node itself."""
 
     port: int
@@ -84,7 +84,7 @@ class HostPort(Struct, frozen=True, omit_defaults=True):
     """Empty: every address."""
 
 
-class PodRules(Struct, frozen=True, omit_defaults=True):
+class PodRules(Struct, frozen=True, gc=False, omit_defaults=True):
     """What a pod demands beyond its request."""
 
     labels: dict[str, str] = field(default_factory=dict)

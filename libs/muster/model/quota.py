@@ -17,7 +17,7 @@ COUNTED = frozenset((JOBS, MACHINES))
 """Not asked for by anybody: counted from the workloads themselves."""
 
 
-class QuotaNode(Struct, frozen=True, omit_defaults=True):
+class QuotaNode(Struct, frozen=True, gc=False, omit_defaults=True):
     """One node of an accepted tree.
 
     ``guaranteed``: amounts this subtree can always claim back; absent means zero.
@@ -40,7 +40,7 @@ class QuotaNode(Struct, frozen=True, omit_defaults=True):
         return self.path.rpartition("/")[2]
 
 
-class Rules(Struct, frozen=True, omit_defaults=True):
+class Rules(Struct, frozen=True, gc=False, omit_defaults=True):
     """How a tree is applied: annotations ``muster.dev/...`` on the tree. Times in ms."""
 
     reclaim: Literal["", "enabled", "disabled"] = ""
@@ -78,7 +78,7 @@ PROTECTED_TIMES = 10
 DEFAULT_RULES = Rules()
 
 
-class QuotaTree(Struct, frozen=True, omit_defaults=True):
+class QuotaTree(Struct, frozen=True, gc=False, omit_defaults=True):
     """A validated tree: every node once, parents before children, in the order of the object."""
 
     ref: Ref
@@ -88,7 +88,7 @@ class QuotaTree(Struct, frozen=True, omit_defaults=True):
     rules: Rules = DEFAULT_RULES
 
 
-class Violation(Struct, frozen=True):
+class Violation(Struct, frozen=True, gc=False):
     """One broken rule: where, which rule, and the values that break it, as one sentence."""
 
     path: str

@@ -23,7 +23,7 @@ finished    over for good, succeeded, failed or invalid; what it left may still 
 Outcome = Literal["", "succeeded", "failed", "invalid"]
 
 
-class PodSet(Struct, frozen=True, omit_defaults=True):
+class PodSet(Struct, frozen=True, gc=False, omit_defaults=True):
     """Pods of one shape: ``count`` pods, each asking for ``request`` (base units)."""
 
     name: str
@@ -37,7 +37,7 @@ class PodSet(Struct, frozen=True, omit_defaults=True):
     """What one pod takes of a node where its controller adds to the request; None: the request."""
 
 
-class Wishes(Struct, frozen=True, omit_defaults=True):
+class Wishes(Struct, frozen=True, gc=False, omit_defaults=True):
     """What people ask for one workload, by annotations on the object itself, with author and reason."""
 
     priority: int | None = None
@@ -51,7 +51,7 @@ class Wishes(Struct, frozen=True, omit_defaults=True):
 NO_WISHES = Wishes()
 
 
-class Template(Struct, frozen=True, omit_defaults=True):
+class Template(Struct, frozen=True, gc=False, omit_defaults=True):
     """Where the pods of a workload are described, as far as a patch can steer them to us."""
 
     at: str
@@ -67,7 +67,7 @@ class Template(Struct, frozen=True, omit_defaults=True):
     """Whether it has these: what is not there is added as a whole."""
 
 
-class Switch(Struct, frozen=True, omit_defaults=True):
+class Switch(Struct, frozen=True, gc=False, omit_defaults=True):
     """What a patch has to know of an object to suspend or resume it."""
 
     homeless: bool = False
@@ -81,7 +81,7 @@ class Switch(Struct, frozen=True, omit_defaults=True):
 DIRECT = Switch()
 
 
-class Workload(Struct, frozen=True, omit_defaults=True):
+class Workload(Struct, frozen=True, gc=False, omit_defaults=True):
     """The observed state of one workload object: only what a decision or a display needs.
 
     ``need`` maps a profile (``ack``, ``full``) to the whole request in base units.
@@ -138,7 +138,7 @@ SPARK_ROLE = "spark-role"
 """The label that tells a Spark driver, which owns the pods of its executors."""
 
 
-class PodState(Struct, frozen=True, omit_defaults=True):
+class PodState(Struct, frozen=True, gc=False, omit_defaults=True):
     """A pod as far as quota and places care."""
 
     ref: Ref
@@ -169,7 +169,7 @@ class PodState(Struct, frozen=True, omit_defaults=True):
         return self.scheduler in SCHEDULERS
 
 
-class ChildState(Struct, frozen=True, omit_defaults=True):
+class ChildState(Struct, frozen=True, gc=False, omit_defaults=True):
     """An object a workload runs through: the RayCluster of a RayJob, the launcher Job of an MPIJob."""
 
     ref: Ref
@@ -180,7 +180,7 @@ class ChildState(Struct, frozen=True, omit_defaults=True):
     """It has ended or is suspended: it may stay for long and holds nothing but the pods that are left of it."""
 
 
-class NodeState(Struct, frozen=True, omit_defaults=True):
+class NodeState(Struct, frozen=True, gc=False, omit_defaults=True):
     """A cluster node: what it can give, and whether it takes pods."""
 
     ref: Ref
