@@ -150,8 +150,11 @@ def body_hash(body: bytes) -> str:
 
 def cut(events: list[Event]) -> list[Event]:
     """The longest head of a decision list that one commit may hold; at least one event."""
+    events = events[:MAX_EVENTS]
+    if len(encode(events)) <= MAX_BYTES:
+        return events
     size, kept = 0, 0
-    for event in events[:MAX_EVENTS]:
+    for event in events:
         size += len(encode(event)) + 1
         if size > MAX_BYTES and kept:
             break

@@ -198,7 +198,7 @@ def _check_silence(seat: _Seat, report: ReplayReport) -> None:
 def _compare(seat: _Seat, stored: Stored, report: ReplayReport) -> None:
     decided = next_commit(seat.stage, seat.state)
     recorded = list[Event](stored.commit.events)
-    if [encode(event) for event in decided] != [encode(event) for event in recorded]:
+    if encode(decided) != encode(recorded):
         report.divergences.append(
             Divergence(
                 seat.stage.name,

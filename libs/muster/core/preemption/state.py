@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Iterator
+from typing import ClassVar
 
 from msgspec import Struct, field
 
@@ -39,6 +40,7 @@ class Started(Struct):
 class PreemptorState(SorterState):
     """The sorter's state, and what may be taken back."""
 
+    decides: ClassVar[bool] = False
     runs: dict[str, list[Run]] = field(default_factory=dict)
     """leaf -> what runs there and may be suspended, in the order in which it gives way"""
     started: dict[str, Started] = field(default_factory=dict)

@@ -100,6 +100,7 @@ class Leaving(Struct, frozen=True):
 class ViewState(SorterState):
     """The sorter's state and what is shown of it."""
 
+    decides: ClassVar[bool] = False
     units: dict[str, Shown] = field(default_factory=dict)
     """workload uid -> its QueueUnit"""
     unit_owner: dict[str, str] = field(default_factory=dict)

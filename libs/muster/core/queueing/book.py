@@ -131,12 +131,11 @@ class Book(Struct):
 
     def moved(self, queue: str, demand: Demand, ledger: Ledger, cause: Cause) -> None:
         """``demand`` was charged or released at ``queue``: wake or park what it makes a difference to."""
-        amounts = counted(demand)
         for path in chain_of(queue):
             by_slot = self.parked.get(path)
             if by_slot is None:
                 continue
-            for resource, by in amounts.items():
+            for resource, by in counted(demand).items():
                 for of_min in (False, True):
                     parked = by_slot.get(slot_of(resource, of_min=of_min))
                     room = ledger.room(queue, path, resource, of_min=of_min) if parked else None
@@ -147,7 +146,7 @@ class Book(Struct):
 
     def resized(self, ledger: Ledger, cause: Cause) -> None:
         """What some nodes may use by weight has changed: judge again what is parked there."""
-        for path in ledger.shares.settle():
+        for path in ledger.shares.settle() if ledger.shares.resized else ():
             for parked in self.parked.get(path, {}).values():
                 self._sweep(parked, -1, UNBOUNDED, ledger, cause)
 
@@ -216,13 +215,14 @@ def as_of_now(denial: Denial, queue: str, ledger: Ledger) -> Denial:
     if room is None:
         return denial
     node = ledger.nodes[denial.path]
-    now = node.guaranteed.get(denial.resource) if denial.of_min else ledger.limit(node, denial.resource)
-    limit, most = now or 0, node.limit.get(denial.resource)
-    moving = not denial.of_min and limit != most
-    if moving and most is not None and denial.asked > most:
-        limit, room, moving = most, room + most - limit, False
+    if denial.of_min:
+        now = limit = node.guaranteed.get(denial.resource, 0)
+        moving = False
+    else:
+        now = ledger.limit(node, denial.resource) or 0
+        limit, moving = ledger.told_limit(node, denial.resource, denial.asked)
     held = 0 if ledger.claim is None else ledger.held.extra.get(denial.path, {}).get(denial.resource, 0)
-    return structs.replace(denial, used=limit - room + held, limit=limit, held=held, of_runtime=moving)
+    return structs.replace(denial, used=now - room + held, limit=limit, held=held, of_runtime=moving)
 
 
 def clear(shape: Shape, ledger: Ledger) -> bool:

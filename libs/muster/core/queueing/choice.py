@@ -99,10 +99,11 @@ class _Line:
     """The waiting of one shape that take part, in order."""
 
     def __init__(self, shape: Shape | None, fresh: Sequence[Job], skip: set[str]) -> None:
-        waiting = (place for place in shape.waiting if place[3] not in skip) if shape is not None else iter(())
+        known = shape.waiting if shape is not None else ()
+        waiting = (place for place in known if place[3] not in skip)
         news = sorted(job.place for job in fresh)
         self.jobs = {job.ref.uid: job for job in fresh}
-        self.places = iter(islice(merge(waiting, news) if news else waiting, MAX_OPEN))
+        self.places = islice(merge(waiting, news) if news and known else iter(news) if news else waiting, MAX_OPEN)
         self.demand = shape.demand if shape is not None else fresh[0].demand
         self.untried = shape is None or (shape.denial is None and not shape.open)
         """Nothing is known of the shape: its first is tried whatever the ledger lets expect."""

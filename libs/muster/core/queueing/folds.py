@@ -264,12 +264,14 @@ def refused(state: SorterState, _at: Position, event: WorkloadRefused) -> None:
 
 def proposed(state: SorterState, _at: Position, event: CandidatesProposed) -> None:
     for candidate in event.candidates:
-        state.retries.pop(shape_key(candidate.queue, demand_in(candidate)), None)
+        if state.retries:
+            state.retries.pop(shape_key(candidate.queue, demand_in(candidate)), None)
         job = state.jobs.get(candidate.ref.uid)
         if job is not None and job.attempt == candidate.attempt and job.status == "waiting":
             state.book.opened(job.shape)
             state.book.take(job.shape, job.place)
-            state.proposed.add(job.queue, job.demand)
+            if state.decides:
+                state.proposed.add(job.queue, job.demand)
             job.status = "proposed"
 
 
@@ -279,11 +281,14 @@ def withdraw(state: SorterState, job: Job) -> None:
         state.book.take(job.shape, job.place)
     elif job.status == "proposed":
         state.book.closed(job.shape)
-        state.proposed.add(job.queue, job.demand, -1)
+        if state.decides:
+            state.proposed.add(job.queue, job.demand, -1)
 
 
 def recheck(state: SorterState, uid: str, at: Position | None = None) -> None:
     """Bring ``due`` in line with the state; ``at`` is the event that asks for it, if it may be a cause."""
+    if not state.decides:
+        return
     known = uid in state.workloads or uid in state.jobs or uid in state.ledger.charges
     if not known:
         state.causes.pop(uid, None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from msgspec import Struct, field
 
@@ -57,6 +57,8 @@ class Refusal(Struct, frozen=True):
 class SorterState(StageState):
     """Jobs, their order, and what is known of the quota."""
 
+    decides: ClassVar[bool] = True
+    """Whether what only deciding needs is kept: ``causes``, ``due`` and ``proposed``."""
     ledger: Ledger = field(default_factory=Ledger)
     proposed: Scratch = field(default_factory=Scratch)
     """What the open proposals ask for."""
@@ -137,13 +139,14 @@ def queued_at_of(workload: Workload, seen_at: int) -> int:
 
 def job_from(event: WorkloadQueued, cause: Cause) -> Job:
     """The waiting job a queueing makes."""
+    demand = demand_in(event)
     return Job(
         ref=event.ref,
         attempt=event.attempt,
         status="waiting",
         queue=event.queue,
-        shape=shape_key(event.queue, demand_in(event)),
-        demand=demand_in(event),
+        shape=shape_key(event.queue, demand),
+        demand=demand,
         priority=event.priority,
         queued_at=event.queued_at,
         generation=event.generation,

@@ -9,7 +9,7 @@ from msgspec import Struct, field
 from muster.core.objects.labels import is_preemptible
 from muster.model.keys import Ref, path_chain
 from muster.model.quota import JOBS, MACHINES, QuotaTree
-from muster.model.resources import Vector
+from muster.model.resources import Vector, add_into
 from muster.model.workload import Workload
 
 ONE = 1000
@@ -117,26 +117,20 @@ class Scratch(Struct):
             spread(self.firm, queue, amounts, times)
 
 
-def counted(demand: Demand) -> Vector:
+def counted(of: Demand | Charge) -> Vector:
     """The request together with what is counted rather than asked for."""
-    amounts = {**demand.request, JOBS: ONE}
-    if demand.pods:
-        amounts[MACHINES] = demand.pods * ONE
+    amounts = {**of.request, JOBS: ONE}
+    if of.pods:
+        amounts[MACHINES] = of.pods * ONE
     return amounts
 
 
 def spread(totals: dict[str, Vector], queue: str, amounts: Vector, times: int) -> None:
-    more = [(name, amount * times) for name, amount in amounts.items()]
     for path in chain_of(queue):
         vector = totals.get(path)
         if vector is None:
             vector = totals[path] = {}
-        for name, amount in more:
-            value = vector.get(name, 0) + amount
-            if value:
-                vector[name] = value
-            else:
-                vector.pop(name, None)
+        add_into(vector, amounts, times)
         if not vector:
             del totals[path]
 

@@ -149,7 +149,7 @@ class Ledger(Struct):
             self.shares.ask(self.nodes, found.queue, found.request, times)
 
     def _add(self, charge: Charge, times: int) -> None:
-        amounts = counted(charge.demand)
+        amounts = counted(charge)
         spread(self.used, charge.queue, amounts, times)
         if not charge.preemptible:
             spread(self.firm, charge.queue, amounts, times)
@@ -178,23 +178,21 @@ class Ledger(Struct):
         else:
             self.kept.pop(node.path, None)
 
-    def _taken(self, queue: str, *scratches: Scratch) -> Iterator[tuple[QuotaNode, Vector]]:
-        """(node, what is used there or kept from ``queue``), leaf first."""
+    def _taken(self, queue: str, *scratches: Scratch) -> Iterator[tuple[QuotaNode, list[Mapping[str, int]]]]:
+        """(node, what is used there or kept from ``queue``, as parts of a sum), leaf first."""
         outside: Vector = {}
         child = ""
         for path in chain_of(queue):
             node = self.nodes.get(path)
             if node is None:
                 continue
-            taken = dict(self.used.get(path, _NOTHING))
-            for scratch in scratches:
-                add_into(taken, scratch.extra.get(path, _NOTHING))
+            parts = [self.used.get(path), *[scratch.extra.get(path) for scratch in scratches]]
             if self.lends:
                 for sibling in node.children:
                     if child and sibling != child:
                         add_into(outside, self.kept.get(sibling, _NOTHING))
-                add_into(taken, outside)
-            yield node, taken
+                parts.append(outside)
+            yield node, [part for part in parts if part]
             child = path
 
     # --- what fits --------------------------------------------------------------------------------------------
@@ -213,16 +211,26 @@ class Ledger(Struct):
         on_top = (*scratches, others) if others is not None else scratches
         amounts = counted(demand)
         names = sorted(amounts)
-        for node, taken in self._taken(queue, *on_top):
+        for node, parts in self._taken(queue, *on_top):
             for name in names:
                 asked, limit = amounts[name], self.limit(node, name)
-                if limit is not None and asked and taken.get(name, 0) + asked > limit:
+                if limit is None or not asked:
+                    continue
+                taken = sum([part.get(name, 0) for part in parts])
+                if taken + asked > limit:
                     held = others.extra.get(node.path, _NOTHING).get(name, 0) if others is not None else 0
-                    most = node.limit.get(name)
-                    if most is not None and asked > most:
-                        limit = most
-                    moving = limit != most
-                    yield Shortfall(node.path, name, asked, taken.get(name, 0), limit, held=held, of_runtime=moving)
+                    limit, moving = self.told_limit(node, name, asked)
+                    yield Shortfall(node.path, name, asked, taken, limit, held=held, of_runtime=moving)
+
+    def told_limit(self, node: QuotaNode, resource: str, asked: int) -> tuple[int, bool]:
+        """(the limit that refuses so much, whether it moves with what others ask for); 0 where there is none.
+
+        Whoever asks for more than the max is told of that: no division could help.
+        """
+        limit, most = self.limit(node, resource) or 0, node.limit.get(resource)
+        if most is not None and asked > most:
+            limit = most
+        return limit, limit != most
 
     def limit(self, node: QuotaNode, resource: str) -> int | None:
         """How much a subtree may use now: its max, or less where the tree divides by weight; None for any amount."""
@@ -278,7 +286,8 @@ class Ledger(Struct):
         limit = self.limit(node, resource)
         if limit is None:
             return None
-        return next((limit - taken.get(resource, 0) for found, taken in self._taken(queue) if found.path == path), None)
+        found = next((parts for found, parts in self._taken(queue) if found.path == path), None)
+        return None if found is None else limit - sum(part.get(resource, 0) for part in found)
 
     def headroom(self, path: str, resource: str) -> int | None:
         """How much of a resource is free at one node by its own limit; None when it has no limit there."""
@@ -298,7 +307,7 @@ class Ledger(Struct):
         """``used`` counted afresh from the charges: what an audit compares with."""
         total: dict[str, Vector] = {}
         for charge in self.charges.values():
-            spread(total, charge.queue, counted(charge.demand), 1)
+            spread(total, charge.queue, counted(charge), 1)
         return total
 
 
