@@ -152,6 +152,7 @@ def _call(name: str, command: Callable[..., Any], bound: inspect.BoundArguments)
 def _code_of(err: Exception) -> int | None:
     """The exit code of what may go wrong outside of us; None for what must not happen at all."""
     from muster.bus.errors import BusError, ForbiddenError, UnansweredError
+    from muster.events.envelope import UnknownEventError, UnreadableCommitError
     from muster.kube.errors import KubeConfigError
     from muster.ports import ApiStatusError, ApiUnreachableError, LogGapError, LogGoneError
     from muster.runtime.archive import ArchiveError
@@ -180,6 +181,8 @@ def _code_of(err: Exception) -> int | None:
             | RollError()
             | ArchiveError()
             | TraceError()
+            | UnknownEventError()
+            | UnreadableCommitError()
             | OSError()
         ):
             return exits.FAILED

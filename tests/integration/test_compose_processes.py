@@ -9,42 +9,22 @@ import contextlib
 import json
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from kit.compose import STOP_S, Running, services
 from kit.production import FILES, Keys, ProductionNats
+from kit.simulated import cluster, create
 from kit.story import quota_tree, rayjob
 from kit.waiting import until
 from muster.bus.server import free_port
 from muster.model import api
-from muster.model.api import ApiResource
 from muster.runtime.natsaccounts import inbox
-from muster.sim.apiserver.http import HttpApiServer
 from muster.sim.world import SimCluster
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
 SERVICES = [name for name in services() if name not in ("nats", "log-init")]
-NODES = {f"node-{number}": {"cpu": "16", "memory": "64Gi"} for number in (1, 2)}
-
-
-@contextlib.asynccontextmanager
-async def cluster(folder: Path) -> AsyncIterator[tuple[SimCluster, Path]]:
-    """A living simulated cluster, and the kubeconfig for it."""
-    simulated = SimCluster(NODES)
-    http = HttpApiServer(simulated.server)
-    await http.start()
-    living = asyncio.get_running_loop().create_task(simulated.run())
-    path = folder / "kubeconfig"
-    http.write_kubeconfig(path)
-    try:
-        yield simulated, path
-    finally:
-        living.cancel()
-        await asyncio.gather(living, return_exceptions=True)
-        await http.stop()
 
 
 @contextlib.asynccontextmanager
@@ -67,14 +47,6 @@ async def started(
         yield running
     finally:
         await asyncio.gather(*(service.stop() for service in running))
-
-
-async def create(simulated: SimCluster, resource: ApiResource, body: dict[str, Any]) -> dict[str, Any]:
-    path = resource.path(body["metadata"].get("namespace", ""))
-    answer = await simulated.transport().request("POST", path, body=json.dumps(body).encode())
-    assert answer.ok, answer.body
-    created: dict[str, Any] = json.loads(answer.body)
-    return created
 
 
 async def a_job_runs(simulated: SimCluster) -> None:

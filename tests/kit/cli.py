@@ -10,7 +10,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -42,9 +42,10 @@ class Result(Struct):
 
 
 class Cli:
-    """Runs commands. ``folder``: private to one test or one fixture."""
+    """Runs commands. ``folder``: private to one test or one fixture; ``program``: what Python runs as the command."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, program: Sequence[str] = ("-m", "muster_cli")) -> None:
+        self._program = program
         self.runtime = folder / "runtime"
         self.tmp = folder / "tmp"
         for path in (self.runtime, self.tmp):
@@ -72,8 +73,7 @@ class Cli:
     async def _start(self, args: tuple[str, ...], environ: dict[str, str]) -> asyncio.subprocess.Process:
         return await asyncio.create_subprocess_exec(
             sys.executable,
-            "-m",
-            "muster_cli",
+            *self._program,
             *args,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,

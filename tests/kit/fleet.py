@@ -11,7 +11,7 @@ import json
 import re
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -153,23 +153,36 @@ class Fleet:
         await creation.start()
         assert await creation.finished() == 0, creation.tail()
 
-    async def add(self, service: str, replica: int = 1) -> Supervised:
-        """Start a service, or a further replica of it."""
+    async def add(
+        self, service: str, replica: int = 1, *, program: Sequence[str] = (), env: Mapping[str, str] | None = None
+    ) -> Supervised:
+        """Start a service, or a further replica of it. ``program``: run that instead, as Python is told; ``env``: more
+        variables.
+        """
         name = service if replica == 1 else f"{service}-{replica}"
         port = free_port()
-        env = {
+        known = {
             **self._env,
+            **(env or {}),
             "MUSTER_NATS_URL": self.url,
             "MUSTER_HEALTH_HOST": "127.0.0.1",
             "MUSTER_HEALTH_PORT": str(port),
         }
         if service == "keeper" and self._archive is not None:
-            env["MUSTER_LOG_ARCHIVE"] = str(self._archive)
+            known["MUSTER_LOG_ARCHIVE"] = str(self._archive)
         if "MUSTER_KUBECONFIG" in services()[service].env:
-            env["MUSTER_KUBECONFIG"] = str(self._kubeconfigs.get(name, self._kubeconfig))
-        process = Supervised(service, self.folder, port, env, name=name)
+            known["MUSTER_KUBECONFIG"] = str(self._kubeconfigs.get(name, self._kubeconfig))
+        process = Supervised(service, self.folder, port, known, name=name)
+        if program:
+            process.argv = [sys.executable, *program]
         self.running[name] = process
         await process.start()
+        return process
+
+    async def remove(self, name: str) -> Supervised:
+        """Have a process end for good."""
+        process = self.running.pop(name)
+        await process.stop()
         return process
 
     async def healthy(self) -> None:

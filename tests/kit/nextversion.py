@@ -1,0 +1,32 @@
+"""The next version of Muster as processes: it knows one more rule set (kit.rulesets), and is otherwise this one.
+
+python -m kit.nextversion SERVICE        a service of that version, by the name of docker-compose.yml
+python -m kit.nextversion muster ...     its command line
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+from kit.rulesets import NEXT, NEXT_BUILD
+from muster.core.deciders import DECIDERS
+from muster.runtime import config
+
+
+def main(name: str, arguments: list[str]) -> int:
+    """Become that version; returns its exit code."""
+    DECIDERS.update(NEXT_BUILD)
+    config.NEWEST = NEXT
+    if name == "muster":
+        from muster_cli.main import run
+
+        return run(arguments)
+    from muster.runtime import service
+
+    service.main(name, importlib.import_module(f"muster_{name.replace('-', '_')}.__main__").build)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], sys.argv[2:]))
