@@ -11,7 +11,7 @@ import pytest
 
 from kit.cluster import Cluster
 from kit.compose import REPOSITORY
-from kit.controlplane.build import cache_folder
+from kit.controlplane.build import build_natscli, cache_folder
 from kit.controlplane.toolchain import find_go, go_environment
 from kit.fleet import CELL, NATS, SERVICES, Fleet
 from kit.story import quota_tree
@@ -29,6 +29,8 @@ def program(folder: Path, language: str) -> list[str]:
     """How an example is run; the Go one is built."""
     if language == "python":
         return [sys.executable, str(EXAMPLES / "python" / "subscribe.py")]
+    if language == "nats":
+        return ["env", f"PATH={build_natscli().parent}:{os.environ['PATH']}", str(EXAMPLES / "nats" / "subscribe.sh")]
     go, built = find_go(cache_folder(), print), folder / "subscribe"
     command = [str(go), "build", "-o", str(built), "."]
     subprocess.run(command, cwd=EXAMPLES / "go", env=go_environment(go), check=True, capture_output=True)
@@ -70,7 +72,7 @@ async def admissions(fleet: Fleet, identity: LogIdentity) -> list[str]:
 async def test_every_admission_once_whatever_happens_to_the_log(cluster: Cluster, tmp_path: Path) -> None:
     await cluster.kube.create(quota_tree(tree(4)))
     async with Fleet(tmp_path, cluster.plane.kubeconfig) as fleet:
-        subscribers = [Subscriber(tmp_path, language, fleet.url) for language in ("python", "go")]
+        subscribers = [Subscriber(tmp_path, language, fleet.url) for language in ("python", "go", "nats")]
         try:
             for subscriber in subscribers:
                 await subscriber.start()
@@ -100,10 +102,12 @@ async def test_every_admission_once_whatever_happens_to_the_log(cluster: Cluster
             await more()
             (await fleet.muster("log", "roll", "--url", fleet.url)).ok()
             await more()
-            await subscribers[0].kill()
+            for subscriber in subscribers:
+                await subscriber.kill()
             fleet.kill("publisher")
             await more()
-            await subscribers[0].start()
+            for subscriber in subscribers:
+                await subscriber.start()
             await traffic.over()
             running.cancel()
             expected = await admissions(fleet, await fleet.identity())
