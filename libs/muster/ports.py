@@ -6,7 +6,7 @@ server) and ``sim`` (a simulated one) offer ApiTransport. The contract tests run
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from typing import Protocol
 
 from msgspec import Struct
@@ -86,7 +86,7 @@ class Log(Protocol):
         """
         ...
 
-    def follow(self, after: int) -> AsyncIterator[list[Stored]]:
+    def follow(self, after: int) -> AsyncGenerator[list[Stored], None]:
         """Every commit with a sequence over ``after``, in order, in batches, for ever; from earlier generations too.
 
         Yields an empty list once, when the end of the log as it stood at the start has been reached.

@@ -1,6 +1,7 @@
 """Following a log on a real server: nothing missing, nothing twice, and an end when there is nothing to follow."""
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator
 from typing import NamedTuple
 
@@ -301,6 +302,28 @@ async def test_closing_the_connection_ends_a_follower(nats_server: EmbeddedServe
     await own.close()
     await until(lambda: follower.error)
     assert isinstance(follower.error, ClosedError)
+
+
+@pytest.mark.parametrize("connection_first", [True, False])
+async def test_ended_together_with_its_connection_a_follower_leaves_no_failure_unheard(
+    nats_server: EmbeddedServer, js: JetStream, cell: str, *, connection_first: bool
+) -> None:
+    log = await open_log(js, cell, create=True, limits=SMALL)
+    own = await connect(nats_server.url, name="own")
+    unheard: list[str] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, context: unheard.append(context["message"]))
+    followers = [Follower(JetStreamLog(JetStream(own), log.identity))]
+    end = await log.append(commit(1), expected=0)
+    await until(lambda: followers[0].whole(end))
+    if connection_first:
+        own.fail(ClosedError("own is closed"))
+    task = followers.pop().task
+    task.cancel()
+    await own.close()
+    await asyncio.wait({task})
+    del task, own
+    gc.collect()
+    assert unheard == []
 
 
 async def open_log_unchecked(js: JetStream, cell: str) -> JetStreamLog:

@@ -196,9 +196,10 @@ class JetStreamLog:
                 if trouble is not None:
                     raise trouble
         finally:
-            if reading is not None and not reading.done():
+            if reading is not None:
                 reading.cancel()
-                await asyncio.wait({reading})
+                # Whatever it found meanwhile comes too late: who follows has ended.
+                await asyncio.gather(reading, return_exceptions=True)
             await reader.close()
 
     async def bodies(self, after: int) -> AsyncGenerator[Body, None]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import aclosing
 from typing import Any, Generic, TypeVar
 
 from muster.core.stage import Folder, Stage, StageState
@@ -105,9 +106,10 @@ class Follower(Generic[S]):
             self.hooks.note("info", "state_restored", seq=self.state.seq, how=how)
 
     async def _pump(self) -> None:
-        async for batch in self.log.follow(self.state.seq):
-            await self._batches.put(batch)
-            self._woken.set()
+        async with aclosing(self.log.follow(self.state.seq)) as stream:
+            async for batch in stream:
+                await self._batches.put(batch)
+                self._woken.set()
 
     async def _next_batches(self) -> list[Sequence[Stored]]:
         """What has arrived; waits for something to arrive, to be woken, or for the deadline."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import aclosing
 from typing import Protocol
 
 from muster.bus.public import Published
@@ -63,14 +64,15 @@ class Publisher:
         known = {identity.generation, *(each.generation for each in identity.earlier)}
         if settled is not None and settled.generation in known and settled.sequence >= identity.origin:
             after, skip = settled.sequence - 1, settled.index
-        async for batch in self._log.follow(after):
-            if not batch:
-                self.caught_up = True
-            for stored in batch:
-                await self._publish_commit(stored, skip if stored.seq == after + 1 else -1)
-            if batch:
-                self._hooks.folded(batch, 0)
-                await self._outlet.settle()
+        async with aclosing(self._log.follow(after)) as stream:
+            async for batch in stream:
+                if not batch:
+                    self.caught_up = True
+                for stored in batch:
+                    await self._publish_commit(stored, skip if stored.seq == after + 1 else -1)
+                if batch:
+                    self._hooks.folded(batch, 0)
+                    await self._outlet.settle()
 
     async def _publish_commit(self, stored: Stored, skip: int) -> None:
         """Publish the events of one commit with an index over ``skip``."""

@@ -164,7 +164,7 @@ async def _read(log: Log, states: States, end: int | None) -> None:
     """Fold up to a sequence; without one up to where the log ends now."""
     if end is not None and states.seq >= end:
         return
-    async with contextlib.aclosing(log.follow(states.seq)) as stream:  # type: ignore[type-var]
+    async with contextlib.aclosing(log.follow(states.seq)) as stream:
         async for batch in stream:
             for stored in batch:
                 states.fold(stored)

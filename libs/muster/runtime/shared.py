@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
 from typing import Protocol
 
 from muster.bus.log import LogUsage
@@ -65,28 +66,30 @@ class SharedLog:
 
     async def pump(self) -> None:
         """Read for the followers, for ever; raises what the log raises."""
-        async for batch in self._log.follow(self._base):
-            async with self._changed:
-                self._end_reached = self._end_reached or not batch
-                if self._cursors:
-                    self._kept += batch
-                else:
-                    self._base += len(batch)
-                self._changed.notify_all()
-                await self._changed.wait_for(lambda: len(self._kept) < WINDOW)
+        async with aclosing(self._log.follow(self._base)) as stream:
+            async for batch in stream:
+                async with self._changed:
+                    self._end_reached = self._end_reached or not batch
+                    if self._cursors:
+                        self._kept += batch
+                    else:
+                        self._base += len(batch)
+                    self._changed.notify_all()
+                    await self._changed.wait_for(lambda: len(self._kept) < WINDOW)
 
-    async def follow(self, after: int) -> AsyncIterator[list[Stored]]:
+    async def follow(self, after: int) -> AsyncGenerator[list[Stored], None]:
         """As :meth:`ports.Log.follow`; what lies before the shared reader is read apart, once."""
         me, told = object(), False
         self._cursors[me] = after
         try:
             while True:
                 if after < self._base:
-                    async for batch in self._log.follow(after):
-                        if not batch:
-                            break
-                        after = self._cursors[me] = batch[-1].seq
-                        yield batch
+                    async with aclosing(self._log.follow(after)) as stream:
+                        async for batch in stream:
+                            if not batch:
+                                break
+                            after = self._cursors[me] = batch[-1].seq
+                            yield batch
                     continue
                 async with self._changed:
                     while self._last() <= after and (told or not self._end_reached):
