@@ -136,9 +136,11 @@ def pods_released(reason: str) -> tuple[Play, str]:
     return play, TRAIN
 
 
-def claimed() -> Play:
+def claimed(*before: PodState) -> Play:
     """Two nodes full of pods that will leave some day; the gang has waited so long that it claims both."""
-    play = Play()
+    play = Play(claim_ms=AGE_MS)
+    play.add(*before)
+    play.passes(1_000)
     for number in range(2):
         play.node(f"n{number}", 4)
         play.add(member(f"small-{number}", cpu=4))
@@ -148,8 +150,15 @@ def claimed() -> Play:
 
 
 def claim_ended(outcome: str) -> tuple[Play, str]:
-    play = claimed()
+    play = claimed(*(of("elder", 2, cpu=8) if outcome == "yielded" else ()))
     match outcome:
+        case "yielded":
+            # Somebody who has waited longer could not claim: no node was large enough for it until now.
+            for where in ("large-0", "large-1"):
+                ref = Ref("Pod", "other", f"on-{where}", f"uid-on-{where}")
+                play.put(PodState(ref=ref, rv=0, node=where, owner_uid="a-job", request=facts.vector(cpu=8)))
+                play.node(where, 8)
+            play.passes(1)
         case "placed":
             play.ends("small-0")
             play.ends("small-1")

@@ -61,7 +61,9 @@ def pod_group(name: str, minimum: int, *, namespace: str = "video", timeout_s: i
 class Scene:
     """A bench, an actuator beside it, and the pods as the API server has them."""
 
-    def __init__(self, rng: Random | None = None, *, mode: str = "pack", hold_ms: int = 60_000) -> None:
+    def __init__(
+        self, rng: Random | None = None, *, mode: str = "pack", hold_ms: int = 60_000, claim_ms: int = 0
+    ) -> None:
         self.bench = Bench(rng)
         self.actuator, self.folder = Actuator().initial(), Folder(Actuator())
         self.pods: dict[str, PodState] = {}
@@ -70,7 +72,8 @@ class Scene:
         self.gone: list[PodGone] = []
         """Deletions that have not been reported."""
         self.binds = 0
-        self.bench.append("gang_admitter", "input", [PlacementChosen(mode=mode, hold_ms=hold_ms)])  # type: ignore[arg-type]
+        chosen = PlacementChosen(mode=mode, hold_ms=hold_ms, claim_ms=claim_ms)  # type: ignore[arg-type]
+        self.bench.append("gang_admitter", "input", [chosen])
         self.bench.synced()
 
     @property

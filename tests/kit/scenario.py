@@ -14,7 +14,7 @@ Input lines (names without a slash are in namespace ``video``):
     names NAME CHILD                    its status names the RayCluster it runs through
     cluster NAME | cluster-gone NAME | pod NAME N | pod-gone NAME N | gone NAME
     class NAME VALUE                    a PriorityClass
-    placement off|pack|spread [hold=600 grow=0]   how gangs are placed; seconds
+    placement off|pack|spread [hold=600 grow=0 claim=0]   how gangs are placed; seconds
     node NAME [cpu=4 memory=16 gpu=1 pods=110 taint=KEY:VALUE zone=Z cordoned not-ready]    a node, memory in GiB
     node-gone NAME
     foreign NAME node=NODE cpu=2 [gpu=1]    a pod of somebody else on a node; foreign-gone NAME
@@ -54,6 +54,7 @@ from muster.events.decisions import (
 )
 from muster.events.effects import EffectApplied, EffectFailed
 from muster.events.facts import NodeGone, PodGone, PodObserved, PriorityClassObserved
+from muster.events.gangs import NodesClaimed, NodesClaimEnded
 from muster.events.system import LogNearlyFull, PlacementChosen
 from muster.model.keys import Ref
 from muster.model.placing import Taint
@@ -195,6 +196,7 @@ class Play:
             mode=names[0],
             hold_ms=int(options.get("hold", "600")) * 1000,
             grow_ms=int(options.get("grow", "0")) * 1000,
+            claim_ms=int(options.get("claim", "0")) * 1000,
         )
         self.bench.append("gang_admitter", "input", [chosen])
 
@@ -315,6 +317,9 @@ def tell(event: Event) -> str:
             return f"deferred {event.ref.key} #{event.attempt}: {no_room(event.shortage)}"
         case PlacesReleased():
             return f"places of {event.ref.key} #{event.attempt}: {telling.given_back(event)}"
+        case NodesClaimed() | NodesClaimEnded():
+            told = telling.tell(event)
+            return f"{told.word} {event.gang}: {told.text}"
         case QuotaTreeAccepted():
             return f"tree accepted: {len(event.tree.nodes)} nodes, profile {event.tree.profile}"
         case QuotaTreeRejected():

@@ -8,10 +8,12 @@ from msgspec import Struct, field
 
 from muster.core.gang.declare import Counts, Declared, counting, declare, missing
 from muster.events.base import Cause, Event
+from muster.events.decisions import GangAdmitted, GangAwaitingNodes, GangDeferred, WorkloadDequeued
 from muster.events.effects import EffectApplied, EffectFailed
 from muster.events.envelope import Commit, Stored
-from muster.events.facts import PodGone, PodGroupGone, PodGroupObserved, PodObserved
-from muster.events.gangs import PodsPlaced, PodsReleased
+from muster.events.facts import PodGone, PodGroupGone, PodGroupObserved, PodObserved, WorkloadGone
+from muster.events.gangs import NodesClaimed, NodesClaimEnded, PodsPlaced, PodsReleased
+from muster.events.system import PlacementChosen
 from muster.model.gang import PodGroup
 from muster.model.workload import PodState
 
@@ -24,6 +26,53 @@ class _Team(Struct):
     started: bool = False
     changed: int = 0
     """Sequence of the last fact about it."""
+
+
+class _Claims:
+    """Nodes that are kept for a gang: one gang at a time, old enough, not beyond its deadline."""
+
+    def __init__(self) -> None:
+        self._claim: NodesClaimed | None = None
+        self._due_seq = 0
+        """Sequence from which on its deadline had passed; 0 before."""
+        self._age_ms = 0
+        self._vain: dict[str, int] = {}
+        """uid of a job -> log time of the first try in vain"""
+
+    def feed(self, stored: Stored) -> Iterator[Finding]:
+        places = False
+        for event in stored.commit.events:
+            match event:
+                case PlacementChosen():
+                    self._age_ms = event.claim_ms
+                case GangDeferred() | GangAwaitingNodes():
+                    self._vain.setdefault(event.ref.uid, stored.commit.at)
+                case GangAdmitted() | WorkloadDequeued() | WorkloadGone():
+                    self._vain.pop(event.ref.uid, None)
+                    places = places or isinstance(event, GangAdmitted)
+                case PodsPlaced():
+                    places = True
+                case NodesClaimed():
+                    other = self._claim
+                    yield "I3", other is None, f"nodes are kept for {event.gang} and for {other and other.gang}"
+                    since = self._vain.get(event.ref.uid) if event.ref is not None else None
+                    if since is not None:
+                        waited = stored.commit.at - since
+                        old = waited >= self._age_ms > 0
+                        yield "I3", old, f"nodes are kept for {event.gang} after {waited} ms, before {self._age_ms}"
+                    self._claim, self._due_seq = event, 0
+                case NodesClaimEnded():
+                    self._claim = None
+                case _:
+                    pass
+        claim = self._claim
+        if claim is None:
+            return
+        if not self._due_seq and stored.commit.at >= claim.until:
+            self._due_seq = stored.seq
+        if places:
+            kept = not 0 < self._due_seq <= stored.commit.in_seq
+            yield "I3", kept, f"nodes are kept for {claim.gang} beyond {claim.until}"
 
 
 class GangAudit:
@@ -42,10 +91,13 @@ class GangAudit:
         self._given: set[str] = set()
         """Pods that were given a node once."""
 
+        self._claims = _Claims()
+
     def feed(self, stored: Stored) -> Iterator[Finding]:
         """What is found in one commit."""
         for item, event in enumerate(stored.commit.events):
             yield from self._event(stored.seq, item, stored.commit, event)
+        yield from self._claims.feed(stored)
 
     def _event(self, seq: int, item: int, commit: Commit, event: Event) -> Iterator[Finding]:
         match event:

@@ -256,6 +256,7 @@ NODES_CLAIM_ENDED = {
     "gone": "the gang is gone",
     "expired": "not enough became free in time; others may go on",
     "changed": "its pods, or the nodes, are others now",
+    "yielded": "a gang that has waited longer claims nodes instead",
 }
 
 

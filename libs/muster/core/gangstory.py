@@ -74,7 +74,7 @@ class GangStory:
         """Which of the wanted gangs an event is told of."""
         match event:
             case gangs.GangHeldBack() | gangs.NodesClaimed() | gangs.NodesClaimEnded():
-                if event.gang in self._names:
+                if event.gang in self._names and (isinstance(event, gangs.GangHeldBack) or event.ref is None):
                     yield event.gang
                 elif isinstance(event, gangs.GangHeldBack):
                     yield from self._of(*event.pods)

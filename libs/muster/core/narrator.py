@@ -20,7 +20,7 @@ from muster.core.stage import Folder
 from muster.core.takers import Takers
 from muster.core.workloads.registry import KINDS, child_of, suspend_field
 from muster.events import decisions as d
-from muster.events import effects, facts, system
+from muster.events import effects, facts, gangs, system
 from muster.events.base import Cause, Event
 from muster.events.envelope import Stored
 from muster.model.keys import Ref
@@ -107,6 +107,8 @@ class Narrator:
             return self._below(event)
         told = telling.tell(event)
         subject = f"{told.subject}: " if told.subject else ""
+        if isinstance(event, gangs.NodesClaimed | gangs.NodesClaimEnded) and event.ref is not None:
+            return [(event.ref, told.word, told.text, "turn")]
         return [(None, told.word, f"{subject}{told.text}", "detail")]
 
     # --- what is seen -----------------------------------------------------------------------------------------

@@ -114,15 +114,19 @@ class NodesClaimed(Decision, frozen=True, kw_only=True):
     """A gang has waited so long that what becomes free on these nodes is kept for it."""
 
     gang: str
+    """namespace/name, of the gang of pods or of the job."""
     places: tuple[Placement, ...]
     until: int
+    ref: Ref | None = None
+    """The job whose gang it is; None for a gang of pods."""
 
 
 class NodesClaimEnded(Decision, frozen=True, kw_only=True):
     """Nothing is kept for the gang any more."""
 
     gang: str
-    outcome: Literal["placed", "gone", "expired", "changed"]
+    outcome: Literal["placed", "gone", "expired", "changed", "yielded"]
+    ref: Ref | None = None
 
 
 PodDecision = PodsPlaced | PodsReleased | GangHeldBack | NodesClaimed | NodesClaimEnded

@@ -56,6 +56,9 @@ class PlacementChosen(Event, frozen=True, kw_only=True):
     """How long places are held for the pods of an admitted gang."""
     grow_ms: int = 0
     """How long a gang that lacks nodes keeps its quota, because nodes may be added for it; 0: not at all."""
+    claim_ms: int = 0
+    """How long a gang, of a job or of pods, is tried in vain until what becomes free is kept for it. 0: as before this
+    was chosen: gangs of jobs claim no nodes, those of pods after 10 minutes, and kept is what a whole pod fits in."""
 
 
 SystemEvent = Genesis | LeaderStarted | TimeReached | LogNearlyFull | RulesetActivated | PlacementChosen

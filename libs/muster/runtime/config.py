@@ -70,6 +70,8 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How long places are held for the pods of an admitted gang."""
     placement_grow_s: int = 0
     """How long a gang that lacks nodes keeps its quota, because nodes may be added for it; 0: not at all."""
+    placement_claim_s: int = 600
+    """How long a gang that fits on no nodes is tried until what becomes free is kept for it; 0: only gangs of pods."""
     profile: Literal["kube-queue", "lean"] = "kube-queue"
     """lean writes nothing but the decisions themselves: no QueueUnits, Queues, status or Events."""
     health_host: str = "127.0.0.1"
@@ -100,6 +102,8 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             raise ValueError(f"placement_hold_s is {self.placement_hold_s}; take 1 to 86400 seconds")
         if not 0 <= self.placement_grow_s <= 86_400:
             raise ValueError(f"placement_grow_s is {self.placement_grow_s}; take 0 to 86400 seconds")
+        if not 0 <= self.placement_claim_s <= 86_400:
+            raise ValueError(f"placement_claim_s is {self.placement_claim_s}; take 0 to 86400 seconds")
         if not -1 <= self.health_port <= 65535:
             raise ValueError(f"health_port is {self.health_port}; take a port, 0 for any free one, -1 for none")
 

@@ -160,9 +160,10 @@ class Process(Struct, dict=True):
             mode=self.config.placement,
             hold_ms=self.config.placement_hold_s * 1000,
             grow_ms=self.config.placement_grow_s * 1000,
+            claim_ms=self.config.placement_claim_s * 1000,
         )
-        same = chosen == state.placement or chosen.mode == state.placement.mode == "off"
-        return None if same else chosen
+        both_off = chosen.mode == state.placement.mode == "off" and chosen.claim_ms == state.placement.claim_ms
+        return None if chosen == state.placement or both_off else chosen
 
     def add_watchers(self, transport: ApiTransport) -> None:
         """Run every shard of the watcher, those of kinds that are off to take back what was reported of them.

@@ -29,6 +29,7 @@ from muster.events.decisions import (
     QuotaReleased,
     QuotaReserved,
     Shortage,
+    WorkloadDequeued,
 )
 from muster.events.effects import EffectApplied, EffectFailed
 from muster.events.facts import (
@@ -72,6 +73,7 @@ class GangAdmitter:
             NodeGone: self._node_gone,
             PodObserved: self._pod,
             PodGone: self._pod_gone,
+            WorkloadDequeued: claims.left,
             QuotaReserved: self._reserved,
             QuotaReleased: self._released,
             GangAdmitted: self._admitted,
@@ -107,6 +109,7 @@ class GangAdmitter:
     def _workload_gone(self, state: AdmitterState, at: Position, event: WorkloadGone) -> None:
         if state.seen.end(event.ref.uid, at.at):
             state.gangs.pop(event.ref.uid, None)
+            state.waits.pop(event.ref.uid, None)
 
     def _child(self, state: AdmitterState, _at: Position, event: ChildObserved) -> None:
         if state.seen.newer(event.child.ref.uid, event.child.rv) and event.child.owner_uid:
@@ -153,6 +156,7 @@ class GangAdmitter:
         reservation = _reservation(state, event)
         if reservation is not None:
             del state.reservations[event.ref.uid]
+            state.waits.pop(event.ref.uid, None)
             state.admitted[event.ref.uid] = event.attempt
             if event.placements:
                 state.whole[event.ref.uid] = None
@@ -165,11 +169,13 @@ class GangAdmitter:
         if reservation is not None:
             reservation.shortage, reservation.until = event.shortage, event.until
             reservation.told = at.at
+            claims.in_vain(state, at, event)
 
-    def _deferred(self, state: AdmitterState, _at: Position, event: GangDeferred) -> None:
+    def _deferred(self, state: AdmitterState, at: Position, event: GangDeferred) -> None:
         reservation = _reservation(state, event)
         if reservation is not None:
             reservation.deferred = True
+            claims.in_vain(state, at, event)
 
     def _given_back(self, state: AdmitterState, _at: Position, event: PlacesReleased) -> None:
         g.give_back(state, event)
@@ -195,35 +201,22 @@ class GangAdmitter:
             for reservation in state.reservations.values():
                 yield _admission(reservation)
         else:
-            yield from self._placements(state, view)
+            yield from self._placements(state, view, tries)
         yield from tries.due()
 
     @staticmethod
-    def _placements(state: AdmitterState, view: View) -> Iterator[Decision]:
+    def _placements(state: AdmitterState, view: View, tries: Tries) -> Iterator[Decision]:
+        """Who has claimed nodes comes first; what it does not get yet is kept from the others."""
         hopeless: dict[str, Shortage] = {}
         """Asks that found no place -> why: nobody who asks for the same is tried again in this commit."""
-        for reservation in state.reservations.values():
-            gang = state.gangs.get(reservation.ref.uid)
-            if reservation.deferred or gang is None:
-                continue
-            asks = g.asks_of(gang)
-            key = repr(asks)
-            short = hopeless.get(key)
-            mark = view.mark()
-            if short is None:
-                assert state.placement.mode != "off"
-                short = place(view, asks, state.placement.mode)
-            if short is None:
-                placements = tuple(
-                    Placement(taken.ask.name, taken.node, taken.count, taken.devices) for taken in view.taken[mark[1] :]
-                )
-                until = state.now + state.placement.hold_ms
-                yield _admission(reservation, (*gang.pod_sets, *gang.beside), placements, until)
-                continue
-            hopeless[key] = short
-            decision = _waits(state, reservation, short)
-            if decision is not None:
-                yield decision
+        mine, mark = claims.claimant(state), view.mark()
+        if mine in state.reservations:
+            yield from _tried(state, view, state.reservations[mine], hopeless, tries)
+        if mine and view.mark() == mark:
+            claims.keep_for(state, mine, view)
+        for uid, reservation in state.reservations.items():
+            if uid != mine:
+                yield from _tried(state, view, reservation, hopeless, tries)
 
     def next_deadline(self, state: AdmitterState) -> int | None:
         """When places are given back, or a gang stops waiting for nodes."""
@@ -254,6 +247,37 @@ class GangAdmitter:
 def _reservation(state: AdmitterState, event: GangAdmitted | GangAwaitingNodes | GangDeferred) -> Reservation | None:
     found = state.reservations.get(event.ref.uid)
     return found if found is not None and found.attempt == event.attempt else None
+
+
+def _tried(
+    state: AdmitterState, view: View, reservation: Reservation, hopeless: dict[str, Shortage], tries: Tries
+) -> Iterator[Decision]:
+    """An admission with a place for every pod, or what a gang without is told."""
+    gang = state.gangs.get(reservation.ref.uid)
+    if reservation.deferred or gang is None:
+        return
+    asks = g.asks_of(gang)
+    key = repr(asks)
+    short = hopeless.get(key)
+    mark = view.mark()
+    if short is None:
+        assert state.placement.mode != "off"
+        short = place(view, asks, state.placement.mode)
+    if short is None:
+        placements = tuple(
+            Placement(taken.ask.name, taken.node, taken.count, taken.devices) for taken in view.taken[mark[1] :]
+        )
+        until = state.now + state.placement.hold_ms
+        yield _admission(reservation, (*gang.pod_sets, *gang.beside), placements, until)
+        return
+    hopeless[key] = short
+    decision = _waits(state, reservation, short)
+    if decision is not None:
+        yield decision
+    if not tries.claimed:
+        claim = claims.claim_of_job(state, reservation, asks)
+        tries.claimed = bool(claim)
+        yield from claim
 
 
 def _admission(

@@ -100,8 +100,7 @@ def _lost(state: AdmitterState, found: crew.Placed, lacking: dict[str, Vector]) 
 def deadlines(state: AdmitterState) -> Iterator[int]:
     """When something may be due for pods though nothing happens."""
     pods, now = state.pods, state.now
-    if pods.claim is not None:
-        yield pods.claim.until
+    yield from claims.deadlines(state)
     for found in pods.placed.values():
         if not found.applied:
             yield found.until
@@ -115,7 +114,7 @@ def deadlines(state: AdmitterState) -> Iterator[int]:
         if gang.cycle_since:
             times.append(round_ends(gang))
         if gang.tried_since:
-            times += [gang.tried_since + STARVED_MS, claims.may_claim_at(gang)]
+            times += [gang.tried_since + STARVED_MS, claims.may_claim_at(state, gang)]
         yield from (at for at in times if at > now)
 
 

@@ -19,7 +19,7 @@ from muster.events.effects import FailureReason
 from muster.events.facts import PodGroupGone, PodGroupObserved
 from muster.events.gangs import GangHeldBack, HeldBackReason, PodPlace
 from muster.model.gang import PodGroup
-from muster.model.keys import Position
+from muster.model.keys import Position, Ref
 from muster.model.workload import DEFAULT_SCHEDULER, PodState
 
 Stage = Literal["waiting", "placed", "bound", "succeeded", "failed", "leaving"]
@@ -72,6 +72,8 @@ class NodeClaim(Struct):
     places: tuple[Placement, ...]
     until: int
     cause: Cause
+    ref: Ref | None = None
+    """The job whose gang it is; None for a gang of pods."""
 
 
 class PodGang(Struct):

@@ -47,6 +47,14 @@ class Reservation(Struct):
     """It has been told to give its quota back."""
 
 
+class Waits(Struct):
+    """A job that is tried in vain, from the first time on until it is admitted or leaves its queue."""
+
+    since: int
+    claimed: int = 0
+    """Log time at which it claimed nodes last."""
+
+
 class Gang(Struct):
     """The pods of a workload, as it was observed last."""
 
@@ -84,6 +92,8 @@ class AdmitterState(StageState):
     holds: dict[str, Hold] = field(default_factory=dict)
     named: dict[str, str] = field(default_factory=dict)
     """namespace/name of a workload that holds places -> its uid"""
+    waits: dict[str, Waits] = field(default_factory=dict)
+    """By uid of the workload."""
     pods: PodGangs = field(default_factory=PodGangs)
     """Pods that we bind ourselves, and their gangs"""
 

@@ -52,20 +52,21 @@ class Tries:
         """Gangs that are not tried (again)."""
         self._any = False
         """Pods have been placed in this commit."""
-        self._claimed = False
+        self.claimed = False
+        """Somebody claims nodes in this commit."""
 
     def claimant(self) -> Iterator[Decision]:
         """The gang with a claim comes before everybody else; what it does not get yet is kept from the others."""
         yield from claims.over(self._state)
         claim = self._state.pods.claim
-        gang = self._state.pods.gangs.get(claim.gang) if claim is not None else None
+        gang = self._state.pods.gangs.get(claim.gang) if claim is not None and claim.ref is None else None
         if claim is None or gang is None or not gang.waiting or gang.key in self._done:
             return
         unit = unit_of(self._state, gang)
         self._done.add(gang.key)
         yield from self._try(unit)
         if not self._any:
-            claims.keep(self._view, claim.places, self._asks_of(unit))
+            claims.keep(self._state, self._view, claim.places, self._asks_of(unit))
 
     def due(self) -> Iterator[Decision]:
         """Every decision that is due for pods that wait, and for gangs that are no longer whole."""
@@ -106,14 +107,10 @@ class Tries:
 
     def _claim(self, unit: Unit) -> Iterator[Decision]:
         """One gang at a time claims nodes: the first that has waited too long, and would ever fit."""
-        gang = unit.gangs[0]
-        if self._state.pods.claim is not None or self._claimed or not gang.tried_since:
-            return
-        if self._state.now >= claims.may_claim_at(gang):
-            found = claims.claim(self._state, gang, self._asks_of(unit), self._strategy)
-            if found is not None:
-                self._claimed = True
-                yield found
+        if not self.claimed:
+            found = claims.claim(self._state, unit.gangs[0], self._asks_of(unit), self._strategy)
+            self.claimed = bool(found)
+            yield from found
 
     def _asks_of(self, unit: Unit) -> list[Ask]:
         """What a unit needs to start, shape by shape."""

@@ -119,6 +119,20 @@ class View:
         self._move(node, after)
         self.taken.append(Taken(ask, node, count, devices))
 
+    def keep(self, ask: Ask, node: str, count: int) -> None:
+        """Keep from everybody else what is free of the room of ``count`` pods, even if it is too little for one."""
+        before = self.slot(node)
+        need, _ = need_of(ask, self.ledger.classes[before.group]) if before is not None else (None, [])
+        if before is None or need is None:
+            return
+        after = Slot(before.group, list(before.free), dict(before.shared))
+        for index, amount in need.parts:
+            after.free[index] -= min(amount * count, max(after.free[index], 0))
+        if need.share and need.gpu >= 0:
+            devices = -(-need.share * count // WHOLE) * WHOLE
+            after.free[need.gpu] -= min(devices, max(after.free[need.gpu], 0))
+        self._move(node, after)
+
     def give(self, node: str, request: Vector) -> None:
         """Suppose that a pod with this request were not on a node."""
         before = self.slot(node)
