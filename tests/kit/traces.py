@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 from pathlib import Path
@@ -19,6 +20,7 @@ SAMPLES = Path(__file__).parent / "tracefiles"
 """The first jobs of public traces, see README.md there."""
 
 VARIABLE = "MUSTER_TEST_TRACES"
+PHILLY_GPUS = 448
 
 HEADER = "job_id,queue,gpus,submit_s,duration_s"
 
@@ -51,6 +53,15 @@ def ends(history: History) -> dict[str, float]:
 
 def figure(metrics: Metrics, name: str) -> Any:
     return getattr(metrics, name)
+
+
+def philly(traces: Path, folder: Path) -> tuple[Path, Path]:
+    """(CLUSTER.json, JOBS.csv) of two weeks of the Philly trace; the first is written to a folder."""
+    with (traces / "philly_2w_quota.csv").open() as file:
+        queues = {row["vc"]: {"min": int(row["nominal_gpus"]), "max": PHILLY_GPUS} for row in csv.DictReader(file)}
+    path = folder / "cluster.json"
+    path.write_text(json.dumps({"nodes": [{"count": PHILLY_GPUS // 8, "gpus": 8}], "queues": queues}))
+    return path, traces / "philly_2w_dev.csv"
 
 
 def full_traces() -> Path:

@@ -27,6 +27,7 @@ import bench_reclaim
 import bench_release
 import bench_replay
 import bench_restart
+import bench_simulate
 import psutil
 from figures import Progress, Table
 
@@ -82,6 +83,11 @@ async def _gangs(size: Size, say: Progress) -> list[Table]:
     return [await bench_gangs.measure(20 if size.quick else 1_000, sizes, 1 if size.quick else 2, say)]
 
 
+async def _simulate(size: Size, say: Progress) -> list[Table]:
+    folder = bench_placement.traces()
+    return [] if folder is None or size.quick else [bench_simulate.measure(folder, 1, say)]
+
+
 async def _log(size: Size, say: Progress) -> list[Table]:
     return [await bench_log.measure(3_000 // size.small, 60_000 // size.small, size.rounds, say)]
 
@@ -111,6 +117,7 @@ BENCHES: dict[str, Callable[[Size, Progress], Awaitable[list[Table]]]] = {
     "reclaim": _reclaim,
     "replay": _replay,
     "restart": _restart,
+    "simulate": _simulate,
     "cluster": _cluster,
     "kueue": _kueue,
     "gangs": _gangs,

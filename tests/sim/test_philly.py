@@ -1,14 +1,9 @@
 """Two weeks of a public trace of 27,000 jobs, whole: needs MUSTER_TEST_TRACES. Samples of it run in tests/unit."""
 
-import csv
-import json
-
 import pytest
 
-from kit.traces import full_traces, run
+from kit.traces import full_traces, philly, run
 from muster.simulation.jobsfile import read_trace
-
-GPUS = 448
 
 PUBLISHED = {
     "fifo": 55_587,
@@ -20,20 +15,11 @@ PUBLISHED = {
 """Mean completion time in seconds by an independent simulator of the same trace."""
 
 
-def philly(tmp_path):
-    folder = full_traces()
-    with (folder / "philly_2w_quota.csv").open() as file:
-        queues = {row["vc"]: {"min": int(row["nominal_gpus"]), "max": GPUS} for row in csv.DictReader(file)}
-    path = tmp_path / "cluster.json"
-    path.write_text(json.dumps({"nodes": [{"count": GPUS // 8, "gpus": 8}], "queues": queues}))
-    return read_trace(path, folder / "philly_2w_dev.csv")
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("policy", PUBLISHED)
 def test_policies_agree_with_an_independent_simulator(tmp_path, policy):
-    found = run(philly(tmp_path), policy)
+    found = run(read_trace(*philly(full_traces(), tmp_path)), policy)
     assert found.jobs.finished == 26_936
     assert found.metrics.jct_mean_s == pytest.approx(PUBLISHED[policy], abs=1)
     assert found.metrics.jct_lower_bound_s == pytest.approx(9_095, abs=1)
@@ -42,7 +28,7 @@ def test_policies_agree_with_an_independent_simulator(tmp_path, policy):
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_the_real_stages_run_all_of_it_within_every_limit(tmp_path):
-    found = run(philly(tmp_path))
+    found = run(read_trace(*philly(full_traces(), tmp_path)))
     assert found.jobs.finished == 26_936
     assert found.metrics.quota_violation_gpu_s == 0
     assert found.metrics.partial_hold_gpu_s == 0
