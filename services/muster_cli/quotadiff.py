@@ -114,10 +114,16 @@ def _node(old: QuotaNode | None, new: QuotaNode) -> list[Change]:
             for name in sorted(before.keys() | after.keys())
             if before.get(name) != after.get(name)
         ]
+    if old.preempts != new.preempts:
+        found.append(Change(new.path, "preempts lower priority", *(_yes(each.preempts) for each in (old, new))))
     if sorted(old.namespaces) != sorted(new.namespaces):
         shown = [", ".join(sorted(each)) or "-" for each in (old.namespaces, new.namespaces)]
         found.append(Change(new.path, "namespaces", *shown))
     return found
+
+
+def _yes(value: bool) -> str:
+    return "yes" if value else "no"
 
 
 def _amount(amounts: Vector, name: str) -> str:

@@ -104,6 +104,17 @@ def claimed(**rules: str) -> Scene:
     return scene
 
 
+def outranked(**rules: str) -> Scene:
+    """b uses all there is; b/urgent has a higher priority, so b/greedy, the younger one, gives way in its own queue."""
+    scene = Scene()
+    scene.tree_of(*TWO, preempt_lower_priority="true", **rules)
+    scene.lines("synced", "job b/small cpu=3", "time +5s", "job b/greedy cpu=5")
+    scene.runs("b/small")
+    scene.runs("b/greedy")
+    scene.lines("job b/urgent cpu=5 prio=10")
+    return scene
+
+
 def dequeued(reason: str) -> tuple[Scene, str]:
     scene = beginning("job two", "job one")
     match reason:
@@ -160,6 +171,10 @@ def released(reason: str) -> tuple[Scene, str]:
             scene = claimed()
             scene.suspended("b/greedy")
             return scene, "b/greedy"
+        case "preempted":
+            scene = outranked()
+            scene.suspended("b/greedy")
+            return scene, "b/greedy"
         case "timed_out":
             scene = timed_out()
             scene.suspended("a/one")
@@ -208,6 +223,12 @@ def deferred(reason: str) -> tuple[Scene, str]:
         return claimed(min_run="10m"), "a/owed"
     if reason == "evictions_paused":
         return claimed(paused="evictions"), "a/owed"
+    if reason == "lower_too_young":
+        return outranked(min_run="10m"), "b/urgent"
+    if reason == "lower_paused":
+        return outranked(paused="evictions"), "b/urgent"
+    if reason == "lower_stays":
+        return lower_is_not_enough()
     scene = Scene()
     scene.tree_of(*TWO)
     scene.lines("synced", "job b/greedy cpu=8")
@@ -215,6 +236,18 @@ def deferred(reason: str) -> tuple[Scene, str]:
     scene.change("b/greedy", busy=True)
     scene.lines("job a/owed cpu=5")
     return scene, "a/owed"
+
+
+def lower_is_not_enough() -> tuple[Scene, str]:
+    """a would be within its min without a/low, and b/greedy, who has the rest, cannot be suspended."""
+    scene = Scene()
+    scene.tree_of(*TWO, preempt_lower_priority="true")
+    scene.lines("synced", "job a/low cpu=2", "job b/greedy cpu=6")
+    scene.runs("a/low")
+    scene.runs("b/greedy")
+    scene.change("b/greedy", busy=True)
+    scene.lines("job a/urgent cpu=5 prio=10")
+    return scene, "a/urgent"
 
 
 def claim_ended(outcome: str) -> tuple[Scene, str]:

@@ -105,6 +105,8 @@ class Auditor:
         self._used: dict[str, Vector] = {}
         self._waiting: dict[str, _Waiting] = {}
         self._workloads: dict[str, Workload] = {}
+        self._priorities: dict[str, int] = {}
+        """uid -> priority it was queued with last"""
         self._versions: dict[str, int] = {}
         self._applied: set[tuple[str, int, str]] = set()
         self._epochs: dict[tuple[str, str], int] = {}
@@ -138,8 +140,7 @@ class Auditor:
                 case NodeObserved():
                     self._fact(event.node.ref.uid, event.node.rv)
                 case ObjectGone():
-                    self._workloads.pop(event.ref.uid, None)
-                    self._versions[event.ref.uid] = GONE
+                    self._gone(event.ref.uid)
                 case WorkloadQueued():
                     self._queued(event)
                 case WorkloadDequeued():
@@ -203,6 +204,11 @@ class Auditor:
         self._versions[uid] = max(before, rv)
         return rv > before
 
+    def _gone(self, uid: str) -> None:
+        self._workloads.pop(uid, None)
+        self._priorities.pop(uid, None)
+        self._versions[uid] = GONE
+
     def _tree(self, event: QuotaTreeAccepted) -> None:
         self._profile = event.tree.profile
         self._nodes = {node.path: node for node in event.tree.nodes}
@@ -217,6 +223,7 @@ class Auditor:
             self._add(charge, 1)
 
     def _queued(self, event: WorkloadQueued) -> None:
+        self._priorities[event.ref.uid] = event.priority
         place = (-event.priority, event.queued_at, event.ref.key, event.ref.uid)
         self._waiting[event.ref.uid] = _Waiting(place, event.attempt, event.queue, _asks(event), self._seq)
 
@@ -291,10 +298,17 @@ class Auditor:
     def _evicts(self, event: EvictionOrdered) -> None:
         """I8, I19: what is taken back is owed, may be taken, and is needed."""
         held = {
-            uid: Held(charge.queue, counted(charge.request, charge.pods), charge.attempt, charge.preemptible)
+            uid: Held(
+                charge.queue,
+                counted(charge.request, charge.pods),
+                charge.attempt,
+                charge.preemptible,
+                self._priorities.get(uid),
+            )
             for uid, charge in self._charges.items()
         }
-        for invariant, holds, detail in findings(event, self._nodes, held, fixed=self._fixed):
+        priority = self._priorities.get(event.ref.uid)
+        for invariant, holds, detail in findings(event, self._nodes, held, priority=priority, fixed=self._fixed):
             self._check(invariant, holds, detail)
 
     def _effect(self, event: EffectApplied) -> None:

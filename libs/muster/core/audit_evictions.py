@@ -5,11 +5,11 @@ Like the auditor it keeps to its own arithmetic, and calls nothing of the preemp
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
-from muster.events.decisions import EvictionOrdered
+from muster.events.decisions import EvictionOrdered, Victim
 from muster.model.quota import COUNTED, JOBS, MACHINES, QuotaNode
 from muster.model.resources import Vector
 
@@ -24,6 +24,8 @@ class Held(Struct):
     amounts: Vector
     attempt: int
     preemptible: bool
+    priority: int | None = None
+    """With which it was queued last; None for what never was."""
 
 
 def counted(request: Mapping[str, int], pods: int) -> Vector:
@@ -37,38 +39,101 @@ def chain(queue: str) -> list[str]:
     return ["/".join(parts[:size]) for size in range(len(parts), 0, -1)]
 
 
+class Books(Struct):
+    """The tree and who is charged with what, when an order was made; the victims leave them one by one."""
+
+    event: EvictionOrdered
+    nodes: Mapping[str, QuotaNode]
+    held: Mapping[str, Held]
+    used: dict[str, Vector]
+    own: list[Held]
+    """Victims of the claimant's own queue."""
+    others: list[Held]
+
+    def leave(self, charges: Sequence[Held], times: int = -1) -> None:
+        for charge in charges:
+            _add(self.used, charge.queue, charge.amounts, times)
+
+    def enough(self) -> bool:
+        """Whether the claimant fits; beside what others give it must be within its min."""
+        event = self.event
+        fits = _fits(chain(event.queue), counted(event.request, event.pods), self.nodes, self.used)
+        return fits and (not self.others or all(holds for _, holds, _ in _owed(event, self.nodes, self.used)))
+
+
 def findings(
-    event: EvictionOrdered, nodes: Mapping[str, QuotaNode], held: Mapping[str, Held], *, fixed: bool = True
+    event: EvictionOrdered,
+    nodes: Mapping[str, QuotaNode],
+    held: Mapping[str, Held],
+    *,
+    priority: int | None = None,
+    fixed: bool = True,
 ) -> Iterator[Found]:
     """Everything there is to say of one order, given who is charged with what when it was made.
 
-    ``fixed``: no limit moves with what others ask for, so that the need of each victim can be told from the tree.
+    ``priority``: with which the claimant was queued. ``fixed``: no limit moves with what others ask for, so that the
+    need of each victim can be told from the tree.
     """
-    used: dict[str, Vector] = {}
-    for each in held.values():
-        _add(used, each.queue, each.amounts, 1)
-    mine, path = counted(event.request, event.pods), chain(event.queue)
-    yield from _owed(event, nodes, used)
-    gone: list[Held] = []
+    books = Books(event, nodes, held, {}, [], [])
+    books.leave(list(held.values()), 1)
     for victim in event.victims:
         charge = held.get(victim.ref.uid)
         legal = charge is not None and charge.preemptible and charge.attempt == victim.attempt
         yield "I19", legal, f"{victim.ref} is ordered to leave, and is not charged under attempt {victim.attempt}"
-        if charge is not None:
-            gone.append(charge)
-            _add(used, charge.queue, charge.amounts, -1)
-    for charge in gone:
+        if charge is not None and charge.queue == event.queue:
+            books.own.append(charge)
+            yield _outranked(event, victim, charge, priority)
+        elif charge is not None:
+            books.others.append(charge)
+    if books.own:
+        asked = event.queue in nodes and nodes[event.queue].preempts
+        yield "I19", asked, f"work of lower priority gives way in {event.queue}, and the tree does not ask for that"
+        if not event.preemptible:
+            yield from _firm(event, nodes, held)
+    books.leave(books.own)
+    if books.others or not books.own:
+        yield from _owed(event, nodes, books.used)
+    books.leave(books.others)
+    for charge in books.others:
         for at in chain(charge.queue):
-            least = nodes[at].guaranteed.get(event.resource, 0) if at in nodes and at not in path else 0
-            left = used.get(at, {}).get(event.resource, 0)
+            least = nodes[at].guaranteed.get(event.resource, 0) if at in nodes and at not in chain(event.queue) else 0
+            left = books.used.get(at, {}).get(event.resource, 0)
             yield "I19", left >= least, f"{at} is left with {event.resource} {left}, below its min {least}"
-    if not fixed or any(node.kept for node in nodes.values()):
-        return
-    yield "I8", _fits(path, mine, nodes, used), f"{event.ref} would not fit without all {len(gone)} victims"
-    for charge in gone:
-        _add(used, charge.queue, charge.amounts, 1)
-        yield "I8", not _fits(path, mine, nodes, used), f"{event.ref} needs fewer victims than {len(gone)}"
-        _add(used, charge.queue, charge.amounts, -1)
+    if fixed and not any(node.kept for node in nodes.values()):
+        yield from _needed(books)
+
+
+def _needed(books: Books) -> Iterator[Found]:
+    ref, count = books.event.ref, len(books.own) + len(books.others)
+    yield "I8", books.enough(), f"{ref} would not fit without all {count} victims"
+    for mine in (books.own, books.others):
+        for charge in list(mine):
+            mine.remove(charge)
+            books.leave([charge], 1)
+            yield "I8", not books.enough(), f"{ref} needs fewer victims than {count}"
+            books.leave([charge])
+            mine.append(charge)
+
+
+def _outranked(event: EvictionOrdered, victim: Victim, charge: Held, priority: int | None) -> Found:
+    """As both were queued; what never was (it was adopted) has the priority that the order names."""
+    lower = victim.priority if charge.priority is None else charge.priority
+    holds = lower is not None and priority is not None and lower < priority == event.priority
+    return "I19", holds, f"{victim.ref} of priority {lower} gives way in its own queue to priority {priority}"
+
+
+def _firm(event: EvictionOrdered, nodes: Mapping[str, QuotaNode], held: Mapping[str, Held]) -> Iterator[Found]:
+    """A claimant that is not preemptible stays within the min at every level, whoever leaves."""
+    firm: dict[str, Vector] = {}
+    for each in held.values():
+        if not each.preemptible:
+            _add(firm, each.queue, each.amounts, 1)
+    above = [nodes[at] for at in chain(event.queue) if at in nodes]
+    for name, asked in event.request.items():
+        if any(name in node.limit or name in node.guaranteed for node in above):
+            for node in above:
+                least, now = node.guaranteed.get(name, 0), firm.get(node.path, {}).get(name, 0)
+                yield "I19", now + asked <= least, f"{event.ref} is not preemptible and beyond the min of {node.path}"
 
 
 def _owed(event: EvictionOrdered, nodes: Mapping[str, QuotaNode], used: Mapping[str, Vector]) -> Iterator[Found]:

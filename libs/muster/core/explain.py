@@ -10,13 +10,16 @@ from msgspec import Struct
 from muster.core.queueing.book import Denial
 from muster.events.decisions import (
     AdoptionReason,
+    DeferralReason,
     DequeueReason,
+    EvictionOrdered,
     GiveBackReason,
     Obstacle,
     ObstacleCode,
     QuotaDenied,
     ReleaseReason,
     Shortage,
+    Victim,
 )
 from muster.events.effects import FailureReason
 from muster.events.gangs import GangHeldBack, HeldBackReason, PodsReleaseReason
@@ -126,6 +129,24 @@ def evicted_for(claimant: str, queue: str, path: str, resource: str) -> Reason:
         f"Suspended to give {resource} back in quota {path}: job {claimant} stays within the min of its queue {queue}, "
         f"and this one ran above the min of its own. It is queued again in its old place",
     )
+
+
+def preempted_for(claimant: str, queue: str, path: str, resource: str, priorities: tuple[int, int]) -> Reason:
+    """The words for a job that was suspended for a higher priority in its own queue; ``priorities``: its, the other."""
+    return Reason(
+        "Preempted",
+        f"preempted:{claimant}",
+        f"Preempted by a job of higher priority in the same queue: {claimant} has priority {priorities[1]}, this one "
+        f"{priorities[0]}, and needs {resource} of quota {path} in queue {queue}. It is queued again in its old place",
+    )
+
+
+def leaving_for(event: EvictionOrdered, victim: Victim) -> Reason:
+    """The words for a victim of an order: which rule it falls under."""
+    ref, priority = event.ref, event.priority
+    if victim.priority is None or priority is None:
+        return evicted_for(ref.key, event.queue, event.path, event.resource)
+    return preempted_for(ref.key, event.queue, event.path, event.resource, (victim.priority, priority))
 
 
 def work_lost(ran: int) -> str:
@@ -292,6 +313,8 @@ RELEASED: dict[ReleaseReason, str] = {
     "superseded": "its spec was edited before it started; it is queued again as it is now",
     "resume_failed": "the API server refused to resume it; it is queued again after a pause",
     "evicted": "it was suspended to give quota back, and nothing of it is left; it is queued again in its old place",
+    "preempted": "it was suspended for a job of higher priority in its queue, and nothing of it is left; it is queued "
+    "again in its old place",
     "timed_out": "it did not come to run in time; it was suspended and is queued again after a pause",
     "no_nodes": "its gang has no place on the nodes; it is queued again after a pause",
 }
@@ -313,11 +336,17 @@ NOT_BOUND: dict[FailureReason, str] = {
     "superseded": "somebody else has bound it to another node",
     "refused": "the API server refused to bind it",
 }
-DEFERRED = {
+DEFERRED: dict[DeferralReason, str] = {
     "nothing_evictable": "its queue is owed {0}, and nothing in quota {1} that runs above its own min may be suspended",
     "evictions_paused": "its queue is owed {0}, and somebody has paused the evictions that would free it in quota {1} "
     "(`muster resume evictions` lets them go on)",
     "too_young": "its queue is owed {0}, and what runs above its min in quota {1} has not run for its minimum yet",
+    "lower_stays": "it has a higher priority than jobs that run in its queue, and those that may be suspended would "
+    "not free enough {0} for it in quota {1}",
+    "lower_paused": "it has a higher priority than jobs that run in its queue, and somebody has paused the evictions "
+    "that would free {0} for it in quota {1} (`muster resume evictions` lets them go on)",
+    "lower_too_young": "it has a higher priority than jobs that run in its queue, and they have not run for their "
+    "minimum yet, so {0} in quota {1} is not taken back from them",
 }
 """Why nothing is taken back for somebody, with the resource and the quota that refuses it."""
 WITHHELD = {

@@ -321,7 +321,7 @@ class Narrator:
     def _evicted(self, event: d.EvictionOrdered, _at: Cause) -> list[_Said]:
         said: list[_Said] = [(event.ref, "reclaims", telling.tell(event).text, "turn")]
         for victim in event.victims:
-            reason = explain.evicted_for(event.ref.key, event.queue, event.path, event.resource)
+            reason = explain.leaving_for(event, victim)
             lost = (
                 explain.work_lost(self.state.now - self.running[uid]) if (uid := victim.ref.uid) in self.running else ""
             )

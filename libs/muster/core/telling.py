@@ -235,6 +235,14 @@ def _preemption(event: d.PreemptionProposed) -> str:
     return f"{told}; {explain.WITHHELD[event.withheld]}" if event.withheld else told
 
 
+def _for_what(event: d.EvictionOrdered) -> str:
+    lower = sum(each.priority is not None for each in event.victims)
+    if not lower:
+        return "gets its guarantee"
+    ahead = f"goes ahead of lower priority in its queue (it has {event.priority})"
+    return ahead if lower == len(event.victims) else f"gets its guarantee and {ahead}"
+
+
 def _gone(_event: facts.ObjectGone) -> str:
     return "no longer exists"
 
@@ -295,7 +303,7 @@ _WORDS: Mapping[type[Event], tuple[str, _Say]] = {
     d.QuotaReleased: ("released", lambda e: f"{_request(e.queue, e.request)}: {explain.RELEASED[e.reason]}"),
     d.PreemptionProposed: ("preemption", _preemption),
     d.ReclaimDeferred: ("deferred", lambda e: explain.DEFERRED[e.reason].format(e.resource, e.path)),
-    d.EvictionOrdered: ("reclaims", lambda e: f"{_victims(e.victims)} suspended so that it gets its guarantee"),
+    d.EvictionOrdered: ("reclaims", lambda e: f"{_victims(e.victims)} suspended so that it {_for_what(e)}"),
     d.ClaimOpened: ("claims", lambda e: f"{_request(e.queue, e.request)} is held for it: it has waited too long"),
     d.PlanStale: ("stale", lambda e: f"nobody is suspended for it: {e.reason}"),
     d.ClaimEnded: ("claim ends", lambda e: explain.CLAIM_ENDED[e.outcome]),

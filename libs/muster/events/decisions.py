@@ -43,6 +43,7 @@ ReleaseReason = Literal[
     "superseded",
     "resume_failed",
     "evicted",
+    "preempted",
     "timed_out",
     "no_nodes",
 ]
@@ -54,9 +55,15 @@ suspended_outside  somebody suspended it after admission, and nothing of it is l
 superseded         its spec changed before it was resumed: queued again under the new need
 resume_failed      the API server refused to resume it; the effect says why
 evicted            suspended to give quota back to somebody it is owed to: queued again in its old place
+preempted          suspended for a job of higher priority in its own queue: queued again in its old place
 timed_out          admitted, and not running within the time limit: queued again after a pause
 no_nodes           its gang has no place on the nodes; the deferral says why
 """
+
+DeferralReason = Literal[
+    "nothing_evictable", "too_young", "evictions_paused", "lower_stays", "lower_too_young", "lower_paused"
+]
+"""Why nothing is taken back: of what others run above their min, or of what runs with lower priority in its queue."""
 
 AdoptionReason = Literal["already_running", "bypassed"]
 """Why something is charged that no admission let in: it ran when first seen, or was started around the queue."""
@@ -243,13 +250,16 @@ class Victim(Struct, frozen=True, gc=False, omit_defaults=True):
     queue: str
     request: Vector
     pods: int = 0
+    priority: int | None = None
+    """Its priority, where it is of the claimant's own queue and gives way to a higher one; else None."""
 
 
 class PreemptionProposed(Decision, frozen=True, kw_only=True):
     """``ref`` waits for more than is free and should have it: what may leave for it, and what refuses it now.
 
-    With victims: it stays within its leaf's guarantee, and they run above theirs. Without: it has waited longer than
-    the age limit, and what others give back should be held for it.
+    With victims: it stays within its leaf's guarantee, and they run above theirs; or they are of its own leaf and have
+    lower priority, where the tree asks for that. Without: it has waited longer than the age limit, and what others
+    give back should be held for it.
     """
 
     ref: Ref
@@ -268,17 +278,22 @@ class PreemptionProposed(Decision, frozen=True, kw_only=True):
     """Told, not done: why nothing follows from it."""
     supply: int = 0
     """How often what could be taken back had changed when this was decided."""
+    priority: int | None = None
+    """Its priority, where work of its own queue should give way to that; else None."""
 
 
 class ReclaimDeferred(Decision, frozen=True, kw_only=True):
-    """``ref`` is owed quota and nothing may be taken back for it now; looked at again when that changes."""
+    """``ref`` is owed quota, or outranks who runs in its queue, and nothing may be taken back for it now.
+
+    It is looked at again when that changes.
+    """
 
     ref: Ref
     attempt: int
     queue: str
     path: str
     resource: str
-    reason: Literal["nothing_evictable", "too_young", "evictions_paused"]
+    reason: DeferralReason
     until: int = 0
     """Log time (ms) at which somebody has run long enough; 0 when none will."""
     supply: int = 0
@@ -297,6 +312,8 @@ class EvictionOrdered(Decision, frozen=True, kw_only=True):
     path: str = ""
     resource: str = ""
     until: int = 0
+    priority: int | None = None
+    """Its priority, where work of its own queue gives way to that; else None."""
 
 
 class ClaimOpened(Decision, frozen=True, kw_only=True):

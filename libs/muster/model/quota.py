@@ -34,6 +34,8 @@ class QuotaNode(Struct, frozen=True, gc=False, omit_defaults=True):
     """What of the guarantee is not lent though unused: min - lend limit, where the tree sets one."""
     weight: Vector = field(default_factory=dict)
     """Shares between siblings in a tree with runtime quota; absent means the limit."""
+    preempts: bool = False
+    """Whether its waiting work takes quota back from its own running work of lower priority."""
 
     @property
     def name(self) -> str:
@@ -66,6 +68,8 @@ class Rules(Struct, frozen=True, gc=False, omit_defaults=True):
     """``weight``: what a queue may use follows what all ask for, by weight; unset: up to its limit."""
     unbound_queue: str = ""
     """Full path of the leaf that takes workloads no quota claims."""
+    preempt_lower_priority: bool = False
+    """Whether queues preempt their own work of lower priority, where no node of the tree says otherwise."""
 
     def least_run_ms(self, evictions: int) -> int:
         """How long a workload that has been evicted so often runs at least before it may be again."""

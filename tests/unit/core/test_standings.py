@@ -13,7 +13,7 @@ from collections.abc import Callable
 import pytest
 
 from kit import facts, gangscenes, scenes
-from kit.scenes import TWO, Scene, beginning, claimed, timed_out
+from kit.scenes import TWO, Scene, beginning, claimed, outranked, timed_out
 from muster.core import explain, gangstory, standing
 from muster.core.gangstory import GangStory
 from muster.core.narrator import Narrator
@@ -170,6 +170,7 @@ SCENES: dict[str, Callable[[], tuple[Scene, str]]] = {
     "Starting": after("job one", "resumed one", "cluster one", "pod one 0"),
     "Running": after("job one", *RUN),
     "Reclaimed": lambda: (claimed(), "b/greedy"),
+    "Preempted": lambda: (outranked(), "b/greedy"),
     "RunningTimeout": lambda: (timed_out(), "a/one"),
     "RunningTimeout, and resting": suspended_again,
     "Finished": after("job one", *RUN, "finishes one", "cluster-gone one", "pod-gone one 0"),

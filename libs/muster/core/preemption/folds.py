@@ -21,6 +21,9 @@ from muster.events.facts import QueueObserved, WorkloadGone, WorkloadObserved
 from muster.events.system import TimeReached
 from muster.model.keys import Position
 
+OF_LOWER = ("lower_stays", "lower_too_young", "lower_paused")
+"""Why no work of lower priority gives way: in a busy queue what runs changes all the time, so it rests for a moment."""
+
 
 def workload_observed(state: PreemptorState, _at: Position, event: WorkloadObserved) -> None:
     changed(state, event.workload.ref.uid)
@@ -55,7 +58,7 @@ def effect_failed(state: PreemptorState, _at: Position, event: EffectFailed) -> 
 
 def released(state: PreemptorState, _at: Position, event: QuotaReleased) -> None:
     state.leaving.pop(event.ref.uid, None)
-    if event.reason == "evicted" and event.ref.uid in state.workloads:
+    if event.reason in ("evicted", "preempted") and event.ref.uid in state.workloads:
         state.evictions[event.ref.uid] = state.evictions.get(event.ref.uid, 0) + 1
     changed(state, event.ref.uid)
 
@@ -91,8 +94,9 @@ def proposed(state: PreemptorState, _at: Position, event: PreemptionProposed) ->
         state.open[event.ref.uid] = None
 
 
-def deferred(state: PreemptorState, _at: Position, event: ReclaimDeferred) -> None:
-    state.barred[event.ref.uid] = Bar(event.supply, event.until)
+def deferred(state: PreemptorState, at: Position, event: ReclaimDeferred) -> None:
+    rest = at.at + MIN_PAUSE_MS if event.reason in OF_LOWER else 0
+    state.barred[event.ref.uid] = Bar(event.supply, event.until, rest=rest)
 
 
 def plan_stale(state: PreemptorState, _at: Position, event: PlanStale) -> None:

@@ -1,16 +1,17 @@
 """The preemptor: for whom work should be suspended, and whose; the accountant judges it and only then it is ordered.
 
 It proposes for one claimant at a time: whoever stays within the guarantee of its own queue and is refused above it.
-Queues in their order (priority, used/min, age), in each the head first. Without anybody to reclaim for, it proposes
+Queues in their order (priority, used/min, age), in each the head first. Without anybody to reclaim for, it looks for
+whom work of lower priority in their own queue should give way, where the tree asks for that. Without those, it proposes
 that what leaves is held for a head that has waited too long, so that big work does not starve behind small.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import ClassVar, Literal
 
-from muster.core.preemption import folds
+from muster.core.preemption import folds, inqueue
 from muster.core.preemption.reclaim import victims
 from muster.core.preemption.state import PreemptorState
 from muster.core.queueing.book import Shape
@@ -23,6 +24,7 @@ from muster.events.base import Cause, Decision, Event
 from muster.events.decisions import (
     ClaimEnded,
     ClaimOpened,
+    DeferralReason,
     EvictionOrdered,
     PlanStale,
     PreemptionProposed,
@@ -39,6 +41,7 @@ from muster.events.decisions import (
 from muster.events.effects import EffectApplied, EffectFailed
 from muster.events.facts import QueueObserved, WorkloadGone, WorkloadObserved
 from muster.events.system import TimeReached
+from muster.model.quota import DEFAULT_RULES
 
 
 class Preemptor:
@@ -83,6 +86,9 @@ class Preemptor:
         owed = self._owed(state)
         if owed:
             return [self._reclaim(state, *owed[0])]
+        outranking = self._outranking(state)
+        if outranking:
+            return [self._preempt(state, *outranking[0])]
         if claim is not None:
             return []
         aged = self._aged(state)
@@ -100,17 +106,50 @@ class Preemptor:
             for shape in state.refused(queue)
             if state.ledger.owed(queue, shape.demand) and not state.is_barred(shape.waiting[0][3])
         ]
-        if len(found) > 1:
-            ledger, priorities = state.ledger, state.queue_priorities
-            found.sort(
-                key=lambda pair: (
-                    -priorities.get(pair[0].queue, 0),
-                    ledger.share(pair[0].queue),
-                    pair[0].queue,
-                    pair[1].place,
-                )
-            )
-        return found
+        return _in_order(state, found)
+
+    @staticmethod
+    def _outranking(state: PreemptorState) -> list[tuple[Shape, Job]]:
+        """Who waits where work of lower priority runs that could make room, and gives way; the first first."""
+        if state.ledger.tree is None:
+            return []
+        ledger = state.ledger.without_claim()
+        found = [
+            (shape, job)
+            for queue in state.book.queues
+            if queue in state.runs and queue in ledger.nodes and ledger.nodes[queue].preempts
+            for shape in state.refused(queue)
+            if (job := state.jobs[shape.waiting[0][3]]).priority > state.runs[queue][0][0]
+            and not state.is_barred(job.ref.uid)
+            and state.may_be_next(job)
+            and state.outranks(queue, job.priority, shape.demand, ledger)
+        ]
+        return _in_order(state, found)
+
+    @staticmethod
+    def _preempt(state: PreemptorState, shape: Shape, job: Job) -> Decision:
+        """Work of lower priority in its own queue gives way, or it is said why none does."""
+        denial, short = shape.denial, state.ledger.without_claim().shortfall(shape.queue, shape.demand)
+        if denial is None or short is None:
+            raise AssertionError(f"{job.ref} is parked and fits")
+        found = _in_its_queue(state, job, denial.cause, short)
+        if found is not None:
+            return found
+        young = bool(_lower_victims(state, job, lambda _: True))
+        reason: DeferralReason = "lower_too_young" if young else "lower_stays"
+        if _lower_victims(state, job, state.may_evict_unpaused):
+            reason = "lower_paused"
+        return ReclaimDeferred(
+            cause=denial.cause,
+            ref=job.ref,
+            attempt=job.attempt,
+            queue=job.queue,
+            path=short.path,
+            resource=short.resource,
+            reason=reason,
+            until=state.ripe_at(job.queue) if reason == "lower_too_young" else 0,
+            supply=state.supply,
+        )
 
     @staticmethod
     def _reclaim(state: PreemptorState, shape: Shape, job: Job) -> Decision:
@@ -120,6 +159,10 @@ class Preemptor:
         if denial is None or short is None:
             raise AssertionError(f"{job.ref} is parked and fits")
         uids = victims(ledger, shape.queue, shape.demand, state.runs, state.may_evict)
+        if not uids and ledger.nodes[shape.queue].preempts and state.may_be_next(job):
+            found = _in_its_queue(state, job, denial.cause, short)
+            if found is not None:
+                return found
         if not uids:
             paused = any("evictions" in state.resting(leaf) for leaf in state.runs)
             paused = paused and bool(victims(ledger, shape.queue, shape.demand, state.runs, state.may_evict_unpaused))
@@ -162,6 +205,7 @@ class Preemptor:
         times = [bar.until for uid, bar in state.barred.items() if bar.until > state.now and uid in state.jobs]
         if state.age_check > state.now:  # one that other news has overtaken must not hide what comes after it
             times.append(state.age_check)
+        times += [bar.rest for bar in state.barred.values() if bar.rest > state.now and bar.supply != state.supply]
         return min(times, default=None)
 
     def check(self, state: PreemptorState) -> list[Violation]:
@@ -175,6 +219,46 @@ class Preemptor:
         return found
 
 
+def _in_order(state: PreemptorState, found: list[tuple[Shape, Job]]) -> list[tuple[Shape, Job]]:
+    """Queues in their order, in each the head first."""
+    if len(found) > 1:
+        ledger, priorities = state.ledger, state.queue_priorities
+        found.sort(
+            key=lambda pair: (
+                -priorities.get(pair[0].queue, 0),
+                ledger.share(pair[0].queue),
+                pair[0].queue,
+                pair[1].place,
+            )
+        )
+    return found
+
+
+def _lower_victims(state: PreemptorState, job: Job, may: Callable[[str], bool]) -> list[str]:
+    """Whom the rules let give way to a job in whose queue lower priority does."""
+    rules = state.ledger.tree.rules if state.ledger.tree is not None else DEFAULT_RULES
+    ledger, reclaims = state.ledger.without_claim(), rules.reclaim != "disabled"
+    return inqueue.victims(ledger, job.queue, job.demand, job.priority, state.runs, may, reclaims=reclaims)
+
+
+def _in_its_queue(state: PreemptorState, job: Job, cause: Cause, short: Shortfall) -> PreemptionProposed | None:
+    """That work of lower priority in its own queue gives way to it, if that makes room."""
+    uids = _lower_victims(state, job, state.may_evict)
+    if not uids:
+        return None
+    chosen = tuple(_victim(state, uid, job) for uid in uids)
+    withheld = state.ledger.tree is not None and not state.ledger.tree.rules.reclaim and state.foreign
+    return _proposal(
+        state,
+        job,
+        cause,
+        short,
+        victims=chosen,
+        withheld="reclaim_disabled" if withheld else "",
+        priority=job.priority if any(each.priority is not None for each in chosen) else None,
+    )
+
+
 def _proposal(
     state: PreemptorState,
     job: Job,
@@ -183,6 +267,7 @@ def _proposal(
     *,
     victims: tuple[Victim, ...] = (),
     withheld: Literal["", "reclaim_disabled"] = "",
+    priority: int | None = None,
 ) -> PreemptionProposed:
     return PreemptionProposed(
         cause=cause,
@@ -200,10 +285,14 @@ def _proposal(
         limit=short.limit,
         withheld=withheld,
         supply=state.supply,
+        priority=priority,
     )
 
 
-def _victim(state: PreemptorState, uid: str) -> Victim:
+def _victim(state: PreemptorState, uid: str, claimant: Job | None = None) -> Victim:
+    """``claimant``: whom it gives way to for its priority, if they are of one queue."""
     charge, job, workload = state.ledger.charges[uid], state.jobs.get(uid), state.workloads[uid]
     attempt = job.attempt if job is not None else state.attempts.get(uid, 0)
-    return Victim(workload.ref, attempt, charge.queue, charge.request, charge.pods)
+    outranked = claimant is not None and charge.queue == claimant.queue
+    priority = state.started[uid].run[0] if outranked else None
+    return Victim(workload.ref, attempt, charge.queue, charge.request, charge.pods, priority)

@@ -42,6 +42,10 @@ class Search(Struct):
         short = next(self.ledger.refusals(self.queue, self.demand, self.gone), None)
         return (short.path, short.resource) if short is not None else None
 
+    def all_missing(self) -> set[str]:
+        """The resources in which a limit still refuses the claimant."""
+        return {short.resource for short in self.ledger.refusals(self.queue, self.demand, self.gone)}
+
     def above(self, leaf: str, resource: str) -> int:
         """How far a leaf is above its min, as share of it in millionths, with the chosen gone; 0 when it is not."""
         if leaf not in self.ledger.nodes or self.surplus(leaf, resource) <= 0:
@@ -72,14 +76,18 @@ class Search(Struct):
         self.chosen.append(uid)
         self.gone.add(charge.queue, charge.demand, -1)
 
-    def trim(self) -> None:
-        """Let go whom the claimant does not need after all, those chosen last first."""
+    def trim(self, enough: Callable[[Search], bool] | None = None) -> None:
+        """Let go whom the claimant does not need after all, those chosen last first.
+
+        ``enough``: what those who are left must be good for; by default that the claimant fits.
+        """
         for uid in reversed(self.chosen.copy()):
             charge = self.ledger.charges[uid]
+            at = self.chosen.index(uid)
+            del self.chosen[at]
             self.gone.add(charge.queue, charge.demand)
-            if self.missing() is None:
-                self.chosen.remove(uid)
-            else:
+            if not (enough(self) if enough is not None else self.missing() is None):
+                self.chosen.insert(at, uid)
                 self.gone.add(charge.queue, charge.demand, -1)
 
     def _used(self, path: str, resource: str) -> int:
@@ -102,13 +110,20 @@ def victims(
     Who comes first by the rules is taken first. Where that leads nowhere, because what is left is too large to give
     without falling below a min, each of the others is tried as the first: a single sufficient victim is always found.
     """
-    picker = _Picker(ledger, queue, demand, runs, may)
+    found = completed(search(ledger, queue, demand), runs, may)
+    found.trim()
+    return found.chosen
+
+
+def completed(begun: Search, runs: Mapping[str, Sequence[Run]], may: Callable[[str], bool]) -> Search:
+    """A search with enough victims on top of those it begins with, not trimmed; one without any when there are none."""
+    picker = _Picker(begun, runs, may)
     found = picker.pick("")
-    if found or not picker.tried:
+    if found.chosen or not picker.tried:
         return found
     for first in list(dict.fromkeys(picker.tried)):
         found = picker.pick(first)
-        if found or picker.looks > MAX_LOOKS:
+        if found.chosen or picker.looks > MAX_LOOKS:
             break
     return found
 
@@ -116,32 +131,35 @@ def victims(
 class _Picker:
     """Picks victims one by one; counts how many runs it has looked at over all its attempts."""
 
-    def __init__(
-        self, ledger: Ledger, queue: str, demand: Demand, runs: Mapping[str, Sequence[Run]], may: Callable[[str], bool]
-    ) -> None:
-        self.ledger, self.queue, self.demand, self.runs, self.may = ledger, queue, demand, runs, may
+    def __init__(self, begun: Search, runs: Mapping[str, Sequence[Run]], may: Callable[[str], bool]) -> None:
+        self.begun, self.runs, self.may = begun, runs, may
         self.looks = 0
         self.tried: list[str] = []
         """Uids looked at, in order."""
 
-    def pick(self, first: str) -> list[str]:
-        """The victims, beginning with ``first`` if it is somebody; empty when that leads nowhere."""
-        found = search(self.ledger, self.queue, self.demand)
+    def pick(self, first: str) -> Search:
+        """The victims, beginning with ``first`` if it is somebody; none when that leads nowhere."""
+        found, nobody = self._afresh(), search(self.begun.ledger, self.begun.queue, self.begun.demand)
         at: dict[tuple[str, str], int] = {}
         if first:
-            if not (self.may(first) and found.spares(self.ledger.charges[first])):
-                return []
+            if not (self.may(first) and found.spares(found.ledger.charges[first])):
+                return nobody
             found.take(first)
         while (short := found.missing()) is not None:
             uid = self._next(found, *short, at)
             if not uid or self.looks > MAX_LOOKS:
-                return []
-            charge = self.ledger.charges[uid]
+                return nobody
+            charge = found.ledger.charges[uid]
             useful = counted(charge.demand).get(short[1]) and uid not in found.chosen
             if useful and self.may(uid) and found.spares(charge):
                 found.take(uid)
-        found.trim()
-        return found.chosen
+        return found
+
+    def _afresh(self) -> Search:
+        found = search(self.begun.ledger, self.begun.queue, self.begun.demand)
+        for uid in self.begun.chosen:
+            found.take(uid)
+        return found
 
     def _next(self, found: Search, path: str, name: str, at: dict[tuple[str, str], int]) -> str:
         """The next to look at for a resource that is short below ``path``: of the leaf that is furthest above."""

@@ -10,8 +10,11 @@ from msgspec import Struct, field
 
 from muster.core.preemption.reclaim import Run
 from muster.core.queueing.book import Shape, clear
-from muster.core.queueing.state import SorterState
+from muster.core.queueing.state import Job, SorterState
+from muster.core.quota.demand import Demand, Scratch, counted
+from muster.core.quota.ledger import Ledger
 from muster.core.quota.state import can_suspend
+from muster.model.resources import Vector, add_into
 
 MIN_PAUSE_MS = 1_000
 """Between two looks at who has waited too long."""
@@ -25,6 +28,8 @@ class Bar(Struct, frozen=True):
     until: int = 0
     """... or at this log time (ms); with ``hard`` both must have come."""
     hard: bool = False
+    rest: int = 0
+    """Not before this log time (ms), whatever has changed."""
 
 
 class Started(Struct):
@@ -35,6 +40,8 @@ class Started(Struct):
     since: int
     """Log time (ms) at which it was resumed."""
     listed: bool = False
+    gives: Vector = field(default_factory=dict)
+    """What it gives back, while it is listed."""
 
 
 class PreemptorState(SorterState):
@@ -43,6 +50,8 @@ class PreemptorState(SorterState):
     decides: ClassVar[bool] = False
     runs: dict[str, list[Run]] = field(default_factory=dict)
     """leaf -> what runs there and may be suspended, in the order in which it gives way"""
+    sums: dict[str, dict[int, Vector]] = field(default_factory=dict)
+    """leaf -> priority -> what the runs there of that priority give back together"""
     started: dict[str, Started] = field(default_factory=dict)
     """uid of a charged workload that has been resumed -> its place among the runs"""
     leaving: dict[str, None] = field(default_factory=dict)
@@ -84,11 +93,16 @@ class PreemptorState(SorterState):
         least = tree.rules.least_run_ms(self.evictions.get(started.run[3], 0)) if tree is not None else 0
         return started.since + least
 
-    def ripe_at(self) -> int:
-        """Log time at which the next workload has run for its minimum; 0 when there is none to wait for."""
+    def ripe_at(self, leaf: str = "") -> int:
+        """Log time at which the next workload has run for its minimum; 0 when there is none to wait for.
+
+        ``leaf``: one of that leaf, if it has any.
+        """
         if self.ledger.tree is None or not (self.ledger.tree.rules.min_run_ms or self.evictions):
             return 0
-        times = [self.ripe(self.started[run[3]]) for runs in self.runs.values() for run in runs]
+        times = [self.ripe(self.started[run[3]]) for run in self.runs.get(leaf, ())]
+        if not any(at > self.now for at in times):
+            times = [self.ripe(self.started[run[3]]) for runs in self.runs.values() for run in runs]
         return min((at for at in times if at > self.now), default=0)
 
     def rests(self, uid: str) -> bool:
@@ -102,7 +116,43 @@ class PreemptorState(SorterState):
             return False
         if bar.hard:
             return self.now < bar.until or bar.supply == self.supply
+        if self.now < bar.rest:
+            return True
         return bar.supply == self.supply and not (bar.until and self.now >= bar.until)
+
+    def may_be_next(self, job: Job) -> bool:
+        """Whether a waiting job would be let in if there were room.
+
+        Its queue is not paused, nobody blocks it, and nothing is held for somebody who stands before it there.
+        """
+        claim = self.ledger.claim
+        if "admissions" in self.resting(job.queue):
+            return False
+        if claim is not None and claim.queue == job.queue and self.priority_of_claim(claim.uid) >= job.priority:
+            return False
+        return self.policies.get(job.queue, "") != "Block" or self.book.position(job.queue, job.place) == 1
+
+    def priority_of_claim(self, uid: str) -> int:
+        """The priority of a claimant, as it is queued."""
+        return self.jobs[uid].priority if uid in self.jobs else 0
+
+    def outranks(self, queue: str, priority: int, demand: Demand, ledger: Ledger) -> bool:
+        """Whether work of lower priority in a leaf, by its sums, could make room for a claimant of that leaf.
+
+        It gives enough itself, or the leaf is within its min without it, so that others might.
+        """
+        lower: Vector = {}
+        for each, amounts in self.sums.get(queue, {}).items():
+            if each < priority:
+                add_into(lower, amounts)
+        if not lower:
+            return False
+        over = ((each.resource, each.used + each.asked - each.limit) for each in ledger.refusals(queue, demand))
+        if all(lower.get(name, 0) >= amount for name, amount in over):
+            return True
+        gone = Scratch({queue: {name: -amount for name, amount in lower.items()}})
+        managed = ledger.managed(queue, demand.request)
+        return bool(managed) and not ledger.above_min(queue, demand, managed, gone)
 
     def hungry(self, queue: str) -> bool:
         """Whether a leaf uses less than its guarantee of anything."""
@@ -128,6 +178,7 @@ class PreemptorState(SorterState):
             if not runs:
                 del self.runs[started.leaf]
             started.listed = False
+            self._sum(started, -1)
         if charge is None or workload is None:
             self.started.pop(uid, None)
             return
@@ -140,4 +191,17 @@ class PreemptorState(SorterState):
         started = self.started[uid] = Started(charge.queue, (priority, -came, workload.ref.key, uid), since)
         if charge.preemptible and uid not in self.leaving and can_suspend(workload):
             insort(self.runs.setdefault(charge.queue, []), started.run)
-            started.listed = True
+            started.listed, started.gives = True, counted(charge.demand)
+            self._sum(started, 1)
+
+    def _sum(self, started: Started, times: int) -> None:
+        by_priority = self.sums.setdefault(started.leaf, {})
+        sums = by_priority.setdefault(started.run[0], {})
+        for name, amount in started.gives.items():
+            sums[name] = sums.get(name, 0) + amount * times
+            if not sums[name]:
+                del sums[name]
+        if not sums:
+            del by_priority[started.run[0]]
+            if not by_priority:
+                del self.sums[started.leaf]

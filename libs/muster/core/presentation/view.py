@@ -237,9 +237,8 @@ class View:
         self.touched_jobs[event.ref.uid] = None
 
     def _evicted(self, state: ViewState, at: Position, event: EvictionOrdered) -> None:
-        reason = explain.evicted_for(event.ref.key, event.queue, event.path, event.resource)
         for victim in event.victims:
-            self._leaves(state, at, victim.ref.uid, reason)
+            self._leaves(state, at, victim.ref.uid, explain.leaving_for(event, victim))
         self._claim_changed(state, at, event)
 
     def _timed_out(self, state: ViewState, at: Position, event: SuspensionOrdered) -> None:

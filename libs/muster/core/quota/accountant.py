@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 from muster.core.objects.labels import quota_name
-from muster.core.preemption.reclaim import objection
+from muster.core.preemption.inqueue import objection
 from muster.core.quota import folds
 from muster.core.quota.charging import demand_in
 from muster.core.quota.demand import Scratch, demand_of
@@ -278,7 +278,11 @@ class QuotaAccountant:
             }
             if proposed.victims:
                 yield EvictionOrdered(
-                    **common, victims=proposed.victims, path=proposed.path, resource=proposed.resource
+                    **common,
+                    victims=proposed.victims,
+                    path=proposed.path,
+                    resource=proposed.resource,
+                    priority=proposed.priority,
                 )
             else:
                 yield ClaimOpened(**common, top=proposed.path)
@@ -322,6 +326,11 @@ def _objection(state: AccountantState, proposed: PreemptionProposed) -> str:
         return "" if state.ledger.shortfall(proposed.queue, demand) is not None else "it fits meanwhile"
     if not all(evictable(state, victim.ref.uid, victim.attempt) for victim in proposed.victims):
         return "a victim may not be suspended any more"
-    return objection(
-        state.ledger.without_claim(), proposed.queue, demand, [victim.ref.uid for victim in proposed.victims]
-    )
+    priorities = {victim.ref.uid: victim.priority for victim in proposed.victims}
+
+    def outranked(victim: str) -> bool:
+        """As both were queued; of what never was (it was adopted) the proposal says what it is."""
+        lower, higher = state.priorities.get(victim, priorities[victim]), state.priorities.get(uid)
+        return lower is not None and higher is not None and lower < higher and priorities[victim] is not None
+
+    return objection(state.ledger.without_claim(), proposed.queue, demand, list(priorities), outranked)

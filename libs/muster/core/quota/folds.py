@@ -126,6 +126,7 @@ def forget(state: AccountantState, at: Position, uid: str) -> None:
     state.workloads.pop(uid, None)
     state.attempts.pop(uid, None)
     state.evictions.pop(uid, None)
+    state.priorities.pop(uid, None)
     state.causes.pop(uid, None)
     if uid in state.entries:
         state.causes[uid] = Cause(at.seq, at.item)
@@ -161,6 +162,7 @@ def touched(state: AccountantState, at: Position, uid: str | None) -> None:
 
 def workload_queued(state: AccountantState, _at: Position, event: WorkloadQueued) -> None:
     state.attempts[event.ref.uid] = event.attempt
+    state.priorities[event.ref.uid] = event.priority
     state.ledger.queued(event.ref.uid, ask_of(event))
     recheck(state, event.ref.uid)
 
@@ -216,7 +218,7 @@ def released(state: AccountantState, _at: Position, event: QuotaReleased) -> Non
     uid = event.ref.uid
     state.entries.pop(uid, None)
     state.ledger.release(uid, event.attempt)
-    if event.reason == "evicted" and uid in state.workloads:
+    if event.reason in ("evicted", "preempted") and uid in state.workloads:
         state.evictions[uid] = state.evictions.get(uid, 0) + 1
     if uid not in state.workloads:
         state.causes.pop(uid, None)
@@ -260,7 +262,7 @@ def effect_failed(state: AccountantState, at: Position, event: EffectFailed) -> 
     if event.action == "resume":
         entry.failed = event.reason
     elif entry.leaving:
-        state.victims_stay = state.victims_stay or entry.leaving == "evicted"
+        state.victims_stay = state.victims_stay or entry.leaving in ("evicted", "preempted")
         entry.leaving = ""
     state.causes[event.ref.uid] = Cause(at.seq, at.item)
     recheck(state, event.ref.uid)
@@ -283,7 +285,7 @@ def eviction_ordered(state: AccountantState, at: Position, event: EvictionOrdere
     for victim in event.victims:
         entry = entry_of(state, victim.ref.uid, victim.attempt)
         if entry is not None:
-            entry.leaving, entry.suspended_rv = "evicted", 0
+            entry.leaving, entry.suspended_rv = "evicted" if victim.priority is None else "preempted", 0
             recheck(state, victim.ref.uid)
         else:
             state.victims_stay = True

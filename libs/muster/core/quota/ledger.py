@@ -5,7 +5,7 @@ The accountant decides on it; everybody else folds the same events into a copy, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct, field, structs
 
@@ -203,7 +203,7 @@ class Ledger(Struct):
         What is held for a claimant counts as used for everybody else.
         """
         found = next(self.refusals(queue, demand, *scratches), None)
-        return found if found is not None or demand.preemptible else self._beyond_min(queue, demand, *scratches)
+        return found if found is not None or demand.preemptible else self.beyond_min(queue, demand, *scratches)
 
     def refusals(self, queue: str, demand: Demand, *scratches: Scratch) -> Iterator[Shortfall]:
         """Every limit that refuses the demand, leaf first."""
@@ -240,7 +240,8 @@ class Ledger(Struct):
             return most if share is None else share
         return min(most, share)
 
-    def _beyond_min(self, queue: str, demand: Demand, *scratches: Scratch) -> Shortfall | None:
+    def beyond_min(self, queue: str, demand: Demand, *scratches: Scratch) -> Shortfall | None:
+        """The first min that the demand would pass as work that is not preemptible, leaf first."""
         managed = self.managed(queue, demand.request)
         for path in chain_of(queue):
             node = self.nodes.get(path)
@@ -265,11 +266,20 @@ class Ledger(Struct):
 
     def owed(self, queue: str, demand: Demand) -> bool:
         """Whether the demand stays within the leaf's own guarantee, in everything the tree manages."""
-        node, used = self.nodes.get(queue), self.used.get(queue, _NOTHING)
         managed = self.managed(queue, demand.request)
-        if node is None or not managed:
-            return False
-        return all(used.get(name, 0) + demand.request[name] <= node.guaranteed.get(name, 0) for name in managed)
+        return queue in self.nodes and bool(managed) and not self.above_min(queue, demand, managed)
+
+    def above_min(self, queue: str, demand: Demand, managed: Iterable[str], *scratches: Scratch) -> list[str]:
+        """Of ``managed``, the resources in which the demand would take the leaf above its own guarantee."""
+        least, used = self.nodes[queue].guaranteed, self.used.get(queue, _NOTHING)
+        return [
+            name
+            for name in managed
+            if used.get(name, 0)
+            + sum(scratch.extra.get(queue, _NOTHING).get(name, 0) for scratch in scratches)
+            + demand.request[name]
+            > least.get(name, 0)
+        ]
 
     def room(self, queue: str, path: str, resource: str, *, of_min: bool = False) -> int | None:
         """How much of a resource is free for ``queue`` at one node on its path, claims apart.

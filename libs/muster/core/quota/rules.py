@@ -57,6 +57,13 @@ def _runtime(text: str) -> str:
     return "" if text == "max" else text
 
 
+def yes_or_no(text: str) -> bool:
+    """``true`` or ``false``."""
+    if text not in ("true", "false"):
+        raise RuleError(f"{clean(shorten(text, 40))!r} is neither true nor false")
+    return text == "true"
+
+
 def _text(text: str) -> str:
     return clean(shorten(text, 200))
 
@@ -68,6 +75,7 @@ _READERS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "paused-reason": ("paused_reason", _text),
     "min-run": ("min_run_ms", span_ms),
     "protect-evicted": ("protect_ms", span_ms),
+    "preempt-lower-priority": ("preempt_lower_priority", yes_or_no),
     "age-limit": ("age_limit_ms", span_ms),
     "claim": ("claim_ms", span_ms),
     "running-timeout": ("running_timeout_ms", span_ms),

@@ -38,7 +38,7 @@ _FAILED: dict[FailureReason, ReleaseReason] = {
 }
 
 
-Leaving = Literal["", "evicted", "timed_out"]
+Leaving = Literal["", "evicted", "preempted", "timed_out"]
 
 
 class Entry(Struct):
@@ -118,6 +118,8 @@ class AccountantState(StageState):
     """uid of a Queue object that pauses something -> its quota path"""
     evictions: dict[str, int] = field(default_factory=dict)
     """workload uid -> how often it has been suspended for somebody else"""
+    priorities: dict[str, int] = field(default_factory=dict)
+    """workload uid -> priority it was queued with last"""
     due_release: dict[str, None] = field(default_factory=dict)
     due_adoption: dict[str, None] = field(default_factory=dict)
     due_suspension: dict[str, None] = field(default_factory=dict)

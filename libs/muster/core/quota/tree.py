@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from muster.core.quota.rules import read_rules
+from muster.core.quota.rules import RuleError, read_rules, yes_or_no
 from muster.events.envelope import MAX_BYTES
 from muster.events.facts import QuotaTreeObserved, TreeNodeSpec
 from muster.events.registry import encode
@@ -42,6 +42,8 @@ PROFILES = ("ack", "full")
 LEND_LIMIT = "alibabacloud.com/lendlimit"
 WEIGHTS = ("muster.dev/weight", "quota.scheduling.koordinator.sh/shared-weight")
 """Attributes of a node: its share among its siblings, where the tree divides by weight; the first counts."""
+PREEMPTS = "muster.dev/preempt-lower-priority"
+"""Attribute of a node: ``true`` or ``false`` for it and all below it, before what stands above it or on the tree."""
 
 
 def read_tree(observed: QuotaTreeObserved) -> tuple[QuotaTree, list[Violation]]:
@@ -51,7 +53,7 @@ def read_tree(observed: QuotaTreeObserved) -> tuple[QuotaTree, list[Violation]]:
     """
     rules, wrong = read_rules(observed.rules)
     reader = _Reader(weighted=rules.runtime == "weight")
-    reader.visit(observed.root, ROOT, depth=1)
+    reader.visit(observed.root, ROOT, depth=1, preempts=rules.preempt_lower_priority)
     profile = observed.profile or PROFILES[0]
     if profile not in PROFILES:
         reader.broken(
@@ -83,8 +85,8 @@ class _Reader:
         """A rule is broken by node ``place``."""
         self.violations[place].append(Violation(clean(shorten(path, 300)), rule, clean(shorten(detail, _MAX_DETAIL))))
 
-    def visit(self, spec: TreeNodeSpec, path: str, depth: int) -> Vector:
-        """Append the node and its subtree; returns the node's min."""
+    def visit(self, spec: TreeNodeSpec, path: str, depth: int, *, preempts: bool) -> Vector:
+        """Append the node and its subtree; returns the node's min. ``preempts``: what the nodes above it say."""
         place = len(self.nodes)
         if place:
             self.violations.append([])
@@ -105,7 +107,8 @@ class _Reader:
         paths = tuple(f"{path}/{child.name}" for child in spec.children)
         kept = self._kept(path, spec.attributes, guaranteed, place)
         weight = self._weight(path, spec.attributes, place) if self.weighted else {}
-        self.nodes.append(QuotaNode(path, guaranteed, limit, spec.namespaces, paths, kept, weight))
+        preempts = self._preempts(path, spec.attributes, place, above=preempts)
+        self.nodes.append(QuotaNode(path, guaranteed, limit, spec.namespaces, paths, kept, weight, preempts))
         if depth >= MAX_DEPTH and spec.children:
             self.broken(path, "depth", f"the tree is deeper than {MAX_DEPTH} levels", place)
             return guaranteed
@@ -119,7 +122,7 @@ class _Reader:
             if len(child_path) > MAX_PATH:
                 self.broken(child_path, "path", f"its full path is longer than {MAX_PATH} characters", place)
                 continue
-            add_into(total, self.visit(child, child_path, depth + 1))
+            add_into(total, self.visit(child, child_path, depth + 1, preempts=preempts))
         for name in sorted(total):
             if total[name] > guaranteed.get(name, 0):
                 self.broken(
@@ -172,6 +175,14 @@ class _Reader:
         if not isinstance(found, dict):
             found = dict.fromkeys(sorted(self.nodes[0].limit.keys() - COUNTED) if self.nodes else (), found)
         return self._amounts(path, f"attribute {name}:", {each: str(value) for each, value in found.items()}, place)
+
+    def _preempts(self, path: str, attributes: dict[str, str], place: int, *, above: bool) -> bool:
+        """Whether work of lower priority gives way there: by its own word, else as above it."""
+        try:
+            return yes_or_no(attributes[PREEMPTS]) if attributes.get(PREEMPTS) else above
+        except RuleError as err:
+            self.broken(path, "rule", f"attribute {PREEMPTS}: {err}", place)
+            return above
 
     def _check_root(self, guaranteed: Vector, limit: Vector, spec: TreeNodeSpec) -> None:
         for name in sorted((guaranteed.keys() | limit.keys()) - COUNTED):

@@ -1,0 +1,193 @@
+"""Preemption inside a queue on random trees, loads and histories: legal, needed, found, strict, and then over."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from random import Random
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kit.chaos import Chaos
+from muster.core.preemption.inqueue import objection, victims
+from muster.core.preemption.reclaim import Run
+from muster.core.quota.demand import Charge, Demand
+from muster.core.quota.ledger import Ledger
+from muster.events.decisions import EvictionOrdered
+from muster.model.keys import Ref
+from muster.model.quota import QuotaNode, QuotaTree
+from muster.runtime.replay import replay
+
+SETTINGS = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+TREE = Ref("ElasticQuotaTree", "kube-system", "tree", "tree")
+MOST_RUNNING = 8
+LOWER_GIVES = {"preempt-lower-priority": "true"}
+
+
+class Load:
+    """Who runs where, with which priority."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.ledger = ledger
+        self.priorities: dict[str, int] = {}
+        self.runs: dict[str, list[Run]] = {}
+
+    def start(self, uid: str, leaf: str, size: int, priority: int, *, firm: bool = False) -> bool:
+        demand = Demand({"cpu": size}, preemptible=not firm)
+        if self.ledger.shortfall(leaf, demand) is not None:
+            return False
+        self.ledger.charge(uid, Charge("any", leaf, demand.request, preemptible=not firm))
+        self.priorities[uid] = priority
+        if not firm:
+            self.runs.setdefault(leaf, []).append((priority, -len(self.priorities), uid, uid))
+            self.runs[leaf].sort()
+        return True
+
+    def stop(self, uid: str) -> None:
+        charge = self.ledger.release(uid)
+        assert charge is not None
+        self.runs[charge.queue] = [run for run in self.runs[charge.queue] if run[3] != uid]
+
+    def victims(self, queue: str, demand: Demand, priority: int, *, reclaims: bool = True) -> list[str]:
+        return victims(self.ledger, queue, demand, priority, self.runs, lambda _: True, reclaims=reclaims)
+
+    def objection(self, queue: str, demand: Demand, priority: int, chosen: list[str]) -> str:
+        return objection(self.ledger, queue, demand, chosen, lambda uid: self.priorities[uid] < priority)
+
+
+@st.composite
+def loads(draw: st.DrawFn) -> Load:
+    """Two branches of leaves, some of which let priority preempt, full of small jobs; some jobs are not preemptible."""
+    nodes: list[QuotaNode] = []
+    leaves: list[str] = []
+    total = 0
+    for branch in range(draw(st.integers(1, 2))):
+        path = f"root/b{branch}"
+        mins = draw(st.lists(st.integers(0, 6), min_size=1, max_size=3))
+        own = sum(mins) + draw(st.integers(0, 3))
+        total += own
+        children = tuple(f"{path}/l{index}" for index in range(len(mins)))
+        leaves += children
+        nodes.append(QuotaNode(path, {"cpu": own}, {"cpu": own + draw(st.integers(0, 8))}, (), children))
+        for each, least in zip(children, mins, strict=True):
+            most = least + draw(st.integers(0, 8))
+            nodes.append(QuotaNode(each, {"cpu": least}, {"cpu": most}, preempts=draw(st.booleans())))
+    tops = tuple(node.path for node in nodes if node.path.count("/") == 1)
+    root = QuotaNode("root", {"cpu": total}, {"cpu": total}, (), tops)
+    ledger = Ledger()
+    ledger.install(QuotaTree(TREE, (root, *nodes)))
+    load = Load(ledger)
+    for number in range(draw(st.integers(0, MOST_RUNNING))):
+        firm = draw(st.integers(0, 5)) == 0
+        priority, size = draw(st.integers(0, 3)), draw(st.integers(1, 4))
+        load.start(f"job-{number}", draw(st.sampled_from(leaves)), size, priority, firm=firm)
+    return load
+
+
+def claims(load: Load) -> list[tuple[str, Demand, int]]:
+    """What the leaves could ask for and are refused, at every priority there is."""
+    return [
+        (path, demand, priority)
+        for path, node in load.ledger.nodes.items()
+        if not node.children
+        for size in (1, 3, 5)
+        for priority in (0, 1, 3, 4)
+        for firm in (False, True)
+        if load.ledger.shortfall(path, demand := Demand({"cpu": size}, preemptible=not firm)) is not None
+    ]
+
+
+@SETTINGS
+@given(loads(), st.booleans())
+def test_victims_are_outranked_legal_and_no_fewer_would_do(load: Load, reclaims: bool) -> None:
+    for queue, demand, priority in claims(load):
+        chosen = load.victims(queue, demand, priority, reclaims=reclaims)
+        own = [uid for uid in chosen if load.ledger.charges[uid].queue == queue]
+        assert bool(own) == bool(chosen), "somebody of its own queue is among them"
+        assert all(load.priorities[uid] < priority for uid in own)
+        assert all(load.ledger.charges[uid].preemptible for uid in chosen)
+        assert reclaims or own == chosen
+        if not chosen:
+            continue
+        assert load.ledger.nodes[queue].preempts
+        assert load.objection(queue, demand, priority, chosen) == ""
+        for size in range(len(chosen)):
+            for fewer in combinations(chosen, size):
+                assert load.objection(queue, demand, priority, list(fewer)), f"{fewer} of {chosen} would do"
+
+
+@SETTINGS
+@given(loads())
+def test_whoever_can_be_helped_by_its_own_queue_is_and_the_lowest_go(load: Load) -> None:
+    for queue, demand, priority in claims(load):
+        chosen = load.victims(queue, demand, priority, reclaims=False)
+        giving = [run[3] for run in load.runs.get(queue, ()) if run[0] < priority]
+        lean = load.ledger.nodes[queue].preempts
+        if not demand.preemptible:
+            lean = lean and load.ledger.beyond_min(queue, demand) is None
+        fits = lean and any(
+            not load.objection(queue, demand, priority, list(some))
+            for size in range(1, len(giving) + 1)
+            for some in combinations(giving, size)
+        )
+        assert bool(chosen) == fits, f"{demand} of priority {priority} at {queue}: {giving}"
+        spared = [uid for uid in giving if uid not in chosen]
+        for uid in chosen:
+            lower = [each for each in spared if load.priorities[each] < load.priorities[uid]]
+            sizes = [load.ledger.charges[each].request["cpu"] for each in lower]
+            mine = load.ledger.charges[uid].request["cpu"]
+            swapped = [other for other, size in zip(lower, sizes, strict=True) if size >= mine]
+            assert not swapped, f"{swapped[0]} is lower than {uid}, gives as much, and is spared"
+
+
+@SETTINGS
+@given(loads(), st.lists(st.tuples(st.integers(0, 5), st.integers(1, 6), st.integers(0, 4)), max_size=8))
+def test_nobody_evicts_in_turn_and_it_comes_to_an_end(load: Load, coming: list[tuple[int, int, int]]) -> None:
+    """Jobs come, take what is free or what lower priority has, and whoever gave way tries again: until nobody moves."""
+    leaves = [path for path, node in load.ledger.nodes.items() if not node.children]
+    waiting = [(f"new-{i}", leaves[leaf % len(leaves)], size, prio) for i, (leaf, size, prio) in enumerate(coming)]
+    took: set[tuple[str, str]] = set()
+    known = {uid: (charge.queue, charge.request["cpu"]) for uid, charge in load.ledger.charges.items()}
+    for _ in range(400):
+        waiting.sort(key=lambda each: (-each[3], each[0]))
+        for each in waiting:
+            uid, queue, size, priority = each
+            demand = Demand({"cpu": size})
+            chosen = [] if load.ledger.shortfall(queue, demand) is None else load.victims(queue, demand, priority)
+            if not chosen and load.ledger.shortfall(queue, demand) is not None:
+                continue
+            for victim in chosen:
+                same = load.ledger.charges[victim].queue == queue
+                assert (victim, uid) not in took, f"{uid} takes back from {victim}"
+                took.add((uid, victim))
+                assert not same or load.priorities[victim] < priority
+                load.stop(victim)
+                waiting.append((victim, *known[victim], load.priorities[victim]))
+            assert load.start(uid, queue, size, priority), "what was taken back is enough"
+            known[uid] = (queue, size)
+            waiting.remove(each)
+            break
+        else:
+            return
+    raise AssertionError("taking back does not come to an end")
+
+
+@SETTINGS
+@given(st.integers(0, 2**32))
+def test_any_history_with_preemption_keeps_the_invariants_and_replays(seed: int) -> None:
+    chaos = Chaos(Random(seed), **LOWER_GIVES)
+    chaos.run()
+    chaos.audit()
+    report = replay(chaos.bench.log, silences=False)
+    assert not report.divergences, report.divergences[0]
+
+
+def test_histories_reach_preemption() -> None:
+    orders = 0
+    for seed in range(60):
+        chaos = Chaos(Random(seed), **LOWER_GIVES)
+        chaos.run()
+        for stored in chaos.bench.log:
+            for event in stored.commit.events:
+                orders += isinstance(event, EvictionOrdered) and event.priority is not None
+    assert orders > 5
