@@ -11,7 +11,8 @@ from msgspec import Struct, field
 from muster.core.objects.meta import PREFIX, UnreadableError
 from muster.core.objects.quotatree import NAMESPACE, PROFILE, read_quota_tree
 from muster.core.quota.rules import KNOWN
-from muster.core.quota.tree import read_tree
+from muster.core.quota.tree import PREEMPTS, ROOT, WEIGHTS, read_tree
+from muster.events.facts import TreeNodeSpec
 from muster.model.quota import QuotaTree, Violation
 from muster.model.resources import format_quantity
 from muster_cli.exits import NOT_FOUND, USAGE, CliError
@@ -54,7 +55,8 @@ def lint(manifest: Manifest) -> Linted:
         where, _, what = str(err).partition(": ")
         return Linted(str(manifest), None, broken=[Violation(where, "unreadable", what)])
     tree, broken = read_tree(observed)
-    return Linted(str(manifest), tree, observed.rules, broken, [*_around(manifest), *_within(tree)])
+    warnings = [*_around(manifest), *_named(observed.root, ROOT), *_within(tree)]
+    return Linted(str(manifest), tree, observed.rules, broken, warnings)
 
 
 def _around(manifest: Manifest) -> Iterator[Violation]:
@@ -66,6 +68,15 @@ def _around(manifest: Manifest) -> Iterator[Violation]:
     for key in sorted(manifest.body["metadata"].get("annotations") or {}):
         if key.startswith(f"{PREFIX}/") and key not in known:
             yield Violation("metadata.annotations", "annotation", f"{key} means nothing here; is it misspelt?")
+
+
+def _named(node: TreeNodeSpec, path: str) -> Iterator[Violation]:
+    """Attributes of nodes that look like ours and are not."""
+    for key in sorted(node.attributes):
+        if key.startswith(f"{PREFIX}/") and key not in (PREEMPTS, *WEIGHTS):
+            yield Violation(path, "attribute", f"attribute {key} means nothing here; is it misspelt?")
+    for child in node.children:
+        yield from _named(child, f"{path}/{child.name}")
 
 
 def _within(tree: QuotaTree) -> Iterator[Violation]:

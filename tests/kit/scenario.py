@@ -6,10 +6,11 @@ writes what happened into the file: commit such a diff only if you can say why e
 Input lines (names without a slash are in namespace ``video``):
 
     synced                              every required kind has been listed
-    tree [T0|none|ack2] [profile=full]  a quota tree is applied, or deleted
+    tree [T0|none|ack2] [profile=full RULE=TEXT]   a quota tree is applied, or deleted; annotations muster.dev/RULE
     job NAME [cpu=4 memory=4G gpu=1] [prio=N] [class=NAME] [at=+MS]    a suspended RayJob appears
     edit NAME cpu=8 ...                 its spec is edited (a new generation)
     resumed NAME | failed NAME REASON   the actuator's effect
+    evicted NAME                        the actuator suspends who was ordered to leave
     runs NAME | finishes NAME [OUTCOME] | suspends NAME | settles NAME | starts NAME
     names NAME CHILD                    its status names the RayCluster it runs through
     cluster NAME | cluster-gone NAME | pod NAME N | pod-gone NAME N | gone NAME
@@ -33,19 +34,24 @@ from kit import facts, nodes
 from kit.bench import Bench
 from muster.core import telling
 from muster.core.explain import ADOPTED, no_room, waiting_for_quota
-from muster.events.base import Event
+from muster.events.base import Cause, Event
 from muster.events.decisions import (
     CandidatesProposed,
+    ClaimEnded,
+    ClaimOpened,
+    EvictionOrdered,
     GangAdmitted,
     GangAwaitingNodes,
     GangDeferred,
     PlacesReleased,
+    PreemptionProposed,
     QuotaDenied,
     QuotaReleased,
     QuotaReserved,
     QuotaTreeAccepted,
     QuotaTreeRejected,
     QuotaTreeRemoved,
+    ReclaimDeferred,
     SuspensionRecorded,
     WorkloadAdopted,
     WorkloadDequeued,
@@ -104,7 +110,8 @@ class Play:
         if which == "none":
             self.bench.facts(facts.tree_gone())
         else:
-            self.bench.facts(facts.tree(TREES[which](), profile=options.get("profile", "")))
+            rules = {name: text for name, text in options.items() if name != "profile"}
+            self.bench.facts(facts.tree(TREES[which](), profile=options.get("profile", ""), rules=rules))
 
     def _log_nearly_full(self, _names: list[str], _options: dict[str, str]) -> None:
         self.bench.append("quota_accountant", "input", [LogNearlyFull(percent=95)])
@@ -152,6 +159,22 @@ class Play:
         message = " ".join(names[2:])
         effect = EffectFailed(cause=cause, ref=job.ref, attempt=attempt, reason=names[1], message=message)
         self.bench.append("actuator", "input", [effect])
+
+    def _evicted(self, names: list[str], _options: dict[str, str]) -> None:
+        job = self.jobs[names[0]]
+        seq, item, attempt = next(
+            (stored.seq, item, victim.attempt)
+            for stored in reversed(self.bench.log)
+            for item, event in enumerate(stored.commit.events)
+            if isinstance(event, EvictionOrdered)
+            for victim in event.victims
+            if victim.ref == job.ref
+        )
+        rv = facts.next_rv()
+        effect = EffectApplied(cause=Cause(seq, item), ref=job.ref, attempt=attempt, rv=rv, action="suspend")
+        self.bench.append("actuator", "input", [effect])
+        generation = job.generation + 1
+        self._change(names[0], rv=rv, suspended=True, phase="suspending", settled=False, generation=generation)
 
     def _starts(self, names: list[str], _options: dict[str, str]) -> None:
         self._change(names[0], suspended=False, phase="starting", settled=False)
@@ -326,7 +349,10 @@ def tell(event: Event) -> str:
             return "tree rejected: " + "; ".join(str(violation) for violation in event.violations)
         case QuotaTreeRemoved():
             return "tree removed"
-        case CandidatesProposed():
+        case EvictionOrdered() | ReclaimDeferred() | ClaimOpened() | ClaimEnded():
+            said = telling.tell(event)
+            return f"{said.word} {event.ref.key}: {said.text}"
+        case CandidatesProposed() | PreemptionProposed():
             return ""
     return type(event).__name__
 

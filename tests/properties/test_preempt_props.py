@@ -20,7 +20,7 @@ from muster.runtime.replay import replay
 
 SETTINGS = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 TREE = Ref("ElasticQuotaTree", "kube-system", "tree", "tree")
-MOST_RUNNING = 8
+MOST_RUNNING = 10
 LOWER_GIVES = {"preempt-lower-priority": "true"}
 
 
@@ -57,28 +57,28 @@ class Load:
 
 @st.composite
 def loads(draw: st.DrawFn) -> Load:
-    """Two branches of leaves, some of which let priority preempt, full of small jobs; some jobs are not preemptible."""
+    """One or two branches of leaves, many of which let priority preempt, full of jobs; some are not preemptible."""
     nodes: list[QuotaNode] = []
     leaves: list[str] = []
     total = 0
     for branch in range(draw(st.integers(1, 2))):
         path = f"root/b{branch}"
-        mins = draw(st.lists(st.integers(0, 6), min_size=1, max_size=3))
-        own = sum(mins) + draw(st.integers(0, 3))
+        mins = draw(st.lists(st.sampled_from((0, 2, 4, 5)), min_size=1, max_size=2))
+        own = sum(mins) + draw(st.sampled_from((0, 0, 2)))
         total += own
         children = tuple(f"{path}/l{index}" for index in range(len(mins)))
         leaves += children
         nodes.append(QuotaNode(path, {"cpu": own}, {"cpu": own + draw(st.integers(0, 8))}, (), children))
         for each, least in zip(children, mins, strict=True):
             most = least + draw(st.integers(0, 8))
-            nodes.append(QuotaNode(each, {"cpu": least}, {"cpu": most}, preempts=draw(st.booleans())))
+            nodes.append(QuotaNode(each, {"cpu": least}, {"cpu": most}, preempts=draw(st.integers(0, 3)) > 0))
     tops = tuple(node.path for node in nodes if node.path.count("/") == 1)
     root = QuotaNode("root", {"cpu": total}, {"cpu": total}, (), tops)
     ledger = Ledger()
     ledger.install(QuotaTree(TREE, (root, *nodes)))
     load = Load(ledger)
-    for number in range(draw(st.integers(0, MOST_RUNNING))):
-        firm = draw(st.integers(0, 5)) == 0
+    for number in range(draw(st.integers(2, MOST_RUNNING))):
+        firm = draw(st.integers(0, 9)) == 0
         priority, size = draw(st.integers(0, 3)), draw(st.integers(1, 4))
         load.start(f"job-{number}", draw(st.sampled_from(leaves)), size, priority, firm=firm)
     return load
@@ -90,7 +90,7 @@ def claims(load: Load) -> list[tuple[str, Demand, int]]:
         (path, demand, priority)
         for path, node in load.ledger.nodes.items()
         if not node.children
-        for size in (1, 3, 5)
+        for size in sorted({1, 3, 5, node.guaranteed["cpu"]} - {0})
         for priority in (0, 1, 3, 4)
         for firm in (False, True)
         if load.ledger.shortfall(path, demand := Demand({"cpu": size}, preemptible=not firm)) is not None
@@ -114,6 +114,26 @@ def test_victims_are_outranked_legal_and_no_fewer_would_do(load: Load, reclaims:
         for size in range(len(chosen)):
             for fewer in combinations(chosen, size):
                 assert load.objection(queue, demand, priority, list(fewer)), f"{fewer} of {chosen} would do"
+
+
+def test_others_give_the_rest_once_the_claimant_is_within_its_min_without_lower_priority() -> None:
+    """a/low gives what takes its queue above the min, and of those who borrow the youngest gives the rest."""
+    leaves = [
+        QuotaNode(f"root/{name}", {"cpu": least}, {"cpu": 9}, preempts=True) for name, least in (("a", 5), ("b", 0))
+    ]
+    root = QuotaNode("root", {"cpu": 8}, {"cpu": 8}, (), tuple(leaf.path for leaf in leaves))
+    ledger = Ledger()
+    ledger.install(QuotaTree(TREE, (root, *leaves)))
+    load = Load(ledger)
+    for uid, leaf, size, priority in (("low", "a", 1, 0), ("x", "b", 3, 9), ("y", "b", 3, 9), ("same", "a", 1, 5)):
+        assert load.start(uid, f"root/{leaf}", size, priority)
+    claimant = Demand({"cpu": 4})
+    assert load.victims("root/a", claimant, 5) == ["low", "y"]
+    assert load.victims("root/a", claimant, 5, reclaims=False) == []
+    assert load.objection("root/a", claimant, 5, ["low", "y"]) == ""
+    assert "guarantee" in load.objection("root/a", Demand({"cpu": 5}), 5, ["low", "y", "x"])
+    assert "fewer" in load.objection("root/a", claimant, 5, ["low", "y", "x"])
+    assert "lower" in load.objection("root/a", claimant, 5, ["low", "same"])
 
 
 @SETTINGS

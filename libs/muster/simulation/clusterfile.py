@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from muster.model.resources import QuantityError, Vector, add_into, format_quantity, is_resource_name, parse_quantity
 from muster.simulation.documents import Document, Place
 from muster.simulation.model import CPU, GPU, MEMORY, WHOLE, Cluster, NodeGroup, Queue, TraceError, capacity_of
@@ -14,7 +16,7 @@ MIB = 2**20
 MAX_NODES = 1_000_000
 ROOT = "root"
 _NODE = ("count", "gpus", "cpu_milli", "memory_mib", "model", "name")
-_QUEUE = ("min", "max", "weight", "priority", "children")
+_QUEUE = ("min", "max", "weight", "priority", "preempt_lower_priority", "children")
 _SHORT = {"gpus": (GPU, WHOLE), "cpu_milli": (CPU, 1), "memory_mib": (MEMORY, MIB)}
 NODE_COLUMNS = ("cpu_milli", "memory_mib", "gpu")
 
@@ -85,17 +87,27 @@ def _queue(place: Place, name: str, parent: str, capacity: Vector, depth: int) -
     if weight == 0:
         raise members["weight"].error("must be 1 or more")
     priority = int(members["priority"].expect(int)) if "priority" in members else 0
+    preempts = bool(members["preempt_lower_priority"].expect(bool)) if "preempt_lower_priority" in members else None
     children: tuple[Queue, ...] = ()
     if "children" in members:
         children = _queues(members["children"], path, capacity, depth + 1)
-    queue = Queue(name=name, path=path, min=low, max=high, weight=weight, priority=priority, children=children)
+    queue = Queue(
+        name=name,
+        path=path,
+        min=low,
+        max=high,
+        weight=weight,
+        priority=priority,
+        preempts=preempts,
+        children=children,
+    )
     if children and "min" in members:
         _check_sum(queue, members["min"])
     if children and "min" not in members:
         total: Vector = {}
         for child in children:
             add_into(total, child.min)
-        queue = Queue(name=name, path=path, min=total, max=high, weight=weight, priority=priority, children=children)
+        queue = replace(queue, min=total)
     return queue
 
 

@@ -6,6 +6,7 @@ import re
 
 from msgspec.structs import replace
 
+from muster.core.quota.tree import PREEMPTS
 from muster.core.stage import REQUIRED_KINDS
 from muster.events.base import Event
 from muster.events.facts import (
@@ -78,6 +79,7 @@ class Facts:
             min=texts(queue.min),
             max=texts(queue.max),
             namespaces=() if queue.children else (self.namespaces[queue.path],),
+            attributes={} if queue.preempts is None else {PREEMPTS: str(queue.preempts).lower()},
             children=tuple(self._spec(child) for child in queue.children),
         )
 

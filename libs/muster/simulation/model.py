@@ -42,6 +42,8 @@ class Queue(Struct, frozen=True, kw_only=True):
     """A resource that is absent has no limit here."""
     weight: int | None = None
     priority: int = 0
+    preempts: bool | None = None
+    """Whether its work of lower priority gives way to its own of higher; None: as what stands above it."""
     children: tuple[Queue, ...] = ()
 
     def walk(self) -> Iterator[Queue]:

@@ -213,15 +213,17 @@ def single(nodes: Mapping[str, Vector]) -> tuple[NodeGroup, ...]:
 def queues_of(tree: QuotaTree, priorities: Mapping[str, int]) -> Queue:
     """A quota tree as queues of a simulation; ``priorities`` of Queue objects by path."""
     nodes = {node.path: node for node in tree.nodes}
-    return _queue(tree.nodes[0], nodes, priorities)
+    return _queue(tree.nodes[0], nodes, priorities, preempts=tree.rules.preempt_lower_priority)
 
 
-def _queue(node: QuotaNode, nodes: Mapping[str, QuotaNode], priorities: Mapping[str, int]) -> Queue:
+def _queue(node: QuotaNode, nodes: Mapping[str, QuotaNode], priorities: Mapping[str, int], *, preempts: bool) -> Queue:
+    """``preempts``: what the nodes above it say; it says so itself only where it says otherwise."""
     return Queue(
         name=node.name,
         path=node.path,
         min=node.guaranteed,
         max=node.limit,
         priority=priorities.get(node.path, 0),
-        children=tuple(_queue(nodes[path], nodes, priorities) for path in node.children),
+        preempts=node.preempts if node.preempts != preempts else None,
+        children=tuple(_queue(nodes[path], nodes, priorities, preempts=node.preempts) for path in node.children),
     )

@@ -205,6 +205,21 @@ def test_a_rule_that_spares_whoever_borrows(tmp_path, capsys):
     assert "Evicted more or less often:\n  b/b2  0 times instead of 1" in capsys.readouterr().out
 
 
+def test_urgent_jobs_that_take_the_place_of_others_of_their_queue(tmp_path, capsys):
+    cluster = {"nodes": [{"count": 2, "gpus": 4}], "queues": {"a": {"min": 8, "max": 8}, "b": {"max": 8}}}
+    jobs, header = "low,a,8,0,100,1\nurgent,a,4,10,20,5", "job_id,queue,gpus,submit_s,duration_s,priority"
+    simulate(trace(tmp_path, cluster, jobs, header), "muster", Options(), log=tmp_path / "log.jsonl")
+    found = told_of(capsys, tmp_path / "log.jsonl", "--rule", "preempt-lower-priority=true")
+    assert [(each["job"], each["before"], each["after"]) for each in found["evicted"]] == [("a/low", 0, 1)]
+    assert ("a/urgent", 100_000, 10_000) in shifts(found, "earlier")
+    cluster["queues"]["a"]["preempt_lower_priority"] = True
+    simulate(trace(tmp_path, cluster, jobs, header), "muster", Options(), log=tmp_path / "asked.jsonl")
+    past = past_of(read_log(tmp_path / "asked.jsonl"))
+    assert [queue.preempts for queue in past.trace.cluster.leaves.values()] == [True, None]
+    again = simulate(past.trace, "muster", Options())
+    assert {job.id: job.evictions for job in again.history.jobs.values()} == {"low": 1, "urgent": 0}
+
+
 def test_one_deleted_while_it_waited_is_left_out(tmp_path):
     scene = Play()
     for line in ("tree", "synced", "job two", "job one", "job three", "gone one"):

@@ -1,0 +1,122 @@
+"""Preemption inside a queue on the simulated cluster: who gives way to whom, what they are told, and that it ends."""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+
+import pytest
+from test_reclaim import Play
+
+from kit import facts
+from muster.core.story import Story
+from muster.events.decisions import EvictionOrdered
+from muster.events.facts import TreeNodeSpec
+
+LOWER_GIVES = {"preempt-lower-priority": "true"}
+
+
+def urgency(priority: int) -> dict[str, str]:
+    """Annotations of a job of this priority."""
+    return {"muster.dev/priority": str(priority)}
+
+
+def two_teams(**attributes: str) -> TreeNodeSpec:
+    """Two leaves of one root, each guaranteed half of 20; ``attributes`` of the first."""
+    one = facts.node("one", {"cpu": 10}, {"cpu": 20}, ("one",), **attributes)
+    two = facts.node("two", {"cpu": 10}, {"cpu": 20}, ("two",))
+    return facts.node("root", {"cpu": 20}, {"cpu": 20}, children=(one, two))
+
+
+def test_the_lowest_and_youngest_give_way_and_are_told() -> None:
+    play = Play(two_teams(), LOWER_GIVES)
+    for name, priority in (("old", 1), ("young", 1), ("high", 5), ("equal", 3)):
+        play.submit(name, "one", "5", wait_ms=5_000, annotations=urgency(priority))
+    play.submit("urgent", "one", "10", wait_ms=60_000, annotations=urgency(3))
+    assert play.evictions() == ["young", "old"]
+    assert play.running() == Counter(one=3)
+    assert play.state_of("urgent") == "Running"
+    play.submit("peer", "one", "5", wait_ms=600_000, annotations=urgency(3))
+    assert len(play.evictions()) == 2, "equal priority gives way to nobody"
+    assert play.state_of("young") == "Suspended"
+    story = Story("one/young")
+    for stored in play.simulation.log:
+        story.feed(stored)
+    said = {each.entry.word: each.entry.text for each in story.of("one/young").happenings}
+    assert "a job of higher priority in the same queue: one/urgent has priority 3, this one 1" in said["evicted"]
+    assert "position" in said["queued"]
+    play.clean()
+
+
+def test_without_being_asked_for_nobody_gives_way_and_a_node_may_say_otherwise() -> None:
+    for rules, attributes, expected in (
+        ({}, {}, []),
+        ({}, {"preempt-lower-priority": "true"}, ["low"]),
+        (LOWER_GIVES, {"preempt-lower-priority": "false"}, []),
+    ):
+        play = Play(two_teams(**attributes), rules)
+        play.submit("low", "one", "15", wait_ms=5_000)
+        play.submit("urgent", "one", "15", wait_ms=120_000, annotations=urgency(9))
+        assert play.evictions() == expected
+        play.clean()
+
+
+def test_min_run_is_respected_and_the_claimant_told() -> None:
+    play = Play(two_teams(), {**LOWER_GIVES, "min-run": "5m"})
+    play.submit("low", "one", "15", wait_ms=5_000)
+    play.submit("urgent", "one", "15", wait_ms=120_000, annotations=urgency(9))
+    assert play.evictions() == []
+    story = Story("one/urgent")
+    for stored in play.simulation.log:
+        story.feed(stored)
+    assert "have not run for their minimum yet" in story.of("one/urgent").standing.text
+    play.simulation.advance(300_000)
+    assert play.evictions() == ["low"]
+    assert play.state_of("urgent") == "Running"
+    play.clean()
+
+
+def test_others_give_the_rest_and_get_it_back_when_it_is_over() -> None:
+    """one is within its min without its lower job: what two borrows makes up the rest."""
+    play = Play(two_teams(), LOWER_GIVES)
+    play.submit("low", "one", "4", wait_ms=5_000)
+    for index in range(4):
+        play.submit(f"two-{index}", "two", "4", wait_ms=1_000)
+    play.submit("urgent", "one", "8", wait_ms=60_000, annotations=urgency(9), runtime="120s", ttl_s=0)
+    assert play.evictions() == ["low", "two-3"]
+    assert play.state_of("urgent") == "Running"
+    play.simulation.advance(600_000)
+    assert play.running() == Counter(one=1, two=4)
+    play.clean()
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_random_streams_come_to_rest(seed: int) -> None:
+    """Once nobody comes any more, evictions end, no two evict each other, and nobody waits behind a lower priority."""
+    rng = Random(seed)
+    names = ("p", "q", "r")
+    leaves = tuple(facts.node(name, {"cpu": rng.choice((0, 6, 12))}, {"cpu": 30}, (name,)) for name in names)
+    whole = {"cpu": 36}
+    play = Play(facts.node("root", whole, whole, children=leaves), LOWER_GIVES)
+    priorities: dict[str, int] = {}
+    for index in range(25):
+        name = f"job-{index}"
+        priorities[name] = rng.choice((0, 5, 9))
+        play.submit(
+            name, rng.choice(names), "3", wait_ms=rng.choice((0, 500, 20_000)), annotations=urgency(priorities[name])
+        )
+    play.simulation.advance(3_600_000)
+    before = play.evictions()
+    stands: dict[str, dict[str, list[int]]] = {name: {"Running": [], "Suspended": []} for name in names}
+    for job in play.jobs():
+        meta, state = job["metadata"], job["status"]["jobDeploymentStatus"]
+        stands[meta["namespace"]][state].append(priorities[meta["name"]])
+    for name in names:
+        low, high = min(stands[name]["Running"], default=9), max(stands[name]["Suspended"], default=0)
+        assert low >= high, f"in {name} priority {high} waits while {low} runs"
+    play.simulation.advance(3_600_000)
+    assert play.evictions() == before
+    orders = [e for s in play.simulation.log for e in s.commit.events if isinstance(e, EvictionOrdered)]
+    pairs = {(order.ref.uid, victim.ref.uid) for order in orders for victim in order.victims}
+    assert not any((victim, claimant) in pairs for claimant, victim in pairs)
+    play.clean()
