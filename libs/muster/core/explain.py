@@ -272,6 +272,16 @@ GANG_EVENTS: dict[HeldBackReason, str] = {
     "broken": "GangBroken",
 }
 """Reasons of the Events on pods of a gang that waits."""
+
+
+def half_bound(bound: int, minimum: int) -> str:
+    """That a gang which has started is short of its minimum, for who reads only its Events."""
+    return (
+        f"{bound} of its pods have a node and it takes {minimum}: they stay, and the others are placed as soon as "
+        "there is room"
+    )
+
+
 NODES_CLAIM_ENDED = {
     "placed": "it has its places",
     "gone": "the gang is gone",

@@ -53,10 +53,10 @@ def gang_events(state: ViewState, key: str) -> list[GangNote]:
     code = explain.held_back_code(held.event)
     if held.event.reason in TRIED and held.event.cycle > TOLD_CYCLES:
         whose = f"{held.event.gang or refs[0].key}: {held.event.waiting or len(refs)} pods"
-        note = _note(state, _whole(gang, refs[0]), "gang-series", code, f"{whose} {_words(held)}")
+        note = _note(state, _whole(gang, refs[0]), "gang-series", code, f"{whose} {_words(gang, held)}")
         return [*found, GangNote(note, held.event.cycle - TOLD_CYCLES)]
     for ref in refs:
-        note = _note(state, ref, _stamp(held, ref), code, f"{ref.name} {_words(held)}")
+        note = _note(state, ref, _stamp(held, ref), code, f"{ref.name} {_words(gang, held)}")
         found.append(GangNote(note))
     return found
 
@@ -64,13 +64,23 @@ def gang_events(state: ViewState, key: str) -> list[GangNote]:
 def _about(gang: GangShown, held: Held) -> list[Ref]:
     """The pods to be told: those that were tried; of what is wrong with a gang all that wait, also later ones."""
     waiting = {pod.ref.uid: pod.ref for pod in _pending(gang)}
+    if held.event.reason == "broken":
+        left = [pod.ref for pod in gang.pods.values() if pod.node and not pod.over]
+        return [_whole(gang, min(left, key=lambda ref: ref.name))] if left else []
     if held.event.reason in TRIED:
         return [ref for ref in held.event.pods if ref.uid in waiting]
     return list(waiting.values())[:MAX_PODS_NAMED]
 
 
-def _words(held: Held) -> str:
+def _words(gang: GangShown, held: Held) -> str:
     """Without whom it is about."""
+    told, has = _told(held), gang.counted().alive
+    if held.event.gang and held.event.reason != "broken" and 0 < has < gang.minimum:
+        return f"{told}; {explain.half_bound(has, gang.minimum)}"
+    return told
+
+
+def _told(held: Held) -> str:
     event = held.event
     if not event.gang and event.reason in NO_PLACE and event.shortage is not None:
         return f"finds no node: {explain.no_room(event.shortage)}"

@@ -31,6 +31,11 @@ class Counted(Struct, frozen=True):
     succeeded: int = 0
     failed: int = 0
 
+    @property
+    def alive(self) -> int:
+        """Pods that have a node and have not failed."""
+        return self.bound - self.failed
+
     def phase(self, minimum: int) -> str:
         """The phase of its PodGroup."""
         if self.succeeded >= minimum > 0:
@@ -151,7 +156,9 @@ def pod_observed(state: GangsShown, event: PodObserved) -> str:
     if phase in ENDED:
         gang.ended = phase
     if gang.held is not None and counted.bound == counted.pods:
-        gang.held, gang.lacked = None, False
+        gang.lacked = False
+        if gang.held.event.reason != "broken" or counted.alive >= gang.minimum:
+            gang.held = None
     return key
 
 

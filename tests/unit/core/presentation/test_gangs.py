@@ -146,6 +146,36 @@ def test_a_gang_that_gives_way_and_one_that_starves(sight: Sight) -> None:
     assert "20 minutes (video/other)" in message
 
 
+def test_a_gang_that_has_lost_a_part_is_told_how_much_of_it_is_left(sight: Sight) -> None:
+    """Two are bound, and the third has lost its node before it was: nobody unbinds the two."""
+    sight.pods("a", "b", node="n")
+    sight.held("no_nodes", "c", shortage=SHORT, minimum=0)
+    [(on, reason, message, _)] = sight.events()
+    assert (on, reason) == ("Pod/c", "GangFailedScheduling")
+    assert message.endswith(
+        "; 2 of its pods have a node and it takes 3: they stay, and the others are placed as soon as there is room"
+    )
+    sight.held("bind_refused", "c", text="video/c: a policy says no", cycle=0)
+    assert "2 of its pods have a node and it takes 3" in sight.events()[0][2]
+    sight.pods("d", node="n")
+    assert "of its pods have a node" not in sight.events()[0][2], "it has its minimum"
+
+
+def test_a_broken_gang_is_told_on_what_stands_for_it_until_it_is_whole(sight: Sight) -> None:
+    """None of its pods waits, so that none of them can be told why."""
+    sight.pods("a", "b", "c", node="n")
+    sight.gone("c")
+    sight.held("broken", text="2 of its pods run, 1 more are needed", minimum=1, cycle=1)
+    assert [(on, reason) for on, reason, _, _ in sight.events()] == [("Pod/a", "GangBroken")]
+    sight.pods("a", node="n", running=True)
+    sight.pod_group()
+    [(on, reason, message, _)] = sight.events()
+    assert (on, reason) == ("PodGroup/train", "GangBroken")
+    assert message.count("2 of its pods") == 1
+    sight.pods("d", node="n")
+    assert sight.events() == []
+
+
 def test_what_is_wrong_with_its_marks_is_told_once_per_wording(sight: Sight) -> None:
     sight.held("priority_clash", "b", text="b has 5, others have 0", cycle=0)
     told = sight.events()
