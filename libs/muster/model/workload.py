@@ -162,6 +162,8 @@ class PodState(Struct, frozen=True, gc=False, omit_defaults=True):
     """A scheduling gate keeps it from being bound."""
     marks: dict[str, str] = field(default_factory=dict)
     """Annotations that say something about its gang."""
+    devices: tuple[int, ...] = ()
+    """The shared GPU device that it was given, as its annotation says."""
 
     @property
     def ours(self) -> bool:

@@ -6,13 +6,13 @@ refused the second time, and the pod itself then says that it is done.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
 
 from muster.core.actuation.answers import Answer, Reread, Retry, message_of, retry
-from muster.core.objects.meta import Meta, UnreadableError, decode
+from muster.core.objects.meta import GPU_DEVICE, Meta, UnreadableError, decode
 from muster.events.base import Cause
 from muster.events.effects import EffectApplied, EffectFailed, FailureReason
 from muster.model.keys import Intent, Ref
@@ -25,6 +25,8 @@ class Bind(Struct, frozen=True):
     node: str
     intent: Intent
     cycle: int
+    devices: tuple[int, ...] = ()
+    """The shared GPU device it takes."""
     action: Literal["bind"] = "bind"
 
     @property
@@ -42,12 +44,15 @@ class _Pod(Struct, frozen=True):
 
 
 def binding_for(order: Bind) -> bytes:
-    """The Binding to create."""
+    """The Binding to create. The API server copies its annotations to the pod, before anybody can start it."""
     ref = order.ref
+    metadata: dict[str, Any] = {"name": ref.name, "namespace": ref.namespace, "uid": ref.uid}
+    if order.devices:
+        metadata["annotations"] = {GPU_DEVICE: str(order.devices[0])}
     body = {
         "apiVersion": "v1",
         "kind": "Binding",
-        "metadata": {"name": ref.name, "namespace": ref.namespace, "uid": ref.uid},
+        "metadata": metadata,
         "target": {"apiVersion": "v1", "kind": "Node", "name": order.node},
     }
     return msgspec.json.encode(body, order="deterministic")

@@ -152,7 +152,7 @@ class Actuator:
             return
         intent = Intent(state.generation, at.seq, at.item)
         for place in event.pods:
-            state.binds[place.ref.uid] = Bind(place.ref, place.node, intent, event.cycle)
+            state.binds[place.ref.uid] = Bind(place.ref, place.node, intent, event.cycle, place.devices)
 
     def _pods_released(self, state: ActuatorState, _at: Position, event: PodsReleased) -> None:
         for place in event.pods:

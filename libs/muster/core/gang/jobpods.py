@@ -46,4 +46,6 @@ def _taken(state: AdmitterState, hold: Hold, pods: list[tuple[str, PodState]]) -
         if state.ledger.nodes[occupant.node].uid:
             left[key] -= 1
             devices = tuple(occupant.devices[left[key] : left[key] + 1])
+            if pod.rules.share and not devices:
+                continue  # The place was held without a share: it is placed by itself, with a device.
             yield PodPlace(pod.ref, occupant.node, devices)

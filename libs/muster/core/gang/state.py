@@ -202,7 +202,8 @@ def pod_observed(state: AdmitterState, at: Position, event: PodObserved) -> None
         arrived(state, pod)
     if known is None or (known.node, known.request, known.rules) != (pod.node, pod.request, rules):
         passing = bool(pod.owner_uid) or pod.ours
-        state.ledger.settle(uid, Occupant(pod.node, pod.ref.namespace, pod.request, 1, rules, passing=passing))
+        devices = list(pod.devices) or (known.devices if known is not None and known.node == pod.node else [])
+        state.ledger.settle(uid, Occupant(pod.node, pod.ref.namespace, pod.request, 1, rules, devices, passing=passing))
 
 
 def hold_of(state: AdmitterState, pod: PodState) -> tuple[Hold | None, str]:

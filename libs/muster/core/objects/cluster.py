@@ -8,11 +8,12 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from muster.core.gang.declare import MARKS, name_of, read_pod_group
-from muster.core.objects.meta import Int32, Meta, decode
-from muster.core.objects.podrules import RawTaint, taints_of
+from muster.core.objects.meta import GPU_DEVICE, Int32, Meta, decode
+from muster.core.objects.podrules import FRACTION, RawTaint, shared, taints_of
 from muster.core.objects.podspec import PodSpec, Quantity, amounts, pod_request, pod_rules
 from muster.core.workloads.registry import POD_OWNERS
 from muster.events.facts import NodeObserved, PodGroupObserved, PodObserved, PriorityClassObserved
+from muster.model.placing import GPU
 from muster.model.workload import DEFAULT_SCHEDULER, SCHEDULERS, NodeState, PodState
 
 MAX_LABELS = 256
@@ -82,7 +83,17 @@ def read_pod(raw: bytes) -> PodObserved | None:
             gated=bool(pod.spec.scheduling_gates),
             marks={key: annotations[key] for key in sorted(MARKS) if key in annotations},
         )
+        if state.ours and FRACTION in annotations:
+            state = replace(
+                state,
+                rules=shared(state.rules, annotations[FRACTION], whole=state.request.get(GPU, 0)),
+                devices=_devices(annotations.get(GPU_DEVICE, "")),
+            )
     return PodObserved(pod=state)
+
+
+def _devices(text: str) -> tuple[int, ...]:
+    return (int(text),) if text.isascii() and text.isdigit() and len(text) < 5 else ()
 
 
 def _labels(meta: Meta) -> dict[str, str]:
