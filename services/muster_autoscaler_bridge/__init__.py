@@ -1,1 +1,1 @@
-"""The autoscaler bridge: takes part and has nothing to decide yet."""
+"""The autoscaler bridge: asks for the nodes that gangs lack."""

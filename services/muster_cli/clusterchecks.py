@@ -62,6 +62,9 @@ Right = tuple[ApiResource, str, str, tuple[str, ...]]
 """(resource, subresource, namespace or "" for all, verbs)"""
 
 
+NAMED = {row.resource: row.name for row in WATCHED.values() if row.name}
+"""{resource: the only object of it that we read}"""
+
 INSTALLED_BY = {
     "ray.io": "KubeRay",
     "kubeflow.org": "the Kubeflow training operator",
@@ -166,6 +169,8 @@ async def acting_rights(transport: ApiTransport, kinds: Collection[str] = KINDS)
         (ADMIT, "", "", ("admit",)),
         (api.PODS, "binding", "", ("create",)),
         (api.PODS, "", "", ("get",)),
+        (api.PROVISIONING_REQUESTS, "", "", ("create", "delete")),
+        (api.POD_TEMPLATES, "", "", ("create", "delete")),
         (api.QUEUE_UNITS, "", "", ("create", "patch")),
         (api.QUEUES, "", QUEUE_NAMESPACE, ("create", "patch", "delete")),
         (api.EVENTS, "", "", ("create", "patch")),
@@ -184,7 +189,10 @@ async def acting_rights(transport: ApiTransport, kinds: Collection[str] = KINDS)
 async def _missing(transport: ApiTransport, right: Right) -> tuple[str, ...]:
     resource, subresource, namespace, verbs = right
     answers = await asyncio.gather(
-        *(can_i(transport, verb, resource, namespace, subresource=subresource) for verb in verbs)
+        *(
+            can_i(transport, verb, resource, namespace, name=NAMED.get(resource, ""), subresource=subresource)
+            for verb in verbs
+        )
     )
     return tuple(verb for verb, answer in zip(verbs, answers, strict=True) if not answer.allowed)
 

@@ -3,9 +3,8 @@
 import pytest
 
 from kit.api import Api, Object, seen
-from muster.model.api import PODS, RAYJOBS
+from muster.model.api import CONFIG_MAPS, PODS, RAYJOBS
 from muster.ports import ApiStatusError
-from muster.sim.apiserver.kinds import CONFIG_MAPS
 
 
 def job(name: str, **labels: str) -> Object:

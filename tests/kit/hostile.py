@@ -209,7 +209,26 @@ def _pod_group() -> Obj:
     return found
 
 
+def _node_pools() -> Obj:
+    pool = '{"maxNodes": 2, "allocatable": {"cpu": "8"}, "labels": {"pool": "p"}, "class": "unschedulable-pods"}'
+    meta = _meta("muster-node-pools", "muster-system")
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {"p": pool}}
+
+
+def _nodes_request() -> Obj:
+    condition = {"type": "Failed", "status": "True", "reason": "OutOfStock", "message": "out of stock"}
+    return {
+        "apiVersion": "autoscaling.x-k8s.io/v1",
+        "kind": "ProvisioningRequest",
+        "metadata": _meta("odd-abc", "text", labels={"muster.dev/nodes-requested": "true"}),
+        "spec": {"podSets": [{"podTemplateRef": {"name": "odd-abc-0"}, "count": 2}]},
+        "status": {"conditions": [condition]},
+    }
+
+
 BASES = {
+    "configmaps": _node_pools,
+    "provisioningrequests": _nodes_request,
     "jobs": lambda: _dressed(jobs.job()),
     "tfjobs": lambda: _dressed(jobs.tfjob()),
     "pytorchjobs": lambda: _dressed(jobs.pytorchjob()),

@@ -16,9 +16,10 @@ from muster.core.placement.matching import (
     untolerated,
 )
 from muster.core.placement.view import Ask, View
-from muster.events.facts import NodeObserved
+from muster.events.facts import NodeObserved, NodePoolsObserved
 from muster.model.keys import Ref
 from muster.model.placing import GPU, HOSTNAME, HostPort, PodRules, PodTerm, Requirement, Spread, Taint, Toleration
+from muster.model.pools import NodePool
 from muster.model.workload import NodeState
 
 GIB = 2**30
@@ -50,6 +51,41 @@ def node(
             taints=tuple(taints),
         )
     )
+
+
+ATOMIC = "best-effort-atomic-scale-up.autoscaling.x-k8s.io"
+POOLS = Ref("ConfigMap", "muster-system", "muster-node-pools", "uid-pools")
+
+
+def pool(
+    name: str,
+    most: int,
+    cpu: int = 4,
+    memory: int = 16,
+    gpu: int = 0,
+    *,
+    taint: str = "",
+    wait_s: int = 900,
+    provisioning: str = ATOMIC,
+) -> NodePool:
+    """A node pool whose nodes have the label ``pool``."""
+    allocatable = {"cpu": cpu * 1000, "memory": memory * GIB, "pods": 110_000}
+    if gpu:
+        allocatable[GPU] = gpu * 1000
+    key, _, value = taint.partition(":")
+    return NodePool(
+        name=name,
+        most=most,
+        allocatable=dict(sorted(allocatable.items())),
+        labels={"pool": name},
+        taints=(Taint(key, value),) if key else (),
+        provisioning="" if provisioning == "unschedulable-pods" else provisioning,
+        wait_ms=wait_s * 1000,
+    )
+
+
+def pools(*found: NodePool) -> NodePoolsObserved:
+    return NodePoolsObserved(ref=POOLS, rv=facts.next_rv(), pools=tuple(sorted(found, key=lambda each: each.name)))
 
 
 def ledger(*nodes: NodeObserved) -> NodeLedger:

@@ -18,6 +18,10 @@ Input lines (names without a slash are in namespace ``video``):
     placement off|pack|spread [hold=600 grow=0 claim=0]   how gangs are placed; seconds
     node NAME [cpu=4 memory=16 gpu=1 pods=110 taint=KEY:VALUE zone=Z cordoned not-ready]    a node, memory in GiB
     node-gone NAME
+    pool NAME max=2 [cpu=4 memory=16 gpu=1 taint=KEY:VALUE wait=900 class=NAME]   a node pool, with nodes `pool=NAME`
+    pools-gone                          no node pool is declared any more
+    unserved                            the cluster knows no ProvisioningRequests
+    answer JOB PHASE [TEXT]             the autoscaler's word on the request that is open for a job or a gang
     foreign NAME node=NODE cpu=2 [gpu=1]    a pod of somebody else on a node; foreign-gone NAME
     gang NAME head=CPU workers=NxCPU [gpu=PER-WORKER at=+MS]   a suspended RayJob by its pods
     member JOB SET N node=NODE          a pod of an admitted gang comes up on a node; member-gone JOB SET N
@@ -33,7 +37,7 @@ from pathlib import Path
 from kit import facts, nodes
 from kit.bench import Bench
 from muster.core import telling
-from muster.core.explain import ADOPTED, no_room, waiting_for_quota
+from muster.core.explain import ADOPTED, waiting_for_quota
 from muster.events.base import Cause, Event
 from muster.events.decisions import (
     CandidatesProposed,
@@ -59,11 +63,21 @@ from muster.events.decisions import (
     WorkloadRefused,
 )
 from muster.events.effects import EffectApplied, EffectFailed
-from muster.events.facts import NodeGone, PodGone, PodObserved, PriorityClassObserved
+from muster.events.facts import (
+    NodeGone,
+    NodePoolsGone,
+    NodesRequestObserved,
+    PodGone,
+    PodObserved,
+    PriorityClassObserved,
+    Synced,
+)
 from muster.events.gangs import NodesClaimed, NodesClaimEnded
+from muster.events.growing import NodesRequested, NodesRequestWithdrawn
 from muster.events.system import LogNearlyFull, PlacementChosen
 from muster.model.keys import Ref
 from muster.model.placing import Taint
+from muster.model.pools import NodePool
 from muster.model.resources import format_vector, summed
 from muster.model.workload import PodSet, PodState, Workload
 
@@ -76,6 +90,7 @@ class Play:
     def __init__(self) -> None:
         self.bench = Bench()
         self.jobs: dict[str, Workload] = {}
+        self.pools: dict[str, NodePool] = {}
         self.admitted: dict[str, tuple[tuple[int, int], int]] = {}
         """uid -> (cause, attempt) of its newest admission"""
 
@@ -229,7 +244,7 @@ class Play:
             nodes.node(
                 names[0],
                 **{each: int(options[each]) for each in ("cpu", "memory", "gpu", "pods") if each in options},
-                labels={"zone": options["zone"]} if "zone" in options else None,
+                labels={each: options[each] for each in ("zone", "pool") if each in options},
                 taints=(Taint(key, value),) if key else (),
                 schedulable="cordoned" not in names,
                 ready="not-ready" not in names,
@@ -238,6 +253,34 @@ class Play:
 
     def _node_gone(self, names: list[str], _options: dict[str, str]) -> None:
         self.bench.facts(NodeGone(ref=Ref("Node", "", names[0], f"uid-{names[0]}"), rv=facts.next_rv()))
+
+    def _pool(self, names: list[str], options: dict[str, str]) -> None:
+        self.pools[names[0]] = nodes.pool(
+            names[0],
+            int(options["max"]),
+            **{each: int(options[each]) for each in ("cpu", "memory", "gpu") if each in options},
+            taint=options.get("taint", ""),
+            wait_s=int(options.get("wait", "900")),
+            provisioning=options.get("class", nodes.ATOMIC),
+        )
+        self.bench.facts(nodes.pools(*self.pools.values()))
+
+    def _pools_gone(self, _names: list[str], _options: dict[str, str]) -> None:
+        self.bench.facts(NodePoolsGone(ref=nodes.POOLS, rv=facts.next_rv()))
+
+    def _unserved(self, _names: list[str], _options: dict[str, str]) -> None:
+        self.bench.facts(Synced(kind="provisioningrequests", absent=True))
+
+    def _answer(self, names: list[str], _options: dict[str, str]) -> None:
+        asked = next(
+            event
+            for stored in reversed(self.bench.log)
+            for event in stored.commit.events
+            if isinstance(event, NodesRequested) and telling.subject_of(event).endswith(names[0])
+        )
+        ref = Ref("ProvisioningRequest", asked.namespace, asked.name, f"uid-{asked.name}")
+        text = " ".join(names[2:])
+        self.bench.facts(NodesRequestObserved(ref=ref, rv=facts.next_rv(), phase=names[1], message=text))
 
     def _foreign(self, names: list[str], options: dict[str, str]) -> None:
         request = facts.vector(**{each: options[each] for each in ("cpu", "gpu") if each in options})
@@ -335,14 +378,18 @@ def tell(event: Event) -> str:
         case GangAdmitted():
             return f"admitted {event.ref.key} #{event.attempt}{telling.placed(event)}"
         case GangAwaitingNodes():
-            return f"awaiting nodes {event.ref.key} #{event.attempt}: {no_room(event.shortage)}"
+            return f"awaiting nodes {event.ref.key} #{event.attempt}: {telling.lacks_nodes(event)}"
         case GangDeferred():
-            return f"deferred {event.ref.key} #{event.attempt}: {no_room(event.shortage)}"
+            return f"deferred {event.ref.key} #{event.attempt}: {telling.lacks_nodes(event)}"
         case PlacesReleased():
             return f"places of {event.ref.key} #{event.attempt}: {telling.given_back(event)}"
         case NodesClaimed() | NodesClaimEnded():
             told = telling.tell(event)
             return f"{told.word} {event.gang}: {told.text}"
+        case NodesRequested():
+            return f"asks for nodes {telling.subject_of(event)}: {telling.nodes_requested(event)}"
+        case NodesRequestWithdrawn():
+            return f"asks no more {telling.subject_of(event)}: {telling.nodes_withdrawn(event)}"
         case QuotaTreeAccepted():
             return f"tree accepted: {len(event.tree.nodes)} nodes, profile {event.tree.profile}"
         case QuotaTreeRejected():

@@ -288,6 +288,35 @@ def finished(outcome: str) -> tuple[Scene, str]:
     return scene, "video/one"
 
 
+def pool_refused(why: str) -> tuple[Scene, str]:
+    pool, *more = {
+        "full": ("pool p max=0 cpu=8",),
+        "unsuitable": ("pool p max=9 cpu=1",),
+        "needs_pods": ("pool p max=9 cpu=8 class=unschedulable-pods",),
+        "not_served": ("pool p max=9 cpu=8", "unserved"),
+        "in_vain": ("pool p max=9 cpu=8 wait=60",),
+    }[why]
+    scene = beginning("placement pack", "node n cpu=2", pool, *more, "gang one head=4 workers=1x4")
+    if why == "in_vain":
+        scene.lines("time +70s")
+    return scene, "video/one"
+
+
+def nodes_withdrawn(reason: str) -> tuple[Scene, str]:
+    scene = beginning("placement pack", "node n cpu=2", "pool p max=9 cpu=8 wait=60", "gang one head=4 workers=1x4")
+    scene.lines(
+        *{
+            "met": ("node m cpu=8 pool=p",),
+            "gone": ("gone one",),
+            "changed": ("edit one cpu=3",),
+            "expired": ("time +70s",),
+            "failed": ("answer one failed out of stock",),
+            "lapsed": ("answer one lapsed given to others",),
+        }[reason]
+    )
+    return scene, "video/one"
+
+
 SELF = (Requirement("app", "In", ("me",)),)
 OBSTACLES: dict[str, tuple[PodRules, tuple[Event, ...]]] = {
     "insufficient": (PodRules(), (nodes.node("n", cpu=1),)),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from muster.core.autoscaling.bridge import AutoscalerBridge
 from muster.core.gang.admitter import GangAdmitter
-from muster.core.idle import AutoscalerBridge
 from muster.core.preemption.preemptor import Preemptor
 from muster.core.queueing.sorter import QueueSorter
 from muster.core.quota.accountant import QuotaAccountant

@@ -23,8 +23,10 @@ from muster.events.decisions import (
 )
 from muster.events.effects import FailureReason
 from muster.events.gangs import GangHeldBack, HeldBackReason, PodsReleaseReason
+from muster.events.growing import WithdrawalReason
+from muster.model.pools import Growth, PoolNodes, PoolRefusal, PoolRefusalReason
 from muster.model.resources import format_quantity
-from muster.model.text import counted, span
+from muster.model.text import counted, moment, span
 
 
 class Reason(Struct, frozen=True):
@@ -217,15 +219,71 @@ def _obstacle(each: Obstacle) -> str:
     return f"{each.nodes} {OBSTACLES[each.code].format(each.detail)}"
 
 
-def waiting_for_nodes(short: Shortage) -> Reason:
-    """The words for a gang that has its quota and keeps it while it waits for nodes."""
-    text = no_room(short)
+POOL_REFUSED: dict[PoolRefusalReason, str] = {
+    "full": "max {most}, has {has}{promised}, the gang needs {needs} more",
+    "unsuitable": "its nodes would not take its pods{obstacle}",
+    "needs_pods": "nodes are added there for pods that exist, and a job has none before it is let in; declare a class "
+    "of ProvisioningRequest for it",
+    "not_served": "its nodes are asked for by a ProvisioningRequest, which this cluster does not serve; install the "
+    "Cluster Autoscaler's definition, or declare the class unschedulable-pods",
+    "in_vain": "{needs} asked for in vain{until}",
+}
+"""Why a node pool cannot help."""
+WITHDRAWN: dict[WithdrawalReason, str] = {
+    "met": "it has its places",
+    "gone": "nobody is left who needs them",
+    "changed": "it waits for something else now",
+    "expired": "they did not come in time",
+    "failed": "they were refused",
+    "lapsed": "what was kept for it is given to others",
+    "unknown": "nobody of whom this log knows has asked for them",
+}
+"""Why nodes are asked for no longer."""
+
+
+def pool_nodes(pools: tuple[PoolNodes, ...]) -> str:
+    """``1 node of pool gpu and 2 nodes of pool cpu``."""
+    return " and ".join(f"{counted(each.nodes, 'node')} of pool {each.pool}" for each in pools)
+
+
+def pool_refused(each: PoolRefusal) -> str:
+    """``pool gpu: max 4, has 3, the gang needs 2 more``."""
+    promised = f", {each.promised} promised to others" if each.promised else ""
+    known = {str(code): words for code, words in OBSTACLES.items()}
+    obstacle = f": {known[each.obstacle].format(each.detail)}" if each.obstacle in known else ""
+    words = POOL_REFUSED[each.why].format(
+        most=counted(each.most, "node") if each.why == "full" else "",
+        has=each.has,
+        promised=promised,
+        needs=each.needs if each.why == "full" else counted(each.needs, "node"),
+        obstacle=obstacle,
+        until=f", again after {moment(each.until)}" if each.until else "",
+    )
+    return f"pool {each.pool}: {words}"
+
+
+def from_pools(growth: Growth | None, refusals: tuple[PoolRefusal, ...]) -> str:
+    """``; asked for: 1 node of pool gpu``, or why no pool is any help; empty where no pool is declared."""
+    if growth is not None:
+        how = "asked for" if growth.provisioning else "enough"
+        return f"; {how}: {pool_nodes(growth.pools)}"
+    if not refusals:
+        return ""
+    return f"; no node pool can help: {', '.join(pool_refused(each) for each in refusals)}"
+
+
+def waiting_for_nodes(short: Shortage, pools: str = "") -> Reason:
+    """The words for a gang that has its quota and keeps it while it waits for nodes.
+
+    ``pools``: what node pools could give, see :func:`from_pools`.
+    """
+    text = f"{no_room(short)}{pools}"
     return Reason("AwaitingNodes", f"nodes:{text}", f"Its quota is reserved, and the gang waits for nodes: {text}")
 
 
-def deferred_for_nodes(short: Shortage | None, until: str) -> Reason:
+def deferred_for_nodes(short: Shortage | None, until: str, pools: str = "") -> Reason:
     """The words for a gang that gave its quota back because it has no place."""
-    text = no_room(short) if short is not None else "no reason given"
+    text = f"{no_room(short)}{pools}" if short is not None else "no reason given"
     return Reason(
         "GangUnschedulable",
         f"no_nodes:{text}",
@@ -340,6 +398,8 @@ NOT_SUSPENDED: dict[FailureReason, str] = {
     "superseded": "a newer decision was carried out on it meanwhile",
     "refused": "the API server refused to suspend it",
 }
+NOT_ASKED = "the API server refused to have nodes asked for"
+NOT_WITHDRAWN = "the API server refused to remove a request for nodes"
 NOT_BOUND: dict[FailureReason, str] = {
     "gone": "it was deleted before it could be bound",
     "spec_changed": "it was changed before it could be bound",

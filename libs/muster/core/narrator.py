@@ -20,7 +20,7 @@ from muster.core.stage import Folder
 from muster.core.takers import Takers
 from muster.core.workloads.registry import KINDS, child_of, suspend_field
 from muster.events import decisions as d
-from muster.events import effects, facts, gangs, system
+from muster.events import effects, facts, gangs, growing, system
 from muster.events.base import Cause, Event
 from muster.events.envelope import Stored
 from muster.model.keys import Ref
@@ -296,11 +296,17 @@ class Narrator:
         return [(event.ref, "admitted", text, "turn")]
 
     def _lacks_nodes(self, event: d.GangAwaitingNodes, _at: Cause) -> list[_Said]:
-        text = f"its quota is reserved, and it waits for nodes: {explain.no_room(event.shortage)}"
+        text = f"its quota is reserved, and it waits for nodes: {telling.lacks_nodes(event)}"
         return [(event.ref, "lacks nodes", text, "turn")]
 
     def _deferred(self, event: d.GangDeferred, _at: Cause) -> list[_Said]:
-        return [(event.ref, "no nodes", explain.no_room(event.shortage), "turn")]
+        return [(event.ref, "no nodes", telling.lacks_nodes(event), "turn")]
+
+    def _nodes_asked(self, event: growing.NodesRequested | growing.NodesRequestWithdrawn, _at: Cause) -> list[_Said]:
+        told = telling.tell(event)
+        if event.ref is not None:
+            return [(event.ref, told.word, told.text, "turn")]
+        return [(None, told.word, f"{told.subject}: {told.text}", "step")]
 
     def _given_back(self, event: d.PlacesReleased, _at: Cause) -> list[_Said]:
         return [(event.ref, "places free", telling.given_back(event), "step")]
@@ -310,10 +316,14 @@ class Narrator:
 
     def _resumed(self, event: effects.EffectApplied, _at: Cause) -> list[_Said]:
         told = telling.tell(event)
+        if event.action in ("request_nodes", "withdraw_nodes"):
+            return [(None, told.word, f"{told.subject}: {told.text}", "detail")]
         return [(event.ref, told.word, told.text, "step")]
 
     def _not_resumed(self, event: effects.EffectFailed, _at: Cause) -> list[_Said]:
         told = telling.tell(event)
+        if event.action in ("request_nodes", "withdraw_nodes"):
+            return [(None, told.word, f"{told.subject}: {told.text}", "turn")]
         return [(event.ref, told.word, told.text, "turn")]
 
     # --- claims and evictions ---------------------------------------------------------------------------------
@@ -382,6 +392,8 @@ _HANDLERS: Mapping[type[Event], _Handler] = {
     d.GangAwaitingNodes: Narrator._lacks_nodes,
     d.GangDeferred: Narrator._deferred,
     d.PlacesReleased: Narrator._given_back,
+    growing.NodesRequested: Narrator._nodes_asked,
+    growing.NodesRequestWithdrawn: Narrator._nodes_asked,
     system.PlacementChosen: Narrator._placement,
     effects.EffectApplied: Narrator._resumed,
     effects.EffectFailed: Narrator._not_resumed,

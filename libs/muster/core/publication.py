@@ -80,6 +80,10 @@ def _about_workload(  # noqa: C901 - a table of events
             )
         case effects.EffectApplied(action="bind") | effects.EffectFailed(action="bind"):
             return None
+        case effects.EffectApplied(action="request_nodes" | "withdraw_nodes"):
+            return None
+        case effects.EffectFailed(action="request_nodes" | "withdraw_nodes"):
+            return None
         case effects.EffectApplied(action="suspend"):
             return public.WorkloadEvicted(**where, attempt=event.attempt)
         case effects.EffectFailed(action="suspend"):

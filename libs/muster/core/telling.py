@@ -13,11 +13,11 @@ from msgspec import Struct
 from muster.core import explain
 from muster.core.workloads.registry import suspend_field
 from muster.events import decisions as d
-from muster.events import effects, facts, gangs, system
+from muster.events import effects, facts, gangs, growing, system
 from muster.events.base import Event
 from muster.model.keys import Ref
 from muster.model.resources import Vector, format_vector
-from muster.model.text import counted, shorten, span
+from muster.model.text import counted, moment, shorten, span
 from muster.model.workload import PodSet, Workload
 
 MAX_TEXT = 400
@@ -56,6 +56,8 @@ def subject_of(event: Event) -> str:
     if isinstance(event, d.CandidatesProposed):
         first = event.candidates[0].ref.key if event.candidates else ""
         return f"{first} +{len(event.candidates) - 1}" if len(event.candidates) > 1 else first
+    if isinstance(event, growing.NodesRequested | growing.NodesRequestWithdrawn):
+        return event.ref.key if event.ref is not None else event.gangs[0] if event.gangs else event.name
     if isinstance(event, facts.Synced):
         return event.kind
     if isinstance(event, facts.SyncStarted):
@@ -139,7 +141,7 @@ def held_back(event: gangs.GangHeldBack) -> str:
         parts.append(event.text)
     if event.shortage is not None:
         parts.append(explain.no_room(event.shortage))
-    return ": ".join(parts)
+    return ": ".join(parts) + explain.from_pools(event.growth, event.refusals)
 
 
 def placement(event: system.PlacementChosen) -> str:
@@ -201,17 +203,34 @@ def _denial(event: d.QuotaDenied) -> str:
 def _applied(event: effects.EffectApplied) -> str:
     if event.action == "bind":
         return "bound to its node"
+    if event.action in ("request_nodes", "withdraw_nodes"):
+        return "nodes are asked for" if event.action == "request_nodes" else "nodes are asked for no longer"
     field, value = suspend_field(event.ref.kind), str(event.action == "suspend").lower()
     return f"{field} is {value} as of resourceVersion {event.rv}"
 
 
-_DONE = {"resume": "resumed", "suspend": "suspended", "bind": "bound"}
-_NOT_DONE = {"resume": "not resumed", "suspend": "not stopped", "bind": "not bound"}
+_DONE = {
+    "resume": "resumed",
+    "suspend": "suspended",
+    "bind": "bound",
+    "request_nodes": "nodes asked",
+    "withdraw_nodes": "request gone",
+}
+_NOT_DONE = {
+    "resume": "not resumed",
+    "suspend": "not stopped",
+    "bind": "not bound",
+    "request_nodes": "not asked",
+    "withdraw_nodes": "not removed",
+}
 """What the API server was asked to do to an object, once it has, or has not."""
 _FAILED = {"resume": explain.NOT_RESUMED, "suspend": explain.NOT_SUSPENDED, "bind": explain.NOT_BOUND}
 
 
 def _failed(event: effects.EffectFailed) -> str:
+    if event.action in ("request_nodes", "withdraw_nodes"):
+        refused = explain.NOT_ASKED if event.action == "request_nodes" else explain.NOT_WITHDRAWN
+        return refused + (f": {event.message}" if event.message else "")
     words = _FAILED[event.action]
     return words[event.reason] + (f": {event.message}" if event.message else "")
 
@@ -241,6 +260,38 @@ def _for_what(event: d.EvictionOrdered) -> str:
         return "gets its guarantee"
     ahead = f"goes ahead of lower priority in its queue (it has {event.priority})"
     return ahead if lower == len(event.victims) else f"gets its guarantee and {ahead}"
+
+
+def lacks_nodes(event: d.GangAwaitingNodes | d.GangDeferred) -> str:
+    """Why a gang of a job has no place, and what node pools could do."""
+    if isinstance(event, d.GangAwaitingNodes):
+        return f"{explain.no_room(event.shortage)}{explain.from_pools(event.growth, ())}"
+    return f"{explain.no_room(event.shortage)}{explain.from_pools(None, event.refusals)}"
+
+
+def nodes_requested(event: growing.NodesRequested) -> str:
+    """Which nodes are asked for, for how many pods."""
+    pods = counted(sum(each.count for each in event.pod_sets), "pod")
+    again = f", try {event.tries}" if event.tries > 1 else ""
+    return (
+        f"{explain.pool_nodes(event.pools)} for {pods} without a place "
+        f"(ProvisioningRequest {event.name}, class {event.provisioning}){again}"
+    )
+
+
+def nodes_withdrawn(event: growing.NodesRequestWithdrawn) -> str:
+    """Why nodes are asked for no longer, and when again."""
+    said = f": {event.message}" if event.message else ""
+    again = f"; asked for again after {moment(event.retry_at)}" if event.retry_at else ""
+    return f"nodes are asked for no longer: {explain.WITHDRAWN[event.reason]}{said}{again}"
+
+
+def node_pools(event: facts.NodePoolsObserved) -> str:
+    """Which node pools are declared, and which cannot be used."""
+    good = [f"{pool.name} (up to {counted(pool.most, 'node')})" for pool in event.pools if not pool.refusal]
+    bad = [pool.refusal for pool in event.pools if pool.refusal]
+    refused = f"; refused: {'; '.join(bad[:3])}" if bad else ""
+    return f"node pools: {', '.join(good[:10]) or 'none'}{refused}"
 
 
 def _gone(_event: facts.ObjectGone) -> str:
@@ -285,6 +336,13 @@ _WORDS: Mapping[type[Event], tuple[str, _Say]] = {
     facts.QueueUnitGone: ("gone", _gone),
     facts.PriorityClassObserved: ("observed", lambda e: f"value {e.value}" + (", the default" if e.is_default else "")),
     facts.PriorityClassGone: ("gone", _gone),
+    facts.NodePoolsObserved: ("observed", node_pools),
+    facts.NodePoolsGone: ("gone", _gone),
+    facts.NodesRequestObserved: (
+        "observed",
+        lambda e: f"{e.phase or 'not answered yet'}{f': {e.message}' if e.message else ''}",
+    ),
+    facts.NodesRequestGone: ("gone", _gone),
     facts.ObjectUnreadable: ("unreadable", lambda e: e.reason),
     d.WorkloadQueued: (
         "queued",
@@ -309,8 +367,8 @@ _WORDS: Mapping[type[Event], tuple[str, _Say]] = {
     d.ClaimEnded: ("claim ends", lambda e: explain.CLAIM_ENDED[e.outcome]),
     d.SuspensionOrdered: ("timed out", lambda _: explain.TIMED_OUT),
     d.GangAdmitted: ("admitted", lambda e: f"at {e.queue}, attempt {e.attempt}{placed(e)}"),
-    d.GangAwaitingNodes: ("lacks nodes", lambda e: explain.no_room(e.shortage)),
-    d.GangDeferred: ("no nodes", lambda e: explain.no_room(e.shortage)),
+    d.GangAwaitingNodes: ("lacks nodes", lacks_nodes),
+    d.GangDeferred: ("no nodes", lacks_nodes),
     d.PlacesReleased: ("places free", lambda e: given_back(e)),
     gangs.PodsPlaced: ("placed", pods_placed),
     gangs.PodsReleased: ("pods free", pods_released),
@@ -320,6 +378,8 @@ _WORDS: Mapping[type[Event], tuple[str, _Say]] = {
         lambda e: f"what becomes free on {counted(len(e.places), 'node')} is kept for it: it has waited too long",
     ),
     gangs.NodesClaimEnded: ("claim ends", lambda e: explain.NODES_CLAIM_ENDED[e.outcome]),
+    growing.NodesRequested: ("wants nodes", nodes_requested),
+    growing.NodesRequestWithdrawn: ("asks no more", nodes_withdrawn),
     effects.EffectApplied: ("resumed", _applied),
     effects.EffectFailed: ("not resumed", _failed),
 }

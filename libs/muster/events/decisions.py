@@ -11,6 +11,7 @@ from msgspec import Struct, field
 
 from muster.events.base import Cause, Decision
 from muster.model.keys import Ref
+from muster.model.pools import Growth, PoolRefusal
 from muster.model.quota import QuotaTree, Violation
 from muster.model.resources import Vector
 from muster.model.workload import PodSet
@@ -409,6 +410,8 @@ class GangAwaitingNodes(Decision, frozen=True, kw_only=True):
     queue: str
     shortage: Shortage
     until: int
+    growth: Growth | None = None
+    """The nodes that would do, where node pools are declared."""
 
 
 class GangDeferred(Decision, frozen=True, kw_only=True):
@@ -418,6 +421,8 @@ class GangDeferred(Decision, frozen=True, kw_only=True):
     attempt: int
     queue: str
     shortage: Shortage
+    refusals: tuple[PoolRefusal, ...] = ()
+    """Why no node pool can help, where any is declared."""
 
 
 class PlacesReleased(Decision, frozen=True, kw_only=True):

@@ -17,8 +17,9 @@ refused       the API server will not take the write (invalid, or a policy denie
 """
 
 
-Action = Literal["resume", "suspend", "bind"]
-"""What was to be done: an admission resumes, an eviction suspends, a placed pod (the ref) is bound to its node."""
+Action = Literal["resume", "suspend", "bind", "request_nodes", "withdraw_nodes"]
+"""What was to be done: an admission resumes, an eviction suspends, a placed pod (the ref) is bound to its node; a
+ProvisioningRequest (the ref, with its name for a uid, which nobody knows yet) is made or removed."""
 
 
 class EffectApplied(Event, frozen=True, kw_only=True):

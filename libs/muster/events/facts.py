@@ -5,11 +5,14 @@ Folding a fact twice, or an older one late, changes nothing: per uid the resourc
 
 from __future__ import annotations
 
+from typing import Literal
+
 from msgspec import Struct, field
 
 from muster.events.base import Event
 from muster.model.gang import PodGroup
 from muster.model.keys import Ref
+from muster.model.pools import NodePool
 from muster.model.workload import ChildState, NodeState, Outcome, PodState, Workload
 
 
@@ -184,6 +187,35 @@ class PriorityClassGone(ObjectGone, frozen=True, kw_only=True):
     """A PriorityClass no longer exists."""
 
 
+class NodePoolsObserved(Event, frozen=True, kw_only=True):
+    """Node pools are declared: nodes that may be added, besides those that exist."""
+
+    ref: Ref
+    rv: int
+    pools: tuple[NodePool, ...] = ()
+    """By name; one that cannot be used says why."""
+
+
+class NodePoolsGone(ObjectGone, frozen=True, kw_only=True):
+    """No node pool is declared any more."""
+
+
+class NodesRequestObserved(Event, frozen=True, kw_only=True):
+    """A ProvisioningRequest of ours exists: how far the autoscaler has come with it."""
+
+    ref: Ref
+    rv: int
+    phase: Literal["", "accepted", "provisioned", "failed", "lapsed"] = ""
+    message: str = ""
+    """The autoscaler's own."""
+    templates: tuple[str, ...] = ()
+    """PodTemplates it names."""
+
+
+class NodesRequestGone(ObjectGone, frozen=True, kw_only=True):
+    """A ProvisioningRequest of ours no longer exists."""
+
+
 class ObjectUnreadable(Event, frozen=True, kw_only=True):
     """An object was refused as input: it is reported on itself and stops nothing else.
 
@@ -220,5 +252,9 @@ Fact = (
     | QueueUnitGone
     | PriorityClassObserved
     | PriorityClassGone
+    | NodePoolsObserved
+    | NodePoolsGone
+    | NodesRequestObserved
+    | NodesRequestGone
     | ObjectUnreadable
 )

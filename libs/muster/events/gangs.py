@@ -9,6 +9,7 @@ from msgspec import Struct
 from muster.events.base import Decision
 from muster.events.decisions import Placement, Shortage
 from muster.model.keys import Ref
+from muster.model.pools import Growth, PoolRefusal
 
 PodsReleaseReason = Literal["node_gone", "not_bound", "no_room"]
 """Why a pod that had a node loses it before it is bound there:
@@ -108,6 +109,10 @@ class GangHeldBack(Decision, frozen=True, kw_only=True):
     ended: bool = False
     """The round is over with this; the next one begins."""
     complaints: tuple[str, ...] = ()
+    growth: Growth | None = None
+    """The nodes that would do, where node pools are declared."""
+    refusals: tuple[PoolRefusal, ...] = ()
+    """Why no node pool can help, where any is declared."""
 
 
 class NodesClaimed(Decision, frozen=True, kw_only=True):

@@ -11,9 +11,10 @@ from muster.events.decisions import AnyDecision
 from muster.events.effects import Effect
 from muster.events.facts import Fact
 from muster.events.gangs import PodDecision
+from muster.events.growing import GrowthDecision
 from muster.events.system import SystemEvent
 
-AnyEvent = Fact | AnyDecision | PodDecision | Effect | SystemEvent
+AnyEvent = Fact | AnyDecision | PodDecision | GrowthDecision | Effect | SystemEvent
 
 EVENT_TYPES: dict[str, type[Event]] = {cls.__struct_config__.tag: cls for cls in get_args(AnyEvent)}
 """{tag: type} of everything the log may hold."""

@@ -64,6 +64,10 @@ POD_GROUPS = tuple(
     for group in ("scheduling.sigs.k8s.io", "scheduling.x-k8s.io")
 )
 """PodGroups of both API groups: koordinator's and ACK's, the coscheduling plugin's and KubeRay's."""
+CONFIG_MAPS = ApiResource("", "v1", "configmaps", "ConfigMap")
+POD_TEMPLATES = ApiResource("", "v1", "podtemplates", "PodTemplate")
+PROVISIONING_REQUESTS = ApiResource("autoscaling.x-k8s.io", "v1", "provisioningrequests", "ProvisioningRequest")
+"""Of the Cluster Autoscaler: nodes for many pods at once."""
 CRDS = ApiResource(
     "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False
 )
@@ -84,6 +88,8 @@ VERSIONS: dict[str, str] = {
         QUOTA_TREES,
         QUEUES,
         QUEUE_UNITS,
+        CONFIG_MAPS,
+        PROVISIONING_REQUESTS,
     )
 }
 """{kind: apiVersion} of everything we read."""

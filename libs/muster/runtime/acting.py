@@ -10,7 +10,9 @@ import asyncio
 from collections.abc import Mapping
 from random import Random
 
+from muster.core.actuation import provisioning
 from muster.core.actuation.answers import Answer, Reread, Retry, message_of
+from muster.core.actuation.asking import Asking
 from muster.core.actuation.bind import Bind, after_binding, binding_for, read_binding
 from muster.core.actuation.intents import Actuator, ActuatorState, Known, Outstanding
 from muster.core.actuation.patch import after_reread, patch_for, read_answer
@@ -31,6 +33,9 @@ BACKOFF_S = (0.2, 10.0)
 """First and longest pause before a request is tried again; the pauses are spread at random."""
 REREADS = 5
 """How often a patch that does not pass its tests is rebuilt from the object before it counts as refused."""
+
+
+Order = Outstanding | Bind | Asking
 
 
 class _Turns:
@@ -75,7 +80,7 @@ class ActuatorRunner(Leader[ActuatorState]):
 
     async def produce(self) -> tuple[CommitKind, list[Event]] | None:
         assert self._tasks is not None
-        orders: dict[str, Outstanding | Bind] = {**self.state.outstanding, **self.state.binds}
+        orders: dict[str, Order] = {**self.state.outstanding, **self.state.binds, **self.state.asking}
         for uid, order in orders.items():
             if self._taken.get(uid) != order.intent:
                 self._taken[uid] = order.intent
@@ -87,7 +92,7 @@ class ActuatorRunner(Leader[ActuatorState]):
         effects, self._effects = self._effects[:MAX_EVENTS], self._effects[MAX_EVENTS:]
         return ("input", effects) if effects else None
 
-    async def _carry_out(self, order: Outstanding | Bind, turns: _Turns) -> None:
+    async def _carry_out(self, order: Order, turns: _Turns) -> None:
         async with self._slots, turns.lock:
             effect = await self._until_answered(order)
         turns.tasks -= 1
@@ -97,20 +102,32 @@ class ActuatorRunner(Leader[ActuatorState]):
             self._effects.append(effect)
             self.wake()
 
-    def _is_due(self, order: Outstanding | Bind) -> bool:
-        orders: Mapping[str, Outstanding | Bind] = (
-            self.state.binds if isinstance(order, Bind) else self.state.outstanding
-        )
+    def _is_due(self, order: Order) -> bool:
+        orders: Mapping[str, Order]
+        match order:
+            case Bind():
+                orders = self.state.binds
+            case Asking():
+                orders = self.state.asking
+            case _:
+                orders = self.state.outstanding
         return orders.get(order.ref.uid) == order
 
-    async def _until_answered(self, order: Outstanding | Bind) -> EffectApplied | EffectFailed | None:
+    async def _until_answered(self, order: Order) -> EffectApplied | EffectFailed | None:
         """Try until there is an effect; None when the order was withdrawn meanwhile."""
         known = self.state.known.get(order.ref.uid, Known())
         pause_s, rereads = BACKOFF_S[0], 0
         while self._is_due(order):
             began = self.clock.now()
-            answer = await (self._bind(order) if isinstance(order, Bind) else self._attempt(order, known))
-            if not isinstance(order, Bind):
+            answer: EffectApplied | EffectFailed | Retry | Known
+            match order:
+                case Bind():
+                    answer = await self._bind(order)
+                case Asking():
+                    answer = await self._ask(order)
+                case _:
+                    answer = await self._attempt(order, known)
+            if isinstance(order, Outstanding):
                 trouble = answer.reason if isinstance(answer, Retry | EffectFailed) else ""
                 times = (began * NS_PER_MS, self.clock.now() * NS_PER_MS)
                 self.hooks.wrote(order.ref, order.cause, "PATCH", times, trouble)
@@ -141,6 +158,23 @@ class ActuatorRunner(Leader[ActuatorState]):
         except ApiUnreachableError as err:
             return Retry("unavailable", str(err))
         return after_binding(order, found.status, found.body, message_of(response.body))
+
+    async def _ask(self, order: Asking) -> EffectApplied | EffectFailed | Retry:
+        try:
+            for call in provisioning.calls(order):
+                response = await self._transport.request(
+                    call.method,
+                    call.path(order.ref.namespace),
+                    body=call.body,
+                    content_type=JSON,
+                    timeout_s=REQUEST_TIMEOUT_S,
+                )
+                answer = provisioning.read_call(order, call, response.status, response.body)
+                if answer is not None and not isinstance(answer, Reread):
+                    return answer
+        except ApiUnreachableError as err:
+            return Retry("unavailable", str(err))
+        return provisioning.applied(order)
 
     async def _attempt(self, order: Outstanding, known: Known) -> EffectApplied | EffectFailed | Retry | Known:
         path = KINDS[order.ref.kind].resource.path(order.ref.namespace, order.ref.name)

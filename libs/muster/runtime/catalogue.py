@@ -76,6 +76,8 @@ REDELIVERIES: Mapping[str, str] = {
     "log_nearly_full": "changes nothing: the log is closing already",
     "nodes_claim_ended": "changes nothing: the claim it ends is gone",
     "nodes_claimed": "opens the same claim again; it ends by its deadline, or at once when the gang no longer waits",
+    "nodes_request_withdrawn": "changes nothing: the request it takes back is gone; removing it twice removes it once",
+    "nodes_requested": "makes nothing new: its name comes from its cause, and what has that name is there",
     "object_unreadable": OBSERVED,
     "placement_chosen": "changes nothing: the same placement is in force",
     "places_released": "changes nothing: what it names is held no more",

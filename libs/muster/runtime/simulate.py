@@ -15,7 +15,9 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from muster.core.actuation import provisioning
 from muster.core.actuation.answers import Answer, Reread, Retry, message_of
+from muster.core.actuation.asking import Asking
 from muster.core.actuation.bind import Bind, after_binding, binding_for, read_binding
 from muster.core.actuation.intents import Actuator, ActuatorState, Known, Outstanding
 from muster.core.actuation.patch import after_reread, patch_for, read_answer
@@ -172,6 +174,8 @@ class Simulation:
         meta = change.object["metadata"]
         if row.namespace and meta.get("namespace", "") != row.namespace:
             return
+        if row.name and meta["name"] != row.name:
+            return
         if row.label_selector:
             key, _, value = row.label_selector.partition("=")
             if (meta.get("labels") or {}).get(key) != value:
@@ -277,6 +281,10 @@ class Simulation:
             effect = None if self._happens(self.disorder.outage) else self._bind(bind)
             if effect is not None:
                 effects.append(effect)
+        for each in list(state.asking.values()):
+            effect = None if self._happens(self.disorder.outage) else self._ask(each)
+            if effect is not None:
+                effects.append(effect)
         for start in range(0, len(effects), MAX_EVENTS):
             self._append_as("actuator", "input", effects[start : start + MAX_EVENTS])
         return bool(effects)
@@ -307,6 +315,21 @@ class Simulation:
         if isinstance(answer, Reread):
             found = self.cluster.server.handle("GET", path)
             answer = after_binding(order, found.status, found.body, message_of(response.body))
+        return answer if isinstance(answer, Event) else None
+
+    def _ask(self, order: Asking) -> Event | None:
+        times = 2 if self._happens(self.disorder.lost_answer) else 1
+        for _ in range(times):
+            answer: object = None
+            for call in provisioning.calls(order):
+                if self._happens(self.disorder.outage):
+                    return None  # In between: the rest is made by the next try.
+                response = self.cluster.server.handle(call.method, call.path(order.ref.namespace), body=call.body)
+                answer = provisioning.read_call(order, call, response.status, response.body)
+                if answer is not None:
+                    break
+        if answer is None:
+            return provisioning.applied(order)
         return answer if isinstance(answer, Event) else None
 
     def _send(self, order: Outstanding, patch: bytes) -> Answer:
@@ -345,7 +368,7 @@ class Simulation:
     def _waiting_for_luck(self) -> bool:
         """Whether something was put off by the disorder and must be tried again a moment later."""
         state: ActuatorState = self.seats["actuator"].state  # type: ignore[assignment]
-        return bool(state.outstanding or state.binds) or any(self._changed.values())
+        return bool(state.outstanding or state.binds or state.asking) or any(self._changed.values())
 
     def _next_deadline(self) -> int | None:
         deadlines = [

@@ -142,6 +142,8 @@ class WatcherRunner(Leader[WatchState]):
     async def _watch(self) -> None:
         row = self.stage.row
         selectors = {"labelSelector": row.label_selector} if row.label_selector else {}
+        if row.name:
+            selectors["fieldSelector"] = f"metadata.name={row.name}"
         known = [
             ObjectMeta(uid=uid, name=was.ref.name, namespace=was.ref.namespace, resource_version=str(was.rv))
             for uid, was in self.state.objects.items()

@@ -10,12 +10,11 @@ from typing import Any
 import msgspec
 
 from muster.model import api
-from muster.model.api import ApiResource
+from muster.model.api import CONFIG_MAPS, ApiResource
 from muster.model.resources import Vector, add_into, parse_quantity
 from muster.ports import ApiTransport, Clock
 from muster.sim.apiserver.http import HttpApiServer
 from muster.sim.apiserver.journal import Journal, JournalError
-from muster.sim.apiserver.kinds import CONFIG_MAPS
 from muster.sim.world import SimCluster, VirtualClock
 from muster_cli import samples
 from muster_cli.exits import CliError

@@ -138,7 +138,7 @@ async def test_another_muster_is_an_owner_too() -> None:
 
 
 async def test_kueue_is_one_only_when_it_takes_rayjobs() -> None:
-    from muster.sim.apiserver.kinds import CONFIG_MAPS
+    from muster.model.api import CONFIG_MAPS
 
     transport = owners_of(kueue_system__kueue_controller_manager={"status": {"availableReplicas": 1}})
     assert [found.grade for found in await found_in(transport)] == ["bad"]

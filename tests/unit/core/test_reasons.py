@@ -32,6 +32,7 @@ TOLD_OTHERWISE = {
     ("workload_refused", "unreadable"): "nobody decides it: the fact object_unreadable says it, see test_story",
     ("preemption_proposed", ""): "nothing is withheld",
     ("workload_finished", ""): "no outcome is known",
+    ("nodes_request_withdrawn", "unknown"): "it is nobody's: see test_bridge",
 }
 
 
@@ -57,7 +58,9 @@ def reasons() -> set[Key]:
         for path, value in literals(mi.type_info(kind), (tag,)):
             if path[-1] in NO_REASONS or path[1:2] in (("workload",), ("pod",)):
                 continue
-            if path[-1] == "code":
+            if path[-1] == "why":
+                found.add(("pool_refusal", value))
+            elif path[-1] == "code":
                 found.add(("obstacle", value))
             elif tag == "effect_failed":
                 found |= {(f"not_{action}", value) for action in ("resume", "suspend", "bind")}
@@ -89,6 +92,8 @@ SCENES: dict[str, Callable[[str], tuple[Scene, str]]] = {
     "not_suspend": scenes.not_done("suspend"),
     "workload_finished": scenes.finished,
     "obstacle": scenes.obstacle,
+    "pool_refusal": scenes.pool_refused,
+    "nodes_request_withdrawn": scenes.nodes_withdrawn,
 }
 
 WORDS: dict[str, Any] = {
@@ -101,6 +106,7 @@ WORDS: dict[str, Any] = {
     "not_suspend": explain.NOT_SUSPENDED,
     "not_bind": explain.NOT_BOUND,
     "preemption_proposed": explain.WITHHELD,
+    "nodes_request_withdrawn": explain.WITHDRAWN,
     "gang_held_back": explain.HELD_BACK,
     "pods_released": explain.PODS_RELEASED,
     "nodes_claim_ended": explain.NODES_CLAIM_ENDED,
@@ -113,6 +119,8 @@ def says(event: Event, key: Key) -> bool:
     if kind == "obstacle":
         short = getattr(event, "shortage", None)
         return short is not None and any(each.code == value for each in short.obstacles)
+    if kind == "pool_refusal":
+        return any(each.why == value for each in getattr(event, "refusals", ()))
     if kind.startswith("not_"):
         return isinstance(event, EffectFailed) and (f"not_{event.action}", event.reason) == key
     fields = ("reason", "outcome", "withheld")

@@ -1,6 +1,7 @@
 """deploy/rbac: everybody has the rights that their code uses, and no other."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
@@ -10,11 +11,15 @@ from kit import facts
 from kit.compose import services
 from kit.crds import others
 from kit.deployed import NAMESPACE, Right, needed, objects, of_kind, rights
+from kit.nodes import ATOMIC
 from kit.shell import NODES, Cell, play
 from kit.story import quota_tree, rayjob
+from muster.core.objects.nodepools import NAME
+from muster.core.objects.nodepools import NAMESPACE as NODE_POOLS
 from muster.core.objects.registry import WATCHED
 from muster.core.workloads.registry import KINDS
 from muster.model import api
+from muster.model.api import ApiResource
 from muster.ports import ApiResponse, ApiTransport
 from muster.sim.world import SimCluster
 from muster_cli.clusterchecks import watching_rights
@@ -107,6 +112,24 @@ async def gangs_come_and_go(cell: Cell) -> None:
     await cell.until(lambda: group_names() == {"huge"}, what="the PodGroup to go with its pods")
 
 
+async def nodes_are_asked_for(cell: Cell) -> None:
+    """A pool is declared that could take the huge gang: nodes are asked for, until its pods are deleted."""
+    cell.request("POST", api.NAMESPACES, "", body={"metadata": {"name": NODE_POOLS}})
+    pool = {"maxNodes": 2, "allocatable": {"cpu": "100"}, "labels": {"pool": "large"}, "class": ATOMIC}
+    config = {"metadata": {"name": NAME}, "data": {"large": json.dumps(pool)}}
+    cell.request("POST", api.CONFIG_MAPS, NODE_POOLS, body=config)
+
+    def asked(resource: ApiResource) -> int:
+        return len(cell.request("GET", resource, "")["items"])
+
+    await cell.until(lambda: asked(api.PROVISIONING_REQUESTS) == asked(api.POD_TEMPLATES) == 1, what="nodes asked for")
+    for index in range(2):
+        cell.request("DELETE", api.PODS, "video", f"huge-{index}")
+    await cell.until(
+        lambda: not asked(api.PROVISIONING_REQUESTS) and not asked(api.POD_TEMPLATES), what="asked no more"
+    )
+
+
 @pytest.fixture(scope="module")
 def used() -> dict[str, set[Right]]:
     """The rights used in a story that makes them do everything they can."""
@@ -131,14 +154,19 @@ def used() -> dict[str, set[Right]]:
         )
         await cell.until(lambda: len(cell.request("GET", api.QUEUES, "")["items"]) == 2, what="queues that went away")
         await gangs_come_and_go(cell)
+        await nodes_are_asked_for(cell)
         await asyncio.sleep(5)
 
     play(cell, scene)
     return cell.used
 
 
+def watcher_rights() -> set[Right]:
+    return {right for kind in ("ClusterRole", "Role") for right in rights(of_kind(kind)["muster-watcher"])}
+
+
 def test_the_watcher_reads_what_it_watches_and_writes_nothing(used: dict[str, set[Right]]) -> None:
-    granted = rights(of_kind("ClusterRole")["muster-watcher"])
+    granted = watcher_rights()
     watched = {(row.resource.group, row.resource.plural) for row in WATCHED.values()}
     assert granted == {Right(verb, group, plural) for group, plural in watched for verb in READS}
     assert used["watcher"] == {right for right in granted if right.verb != "get"}
@@ -169,7 +197,10 @@ def test_no_role_gives_more_than_it_names() -> None:
             assert "*" not in right, name
             assert right.verb not in forbidden_verbs, name
             assert right.resource.partition("/")[0] not in ("secrets", "serviceaccounts", "clusterroles"), name
-    assert not of_kind("Role")
+    # In our own namespace the watcher reads the one ConfigMap that declares node pools.
+    assert set(of_kind("Role")) == set(of_kind("RoleBinding")) == {"muster-watcher"}
+    [rule] = of_kind("Role")["muster-watcher"]["rules"]
+    assert rule == {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": [NAME], "verbs": [*READS]}
 
 
 def test_every_service_has_an_account_and_two_have_rights() -> None:
@@ -186,7 +217,7 @@ def test_every_service_has_an_account_and_two_have_rights() -> None:
 
 
 def test_the_doctor_asks_for_no_more() -> None:
-    granted = rights(of_kind("ClusterRole")["muster-watcher"])
+    granted = watcher_rights()
     for resource, part, _, verbs in watching_rights():
         name = f"{resource.plural}/{part}" if part else resource.plural
         assert {Right(verb, resource.group, name) for verb in verbs} <= granted

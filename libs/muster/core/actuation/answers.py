@@ -33,7 +33,8 @@ def retry(status: int, message: str) -> Retry | None:
     """Whether an answer says to try again later."""
     if status in (409, 429) or status >= 500:
         return Retry({409: "conflict", 429: "throttled"}.get(status, "unavailable"), message)  # type: ignore[arg-type]
-    if status == 401 or (status == 403 and any(f"cannot {verb} resource" in message for verb in ("patch", "create"))):
+    verbs = ("patch", "create", "delete")
+    if status == 401 or (status == 403 and any(f"cannot {verb} resource" in message for verb in verbs)):
         return Retry("forbidden", message)
     return None
 

@@ -11,6 +11,7 @@ from typing import ClassVar
 
 from msgspec import Struct, field
 
+from muster.core.actuation.asking import Asking
 from muster.core.actuation.bind import Bind
 from muster.core.seen import Seen
 from muster.core.stage import Arm, StageState, Violation
@@ -26,6 +27,7 @@ from muster.events.decisions import (
 from muster.events.effects import Action, EffectApplied, EffectFailed
 from muster.events.facts import PodGone, WorkloadGone, WorkloadObserved
 from muster.events.gangs import PodsPlaced, PodsReleased
+from muster.events.growing import NodesRequested, NodesRequestWithdrawn
 from muster.model.keys import Intent, Position, Ref
 from muster.model.workload import Switch
 
@@ -71,6 +73,8 @@ class ActuatorState(StageState):
     seen: Seen = field(default_factory=Seen)
     binds: dict[str, Bind] = field(default_factory=dict)
     """Pods to be bound, by uid."""
+    asking: dict[str, Asking] = field(default_factory=dict)
+    """Requests for nodes to be made or removed, by name."""
 
 
 class Actuator:
@@ -96,6 +100,8 @@ class Actuator:
             PodsPlaced: self._placed,
             PodsReleased: self._pods_released,
             PodGone: self._pod_gone,
+            NodesRequested: self._nodes_requested,
+            NodesRequestWithdrawn: self._nodes_withdrawn,
         }
 
     def _observed(self, state: ActuatorState, _at: Position, event: WorkloadObserved) -> None:
@@ -164,11 +170,25 @@ class Actuator:
         if state.seen.end(event.ref.uid, at.at):
             state.binds.pop(event.ref.uid, None)
 
+    def _nodes_requested(self, state: ActuatorState, at: Position, event: NodesRequested) -> None:
+        order = Asking(event, Intent(state.generation, at.seq, at.item))
+        state.asking[order.ref.uid] = order
+
+    def _nodes_withdrawn(self, state: ActuatorState, at: Position, event: NodesRequestWithdrawn) -> None:
+        """Whether it was made or not: what may have been made of it is removed."""
+        order = Asking(event, Intent(state.generation, at.seq, at.item))
+        state.asking[order.ref.uid] = order
+
     def _released(self, state: ActuatorState, _at: Position, event: QuotaReleased) -> None:
         state.reserved.pop(event.ref.uid, None)
         self._drop(state, event.ref.uid, event.attempt)
 
     def _done(self, state: ActuatorState, _at: Position, event: EffectApplied | EffectFailed) -> None:
+        if event.action in ("request_nodes", "withdraw_nodes"):
+            asking = state.asking.get(event.ref.uid)
+            if asking is not None and asking.cause == event.cause:
+                del state.asking[event.ref.uid]
+            return
         if event.action == "bind":
             order = state.binds.get(event.ref.uid)
             if order is not None and order.cause == event.cause:

@@ -1,0 +1,1 @@
+"""What is asked of whoever adds nodes: decided by the autoscaler bridge."""

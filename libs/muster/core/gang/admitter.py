@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from muster.core.gang import binding, claims, pods
+from muster.core.gang import binding, claims, pods, waiting
 from muster.core.gang import state as g
+from muster.core.gang.growing import Growing
 from muster.core.gang.state import AdmitterState, Hold, Reservation
 from muster.core.gang.tries import Tries
 from muster.core.placement.place import place
@@ -37,20 +38,21 @@ from muster.events.facts import (
     ChildObserved,
     NodeGone,
     NodeObserved,
+    NodePoolsGone,
+    NodePoolsObserved,
     PodGone,
     PodGroupGone,
     PodGroupObserved,
     PodObserved,
+    Synced,
     WorkloadGone,
     WorkloadObserved,
 )
 from muster.events.gangs import GangHeldBack, NodesClaimed, NodesClaimEnded, PodsPlaced, PodsReleased
+from muster.events.growing import NodesRequestWithdrawn
 from muster.events.system import PlacementChosen
 from muster.model.keys import Position
 from muster.model.workload import PodSet
-
-TELL_EVERY_MS = 60_000
-"""A waiting gang whose obstacles have changed is told so again no sooner than this."""
 
 
 class GangAdmitter:
@@ -87,6 +89,10 @@ class GangAdmitter:
             GangHeldBack: binding.held_back,
             NodesClaimed: claims.claimed,
             NodesClaimEnded: claims.ended,
+            NodePoolsObserved: waiting.pools_observed,
+            NodePoolsGone: waiting.pools_gone,
+            NodesRequestWithdrawn: waiting.withdrawn,
+            Synced: waiting.synced,
             EffectApplied: binding.applied,
             EffectFailed: binding.failed,
         }
@@ -168,7 +174,7 @@ class GangAdmitter:
         reservation = _reservation(state, event)
         if reservation is not None:
             reservation.shortage, reservation.until = event.shortage, event.until
-            reservation.told = at.at
+            reservation.told, reservation.growth = at.at, event.growth
             claims.in_vain(state, at, event)
 
     def _deferred(self, state: AdmitterState, at: Position, event: GangDeferred) -> None:
@@ -195,7 +201,7 @@ class GangAdmitter:
         if not state.admitting:
             return
         view = View(state.ledger)
-        tries = Tries(state, view, {key for each in released for key in each.gangs})
+        tries = Tries(state, view, {key for each in released for key in each.gangs}, Growing(state))
         yield from tries.claimant()
         if state.placement.mode == "off":
             for reservation in state.reservations.values():
@@ -271,7 +277,7 @@ def _tried(
         yield _admission(reservation, (*gang.pod_sets, *gang.beside), placements, until)
         return
     hopeless[key] = short
-    decision = _waits(state, reservation, short)
+    decision = waiting.waits(state, reservation, short, asks, view, tries.growing)
     if decision is not None:
         yield decision
     if not tries.claimed:
@@ -296,17 +302,6 @@ def _admission(
         placements=placements,
         held_until=held_until if placements else 0,
     )
-
-
-def _waits(state: AdmitterState, reservation: Reservation, short: Shortage) -> Decision | None:
-    """What a gang without a place is told, if it has not been told yet."""
-    cause, ref, attempt, queue = reservation.cause, reservation.ref, reservation.attempt, reservation.queue
-    until = reservation.until or state.now + state.placement.grow_ms
-    if until <= state.now:
-        return GangDeferred(cause=cause, ref=ref, attempt=attempt, queue=queue, shortage=short)
-    if reservation.until and (reservation.shortage == short or state.now < reservation.told + TELL_EVERY_MS):
-        return None
-    return GangAwaitingNodes(cause=cause, ref=ref, attempt=attempt, queue=queue, shortage=short, until=until)
 
 
 def _given_back(state: AdmitterState, found: Hold) -> Iterator[Decision]:

@@ -10,7 +10,7 @@ from muster.core.gang import claims
 from muster.core.gang import pods as crew
 from muster.core.gang import state as g
 from muster.core.gang.state import AdmitterState
-from muster.core.gang.tries import BROKEN_MS, GRACE_MS, STARVED_MS, round_ends
+from muster.core.gang.tries import BROKEN_MS, GRACE_MS, STARVED_MS, TELL_AGAIN_MS, round_ends
 from muster.core.gang.units import OWNER_MS
 from muster.core.placement.ledger import PODS, Occupant
 from muster.core.stage import Violation
@@ -46,7 +46,7 @@ def released(state: AdmitterState, _at: Position, event: PodsReleased) -> None:
 
 
 def held_back(state: AdmitterState, at: Position, event: GangHeldBack) -> None:
-    crew.held_back(state.pods, at, event)
+    crew.held_back(state.pods, at, event, state.pools_rv)
 
 
 def applied(state: AdmitterState, _at: Position, event: EffectApplied) -> None:
@@ -105,6 +105,7 @@ def deadlines(state: AdmitterState) -> Iterator[int]:
         if not found.applied:
             yield found.until
     yield from (rest.until for rest in pods.rests.values() if rest.until > now)
+    yield from (vain.until for vain in state.in_vain.values() if vain.until > now)
     for key in pods.broken:
         if now < pods.gangs[key].changed + BROKEN_MS:
             yield pods.gangs[key].changed + BROKEN_MS
@@ -113,6 +114,10 @@ def deadlines(state: AdmitterState) -> Iterator[int]:
         times = [gang.since + OWNER_MS, gang.since + GRACE_MS]
         if gang.cycle_since:
             times.append(round_ends(gang))
+        if gang.growth is not None:
+            times.append(gang.growth_until)
+        if gang.told is not None and gang.told.refused:
+            times.append(gang.told.at + TELL_AGAIN_MS)
         if gang.tried_since:
             times += [gang.tried_since + STARVED_MS, claims.may_claim_at(state, gang)]
         yield from (at for at in times if at > now)

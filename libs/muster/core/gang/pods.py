@@ -20,6 +20,7 @@ from muster.events.facts import PodGroupGone, PodGroupObserved
 from muster.events.gangs import GangHeldBack, HeldBackReason, PodPlace
 from muster.model.gang import PodGroup
 from muster.model.keys import Position, Ref
+from muster.model.pools import Growth
 from muster.model.workload import DEFAULT_SCHEDULER, PodState
 
 Stage = Literal["waiting", "placed", "bound", "succeeded", "failed", "leaving"]
@@ -63,6 +64,12 @@ class Told(Struct):
     said: str
     """Everything else it was told, to tell whether it is different now."""
     at: int
+    growing: bool = False
+    """It was told which nodes would do."""
+    refused: bool = False
+    """It was told that no node pool can help."""
+    pools: int = 0
+    """As of which declaration of pools."""
 
 
 class NodeClaim(Struct):
@@ -106,6 +113,10 @@ class PodGang(Struct):
     claimed: int = 0
     """Log time at which it claimed nodes last."""
     told: Told | None = None
+    growth: Growth | None = None
+    """The nodes that it waits for."""
+    growth_until: int = 0
+    """Log time until which it goes on waiting for just those."""
 
     def stands(self, uid: str, stage: Stage | None) -> None:
         """A pod stands somewhere else now; None: it is gone."""
@@ -296,6 +307,7 @@ def place_pod(state: PodGangs, place: PodPlace, cause: Cause, until: int) -> boo
     gang.started = True
     if not gang.waiting:
         gang.told, gang.by, gang.tried_since, gang.cycle_since = None, "", 0, 0
+    gang.growth, gang.growth_until = None, 0
     _reopen(state, gang)
     return True
 
@@ -341,13 +353,17 @@ def bind_failed(state: PodGangs, uid: str, cause: Cause, reason: FailureReason, 
     return True
 
 
-def held_back(state: PodGangs, at: Position, event: GangHeldBack) -> None:
+def held_back(state: PodGangs, at: Position, event: GangHeldBack, pools: int = 0) -> None:
     """A gang has been told why it waits; the end of a round begins the next."""
     key = event.gang or (event.pods[0].uid if event.pods else "")
     gang = state.gangs.get(key)
     if gang is None:
         return
-    gang.told = Told(event.reason, said(event), at.at)
+    gang.told = Told(event.reason, said(event), at.at, event.growth is not None, bool(event.refusals), pools)
+    if event.growth is None:
+        gang.growth, gang.growth_until = None, 0
+    elif event.growth != gang.growth:
+        gang.growth, gang.growth_until = event.growth, at.at + event.growth.wait_ms
     if not event.cycle:
         return
     gang.tried_since = gang.tried_since or at.at
@@ -359,4 +375,5 @@ def held_back(state: PodGangs, at: Position, event: GangHeldBack) -> None:
 def said(event: GangHeldBack) -> str:
     """What a gang is told besides the reason, to compare."""
     reason = "" if event.reason == "timed_out" else event.reason
-    return repr((reason, event.text, event.waiting, event.minimum, event.shortage, event.by, event.complaints))
+    parts = (reason, event.text, event.waiting, event.minimum, event.shortage, event.by, event.complaints)
+    return repr((*parts, event.growth, event.refusals) if event.growth or event.refusals else parts)

@@ -18,6 +18,7 @@ from muster.events.decisions import GangAdmitted, Placement, PlacesReleased, Sho
 from muster.events.facts import PodObserved
 from muster.events.system import PlacementChosen
 from muster.model.keys import Position, Ref
+from muster.model.pools import Growth, NodePool
 from muster.model.workload import SPARK_ROLE, PodSet, PodState, Workload
 
 SET_LABELS = (
@@ -45,6 +46,15 @@ class Reservation(Struct):
     """Log time at which it was told last."""
     deferred: bool = False
     """It has been told to give its quota back."""
+    growth: Growth | None = None
+    """The nodes that it was told to wait for."""
+
+
+class Vain(Struct):
+    """Nodes that were asked for in vain: they are not asked for again until then."""
+
+    until: int
+    pools: dict[str, int] = field(default_factory=dict)
 
 
 class Waits(Struct):
@@ -96,6 +106,15 @@ class AdmitterState(StageState):
     """By uid of the workload."""
     pods: PodGangs = field(default_factory=PodGangs)
     """Pods that we bind ourselves, and their gangs"""
+    pools: dict[str, NodePool] = field(default_factory=dict)
+    """Node pools that are declared, by name."""
+    pools_rv: int = 0
+    """resourceVersion of what declares them; 0 where nothing does."""
+    pools_seen: Seen = field(default_factory=Seen)
+    unserved: bool = False
+    """The cluster knows no objects that ask for nodes."""
+    in_vain: dict[str, Vain] = field(default_factory=dict)
+    """uid of a job, or gang that stands for its group -> which nodes did not come."""
 
 
 def gang_of(workload: Workload) -> Gang:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from msgspec.structs import replace
 
 from muster.core.gang import claims, jobpods
+from muster.core.gang.growing import Growing
 from muster.core.gang.pods import PodGang, said
 from muster.core.gang.state import AdmitterState
 from muster.core.gang.units import MAX_AT_ONCE, Unit, Why, problems, unit_of, units
@@ -20,6 +21,7 @@ from muster.events.base import Decision
 from muster.events.decisions import Shortage
 from muster.events.gangs import MAX_PODS_NAMED, GangHeldBack, HeldBackReason, PodPlace, PodsPlaced
 from muster.model.placing import PodRules
+from muster.model.pools import Growth, PoolRefusal
 from muster.model.workload import PodState
 
 TELL_AGAIN_MS = 60_000
@@ -39,7 +41,7 @@ LONGEST_ROUND = 6
 class Tries:
     """One commit's worth: what has been placed so far, and which asks found no place."""
 
-    def __init__(self, state: AdmitterState, view: View, unsettled: set[str]) -> None:
+    def __init__(self, state: AdmitterState, view: View, unsettled: set[str], growing: Growing) -> None:
         """``unsettled``: gangs of which pods lose their node in this commit: what they need is known after it."""
         self._state = state
         self._view = view
@@ -54,6 +56,9 @@ class Tries:
         """Pods have been placed in this commit."""
         self.claimed = False
         """Somebody claims nodes in this commit."""
+        self.growing = growing
+        self._plans: dict[str, Growth | list[PoolRefusal]] = {}
+        """The gang that stands for a unit -> which nodes would do, or why none."""
 
     def claimant(self) -> Iterator[Decision]:
         """The gang with a claim comes before everybody else; what it does not get yet is kept from the others."""
@@ -231,12 +236,15 @@ class Tries:
         lately = told is not None and now < told.at + TELL_AGAIN_MS
         # That another gang took the room is told at once, also to who was told lately that there is none.
         passed = told is not None and told.reason == "no_nodes" and bool(gang.by)
-        if tried and lately and not over and told is not None and told.reason in TRIED and not passed:
+        # So is what became of the nodes that it was told of, and what others are declared now.
+        elsewhere = told is not None and tried and self._elsewhere(gang)
+        if tried and lately and not over and told is not None and told.reason in TRIED and not (passed or elsewhere):
             return
         reason: HeldBackReason = "timed_out" if over else why.reason
         by = self._blocked_by(unit, gang) if tried else ""
         if by:
             reason = "starved" if gang.tried_since and now >= gang.tried_since + STARVED_MS else "gave_way"
+        growth, refusals = self._nodes(unit, gang) if tried and unit.needs else (None, ())
         event = GangHeldBack(
             cause=gang.cause,
             gang=gang.key if gang.declared is not None else "",
@@ -250,12 +258,35 @@ class Tries:
             by=by,
             ended=over,
             complaints=gang.declared.complaints if gang.declared is not None else (),
+            growth=growth,
+            refusals=refusals,
         )
-        if told is not None and not over and not (passed and by):
+        if elsewhere and told is not None and told.said == said(event):
+            return
+        if told is not None and not over and not elsewhere and not (passed and by):
             same = told.reason == reason or (tried and told.reason in TRIED)
             if same and (told.said == said(event) or lately):
                 return
         yield event
+
+    def _elsewhere(self, gang: PodGang) -> bool:
+        """Whether nodes that a gang was told of come no more, or pools are declared of which it was not told."""
+        told, state = gang.told, self._state
+        if told is None or (told.growing and gang.growth is None):
+            return told is not None
+        return told.pools != state.pools_rv
+
+    def _nodes(self, unit: Unit, gang: PodGang) -> tuple[Growth | None, tuple[PoolRefusal, ...]]:
+        """The nodes that a unit lacks, of pools that may have them; else why no pool can help."""
+        if not self.growing.pools:
+            return None, ()
+        if gang.growth is not None and self._state.now < gang.growth_until:
+            return gang.growth, ()
+        gangs = tuple(each.key for each in unit.gangs)
+        if gangs[0] not in self._plans:
+            self._plans[gangs[0]] = self.growing.plan(self._view, self._asks_of(unit), gangs[0], gangs)
+        plan = self._plans[gangs[0]]
+        return (plan, ()) if isinstance(plan, Growth) else (None, tuple(plan))
 
     def _broken(self) -> Iterator[Decision]:
         """Gangs that have started and lost so many pods that less than their minimum is left, told once."""

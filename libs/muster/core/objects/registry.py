@@ -8,6 +8,9 @@ from msgspec import Struct
 
 from muster.core.objects.cluster import pod_group_reader, read_node, read_pod, read_priority_class
 from muster.core.objects.kubequeue import CREATED_BY, QUEUE_NAMESPACE, read_queue, read_queue_unit
+from muster.core.objects.nodepools import NAME as POOLS_NAME
+from muster.core.objects.nodepools import NAMESPACE as POOLS_NAMESPACE
+from muster.core.objects.nodepools import REQUESTED, read_node_pools, read_nodes_request
 from muster.core.objects.quotatree import NAMESPACE as TREE_NAMESPACE
 from muster.core.objects.quotatree import read_quota_tree
 from muster.core.stage import SHOWN_KINDS
@@ -17,6 +20,10 @@ from muster.events.facts import (
     ChildObserved,
     NodeGone,
     NodeObserved,
+    NodePoolsGone,
+    NodePoolsObserved,
+    NodesRequestGone,
+    NodesRequestObserved,
     ObjectGone,
     PodGone,
     PodGroupGone,
@@ -51,6 +58,8 @@ class Watched(Struct, frozen=True):
     gone: type[ObjectGone]
     namespace: str = ""
     label_selector: str = ""
+    name: str = ""
+    """The only object that is read; empty: all."""
     both: bool = False
     """Its objects may also be what other workloads run through: children."""
     ambiguous: bool = False
@@ -90,7 +99,17 @@ def _workload_reader(kind: str) -> Callable[[bytes], Event | None]:
 
 
 POD_GROUPS = tuple(qualified_shard(resource) for resource in api.POD_GROUPS)
-ALWAYS = ("elasticquotatrees", "nodes", "pods", "priorityclasses", "queues", "queueunits", *POD_GROUPS)
+ALWAYS = (
+    "configmaps",
+    "elasticquotatrees",
+    "nodes",
+    "pods",
+    "priorityclasses",
+    "provisioningrequests",
+    "queues",
+    "queueunits",
+    *POD_GROUPS,
+)
 """The shards that are watched whatever kinds are on."""
 
 
@@ -119,6 +138,21 @@ def _watched() -> dict[str, Watched]:
             label_selector=f"{CREATED_BY}=true",
         ),
         Watched(api.QUEUE_UNITS, read_queue_unit, QueueUnitObserved, QueueUnitGone),
+        Watched(
+            api.CONFIG_MAPS,
+            read_node_pools,
+            NodePoolsObserved,
+            NodePoolsGone,
+            namespace=POOLS_NAMESPACE,
+            name=POOLS_NAME,
+        ),
+        Watched(
+            api.PROVISIONING_REQUESTS,
+            read_nodes_request,
+            NodesRequestObserved,
+            NodesRequestGone,
+            label_selector=f"{REQUESTED}=true",
+        ),
     ]
     for each in api.POD_GROUPS:
         read = pod_group_reader(qualified_kind(each))

@@ -30,6 +30,8 @@ from muster.model.placing import GPU
 
 Strategy = Literal["pack", "spread"]
 MAX_DOMAINS_TRIED = 16
+LATE = 1 << 62
+"""Added to how tight a choice is, where its nodes are to be taken last."""
 
 RANKED = 128
 """How many of the tightest buckets are weighed for what they would waste; the others follow, tightest first."""
@@ -134,7 +136,7 @@ def _ordered(found: list[Choice], rank: Rank | None) -> Iterator[Choice]:
         yield from sorted(found, key=_tightness)
         return
     best = nsmallest(RANKED, found, key=_tightness) if len(found) > RANKED else found
-    yield from sorted(best, key=lambda each: (rank(each), each.left, each.first))
+    yield from sorted(best, key=lambda each: (each.left >= LATE, rank(each), each.left, each.first))
     if len(found) > RANKED:
         yield from sorted(found, key=_tightness)[RANKED:]
 
@@ -184,7 +186,7 @@ def choices(view: View, ask: Ask) -> list[Choice]:
                     continue
                 suited = [name for name in names if _suited(view, ask, name)] if pinned else names
                 if suited:
-                    left = 0
+                    left = LATE if key in view.late else 0
                     for index, weight in weights:
                         left += free[index] * weight
                     if bucket.shared:
@@ -228,6 +230,22 @@ def _static(ask: Ask, group: NodeClass, pinned: bool) -> tuple[ObstacleCode, str
     if not pinned and not suits_volumes(rules, group.labels, ""):
         return "volume", ""
     return None
+
+
+def refused_by(view: View, ask: Ask, key: str) -> tuple[str, str]:
+    """(code, detail) of what keeps a pod of an ask off empty nodes of a class; empty when nothing of its own does."""
+    group, pinned = view.ledger.classes[key], _pinned(view, ask)
+    closed = _static(ask, group, pinned)
+    if closed is not None:
+        return closed
+    need, missing = need_of(ask, group)
+    for bucket, names in view.buckets(key):
+        if pinned and not any(_suited(view, ask, name) for name in names):
+            return "node_affinity", ""
+        short = missing or _short_of(group, need, bucket)
+        if short:
+            return "insufficient", short[0]
+    return "", ""
 
 
 # --- rules between pods -----------------------------------------------------------------------------------------

@@ -86,6 +86,8 @@ class View:
         """(class, bucket) -> nodes of it that have changed here."""
         self._own: dict[str, dict[str, Bucket]] = {}
         self._journal: list[tuple[str, Slot | None]] = []
+        self.late: frozenset[str] = frozenset()
+        """Classes of nodes that are taken only where no other will do."""
         self.mixes: dict[str, str] = {}
         """Class -> the mix as seen from it, for scores."""
 
@@ -143,6 +145,14 @@ class View:
         for index, name in enumerate(resources):
             after.free[index] += 1000 if name == PODS else request.get(name, 0)
         self._move(node, after)
+
+    def onto(self, ledger: NodeLedger) -> View:
+        """The same places taken and kept, on a ledger that has all of these nodes as they are here."""
+        found = View(ledger)
+        for node, slot in self._slots.items():
+            found._move(node, Slot(slot.group, list(slot.free), dict(slot.shared)))
+        found.taken = list(self.taken)
+        return found
 
     def mark(self) -> tuple[int, int]:
         """Where to undo to."""

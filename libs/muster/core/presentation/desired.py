@@ -119,7 +119,9 @@ def _charged(state: ViewState, workload: Workload) -> Standing:
     if not workload.suspended and workload.phase == "running":
         return Standing("Running", explain.RUNNING, admitted=True)
     if uid in state.shortages:
-        return Standing("Enqueued", explain.waiting_for_nodes(state.shortages[uid]), admitted=False)
+        return Standing(
+            "Enqueued", explain.waiting_for_nodes(state.shortages[uid], state.pool_words.get(uid, "")), admitted=False
+        )
     resumed = uid in state.resumed or not workload.suspended
     return Standing("Dequeued" if resumed else "Enqueued", explain.ADMITTED, admitted=resumed)
 
@@ -128,7 +130,7 @@ def _backs_off(state: ViewState, uid: str) -> Reason:
     """Why a job rests before it is queued again."""
     until = rfc3339(state.not_before[uid])
     if uid in state.shortages:
-        return explain.deferred_for_nodes(state.shortages[uid], until)
+        return explain.deferred_for_nodes(state.shortages[uid], until, state.pool_words.get(uid, ""))
     if uid in state.leaving:
         return state.leaving[uid].reason
     return explain.resume_failed(state.failure_messages.get(uid, ""), until)

@@ -12,7 +12,7 @@ from muster.core.objects.meta import MADE_FOR, SHOWN, digest, rfc3339
 from muster.core.presentation.desired import EventNote, Upsert, note_on, shown_text
 from muster.core.presentation.gangview import LACKS_NODES, GangShown, Held
 from muster.core.presentation.view import ViewState
-from muster.events.gangs import MAX_PODS_NAMED
+from muster.events.gangs import MAX_PODS_NAMED, GangHeldBack
 from muster.model import api
 from muster.model.api import ApiResource
 from muster.model.gang import PodGroup
@@ -86,10 +86,7 @@ def _told(held: Held) -> str:
         return f"finds no node: {explain.no_room(event.shortage)}"
     if event.reason not in TRIED:
         return f"in gang waits: {telling.held_back(event)}"
-    if event.reason == "gave_way":
-        why = f"rejected by podgroup {event.by}"
-    else:
-        why = explain.no_room(event.shortage) if event.shortage is not None else event.text
+    why = f"rejected by podgroup {event.by}" if event.reason == "gave_way" else _lack(event)
     return f"in gang failed to be scheduled in cycle {max(event.cycle, 1)}: {why}"
 
 
@@ -97,7 +94,9 @@ def _stamp(held: Held, ref: Ref) -> str:
     """One Event per pod, round and kind of trouble, whoever writes it and however often."""
     event = held.event
     said = event.reason if event.reason in TRIED else f"{event.reason}:{event.text}"
-    return f"gang-{digest((ref.uid, event.cycle, said if event.reason not in NO_PLACE else ''))}"
+    if event.reason in NO_PLACE:
+        said = explain.from_pools(event.growth, event.refusals)
+    return f"gang-{digest((ref.uid, event.cycle, said))}"
 
 
 def _note(state: ViewState, ref: Ref, stamp: str, code: str, text: str) -> EventNote:
@@ -205,16 +204,25 @@ def conditions(state: ViewState, key: str) -> list[tuple[Ref, str, bytes]]:
     """(pod, what it says, patch of its status): PodScheduled of every pod of a gang that lacks nodes.
 
     An autoscaler adds nodes for pods that are Unschedulable, and a gang that waits for anything else needs none: its
-    pods say so only while more nodes would help, and once they have said so they say what they wait for since.
+    pods say so only while more nodes would help, and once they have said so they say what they wait for since. Where
+    nodes are asked for as a whole, or no node pool can help, they say another reason: of nodes for single pods some
+    would be bought in vain.
     """
     gang = state.gangs.gangs.get(key)
     if gang is None or gang.held is None or not gang.lacked:
         return []
-    lacks = gang.held.event.reason in LACKS_NODES
-    reason = "Unschedulable" if lacks else explain.held_back_code(gang.held.event)
-    text = shown_text(_lacks(gang.held))
+    text, reason = shown_text(_lacks(gang.held)), _lacking(gang.held.event)
     stamp = gang.held.at
     return [(pod.ref, digest((reason, text)), _condition(pod, reason, text, stamp)) for pod in _waiting(gang)]
+
+
+def _lacking(event: GangHeldBack) -> str:
+    """The reason of the condition."""
+    if event.reason not in LACKS_NODES:
+        return explain.held_back_code(event)
+    if event.refusals:
+        return "NoNodePool"
+    return "NodesRequested" if event.growth is not None and event.growth.provisioning else "Unschedulable"
 
 
 def _lacks(held: Held) -> str:
@@ -222,8 +230,14 @@ def _lacks(held: Held) -> str:
     event = held.event
     if event.reason not in LACKS_NODES:
         return telling.held_back(event)
-    nodes = explain.no_room(event.shortage) if event.shortage is not None else event.text
-    return f"{nodes}; rejected by podgroup {event.by}" if event.by else nodes
+    return f"{_lack(event)}; rejected by podgroup {event.by}" if event.by else _lack(event)
+
+
+def _lack(event: GangHeldBack) -> str:
+    """What a gang lacks, and what node pools could do."""
+    if event.shortage is None:
+        return event.text
+    return explain.no_room(event.shortage) + explain.from_pools(event.growth, event.refusals)
 
 
 def _pending(gang: GangShown) -> list[PodState]:

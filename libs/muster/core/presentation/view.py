@@ -113,6 +113,8 @@ class ViewState(SorterState):
     """workload uid -> why the API server refused to resume it last"""
     shortages: dict[str, Shortage] = field(default_factory=dict)
     """workload uid -> why its gang has no place"""
+    pool_words: dict[str, str] = field(default_factory=dict)
+    """workload uid -> what node pools could give it, where any is declared"""
     leaving: dict[str, Leaving] = field(default_factory=dict)
     """workload uid -> why it was suspended; until it is admitted again"""
     gangs: GangsShown = field(default_factory=GangsShown)
@@ -197,6 +199,7 @@ class View:
         self.tree_touched = True
         if isinstance(event, QuotaReserved):
             state.shortages.pop(event.ref.uid, None)
+            state.pool_words.pop(event.ref.uid, None)
         if isinstance(event, QuotaReserved | WorkloadAdopted):
             state.leaving.pop(event.ref.uid, None)
         if isinstance(event, WorkloadQueued):
@@ -230,10 +233,16 @@ class View:
     def _short(self, state: ViewState, _at: Position, event: GangAwaitingNodes | GangDeferred) -> None:
         if event.ref.uid in state.workloads:
             state.shortages[event.ref.uid] = event.shortage
+            growth = event.growth if isinstance(event, GangAwaitingNodes) else None
+            refusals = event.refusals if isinstance(event, GangDeferred) else ()
+            state.pool_words.pop(event.ref.uid, None)
+            if words := explain.from_pools(growth, refusals):
+                state.pool_words[event.ref.uid] = words
         self.touched_jobs[event.ref.uid] = None
 
     def _placed(self, state: ViewState, _at: Position, event: GangAdmitted) -> None:
         state.shortages.pop(event.ref.uid, None)
+        state.pool_words.pop(event.ref.uid, None)
         self.touched_jobs[event.ref.uid] = None
 
     def _evicted(self, state: ViewState, at: Position, event: EvictionOrdered) -> None:
@@ -260,7 +269,7 @@ class View:
         self.touched_jobs[event.ref.uid] = None
 
     def _failed(self, state: ViewState, _at: Position, event: EffectFailed) -> None:
-        if event.reason == "refused":
+        if event.reason == "refused" and event.ref.uid in state.workloads:
             state.failure_messages[event.ref.uid] = event.message
         self.touched_jobs[event.ref.uid] = None
 
@@ -278,6 +287,7 @@ class View:
         state.suspended_outside.pop(uid, None)
         state.failure_messages.pop(uid, None)
         state.shortages.pop(uid, None)
+        state.pool_words.pop(uid, None)
         state.leaving.pop(uid, None)
         self._clear_trouble(state, uid)
 

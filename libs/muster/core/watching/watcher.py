@@ -22,6 +22,8 @@ from muster.events.facts import (
     ChildGone,
     ChildObserved,
     NodeObserved,
+    NodePoolsObserved,
+    NodesRequestObserved,
     ObjectGone,
     ObjectUnreadable,
     PodGroupObserved,
@@ -188,5 +190,7 @@ def subject(event: Event) -> tuple[Ref, int, str, str]:
         case NodeObserved():
             return event.node.ref, event.node.rv, digest(replace(event.node, rv=0)), ""
         case QuotaTreeObserved() | QueueObserved() | QueueUnitObserved() | PriorityClassObserved() | ObjectUnreadable():
+            return event.ref, event.rv, digest(replace(event, rv=0)), ""
+        case NodePoolsObserved() | NodesRequestObserved():
             return event.ref, event.rv, digest(replace(event, rv=0)), ""
     raise AssertionError(f"{type(event).__name__} says nothing about one object")

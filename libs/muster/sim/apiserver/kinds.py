@@ -15,7 +15,6 @@ from muster.model import api
 from muster.model.api import ApiResource
 from muster.sim.apiserver.status import Obj
 
-CONFIG_MAPS = ApiResource("", "v1", "configmaps", "ConfigMap")
 SECRETS = ApiResource("", "v1", "secrets", "Secret")
 SERVICES = ApiResource("", "v1", "services", "Service")
 SERVICE_ACCOUNTS = ApiResource("", "v1", "serviceaccounts", "ServiceAccount")
@@ -82,7 +81,8 @@ KINDS: tuple[Kind, ...] = (
         short_names=("po",),
         categories=("all",),
     ),
-    Kind(resource=CONFIG_MAPS, short_names=("cm",)),
+    Kind(resource=api.CONFIG_MAPS, short_names=("cm",)),
+    Kind(resource=api.POD_TEMPLATES, generation="content"),
     Kind(resource=SECRETS, fields=_FIELDS | {"type"}),
     Kind(resource=SERVICES, status=True, short_names=("svc",), categories=("all",)),
     Kind(resource=SERVICE_ACCOUNTS, short_names=("sa",)),
@@ -120,6 +120,7 @@ KINDS: tuple[Kind, ...] = (
     _custom(api.QUEUE_UNITS, status=False, short_names=("qu", "qus")),
     _custom(api.POD_GROUPS[0], status=False),
     _custom(api.POD_GROUPS[1], status=True, short_names=("pg", "pgs")),
+    _custom(api.PROVISIONING_REQUESTS, status=True, short_names=("provreq", "provreqs")),
 )
 
 

@@ -43,6 +43,7 @@ from muster.events.facts import (
     Synced,
     WorkloadObserved,
 )
+from muster.model import api
 from muster.model.api import VERSIONS
 from muster.model.keys import Ref
 from muster.model.workload import ChildState, PodState, Workload
@@ -423,6 +424,8 @@ def test_the_definitions_of_others_serve_what_the_code_addresses() -> None:
         spec, version = definition["spec"], definition["spec"]["versions"][0]
         served.add((spec["names"]["kind"], f"{spec['group']}/{version['name']}", spec["names"]["plural"]))
     addressed = {(kind, row.resource.api_version, row.resource.plural) for kind, row in KINDS.items()}
+    asked = api.PROVISIONING_REQUESTS
+    addressed.add((asked.kind, asked.api_version, asked.plural))
     assert served <= addressed
     assert {kind for kind, *_ in addressed - served} == {"RayJob", "RayCluster", "Job"}
 

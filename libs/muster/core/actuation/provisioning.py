@@ -1,0 +1,221 @@
+"""Asking for nodes: the ProvisioningRequest of a decision and its PodTemplates, and what the API server's answers mean.
+
+Names come from the decision, so that making them twice makes them once. Pods, or the job, own them: whatever becomes
+of us, they go when nobody is left who could use the nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from muster.core.actuation.answers import Answer, message_of, retry
+from muster.core.actuation.asking import Asking
+from muster.core.autoscaling.state import templates_of
+from muster.core.objects.meta import INTENT, UnreadableError, decode
+from muster.core.objects.nodepools import REQUESTED
+from muster.core.workloads.registry import KINDS
+from muster.events.effects import EffectApplied, EffectFailed
+from muster.events.growing import NodesRequested, NodesRequestWithdrawn
+from muster.model import api
+from muster.model.api import ApiResource
+from muster.model.keys import Ref
+from muster.model.placing import PodRules, PodTerm, Requirement
+from muster.model.resources import texts
+from muster.model.workload import SCHEDULERS, PodSet
+
+Body = dict[str, Any]
+IMAGE = "none"
+"""Nothing of a template ever runs."""
+NATIVE = ("cpu", "memory", "ephemeral-storage")
+"""Resources of which a request may stand without a limit."""
+
+
+class Call(Struct, frozen=True):
+    """One request to the API server."""
+
+    method: Literal["POST", "DELETE"]
+    resource: ApiResource
+    name: str
+    body: bytes | None = None
+
+    def path(self, namespace: str) -> str:
+        return self.resource.path(namespace, "" if self.method == "POST" else self.name)
+
+
+def calls(order: Asking) -> Iterator[Call]:
+    """What it takes, one after the other."""
+    decision = order.decision
+    if isinstance(decision, NodesRequestWithdrawn):
+        yield Call("DELETE", api.PROVISIONING_REQUESTS, decision.name)
+        for name in decision.templates:
+            yield Call("DELETE", api.POD_TEMPLATES, name)
+        return
+    for name, pods in zip(templates_of(decision), decision.pod_sets, strict=True):
+        template = {"template": {"metadata": {"labels": dict(pods.rules.labels)}, "spec": pod_spec(pods)}}
+        yield _create(order, api.POD_TEMPLATES, name, template)
+    pod_sets = [
+        {"podTemplateRef": {"name": name}, "count": pods.count}
+        for name, pods in zip(templates_of(decision), decision.pod_sets, strict=True)
+    ]
+    spec = {"provisioningClassName": decision.provisioning, "podSets": pod_sets}
+    yield _create(order, api.PROVISIONING_REQUESTS, decision.name, {"spec": spec})
+
+
+def _create(order: Asking, resource: ApiResource, name: str, content: Body) -> Call:
+    decision = order.decision
+    assert isinstance(decision, NodesRequested)
+    meta = {
+        "name": name,
+        "namespace": decision.namespace,
+        "labels": {REQUESTED: "true"},
+        "annotations": {INTENT: str(order.intent)},
+        "ownerReferences": [_owner(ref) for ref in decision.owners],
+    }
+    body = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": meta, **content}
+    return Call("POST", resource, name, msgspec.json.encode(body, order="deterministic"))
+
+
+def _owner(ref: Ref) -> Body:
+    resource = KINDS[ref.kind].resource if ref.kind in KINDS else api.PODS
+    return {"apiVersion": resource.api_version, "kind": ref.kind, "name": ref.name, "uid": ref.uid}
+
+
+def read_call(order: Asking, call: Call, status: int, body: bytes) -> Answer | None:
+    """What an answer means for the whole; None: go on with the next call."""
+    last = call.resource == api.PROVISIONING_REQUESTS and call.method == "POST"
+    if 200 <= status < 300:
+        return applied(order, _rv(body)) if last else None
+    message = message_of(body)
+    if call.method == "DELETE":
+        return None if status in (404, 410) else retry(status, message) or failed(order, message)
+    if status == 409 and "already exists" in message:
+        return applied(order) if last else None  # We made it before: nobody else gives such names.
+    if status == 404 and last:
+        message = f"the cluster does not serve {call.resource} as {call.resource.api_version}: {message}"
+    return retry(status, message) or failed(order, message)
+
+
+def applied(order: Asking, rv: int = 0) -> EffectApplied:
+    """The effect of a request that is made, or removed."""
+    return EffectApplied(cause=order.cause, ref=order.ref, attempt=order.decision.attempt, rv=rv, action=order.action)
+
+
+def failed(order: Asking, message: str) -> EffectFailed:
+    """The effect of one that the API server will not have."""
+    return EffectFailed(
+        cause=order.cause,
+        ref=order.ref,
+        attempt=order.decision.attempt,
+        reason="refused",
+        message=message[:500],
+        action=order.action,
+    )
+
+
+class _Meta(Struct, frozen=True, rename="camel"):
+    resource_version: str = "0"
+
+
+class _Object(Struct, frozen=True):
+    metadata: _Meta = _Meta()
+
+
+def _rv(body: bytes) -> int:
+    try:
+        found: _Object = decode(body, _Object)
+    except UnreadableError:
+        return 0
+    text = found.metadata.resource_version
+    return int(text) if text.isascii() and text.isdigit() else 0
+
+
+# --- a pod of a set, as far as nodes are chosen for it ------------------------------------------------------------
+
+
+def pod_spec(pods: PodSet) -> Body:
+    """A pod spec that asks for the same and may run in the same places."""
+    rules, amounts = pods.rules, texts(pods.request if pods.takes is None else pods.takes)
+    resources: Body = {"requests": amounts}
+    limits = {name: amount for name, amount in amounts.items() if name not in NATIVE}
+    if limits:
+        resources["limits"] = limits
+    container: Body = {"name": "main", "image": IMAGE, "resources": resources}
+    if rules.ports:
+        container["ports"] = [
+            {
+                "containerPort": each.port,
+                "hostPort": each.port,
+                "protocol": each.protocol,
+                **({"hostIP": each.ip} if each.ip else {}),
+            }
+            for each in rules.ports
+        ]
+    spec: Body = {"schedulerName": SCHEDULERS[0], "containers": [container]}
+    if rules.node_labels:
+        spec["nodeSelector"] = dict(rules.node_labels)
+    if rules.tolerations:
+        spec["tolerations"] = [
+            {name: text for name, text in msgspec.to_builtins(each).items() if text} for each in rules.tolerations
+        ]
+    affinity = _affinity(rules)
+    if affinity:
+        spec["affinity"] = affinity
+    if rules.spread:
+        spec["topologySpreadConstraints"] = [
+            {
+                "topologyKey": each.key,
+                "maxSkew": each.skew,
+                "whenUnsatisfiable": "DoNotSchedule",
+                **({"labelSelector": _selector(each.selector)} if each.selector is not None else {}),
+                **({"minDomains": each.domains} if each.domains > 1 else {}),
+                "nodeAffinityPolicy": "Honor" if each.honor_affinity else "Ignore",
+                "nodeTaintsPolicy": "Honor" if each.honor_taints else "Ignore",
+            }
+            for each in rules.spread
+        ]
+    return spec
+
+
+def _affinity(rules: PodRules) -> Body:
+    required, found = "requiredDuringSchedulingIgnoredDuringExecution", Body()
+    if rules.nodes is not None:
+        terms = [
+            {
+                **({"matchExpressions": _expressions(term.labels)} if term.labels else {}),
+                **({"matchFields": _expressions(term.names)} if term.names else {}),
+            }
+            for term in rules.nodes
+        ]
+        if terms:
+            found["nodeAffinity"] = {required: {"nodeSelectorTerms": terms}}
+    if rules.together:
+        found["podAffinity"] = {required: [_term(each) for each in rules.together]}
+    if rules.apart:
+        found["podAntiAffinity"] = {required: [_term(each) for each in rules.apart]}
+    return found
+
+
+def _term(term: PodTerm) -> Body:
+    found: Body = {"topologyKey": term.key}
+    if term.selector is not None:
+        found["labelSelector"] = _selector(term.selector)
+    if term.everywhere:
+        found["namespaceSelector"] = {}
+    elif term.namespaces:
+        found["namespaces"] = list(term.namespaces)
+    return found
+
+
+def _selector(selector: tuple[Requirement, ...]) -> Body:
+    return {"matchExpressions": _expressions(selector)} if selector else {}
+
+
+def _expressions(found: tuple[Requirement, ...]) -> list[Body]:
+    return [
+        {"key": each.key, "operator": each.operator, **({"values": list(each.values)} if each.values else {})}
+        for each in found
+    ]

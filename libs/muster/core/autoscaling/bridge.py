@@ -1,0 +1,296 @@
+"""The autoscaler bridge: asks for the nodes that a gang lacks, all of them at once, and once.
+
+The admitter says which nodes would do, and of which pools; here it is decided that they are asked for, and when that
+is over: its places are found, nobody needs them, they do not come. Asked for in vain they are asked for again after a
+pause, twice as long each time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
+
+from muster.core.autoscaling.state import Asked, BridgeState, Need, Rest, Sighted, templates_of
+from muster.core.gang.declare import declare
+from muster.core.objects.meta import digest
+from muster.core.rulesets import NEWEST
+from muster.core.stage import Arm, Violation, first
+from muster.events.base import Cause, Decision, Event
+from muster.events.decisions import GangAdmitted, GangAwaitingNodes, GangDeferred, QuotaReleased, QuotaReserved
+from muster.events.effects import EffectFailed
+from muster.events.facts import NodesRequestGone, NodesRequestObserved, PodGone, PodObserved, WorkloadGone
+from muster.events.gangs import GangHeldBack, PodsPlaced
+from muster.events.growing import NodesRequested, NodesRequestWithdrawn, WithdrawalReason
+from muster.model.keys import Position
+from muster.model.pools import Growth
+
+PAUSE_MS = 60_000
+"""How long nodes that did not come are not asked for again; twice as long each time,"""
+LONGEST_PAUSE = 5
+"""so many times."""
+IN_VAIN = ("expired", "failed", "lapsed")
+"""Ends after which there is a pause."""
+TRIED = ("no_nodes", "timed_out", "gave_way", "starved")
+"""Reasons of gangs that were tried and found no place."""
+MAX_BASE = 40
+
+
+class AutoscalerBridge:
+    """The stage ``autoscaler_bridge``."""
+
+    name: ClassVar[str] = "autoscaler_bridge"
+    newest_ruleset: ClassVar[int] = NEWEST
+
+    def initial(self) -> BridgeState:
+        return BridgeState()
+
+    def arms(self) -> Mapping[type[Event], Arm]:
+        return {
+            QuotaReserved: self._reserved,
+            QuotaReleased: self._released,
+            GangAdmitted: self._admitted,
+            GangAwaitingNodes: self._awaiting,
+            GangDeferred: self._deferred,
+            WorkloadGone: self._workload_gone,
+            PodObserved: self._pod,
+            PodGone: self._pod_gone,
+            GangHeldBack: self._held_back,
+            PodsPlaced: self._placed,
+            NodesRequested: self._requested,
+            NodesRequestWithdrawn: self._withdrawn,
+            NodesRequestObserved: self._observed,
+            NodesRequestGone: self._request_gone,
+            EffectFailed: self._failed,
+        }
+
+    # --- jobs -------------------------------------------------------------------------------------------------
+
+    def _reserved(self, state: BridgeState, _at: Position, event: QuotaReserved) -> None:
+        state.reserved[event.ref.uid] = event.attempt
+
+    def _released(self, state: BridgeState, _at: Position, event: QuotaReleased) -> None:
+        if state.reserved.get(event.ref.uid, event.attempt) <= event.attempt:
+            state.reserved.pop(event.ref.uid, None)
+            _no_need(state, event.ref.uid, "changed")
+
+    def _admitted(self, state: BridgeState, _at: Position, event: GangAdmitted) -> None:
+        if state.reserved.get(event.ref.uid) == event.attempt:
+            del state.reserved[event.ref.uid]
+            _no_need(state, event.ref.uid, "met")
+
+    def _awaiting(self, state: BridgeState, at: Position, event: GangAwaitingNodes) -> None:
+        uid, growth = event.ref.uid, event.growth
+        if state.reserved.get(uid) != event.attempt:
+            return
+        if growth is None or not growth.provisioning:
+            _no_need(state, uid, "changed")
+            return
+        known = state.needs.get(uid)
+        same = known is not None and (known.growth, known.attempt) == (growth, event.attempt)
+        cause = known.cause if known is not None and same else Cause(at.seq, at.item)
+        state.needs[uid] = Need(cause, growth, event.ref.namespace, event.ref, event.attempt, (event.ref,))
+
+    def _deferred(self, state: BridgeState, _at: Position, event: GangDeferred) -> None:
+        if state.reserved.get(event.ref.uid) == event.attempt:
+            _no_need(state, event.ref.uid, "expired")
+
+    def _workload_gone(self, state: BridgeState, _at: Position, event: WorkloadGone) -> None:
+        state.reserved.pop(event.ref.uid, None)
+        _no_need(state, event.ref.uid, "gone")
+        state.rests.pop(event.ref.uid, None)
+
+    # --- gangs of pods ----------------------------------------------------------------------------------------
+
+    def _pod(self, state: BridgeState, _at: Position, event: PodObserved) -> None:
+        pod = event.pod
+        if not pod.ours or not state.pods_seen.newer(pod.ref.uid, pod.rv):
+            return
+        said = declare(pod.ref.namespace, pod.labels, pod.marks)
+        _leave(state, pod.ref.uid)
+        if said is not None and not (pod.node or pod.over or pod.deleting):
+            state.gang_of[pod.ref.uid] = said.gang
+            state.members.setdefault(said.gang, {})[pod.ref.uid] = None
+        _tidy(state)
+
+    def _pod_gone(self, state: BridgeState, at: Position, event: PodGone) -> None:
+        if state.pods_seen.end(event.ref.uid, at.at):
+            _leave(state, event.ref.uid)
+            _tidy(state)
+
+    def _held_back(self, state: BridgeState, at: Position, event: GangHeldBack) -> None:
+        growth = event.growth
+        if growth is None or not growth.provisioning:
+            for key in [key for key, need in state.needs.items() if event.gang in need.growth.gangs]:
+                _no_need(state, key, "changed")
+            return
+        if event.gang != growth.key or event.reason not in TRIED or event.gang not in state.members:
+            return
+        known = state.needs.get(growth.key)
+        if known is None or known.growth != growth:
+            namespace = growth.key.partition("/")[0]
+            owners = tuple(ref for ref in event.pods if ref.namespace == namespace)
+            until = at.at + growth.wait_ms
+            state.needs[growth.key] = Need(Cause(at.seq, at.item), growth, namespace, owners=owners, until=until)
+
+    def _placed(self, state: BridgeState, _at: Position, event: PodsPlaced) -> None:
+        if any(place.ref.uid in state.pods_seen.ended for place in event.pods):
+            return  # Void as a whole.
+        for gang in event.gangs:
+            for key in [key for key, need in state.needs.items() if gang in need.growth.gangs]:
+                _no_need(state, key, "met")
+
+    # --- what is asked for ------------------------------------------------------------------------------------
+
+    def _requested(self, state: BridgeState, at: Position, event: NodesRequested) -> None:
+        key = event.ref.uid if event.ref is not None else event.gangs[0]
+        need = state.needs.get(key)
+        asked = Asked(event.name, _as_need(event), Cause(at.seq, at.item), templates_of(event), event.tries)
+        if need is None or need.attempt != event.attempt:
+            asked.ending = "gone"  # While this was stored: it is taken back.
+        state.asked[key] = asked
+        state.names[f"{event.namespace}/{event.name}"] = key
+
+    def _withdrawn(self, state: BridgeState, at: Position, event: NodesRequestWithdrawn) -> None:
+        where = f"{event.namespace}/{event.name}"
+        key = state.names.pop(where, None)
+        if any(f"{each.ref.namespace}/{each.ref.name}" == where for each in state.sighted.values()):
+            state.removed[where] = None
+        if key is None or key not in state.asked:
+            return
+        asked = state.asked.pop(key)
+        if event.retry_at:
+            state.rests[key] = Rest(asked.tries, event.retry_at)
+            state.needs.pop(key, None)  # The admitter says again what is needed.
+        elif event.reason in ("met", "gone"):
+            state.rests.pop(key, None)
+
+    def _observed(self, state: BridgeState, at: Position, event: NodesRequestObserved) -> None:
+        if not state.sighted_seen.newer(event.ref.uid, event.rv):
+            return
+        state.sighted[event.ref.uid] = Sighted(event.ref, Cause(at.seq, at.item), event.templates)
+        asked = state.asked.get(state.names.get(event.ref.key, ""))
+        if asked is not None and asked.ending is None and event.phase in ("failed", "lapsed"):
+            asked.ending, asked.message = ("failed" if event.phase == "failed" else "lapsed"), event.message
+
+    def _request_gone(self, state: BridgeState, at: Position, event: NodesRequestGone) -> None:
+        if not state.sighted_seen.end(event.ref.uid, at.at):
+            return
+        state.sighted.pop(event.ref.uid, None)
+        state.removed.pop(event.ref.key, None)
+        asked = state.asked.get(state.names.get(event.ref.key, ""))
+        if asked is not None and asked.ending is None:
+            asked.ending, asked.message = "failed", "somebody has deleted the request"
+
+    def _failed(self, state: BridgeState, _at: Position, event: EffectFailed) -> None:
+        if event.action != "request_nodes":
+            return
+        asked = state.asked.get(state.names.get(event.ref.key, ""))
+        if asked is not None and asked.cause == event.cause and asked.ending is None:
+            asked.ending, asked.message = "failed", event.message
+
+    # --- decide -----------------------------------------------------------------------------------------------
+
+    def decide(self, state: BridgeState) -> list[Decision]:
+        """What is taken back first, then what is asked for."""
+        return first(self._due(state))
+
+    def _due(self, state: BridgeState) -> Iterator[Decision]:
+        for asked in state.asked.values():
+            reason = asked.ending or ("expired" if 0 < asked.need.until <= state.now else None)
+            if reason is not None:
+                yield _withdrawal(state, asked, reason)
+        if not state.admitting:
+            return
+        for each in state.sighted.values():
+            if each.ref.key not in state.names and each.ref.key not in state.removed:
+                yield NodesRequestWithdrawn(
+                    cause=each.cause,
+                    name=each.ref.name,
+                    namespace=each.ref.namespace,
+                    reason="unknown",
+                    templates=each.templates,
+                )
+        for key, need in state.needs.items():
+            rest = state.rests.get(key)
+            if key not in state.asked and (rest is None or rest.until <= state.now):
+                yield _request(state, key, need, rest.times + 1 if rest is not None else 1)
+
+    def next_deadline(self, state: BridgeState) -> int | None:
+        """When a request is given up, or a pause is over."""
+        times = [asked.need.until for asked in state.asked.values() if asked.need.until]
+        times += [rest.until for key, rest in state.rests.items() if key in state.needs and key not in state.asked]
+        return min((at for at in times if at > state.now), default=None)
+
+    def check(self, state: BridgeState) -> list[Violation]:
+        """I3: whatever is asked for is asked for somebody, and by one request."""
+        names = [f"{asked.need.namespace}/{asked.name}" for asked in state.asked.values()]
+        if len(set(names)) != len(names) or set(names) != state.names.keys():
+            return [Violation("I3", f"nodes are asked for by {sorted(names)[:5]}, known are {sorted(state.names)[:5]}")]
+        return []
+
+
+def _no_need(state: BridgeState, key: str, why: WithdrawalReason) -> None:
+    """Nobody lacks those nodes any more."""
+    state.needs.pop(key, None)
+    asked = state.asked.get(key)
+    if asked is not None and asked.ending is None:
+        asked.ending = why
+
+
+def _leave(state: BridgeState, uid: str) -> None:
+    gang = state.gang_of.pop(uid, None)
+    if gang is not None:
+        del state.members[gang][uid]
+
+
+def _tidy(state: BridgeState) -> None:
+    """Gangs none of whose pods waits need nothing."""
+    for gang in [gang for gang, pods in state.members.items() if not pods]:
+        del state.members[gang]
+        for key in [key for key, need in state.needs.items() if need.ref is None and gang in need.growth.gangs]:
+            _no_need(state, key, "gone")
+        state.rests.pop(gang, None)
+
+
+def _withdrawal(state: BridgeState, asked: Asked, reason: WithdrawalReason) -> NodesRequestWithdrawn:
+    need = asked.need
+    pause = PAUSE_MS * 2 ** min(asked.tries - 1, LONGEST_PAUSE)
+    return NodesRequestWithdrawn(
+        cause=asked.cause,
+        name=asked.name,
+        namespace=need.namespace,
+        ref=need.ref,
+        attempt=need.attempt,
+        gangs=need.growth.gangs,
+        pools=need.growth.pools,
+        reason=reason,
+        message=asked.message,
+        retry_at=state.now + pause if reason in IN_VAIN else 0,
+        templates=asked.templates,
+    )
+
+
+def _request(state: BridgeState, key: str, need: Need, tries: int) -> NodesRequested:
+    called = (
+        (need.ref.name if need.ref is not None else key.rpartition("/")[2])[:MAX_BASE].strip("-.").replace(".", "-")
+    )
+    return NodesRequested(
+        cause=need.cause,
+        name=f"{called}-{digest((state.log_id, key, need.cause, tries))}",
+        namespace=need.namespace,
+        ref=need.ref,
+        attempt=need.attempt,
+        gangs=need.growth.gangs,
+        pools=need.growth.pools,
+        provisioning=need.growth.provisioning,
+        pod_sets=need.growth.pod_sets,
+        owners=need.owners,
+        until=need.until,
+        tries=tries,
+    )
+
+
+def _as_need(event: NodesRequested) -> Need:
+    """What a request says of whom it is for."""
+    growth = Growth(event.pools, event.pod_sets, event.provisioning, gangs=event.gangs)
+    return Need(event.cause, growth, event.namespace, event.ref, event.attempt, event.owners, event.until)

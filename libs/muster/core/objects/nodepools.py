@@ -1,0 +1,187 @@
+"""Node pools as an operator declares them, and ProvisioningRequests (autoscaling.x-k8s.io/v1) as they are answered.
+
+Pools stand in one ConfigMap, a key for each; its value is JSON. A pool that cannot be read is refused by itself, with
+the key, the value and what would do; the others count.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct, field
+
+from muster.core.objects.meta import PREFIX, Int32, Meta, UnreadableError, as_path, decode, is_name
+from muster.core.objects.podspec import Quantity, amounts
+from muster.events.facts import NodePoolsObserved, NodesRequestObserved
+from muster.model.placing import Taint
+from muster.model.pools import NodePool
+from muster.model.text import clean, shorten
+
+NAMESPACE = "muster-system"
+NAME = "muster-node-pools"
+"""The ConfigMap that counts."""
+REQUESTED = f"{PREFIX}/nodes-requested"
+"""Label of what we make to ask for nodes."""
+BY_PODS = "unschedulable-pods"
+"""As a class: nodes are added for pods that lack one, nobody has to be asked."""
+MAX_POOLS = 64
+MAX_NODES = 10_000
+MAX_WAIT_S = 86_400
+EFFECTS = ("NoSchedule", "NoExecute", "PreferNoSchedule")
+KEYS = "maxNodes, allocatable, labels, taints, class, waitSeconds"
+MAX_TEMPLATES = 64
+
+
+class _Taint(Struct, frozen=True, forbid_unknown_fields=True):
+    key: str = ""
+    value: str = ""
+    effect: str = "NoSchedule"
+
+
+class _Pool(Struct, frozen=True, rename={"max_nodes": "maxNodes", "wait_s": "waitSeconds", "asked_by": "class"}):
+    max_nodes: Int32 | None = None
+    allocatable: dict[str, Quantity] = field(default_factory=dict)
+    labels: dict[str, str] = field(default_factory=dict)
+    taints: tuple[_Taint, ...] = ()
+    asked_by: str = ""
+    wait_s: Int32 = 900
+
+
+class _Strict(_Pool, frozen=True, forbid_unknown_fields=True):
+    pass
+
+
+class _ConfigMap(Struct, frozen=True):
+    metadata: Meta
+    data: dict[str, str] | None = None
+
+
+def read_node_pools(raw: bytes) -> NodePoolsObserved | None:
+    """The pools of the ConfigMap that counts; None for any other."""
+    found: _ConfigMap = decode(raw, _ConfigMap)
+    if (found.metadata.namespace, found.metadata.name) != (NAMESPACE, NAME):
+        return None
+    data = found.data or {}
+    if len(data) > MAX_POOLS:
+        raise UnreadableError(f"data: declares {len(data)} pools, more than {MAX_POOLS}")
+    pools = tuple(_pool(name, data[name]) for name in sorted(data))
+    return NodePoolsObserved(ref=found.metadata.ref("ConfigMap"), rv=found.metadata.rv, pools=pools)
+
+
+def _pool(name: str, text: str) -> NodePool:
+    where = f"data[{shorten(clean(name), 64)}]"
+    try:
+        said: _Pool = _decoded(text)
+        if not is_name(name) or len(name) > 63:
+            raise UnreadableError("the name of a pool is up to 63 small letters, digits, - and .")
+        return _judged(name, said)
+    except UnreadableError as err:
+        return NodePool(shorten(clean(name), 64), refusal=shorten(clean(f"{where}: {err}"), 400))
+
+
+def _decoded(text: str) -> _Pool:
+    try:
+        found: _Pool = decode(text.encode("utf-8", "replace"), _Strict)
+    except UnreadableError as err:
+        said = as_path(str(err)).removeprefix("object: ")
+        raise UnreadableError(f"{said}; it is JSON with the keys {KEYS}") from err
+    return found
+
+
+def _judged(name: str, said: _Pool) -> NodePool:
+    most = said.max_nodes
+    if most is None or not 0 <= most <= MAX_NODES:
+        given = "is missing" if most is None else f"is {most}"
+        raise UnreadableError(f"maxNodes: {given}; say how many nodes the pool may have, 0 to {MAX_NODES}")
+    if not said.labels:
+        raise UnreadableError("labels: is empty; name the labels that tell its nodes from others")
+    if not said.allocatable:
+        raise UnreadableError('allocatable: is empty; say what one node can give, as {"cpu": "16", "memory": "64Gi"}')
+    if said.asked_by != BY_PODS and not (is_name(said.asked_by) and "." in said.asked_by):
+        shown = repr(shorten(clean(said.asked_by), 64)) if said.asked_by else "missing"
+        raise UnreadableError(
+            f"class: {shown} is neither the class of a ProvisioningRequest, such as "
+            f"best-effort-atomic-scale-up.autoscaling.x-k8s.io, nor {BY_PODS}"
+        )
+    if not 1 <= said.wait_s <= MAX_WAIT_S:
+        raise UnreadableError(f"waitSeconds: is {said.wait_s}; take 1 to {MAX_WAIT_S}")
+    for index, each in enumerate(said.taints):
+        if each.effect not in EFFECTS:
+            shown = repr(shorten(clean(each.effect), 64))
+            raise UnreadableError(f"taints[{index}].effect: {shown} is none of {', '.join(EFFECTS)}")
+    taints = [Taint(each.key, each.value, each.effect) for each in said.taints if each.effect in EFFECTS[:2]]
+    return NodePool(
+        name=name,
+        most=most,
+        allocatable=dict(sorted({"pods": 110_000, **amounts(said.allocatable, "allocatable")}.items())),
+        labels=dict(sorted(said.labels.items())),
+        taints=tuple(sorted(taints, key=lambda each: (each.key, each.value, each.effect))),
+        provisioning="" if said.asked_by == BY_PODS else said.asked_by,
+        wait_ms=said.wait_s * 1000,
+    )
+
+
+# --- ProvisioningRequests ---------------------------------------------------------------------------------------
+
+
+class _Condition(Struct, frozen=True):
+    type: str = ""
+    status: str = ""
+    message: str = ""
+    reason: str = ""
+
+
+class _Status(Struct, frozen=True):
+    conditions: tuple[_Condition, ...] | None = None
+
+
+class _TemplateRef(Struct, frozen=True):
+    name: str = ""
+
+
+class _PodSet(Struct, frozen=True, rename="camel"):
+    pod_template_ref: _TemplateRef = _TemplateRef()
+
+
+class _Spec(Struct, frozen=True, rename="camel"):
+    pod_sets: tuple[_PodSet, ...] | None = None
+
+
+class _Request(Struct, frozen=True):
+    metadata: Meta
+    spec: _Spec | None = None
+    status: _Status | None = None
+
+
+def read_nodes_request(raw: bytes) -> NodesRequestObserved | None:
+    """A ProvisioningRequest that we made, and how far the autoscaler has come; None for somebody else's."""
+    found: _Request = decode(raw, _Request)
+    if REQUESTED not in found.metadata.labels:
+        return None
+    conditions = (found.status.conditions if found.status is not None else None) or ()
+    holds = {each.type: each for each in conditions if each.status == "True"}
+    pod_sets = (found.spec.pod_sets if found.spec is not None else None) or ()
+    fact = NodesRequestObserved(
+        ref=found.metadata.ref("ProvisioningRequest"),
+        rv=found.metadata.rv,
+        templates=tuple(each.pod_template_ref.name[:253] for each in pod_sets[:MAX_TEMPLATES]),
+    )
+    for phase, names in _PHASES:
+        for name in names:
+            if name in holds:
+                each = holds[name]
+                text = shorten(clean(each.message or each.reason), 300)
+                return NodesRequestObserved(
+                    ref=fact.ref, rv=fact.rv, phase=phase, message=text, templates=fact.templates
+                )
+    return fact
+
+
+_Phase = Literal["failed", "lapsed", "provisioned", "accepted"]
+_PHASES: tuple[tuple[_Phase, tuple[str, ...]], ...] = (
+    ("failed", ("Failed",)),
+    ("lapsed", ("CapacityRevoked", "BookingExpired")),
+    ("provisioned", ("Provisioned",)),
+    ("accepted", ("Accepted",)),
+)
+"""What counts first: once it has failed or lapsed, it does not matter how far it had come."""

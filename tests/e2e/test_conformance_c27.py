@@ -1,0 +1,136 @@
+"""Row C27 of the compatibility table with node pools: one request for all that is missing, and only where it helps."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest_asyncio
+import yaml
+
+from kit import facts, pools
+from kit.cluster import Cluster
+from kit.controlplane import ControlPlane
+from kit.gangs import Sight, room
+from kit.kubeclient import Object
+from kit.muster import Muster, running
+from muster.bus.server import EmbeddedServer
+from muster.events.decisions import GangAwaitingNodes, GangDeferred, QuotaDenied
+from muster.events.gangs import GangHeldBack, PodsPlaced
+from muster.events.growing import NodesRequested, NodesRequestWithdrawn
+from muster.sim.asyncdriver import AsyncDriver
+from muster.sim.training import TrainingOperator
+
+DEMO = Path(__file__).parents[2] / "examples" / "gangs" / "tfjob.yaml"
+PODS = {"tf-smoke-gpu-ps-0", *(f"tf-smoke-gpu-worker-{index}" for index in range(4))}
+GPU = "nvidia.com/gpu"
+GPUS = {"cpu": "16", GPU: "4"}
+GANG = "video/tf-smoke-gpu"
+
+
+@pytest_asyncio.fixture
+async def muster(muster_plane: ControlPlane, nats_server: EmbeddedServer, tmp_path: Path) -> AsyncIterator[Muster]:
+    """Muster on a cluster with four GPUs and an operator for TFJobs; jobs are placed."""
+    async with Cluster(muster_plane, pods=True) as cluster, room(cluster, first=GPUS):
+        driver = AsyncDriver(cluster.transport, [TrainingOperator()], lambda: time.time_ns() // 1_000_000)
+        cluster.keep(driver.run())
+        async with running(cluster, nats_server.url, tmp_path, placement="pack") as found:
+            yield found
+
+
+def demo(**run_policy: object) -> Object:
+    made: Object = yaml.safe_load(DEMO.read_text())
+    made["metadata"]["namespace"] = "video"
+    if run_policy:
+        made["spec"]["runPolicy"] = {**made["spec"].get("runPolicy", {}), **run_policy}
+    return made
+
+
+async def held(muster: Muster) -> GangHeldBack | None:
+    told = [each for each in await muster.happened(GangHeldBack) if each.gang == GANG and each.reason == "no_nodes"]
+    return told[-1] if told else None
+
+
+async def reasons(cluster: Cluster) -> set[str]:
+    """Why the pods have no node, as their condition PodScheduled says."""
+    conditions = [
+        condition
+        for each in await cluster.kube.list_objects("v1", "Pod", "video")
+        for condition in each["status"].get("conditions") or ()
+    ]
+    return {each.get("reason", "") for each in conditions if each["type"] == "PodScheduled"}
+
+
+async def test_c27_one_request_for_the_whole_missing_set(muster: Muster) -> None:
+    cluster, sight = muster.cluster, Sight(muster.cluster)
+    async with pools.declared(cluster, gpu=pools.pool(2, GPUS)):
+        await cluster.submit(demo())
+        [request] = await cluster.until(lambda: pools.requests(cluster), 60.0, "nodes to be asked for")
+        assert request["metadata"]["namespace"] == "video"
+        assert request["spec"]["provisioningClassName"] == pools.ATOMIC
+        assert await pools.asked(cluster, GPU) == 4
+        told = await held(muster)
+        assert told is not None and told.growth is not None
+        assert [(each.pool, each.nodes) for each in told.growth.pools] == [("gpu", 1)]
+        await cluster.until(lambda: sight.told("GangFailedScheduling"), 60.0, "the pods to be told")
+        assert "asked for: 1 node of pool gpu" in next(iter((await sight.told("GangFailedScheduling")).values()))
+        # An autoscaler that looks at pods one by one is told nothing: it would add nodes for some of them.
+        assert await reasons(cluster) <= {"NodesRequested"}
+        await pools.answer(cluster, request, "Accepted")
+        assert await sight.bound() == {}
+
+        await pools.join(cluster, "gpu-1", GPUS)
+        await sight.all_bound(*PODS)
+        [decision] = await muster.happened(PodsPlaced)
+        assert {each.ref.name for each in decision.pods} == PODS
+
+        async def cleared() -> bool:
+            return not await pools.requests(cluster) and not await pools.templates(cluster)
+
+        await cluster.until(cleared, 60.0, "the request to be removed")
+    assert len(await muster.happened(NodesRequested)) == 1
+    [end] = await muster.happened(NodesRequestWithdrawn)
+    assert end.reason == "met"
+
+
+async def test_c27_none_where_the_pool_may_not_have_that_many(muster: Muster) -> None:
+    cluster, sight = muster.cluster, Sight(muster.cluster)
+    async with pools.declared(cluster, gpu=pools.pool(0, GPUS), wrong=pools.pool(5, GPUS) | {"class": "soon"}):
+        await cluster.submit(demo())
+        await cluster.until(lambda: sight.told("GangFailedScheduling"), 60.0, "the pods to be told")
+        message = next(iter((await sight.told("GangFailedScheduling")).values()))
+        assert "pool gpu: max 0 nodes, has 0, the gang needs 1 more" in message
+        assert await pools.requests(cluster) == []
+        assert await reasons(cluster) <= {"NoNodePool"}
+        # The operator lets it have one: that is asked for at once.
+        await pools.declare(cluster, gpu=pools.pool(1, GPUS))
+        await cluster.until(lambda: pools.requests(cluster), 60.0, "the node to be asked for")
+        assert await pools.asked(cluster, GPU) == 4
+
+
+async def test_c27_none_while_quota_refuses(muster: Muster) -> None:
+    """A job that waits in its queue: while it has no quota nobody asks for anything; then all of it at once."""
+    cluster = muster.cluster
+    whole = {"cpu": 40, "memory": 40 << 30, GPU: 8}
+    small = {**whole, GPU: 4}
+
+    def tree(most: dict[str, int]) -> facts.TreeNodeSpec:
+        return facts.node("root", most, most, children=(facts.node("a", most, most, ("video",)),))
+
+    async with pools.declared(cluster, gpu=pools.pool(2, GPUS)):
+        await cluster.apply_tree(tree(small))
+        await cluster.submit(demo(suspend=True))
+
+        async def denied() -> bool:
+            return bool(await muster.happened(QuotaDenied, "tf-smoke-gpu"))
+
+        await cluster.until(denied, 60.0, "quota to refuse it")
+        assert await pools.requests(cluster) == []
+        assert await muster.happened(GangAwaitingNodes) == await muster.happened(GangDeferred) == []
+        await cluster.apply_tree(tree(whole))
+        await cluster.until(lambda: pools.requests(cluster), 60.0, "nodes to be asked for")
+        assert await pools.asked(cluster, GPU) == 4
+        await pools.join(cluster, "gpu-1", GPUS)
+        await Sight(cluster).all_bound(*PODS, timeout_s=90.0)
+        assert len(await muster.happened(NodesRequested)) == 1
