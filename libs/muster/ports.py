@@ -182,8 +182,13 @@ class Generations(Protocol):
         """Keep the states the next generation begins with; returns their digest."""
         ...
 
-    async def succeed(self, identity: LogIdentity, end: int, state: str, at: int) -> LogIdentity:
-        """Found the generation after a sealed one, if nobody has, and have it be in force."""
+    async def succeed(
+        self, identity: LogIdentity, end: int, state: str, at: int, *, by: str = "", reason: str = ""
+    ) -> LogIdentity:
+        """Found the generation after a sealed one, if nobody has, and have it be in force.
+
+        ``by``, ``reason``: who does it and why, for its genesis.
+        """
         ...
 
 

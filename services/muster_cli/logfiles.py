@@ -9,7 +9,7 @@ from pathlib import Path
 
 from muster.events.envelope import Stored
 from muster.runtime.archive import is_archive, read_manifest
-from muster.runtime.logfile import read_log
+from muster.runtime.logfile import read_base, read_log
 from muster_cli.exits import FAILED, NOT_FOUND, CliError
 
 LONG_BYTES = 4 * 1024 * 1024
@@ -67,15 +67,21 @@ def _estimate(path: Path, size: int) -> int | None:
     return size * max(head.count(b"\n"), 1) // len(head)
 
 
-def complete(path: Path, commits: Iterator[Stored]) -> Iterator[Stored]:
-    """The commits, if they are a log from its beginning. Raises CliError when they are not."""
+def complete(path: Path, commits: Iterator[Stored], *, begin: int = 1) -> Iterator[Stored]:
+    """The commits, if they are a log from its beginning, or from ``begin`` on. Raises CliError when they are not."""
     first = next(commits, None)
     if first is None:
         raise CliError(f"{path} holds no commit; was the export cut off?")
-    if first.seq != 1:
+    if first.seq != begin:
+        based = bool(read_base(path))
         raise CliError(
-            f"{path} begins at sequence {first.seq}: what was decided can be judged only from sequence 1 on; "
-            "export the whole log"
+            f"{path} begins at sequence {first.seq}"
+            + (
+                ", with the states of the stages there: `muster replay` and `muster debug` take it; this asks for the "
+                "whole log: its archive, with --log"
+                if based
+                else ": what was decided can be judged only from sequence 1 on; export the whole log"
+            )
         )
     yield first
     yield from commits

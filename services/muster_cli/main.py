@@ -158,6 +158,7 @@ def _code_of(err: Exception) -> int | None:
     from muster.runtime.archive import ArchiveError
     from muster.runtime.config import ConfigError
     from muster.runtime.logfile import LogFileError
+    from muster.runtime.pruning import PruneError
     from muster.runtime.rolling import RollError
     from muster.simulation.model import TraceError
 
@@ -179,6 +180,7 @@ def _code_of(err: Exception) -> int | None:
             | ApiUnreachableError()
             | LogFileError()
             | RollError()
+            | PruneError()
             | ArchiveError()
             | TraceError()
             | UnknownEventError()

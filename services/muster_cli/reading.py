@@ -14,10 +14,11 @@ from msgspec.structs import replace
 
 from muster.bus.cell import open_log
 from muster.bus.connection import Connection
+from muster.bus.generations import JetStreamGenerations
 from muster.bus.jetstream import JetStream
 from muster.bus.log import JetStreamLog
 from muster.events.envelope import Stored
-from muster.ports import LogGoneError
+from muster.ports import LogGoneError, Snapshot
 from muster.runtime.config import Config, load_with_origins
 from muster.runtime.connecting import connect_bus
 from muster_cli import instances
@@ -98,6 +99,11 @@ async def opened(place: Place) -> AsyncIterator[Reading]:
         except LogGoneError as err:
             raise CliError(str(err), NOT_FOUND) from err
         yield Reading(place, js.connection, js, log)
+
+
+async def base_of(reading: Reading) -> list[Snapshot]:
+    """The states the log can be read from, where what came before them was deleted. Raises BusError."""
+    return await JetStreamGenerations(reading.js, reading.log.identity.cell).origin(reading.log.identity)
 
 
 async def commits(log: JetStreamLog, after: int = 0, *, whole: bool = True) -> AsyncGenerator[Stored, None]:

@@ -284,7 +284,7 @@ muster log info --cell gpu -o json
         "all generations as one log. The keeper does this by itself at MUSTER_LOG_ROLL_PERCENT. A roll-over that "
         "broke off is finished by the keeper, or by running this again.",
         examples="""
-muster log roll
+muster log roll --reason "before the upgrade of NATS"
 muster log roll --complete --url nats://nats.muster:4222
 """,
     ),
@@ -297,6 +297,31 @@ muster log roll --complete --url nats://nats.muster:4222
         "MUSTER_LOG_ROLL_PERCENT says when, MUSTER_LOG_ARCHIVE where the archive is. `muster up` has one inside.",
         examples="""
 muster log keep
+""",
+    ),
+    Page(
+        name="log delete",
+        function="log_delete",
+        order=32,
+        summary="Delete a sealed generation of a log from NATS, once an archive has it.",
+        details="Only the oldest that is still there, and only when every byte of it is in the archive, the states "
+        "that the next generation begins with are whole and of this version, and the publisher has told outsiders what "
+        "is in it. Without --yes it only checks. What is left is read, replayed and exported from its own beginning; "
+        "`muster why` and whatever needs the whole log read the archive, with --log.",
+        examples="""
+muster log delete 1 --archive archive
+muster log delete 1 --archive archive --yes --url nats://nats.muster:4222
+""",
+    ),
+    Page(
+        name="log prune",
+        function="log_prune",
+        order=34,
+        summary="Delete the oldest sealed generations of a log from NATS, but for some.",
+        details="Each as `muster log delete` does, the oldest first; it stops at the first that may not be deleted.",
+        examples="""
+muster log prune --keep 2 --archive archive
+muster log prune --keep 2 --archive archive --yes
 """,
     ),
     Page(

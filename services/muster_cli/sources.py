@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -11,14 +11,18 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from muster.bus.log import JetStreamLog
+from muster.core.deciders import DECIDERS
 from muster.events.envelope import Stored
+from muster.ports import Snapshot
+from muster.runtime.logfile import read_base
+from muster.runtime.snapshotting import state_schema
 from muster_cli.commands.tail import tell_which
 from muster_cli.console import Output
 from muster_cli.datafolder import place_of
 from muster_cli.exits import USAGE, CliError
 from muster_cli.logfiles import complete, existing, progress
 from muster_cli.options import LOG_GROUP, Bus, Cell, Url
-from muster_cli.reading import Place, commits, locate, opened
+from muster_cli.reading import Place, base_of, commits, locate, opened
 
 
 @Parameter(name="*")
@@ -51,12 +55,20 @@ class Source:
 
 
 class Feed:
-    """An open source. ``commits`` are those from the first to the end as it is now, read once."""
+    """An open source. ``commits`` are those from the first to the end as it is now, read once.
+
+    ``base``: the states of the stages before the first, where that is not the first of all.
+    """
 
     def __init__(
-        self, stored: AsyncIterator[Stored], place: Place | None = None, log: JetStreamLog | None = None
+        self,
+        stored: AsyncIterator[Stored],
+        place: Place | None = None,
+        log: JetStreamLog | None = None,
+        base: Sequence[Snapshot] = (),
     ) -> None:
         self.commits = stored
+        self.base = base
         self.place = place
         self.log = log
 
@@ -71,15 +83,22 @@ class Feed:
 
 
 @contextlib.asynccontextmanager
-async def source_of(source: Source | None, out: Output, verb: str = "Reading") -> AsyncIterator[Feed]:
-    """The log a command means. Raises CliError, BusError, LogFileError, ArchiveError."""
+async def source_of(
+    source: Source | None, out: Output, verb: str = "Reading", *, based: bool = False
+) -> AsyncIterator[Feed]:
+    """The log a command means. ``based``: one that begins with states of the stages will do.
+
+    Raises CliError, BusError, LogFileError, ArchiveError.
+    """
     source = source or Source()
     said = [name for name, value in (("--log", source.log), ("--data", source.data), ("--url", source.url)) if value]
     if len(said) > 1:
         raise CliError(f"{' and '.join(said)} both say where the log is; give one of them", USAGE)
     if source.log is not None:
-        with progress(existing(source.log), verb) as found:
-            yield Feed(_whole(found, source.log))
+        base = read_base(existing(source.log)) if based else []
+        _check_states(base)
+        with progress(source.log, verb) as found:
+            yield Feed(_whole(found, source.log, base), base=base)
         return
     async with contextlib.AsyncExitStack() as stack:
         if source.data is None:
@@ -88,12 +107,25 @@ async def source_of(source: Source | None, out: Output, verb: str = "Reading") -
         else:
             place = await stack.enter_async_context(place_of(source.data, source.cell))
         reading = await stack.enter_async_context(opened(place))
-        stream = commits(reading.log)
+        base = await base_of(reading) if based else []
+        _check_states(base)
+        stream = commits(reading.log, whole=not base)
         stack.push_async_callback(stream.aclose)
-        yield Feed(stream, place, reading.log)
+        yield Feed(stream, place, reading.log, base)
 
 
-async def _whole(found: Iterator[Stored], path: Path) -> AsyncGenerator[Stored, None]:
-    """The commits of a recorded log, if it is one from its beginning."""
-    for stored in complete(path, found):
+async def _whole(found: Iterator[Stored], path: Path, base: Sequence[Snapshot]) -> AsyncGenerator[Stored, None]:
+    """The commits of a recorded log, if it is one from its beginning, or from where its states are."""
+    for stored in complete(path, found, begin=base[0].seq + 1 if base else 1):
         yield stored
+
+
+def _check_states(base: Sequence[Snapshot]) -> None:
+    """Raises CliError for states that are none of this version's."""
+    shapes = {name: state_schema(type(make().initial())) for name, make in DECIDERS.items()}
+    for state in base:
+        if state.schema != shapes.get(state.stage, state.schema):
+            raise CliError(
+                f"this log begins at sequence {state.seq + 1} with states of the stages, and that of {state.stage} is "
+                "not one of this version's: use the version that wrote it, or the archive of the whole log"
+            )

@@ -15,7 +15,7 @@ from muster.bus.cell import POINTER, LogPointer, found_generation, open_log, rea
 from muster.bus.errors import BusError, UnansweredError
 from muster.bus.jetstream import Backoff, JetStream
 from muster.bus.kv import Bucket
-from muster.bus.log import JetStreamLog
+from muster.bus.log import JetStreamLog, genesis_of
 from muster.bus.objects import ObjectBroken, Objects
 from muster.bus.streams import SEALED, Limits
 from muster.events import subjects
@@ -50,6 +50,27 @@ class JetStreamGenerations:
         except ObjectBroken as err:
             raise BusError(f"the states that log {identity.log_id} began with cannot be read: {err}") from err
 
+    async def origin(self, identity: LogIdentity) -> list[Snapshot]:
+        """The states before the first commit that can still be read; none where that is the first of all.
+
+        Raises BusError.
+        """
+        if identity.origin == 1:
+            return []
+        oldest = identity.earlier[0].generation if identity.earlier else identity.generation
+        return list(await self.base(await self.as_it_began(identity, oldest)))
+
+    async def as_it_began(self, identity: LogIdentity, generation: int) -> LogIdentity:
+        """What the genesis of a generation that can still be read says. Raises BusError."""
+        if generation == identity.generation:
+            return identity
+        each = next(each for each in identity.earlier if each.generation == generation)
+        first = await self._js.get(subjects.log_stream(self._cell, generation), each.first)
+        genesis = genesis_of(first.data) if first is not None else None
+        if genesis is None or genesis.log_id != each.log_id:
+            raise BusError(f"stream {subjects.log_stream(self._cell, generation)} does not begin with its genesis")
+        return LogIdentity(identity.cell, each.log_id, generation, each.first, genesis.state)
+
     async def seal(self, identity: LogIdentity) -> int:
         """See ports.Generations. The room the stream had reserved and not used is given back."""
         stream = subjects.log_stream(identity.cell, identity.generation)
@@ -74,10 +95,17 @@ class JetStreamGenerations:
         except UnansweredError as err:
             raise BusError(f"the states of the next generation cannot be stored: {err}") from err
 
-    async def succeed(self, identity: LogIdentity, end: int, state: str, at: int) -> LogIdentity:
+    async def succeed(
+        self, identity: LogIdentity, end: int, state: str, at: int, *, by: str = "", reason: str = ""
+    ) -> LogIdentity:
         """See ports.Generations. Raises BusError."""
         born = Genesis(
-            log_id=secrets.token_hex(8), generation=identity.generation + 1, parent=identity.log_id, state=state
+            log_id=secrets.token_hex(8),
+            generation=identity.generation + 1,
+            parent=identity.log_id,
+            state=state,
+            by=by,
+            reason=reason,
         )
         limits = await self._limits(identity)
         genesis = await found_generation(self._js, self._cell, born, limits, SEALED, at, first=end + 1)

@@ -347,8 +347,8 @@ class Narrator:
         return [(event.ref, told.word, told.text, "step")]
 
     def _genesis(self, event: system.Genesis, _at: Cause) -> list[_Said]:
-        parent = f"; the log before it, {event.parent}, is lost" if event.parent else ""
-        return [(None, "log", f"log {event.log_id} begins, generation {event.generation}{parent}", "step")]
+        text = f"log {event.log_id} begins, generation {event.generation}{telling.before(event)}"
+        return [(None, "log", text, "step")]
 
     def _nearly_full(self, event: system.LogNearlyFull, _at: Cause) -> list[_Said]:
         return [(None, "log", f"it is {event.percent} % full: nothing is queued or admitted from here on", "turn")]

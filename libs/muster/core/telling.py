@@ -144,6 +144,16 @@ def held_back(event: gangs.GangHeldBack) -> str:
     return ": ".join(parts) + explain.from_pools(event.growth, event.refusals)
 
 
+def before(event: system.Genesis) -> str:
+    """What came before a generation of the log, and who rolled it over; nothing for the first."""
+    if not event.parent:
+        return ""
+    if not event.state:
+        return f"; the log before it, {event.parent}, is lost"
+    who = f" by {event.by}" if event.by else ""
+    return f"; log {event.parent} was rolled over{who}{f': {event.reason}' if event.reason else ''}"
+
+
 def placement(event: system.PlacementChosen) -> str:
     """How gangs are placed from here on."""
     if event.mode == "off":
@@ -301,7 +311,7 @@ def _gone(_event: facts.ObjectGone) -> str:
 _Say = Callable[[Any], str]
 
 _WORDS: Mapping[type[Event], tuple[str, _Say]] = {
-    system.Genesis: ("genesis", lambda e: f"log {e.log_id}, generation {e.generation}"),
+    system.Genesis: ("genesis", lambda e: f"log {e.log_id}, generation {e.generation}{before(e)}"),
     system.LeaderStarted: ("leading", lambda e: f"process {e.process} leads from here on"),
     system.TimeReached: ("time", lambda _: "a deadline has passed"),
     system.LogNearlyFull: (

@@ -19,6 +19,10 @@ class Genesis(Event, frozen=True, kw_only=True):
     """log_id of the generation before, empty for the first."""
     state: str = ""
     """Digest of the snapshots this generation starts from, empty when it starts from nothing."""
+    by: str = ""
+    """Who rolled the log over."""
+    reason: str = ""
+    """Why, in their words."""
 
 
 class LeaderStarted(Event, frozen=True, kw_only=True):

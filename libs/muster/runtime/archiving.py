@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from muster.bus.log import Body
 from muster.ports import LogIdentity
-from muster.runtime.archive import SEGMENT_COMMITS, ArchiveWriter, Manifest
+from muster.runtime.archive import SEGMENT_COMMITS, ArchiveError, ArchiveWriter, Manifest
 
 
 class Copied(Protocol):
@@ -42,6 +42,12 @@ async def archive(folder: Path, log: Copied, *, commits: int = SEGMENT_COMMITS) 
         folder, identity.cell, identity.log_id, identity.generation, commits=commits, earlier=earlier
     ) as writer:
         begun, first = writer.manifest.end, writer.after + 1
+        if first < identity.origin:
+            raise ArchiveError(
+                f"the log of cell {identity.cell} begins at sequence {identity.origin}: the generations before were "
+                f"deleted, and {folder} ends at {begun}; go on with the archive that has them, or export a file "
+                "(`muster export --out`), which begins with the states of the stages"
+            )
         async for body in log.bodies(writer.after):
             writer.write(body.seq, body.data, body.trace)
     return Archived(writer.manifest, begun, first, writer.after)

@@ -92,7 +92,8 @@ class Keeper:
         if sealed or full:
             self._hooks.note("warning", "log_rolls_over", generation=log.identity.generation, completing=sealed)
             kept = await kept_snapshots(self._snapshots)
-            done = await roll(self._generations, clock=self._clock, snapshots=kept)
+            why = "somebody had sealed it" if sealed else f"it was {usage.bytes * 100 // usage.max_bytes} % full"
+            done = await roll(self._generations, clock=self._clock, snapshots=kept, by="the keeper", reason=why)
             self._hooks.note(
                 "error" if done.unlike else "warning",
                 "log_rolled_over",

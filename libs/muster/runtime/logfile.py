@@ -1,6 +1,7 @@
 """Exported logs: one commit per line, ``{"seq": N, "commit": {...}}``, plain or gzip by the name's ending.
 
-An archive (runtime.archive) is read the same.
+An archive (runtime.archive) is read the same. A file of a log whose first generations were deleted begins with the
+states of the stages there, one per line: ``{"base": {"stage": ..., "seq": N, "body": "<base64>"}}``.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from muster.events.envelope import (
     decode_commit,
     encode_commit,
 )
+from muster.ports import Snapshot
 from muster.runtime.archive import is_archive, read_archive
 
 
@@ -35,7 +37,13 @@ class _Line(Struct, frozen=True):
     commit: msgspec.Raw
 
 
+class _Base(Struct, frozen=True):
+    base: Snapshot
+
+
 _lines = msgspec.json.Decoder(_Line)
+_bases = msgspec.json.Decoder(_Base)
+_BASE = b'{"base":'
 
 
 def line_of(seq: int, commit: Commit) -> bytes:
@@ -56,6 +64,11 @@ class LogWriter:
         """A writer to a new file, compressed by the name's ending."""
         with _open(path, "wb") as file:
             yield cls(file)
+
+    def begin_with(self, base: Iterable[Snapshot]) -> None:
+        """The states that the first commit follows, where that is not the first of all; before any commit."""
+        for state in base:
+            self._file.write(msgspec.json.encode(_Base(state)) + b"\n")
 
     def write(self, stored: Stored) -> None:
         self._file.write(line_of(stored.seq, stored.commit))
@@ -84,7 +97,7 @@ def read_log(path: Path) -> Iterator[Stored]:
     with _open(path, "rb") as file:
         try:
             for number, line in enumerate(file, start=1):
-                if line.strip():
+                if line.strip() and not line.startswith(_BASE):
                     stored = _stored(path, number, line)
                     if before is not None and stored.seq != before + 1:
                         raise LogFileError(
@@ -94,6 +107,25 @@ def read_log(path: Path) -> Iterator[Stored]:
                     yield stored
         except (EOFError, zlib.error, gzip.BadGzipFile) as err:
             raise LogFileError(f"{path} is cut off or damaged after line {number}: {err}") from err
+
+
+def read_base(path: Path) -> list[Snapshot]:
+    """The states that a log file begins with; none for one that begins with the first commit of all.
+
+    Raises LogFileError, OSError.
+    """
+    found: list[Snapshot] = []
+    if path.is_dir():
+        return found
+    with _open(path, "rb") as file:
+        try:
+            for line in file:
+                if not line.startswith(_BASE):
+                    break
+                found.append(_bases.decode(line).base)
+        except (EOFError, zlib.error, gzip.BadGzipFile, ValueError) as err:
+            raise LogFileError(f"{path} line {len(found) + 1} is no state of a stage: {err}") from err
+    return found
 
 
 def _stored(path: Path, number: int, line: bytes) -> Stored:

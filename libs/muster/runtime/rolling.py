@@ -123,8 +123,11 @@ async def roll(
     *,
     clock: Clock,
     snapshots: Mapping[Seat, Snapshot] | None = None,
+    by: str = "",
+    reason: str = "",
 ) -> Rolled:
-    """Roll the log over, or complete what somebody began. ``snapshots``: what the running stages kept, to compare.
+    """Roll the log over, or complete what somebody began. ``snapshots``: what the running stages kept, to compare;
+    ``by`` and ``reason`` stand in the log.
 
     Raises RollError, LogGoneError and what the bus raises.
     """
@@ -138,7 +141,7 @@ async def roll(
     await _read(log, states, end)
     digest = await generations.keep(states.snapshots(identity))
     now = max(clock.now(), *(state.now for state in states.states.values()))
-    after = await generations.succeed(identity, end, digest, now)
+    after = await generations.succeed(identity, end, digest, now, by=by, reason=reason)
     return Rolled(identity, after, end, states.tally.compared, tuple(states.tally.unlike))
 
 

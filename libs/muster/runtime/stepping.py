@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec import Struct, field
@@ -11,7 +12,9 @@ from muster.core.deciders import DECIDERS
 from muster.core.stage import Folder, StageState, Violation, next_commit
 from muster.events.base import Event
 from muster.events.envelope import Stored
+from muster.ports import Snapshot
 from muster.runtime.replay import LAG, state_after
+from muster.runtime.snapshotting import decode_state
 from muster.runtime.states import StateDifference, copy_of, differences
 
 
@@ -49,10 +52,14 @@ class Step(Struct):
 class Stepper:
     """Feed it a log from its beginning, up to and with the commit in question; then ask for the step."""
 
-    def __init__(self, stage: str) -> None:
+    def __init__(self, stage: str, base: Sequence[Snapshot] = ()) -> None:
+        """``base``: the states the first commit follows, where that is not the first of all."""
         self._stage = DECIDERS[stage]()
         self._folder = Folder(self._stage)
         self._state: Any = self._stage.initial()
+        for kept in base:
+            if kept.stage == stage:
+                self._state = decode_state(kept.body, type(self._state))
         self._window: deque[Stored] = deque()
         """What the state has not folded yet."""
         self._last: Stored | None = None

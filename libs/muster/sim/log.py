@@ -342,7 +342,9 @@ class MemoryGenerations:
         await asyncio.sleep(0)
         return digest
 
-    async def succeed(self, identity: LogIdentity, end: int, state: str, at: int) -> LogIdentity:
+    async def succeed(
+        self, identity: LogIdentity, end: int, state: str, at: int, *, by: str = "", reason: str = ""
+    ) -> LogIdentity:
         """See ports.Generations."""
         await asyncio.sleep(0)
         number, old = identity.generation + 1, next(log for log in self._logs if log.identity == identity)

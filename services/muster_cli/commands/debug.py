@@ -30,8 +30,9 @@ async def debug(
 ) -> int:
     """Step one decision."""
     known_stage(stage)
-    place, stepper, last, out = mark(at, "--at"), Stepper(stage), 0, Output()
-    async with source_of(source, out, "Folding") as feed:
+    place, last, out = mark(at, "--at"), 0, Output()
+    async with source_of(source, out, "Folding", based=True) as feed:
+        stepper = Stepper(stage, feed.base)
         async for stored in until(feed.commits, place):
             stepper.feed(stored)
             last = stored.seq

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +13,7 @@ from cyclopts import Parameter
 from muster.bus.log import JetStreamLog
 from muster.events.envelope import Stored
 from muster.model.text import counted
+from muster.ports import Snapshot
 from muster.runtime.archive import SEGMENT_COMMITS
 from muster.runtime.archiving import archive
 from muster.runtime.logfile import LogWriter
@@ -21,7 +22,7 @@ from muster_cli.console import Output
 from muster_cli.datafolder import place_of
 from muster_cli.exits import USAGE, CliError
 from muster_cli.options import Bus
-from muster_cli.reading import commits, locate, opened
+from muster_cli.reading import base_of, commits, locate, opened
 
 
 async def export(
@@ -64,8 +65,10 @@ async def export(
         if segments is not None:
             shown.note(f"{await _archive(segments, reading.log, segment_commits)}, {which}, in {segments}")
         elif out is not None:
-            count, last = await _write(out, commits(reading.log, whole=False))
-            shown.note(f"exported {count} commits, sequence 1 to {last}, {which} to {out}")
+            base = await base_of(reading)
+            count, last = await _write(out, base, commits(reading.log, whole=False))
+            begins = f" (with the states of {counted(len(base), 'stage')} before it)" if base else ""
+            shown.note(f"exported {count} commits, sequence {identity.origin}{begins} to {last}, {which} to {out}")
 
 
 async def _archive(folder: Path, log: JetStreamLog, size: int) -> str:
@@ -83,11 +86,15 @@ async def _archive(folder: Path, log: JetStreamLog, size: int) -> str:
     )
 
 
-async def _write(path: Path, found: AsyncIterator[Stored]) -> tuple[int, int]:
-    """Write the commits; returns how many, and the last sequence. Nothing of the file is left when that fails."""
+async def _write(path: Path, base: Sequence[Snapshot], found: AsyncIterator[Stored]) -> tuple[int, int]:
+    """Write what the commits begin with, and them; returns how many, and the last sequence.
+
+    Nothing of the file is left when that fails.
+    """
     last = 0
     if str(path) == "-":
         writer = LogWriter(sys.stdout.buffer)
+        writer.begin_with(base)
         async for stored in found:
             writer.write(stored)
             last = stored.seq
@@ -96,6 +103,7 @@ async def _write(path: Path, found: AsyncIterator[Stored]) -> tuple[int, int]:
     part = path.with_name(f".{path.name}.part{path.suffix}")
     try:
         with LogWriter.to(part) as writer:
+            writer.begin_with(base)
             async for stored in found:
                 writer.write(stored)
                 last = stored.seq

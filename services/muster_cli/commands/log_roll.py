@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -14,6 +15,7 @@ from muster.runtime.rolling import kept_snapshots, roll
 from muster_cli.commands.tail import tell_which
 from muster_cli.console import Output
 from muster_cli.exits import OK, VIOLATED
+from muster_cli.marking import short
 from muster_cli.options import Bus
 from muster_cli.reading import connected, locate
 
@@ -24,6 +26,9 @@ async def log_roll(
         bool,
         Parameter(negative="", help="Only finish a roll-over that broke off; do nothing where none did."),
     ] = False,
+    reason: Annotated[
+        str, Parameter(show_default=False, help="Why; it stands in the log, together with who you are.")
+    ] = "",
     bus: Bus | None = None,
 ) -> int:
     """Roll a log over to its next generation."""
@@ -38,7 +43,8 @@ async def log_roll(
             out.line(f"Generation {identity.generation} of cell {identity.cell} is not sealed: nothing to finish.")
             return OK
         kept = await kept_snapshots(JetStreamSnapshots(js, identity, warn=lambda _: None))
-        done = await roll(generations, clock=SystemClock(), snapshots=kept)
+        by = short(os.environ.get("USER") or "unknown")
+        done = await roll(generations, clock=SystemClock(), snapshots=kept, by=by, reason=short(reason))
     begun = "was sealed already; " if sealed else ""
     out.line(
         f"Generation {done.before.generation} of cell {identity.cell} {begun}ended at sequence {done.end}; "

@@ -49,8 +49,9 @@ async def replay(
     """Decide a log again."""
     known_stage(stage)
     begin, end = mark(from_, "--from"), mark(until, "--until")
-    replayer, clock, out = Replayer(silences=verify, stages=(stage,) if stage else ()), Clock(), Output()
-    async with source_of(source, out, "Replaying") as feed:
+    clock, out = Clock(), Output()
+    async with source_of(source, out, "Replaying", based=True) as feed:
+        replayer = Replayer(silences=verify, stages=(stage,) if stage else (), base=feed.base)
         async for stored in up_to(feed.commits, end):
             replayer.feed(stored, judged=begin is None or begin.reached(stored.seq, clock.tell(stored)))
     report = replayer.finish()

@@ -1,0 +1,146 @@
+"""Deleting sealed generations of a log: the oldest first, and only what an archive holds and nobody here needs.
+
+Before a stream is deleted every byte of it is compared with the archive, the states that what follows begins with are
+read, and the public events in it are known to have been published.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from muster.bus.errors import BusError
+from muster.bus.generations import JetStreamGenerations
+from muster.bus.jetstream import JetStream
+from muster.bus.log import Body, JetStreamLog
+from muster.bus.public import PublicPublisher
+from muster.core.publication import public_event
+from muster.events import subjects
+from muster.events.envelope import decode_commit
+from muster.events.public import parse_ce_id
+from muster.ports import LogIdentity
+from muster.runtime.archive import Line, read_lines, read_manifest
+from muster.runtime.rolling import RollError, restored, seats
+
+
+class PruneError(Exception):
+    """A generation cannot be deleted: what is in the way, and what to do."""
+
+
+class Sealed(Struct, frozen=True):
+    """A generation that was sealed and still has its stream: the sequences in it, and its size in bytes."""
+
+    generation: int
+    first: int
+    last: int
+    size: int
+
+
+async def sealed(js: JetStream, identity: LogIdentity) -> list[Sealed]:
+    """Every sealed generation that can be read, the oldest first."""
+    firsts = [*(each.first for each in identity.earlier), identity.first]
+    found: list[Sealed] = []
+    for each, follows in zip(identity.earlier, firsts[1:], strict=True):
+        info = await js.info(subjects.log_stream(identity.cell, each.generation))
+        found.append(Sealed(each.generation, each.first, follows - 1, info.state.bytes if info is not None else 0))
+    return found
+
+
+async def deletable(js: JetStream, log: JetStreamLog, generation: int, folder: Path) -> Sealed:
+    """The generation, if it may be deleted: ``folder`` is the archive that has it. Raises PruneError, ArchiveError."""
+    identity = log.identity
+    found = await _oldest(js, identity, generation)
+    await _check_states(js, identity)
+    await _check_archive(js, identity, found, folder)
+    return found
+
+
+async def delete(js: JetStream, log: JetStreamLog, found: Sealed) -> None:
+    """Delete what :func:`deletable` returned. Raises BusError."""
+    await js.delete(subjects.log_stream(log.identity.cell, found.generation))
+
+
+async def _oldest(js: JetStream, identity: LogIdentity, generation: int) -> Sealed:
+    """The generation, if it is the oldest and sealed."""
+    there = await sealed(js, identity)
+    cell = identity.cell
+    if generation == identity.generation:
+        raise PruneError(
+            f"generation {generation} of cell {cell} is in force: it can be deleted once `muster log roll` has "
+            "sealed it and the next one goes on"
+        )
+    if generation not in [each.generation for each in there]:
+        names = ", ".join(str(each.generation) for each in there) or "none"
+        raise PruneError(
+            f"cell {cell} has no sealed generation {generation} (sealed ones: {names}); see `muster log info`"
+        )
+    if generation != there[0].generation:
+        raise PruneError(
+            f"generation {generation} of cell {cell} comes after {there[0].generation}, which is still there: delete "
+            "the oldest first, so that what is left has no hole"
+        )
+    info = await js.info(subjects.log_stream(cell, generation))
+    if info is None or not info.config.get("sealed"):
+        raise PruneError(f"generation {generation} of cell {cell} is not sealed; `muster log roll` seals one")
+    return there[0]
+
+
+async def _check_states(js: JetStream, identity: LogIdentity) -> None:
+    """That what is left can begin: with the states the generation after it began with, and the one in force."""
+    generations = JetStreamGenerations(js, identity.cell)
+    rest = replace(identity, earlier=identity.earlier[1:])
+    for wanted in {rest.earlier[0].generation if rest.earlier else rest.generation, rest.generation}:
+        try:
+            base = await generations.base(await generations.as_it_began(identity, wanted))
+            restored(base, seats())
+        except (BusError, RollError) as err:
+            raise PruneError(
+                f"generation {wanted} would have nothing to begin with, so what is before it is still needed: {err}"
+            ) from err
+
+
+async def _check_archive(js: JetStream, identity: LogIdentity, found: Sealed, folder: Path) -> None:
+    """That the archive has the very bytes of the generation, and outsiders have been told what is in it."""
+    manifest = read_manifest(folder)
+    if manifest.cell != identity.cell:
+        raise PruneError(f"{folder} is the archive of cell {manifest.cell}, and not of {identity.cell}")
+    if manifest.end < found.last:
+        raise PruneError(
+            f"{folder} ends at sequence {manifest.end}, and generation {found.generation} at {found.last}: bring it up "
+            f"to date with `muster export --segments {folder}`"
+        )
+    mine = [each for each in manifest.segments if each.last >= found.first and each.first <= found.last]
+    manifest.segments = mine
+    lines = (line for line in read_lines(folder, manifest) if found.first <= line.seq <= found.last)
+    old = next(each for each in identity.earlier if each.generation == found.generation)
+    stream = JetStreamLog(js, LogIdentity(identity.cell, old.log_id, old.generation, old.first))
+    settled = parse_ce_id((await PublicPublisher(js, identity.cell).resume()).settled)
+    known = (settled.generation, settled.sequence) if settled is not None else (0, 0)
+    async with contextlib.aclosing(stream.own_bodies(found.first - 1, found.last)) as bodies:
+        async for body in bodies:
+            _check_same(body, lines, folder)
+            if (found.generation, body.seq) > known:
+                _check_published(identity, found, body)
+
+
+def _check_same(body: Body, lines: Iterator[Line], folder: Path) -> None:
+    line = next(lines, None)
+    if line is None or line.seq != body.seq or bytes(line.commit) != body.data:
+        raise PruneError(
+            f"{folder} does not have sequence {body.seq} as the log has it: it is the archive of something else; "
+            "take the right one, or begin a new one with `muster export --segments`"
+        )
+
+
+def _check_published(identity: LogIdentity, found: Sealed, body: Body) -> None:
+    commit = decode_commit(body.data)
+    for index, event in enumerate(commit.events):
+        if public_event(identity.cell, found.generation, body.seq, index, commit.at, event) is not None:
+            raise PruneError(
+                f"outsiders have not been told of sequence {body.seq} in generation {found.generation}: wait until the "
+                "publisher has caught up, or start it"
+            )

@@ -1,0 +1,54 @@
+"""``muster log prune``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from muster.bus.cell import open_log
+from muster.model.text import counted
+from muster.runtime.pruning import deletable, delete, sealed
+from muster_cli.commands.log_delete import archive_of, told
+from muster_cli.commands.tail import tell_which
+from muster_cli.console import Output
+from muster_cli.exits import USAGE, CliError
+from muster_cli.options import Bus
+from muster_cli.reading import connected, locate
+
+
+async def log_prune(
+    *,
+    keep: Annotated[int, Parameter(help="How many sealed generations stay in NATS, besides the one in force.")],
+    archive: Annotated[
+        Path | None,
+        Parameter(show_default=False, help="The archive that has them. Without it: MUSTER_LOG_ARCHIVE."),
+    ] = None,
+    yes: Annotated[bool, Parameter(negative="", help="Do it. Without it: only check the oldest, and say so.")] = False,
+    bus: Bus | None = None,
+) -> None:
+    """Delete the oldest sealed generations of a log."""
+    if keep < 0:
+        raise CliError(f"--keep is {keep}; take 0 or more", USAGE)
+    place, out = locate(bus), Output()
+    folder = archive_of(place, archive)
+    tell_which(out, place)
+    async with connected(place) as js:
+        log = await open_log(js, place.config.cell)
+        there = await sealed(js, log.identity)
+        surplus = there[: max(len(there) - keep, 0)]
+        for each in surplus:
+            found = await deletable(js, log, each.generation, folder)
+            if yes:
+                await delete(js, log, found)
+                log = await open_log(js, place.config.cell)
+            out.line(told(found, folder, yes))
+            if not yes:
+                break
+    if not surplus:
+        out.line(f"{counted(len(there), 'sealed generation')} in NATS, and {keep} may stay: nothing to delete.")
+    elif not yes:
+        rest = len(surplus) - 1
+        more = f" (and {counted(rest, 'more generation')} after it, if all is well with them)" if rest else ""
+        out.line(f"Nothing was deleted{more}: say --yes to do it.")
