@@ -1,11 +1,16 @@
 """The accounts and permissions of a production NATS: who may say what, derived from what the code says.
 
-``python -m muster.runtime.natsaccounts`` writes ``deploy/nats/accounts.conf``; with options, for other cells, later
-generations and other readers, to standard output. Permissions stand here once; the servers enforce them.
+``python -m muster.runtime.natsaccounts`` writes ``deploy/nats/accounts.conf``; with options, for other cells and
+other readers, to standard output. Permissions stand here once; the servers enforce them.
 
 A service may append where its own stage appends, hold its own lease, keep its own snapshots, and read the log.
 Nobody but ``admin`` makes or removes a stream. What a service could still do to another is to spoil its snapshots,
-which costs that one a longer start, and to end its readers of the log, which begin again. Readers outside have an
+which costs that one a longer start, and to end its readers of the log, which begin again.
+
+Generations of the log come and go, and a subject of NATS has no wildcard for a part of a name: what may be asked of the
+log may be asked of every stream of the account that is not denied by name, and those are all the others of the cell.
+So the account is for one cell, and for nothing else. The keeper founds generations: it may make streams.
+ Readers outside have an
 account of their own, EXPORT: each a durable consumer of its own name on the public stream, and nothing else.
 """
 
@@ -22,12 +27,6 @@ from muster.core.deciders import DECIDERS
 from muster.events import subjects
 
 ACCOUNTS_FILE = "deploy/nats/accounts.conf"
-GENERATIONS = tuple(range(1, 9))
-"""Generations of the log the services may read: the one in force, those before it, and those that will follow."""
-
-AHEAD = 7
-"""How many generations after the one in force may follow before the accounts must be written again."""
-
 API = "$JS.API"
 EXPORTED_API = "$JS.MUSTER.API"
 """The prefix under which readers outside find the JetStream API; every NATS client can be told one."""
@@ -57,6 +56,8 @@ class User(Struct, frozen=True):
     name: str
     publish: tuple[str, ...]
     subscribe: tuple[str, ...]
+    denied: tuple[str, ...] = ()
+    """What it may not publish, though ``publish`` has a wildcard for it."""
 
     @property
     def key(self) -> str:
@@ -73,10 +74,10 @@ def inbox(user: str) -> str:
     return f"_INBOX_{user}"
 
 
-def muster_users(cell: str, generations: Sequence[int]) -> list[User]:
+def muster_users(cell: str) -> list[User]:
     """The users of account MUSTER."""
-    users = [_service(name, cell, generations) for name in KEEPERS]
-    return [*users, _onlooker(cell, generations), _admin(cell)]
+    users = [_service(name, cell) for name in KEEPERS]
+    return [*users, _onlooker(cell), _admin(cell)]
 
 
 def readers(namespaces: Mapping[str, str], cell: str) -> list[User]:
@@ -84,7 +85,38 @@ def readers(namespaces: Mapping[str, str], cell: str) -> list[User]:
     return [_reader(name, namespace, cell) for name, namespace in namespaces.items()]
 
 
-def _reading(cell: str, generations: Sequence[int]) -> Iterator[str]:
+OF_THE_LOG = (
+    "STREAM.INFO.{}",
+    "STREAM.MSG.GET.{}",
+    "CONSUMER.CREATE.{}.*",
+    "CONSUMER.MSG.NEXT.{}.*",
+    "CONSUMER.DELETE.{}.*",
+)
+"""What may be asked of a generation of the log, whichever it is."""
+FOUNDING = ("STREAM.CREATE.{}", "STREAM.UPDATE.{}")
+"""What the keeper may ask of one."""
+
+
+def _others(cell: str) -> tuple[str, ...]:
+    """Every stream of a cell that is no generation of its log."""
+    return (
+        f"KV_{subjects.state_bucket(cell)}",
+        f"KV_{subjects.lease_bucket(cell)}",
+        f"OBJ_{subjects.snapshot_bucket(cell)}",
+        subjects.quarantine_stream(cell),
+        subjects.PUBLIC_STREAM,
+    )
+
+
+def _user(name: str, cell: str, allowed: Sequence[str], asked: Sequence[str]) -> User:
+    """``asked``: of any generation of the log, and so of no other stream, but for what is ``allowed`` there."""
+    wide = [f"{API}.{operation.format('*')}" for operation in asked]
+    narrow = [f"{API}.{operation.format(stream)}" for operation in asked for stream in _others(cell)]
+    denied = tuple(each for each in narrow if each not in allowed)
+    return User(name, (*allowed, *wide), (f"{inbox(name)}.>",), denied)
+
+
+def _reading(cell: str) -> Iterator[str]:
     """What everybody who follows the log may ask."""
     state, lease = f"KV_{subjects.state_bucket(cell)}", f"KV_{subjects.lease_bucket(cell)}"
     for stream in (state, lease):
@@ -92,16 +124,9 @@ def _reading(cell: str, generations: Sequence[int]) -> Iterator[str]:
         yield f"{API}.STREAM.MSG.GET.{stream}"
     for stream in (f"OBJ_{subjects.snapshot_bucket(cell)}", subjects.quarantine_stream(cell), subjects.PUBLIC_STREAM):
         yield f"{API}.STREAM.INFO.{stream}"
-    for generation in generations:
-        stream = subjects.log_stream(cell, generation)
-        yield f"{API}.STREAM.INFO.{stream}"
-        yield f"{API}.STREAM.MSG.GET.{stream}"
-        yield f"{API}.CONSUMER.CREATE.{stream}.*"
-        yield f"{API}.CONSUMER.MSG.NEXT.{stream}.*"
-        yield f"{API}.CONSUMER.DELETE.{stream}.*"
 
 
-def _service(name: str, cell: str, generations: Sequence[int]) -> User:
+def _service(name: str, cell: str) -> User:
     own = [subjects.stage_subjects(cell, stage) for stage in APPENDERS.get(name, ())]
     own += [f"$KV.{subjects.lease_bucket(cell)}.{stage}.*" for stage in KEEPERS[name]]
     own += [f"$KV.{subjects.lease_bucket(cell)}.replica.{stage}.*.*" for stage in KEEPERS[name]]
@@ -116,14 +141,13 @@ def _service(name: str, cell: str, generations: Sequence[int]) -> User:
         own += [f"{API}.STREAM.MSG.GET.OBJ_{bucket}", f"{API}.STREAM.PURGE.OBJ_{bucket}"]
     if name == "keeper":
         own += [subjects.stage_subjects(cell, "genesis"), f"$KV.{subjects.state_bucket(cell)}.log"]
-        for generation in (*generations, generations[-1] + 1):
-            own += [f"{API}.STREAM.{verb}.{subjects.log_stream(cell, generation)}" for verb in ("CREATE", "UPDATE")]
-    return User(name, (*own, *_reading(cell, generations)), (f"{inbox(name)}.>",))
+    asked = OF_THE_LOG + (FOUNDING if name == "keeper" else ())
+    return _user(name, cell, (*own, *_reading(cell)), asked)
 
 
-def _onlooker(cell: str, generations: Sequence[int]) -> User:
+def _onlooker(cell: str) -> User:
     """Whoever reads the log with the command line."""
-    return User("cli", tuple(_reading(cell, generations)), (f"{inbox('cli')}.>",))
+    return _user("cli", cell, tuple(_reading(cell)), OF_THE_LOG)
 
 
 def _admin(cell: str) -> User:
@@ -153,20 +177,20 @@ EXPORTS = ("STREAM.INFO.{}", "CONSUMER.CREATE.{}.>", "CONSUMER.INFO.{}.*", "CONS
 """What of the JetStream API account EXPORT may call, for the public stream alone."""
 
 
-def render(cell: str, generations: Sequence[int], namespaces: Mapping[str, str]) -> str:
+def render(cell: str, namespaces: Mapping[str, str]) -> str:
     """The accounts as a part of a nats-server configuration."""
     stream = subjects.PUBLIC_STREAM
     calls = [operation.format(stream) for operation in EXPORTS]
     lines = [
         "# Generated by `python -m muster.runtime.natsaccounts`; do not edit. What the permissions mean stands there.",
-        f"# Cell {cell}; generations {', '.join(map(str, generations))} of its log.",
+        f"# Cell {cell}, every generation of its log.",
         '# Every $MUSTER_NKEY_... is the public key of a user, from keys.conf: MUSTER_NKEY_WATCHER: "U..."',
         'include "keys.conf"',
         "accounts {",
         "  MUSTER {",
         "    jetstream: enabled",
         "    users: [",
-        *_users(muster_users(cell, generations)),
+        *_users(muster_users(cell)),
         "    ]",
         "    exports: [",
     ]
@@ -207,6 +231,9 @@ def _users(users: Sequence[User]) -> Iterator[str]:
         for verb, allowed in (("publish", user.publish), ("subscribe", user.subscribe)):
             yield f"        {verb}: {{ allow: ["
             yield from (f'          "{subject}"' for subject in allowed)
+            if verb == "publish" and user.denied:
+                yield "        ], deny: ["
+                yield from (f'          "{subject}"' for subject in user.denied)
             yield "        ] }"
         yield "      } }"
 
@@ -215,7 +242,6 @@ def main(arguments: Sequence[str]) -> None:
     """Write the file of the repository, or print what the options ask for."""
     parser = argparse.ArgumentParser(prog="python -m muster.runtime.natsaccounts", description=__doc__)
     parser.add_argument("--cell", type=subjects.check_cell, help="the cell, default main")
-    parser.add_argument("--generation", type=int, help="generation of the log in force; it and the next are readable")
     parser.add_argument(
         "--reader", action="append", metavar="NAME[=NAMESPACE]", help="a reader outside, of one namespace or of all"
     )
@@ -223,17 +249,14 @@ def main(arguments: Sequence[str]) -> None:
     if not arguments:
         Path(ACCOUNTS_FILE).write_text(default())
         return
-    first = given.generation or GENERATIONS[0]
     wanted = [name.partition("=") for name in given.reader or ["reader"]]
     namespaces = {name: namespace for name, _, namespace in wanted}
-    sys.stdout.write(
-        render(given.cell or subjects.DEFAULT_CELL, tuple(range(max(1, first - 1), first + AHEAD)), namespaces)
-    )
+    sys.stdout.write(render(given.cell or subjects.DEFAULT_CELL, namespaces))
 
 
 def default() -> str:
     """What stands in the repository."""
-    return render(subjects.DEFAULT_CELL, GENERATIONS, {"reader": ""})
+    return render(subjects.DEFAULT_CELL, {"reader": ""})
 
 
 if __name__ == "__main__":
