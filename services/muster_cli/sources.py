@@ -95,10 +95,11 @@ async def source_of(
     if len(said) > 1:
         raise CliError(f"{' and '.join(said)} both say where the log is; give one of them", USAGE)
     if source.log is not None:
-        base = read_base(existing(source.log)) if based else []
+        path = existing(source.log)
+        base = read_base(path) if based else []
         _check_states(base)
-        with progress(source.log, verb) as found:
-            yield Feed(_whole(found, source.log, base), base=base)
+        with progress(path, verb) as found:
+            yield Feed(_whole(found, path, base), base=base)
         return
     async with contextlib.AsyncExitStack() as stack:
         if source.data is None:
