@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from kit.cluster import NODES, Cluster
+from kit.cluster import NODES, Cluster, document_job
 from kit.muster import running
 from kit.nats import new_cell
 from muster.bus.server import EmbeddedServer
+from muster.events.decisions import WorkloadAdopted
 from muster.events.effects import EffectApplied
 from muster.events.gangs import GangHeldBack, PodsPlaced
 from muster.ports import ApiResponse, ApiTransport, ApiUnreachableError
@@ -175,3 +176,30 @@ async def test_room_that_others_have_taken_is_not_given_again(
 
         await cluster.until(bound, what="the gang to be bound")
         assert {(await nodes_of(cluster))[name] for name in ("a", "b", "c")} <= {"node-0", "node-1"}
+
+
+async def test_a_gang_of_bare_pods_is_charged_where_the_tree_says_so(
+    cluster: Cluster, nats_server: EmbeddedServer, tmp_path: Path
+) -> None:
+    """A job waits for what the pods take, and is told so; it starts when they have gone."""
+    made = await cluster.apply_tree()
+    meta = made["metadata"]
+    note = [{"op": "add", "path": "/metadata/annotations", "value": {"muster.dev/charge-pods": "ours"}}]
+    await cluster.kube.patch(made["apiVersion"], made["kind"], meta["name"], meta["namespace"], patch=note)
+    async with running(cluster, nats_server.url, tmp_path) as muster:
+        await create(cluster, *(member(name, cpu="2") for name in ("a", "b", "c")))
+
+        async def charged() -> dict[str, int]:
+            found = {event.ref.name: event.request["cpu"] for event in await muster.happened(WorkloadAdopted)}
+            return found if len(found) == 3 else {}
+
+        assert await cluster.until(charged, what="the pods to be charged") == dict.fromkeys("abc", 2000)
+        await cluster.submit(document_job(name="waits"))
+
+        async def told() -> bool:
+            return "used 6. " in await cluster.message("waits")
+
+        await cluster.until(told, what="the job to be told what the pods use")
+        for name in ("a", "b", "c"):
+            await cluster.kube.request("DELETE", f"/api/v1/namespaces/{NAMESPACE}/pods/{name}")
+        await cluster.until(lambda: cluster.running("waits"), 60.0, what="the job to run")

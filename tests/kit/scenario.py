@@ -23,6 +23,7 @@ Input lines (names without a slash are in namespace ``video``):
     unserved                            the cluster knows no ProvisioningRequests
     answer JOB PHASE [TEXT]             the autoscaler's word on the request that is open for a job or a gang
     foreign NAME node=NODE cpu=2 [gpu=1]    a pod of somebody else on a node; foreign-gone NAME
+    alone NAME cpu=2 [node=NODE over]   a pod of no job that names us; alone-gone NAME
     gang NAME head=CPU workers=NxCPU [gpu=PER-WORKER at=+MS]   a suspended RayJob by its pods
     member JOB SET N node=NODE          a pod of an admitted gang comes up on a node; member-gone JOB SET N
     log-nearly-full                     the log has little room left
@@ -290,6 +291,20 @@ class Play:
 
     def _foreign_gone(self, names: list[str], _options: dict[str, str]) -> None:
         self.bench.facts(PodGone(ref=Ref("Pod", "other", names[0], f"pod-{names[0]}"), rv=facts.next_rv()))
+
+    def _alone(self, names: list[str], options: dict[str, str]) -> None:
+        state = PodState(
+            ref=Ref("Pod", "video", names[0], f"pod-{names[0]}"),
+            rv=facts.next_rv(),
+            node=options.get("node", ""),
+            over="over" in names,
+            request=facts.vector(cpu=options["cpu"]),
+            scheduler="muster",
+        )
+        self.bench.facts(PodObserved(pod=state))
+
+    def _alone_gone(self, names: list[str], _options: dict[str, str]) -> None:
+        self.bench.facts(PodGone(ref=Ref("Pod", "video", names[0], f"pod-{names[0]}"), rv=facts.next_rv()))
 
     def _gang(self, names: list[str], options: dict[str, str]) -> None:
         namespace, _, name = names[0].rpartition("/")

@@ -34,8 +34,8 @@ def public_event(cell: str, generation: int, seq: int, index: int, at: int, even
         case decisions.QuotaTreeRemoved():
             return public.QuotaTreeRemoved(**where, namespace=event.ref.namespace, name=event.ref.name)
     ref: Ref | None = getattr(event, "ref", None)
-    if ref is None:
-        return None
+    if ref is None or ref.kind == "Pod":
+        return None  # Pods of no job are charged where the tree says so; outsiders are told of jobs.
     where["workload"] = public.PublicWorkload(ref.kind, ref.namespace, ref.name, ref.uid)
     return _about_workload(where, event)
 

@@ -68,6 +68,8 @@ class Rules(Struct, frozen=True, gc=False, omit_defaults=True):
     """``weight``: what a queue may use follows what all ask for, by weight; unset: up to its limit."""
     unbound_queue: str = ""
     """Full path of the leaf that takes workloads no quota claims."""
+    charge_pods: Literal["", "ours", "all"] = ""
+    """Which pods of no job are charged to the quota of their namespace while they run: those that name us, or all."""
     preempt_lower_priority: bool = False
     """Whether queues preempt their own work of lower priority, where no node of the tree says otherwise."""
 

@@ -26,7 +26,7 @@ from muster.events.registry import EVENT_TYPES
 Key = tuple[str, str]
 """(event tag or enum, value)"""
 
-NO_REASONS = {"phase", "operator", "reclaim", "runtime", "action", "mode"}
+NO_REASONS = {"phase", "operator", "reclaim", "runtime", "action", "mode", "charge_pods"}
 """Fields with a closed set of values that say what something is, not why."""
 TOLD_OTHERWISE = {
     ("workload_refused", "unreadable"): "nobody decides it: the fact object_unreadable says it, see test_story",

@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 
 from muster.core.objects.labels import quota_name
 from muster.core.preemption.inqueue import objection
-from muster.core.quota import folds
-from muster.core.quota.charging import demand_in
+from muster.core.quota import beside, folds
+from muster.core.quota.charging import charge_of, demand_in
 from muster.core.quota.demand import Scratch, demand_of
 from muster.core.quota.ledger import leaf_of
 from muster.core.quota.state import (
@@ -170,6 +170,11 @@ class QuotaAccountant:
         if over is None and not scratch.extra:  # what is released in this commit may make an eviction needless
             yield from self._plans(state)
         for uid in state.due_adoption:
+            if uid in state.beside:
+                adopted = beside.adoption(state.ledger, state.beside[uid])
+                scratch.add(adopted.queue, charge_of(adopted).demand)
+                yield adopted
+                continue
             workload = state.workloads[uid]
             queue, demand = leaf_of(state.ledger, workload) or "", demand_of(state.ledger.tree, workload)
             scratch.add(queue, demand)

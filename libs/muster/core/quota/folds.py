@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from muster.core.quota import beside
 from muster.core.quota.charging import ask_of, charge_of, claim_of
 from muster.core.quota.state import (
     AccountantState,
@@ -72,7 +73,7 @@ def tree_accepted(state: AccountantState, _at: Position, event: QuotaTreeAccepte
     state.ledger.install(event.tree)
     for uid, entry in state.entries.items():
         entry.queue = state.ledger.charges[uid].queue
-    for uid in state.workloads:
+    for uid in (*state.workloads, *state.beside):
         recheck(state, uid)
 
 
@@ -84,7 +85,7 @@ def tree_removed(state: AccountantState, _at: Position, event: QuotaTreeRemoved)
     state.ledger.install(None)
     state.judged.clear()
     state.tree_causes.pop(event.ref.uid, None)
-    for uid in state.workloads:
+    for uid in (*state.workloads, *state.beside):
         recheck(state, uid)
 
 
@@ -147,11 +148,17 @@ def child_gone(state: AccountantState, at: Position, event: ChildGone) -> None:
 
 
 def pod_observed(state: AccountantState, at: Position, event: PodObserved) -> None:
+    pod = event.pod
+    known = pod.ref.uid in state.presence.seen.ended or state.presence.seen.versions.get(pod.ref.uid, -1) >= pod.rv
     touched(state, at, state.presence.pod_observed(event))
+    if not known and beside.observed(state.beside, pod, Cause(at.seq, at.item)):
+        recheck(state, pod.ref.uid)
 
 
 def pod_gone(state: AccountantState, at: Position, event: PodGone) -> None:
     touched(state, at, state.presence.pod_gone(event, at.at))
+    if state.beside.pop(event.ref.uid, None) is not None:
+        recheck(state, event.ref.uid)
 
 
 def touched(state: AccountantState, at: Position, uid: str | None) -> None:
@@ -346,7 +353,9 @@ def recheck(state: AccountantState, uid: str) -> None:
         deadline = min(ends, default=None)
     _set(state.due_release, uid, entry is not None and release_reason(state, entry) is not None)
     _set(state.due_suspension, uid, entry is not None and suspended_by_others(workload, entry))
-    _set(state.due_adoption, uid, workload is not None and must_adopt(state, workload))
+    pod = state.beside.get(uid) if entry is None else None
+    uncharged = pod is not None and beside.leaf_of(state.ledger, pod) is not None
+    _set(state.due_adoption, uid, uncharged or (workload is not None and must_adopt(state, workload)))
     if deadline is None or uid in state.due_release:
         state.deadlines.pop(uid, None)
     else:

@@ -64,6 +64,12 @@ def yes_or_no(text: str) -> bool:
     return text == "true"
 
 
+def _charge_pods(text: str) -> str:
+    if text not in ("none", "ours", "all"):
+        raise RuleError(f"{clean(shorten(text, 40))!r} is none of none, ours, all")
+    return "" if text == "none" else text
+
+
 def _text(text: str) -> str:
     return clean(shorten(text, 200))
 
@@ -82,6 +88,7 @@ _READERS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "backoff": ("backoff_ms", span_ms),
     "runtime": ("runtime", _runtime),
     "unbound-queue": ("unbound_queue", _text),
+    "charge-pods": ("charge_pods", _charge_pods),
 }
 KNOWN = tuple(_READERS)
 """The annotations that count, without their prefix."""

@@ -11,6 +11,7 @@ from typing import Literal
 from msgspec import Struct, field
 
 from muster.core.presence import Presence
+from muster.core.quota.beside import Beside
 from muster.core.quota.demand import demand_of
 from muster.core.quota.ledger import Ledger, leaf_of
 from muster.core.seen import Seen
@@ -102,6 +103,8 @@ class AccountantState(StageState):
     attempts: dict[str, int] = field(default_factory=dict)
     """workload uid -> attempt it was queued under last."""
     presence: Presence = field(default_factory=Presence)
+    beside: dict[str, Beside] = field(default_factory=dict)
+    """By uid: pods of no job that hold a node."""
     last_child: dict[str, str] = field(default_factory=dict)
     """workload uid -> name of the child of it seen last"""
     entries: dict[str, Entry] = field(default_factory=dict)
@@ -130,7 +133,7 @@ class AccountantState(StageState):
 def release_reason(state: AccountantState, entry: Entry) -> ReleaseReason | None:
     """Why the charge is over, or None while it is not."""
     uid = entry.ref.uid
-    if state.presence.occupies(uid):
+    if state.presence.occupies(uid) or uid in state.beside:
         return None
     workload = state.workloads.get(uid)
     if workload is None:
@@ -166,7 +169,8 @@ def note_idle(state: AccountantState, entry: Entry) -> None:
     workload = state.workloads.get(entry.ref.uid)
     over = workload is None or workload.phase == "finished"
     unsettled = workload is not None and workload.phase == "waiting" and 0 < entry.resumed_rv < workload.rv
-    idle = not state.presence.occupies(entry.ref.uid) and (over or unsettled)
+    lives = state.presence.occupies(entry.ref.uid) or entry.ref.uid in state.beside
+    idle = not lives and (over or unsettled)
     if not idle:
         entry.idle_since = 0
     elif not entry.idle_since:

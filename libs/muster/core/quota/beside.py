@@ -1,0 +1,59 @@
+"""Pods of no job: where the tree says so they are charged to the quota of their namespace, or of their label, while
+they run. Nobody admitted them, and nobody evicts them.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from muster.core.objects.labels import quota_name
+from muster.core.quota.ledger import Ledger
+from muster.events.base import Cause
+from muster.events.decisions import WorkloadAdopted
+from muster.model.keys import Ref
+from muster.model.resources import Vector
+from muster.model.workload import PodState
+
+
+class Beside(Struct, frozen=True):
+    """A pod of no job that holds a node."""
+
+    ref: Ref
+    request: Vector
+    ours: bool
+    named: str
+    """The quota its label names; empty when its namespace decides."""
+    cause: Cause
+
+
+def observed(pods: dict[str, Beside], pod: PodState, cause: Cause) -> bool:
+    """A pod looks like this now; whether that is any concern of the quota."""
+    uid = pod.ref.uid
+    if pod.owner_uid or pod.over or not pod.node:
+        return pods.pop(uid, None) is not None
+    pods[uid] = Beside(pod.ref, pod.request, pod.ours, quota_name(pod.labels), cause)
+    return True
+
+
+def leaf_of(ledger: Ledger, pod: Beside) -> str | None:
+    """The leaf a pod is charged to; None when it is charged to none."""
+    which = ledger.tree.rules.charge_pods if ledger.tree is not None else ""
+    if not which or (which == "ours" and not pod.ours):
+        return None
+    # The leaf for work that nobody claims is for jobs: it would have to take the pods of the whole cluster.
+    return ledger.leaf_for(pod.ref.namespace, pod.named) if pod.named or pod.ref.namespace in ledger.leaf_of else None
+
+
+def adoption(ledger: Ledger, pod: Beside) -> WorkloadAdopted:
+    """The charge of a pod that runs."""
+    return WorkloadAdopted(
+        cause=pod.cause,
+        ref=pod.ref,
+        attempt=0,
+        queue=leaf_of(ledger, pod) or "",
+        request=pod.request,
+        reason="bypassed",
+        pods=1,
+        preemptible=False,
+        named=pod.named,
+    )
