@@ -10,8 +10,9 @@ from msgspec import Struct, field
 
 from muster.core.objects.kubequeue import MADE, QUEUE_NAMESPACE
 from muster.core.objects.meta import MADE_FOR, SHOWN, UnreadableError
+from muster.core.objects.nodepools import REQUESTED
 from muster.core.workloads.registry import KINDS
-from muster.model.api import POD_GROUPS, QUEUE_UNITS, QUEUES, ApiResource
+from muster.model.api import POD_GROUPS, POD_TEMPLATES, PROVISIONING_REQUESTS, QUEUE_UNITS, QUEUES, ApiResource
 from muster.model.keys import Ref
 from muster.model.workload import Workload
 from muster.ports import ApiTransport
@@ -42,6 +43,7 @@ async def leftovers(transport: ApiTransport) -> Leftovers:
         async for item in items(transport, resource):
             if MADE_FOR in (item["metadata"].get("annotations") or {}):
                 found.ours.append((resource, _ref(item, "PodGroup")))
+    await _asked(transport, found)
     for kind, row in KINDS.items():
         async for item in items(transport, row.resource):
             try:
@@ -51,6 +53,14 @@ async def leftovers(transport: ApiTransport) -> Leftovers:
             if isinstance(workload, Workload) and workload.phase != "finished":
                 _sort(workload, found)
     return found
+
+
+async def _asked(transport: ApiTransport, found: Leftovers) -> None:
+    """What asks for nodes."""
+    for resource in (PROVISIONING_REQUESTS, POD_TEMPLATES):
+        async for item in items(transport, resource):
+            if (item["metadata"].get("labels") or {}).get(REQUESTED) == "true":
+                found.ours.append((resource, _ref(item, resource.kind)))
 
 
 def _sort(workload: Workload, found: Leftovers) -> None:

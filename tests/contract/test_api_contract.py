@@ -11,8 +11,7 @@ import pytest
 
 from kit.api import COLLECTED_S, Api, Object
 from kit.waiting import until
-from muster.model.api import EVENTS, QUEUE_UNITS, RAYCLUSTERS, RAYJOBS
-from muster.sim.apiserver.kinds import CONFIG_MAPS
+from muster.model.api import CONFIG_MAPS, EVENTS, QUEUE_UNITS, RAYCLUSTERS, RAYJOBS
 
 GROUP = {"groupName": "g", "template": {}}
 CLUSTER_SPEC = {"headGroupSpec": {"template": {"spec": {"containers": []}}}, "workerGroupSpecs": [GROUP]}

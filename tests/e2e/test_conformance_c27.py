@@ -16,6 +16,7 @@ from kit.gangs import Sight, room
 from kit.kubeclient import Object
 from kit.muster import Muster, running
 from muster.bus.server import EmbeddedServer
+from muster.core.objects.nodepools import NAME, NAMESPACE
 from muster.events.decisions import GangAwaitingNodes, GangDeferred, QuotaDenied
 from muster.events.gangs import GangHeldBack, PodsPlaced
 from muster.events.growing import NodesRequested, NodesRequestWithdrawn
@@ -103,6 +104,14 @@ async def test_c27_none_where_the_pool_may_not_have_that_many(muster: Muster) ->
         assert "pool gpu: max 0 nodes, has 0, the gang needs 1 more" in message
         assert await pools.requests(cluster) == []
         assert await reasons(cluster) <= {"NoNodePool"}
+        [config] = await cluster.kube.list_objects("v1", "ConfigMap", NAMESPACE, fields=f"metadata.name={NAME}")
+
+        async def refused() -> list[str]:
+            events = await cluster.events(config["metadata"]["uid"])
+            return [each["message"] for each in events if each["reason"] == "NodePoolRefused"]
+
+        [refusal] = await cluster.until(refused, 60.0, "the pool that cannot be read to be refused")
+        assert "data[wrong]: class: 'soon' is neither the class of a ProvisioningRequest" in refusal
         # The operator lets it have one: that is asked for at once.
         await pools.declare(cluster, gpu=pools.pool(1, GPUS))
         await cluster.until(lambda: pools.requests(cluster), 60.0, "the node to be asked for")
@@ -131,6 +140,13 @@ async def test_c27_none_while_quota_refuses(muster: Muster) -> None:
         await cluster.apply_tree(tree(whole))
         await cluster.until(lambda: pools.requests(cluster), 60.0, "nodes to be asked for")
         assert await pools.asked(cluster, GPU) == 4
+
+        async def told() -> list[str]:
+            events = await cluster.kube.list_objects("v1", "Event", "video", fields="involvedObject.kind=TFJob")
+            return [each["message"] for each in events if each["reason"] == "AwaitingNodes"]
+
+        [message] = await cluster.until(told, 60.0, "the job to be told")
+        assert message.endswith("asked for: 1 node of pool gpu")
         await pools.join(cluster, "gpu-1", GPUS)
         await Sight(cluster).all_bound(*PODS, timeout_s=90.0)
         assert len(await muster.happened(NodesRequested)) == 1

@@ -10,9 +10,8 @@ from kit.controlplane import ControlPlane
 from kit.crds import definitions
 from kit.documents import manifest
 from kit.kubeclient import condition
-from muster.model.api import CRDS, NAMESPACES, QUEUES, QUOTA_TREES, RAYCLUSTERS, RAYJOBS
+from muster.model.api import CONFIG_MAPS, CRDS, NAMESPACES, QUEUES, QUOTA_TREES, RAYCLUSTERS, RAYJOBS
 from muster.sim.apiserver import defaults
-from muster.sim.apiserver.kinds import CONFIG_MAPS
 
 __all__ = ["real_api"]
 

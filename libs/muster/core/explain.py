@@ -229,6 +229,7 @@ POOL_REFUSED: dict[PoolRefusalReason, str] = {
     "in_vain": "{needs} asked for in vain{until}",
 }
 """Why a node pool cannot help."""
+POOLS_REFUSED = "Node pools that do not count, the others do: "
 WITHDRAWN: dict[WithdrawalReason, str] = {
     "met": "it has its places",
     "gone": "nobody is left who needs them",

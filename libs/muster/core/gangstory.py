@@ -13,7 +13,7 @@ from muster.core import explain, telling
 from muster.core.narrator import Entry, Weight
 from muster.core.presentation.gangview import GangShown
 from muster.core.presentation.view import ViewState
-from muster.events import effects, facts, gangs
+from muster.events import effects, facts, gangs, growing
 from muster.events.base import Event
 from muster.events.envelope import Stored
 from muster.model.keys import Ref
@@ -82,6 +82,8 @@ class GangStory:
                 yield from self._of(*(pod.ref for pod in event.pods))
             case effects.EffectApplied(action="bind") | effects.EffectFailed(action="bind"):
                 yield from self._of(event.ref)
+            case growing.NodesRequested() | growing.NodesRequestWithdrawn():
+                yield from (gang for gang in event.gangs if gang in self._names)
             case facts.PodGroupObserved():
                 if event.pod_group.ref.key in self._names:
                     yield event.pod_group.ref.key

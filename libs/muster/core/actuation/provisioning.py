@@ -138,7 +138,8 @@ def _rv(body: bytes) -> int:
 
 def pod_spec(pods: PodSet) -> Body:
     """A pod spec that asks for the same and may run in the same places."""
-    rules, amounts = pods.rules, texts(pods.request if pods.takes is None else pods.takes)
+    takes = pods.request if pods.takes is None else pods.takes
+    rules, amounts = pods.rules, texts({name: amount for name, amount in takes.items() if amount and name != "pods"})
     resources: Body = {"requests": amounts}
     limits = {name: amount for name, amount in amounts.items() if name not in NATIVE}
     if limits:

@@ -280,6 +280,8 @@ _TOLD = (
     "RunningTimeout",
 )
 """Reasons that are worth an Event on the job; the others show in the QueueUnit alone."""
+_OF_NODES = ("AwaitingNodes", "GangUnschedulable")
+"""Reasons that are, too, where node pools have a say: once for each thing they say."""
 
 
 def leaving_event(state: ViewState, uid: str) -> EventNote | None:
@@ -295,10 +297,13 @@ def leaving_event(state: ViewState, uid: str) -> EventNote | None:
 def job_event(state: ViewState, uid: str) -> EventNote | None:
     """The Event that tells a job why it waits, and where; None when nothing needs telling."""
     workload, stands = state.workloads.get(uid), standing(state, uid)
-    if workload is None or stands is None or stands.reason.code not in _TOLD:
+    pools = state.pool_words.get(uid, "") if stands is not None and stands.reason.code in _OF_NODES else ""
+    if workload is None or stands is None or (stands.reason.code not in _TOLD and not pools):
         return None
     job = state.jobs.get(uid)
     text, stamp = stands.reason.text, f"{state.attempts.get(uid, 0)}.{digest(stands.reason.key)}"
+    if pools:
+        stamp = f"pools.{digest((stands.reason.code, pools))}"
     if job is not None and job.status == "waiting":
         place = state.book.position(job.queue, job.place)
         text = f"{text}; position {place} of {state.book.length(job.queue)} in queue {job.queue}"
@@ -330,7 +335,8 @@ def trouble_event(state: ViewState, uid: str) -> EventNote | None:
         return None
     kind = trouble.ref.kind
     version = KINDS[kind].resource.api_version if kind in KINDS else api.VERSIONS.get(kind, "v1")
-    code = {"tree_rejected": "QuotaTreeRejected"}.get(trouble.code) or explain.REFUSED.get(trouble.code, "Refused")
+    codes = {"tree_rejected": "QuotaTreeRejected", "pools_refused": "NodePoolRefused"}
+    code = codes.get(trouble.code) or explain.REFUSED.get(trouble.code, "Refused")
     return note_on(state, trouble.ref, version, digest((trouble.code, trouble.text, uid)), code, trouble.text)
 
 

@@ -48,6 +48,10 @@ from muster.events.facts import (
     ChildObserved,
     NodeGone,
     NodeObserved,
+    NodePoolsGone,
+    NodePoolsObserved,
+    NodesRequestGone,
+    NodesRequestObserved,
     ObjectGone,
     ObjectUnreadable,
     PodGone,
@@ -69,7 +73,7 @@ from muster.events.gangs import GangHeldBack, PodsPlaced
 from muster.model.api import POD_GROUPS
 from muster.model.keys import Position, Ref
 
-_SeenByRef = QuotaTreeObserved | PriorityClassObserved
+_SeenByRef = QuotaTreeObserved | PriorityClassObserved | NodesRequestObserved
 
 
 class Shown(Struct, frozen=True):
@@ -162,6 +166,10 @@ class View:
             ChildGone: self._settled,
             NodeObserved: self._node_observed,
             NodeGone: self._settled,
+            NodePoolsObserved: self._node_pools,
+            NodePoolsGone: self._settled,
+            NodesRequestObserved: self._settled,
+            NodesRequestGone: self._settled,
             PriorityClassObserved: self._settled,
             PriorityClassGone: self._settled,
             QuotaTreeAccepted: self._tree_accepted,
@@ -338,6 +346,14 @@ class View:
 
     def _node_observed(self, state: ViewState, _at: Position, event: NodeObserved) -> None:
         self._clear_trouble(state, event.node.ref.uid)
+
+    def _node_pools(self, state: ViewState, _at: Position, event: NodePoolsObserved) -> None:
+        refused = [pool.refusal for pool in event.pools if pool.refusal]
+        if refused:
+            more = f"; and {len(refused) - 5} more" if len(refused) > 5 else ""
+            self._trouble(state, event.ref, "pools_refused", explain.POOLS_REFUSED + "; ".join(refused[:5]) + more)
+        else:
+            self._clear_trouble(state, event.ref.uid)
 
     def _tree_rejected(self, state: ViewState, _at: Position, event: QuotaTreeRejected) -> None:
         lines = "; ".join(str(violation) for violation in event.violations[:10])
