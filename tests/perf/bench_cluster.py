@@ -86,6 +86,8 @@ class Bench:
         self.folder = folder
         self.resumed: set[str] = set()
         self.deleting = False
+        self.cell = ""
+        """The newest."""
         self.news = asyncio.Condition()
 
     async def at_once(self, calls: Sequence[Any]) -> None:
@@ -137,8 +139,8 @@ class Bench:
     async def muster(self, nats_url: str, profile: str, **settings: str) -> AsyncIterator[list[Running]]:
         """Every service of docker-compose.yml as a process, on a cell of its own; ``settings``: more environment."""
         folder = Path(tempfile.mkdtemp(dir=self.folder))
-        cell = f"bench-{next(_cells)}"
-        common = {"MUSTER_NATS_URL": nats_url, "MUSTER_CELL": cell, "MUSTER_LOG_LEVEL": "warning"}
+        self.cell = f"bench-{next(_cells)}"
+        common = {"MUSTER_NATS_URL": nats_url, "MUSTER_CELL": self.cell, "MUSTER_LOG_LEVEL": "warning"}
         creation = Running("log-init", folder, 0, {**common, "MUSTER_LOG_MAX_BYTES": str(1 << 30)})
         await creation.start()
         assert await creation.finished() == 0, creation.tail()
@@ -157,7 +159,7 @@ class Bench:
                 await service.until_healthy()
             yield running
         except AssertionError:
-            await keep_log(nats_url, cell)
+            await keep_log(nats_url, self.cell)
             raise
         finally:
             await asyncio.gather(*(service.stop() for service in running))

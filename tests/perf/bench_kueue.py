@@ -1,39 +1,48 @@
 """Kueue's own performance test at one fifth of its size, as RayJobs on a real API server admitted by Muster.
 
-Five cohorts of six queues, 20 cpu each, which borrow from their cohort; per queue three users who each create jobs of
-one class at a fixed pace. A job that is resumed counts as running at once, and is reported complete after its run time,
-as Kueue's test does with its workloads. Kueue's figures beside ours are of its own test, run on a machine of this kind.
+Five cohorts of six queues, 20 cpu each, which borrow from their cohort, take it back, and let higher priority preempt
+lower in the queue; per queue three users who each create jobs of one class at a fixed pace. A job that is resumed
+counts as running at once, and is reported complete after its run time, as Kueue's test does with its workloads. Kueue's
+figures beside ours are of its own test, run on a machine of this kind.
 
-Run: python tests/perf/bench_kueue.py [--rounds 3] [--share 1]
+Run: python tests/perf/bench_kueue.py [--rounds 3] [--share 1] [--no-preempt] [--keep LOG.jsonl.gz]
 """
 
 import argparse
 import asyncio
+import contextlib
 import csv
 import json
+import os
 import statistics
 import tempfile
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
+import psutil
 from bench_cluster import LIMIT_S, Bench, cpu, total
 from figures import Progress, Table
 
-from kit import facts
+from kit import facts, proof
 from kit.cluster import TREES, furnish
 from kit.controlplane import ControlPlane
 from kit.kubeclient import KubeClient
 from kit.story import quota_tree, rayjob
 from muster.bus.server import EmbeddedServer
 from muster.core.objects.kubequeue import QUEUE_NAMESPACE, QUOTA_FULLNAME
+from muster.events.decisions import GangAdmitted, QuotaReleased, WorkloadQueued
+from muster.events.effects import EffectApplied
+from muster.events.envelope import Stored
+from muster.events.facts import WorkloadFinished, WorkloadObserved
 from muster.kube.config import connect
 from muster.kube.sources import FromKubeconfig
 from muster.kube.transport import KubeTransport
 from muster.model.api import MERGE_PATCH, RAYJOBS
+from muster.runtime.logfile import write_log
 
 COHORTS, QUEUES, NOMINAL = 5, 6, 20
 BEST_OVER_S = 5.0
@@ -86,15 +95,20 @@ def queues() -> list[tuple[str, str]]:
     return [(f"cohort-{i}", f"queue-{i}-{j}") for i in range(COHORTS) for j in range(QUEUES)]
 
 
-def tree() -> dict[str, Any]:
-    """What a queue does not use others of its cohort may borrow; it gets it back."""
+def tree(*, preempt: bool) -> dict[str, Any]:
+    """What a queue does not use others of its cohort may borrow; it gets it back (Kueue: ``reclaimWithinCohort: Any``).
+
+    ``preempt``: higher priority takes the place of lower in its queue (``withinClusterQueue: LowerPriority``).
+    """
     cohorts: dict[str, list[Any]] = defaultdict(list)
     for cohort, name in queues():
         cohorts[cohort].append(facts.node(name, {"cpu": NOMINAL}, {"cpu": NOMINAL * QUEUES}, (name,)))
     whole = {"cpu": NOMINAL * QUEUES}
     nodes = tuple(facts.node(name, whole, whole, children=tuple(leaves)) for name, leaves in cohorts.items())
     everything = {"cpu": NOMINAL * QUEUES * COHORTS}
-    return quota_tree(facts.node("root", everything, everything, children=nodes))
+    made = quota_tree(facts.node("root", everything, everything, children=nodes))
+    made["metadata"]["annotations"] = {"muster.dev/preempt-lower-priority": str(preempt).lower()}
+    return made
 
 
 class _Meta(msgspec.Struct, rename="camel"):
@@ -286,17 +300,74 @@ async def set_policy(bench: Bench, policy: str) -> None:
             await bench.kube.patch("scheduling.x-k8s.io/v1alpha1", "Queue", name, QUEUE_NAMESPACE, patch=change)
 
 
-async def round_of(bench: Bench, nats_url: str, share: int, policy: str) -> dict[str, float]:
+def others() -> Counter[str]:
+    """{process: ms of CPU so far} of everything that is not ours: the servers, and the users with the operator."""
+    names = ("kube-apiserver", "etcd", "nats-server")
+    spent = Counter[str]()
+    for child in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            times, name = child.cpu_times(), child.name()
+            if name in names:
+                spent[name] += round(1000 * (times.user + times.system))
+    own = psutil.Process().cpu_times()
+    spent["users and operator"] = round(1000 * (own.user + own.system))
+    return spent
+
+
+STAGES = {
+    "created to queued": ("created", "queued"),
+    "admitted to resumed": ("admitted", "resumed"),
+    "resumed to seen finished": ("resumed", "finished"),
+    "seen finished to released": ("finished", "released"),
+}
+"""Of jobs that ran once, by the times in the log; the end of a job is a write of the operator's."""
+
+
+def stages(log: list[Stored]) -> dict[str, float]:
+    """Mean seconds that jobs spent between two steps, as the log has them."""
+    at: dict[str, dict[str, int]] = defaultdict(dict)
+    again: set[str] = set()
+    for stored in log:
+        for event in stored.commit.events:
+            ref, now = getattr(event, "ref", None), stored.commit.at
+            match event:
+                case WorkloadObserved():
+                    at[event.workload.ref.uid].setdefault("created", event.workload.created)
+                case WorkloadQueued():
+                    at[ref.uid].setdefault("queued", now)
+                case GangAdmitted():
+                    again |= {ref.uid} if "admitted" in at[ref.uid] else set()
+                    at[ref.uid]["admitted"] = now
+                case EffectApplied(action="resume"):
+                    at[ref.uid]["resumed"] = now
+                case WorkloadFinished():
+                    at[ref.uid]["finished"] = now
+                case QuotaReleased():
+                    at[ref.uid]["released"] = now
+                case _:
+                    pass
+    once = [times for uid, times in at.items() if uid not in again]
+    found = {}
+    for name, (before, after) in STAGES.items():
+        spans = [(times[after] - times[before]) / 1000 for times in once if before in times and after in times]
+        found[f"{name}, mean s"] = statistics.fmean(spans)
+    return found
+
+
+async def round_of(bench: Bench, nats_url: str, share: int, policy: str, keep: Path | None) -> dict[str, float]:
     await set_policy(bench, policy)
     users = Users(bench.transport, kinds(share))
     count, useful = users.left, len(queues()) * sum(kind.count * kind.runtime_s * kind.cpu for kind in users.kinds)
     try:
         async with bench.muster(nats_url, "lean") as running:
             before = (await total(running, "muster_kube_requests")).total()
-            used = cpu(running)
+            used, around = cpu(running), others()
             took = await users.run()
-            used = cpu(running) - used
+            used, around = cpu(running) - used, others() - around
+            log = await proof.commits_of(nats_url, bench.cell)
             requests = (await total(running, "muster_kube_requests")).total() - before
+            if keep is not None:
+                write_log(keep, log)
     finally:
         for _, queue in queues():
             await bench.transport.request("DELETE", RAYJOBS.path(queue), timeout_s=60)
@@ -309,13 +380,18 @@ async def round_of(bench: Bench, nats_url: str, share: int, policy: str) -> dict
         "API requests per job": requests / count,
         "evictions": float(sum(job.evictions for job in users.jobs.values())),
         "from the first creation to the last end, s": took,
+        **stages(log),
+        "CPU of the machine in use, %": 100 * (used + around).total() / (1000 * took * (os.cpu_count() or 1)),
         "CPU of all services per job, ms": used.total() / count,
+        **{f"CPU of {name} per job, ms": spent / count for name, spent in sorted(around.items())},
         **{f"CPU of {name} per job, ms": spent / count for name, spent in sorted(used.items())},
     }
 
 
-async def measure(share: int, rounds: int, say: Progress, policy: str = "Priority") -> Table:
-    """``share``: run one such part of the jobs."""
+async def measure(
+    share: int, rounds: int, say: Progress, policy: str = "Priority", *, preempt: bool = True, keep: Path | None = None
+) -> Table:
+    """``share``: run one such part of the jobs. ``preempt``: as Kueue does. ``keep``: where to write the log."""
     found: list[dict[str, float]] = []
     with tempfile.TemporaryDirectory() as folder:
         async with (
@@ -327,11 +403,11 @@ async def measure(share: int, rounds: int, say: Progress, policy: str = "Priorit
                 for _, name in queues():
                     await kube.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
                 assert await kube.find(TREES, "ElasticQuotaTree", "elasticquotatree", "kube-system") is None
-                await kube.create(tree())
+                await kube.create(tree(preempt=preempt))
                 bench = Bench(plane, kube, transport, Path(folder))
                 for number in range(1, rounds + 1):
                     say(f"Kueue's baseline, round {number}")
-                    found.append(await round_of(bench, nats.url, share, policy))
+                    found.append(await round_of(bench, nats.url, share, policy, keep))
             await transport.close()
     shown = [
         {f"{name} (Kueue: {KUEUE[name]})" if name in KUEUE else name: value for name, value in each.items()}
@@ -353,8 +429,17 @@ async def main() -> None:
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--share", type=int, default=1, help="one such part of the jobs")
     parser.add_argument("--policy", default="Priority", choices=["Round", "Priority", "Block"])
+    parser.add_argument("--no-preempt", action="store_true", help="nobody gives way to priority")
+    parser.add_argument("--keep", type=Path, help="write the log of the last round to this file")
     options = parser.parse_args()
-    table = await measure(options.share, options.rounds, Progress(), options.policy)
+    table = await measure(
+        options.share,
+        options.rounds,
+        Progress(),
+        options.policy,
+        preempt=not options.no_preempt,
+        keep=options.keep,
+    )
     print(table.title, table.about, *table.lines(), sep="\n")
 
 
