@@ -15,12 +15,13 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from kit import underload
 from kit.cluster import RAY, Cluster
 from kit.controlplane import ControlPlane
 from kit.fleet import NATS, SERVICES, Fleet
 from kit.proxy import Proxy
 from kit.story import quota_tree, rayjob
-from kit.traffic import TEAMS, Traffic, tree
+from kit.traffic import TEAMS, tree
 from kit.waiting import until
 from kit.witness import Witness
 from muster.events.decisions import GangAdmitted, QuotaDenied, WorkloadAdopted, WorkloadQueued
@@ -37,34 +38,13 @@ LEASE_S = 10.0
 OUTAGE_S = 30.0
 
 
-class Scene:
-    """A fleet on the cluster, with jobs that keep coming and a witness; `end` proves that nothing went wrong."""
-
-    def __init__(self, cluster: Cluster, fleet: Fleet, at_once: int) -> None:
-        self.cluster = cluster
-        self.fleet = fleet
-        self.witness = Witness(cluster.transport, tree(at_once))
-        self.traffic = Traffic(cluster)
-        cluster.keep(self.witness.follow.run())
-        cluster.keep(self.traffic.run())
-
-    async def flowing(self, more: int = 4) -> None:
-        """Return once further jobs have started: everything works."""
-        before = len(self.witness.order)
-        await self.cluster.until(lambda: len(self.witness.order) >= before + more, 90.0, "jobs to be started")
+class Scene(underload.Scene):
+    """`end` proves that nothing went wrong."""
 
     async def end(self) -> None:
-        await self.traffic.over()
-        self.witness.clean(*self.traffic.names)
+        await self.over()
         assert await self.fleet.happened(QuotaDenied), "there was a queue"
-        await self.fleet.healthy()
-        await self.fleet.judge()
-        admitted = [f"{event.ref.namespace}/{event.ref.name}" for event in await self.fleet.happened(GangAdmitted)]
-
-        async def all_published() -> bool:
-            return await self.fleet.published("workload_admitted") == admitted
-
-        await until(all_published, what="outsiders to read of each admission once, in order")
+        await self.proven()
 
 
 @contextlib.asynccontextmanager

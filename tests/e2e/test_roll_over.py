@@ -13,17 +13,17 @@ from pathlib import Path
 
 import pytest
 
+from kit import underload
 from kit.cluster import Cluster
 from kit.fleet import CELL, SERVICES, Fleet
 from kit.story import quota_tree
-from kit.traffic import Traffic, tree
+from kit.traffic import tree
 from kit.waiting import until
-from kit.witness import Witness
 from muster.bus.connection import connect
 from muster.bus.generations import JetStreamGenerations
 from muster.bus.jetstream import JetStream
 from muster.events import subjects
-from muster.events.decisions import GangAdmitted, WorkloadQueued
+from muster.events.decisions import WorkloadQueued
 from muster.events.system import Genesis
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -32,20 +32,11 @@ AT_ONCE = 4
 SEED = int(os.environ.get("MUSTER_TEST_SEED") or random.SystemRandom().randrange(1000))
 
 
-class Scene:
-    """Jobs that keep coming, and a witness."""
+class Scene(underload.Scene):
+    """With an eye on the generations of the log."""
 
     def __init__(self, cluster: Cluster, fleet: Fleet) -> None:
-        self.cluster = cluster
-        self.fleet = fleet
-        self.witness = Witness(cluster.transport, tree(AT_ONCE))
-        self.traffic = Traffic(cluster)
-        cluster.keep(self.witness.follow.run())
-        cluster.keep(self.traffic.run())
-
-    async def flowing(self, more: int = 4) -> None:
-        before = len(self.witness.order)
-        await self.cluster.until(lambda: len(self.witness.order) >= before + more, 90.0, "jobs to be started")
+        super().__init__(cluster, fleet, AT_ONCE)
 
     async def generation(self) -> int:
         connection = await connect(self.fleet.url, name="onlooker")
@@ -62,22 +53,14 @@ class Scene:
         await until(in_force, 60.0, 0.2, what=f"generation {number} to be in force")
 
     async def end(self, generations: int) -> None:
-        await self.traffic.over()
-        self.witness.clean(*self.traffic.names)
-        fleet = self.fleet
-        await fleet.healthy()
-        born = [event.generation for event in await fleet.happened(Genesis)]
+        await self.over()
+        born = [event.generation for event in await self.fleet.happened(Genesis)]
         assert born == list(range(1, generations + 1))
-        queued = [event.ref.uid for event in await fleet.happened(WorkloadQueued)]
+        queued = [event.ref.uid for event in await self.fleet.happened(WorkloadQueued)]
         assert len(queued) == len(set(queued)), "nobody was queued again"
-        admitted = [f"{event.ref.namespace}/{event.ref.name}" for event in await fleet.happened(GangAdmitted)]
+        admitted = await self.admitted()
         assert len(admitted) == len(set(admitted)), "nobody was admitted again"
-        await fleet.judge()
-
-        async def all_published() -> bool:
-            return await fleet.published("workload_admitted") == admitted
-
-        await until(all_published, what="outsiders to read of each admission once, in order")
+        await self.proven()
 
 
 async def test_rolled_over_by_hand_under_load(cluster: Cluster, tmp_path: Path) -> None:

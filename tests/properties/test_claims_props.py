@@ -6,12 +6,12 @@ from __future__ import annotations
 
 from random import Random
 
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings
 from msgspec.structs import replace
 
 from kit import facts, nodes
 from kit.bench import Bench
+from kit.histories import SEEDS, SETTINGS
 from muster.core.audit import Auditor, audit
 from muster.core.gang.state import AdmitterState, asks_of
 from muster.core.queueing.folds import NODES_BACKOFF_MAX_MS
@@ -24,8 +24,7 @@ from muster.model.resources import summed
 from muster.model.workload import PodSet
 from muster.runtime.replay import replay
 
-SETTINGS = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-SEEDS = st.integers(0, 2**32)
+FEWER = settings(SETTINGS, max_examples=25)
 STEP_MS = 5_000
 PLENTY = {"cpu": 100_000}
 
@@ -104,7 +103,7 @@ class Stream:
         return [event for stored in self.bench.log for event in stored.commit.events if isinstance(event, kinds)]
 
 
-@SETTINGS
+@FEWER
 @given(SEEDS)
 def test_a_big_gang_starts_within_its_age_and_the_time_others_take_to_end(seed: int) -> None:
     stream = Stream(Random(seed), claim_ms=60_000)
@@ -120,7 +119,7 @@ def test_a_big_gang_starts_within_its_age_and_the_time_others_take_to_end(seed: 
     assert len(mine) % 2 == 0, "its claim is over"
 
 
-@SETTINGS
+@FEWER
 @given(SEEDS)
 def test_who_comes_while_nodes_are_claimed_fits_beside_the_claim(seed: int) -> None:
     """On a claimed node somebody else is let in only where all that is claimed there stays free."""

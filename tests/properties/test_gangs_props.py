@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from random import Random
 
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import given
 
 from kit import facts, nodes
 from kit.bench import Bench
+from kit.histories import SEEDS, SETTINGS, decisions_with_what_was_known, replays_and_goes_on_from_a_snapshot
 from muster.core.audit import audit
 from muster.core.stage import next_commit
 from muster.events.decisions import GangAdmitted, GangAwaitingNodes, GangDeferred, PlacesReleased
@@ -19,11 +19,7 @@ from muster.model.keys import Ref
 from muster.model.placing import HOSTNAME, PodRules, PodTerm, Requirement
 from muster.model.resources import summed
 from muster.model.workload import PodSet, PodState, Workload
-from muster.runtime.replay import replay
-from muster.runtime.snapshotting import decode_state, encode_state
 
-SETTINGS = settings(max_examples=80, suppress_health_check=[HealthCheck.too_slow])
-SEEDS = st.integers(0, 2**32)
 LIMIT = {"cpu": 60, "memory": 0}
 
 
@@ -197,17 +193,7 @@ def test_admitted_gangs_fit_what_was_known(seed: int) -> None:
     """At its in_seq, every placement fits beside everybody who was there and everything that was held."""
     history = History(Random(seed))
     history.run()
-    bench = history.bench
-    stage, folder = bench.stages["gang_admitter"], bench.folders["gang_admitter"]
-    state, folded = stage.initial(), 0
-    for stored in bench.log:
-        if stored.commit.stage != "gang_admitter" or stored.commit.kind != "decision":
-            continue
-        for each in bench.log[folded : stored.commit.in_seq]:
-            folder.fold(state, each.seq, each.commit)
-        folded = max(folded, stored.commit.in_seq)
-        if stored.commit.in_seq < folded:
-            continue
+    for state, stored in decisions_with_what_was_known(history.bench, "gang_admitter"):
         oracle = nodes.Naive(state.ledger)
         for event in stored.commit.events:
             if isinstance(event, GangAdmitted):
@@ -225,18 +211,7 @@ def test_admitted_gangs_fit_what_was_known(seed: int) -> None:
 def test_replay_and_snapshots_agree(seed: int) -> None:
     history = History(Random(seed))
     history.run(40)
-    log = history.bench.log
-    report = replay(log, silences=False)
-    assert not report.divergences, report.divergences[0]
-    cut = seed % len(log)
-    folder, stage = history.bench.folders["gang_admitter"], history.bench.stages["gang_admitter"]
-    state = stage.initial()
-    for stored in log[:cut]:
-        folder.fold(state, stored.seq, stored.commit)
-    state = decode_state(encode_state(state), type(state))
-    for stored in log[cut:]:
-        folder.fold(state, stored.seq, stored.commit)
-    assert encode_state(state) == encode_state(history.bench.states["gang_admitter"])
+    replays_and_goes_on_from_a_snapshot(history.bench, "gang_admitter", seed % len(history.bench.log))
 
 
 def test_the_histories_are_worth_something() -> None:

@@ -4,22 +4,17 @@ from __future__ import annotations
 
 from random import Random
 
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import given
 from msgspec.structs import replace
 
 from kit import nodes
+from kit.histories import SEEDS, SETTINGS, decisions_with_what_was_known, replays_and_goes_on_from_a_snapshot
 from kit.podgangs import Chance
 from muster.core.audit import audit
 from muster.core.gang.declare import satisfied
 from muster.core.gang.state import AdmitterState
 from muster.events.effects import EffectFailed
 from muster.events.gangs import GangHeldBack, PodsPlaced, PodsReleased
-from muster.runtime.replay import replay
-from muster.runtime.snapshotting import decode_state, encode_state
-
-SETTINGS = settings(max_examples=80, suppress_health_check=[HealthCheck.too_slow])
-SEEDS = st.integers(0, 2**32)
 
 
 def state_of(chance: Chance) -> AdmitterState:
@@ -62,15 +57,7 @@ def test_every_place_fits_what_was_known(seed: int) -> None:
     """At its in_seq every pod fits beside everybody who was there and everybody who has a place."""
     chance = Chance(Random(seed))
     chance.run()
-    bench = chance.bench
-    stage, folder = bench.stages["gang_admitter"], bench.folders["gang_admitter"]
-    state, folded = stage.initial(), 0
-    for stored in bench.log:
-        if stored.commit.stage != "gang_admitter" or stored.commit.kind != "decision" or stored.commit.in_seq < folded:
-            continue
-        for each in bench.log[folded : stored.commit.in_seq]:
-            folder.fold(state, each.seq, each.commit)
-        folded = stored.commit.in_seq
+    for state, stored in decisions_with_what_was_known(chance.bench, "gang_admitter"):
         if any(isinstance(event, PodsReleased) for event in stored.commit.events):
             continue
         oracle = nodes.Naive(state.ledger)
@@ -88,18 +75,7 @@ def test_every_place_fits_what_was_known(seed: int) -> None:
 def test_replay_and_snapshots_agree(seed: int) -> None:
     chance = Chance(Random(seed))
     chance.run(40)
-    log = chance.bench.log
-    report = replay(log, silences=False)
-    assert not report.divergences, report.divergences[0]
-    cut = seed % len(log)
-    folder, stage = chance.bench.folders["gang_admitter"], chance.bench.stages["gang_admitter"]
-    state = stage.initial()
-    for stored in log[:cut]:
-        folder.fold(state, stored.seq, stored.commit)
-    state = decode_state(encode_state(state), type(state))
-    for stored in log[cut:]:
-        folder.fold(state, stored.seq, stored.commit)
-    assert encode_state(state) == encode_state(chance.bench.states["gang_admitter"])
+    replays_and_goes_on_from_a_snapshot(chance.bench, "gang_admitter", seed % len(chance.bench.log))
 
 
 def test_the_histories_are_worth_something() -> None:

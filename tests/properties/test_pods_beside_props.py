@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from random import Random
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from kit import facts
 from kit.chaos import NAMESPACES, Chaos
+from kit.histories import SEEDS, SETTINGS
 from muster.events.decisions import WorkloadAdopted
 from muster.events.facts import PodGone, PodObserved
 from muster.model.keys import Ref
 from muster.model.workload import PodState
 from muster.runtime.replay import replay
 
-SETTINGS = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-SEEDS = st.integers(0, 2**32)
+FEWER = settings(SETTINGS, max_examples=60)
 
 
 class Beside(Chaos):
@@ -63,7 +63,7 @@ class Beside(Chaos):
         return {pod.ref.uid for pod in live if which == "all" or pod.ours}
 
 
-@SETTINGS
+@FEWER
 @given(SEEDS, st.sampled_from(("ours", "all")))
 def test_what_is_charged_is_what_runs(seed: int, which: str) -> None:
     chaos = Beside(Random(seed), which)

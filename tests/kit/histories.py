@@ -1,0 +1,44 @@
+"""What properties ask of any history on a bench: it replays, a snapshot goes on as the stage did, what a stage knew."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+
+from kit.bench import Bench
+from muster.events.envelope import Stored
+from muster.runtime.replay import replay
+from muster.runtime.snapshotting import decode_state, encode_state
+
+SETTINGS = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SEEDS = st.integers(0, 2**32)
+
+
+def replays_and_goes_on_from_a_snapshot(bench: Bench, name: str, cut: int) -> None:
+    """Decided again byte for byte; and folded on from a snapshot after ``cut`` commits it is the same state."""
+    report = replay(bench.log, silences=False)
+    assert not report.divergences, report.divergences[0]
+    folder, stage = bench.folders[name], bench.stages[name]
+    state = stage.initial()
+    for stored in bench.log[:cut]:
+        folder.fold(state, stored.seq, stored.commit)
+    state = decode_state(encode_state(state), type(state))
+    for stored in bench.log[cut:]:
+        folder.fold(state, stored.seq, stored.commit)
+    assert encode_state(state) == encode_state(bench.states[name])
+
+
+def decisions_with_what_was_known(bench: Bench, name: str) -> Iterator[tuple[Any, Stored]]:
+    """(state at its in_seq, decision commit) of a stage, but of those that were decided before one already met."""
+    stage, folder = bench.stages[name], bench.folders[name]
+    state, folded = stage.initial(), 0
+    for stored in bench.log:
+        if stored.commit.stage != name or stored.commit.kind != "decision" or stored.commit.in_seq < folded:
+            continue
+        for each in bench.log[folded : stored.commit.in_seq]:
+            folder.fold(state, each.seq, each.commit)
+        folded = stored.commit.in_seq
+        yield state, stored
