@@ -16,6 +16,7 @@ CHECKED: dict[str, str] = {
     "I15": "of equal requests in one queue the one ahead is tried first",
     "I17": "whatever runs in a namespace with a quota is charged",
     "I19": "evictions are legal: owed, of preemptible work, and from nobody below its min",
+    "I21": "nodes are asked for once for each who lacks them, and no more than a pool may have",
 }
 UNCHECKED: dict[str, str] = {
     "I7": "needs to know what could have been evicted when; tested with random trees and in simulation",

@@ -13,6 +13,7 @@ from msgspec import Struct, field
 
 from muster.core.audit_evictions import Held, counted, findings
 from muster.core.audit_gangs import GangAudit
+from muster.core.audit_growth import GrowthAudit
 from muster.core.stage import Violation
 from muster.events.decisions import (
     Candidate,
@@ -43,7 +44,7 @@ from muster.model.quota import QuotaNode
 from muster.model.resources import Vector, format_quantity
 from muster.model.workload import Workload
 
-CHECKED = ("I1", "I2", "I3", "I4", "I5", "I6", "I8", "I9", "I11", "I13", "I15", "I17", "I19")
+CHECKED = ("I1", "I2", "I3", "I4", "I5", "I6", "I8", "I9", "I11", "I13", "I15", "I17", "I19", "I21")
 """The invariants this auditor checks; the others need what is not in the log yet."""
 
 GONE = 2**63
@@ -111,13 +112,14 @@ class Auditor:
         self._applied: set[tuple[str, int, str]] = set()
         self._epochs: dict[tuple[str, str], int] = {}
         self._gangs = GangAudit()
+        self._growth = GrowthAudit()
 
     def feed(self, stored: Stored) -> None:  # noqa: C901 - a table of events
         """Check one commit against everything before it."""
         self._seq = stored.seq
         self.commits += 1
         self._check_epoch(stored)
-        for invariant, holds, detail in self._gangs.feed(stored):
+        for invariant, holds, detail in (*self._gangs.feed(stored), *self._growth.feed(stored)):
             self._check(invariant, holds, detail)
         for event in stored.commit.events:
             self.events[type(event).__name__] += 1

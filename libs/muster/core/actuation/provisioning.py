@@ -23,7 +23,7 @@ from muster.events.growing import NodesRequested, NodesRequestWithdrawn
 from muster.model import api
 from muster.model.api import ApiResource
 from muster.model.keys import Ref
-from muster.model.placing import PodRules, PodTerm, Requirement
+from muster.model.placing import GPU, PodRules, PodTerm, Requirement
 from muster.model.resources import texts
 from muster.model.workload import SCHEDULERS, PodSet
 
@@ -140,6 +140,8 @@ def pod_spec(pods: PodSet) -> Body:
     """A pod spec that asks for the same and may run in the same places."""
     takes = pods.request if pods.takes is None else pods.takes
     rules, amounts = pods.rules, texts({name: amount for name, amount in takes.items() if amount and name != "pods"})
+    if rules.share:
+        amounts[GPU] = "1"  # Nobody else knows shares: a whole one is more, and never too little.
     resources: Body = {"requests": amounts}
     limits = {name: amount for name, amount in amounts.items() if name not in NATIVE}
     if limits:

@@ -222,10 +222,12 @@ class AutoscalerBridge:
         return min((at for at in times if at > state.now), default=None)
 
     def check(self, state: BridgeState) -> list[Violation]:
-        """I3: whatever is asked for is asked for somebody, and by one request."""
+        """I21: whatever is asked for is asked for somebody, and by one request."""
         names = [f"{asked.need.namespace}/{asked.name}" for asked in state.asked.values()]
         if len(set(names)) != len(names) or set(names) != state.names.keys():
-            return [Violation("I3", f"nodes are asked for by {sorted(names)[:5]}, known are {sorted(state.names)[:5]}")]
+            return [
+                Violation("I21", f"nodes are asked for by {sorted(names)[:5]}, known are {sorted(state.names)[:5]}")
+            ]
         return []
 
 

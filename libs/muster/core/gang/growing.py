@@ -13,6 +13,7 @@ from muster.core.placement.place import place, refused_by
 from muster.core.placement.view import Ask, View
 from muster.model.placing import HOSTNAME
 from muster.model.pools import Growth, NodePool, PoolNodes, PoolRefusal, PoolRefusalReason
+from muster.model.resources import add_into
 from muster.model.workload import PodSet
 
 Counts = Mapping[str, int]
@@ -26,8 +27,9 @@ class Growing:
         self._state = state
         self.pools = [pool for pool in state.pools.values() if not pool.refusal]
         self._has: dict[str, int] | None = None
-        self._promised: dict[str, dict[str, int]] = {}
+        self._promised: dict[str, dict[str, int]] | None = None
         """Whom nodes were promised, job or gang -> {pool: how many}."""
+        self._total: dict[str, int] = {}
 
     def plan(self, view: View, asks: Sequence[Ask], whose: str, gangs: tuple[str, ...]) -> Growth | list[PoolRefusal]:
         """The nodes that a gang lacks; else why each of the pools is no help.
@@ -46,7 +48,7 @@ class Growing:
                 return []  # Looked at otherwise it has its places: what it is told is not about nodes that lack.
             if found is not None:
                 growth = _growth(asks, pools, *found, provisioning, gangs)
-                self._promised[whose] = {each.pool: each.nodes for each in growth.pools}
+                self._promise(whose, {each.pool: each.nodes for each in growth.pools})
                 return growth
             refusals += [self._refusal(view, asks, pool, pools, left, whose) for pool in pools]
         return sorted(refusals, key=lambda each: each.pool)
@@ -105,11 +107,18 @@ class Growing:
         return self._has
 
     def _promised_to_others(self, whose: str) -> dict[str, int]:
-        found: dict[str, int] = {}
-        for key, nodes in {**promises(self._state), **self._promised}.items():
-            for pool, count in nodes.items() if key != whose else ():
-                found[pool] = found.get(pool, 0) + count
-        return found
+        if self._promised is None:
+            self._promised = {}
+            for key, nodes in promises(self._state).items():
+                self._promise(key, nodes)
+        own = self._promised.get(whose, {})
+        return {pool: count - own.get(pool, 0) for pool, count in self._total.items()}
+
+    def _promise(self, whose: str, nodes: dict[str, int]) -> None:
+        assert self._promised is not None
+        add_into(self._total, self._promised.get(whose, {}), -1)
+        add_into(self._total, nodes)
+        self._promised[whose] = nodes
 
 
 def promises(state: AdmitterState) -> dict[str, dict[str, int]]:

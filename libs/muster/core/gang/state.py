@@ -110,6 +110,8 @@ class AdmitterState(StageState):
     """Node pools that are declared, by name."""
     pools_rv: int = 0
     """resourceVersion of what declares them; 0 where nothing does."""
+    pools_uid: str = ""
+    """Of what declares them."""
     pools_seen: Seen = field(default_factory=Seen)
     unserved: bool = False
     """The cluster knows no objects that ask for nodes."""

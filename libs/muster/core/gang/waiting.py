@@ -24,12 +24,12 @@ REQUESTS = "provisioningrequests"
 def pools_observed(state: AdmitterState, _at: Position, event: NodePoolsObserved) -> None:
     if state.pools_seen.newer(event.ref.uid, event.rv):
         state.pools = {pool.name: pool for pool in event.pools}
-        state.pools_rv = event.rv
+        state.pools_uid, state.pools_rv = event.ref.uid, event.rv
 
 
 def pools_gone(state: AdmitterState, at: Position, event: NodePoolsGone) -> None:
-    if state.pools_seen.end(event.ref.uid, at.at):
-        state.pools, state.pools_rv = {}, 0
+    if state.pools_seen.end(event.ref.uid, at.at) and event.ref.uid == state.pools_uid:
+        state.pools, state.pools_uid, state.pools_rv = {}, "", 0
 
 
 def synced(state: AdmitterState, _at: Position, event: Synced) -> None:

@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from msgspec.structs import replace
+
 from kit import facts, nodes
 from kit.bench import Bench
 from kit.podgangs import Scene, member
 from muster.core.actuation.provisioning import calls, pod_spec
+from muster.core.audit import audit
 from muster.core.stage import next_commit
 from muster.events.base import Event
-from muster.events.facts import NodesRequestGone, NodesRequestObserved, PodGone, Synced
+from muster.events.envelope import Stored
+from muster.events.facts import NodePoolsGone, NodesRequestGone, NodesRequestObserved, PodGone, Synced
 from muster.events.gangs import GangHeldBack, PodsPlaced
 from muster.events.growing import NodesRequested, NodesRequestWithdrawn
 from muster.model.keys import Ref
@@ -25,6 +29,7 @@ from muster.model.placing import (
     Spread,
     Toleration,
 )
+from muster.model.pools import PoolNodes
 from muster.model.workload import PodSet
 
 GROUPS = "pod-group.scheduling.sigs.k8s.io/groups"
@@ -195,3 +200,30 @@ def test_the_templates_come_before_the_request() -> None:
     body = json.loads(made[1].body or b"")
     assert body["spec"]["podSets"] == [{"podTemplateRef": {"name": made[0].name}, "count": 2}]
     assert {each["name"] for each in body["metadata"]["ownerReferences"]} == {"a-0", "a-1"}
+
+
+def test_the_audit_sees_a_second_request_and_one_for_too_many() -> None:
+    scene = Scene()
+    scene.bench.facts(nodes.pools(nodes.pool("p", 3, cpu=4)))
+    gang(scene, "a", 2)
+    scene.settle()
+    assert not audit(scene.bench.log).violations
+    [asked] = of(scene.bench, NodesRequested)
+    log = scene.bench.log
+    last = next(stored for stored in log if asked in stored.commit.events)
+    more = replace(asked, name="other", pools=(PoolNodes("p", 9),))
+    found = audit([*log, Stored(len(log) + 1, replace(last.commit, events=(more,)))]).violations
+    assert [each.invariant for each in found] == ["I21", "I21"]
+    assert "asked for beside video/" in found[0].detail
+    assert "asks for 9 of pool p, at most 3" in found[1].detail
+
+
+def test_a_declaration_that_is_made_anew_counts_though_the_end_of_the_old_one_is_told_later() -> None:
+    scene = Scene()
+    scene.bench.facts(nodes.pools(nodes.pool("p", 1, cpu=4)))
+    anew = replace(nodes.pools(nodes.pool("p", 3, cpu=4)), ref=replace(nodes.POOLS, uid="uid-anew"))
+    scene.bench.facts(anew, NodePoolsGone(ref=nodes.POOLS, rv=facts.next_rv()))
+    gang(scene, "a", 6)
+    scene.settle()
+    [asked] = of(scene.bench, NodesRequested)
+    assert [(each.pool, each.nodes) for each in asked.pools] == [("p", 3)]

@@ -1,0 +1,50 @@
+"""What the audit asks of nodes that are asked for, from the log alone: once for each who lacks them, and no more than a
+pool may have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from muster.events.base import Event
+from muster.events.envelope import Stored
+from muster.events.facts import NodePoolsObserved
+from muster.events.growing import NodesRequested, NodesRequestWithdrawn
+
+Finding = tuple[str, bool, str]
+"""Invariant, whether it holds, what is wrong if it does not."""
+
+
+class GrowthAudit:
+    """Feed it every commit in order."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, str] = {}
+        """Who has asked for nodes -> namespace/name of the request"""
+        self._most: dict[str, int] = {}
+        """pool -> the most nodes it was ever declared to have"""
+
+    def feed(self, stored: Stored) -> Iterator[Finding]:
+        """What is found in one commit."""
+        for event in stored.commit.events:
+            yield from self._event(event)
+
+    def _event(self, event: Event) -> Iterator[Finding]:
+        match event:
+            case NodePoolsObserved():
+                for pool in event.pools:
+                    self._most[pool.name] = max(pool.most, self._most.get(pool.name, 0))
+            case NodesRequested():
+                who, name = _who(event), f"{event.namespace}/{event.name}"
+                yield "I21", who not in self._open, f"{name} is asked for beside {self._open.get(who)}, for the same"
+                for each in event.pools:
+                    most = self._most.get(each.pool, 0)
+                    yield "I21", each.nodes <= most, f"{name} asks for {each.nodes} of pool {each.pool}, at most {most}"
+                self._open[who] = name
+            case NodesRequestWithdrawn():
+                if self._open.get(_who(event)) == f"{event.namespace}/{event.name}":
+                    del self._open[_who(event)]
+
+
+def _who(event: NodesRequested | NodesRequestWithdrawn) -> str:
+    return event.ref.uid if event.ref is not None else event.gangs[0] if event.gangs else ""
