@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from muster.events.envelope import Stored
 from muster.model.text import moment
-from muster_cli.exits import USAGE, CliError
+from muster_cli.exits import NOT_FOUND, USAGE, CliError
 
 
 class Mark(Struct, frozen=True):
@@ -44,6 +44,22 @@ def mark(text: str, option: str) -> Mark | None:
         ) from None
     at = found if found.tzinfo is not None else found.replace(tzinfo=UTC)
     return Mark(at=int(at.timestamp() * 1000))
+
+
+def window(begin: str, end: str) -> tuple[Mark | None, Mark | None]:
+    """The positions ``--from`` and ``--until`` name. Raises CliError, also where the one lies after the other."""
+    one, other = mark(begin, "--from"), mark(end, "--until")
+    if one is not None and other is not None and (one.seq > other.seq > 0 or one.at > other.at > 0):
+        raise CliError(f"--from {begin} lies after --until {end}: nothing is between them", USAGE)
+    return one, other
+
+
+def reached(wanted: Mark | None, option: str, last: int, now: int) -> None:
+    """Raises CliError where a log, which ends at ``last`` and a log time, does not come to a position."""
+    if wanted is not None and not wanted.reached(last, now):
+        raise CliError(
+            f"{option} {wanted} lies after the end of this log: sequence {last}, {moment(now)} UTC", NOT_FOUND
+        )
 
 
 class Clock:

@@ -15,7 +15,7 @@ from muster.events.facts import NodeGone, NodeObserved, QueueObserved, QuotaTree
 from muster.events.system import PlacementChosen, PlacementMode, RulesetActivated
 from muster.model.quota import QuotaNode, QuotaTree
 from muster.model.resources import Vector, add_into
-from muster.simulation.history import History, JobHistory
+from muster.simulation.history import History, JobHistory, Run
 from muster.simulation.model import Cluster, Job, NodeGroup, Queue, Trace, TraceError
 
 
@@ -157,15 +157,15 @@ class PastReader:
 
     def _never_ran(self, job: JobHistory) -> bool:
         """It was deleted before it ran: how long it would have run is not known, and it must not run for ever."""
-        return job.id in self._deleted and all(run.start < 0 for run in job.runs)
+        return job.id in self._deleted and all(_began(run) < 0 for run in job.runs)
 
     def _job(self, past: JobHistory, how: str, number: int) -> Job:
         """``number``: how many come before it."""
         run = past.runs[self._stood[past.id][1]] if how == "runs" else None
-        ended = [each for each in past.runs if each.start >= 0 and each.outcome in ("finished", "gone")]
-        duration = ended[-1].end - ended[-1].start if ended else None
-        if run is not None and run.outcome in ("finished", "gone") and run.start >= 0:
-            duration = run.end - max(run.start, self._from)
+        ended = [each for each in past.runs if _began(each) >= 0 and each.outcome in ("finished", "gone")]
+        duration = ended[-1].end - _began(ended[-1]) if ended else None
+        if run is not None and run.outcome in ("finished", "gone") and _began(run) >= 0:
+            duration = run.end - max(_began(run), self._from)
         members, preemptible = self._members[past.id]
         return Job(
             id=past.id,
@@ -178,6 +178,11 @@ class PastReader:
             members=members,
             preemptible=preemptible,
         )
+
+
+def _began(run: Run) -> int:
+    """When a run began, -1 for never; with its admission, where it was done before anybody saw it run."""
+    return run.admitted if run.start < 0 and run.outcome == "finished" else run.start
 
 
 def _standing(job: JobHistory) -> tuple[str, int]:

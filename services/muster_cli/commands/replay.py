@@ -13,7 +13,7 @@ from muster.runtime.states import plain
 from muster_cli.console import Output
 from muster_cli.exits import OK, USAGE, VIOLATED, CliError
 from muster_cli.options import Document
-from muster_cli.positions import Clock, mark
+from muster_cli.positions import Clock, reached, window
 from muster_cli.positions import until as up_to
 from muster_cli.render.states import cell_lines, state_lines
 from muster_cli.render.verdicts import replay_lines, replay_record
@@ -48,12 +48,15 @@ async def replay(
 ) -> int:
     """Decide a log again."""
     known_stage(stage)
-    begin, end = mark(from_, "--from"), mark(until, "--until")
-    clock, out = Clock(), Output()
+    begin, end = window(from_, until)
+    clock, out, last = Clock(), Output(), 0
     async with source_of(source, out, "Replaying", based=True) as feed:
         replayer = Replayer(silences=verify, stages=(stage,) if stage else (), base=feed.base)
         async for stored in up_to(feed.commits, end):
-            replayer.feed(stored, judged=begin is None or begin.reached(stored.seq, clock.tell(stored)))
+            last, now = stored.seq, clock.tell(stored)
+            replayer.feed(stored, judged=begin is None or begin.reached(last, now))
+    reached(begin, "--from", last, clock.now)
+    reached(end if end is not None and end.seq else None, "--until", last, clock.now)
     report = replayer.finish()
     if output == "text":
         if end is not None:

@@ -10,7 +10,7 @@ from muster.core.queuestory import QueueStory
 from muster_cli.console import Output
 from muster_cli.exits import NOT_FOUND, USAGE, CliError
 from muster_cli.options import Document
-from muster_cli.positions import Clock, mark
+from muster_cli.positions import Clock, reached, window
 from muster_cli.positions import until as up_to
 from muster_cli.render.queuestories import tale_lines, tale_record
 from muster_cli.sources import Source, source_of
@@ -30,13 +30,14 @@ async def story(
     source: Source | None = None,
 ) -> None:
     """Tell what happened in a queue."""
-    begin, end = mark(from_, "--from"), mark(until, "--until")
-    told, clock, out = QueueStory(queue.strip("/")), Clock(), Output()
+    begin, end = window(from_, until)
+    told, clock, out, last = QueueStory(queue.strip("/")), Clock(), Output(), 0
     async with source_of(source, out) as feed:
         async for stored in up_to(feed.commits, end):
-            now = clock.tell(stored)
+            last, now = stored.seq, clock.tell(stored)
             told.feed(stored, shown=begin is None or begin.reached(stored.seq, now))
         present = end.at if end is not None else await feed.time()
+    reached(begin, "--from", last, clock.now)
     found = told.matches()
     if not found:
         raise CliError(

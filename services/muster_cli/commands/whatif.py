@@ -29,7 +29,7 @@ from muster.simulation.runner import simulate as run_simulation
 from muster_cli.console import Output
 from muster_cli.exits import USAGE, CliError
 from muster_cli.options import Document
-from muster_cli.positions import mark
+from muster_cli.positions import window
 from muster_cli.quotafiles import read_trees
 from muster_cli.render.simulations import contrast_lines
 from muster_cli.sources import Source, source_of
@@ -106,7 +106,7 @@ async def whatif(
     rules = dict(_pair("--rule", text, "reclaim=disabled") for text in rule)
     policies = dict(_pair("--policy", text, "root/video=Block") for text in policy)
     more = [node for text in add_nodes for node in _nodes(text)]
-    begin, end, shown = mark(from_, "--from"), mark(until, "--until"), Output()
+    (begin, end), shown = window(from_, until), Output()
     reader = PastReader(begin.reached if begin is not None else None, end.passed if end is not None else None)
     async with source_of(source, shown) as feed:
         async for stored in feed.commits:
@@ -128,7 +128,8 @@ async def whatif(
     before, after = _run(past, "as it was"), _run(changed, "with the change")
     found = contrast(before, after, past.keys)
     if output == "text":
-        lines = contrast_lines(found, len(past.trace.jobs), changed.left_out)
+        endless = sum(job.duration is None for job in past.trace.jobs)
+        lines = contrast_lines(found, len(past.trace.jobs), changed.left_out, endless)
         if begin is not None:
             lines.insert(
                 0, Text(f"From {begin} on: {past.running} ran then, {past.waiting} waited, the rest came later.")

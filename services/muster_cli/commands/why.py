@@ -12,7 +12,7 @@ from muster.core.workloads.registry import KINDS
 from muster_cli.console import Output
 from muster_cli.exits import NOT_FOUND, USAGE, CliError
 from muster_cli.options import Document
-from muster_cli.positions import mark, until
+from muster_cli.positions import mark, reached, until
 from muster_cli.render.gang import tale_lines, tale_record
 from muster_cli.render.why import record, story_lines
 from muster_cli.sources import Source, source_of
@@ -32,14 +32,16 @@ async def why(
     """Tell why a job waits, or what became of it."""
     out = Output()
     kind, wanted = named(job.rpartition(" ")[2])
-    story, end, present = Story(wanted, kind), mark(at, "--at"), 0
+    story, end, present, last = Story(wanted, kind), mark(at, "--at"), 0, 0
     gangs = GangStory(wanted)
     async with source_of(source, out) as feed:
         async for stored in until(feed.commits, end):
             story.feed(stored)
             gangs.feed(stored, story.told.state)
+            last = stored.seq
         acting = feed.acting
         present = end.at if end is not None else await feed.time()
+    reached(end if end is not None and end.seq else None, "--at", last, story.told.state.now)
     width, names = min(out.width, MAX_WIDTH), [] if kind else gangs.keys()
     if not story.matches().keys and names:
         tale = gangs.of(one_of(names, wanted), story.told.state)

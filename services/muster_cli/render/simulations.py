@@ -111,8 +111,11 @@ def _number(value: float | None) -> str:
 SHIFTS_SHOWN = 10
 
 
-def contrast_lines(found: Contrast, jobs: int, left_out: int) -> list[Text]:
-    """What a change makes different: how many, the queues, and the jobs it matters most to."""
+def contrast_lines(found: Contrast, jobs: int, left_out: int, endless: int = 0) -> list[Text]:
+    """What a change makes different: how many, the queues, and the jobs it matters most to.
+
+    ``endless``: how many jobs have no end in the log.
+    """
     parts = [
         f"{len(found.earlier)} earlier",
         f"{len(found.later)} later",
@@ -130,6 +133,9 @@ def contrast_lines(found: Contrast, jobs: int, left_out: int) -> list[Text]:
                 )
             )
         )
+    if endless:
+        told = f"{counted(endless, 'job')} had not ended where the log ends: in both runs they keep what they hold"
+        lines.append(styled((told, WARN)))
     head = ("QUEUE", "JOBS", "MEAN WAIT", "", "NEVER", "", "EVICTED", "")
     rows: list[Sequence[Text | str]] = [[styled((title, DIM)) for title in head]]
     rows += [_queue_row(row) for row in found.queues]

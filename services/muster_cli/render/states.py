@@ -95,6 +95,18 @@ def step_lines(step: Step, *, whole: bool) -> list[Text]:
             f"rule set {step.ruleset}",
         )
     ]
+    recorded = step.recorded
+    if recorded is not None:
+        lines += _decisions("Recorded", recorded)
+    if recorded is not None and step.same:
+        lines.append(styled(("Decides now", STRONG), ": ", ("the same, byte for byte", GOOD)))
+    else:
+        lines += _decisions("Decides now", step.decided)
+    if recorded is not None and not step.same:
+        lines.append(styled(("Different", BAD), f" in {_where(recorded, step.decided)}"))
+        lines.append(styled(("State", STRONG), " after both, where it differs"))
+        lines += state_difference_lines(step.differs, "recorded", "decided")
+    lines += [styled((f"{each.invariant}  {each.detail}", BAD)) for each in step.violations]
     heard = [(each.seq, event) for each in step.folded for event in each.commit.events]
     lines.append(styled(("Folded", STRONG), f" since {step.before}: {counted(len(heard), 'event')}"))
     for seq, event in heard[-SHOWN:]:
@@ -108,19 +120,8 @@ def step_lines(step: Step, *, whole: bool) -> list[Text]:
     if whole or names:
         lines.append(styled(("State", STRONG), " it decides on" + ("" if whole else ", as far as it is about these")))
         lines += [Text(f"  {line.plain}") for line in state_lines(step.stage, step.state, names)[1:]]
-    recorded = step.recorded
-    if recorded is not None:
-        lines += _decisions("Recorded", recorded)
-    lines += _decisions("Decides now", step.decided)
-    if recorded is not None and not step.same:
-        lines.append(styled(("Different", BAD), f" in {_where(recorded, step.decided)}"))
-        lines.append(styled(("State", STRONG), " after both, where it differs"))
-        lines += state_difference_lines(step.differs, "recorded", "decided")
-    elif recorded is not None:
-        lines.append(styled(("the same, byte for byte", GOOD)))
     if step.deadline is not None:
         lines.append(styled((f"it looks again at {moment(step.deadline)} UTC, if nothing comes before", DIM)))
-    lines += [styled((f"{each.invariant}  {each.detail}", BAD)) for each in step.violations]
     return lines
 
 

@@ -99,6 +99,12 @@ def test_a_step_shows_what_it_decided_on(log, capsys):
     [
         (("replay", "--until", "yesterday"), 2, "--until yesterday is neither a sequence nor a time"),
         (("replay", "--from", "0"), 2, "--from 0 is neither a sequence nor a time"),
+        (("replay", "--from", "900"), 3, "--from sequence 900 lies after the end of this log: sequence "),
+        (("replay", "--until", "900"), 3, "--until sequence 900 lies after the end of this log: sequence "),
+        (("replay", "--from", "9", "--until", "5"), 2, "--from 9 lies after --until 5"),
+        (("why", "video/one", "--at", "900"), 3, "--at sequence 900 lies after the end of this log: sequence "),
+        (("story", "video", "--from", "2030-01-01"), 3, "lies after the end of this log: sequence "),
+        (("story", "video", "--from", "9", "--until", "5"), 2, "--from 9 lies after --until 5"),
         (("replay", "--stage", "watcher"), 2, "there is no deciding stage watcher"),
         (("debug", "quota_accountant", "--at", "900"), 3, "there is no sequence 900 in this log: it ends at "),
         (("debug", "nobody", "--at", "9"), 2, "there is no deciding stage nobody"),

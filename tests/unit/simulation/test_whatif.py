@@ -69,6 +69,30 @@ def test_a_job_that_had_not_ended_runs_on(tmp_path):
     assert {job.id: job.duration for job in past.trace.jobs} == {"a1": None, "a2": None, "a3": None, "b1": 40_000}
 
 
+def test_a_job_that_was_done_before_anybody_saw_it_run_does_not_run_for_ever(tmp_path, log, capsys):
+    lines = log.read_text().splitlines()
+    whole = {job.id: job.duration for job in past_of(read_log(log)).trace.jobs}
+    kept = []
+    for line in lines:
+        found = json.loads(line)
+        events = found["commit"].get("events", [])
+        found["commit"]["events"] = [
+            e for e in events if not (e["type"] == "workload_started" and e["ref"]["name"] == "a2")
+        ]
+        kept.append(json.dumps(found))
+    log.write_text("\n".join(kept) + "\n")
+    past = past_of(read_log(log))
+    assert {job.id: job.duration for job in past.trace.jobs} == whole, "nothing lies between admission and start here"
+    assert run(["whatif", "--log", str(log), "--priority", "a/a3=5"]) == 0
+    assert "had not ended" not in capsys.readouterr().out
+
+
+def test_jobs_without_an_end_are_told(tmp_path, capsys):
+    simulate(trace(tmp_path, CLUSTER, JOBS), "muster", Options(until=60_000), log=tmp_path / "log.jsonl")
+    assert run(["whatif", "--log", str(tmp_path / "log.jsonl"), "--priority", "a/a3=5"]) == 0
+    assert "3 jobs had not ended where the log ends" in capsys.readouterr().out
+
+
 def test_another_priority_lets_one_past_another(log):
     past = past_of(read_log(log))
     before = simulate(past.trace, "muster", Options())
