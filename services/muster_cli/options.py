@@ -96,3 +96,11 @@ Document = Annotated[
 ]
 Job = Annotated[str, Parameter(help="NAMESPACE/NAME, or NAME where that is unique; KIND/ before it if need be.")]
 Reason = Annotated[str, Parameter(help="Why; kept with your name on the object, and shown.")]
+
+
+def pair(option: str, text: str, example: str) -> tuple[str, str]:
+    """What ``NAME=VALUE`` says. Raises CliError."""
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise CliError(f"{option} {text}: write it like {example}", USAGE)
+    return name, value

@@ -181,12 +181,14 @@ muster whatif --log log.jsonl.gz --tree quota-tree.yaml -o json
         name="diff",
         function="diff",
         order=67,
-        summary="Compare what two logs lead to, and show the first decision that differs.",
+        summary="Compare what two logs lead to, or one under other rules, and show the first decision that differs.",
         details="Takes only what came from outside from both logs (objects seen, writes carried out, time), and has "
         "this build decide all of it again, each stage at once after every input: what raced when they were recorded "
-        "makes no difference. Uids, versions and times of day do not count. Exit code 5 when something differs.",
+        "makes no difference. Uids, versions and times of day do not count. With --rule or --ruleset the second side "
+        "is decided under those, and may be the same log. Exit code 5 when something differs.",
         examples="""
 muster diff before.jsonl.gz after.jsonl.gz
+muster diff log.jsonl.gz --rule reclaim=disabled
 muster diff result-a/events.jsonl result-b/events.jsonl
 """,
     ),

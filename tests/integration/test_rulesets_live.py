@@ -28,6 +28,7 @@ from muster.model import api
 from muster.runtime.activating import SURE_S
 from muster.runtime.service import MISCONFIGURED, UNAVAILABLE
 from muster.sim.world import SimCluster
+from muster_cli.exits import VIOLATED
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
@@ -100,6 +101,11 @@ class Versions:
         command = ("replay", "--log", str(path), "--verify")
         cli = self._clis[version]
         return list(await asyncio.gather(*(cli.run(*command, PYTHONHASHSEED=seed, **env) for seed in HASH_SEEDS)))
+
+    async def changed(self, path: Path) -> Result:
+        """What the next version's `muster diff` says of a log decided by its newest rule set."""
+        command = ("diff", str(path), "--ruleset", str(NEXT))
+        return await self._clis["next"].run(*command, PYTHONPATH=str(TESTS))
 
     async def exported(self, folder: Path) -> Path:
         path = folder / "log.jsonl.gz"
@@ -190,6 +196,11 @@ async def test_back_to_the_old_version_before_it_is_in_force(tmp_path: Path) -> 
         path = await found.exported(tmp_path)
         for version in ("this", "next"):
             whole(await found.replayed(version, path))
+        # With that one rule changed, the first decision that differs on the canonical schedule is named.
+        differs = await found.changed(path)
+        assert differs.code == VIOLATED, differs
+        assert re.match(r"[1-9]\d* decisions are the same; then they differ:", differs.out), differs
+        assert differs.out.count("stage queue_sorter, after commit") == 2
         # The old one cannot be told to put in force what it does not know.
         wrong = await fleet.add(ACCOUNTANT, 2, env=WANTED)
         await until(lambda: MISCONFIGURED in wrong.ends, LONG_S, what="the setting to be refused")

@@ -12,12 +12,13 @@ import sys
 from kit.rulesets import NEXT, NEXT_BUILD
 from muster.core.deciders import DECIDERS
 from muster.runtime import config
+from muster.simulation import changes
 
 
 def main(name: str, arguments: list[str]) -> int:
     """Become that version; returns its exit code."""
     DECIDERS.update(NEXT_BUILD)
-    config.NEWEST = NEXT
+    config.NEWEST = changes.NEWEST = NEXT
     if name == "muster":
         from muster_cli.main import run
 

@@ -6,7 +6,7 @@ schedule they do: only what came from outside is taken from the log, and everyth
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from itertools import zip_longest
 from typing import Any
 
@@ -97,10 +97,16 @@ def _without(value: Any) -> Any:
     return [_without(each) for each in value] if isinstance(value, list | tuple) else value
 
 
-def difference(one: Iterable[Stored], other: Iterable[Stored]) -> tuple[Difference | None, int]:
-    """The first decision that differs, and how many are the same before it (or in all)."""
+def difference(
+    one: Iterable[Stored], other: Iterable[Stored], *, but: Collection[str] = ()
+) -> tuple[Difference | None, int]:
+    """The first decision that differs, and how many are the same before it (or in all).
+
+    ``but``: types of decisions that are not compared.
+    """
     index = 0
-    for left, right in zip_longest(canonical(one), canonical(other)):
+    sides = [(each for each in canonical(log) if each.event["type"] not in but) for log in (one, other)]
+    for left, right in zip_longest(*sides):
         if left is None or right is None or (left.stage, left.event) != (right.stage, right.event):
             return Difference(index, left, right), index
         index += 1

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec.structs import replace
 
 from muster.core.quota.rules import KNOWN, read_rules
 from muster.core.rulesets import NEWEST, OLDEST
-from muster.events.system import PlacementMode
+from muster.events.envelope import Stored
+from muster.events.facts import QuotaTreeObserved
+from muster.events.system import PlacementMode, RulesetActivated
 from muster.model.quota import QuotaTree
 from muster.model.resources import Vector
 from muster.simulation.model import Trace, TraceError
@@ -42,16 +44,45 @@ def prioritised(past: Past, wanted: Mapping[str, int]) -> Past:
     return replace(past, trace=Trace(past.trace.cluster, jobs))
 
 
-def ruled(past: Past, rules: Mapping[str, str]) -> Past:
-    """The same past with other rules of its tree: annotation without prefix -> value, empty for none."""
-    cluster = past.trace.cluster
-    changed = {name: text for name, text in {**cluster.rules, **rules}.items() if text}
+def changed_rules(before: Mapping[str, str], rules: Mapping[str, str]) -> dict[str, str]:
+    """The rules of a tree with others: annotation without prefix -> value, empty for none. Raises TraceError."""
+    changed = {name: text for name, text in {**before, **rules}.items() if text}
     _, wrong = read_rules(changed)
     unknown = [name for name in rules if name not in KNOWN]
     if unknown:
         raise TraceError(f"there is no rule {unknown[0]}; there are {', '.join(sorted(KNOWN))}")
     if wrong:
         raise TraceError(wrong[0])
+    return changed
+
+
+def known_ruleset(number: int) -> int:
+    """The number itself. Raises TraceError for a rule set that this build does not know."""
+    if not OLDEST <= number <= NEWEST:
+        raise TraceError(f"this build decides by rule sets {OLDEST} to {NEWEST}, and not by {number}")
+    return number
+
+
+def otherwise(commits: Iterable[Stored], rules: Mapping[str, str], ruleset: int) -> Iterator[Stored]:
+    """A recorded log in which every quota tree has other rules too, and another rule set is in force (0: its own).
+
+    For the canonical schedule, which takes of a log what came from outside. Raises TraceError.
+    """
+    for stored in commits:
+        events = tuple(
+            replace(event, rules=changed_rules(event.rules, rules)) if isinstance(event, QuotaTreeObserved) else event
+            for event in stored.commit.events
+        )
+        yield replace(stored, commit=replace(stored.commit, events=events)) if rules else stored
+        if ruleset and stored.seq == 1:
+            said = replace(stored.commit, stage="quota_accountant", events=(RulesetActivated(number=ruleset),))
+            yield replace(stored, commit=said)
+
+
+def ruled(past: Past, rules: Mapping[str, str]) -> Past:
+    """The same past with other rules of its tree: annotation without prefix -> value, empty for none."""
+    cluster = past.trace.cluster
+    changed = changed_rules(cluster.rules, rules)
     return replace(past, trace=Trace(replace(cluster, rules=changed), past.trace.jobs))
 
 
@@ -84,9 +115,7 @@ def equipped(past: Past, without: Iterable[str], more: Iterable[Vector]) -> Past
 
 def decided_by(past: Past, number: int) -> Past:
     """The same past decided by another rule set."""
-    if not OLDEST <= number <= NEWEST:
-        raise TraceError(f"this build decides by rule sets {OLDEST} to {NEWEST}, and not by {number}")
-    return replace(past, trace=Trace(replace(past.trace.cluster, ruleset=number), past.trace.jobs))
+    return replace(past, trace=Trace(replace(past.trace.cluster, ruleset=known_ruleset(number)), past.trace.jobs))
 
 
 def placed(past: Past, mode: PlacementMode) -> Past:

@@ -28,7 +28,7 @@ from muster.simulation.runner import MUSTER, Options, Result
 from muster.simulation.runner import simulate as run_simulation
 from muster_cli.console import Output
 from muster_cli.exits import USAGE, CliError
-from muster_cli.options import Document
+from muster_cli.options import Document, pair
 from muster_cli.positions import window
 from muster_cli.quotafiles import read_trees
 from muster_cli.render.simulations import contrast_lines
@@ -103,8 +103,8 @@ async def whatif(
         options = "--tree, --rule, --policy, --priority, --placement, --ruleset, --add-nodes or --drop-node"
         raise CliError(f"nothing is changed: give {options}", USAGE)
     wanted = dict(_priority(text) for text in priority)
-    rules = dict(_pair("--rule", text, "reclaim=disabled") for text in rule)
-    policies = dict(_pair("--policy", text, "root/video=Block") for text in policy)
+    rules = dict(pair("--rule", text, "reclaim=disabled") for text in rule)
+    policies = dict(pair("--policy", text, "root/video=Block") for text in policy)
     more = [node for text in add_nodes for node in _nodes(text)]
     (begin, end), shown = window(from_, until), Output()
     reader = PastReader(begin.reached if begin is not None else None, end.passed if end is not None else None)
@@ -151,13 +151,6 @@ def _priority(text: str) -> tuple[str, int]:
     if not equals or "/" not in job or not number.lstrip("-").isdecimal():
         raise CliError(f"--priority {text}: write NAMESPACE/NAME=N, e.g. video/job-7=100", USAGE)
     return job, int(number)
-
-
-def _pair(option: str, text: str, example: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals or not name:
-        raise CliError(f"{option} {text}: write it like {example}", USAGE)
-    return name, value
 
 
 def _nodes(text: str) -> list[Vector]:

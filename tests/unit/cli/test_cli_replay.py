@@ -150,3 +150,18 @@ def test_the_story_of_a_queue(log, capsys):
     assert run(["story", "devops", "--log", str(log)]) == 2
     assert "devops is not unique: there are root/devops, root/infrastructure/devops" in capsys.readouterr().err
     assert run(["story", "nobody", "--log", str(log)]) == 3
+
+
+def test_one_log_under_another_rule(log, capsys):
+    assert told(capsys, "diff", str(log), "--rule", "reclaim=disabled").endswith("no difference\n")
+    shown = told(capsys, "diff", str(log), "--rule", "paused=admissions", code=5)
+    assert "then they differ:" in shown
+    assert f"{log} with paused=admissions" in shown
+    for words, why in (
+        ((), "give another log, or a change: --rule or --ruleset"),
+        (("--rule", "nonsense"), "--rule nonsense: write it like reclaim=disabled"),
+        (("--rule", "nonsense=1"), "there is no rule nonsense; there are "),
+        (("--ruleset", "9"), "this build decides by rule sets 1 to 1, and not by 9"),
+    ):
+        assert run(["diff", str(log), *words]) in (1, 2)
+        assert why in capsys.readouterr().err
