@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -23,6 +23,7 @@ from muster_cli.exits import USAGE, CliError
 from muster_cli.logfiles import complete, existing, progress
 from muster_cli.options import LOG_GROUP, Bus, Cell, Url
 from muster_cli.reading import Place, base_of, commits, locate, opened
+from muster_cli.waitbar import counting
 
 
 @Parameter(name="*")
@@ -112,7 +113,16 @@ async def source_of(
         _check_states(base)
         stream = commits(reading.log, whole=not base)
         stack.push_async_callback(stream.aclose)
-        yield Feed(stream, place, reading.log, base)
+        shown = stack.enter_context(counting(verb, await reading.log.end(), "commits"))
+        yield Feed(counted(stream, shown), place, reading.log, base)
+
+
+async def counted(stream: AsyncIterator[Stored], shown: Callable[[int], None] | None) -> AsyncGenerator[Stored, None]:
+    """The commits, with a bar for whoever looks."""
+    async for stored in stream:
+        if shown is not None:
+            shown(stored.seq)
+        yield stored
 
 
 async def _whole(found: Iterator[Stored], path: Path, base: Sequence[Snapshot]) -> AsyncGenerator[Stored, None]:

@@ -44,7 +44,7 @@ def diff(
     second = other or one
     changes = [*(f"{name}={value}" for name, value in rules.items()), *([f"rule set {number}"] if number else [])]
     names = (str(one), f"{second} with {', '.join(changes)}" if changes else str(second))
-    with progress(existing(one), "Deciding") as left, progress(existing(second), "Deciding") as right:
+    with progress(existing(one), "Deciding") as left, progress(existing(second), "", quiet=True) as right:
         changed = otherwise(complete(second, right), rules, number)
         # That a tree has other rules is the change itself.
         found, same = difference(complete(one, left), changed, but=("quota_tree_accepted",) if rules else ())

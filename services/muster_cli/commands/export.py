@@ -23,6 +23,8 @@ from muster_cli.datafolder import place_of
 from muster_cli.exits import USAGE, CliError
 from muster_cli.options import Bus
 from muster_cli.reading import base_of, commits, locate, opened
+from muster_cli.sources import counted as watched
+from muster_cli.waitbar import counting
 
 
 async def export(
@@ -66,7 +68,8 @@ async def export(
             shown.note(f"{await _archive(segments, reading.log, segment_commits)}, {which}, in {segments}")
         elif out is not None:
             base = await base_of(reading)
-            count, last = await _write(out, base, commits(reading.log, whole=False))
+            with counting("Exporting", await reading.log.end(), "commits") as bar:
+                count, last = await _write(out, base, watched(commits(reading.log, whole=False), bar))
             begins = f" (with the states of {counted(len(base), 'stage')} before it)" if base else ""
             shown.note(f"exported {count} commits, sequence {identity.origin}{begins} to {last}, {which} to {out}")
 
