@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from random import Random
 
-from hypothesis import given
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from kit import nodes
 from kit.histories import SEEDS, SETTINGS, decisions_with_what_was_known, replays_and_goes_on_from_a_snapshot
-from kit.podgangs import Chance
+from kit.podgangs import Chance, member
 from muster.core.audit import audit
 from muster.core.gang.declare import satisfied
 from muster.core.gang.state import AdmitterState
 from muster.events.effects import EffectFailed
 from muster.events.gangs import GangHeldBack, PodsPlaced, PodsReleased
+from muster.runtime.snapshotting import decode_state, encode_state
 
 
 def state_of(chance: Chance) -> AdmitterState:
@@ -78,11 +80,56 @@ def test_replay_and_snapshots_agree(seed: int) -> None:
     replays_and_goes_on_from_a_snapshot(chance.bench, "gang_admitter", seed % len(chance.bench.log))
 
 
+def looked_at(chance: Chance) -> int:
+    """What is decided at every position of a log is the same when nothing is known of gangs that were tried before.
+
+    Returns how often something was.
+    """
+    stage, folder = chance.bench.stages["gang_admitter"], chance.bench.folders["gang_admitter"]
+    state, parked = stage.initial(), 0
+    for stored in chance.bench.log:
+        folder.fold(state, stored.seq, stored.commit)
+        if any(gang.parked is not None for gang in state.pods.gangs.values()):
+            parked += 1
+            afresh = decode_state(encode_state(state), type(state))
+            for gang in afresh.pods.gangs.values():
+                gang.parked = None
+            assert stage.decide(state) == stage.decide(afresh)
+    return parked
+
+
+@settings(parent=SETTINGS, max_examples=50)
+@given(SEEDS, st.booleans())
+def test_a_gang_that_fits_is_never_missed_for_what_is_known_of_it(seed: int, crowded: bool) -> None:
+    rng = Random(seed)
+    chance = Chance(rng)
+    if crowded:
+        for number in range(rng.randint(2, 12)):
+            size = rng.choice((1, 2, 2, 3))
+            owner = rng.choice(("", "", "uid-of-a-job"))
+            chance.gangs[f"equal-{number}"] = (size, {}, {}, 0)
+            for each in range(size):
+                pod = member(f"equal-{number}-{each}", f"equal-{number}", size, cpu=2, owner_uid=owner)
+                chance.put(pod, tell=rng.random() < 0.9)
+            chance.answer()
+    chance.run(40)
+    for _ in range(12):
+        waiting = sorted(uid for uid, pod in chance.pods.items() if not pod.node and not pod.over)
+        if waiting and rng.random() < 0.5:
+            pod = chance.pods[rng.choice(waiting)]
+            chance.put(replace(pod, gated=not pod.gated) if rng.random() < 0.5 else replace(pod, priority=7))
+        else:
+            chance.bench.pass_time(rng.choice((1_000, 40_000, 61_000, 300_000, 640_000)))
+        chance.bench.settle()
+    looked_at(chance)
+
+
 def test_the_histories_are_worth_something() -> None:
-    events = []
+    events, parked = [], 0
     for seed in range(25):
         chance = Chance(Random(seed))
         chance.run()
+        parked += looked_at(chance)
         events += [event for stored in chance.bench.log for event in stored.commit.events]
     reasons = {event.reason for event in events if isinstance(event, GangHeldBack)}
     assert {"priority_clash", "too_few_pods", "group_incomplete", "no_nodes", "bind_refused"} <= reasons
@@ -93,3 +140,4 @@ def test_the_histories_are_worth_something() -> None:
     }
     assert {event.reason for event in events if isinstance(event, EffectFailed)} >= {"gone", "refused"}
     assert any(len(event.gangs) == 2 for event in events if isinstance(event, PodsPlaced))
+    assert parked > 100

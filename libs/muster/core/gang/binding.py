@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from muster.core.gang import claims
 from muster.core.gang import pods as crew
 from muster.core.gang import state as g
+from muster.core.gang.parked import park
 from muster.core.gang.state import AdmitterState
 from muster.core.gang.tries import BROKEN_MS, GRACE_MS, STARVED_MS, TELL_AGAIN_MS, round_ends
 from muster.core.gang.units import OWNER_MS
@@ -46,7 +47,9 @@ def released(state: AdmitterState, _at: Position, event: PodsReleased) -> None:
 
 
 def held_back(state: AdmitterState, at: Position, event: GangHeldBack) -> None:
-    crew.held_back(state.pods, at, event, state.pools_rv)
+    gang = crew.held_back(state.pods, at, event, state.pools_rv)
+    if gang is not None:
+        park(state, gang)
 
 
 def applied(state: AdmitterState, _at: Position, event: EffectApplied) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Literal
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from muster.core.gang.declare import Counts, Declared, counting, declare
 from muster.core.objects.meta import digest
@@ -83,6 +84,19 @@ class NodeClaim(Struct):
     """The job whose gang it is; None for a gang of pods."""
 
 
+class Parked(Struct, frozen=True):
+    """What a gang asks for that was tried in vain and has not changed since."""
+
+    key: str
+    """Equal for all that ask for the same."""
+    rank: tuple[int, int, str]
+    """Its place in the order."""
+    names: tuple[str, ...]
+    """Of each shape the pod that stands for it."""
+    owners: tuple[str, ...] = ()
+    """Who owns its pods."""
+
+
 class PodGang(Struct):
     """The pods of one gang, and how far it has come."""
 
@@ -117,12 +131,15 @@ class PodGang(Struct):
     """The nodes that it waits for."""
     growth_until: int = 0
     """Log time until which it goes on waiting for just those."""
+    parked: Parked | None = None
+    """None also where it is not that plain what it asks for."""
 
     def stands(self, uid: str, stage: Stage | None) -> None:
         """A pod stands somewhere else now; None: it is gone."""
         before = self.pods.get(uid)
         if before == stage:
             return
+        self.parked = None
         if before is not None:
             self.counts[before] -= 1
             self.waiting.pop(uid, None)
@@ -195,6 +212,7 @@ def pod_observed(state: PodGangs, at: Position, pod: PodState) -> None:
     key = uid if said is None else said.gang
     if state.gang_of.get(uid, key) != key:
         pod_gone(state, uid, at.at)
+    before = state.pods.get(uid)
     state.pods[uid], state.gang_of[uid] = pod, key
     state.shapes[uid] = digest((pod.ref.namespace, pod.request, pod.rules))
     gang = state.gangs.get(key)
@@ -202,6 +220,8 @@ def pod_observed(state: PodGangs, at: Position, pod: PodState) -> None:
         gang = state.gangs[key] = PodGang(key, at.at, Cause(at.seq, at.item))
     gang.cause, gang.changed = Cause(at.seq, at.item), at.at
     gang.stands(uid, _stage(state, pod))
+    if before is None or replace(before, rv=pod.rv) != pod:
+        gang.parked = None
     if pod.node or pod.over:
         state.rests.pop(uid, None)
         state.placed.pop(uid, None)
@@ -289,6 +309,7 @@ def pod_group_gone(state: PodGangs, at: Position, event: PodGroupGone) -> None:
 def _redeclare(state: PodGangs, key: str) -> None:
     gang = state.gangs.get(key)
     if gang is not None:
+        gang.parked = None
         _declare(state, gang)
 
 
@@ -353,23 +374,23 @@ def bind_failed(state: PodGangs, uid: str, cause: Cause, reason: FailureReason, 
     return True
 
 
-def held_back(state: PodGangs, at: Position, event: GangHeldBack, pools: int = 0) -> None:
-    """A gang has been told why it waits; the end of a round begins the next."""
+def held_back(state: PodGangs, at: Position, event: GangHeldBack, pools: int = 0) -> PodGang | None:
+    """A gang has been told why it waits; the end of a round begins the next. Returns the gang, if it still exists."""
     key = event.gang or (event.pods[0].uid if event.pods else "")
     gang = state.gangs.get(key)
     if gang is None:
-        return
+        return None
     gang.told = Told(event.reason, said(event), at.at, event.growth is not None, bool(event.refusals), pools)
     if event.growth is None:
         gang.growth, gang.growth_until = None, 0
     elif event.growth != gang.growth:
         gang.growth, gang.growth_until = event.growth, at.at + event.growth.wait_ms
-    if not event.cycle:
-        return
-    gang.tried_since = gang.tried_since or at.at
-    if event.cycle >= gang.cycle and (event.ended or not gang.cycle_since):
-        gang.cycle = event.cycle + event.ended
-        gang.cycle_since = at.at
+    if event.cycle:
+        gang.tried_since = gang.tried_since or at.at
+        if event.cycle >= gang.cycle and (event.ended or not gang.cycle_since):
+            gang.cycle = event.cycle + event.ended
+            gang.cycle_since = at.at
+    return gang
 
 
 def said(event: GangHeldBack) -> str:

@@ -11,7 +11,8 @@ from msgspec.structs import replace
 
 from muster.core.gang import claims, jobpods
 from muster.core.gang.growing import Growing
-from muster.core.gang.pods import PodGang, said
+from muster.core.gang.parked import TRIED, is_parked, key_of
+from muster.core.gang.pods import Parked, PodGang, said
 from muster.core.gang.state import AdmitterState
 from muster.core.gang.units import MAX_AT_ONCE, Unit, Why, problems, unit_of, units
 from muster.core.placement.matching import pod_labels_asked
@@ -32,8 +33,6 @@ BROKEN_MS = 60_000
 """How long a gang that has lost pods may take to get others until it is told that it lacks them."""
 STARVED_MS = 20 * 60_000
 """How long others may be let in before a gang until that is called starving."""
-TRIED = ("no_nodes", "timed_out", "gave_way", "starved")
-"""Reasons of gangs that were tried in vain: what a gang is told may go from one to another, not too often."""
 LONGEST_ROUND = 6
 """Each round takes twice as long as the one before it, so many times."""
 
@@ -50,6 +49,8 @@ class Tries:
         self._until = state.now + state.placement.hold_ms
         self._hopeless: dict[str, tuple[Shortage, int]] = {}
         """What is asked for -> why it found no place, and which of the asks is meant."""
+        self._without: dict[tuple[str, str, tuple[int, int]], bool] = {}
+        """What is asked for, a gang that has places, how far the view had come -> whether it would fit without that."""
         self._done = unsettled
         """Gangs that are not tried (again)."""
         self._any = False
@@ -82,10 +83,26 @@ class Tries:
         for decision in jobpods.due(self._state, self._until):
             taken.update(each.ref.uid for each in decision.pods)
             yield decision
-        for unit in units(self._state):
+        for each in units(self._state):
+            if isinstance(each, PodGang) and self._rests(each):
+                continue
+            unit = unit_of(self._state, each) if isinstance(each, PodGang) else each
             if not any(gang.key in self._done for gang in unit.gangs):
                 unit.alone = [pod for pod in unit.alone if pod.ref.uid not in taken]
                 yield from self._try(unit)
+
+    def _rests(self, gang: PodGang) -> bool:
+        """Whether trying a parked gang would come to nothing: others who ask for the same have found no place in this
+        commit, and it is neither told anything nor claims anything now.
+        """
+        parked, state, ledger = gang.parked, self._state, self._view.ledger
+        if parked is None or parked.key not in self._hopeless or not is_parked(state, gang):
+            return False
+        if ledger.averse or any(taken.ask.rules.apart for taken in self._view.taken):
+            return False  # Pods that ask for the same may be told apart by their labels.
+        if not self.claimed and state.now >= claims.may_claim_at(state, gang):
+            return False
+        return self._any or self._told_lately(gang) or self._told_the_same(gang, parked)
 
     def _try(self, unit: Unit) -> Iterator[Decision]:
         why, places = problems(self._state, unit), list[PodPlace]()
@@ -180,25 +197,33 @@ class Tries:
                 labels = [pod.labels.get(key) for key in asked]
                 shapes.setdefault(f"{digests[pod.ref.uid]} {labels}", []).append(pod)
         ordered = sorted(shapes.items())
-        key = repr([(shape, len(alike)) for shape, alike in ordered])
+        key = key_of((shape, len(alike)) for shape, alike in ordered)
         return [_ask(alike, asked) for _, alike in ordered], [alike for _, alike in ordered], key
 
     def _blocked_by(self, unit: Unit, gang: PodGang) -> str:
         """The gang that was let in before, and without whose pods this one would have its places; or empty."""
         state, view = self._state, self._view
-        other = state.pods.gangs.get(gang.by)
-        if other is None or other.key in gang.group or not other.count("placed", "bound"):
+        other = self._other(gang)
+        if other is None:
             return ""
-        pods = [pod for pool in unit.pools.values() for pod in pool] if unit.needs else []
-        asks = self._asks_of(unit) if pods else self._asks(unit.alone[:1])[0]
+        needed = [pod for key, pool in unit.pools.items() for pod in pool[: unit.needs[key]]]
+        asks, _, key = self._asks(needed or unit.alone[:1])
         mark = view.mark()
+        known = self._without.get((key, other.key, mark))
+        if known is not None and len(asks) == 1:
+            return other.key if known else ""
         for uid in other.pods:
             occupant = state.ledger.occupants.get(uid)
             if occupant is not None:
                 view.give(occupant.node, occupant.request)
         fits = place(view, asks, self._strategy) is None
         view.undo(mark)
+        self._without[key, other.key, mark] = fits
         return other.key if fits else ""
+
+    def _other(self, gang: PodGang) -> PodGang | None:
+        other = self._state.pods.gangs.get(gang.by)
+        return None if other is None or other.key in gang.group or not other.count("placed", "bound") else other
 
     def _labels_asked(self, pods: Iterable[PodState]) -> list[str]:
         """The labels of pods that rules between pods look at: pods that differ in others only are alike."""
@@ -232,18 +257,15 @@ class Tries:
         tried = why.reason == "no_nodes"
         if tried and self._any:
             return  # Somebody was let in just now: what that means for this one is told when it is in force.
-        over = tried and bool(gang.cycle_since) and now >= round_ends(gang)
-        lately = told is not None and now < told.at + TELL_AGAIN_MS
-        # That another gang took the room is told at once, also to who was told lately that there is none.
-        passed = told is not None and told.reason == "no_nodes" and bool(gang.by)
-        # So is what became of the nodes that it was told of, and what others are declared now.
-        elsewhere = told is not None and tried and self._elsewhere(gang)
-        if tried and lately and not over and told is not None and told.reason in TRIED and not (passed or elsewhere):
+        if tried and self._told_lately(gang):
             return
+        over = tried and self._over(gang)
+        lately = told is not None and now < told.at + TELL_AGAIN_MS
+        passed, elsewhere = self._passed(gang), tried and self._elsewhere(gang)
         reason: HeldBackReason = "timed_out" if over else why.reason
         by = self._blocked_by(unit, gang) if tried else ""
         if by:
-            reason = "starved" if gang.tried_since and now >= gang.tried_since + STARVED_MS else "gave_way"
+            reason = self._gave_way(gang)
         growth, refusals = self._nodes(unit, gang) if tried and unit.needs else (None, ())
         event = GangHeldBack(
             cause=gang.cause,
@@ -268,6 +290,46 @@ class Tries:
             if same and (told.said == said(event) or lately):
                 return
         yield event
+
+    def _told_lately(self, gang: PodGang) -> bool:
+        """Whether a gang that has found no place once more was told so a short while ago, and nothing is new."""
+        told = gang.told
+        if told is None or told.reason not in TRIED or self._state.now >= told.at + TELL_AGAIN_MS or self._over(gang):
+            return False
+        # That another gang took the room is told at once, also to who was told lately that there is none. So is what
+        # became of the nodes that it was told of, and what others are declared now.
+        return not (self._passed(gang) or self._elsewhere(gang))
+
+    def _told_the_same(self, gang: PodGang, parked: Parked) -> bool:
+        """Whether a parked gang would be told what it was told before; false also where that takes more than a look."""
+        told, other, short = gang.told, self._other(gang), self._hopeless[parked.key][0]
+        passed = other is not None and self._without.get((parked.key, other.key, self._view.mark()))
+        if told is None or passed is None or len(parked.names) > 1 or self.growing.pools or self._over(gang):
+            return False
+        if self._passed(gang) or self._elsewhere(gang):
+            return False
+        event = GangHeldBack(
+            cause=gang.cause,
+            gang=gang.key,
+            reason=self._gave_way(gang) if passed else "no_nodes",
+            waiting=len(gang.waiting),
+            minimum=len(gang.waiting),
+            shortage=replace(short, pod_set=parked.names[0]),
+            by=gang.by if passed else "",
+            complaints=gang.declared.complaints if gang.declared is not None else (),
+        )
+        return told.said == said(event)
+
+    def _gave_way(self, gang: PodGang) -> HeldBackReason:
+        starved = gang.tried_since and self._state.now >= gang.tried_since + STARVED_MS
+        return "starved" if starved else "gave_way"
+
+    def _over(self, gang: PodGang) -> bool:
+        return bool(gang.cycle_since) and self._state.now >= round_ends(gang)
+
+    @staticmethod
+    def _passed(gang: PodGang) -> bool:
+        return gang.told is not None and gang.told.reason == "no_nodes" and bool(gang.by)
 
     def _elsewhere(self, gang: PodGang) -> bool:
         """Whether nodes that a gang was told of come no more, or pools are declared of which it was not told."""

@@ -28,7 +28,6 @@ class Why(Struct, frozen=True):
     reason: HeldBackReason
     text: str = ""
     shortage: Shortage | None = None
-    by: str = ""
     patient: bool = False
     """What is missing may be on its way."""
 
@@ -47,19 +46,23 @@ class Unit(Struct):
     """Pods that start on their own: their gang has its minimum, or is none."""
 
 
-def units(state: AdmitterState) -> list[Unit]:
-    """Everything with pods that wait, first the ones to be tried first."""
-    found: list[Unit] = []
+def units(state: AdmitterState) -> list[Unit | PodGang]:
+    """Everything with pods that wait, first the ones to be tried first; of what is parked the gang alone."""
+    found: list[tuple[tuple[int, int, str], Unit | PodGang]] = []
     done: set[str] = set()
     pods = state.pods
     for key in pods.open:
         if key in done:
             continue
-        unit = unit_of(state, pods.gangs[key])
-        done.update(gang.key for gang in unit.gangs)
-        found.append(unit)
-    found.sort(key=lambda unit: unit.rank)
-    return found
+        gang = pods.gangs[key]
+        if gang.parked is not None:
+            found.append((gang.parked.rank, gang))
+            continue
+        unit = unit_of(state, gang)
+        done.update(each.key for each in unit.gangs)
+        found.append((unit.rank, unit))
+    found.sort(key=lambda each: each[0])
+    return [each for _, each in found]
 
 
 def unit_of(state: AdmitterState, of: PodGang) -> Unit:

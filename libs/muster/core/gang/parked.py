@@ -1,0 +1,50 @@
+"""Gangs that were tried in vain and have not changed since: kept with what they ask for, so that they need not be
+looked at pod by pod as long as others who ask for the same find no place either.
+
+Kept is only what of the gang itself says all there is to say: every pod that waits is needed, asks for its own node
+room alone and waits for nothing but that. Whatever changes a gang makes it forget this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from muster.core.gang.pods import Parked, PodGang
+from muster.core.gang.state import AdmitterState
+from muster.core.gang.units import OWNER_MS, problems, unit_of
+from muster.core.placement.matching import pod_labels_asked
+
+TRIED = ("no_nodes", "timed_out", "gave_way", "starved")
+"""Reasons of gangs that were tried in vain: what a gang is told may go from one to another, not too often."""
+
+
+def key_of(shapes: Iterable[tuple[str, int]]) -> str:
+    """A text that is equal for equal asks: so many pods of each shape, in the order of these."""
+    return repr(list(shapes))
+
+
+def park(state: AdmitterState, gang: PodGang) -> None:
+    """Remember what a gang asks for that was told just now that it finds no place, if that is plain."""
+    gang.parked = None
+    said, told = gang.declared, gang.told
+    if said is None or told is None or told.reason not in TRIED or not gang.waiting or len(gang.group) > 1:
+        return
+    unit = unit_of(state, gang)
+    pool = unit.pools.get(gang.key, [])
+    if not unit.needs.get(gang.key) == len(pool) == len(gang.waiting) or problems(state, unit):
+        return
+    owners = tuple(dict.fromkeys(pod.owner_uid for pod in pool if pod.owner_uid))
+    if pod_labels_asked(pod.rules for pod in pool) or (owners and state.now < gang.since + OWNER_MS):
+        return
+    alike: dict[str, list[str]] = {}
+    for pod in pool:
+        alike.setdefault(state.pods.shapes[pod.ref.uid], []).append(pod.ref.name)
+    ordered = sorted(alike.items())
+    key = key_of((shape, len(names)) for shape, names in ordered)
+    gang.parked = Parked(key, unit.rank, tuple(names[0] for _, names in ordered), owners)
+
+
+def is_parked(state: AdmitterState, gang: PodGang) -> bool:
+    """Whether what was remembered of it holds: a job of which its pods are may have been let in with their places."""
+    parked = gang.parked
+    return parked is not None and not any(state.owners.get(uid, uid) in state.whole for uid in parked.owners)
