@@ -150,3 +150,33 @@ async def test_c27_none_while_quota_refuses(muster: Muster) -> None:
         await pools.join(cluster, "gpu-1", GPUS)
         await Sight(cluster).all_bound(*PODS, timeout_s=90.0)
         assert len(await muster.happened(NodesRequested)) == 1
+
+
+async def test_c27_nodes_that_are_refused_are_told_and_asked_for_again_only_after_a_pause(muster: Muster) -> None:
+    cluster, sight = muster.cluster, Sight(muster.cluster)
+    async with pools.declared(cluster, gpu=pools.pool(2, GPUS)):
+        await cluster.submit(demo())
+        [request] = await cluster.until(lambda: pools.requests(cluster), 60.0, "nodes to be asked for")
+        await pools.answer(cluster, request, "Failed", "the zone is out of stock")
+
+        async def withdrawn() -> list[NodesRequestWithdrawn]:
+            return await muster.happened(NodesRequestWithdrawn)
+
+        [end] = await cluster.until(withdrawn, 60.0, "the request to be withdrawn")
+        assert (end.reason, end.message) == ("failed", "the zone is out of stock")
+        assert end.retry_at > 0
+
+        async def cleared() -> bool:
+            return not await pools.requests(cluster) and not await pools.templates(cluster)
+
+        await cluster.until(cleared, 60.0, "the request to be removed")
+
+        async def told() -> bool:
+            messages = (await sight.told("GangFailedScheduling")).values()
+            return any("pool gpu: 1 node asked for in vain, again after" in each for each in messages)
+
+        await cluster.until(told, 60.0, "the pods to be told")
+        # Nodes that come all the same, whoever added them, are taken.
+        await pools.join(cluster, "gpu-1", GPUS)
+        await sight.all_bound(*PODS)
+        assert len(await muster.happened(NodesRequested)) == 1
