@@ -1,6 +1,7 @@
 """Entry point: configuration, adapters, runner."""
 
-from muster.runtime.service import Process, main
+from muster.runtime.process import Process
+from muster.runtime.service import main
 
 
 async def build(process: Process) -> None:

@@ -24,7 +24,8 @@ from muster.kube.sources import FromKubeconfig
 from muster.ports import ApiTransport
 from muster.runtime.config import Config
 from muster.runtime.presenting import Presenter
-from muster.runtime.service import Process, open_process
+from muster.runtime.process import Process
+from muster.runtime.service import open_process
 from muster.telemetry import logs
 
 E = TypeVar("E", bound=Event)

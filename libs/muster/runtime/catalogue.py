@@ -46,7 +46,7 @@ EMITTERS: Mapping[str, str] = {
     "muster.runtime.acting": "actuator",
     "muster.runtime.activating": "quota_accountant's runner",
     "muster.runtime.leader": "every stage's runner",
-    "muster.runtime.service": "quota_accountant's runner",
+    "muster.runtime.process": "quota_accountant's runner",
     "muster.runtime.watching": "watcher",
 }
 """{part of the code: whose it is}"""

@@ -6,7 +6,8 @@ from __future__ import annotations
 async def log_keep() -> int:
     """Run the keeper of a log."""
     # Its telemetry takes a second to import, which `muster log keep --help` need not wait for.
-    from muster.runtime.service import Process, run_service
+    from muster.runtime.process import Process
+    from muster.runtime.service import run_service
 
     async def build(process: Process) -> None:
         process.add_keeper()

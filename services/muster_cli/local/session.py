@@ -28,7 +28,7 @@ from muster.model.text import counted, span
 from muster.ports import ApiTransport, Clock, LogGoneError
 from muster.runtime.clock import SystemClock, WarpedClock
 from muster.runtime.config import Config, load
-from muster.runtime.service import Process
+from muster.runtime.process import Process
 from muster.telemetry import logs
 from muster_cli.commands.version import nats_server_version
 from muster_cli.console import BAD, DIM, Output, styled
