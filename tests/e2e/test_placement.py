@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from kit import facts
 from kit.cluster import NODES, Cluster, document_job
+from kit.controlplane import ControlPlane
+from kit.gangs import room
+from kit.kubeclient import Object
 from kit.muster import running
+from kit.story import rayjob
 from muster.bus.server import EmbeddedServer
 from muster.events.decisions import GangAdmitted, GangDeferred
 from muster.events.facts import NodeObserved
+from muster.events.gangs import NodesClaimed, NodesClaimEnded
 from muster.events.system import PlacementChosen
 
 MERGE = "application/merge-patch+json"
@@ -54,3 +60,44 @@ async def test_a_gang_waits_for_nodes_and_starts_whole(
             assert await muster.happened(GangDeferred, "one")
     finally:
         await cordon(cluster, closed=False)
+
+
+def job(name: str, cpu: str) -> Object:
+    """A head and one worker, that many cpu each."""
+    return rayjob(name, runtime="600s", replicas=1, cpu=cpu, submissionMode="HTTPMode")
+
+
+async def test_a_big_gang_claims_nodes_that_small_ones_keep_full(
+    muster_plane: ControlPlane, nats_server: EmbeddedServer, tmp_path: Path
+) -> None:
+    plenty = {"cpu": 1000, "memory": "1000Gi"}
+    root = facts.node("root", plenty, plenty, children=(facts.node("video", {}, plenty, ("video",)),))
+    eight = {"cpu": "8"}
+    async with (
+        Cluster(muster_plane, pods=True) as cluster,
+        room(cluster, one=eight, two=eight),
+        running(cluster, nats_server.url, tmp_path, placement="pack", claim_s=2) as muster,
+    ):
+        await cluster.apply_tree(root)
+        small = [f"small-{index}" for index in range(4)]
+        for name in small:
+            await cluster.submit(job(name, "2"))
+        for name in small:
+            await cluster.until(lambda name=name: cluster.running(name), 90.0, f"{name} to run")  # type: ignore[misc]
+        await cluster.submit(job("big", "5"))
+        await cluster.until(lambda: muster.happened(NodesClaimed, "big"), 90.0, "it to claim nodes")
+        await cluster.delete_job(small[0])
+        await cluster.submit(job("late", "2"))
+
+        async def told() -> bool:
+            return "what is free is kept for video/big" in await cluster.message("late")
+
+        await cluster.until(told, 90.0, "who comes later to be told for whom the room is kept")
+        assert not await muster.happened(GangAdmitted, "late")
+        for name in small[1:]:
+            await cluster.delete_job(name)
+        await cluster.until(lambda: cluster.running("big"), 150.0, "the big one to run")
+        assert [each.outcome for each in await muster.happened(NodesClaimEnded, "big")] == ["placed"]
+        await cluster.until(lambda: cluster.running("late"), 150.0, "the late one to run beside it")
+        order = [event.ref.name for event in await muster.happened(GangAdmitted)]
+        assert order[-2:] == ["big", "late"]

@@ -73,6 +73,7 @@ async def running(
     cell: str = "",
     profile: str = "kube-queue",
     placement: PlacementMode = "off",
+    claim_s: int = 600,
     wrap: Callable[[ApiTransport], ApiTransport] = lambda transport: transport,
     prove: bool = True,
 ) -> AsyncIterator[Muster]:
@@ -87,6 +88,7 @@ async def running(
         health_port=-1,
         profile="lean" if profile == "lean" else "kube-queue",
         placement=placement,
+        placement_claim_s=claim_s,
     )
 
     def count(verb: str, resource: str, code: int, seconds: float) -> None:

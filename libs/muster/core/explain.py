@@ -208,6 +208,8 @@ def no_room(short: Shortage) -> str:
     """``0/5 nodes are available: 1 Insufficient nvidia.com/gpu, 4 node(s) had untolerated taint {a: b}``."""
     causes = ", ".join(sorted(_obstacle(each) for each in short.obstacles))
     text = f"0/{short.nodes} nodes are available" + (f": {causes}" if causes else "")
+    if short.kept_for:
+        text += f"; what is free is kept for {short.kept_for}, which has waited longer"
     if not short.fitted:
         return text
     return f"{short.fitted} of {counted(short.count, f'{short.pod_set} pod')} fit; for the next one {text}"

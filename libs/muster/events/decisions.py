@@ -376,7 +376,7 @@ class Obstacle(Struct, frozen=True, gc=False, omit_defaults=True):
     """The resource or the taint it is about."""
 
 
-class Shortage(Struct, frozen=True, gc=False):
+class Shortage(Struct, frozen=True, gc=False, omit_defaults=True):
     """Why a gang has no place: of one set ``fitted`` pods would find one, and for the next no node would do."""
 
     pod_set: str
@@ -386,6 +386,8 @@ class Shortage(Struct, frozen=True, gc=False):
     """Nodes there are."""
     obstacles: tuple[Obstacle, ...] = ()
     """Sorted. A node short of several resources counts for each; any other node counts once."""
+    kept_for: str = ""
+    """The gang, namespace/name, that has claimed nodes; without that there would be a place."""
 
 
 class GangAdmitted(Decision, frozen=True, kw_only=True):

@@ -262,13 +262,14 @@ def _tried(
     gang = state.gangs.get(reservation.ref.uid)
     if reservation.deferred or gang is None:
         return
-    asks = g.asks_of(gang)
-    key = repr(asks)
+    asks, mode = g.asks_of(gang), state.placement.mode
+    assert mode != "off"
+    key, mark = repr(asks), view.mark()
     short = hopeless.get(key)
-    mark = view.mark()
     if short is None:
-        assert state.placement.mode != "off"
-        short = place(view, asks, state.placement.mode)
+        short = place(view, asks, mode)
+        if short is not None:
+            short = hopeless[key] = claims.in_the_way(state, view, short, asks, mode)
     if short is None:
         placements = tuple(
             Placement(taken.ask.name, taken.node, taken.count, taken.devices) for taken in view.taken[mark[1] :]
@@ -276,7 +277,6 @@ def _tried(
         until = state.now + state.placement.hold_ms
         yield _admission(reservation, (*gang.pod_sets, *gang.beside), placements, until)
         return
-    hopeless[key] = short
     decision = waiting.waits(state, reservation, short, asks, view, tries.growing)
     if decision is not None:
         yield decision

@@ -10,13 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
+from msgspec.structs import replace
+
 from muster.core.gang import state as g
 from muster.core.gang.pods import NodeClaim, PodGang
 from muster.core.gang.state import AdmitterState, Reservation, Waits
 from muster.core.placement.place import Strategy, place
 from muster.core.placement.view import Ask, View, need_of
 from muster.events.base import Cause, Decision
-from muster.events.decisions import GangAwaitingNodes, GangDeferred, Placement, WorkloadDequeued
+from muster.events.decisions import GangAwaitingNodes, GangDeferred, Placement, Shortage, WorkloadDequeued
 from muster.events.gangs import NodesClaimed, NodesClaimEnded
 from muster.model.keys import Position, Ref
 
@@ -124,6 +126,14 @@ def keep(state: AdmitterState, view: View, places: Sequence[Placement], asks: Se
             count = min(each.count, need.fit(slot.free, sorted(slot.shared.values())))
             if count > 0:
                 view.take(ask, need, each.node, count)
+
+
+def in_the_way(state: AdmitterState, view: View, short: Shortage, asks: Sequence[Ask], strategy: Strategy) -> Shortage:
+    """Why there is no place, and for whom room is kept that would do; nobody when somebody was let in just now."""
+    claim = state.pods.claim
+    if claim is None or not state.placement.claim_ms or view.taken:
+        return short
+    return replace(short, kept_for=claim.gang) if place(View(state.ledger), asks, strategy) is None else short
 
 
 # --- gangs of pods ----------------------------------------------------------------------------------------------

@@ -174,6 +174,7 @@ class Tries:
         start = len(self._view.taken)
         none = place(self._view, asks, self._strategy)
         if none is not None:
+            none = claims.in_the_way(self._state, self._view, none, asks, self._strategy)
             self._hopeless[key] = (none, next(i for i, ask in enumerate(asks) if ask.name == none.pod_set))
             return none
         left = {id(ask): iter(each) for ask, each in zip(asks, alike, strict=True)}
