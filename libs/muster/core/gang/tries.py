@@ -55,6 +55,8 @@ class Tries:
         """Gangs that are not tried (again)."""
         self._any = False
         """Pods have been placed in this commit."""
+        self._apart, self._looked = False, 0
+        """Whether anything placed so far keeps others away, as far as that has been looked at."""
         self.claimed = False
         """Somebody claims nodes in this commit."""
         self.growing = growing
@@ -98,7 +100,11 @@ class Tries:
         parked, state, ledger = gang.parked, self._state, self._view.ledger
         if parked is None or parked.key not in self._hopeless or not is_parked(state, gang):
             return False
-        if ledger.averse or any(taken.ask.rules.apart for taken in self._view.taken):
+        taken = self._view.taken
+        if len(taken) > self._looked:
+            self._apart = self._apart or any(each.ask.rules.apart for each in taken[self._looked :])
+            self._looked = len(taken)
+        if ledger.averse or self._apart:
             return False  # Pods that ask for the same may be told apart by their labels.
         if not self.claimed and state.now >= claims.may_claim_at(state, gang):
             return False
