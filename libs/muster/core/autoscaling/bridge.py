@@ -129,8 +129,7 @@ class AutoscalerBridge:
         if known is None or known.growth != growth:
             namespace = growth.key.partition("/")[0]
             owners = tuple(ref for ref in event.pods if ref.namespace == namespace)
-            until = at.at + growth.wait_ms
-            state.needs[growth.key] = Need(Cause(at.seq, at.item), growth, namespace, owners=owners, until=until)
+            state.needs[growth.key] = Need(Cause(at.seq, at.item), growth, namespace, owners=owners)
 
     def _placed(self, state: BridgeState, _at: Position, event: PodsPlaced) -> None:
         if any(place.ref.uid in state.pods_seen.ended for place in event.pods):
@@ -287,7 +286,7 @@ def _request(state: BridgeState, key: str, need: Need, tries: int) -> NodesReque
         provisioning=need.growth.provisioning,
         pod_sets=need.growth.pod_sets,
         owners=need.owners,
-        until=need.until,
+        until=0 if need.ref is not None else state.now + need.growth.wait_ms,
         tries=tries,
     )
 

@@ -24,7 +24,7 @@ class Need(Struct, frozen=True):
     attempt: int = 0
     owners: tuple[Ref, ...] = ()
     until: int = 0
-    """Log time at which it is given up; 0 where the wait of the job ends it."""
+    """Once it is asked for: log time at which it is given up; 0 where the wait of the job ends it."""
 
 
 class Asked(Struct):

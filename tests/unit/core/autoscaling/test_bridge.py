@@ -12,6 +12,8 @@ from kit.bench import Bench
 from kit.podgangs import Scene, member
 from muster.core.actuation.provisioning import calls, pod_spec
 from muster.core.audit import audit
+from muster.core.gangstory import GangStory
+from muster.core.narrator import Narrator
 from muster.core.stage import next_commit
 from muster.events.base import Event
 from muster.events.envelope import Stored
@@ -227,3 +229,35 @@ def test_a_declaration_that_is_made_anew_counts_though_the_end_of_the_old_one_is
     scene.settle()
     [asked] = of(scene.bench, NodesRequested)
     assert [(each.pool, each.nodes) for each in asked.pools] == [("p", 3)]
+
+
+def test_the_story_of_a_gang_tells_which_nodes_it_waits_for() -> None:
+    scene = Scene()
+    scene.bench.facts(nodes.pools(nodes.pool("p", 3, cpu=4)))
+    gang(scene, "a", 2)
+    scene.settle()
+    narrator, story = Narrator(), GangStory("video/a")
+    for stored in scene.bench.log:
+        narrator.feed(stored)
+        story.feed(stored, narrator.state)
+    tale = story.of("video/a", narrator.state)
+    assert "asked for: 1 node of pool p" in tale.text
+    [asked] = [each for each in tale.entries if each.word == "wants nodes"]
+    assert asked.text.startswith("1 node of pool p for 2 pods without a place (ProvisioningRequest a-")
+
+
+def test_pools_of_another_class_are_asked_when_the_first_did_not_give() -> None:
+    scene = Scene()
+    other = nodes.pool("q", 3, cpu=4, provisioning="check-capacity.autoscaling.x-k8s.io")
+    scene.bench.facts(nodes.pools(nodes.pool("p", 3, cpu=4), other))
+    gang(scene, "a", 2)
+    scene.settle()
+    [asked] = of(scene.bench, NodesRequested)
+    ref = Ref("ProvisioningRequest", asked.namespace, asked.name, "uid-r")
+    scene.bench.facts(NodesRequestObserved(ref=ref, rv=facts.next_rv(), phase="failed", message="no"))
+    scene.settle()
+    told = of(scene.bench, GangHeldBack)[-1]
+    assert [(each.pool, each.nodes) for each in told.growth.pools] == [("q", 1)]
+    scene.bench.pass_time(90_000)
+    again = of(scene.bench, NodesRequested)[-1]
+    assert (again.provisioning, again.tries) == ("check-capacity.autoscaling.x-k8s.io", 2)
