@@ -123,3 +123,21 @@ def test_a_head_gets_its_claim_at_its_age_though_other_news_come_first():
     opened = next(stored.commit.at for stored in bench.log if claim in stored.commit.events)
     assert opened - due <= 10, "not at the next event that concerns nobody"
     assert not bench.pass_time(100), "and that is that"
+
+
+def test_an_urgent_job_is_helped_before_lower_priority_of_its_queue():
+    """a is owed two cores for a/small; a/urgent, which outranks what runs there, comes first all the same."""
+    scene = Scene()
+    scene.tree_of(("a", 5), ("b", 3), preempt_lower_priority="true")
+    scene.lines("synced")
+    for name, cpu in (("a/low", 3), ("b/first", 3), ("b/second", 2)):
+        scene.lines(f"job {name} cpu={cpu}")
+        scene.runs(name)
+    scene.line("job a/small cpu=2")
+    scene.line("job a/urgent cpu=4 prio=9")
+    scene.settle()
+    assert scene.victims() == ["a/low", "b/second"]
+    for name in ("a/low", "b/second"):
+        scene.suspended(name)
+    assert "uid-a-urgent" in scene.bench.states["quota_accountant"].entries
+    assert audit(scene.bench.log).broken == {}

@@ -83,12 +83,16 @@ class Preemptor:
         claim = state.ledger.claim
         if not state.admitting or state.open or (claim is not None and not claim.yields):
             return []
-        owed = self._owed(state)
+        owed, outranking = self._owed(state), self._outranking(state)
+        if outranking:
+            # Whoever lets priority preempt does not want lower priority of the same queue to be helped before it.
+            first = {job.queue: job.place for _, job in reversed(outranking)}
+            owed = [pair for pair in owed if pair[1].queue not in first or pair[1].place <= first[pair[1].queue]]
+            helped = {job.ref.uid for _, job in owed}
+            if _in_order(state, [*owed, *outranking])[0][1].ref.uid not in helped:
+                return [self._preempt(state, *outranking[0])]
         if owed:
             return [self._reclaim(state, *owed[0])]
-        outranking = self._outranking(state)
-        if outranking:
-            return [self._preempt(state, *outranking[0])]
         if claim is not None:
             return []
         aged = self._aged(state)
