@@ -35,6 +35,13 @@ def may_claim_at(state: AdmitterState, gang: PodGang) -> int:
     return _from(gang.tried_since + (state.placement.claim_ms or AGE_MS), gang.claimed)
 
 
+def may_claim(state: AdmitterState, gang: PodGang) -> bool:
+    """Whether a gang of pods that finds no place may claim nodes now: it is old enough, and nobody older has."""
+    if not gang.tried_since or state.now < may_claim_at(state, gang):
+        return False
+    return state.pods.claim is None or _yields(state, gang.tried_since) is not None
+
+
 def _from(aged: int, claimed: int) -> int:
     return max(aged, claimed + 2 * CLAIM_MS if claimed else 0)
 
@@ -141,7 +148,7 @@ def in_the_way(state: AdmitterState, view: View, short: Shortage, asks: Sequence
 
 def claim(state: AdmitterState, gang: PodGang, asks: Sequence[Ask], strategy: Strategy) -> list[Decision]:
     """The nodes that a gang of pods claims, which has found no place once more, if it may."""
-    if not gang.tried_since or state.now < may_claim_at(state, gang):
+    if not may_claim(state, gang):
         return []
     return _claims(state, gang.tried_since, gang.cause, gang.key, None, asks, strategy)
 

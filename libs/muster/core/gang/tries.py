@@ -106,7 +106,7 @@ class Tries:
             self._looked = len(taken)
         if ledger.averse or self._apart:
             return False  # Pods that ask for the same may be told apart by their labels.
-        if not self.claimed and state.now >= claims.may_claim_at(state, gang):
+        if not self.claimed and claims.may_claim(state, gang):
             return False
         return self._any or self._told_lately(gang) or self._told_the_same(gang, parked)
 
