@@ -15,6 +15,7 @@ from muster.core.workloads.registry import suspend_field
 from muster.events import decisions as d
 from muster.events import effects, facts, gangs, growing, system
 from muster.events.base import Event
+from muster.events.envelope import Commit
 from muster.model.keys import Ref
 from muster.model.resources import Vector, format_vector
 from muster.model.text import counted, moment, shorten, span
@@ -37,6 +38,14 @@ def tell(event: Event) -> Told:
     if isinstance(event, effects.EffectApplied | effects.EffectFailed):
         word = (_DONE if isinstance(event, effects.EffectApplied) else _NOT_DONE)[event.action]
     return Told(word, subject_of(event), shorten(say(event), MAX_TEXT))
+
+
+def tell_of(commit: Commit, index: int) -> Told:
+    """One event of a commit in words; what says nothing of whom it is about is about the stage that said it."""
+    told = tell(commit.events[index])
+    if isinstance(commit.events[index], system.LeaderStarted | system.TimeReached):
+        return Told(told.word, f"{commit.stage}/{commit.shard}", told.text)
+    return told
 
 
 _HOLDERS = ("workload", "pod", "child", "node", "tree", "pod_group")

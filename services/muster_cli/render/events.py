@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from rich.text import Text
 
-from muster.core.telling import tell
+from muster.core.telling import tell_of
 from muster.events.envelope import Stored
 from muster.events.registry import encode
 from muster.model.text import moment
@@ -36,7 +36,7 @@ class EventLines:
 
 
 def _line(stored: Stored, index: int, time: str) -> Text:
-    told = tell(stored.commit.events[index])
+    told = tell_of(stored.commit, index)
     position = f"{stored.seq}.{index}" if index else str(stored.seq)
     return styled(
         (position.ljust(POSITION_WIDTH), DIM),

@@ -107,11 +107,12 @@ def step_lines(step: Step, *, whole: bool) -> list[Text]:
         lines.append(styled(("State", STRONG), " after both, where it differs"))
         lines += state_difference_lines(step.differs, "recorded", "decided")
     lines += [styled((f"{each.invariant}  {each.detail}", BAD)) for each in step.violations]
-    heard = [(each.seq, event) for each in step.folded for event in each.commit.events]
+    heard = [(each.seq, each.commit, index) for each in step.folded for index in range(len(each.commit.events))]
     lines.append(styled(("Folded", STRONG), f" since {step.before}: {counted(len(heard), 'event')}"))
-    for seq, event in heard[-SHOWN:]:
-        told = telling.tell(event)
-        lines.append(Text(shorten(f"    {seq:>7}  {told.word:<12} {told.subject}: {told.text}", EVENT_WIDTH)))
+    for seq, commit, index in heard[-SHOWN:]:
+        told = telling.tell_of(commit, index)
+        subject = f"{told.subject}: " if told.subject else ""
+        lines.append(Text(shorten(f"    {seq:>7}  {told.word:<12} {subject}{told.text}", EVENT_WIDTH)))
     if len(heard) > SHOWN:
         lines.append(Text(f"    (the last {SHOWN} of them)"))
     lines.append(styled(("Changed", STRONG), f" by that in its state: {counted(len(step.changed), 'place')}"))

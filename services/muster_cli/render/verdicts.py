@@ -97,6 +97,8 @@ def difference_lines(found: Difference | None, same: int, names: tuple[str, str]
     if found.one is not None and found.other is not None:
         one, other = found.one.event, found.other.event
         where = sorted(name for name in {**one, **other} if one.get(name) != other.get(name))
+        if one["type"] != other["type"]:
+            where = [f"what is decided: {one['type']}, or {other['type']}"]
         lines.append(styled(("  differs in  ", DIM), ", ".join(where) or "the stage that decides"))
     return lines
 

@@ -165,3 +165,9 @@ def test_one_log_under_another_rule(log, capsys):
     ):
         assert run(["diff", str(log), *words]) in (1, 2)
         assert why in capsys.readouterr().err
+
+
+def test_who_leads_is_told_by_its_stage(log, capsys):
+    shown = told(capsys, "debug", "quota_accountant", "--at", "4", "--log", str(log))
+    assert "leading      queue_sorter/0: process bench leads from here on" in shown
+    assert "genesis      log bench, generation 1" in shown
