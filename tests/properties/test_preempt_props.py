@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import combinations
 from random import Random
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from kit.chaos import Chaos
@@ -194,6 +194,7 @@ def test_nobody_evicts_in_turn_and_it_comes_to_an_end(load: Load, coming: list[t
 
 @SETTINGS
 @given(st.integers(0, 2**32))
+@example(6806613)  # evicted, started around the queue, and evicted again under one attempt
 def test_any_history_with_preemption_keeps_the_invariants_and_replays(seed: int) -> None:
     chaos = Chaos(Random(seed), **LOWER_GIVES)
     chaos.run()

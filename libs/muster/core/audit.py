@@ -155,6 +155,8 @@ class Auditor:
                     self._reserved(event)
                 case WorkloadAdopted():
                     self._waiting.pop(event.ref.uid, None)
+                    # Suspended and started around the queue again: under the same attempt it may be suspended again.
+                    self._applied.discard((event.ref.uid, event.attempt, "suspend"))
                     self._open(event.ref.uid, _charge(event, adopted=True))
                 case GangAdmitted():
                     self._admitted(event)
