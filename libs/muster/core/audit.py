@@ -317,9 +317,8 @@ class Auditor:
 
     def _effect(self, event: EffectApplied) -> None:
         """I1: nothing is resumed that was not admitted before. I9: and each admission once."""
-        # Whatever else is done is done once for each decision: a pod may be placed again, and whoever gave way, was
-        # started around the queue and adopted under the same attempt may be ordered to give way again.
-        attempt = event.attempt if event.action == "resume" else event.cause.seq
+        # A pod is bound once, whatever was decided of it: of another decision this is another binding.
+        attempt = event.attempt if event.action in ("resume", "suspend") else event.cause.seq
         key = (event.ref.uid, attempt, event.action)
         self._check("I1", event.cause.seq < self._seq, f"{event.ref}: {event.action} before it was decided")
         self._check("I9", key not in self._applied, f"{event.ref}: {event.action} twice, attempt {event.attempt}")
