@@ -9,7 +9,7 @@ import asyncio
 from typing import Any
 
 from kit.shell import NODES, Cell, play
-from muster.core.gang.tries import STARVED_MS
+from muster.core.gang.notices import STARVED_MS
 from muster.events.gangs import GangHeldBack
 from muster.model import api
 

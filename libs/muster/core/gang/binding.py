@@ -9,9 +9,10 @@ from msgspec.structs import replace
 from muster.core.gang import claims
 from muster.core.gang import pods as crew
 from muster.core.gang import state as g
+from muster.core.gang.notices import BROKEN_MS, GRACE_MS, STARVED_MS, TELL_AGAIN_MS, round_ends
 from muster.core.gang.parked import park
+from muster.core.gang.podgang import Placed
 from muster.core.gang.state import AdmitterState
-from muster.core.gang.tries import BROKEN_MS, GRACE_MS, STARVED_MS, TELL_AGAIN_MS, round_ends
 from muster.core.gang.units import OWNER_MS
 from muster.core.placement.ledger import PODS, Occupant
 from muster.core.stage import Violation
@@ -78,7 +79,7 @@ def due(state: AdmitterState) -> Iterator[PodsReleased]:
         yield PodsReleased(cause=cause, gangs=named, reason=reason, pods=tuple(reversed(places)))
 
 
-def _lost(state: AdmitterState, found: crew.Placed, lacking: dict[str, Vector]) -> PodsReleaseReason | None:
+def _lost(state: AdmitterState, found: Placed, lacking: dict[str, Vector]) -> PodsReleaseReason | None:
     """``lacking``: node -> what it is short of, less what pods that lose it give back."""
     if found.applied:
         return None

@@ -13,7 +13,7 @@ from typing import Literal
 from msgspec.structs import replace
 
 from muster.core.gang import state as g
-from muster.core.gang.pods import NodeClaim, PodGang
+from muster.core.gang.podgang import NodeClaim, PodGang
 from muster.core.gang.state import AdmitterState, Reservation, Waits
 from muster.core.placement.place import Strategy, place
 from muster.core.placement.view import Ask, View, need_of

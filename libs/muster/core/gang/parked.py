@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from muster.core.gang.pods import Parked, PodGang
+from muster.core.gang.podgang import Parked, PodGang
 from muster.core.gang.state import AdmitterState
 from muster.core.gang.units import OWNER_MS, problems, unit_of
 from muster.core.placement.matching import pod_labels_asked

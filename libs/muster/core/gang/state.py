@@ -8,7 +8,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from muster.core.gang import pods
-from muster.core.gang.pods import PodGangs
+from muster.core.gang.podgang import PodGangs
 from muster.core.placement.ledger import NodeLedger, Occupant
 from muster.core.placement.view import Ask
 from muster.core.seen import Seen

@@ -9,10 +9,11 @@ from collections.abc import Iterable, Iterator
 
 from msgspec.structs import replace
 
-from muster.core.gang import claims, jobpods
+from muster.core.gang import claims, jobpods, notices
 from muster.core.gang.growing import Growing
 from muster.core.gang.parked import TRIED, is_parked, key_of
-from muster.core.gang.pods import Parked, PodGang, said
+from muster.core.gang.podgang import Parked, PodGang
+from muster.core.gang.pods import said
 from muster.core.gang.state import AdmitterState
 from muster.core.gang.units import MAX_AT_ONCE, Unit, Why, problems, unit_of, units
 from muster.core.placement.matching import pod_labels_asked
@@ -20,21 +21,10 @@ from muster.core.placement.place import Strategy, place
 from muster.core.placement.view import Ask, View
 from muster.events.base import Decision
 from muster.events.decisions import Shortage
-from muster.events.gangs import MAX_PODS_NAMED, GangHeldBack, HeldBackReason, PodPlace, PodsPlaced
+from muster.events.gangs import GangHeldBack, HeldBackReason, PodPlace, PodsPlaced
 from muster.model.placing import PodRules
 from muster.model.pools import Growth, PoolRefusal
 from muster.model.workload import PodState
-
-TELL_AGAIN_MS = 60_000
-"""A gang that waits for the same reason, in other numbers, is told so again no sooner than this."""
-GRACE_MS = 10_000
-"""How long the pods of a gang may take to come before it is told that some are missing."""
-BROKEN_MS = 60_000
-"""How long a gang that has lost pods may take to get others until it is told that it lacks them."""
-STARVED_MS = 20 * 60_000
-"""How long others may be let in before a gang until that is called starving."""
-LONGEST_ROUND = 6
-"""Each round takes twice as long as the one before it, so many times."""
 
 
 class Tries:
@@ -78,7 +68,7 @@ class Tries:
 
     def due(self) -> Iterator[Decision]:
         """Every decision that is due for pods that wait, and for gangs that are no longer whole."""
-        yield from self._broken()
+        yield from notices.broken(self._state)
         if not self._state.pods.open:
             return
         taken: set[str] = set()
@@ -108,7 +98,7 @@ class Tries:
             return False  # Pods that ask for the same may be told apart by their labels.
         if not self.claimed and claims.may_claim(state, gang):
             return False
-        return self._any or self._told_lately(gang) or self._told_the_same(gang, parked)
+        return self._any or notices.told_lately(self._state, gang) or self._told_the_same(gang, parked)
 
     def _try(self, unit: Unit) -> Iterator[Decision]:
         why, places = problems(self._state, unit), list[PodPlace]()
@@ -259,20 +249,20 @@ class Tries:
     def _tell(self, unit: Unit, gang: PodGang, why: Why) -> Iterator[Decision]:
         """What a gang is told now, if it is due."""
         now, told = self._state.now, gang.told
-        if why.patient and now < gang.since + GRACE_MS:
+        if why.patient and now < gang.since + notices.GRACE_MS:
             return
         tried = why.reason == "no_nodes"
         if tried and self._any:
             return  # Somebody was let in just now: what that means for this one is told when it is in force.
-        if tried and self._told_lately(gang):
+        if tried and notices.told_lately(self._state, gang):
             return
-        over = tried and self._over(gang)
-        lately = told is not None and now < told.at + TELL_AGAIN_MS
-        passed, elsewhere = self._passed(gang), tried and self._elsewhere(gang)
+        over = tried and notices.over(self._state, gang)
+        lately = told is not None and now < told.at + notices.TELL_AGAIN_MS
+        passed, elsewhere = notices.passed(gang), tried and notices.elsewhere(self._state, gang)
         reason: HeldBackReason = "timed_out" if over else why.reason
         by = self._blocked_by(unit, gang) if tried else ""
         if by:
-            reason = self._gave_way(gang)
+            reason = notices.gave_way(self._state, gang)
         growth, refusals = self._nodes(unit, gang) if tried and unit.needs else (None, ())
         event = GangHeldBack(
             cause=gang.cause,
@@ -280,7 +270,7 @@ class Tries:
             cycle=max(gang.cycle, 1) if tried else gang.cycle,
             reason=reason,
             text=why.text,
-            pods=tuple(self._state.pods.pods[uid].ref for uid in self._named(gang)),
+            pods=tuple(self._state.pods.pods[uid].ref for uid in notices.named(self._state, gang)),
             waiting=len(gang.waiting),
             minimum=unit.needs.get(gang.key, 0),
             shortage=why.shortage,
@@ -298,27 +288,24 @@ class Tries:
                 return
         yield event
 
-    def _told_lately(self, gang: PodGang) -> bool:
-        """Whether a gang that has found no place once more was told so a short while ago, and nothing is new."""
-        told = gang.told
-        if told is None or told.reason not in TRIED or self._state.now >= told.at + TELL_AGAIN_MS or self._over(gang):
-            return False
-        # That another gang took the room is told at once, also to who was told lately that there is none. So is what
-        # became of the nodes that it was told of, and what others are declared now.
-        return not (self._passed(gang) or self._elsewhere(gang))
-
     def _told_the_same(self, gang: PodGang, parked: Parked) -> bool:
         """Whether a parked gang would be told what it was told before; false also where that takes more than a look."""
         told, other, short = gang.told, self._other(gang), self._hopeless[parked.key][0]
         passed = other is not None and self._without.get((parked.key, other.key, self._view.mark()))
-        if told is None or passed is None or len(parked.names) > 1 or self.growing.pools or self._over(gang):
+        if (
+            told is None
+            or passed is None
+            or len(parked.names) > 1
+            or self.growing.pools
+            or notices.over(self._state, gang)
+        ):
             return False
-        if self._passed(gang) or self._elsewhere(gang):
+        if notices.passed(gang) or notices.elsewhere(self._state, gang):
             return False
         event = GangHeldBack(
             cause=gang.cause,
             gang=gang.key,
-            reason=self._gave_way(gang) if passed else "no_nodes",
+            reason=notices.gave_way(self._state, gang) if passed else "no_nodes",
             waiting=len(gang.waiting),
             minimum=len(gang.waiting),
             shortage=replace(short, pod_set=parked.names[0]),
@@ -326,24 +313,6 @@ class Tries:
             complaints=gang.declared.complaints if gang.declared is not None else (),
         )
         return told.said == said(event)
-
-    def _gave_way(self, gang: PodGang) -> HeldBackReason:
-        starved = gang.tried_since and self._state.now >= gang.tried_since + STARVED_MS
-        return "starved" if starved else "gave_way"
-
-    def _over(self, gang: PodGang) -> bool:
-        return bool(gang.cycle_since) and self._state.now >= round_ends(gang)
-
-    @staticmethod
-    def _passed(gang: PodGang) -> bool:
-        return gang.told is not None and gang.told.reason == "no_nodes" and bool(gang.by)
-
-    def _elsewhere(self, gang: PodGang) -> bool:
-        """Whether nodes that a gang was told of come no more, or pools are declared of which it was not told."""
-        told, state = gang.told, self._state
-        if told is None or (told.growing and gang.growth is None):
-            return told is not None
-        return told.pools != state.pools_rv
 
     def _nodes(self, unit: Unit, gang: PodGang) -> tuple[Growth | None, tuple[PoolRefusal, ...]]:
         """The nodes that a unit lacks, of pools that may have them; else why no pool can help."""
@@ -356,31 +325,6 @@ class Tries:
             self._plans[gangs[0]] = self.growing.plan(self._view, self._asks_of(unit), gangs[0], gangs)
         plan = self._plans[gangs[0]]
         return (plan, ()) if isinstance(plan, Growth) else (None, tuple(plan))
-
-    def _broken(self) -> Iterator[Decision]:
-        """Gangs that have started and lost so many pods that less than their minimum is left, told once."""
-        pods, now = self._state.pods, self._state.now
-        for key in pods.broken:
-            gang = pods.gangs[key]
-            if now >= gang.changed + BROKEN_MS and (gang.told is None or gang.told.reason != "broken"):
-                yield GangHeldBack(
-                    cause=gang.cause,
-                    gang=key,
-                    cycle=gang.cycle,
-                    reason="broken",
-                    text=f"{gang.count('placed', 'bound')} of its pods run, {gang.lacks} more are needed",
-                    minimum=gang.lacks,
-                )
-
-    def _named(self, gang: PodGang) -> list[str]:
-        pods = self._state.pods.pods
-        return sorted(gang.waiting, key=lambda uid: pods[uid].ref.name)[:MAX_PODS_NAMED]
-
-
-def round_ends(gang: PodGang) -> int:
-    """Log time at which the round of a gang is over."""
-    first = gang.declared.timeout_ms if gang.declared is not None else 600_000
-    return gang.cycle_since + (first << min(max(gang.cycle - 1, 0), LONGEST_ROUND))
 
 
 def _ask(alike: list[PodState], asked: list[str]) -> Ask:

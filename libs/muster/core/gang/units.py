@@ -9,7 +9,8 @@ from msgspec import Struct, field
 
 from muster.core.gang import jobpods
 from muster.core.gang.declare import incomplete, missing, priority_clash
-from muster.core.gang.pods import PodGang, PodGangs, pod_group_of
+from muster.core.gang.podgang import PodGang, PodGangs
+from muster.core.gang.pods import pod_group_of
 from muster.core.gang.state import AdmitterState
 from muster.events.decisions import Shortage
 from muster.events.gangs import HeldBackReason

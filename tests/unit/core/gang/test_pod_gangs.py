@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from kit import facts, nodes
 from kit.podgangs import SIGS, Scene, member, pod_group
 from muster.core.gang.claims import AGE_MS, CLAIM_MS
-from muster.core.gang.tries import BROKEN_MS, GRACE_MS, STARVED_MS
+from muster.core.gang.notices import BROKEN_MS, GRACE_MS, STARVED_MS
 from muster.core.gang.units import MAX_AT_ONCE
 from muster.events.base import Event
 from muster.events.envelope import MAX_BYTES, encode_commit

@@ -10,7 +10,7 @@ import pytest
 from kit import facts
 from muster.core import explain
 from muster.core.gang import declare, pods
-from muster.core.gang.pods import PodGangs
+from muster.core.gang.podgang import PodGangs
 from muster.core.presentation import gangs
 from muster.core.presentation.gangs import GangNote
 from muster.core.presentation.view import View, ViewState

@@ -1,0 +1,82 @@
+"""When a gang that waits, or has lost a part, is told so again, and in which words of the closed list."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from muster.core.gang.parked import TRIED
+from muster.core.gang.podgang import PodGang
+from muster.core.gang.state import AdmitterState
+from muster.events.gangs import MAX_PODS_NAMED, GangHeldBack, HeldBackReason
+
+TELL_AGAIN_MS = 60_000
+"""A gang that waits for the same reason, in other numbers, is told so again no sooner than this."""
+GRACE_MS = 10_000
+"""How long the pods of a gang may take to come before it is told that some are missing."""
+BROKEN_MS = 60_000
+"""How long a gang that has lost pods may take to get others until it is told that it lacks them."""
+STARVED_MS = 20 * 60_000
+"""How long others may be let in before a gang until that is called starving."""
+LONGEST_ROUND = 6
+"""Each round takes twice as long as the one before it, so many times."""
+
+
+def told_lately(state: AdmitterState, gang: PodGang) -> bool:
+    """Whether a gang that has found no place once more was told so a short while ago, and nothing is new."""
+    told = gang.told
+    if told is None or told.reason not in TRIED or state.now >= told.at + TELL_AGAIN_MS or over(state, gang):
+        return False
+    # That another gang took the room is told at once, also to who was told lately that there is none. So is what
+    # became of the nodes that it was told of, and what others are declared now.
+    return not (passed(gang) or elsewhere(state, gang))
+
+
+def gave_way(state: AdmitterState, gang: PodGang) -> HeldBackReason:
+    """What it is called that another gang was let in before it: for so long, it starves."""
+    starved = gang.tried_since and state.now >= gang.tried_since + STARVED_MS
+    return "starved" if starved else "gave_way"
+
+
+def over(state: AdmitterState, gang: PodGang) -> bool:
+    """Whether the time of its round is over."""
+    return bool(gang.cycle_since) and state.now >= round_ends(gang)
+
+
+def passed(gang: PodGang) -> bool:
+    """Whether another gang took the room since it was told that there is none."""
+    return gang.told is not None and gang.told.reason == "no_nodes" and bool(gang.by)
+
+
+def elsewhere(state: AdmitterState, gang: PodGang) -> bool:
+    """Whether nodes that a gang was told of come no more, or pools are declared of which it was not told."""
+    told = gang.told
+    if told is None or (told.growing and gang.growth is None):
+        return told is not None
+    return told.pools != state.pools_rv
+
+
+def broken(state: AdmitterState) -> Iterator[GangHeldBack]:
+    """Gangs that have started and lost so many pods that less than their minimum is left, told once."""
+    for key in state.pods.broken:
+        gang = state.pods.gangs[key]
+        if state.now >= gang.changed + BROKEN_MS and (gang.told is None or gang.told.reason != "broken"):
+            yield GangHeldBack(
+                cause=gang.cause,
+                gang=key,
+                cycle=gang.cycle,
+                reason="broken",
+                text=f"{gang.count('placed', 'bound')} of its pods run, {gang.lacks} more are needed",
+                minimum=gang.lacks,
+            )
+
+
+def named(state: AdmitterState, gang: PodGang) -> list[str]:
+    """The pods that an event names, by uid."""
+    pods = state.pods.pods
+    return sorted(gang.waiting, key=lambda uid: pods[uid].ref.name)[:MAX_PODS_NAMED]
+
+
+def round_ends(gang: PodGang) -> int:
+    """Log time at which the round of a gang is over."""
+    first = gang.declared.timeout_ms if gang.declared is not None else 600_000
+    return gang.cycle_since + (first << min(max(gang.cycle - 1, 0), LONGEST_ROUND))
