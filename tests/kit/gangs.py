@@ -65,10 +65,18 @@ async def room(cluster: Cluster, **nodes: dict[str, str] | int) -> AsyncIterator
 
 
 async def add_node(cluster: Cluster, name: str, resources: dict[str, str] | int) -> None:
+    """A node that takes pods by the time this returns: a new one is not ready at first, and says so by a taint."""
     slots = {SLOT: str(resources)} if isinstance(resources, int) else resources
     has = {"cpu": "64", "memory": "256Gi", "pods": "110", **slots}
     made = {"metadata": {"name": name}, "status": {"capacity": has, "allocatable": has}}
     await cluster.kube.create({"apiVersion": "v1", "kind": "Node", **made})
+
+    async def ready() -> bool:
+        node = await cluster.kube.get("v1", "Node", name)
+        conditions = node.get("status", {}).get("conditions", [])
+        return not node["spec"].get("taints") and {"Ready": "True"} in [{c["type"]: c["status"]} for c in conditions]
+
+    await cluster.until(ready, what=f"node {name} to be ready")
 
 
 async def _clear(cluster: Cluster) -> None:
