@@ -53,7 +53,6 @@ class Driver:
         self.took: list[float] = []
         self.admitted = asyncio.Event()
         self.wanted = 0
-        self.rv = 10_000
 
     async def append(self, stage: str, events: list[Event]) -> None:
         self.count += 1
@@ -66,10 +65,6 @@ class Driver:
             events=tuple(events),  # type: ignore[arg-type]
         )
         self.last[stage] = await self.log.append(commit, expected=self.last[stage])
-
-    def next_rv(self) -> int:
-        self.rv += 1
-        return self.rv
 
     async def follow(self) -> None:
         """Note admissions; give each its effect and its end, so that its quota is free again."""
@@ -85,7 +80,7 @@ class Driver:
                     if began is not None:
                         self.took.append(now - began)
                     effect = EffectApplied(
-                        cause=Cause(stored.seq, item), ref=event.ref, attempt=event.attempt, rv=self.next_rv()
+                        cause=Cause(stored.seq, item), ref=event.ref, attempt=event.attempt, rv=facts.next_rv()
                     )
                     answers.append(effect)
                     ends.append(facts.gone(event.ref.name, event.ref.namespace))

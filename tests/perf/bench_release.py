@@ -51,7 +51,7 @@ class Ends(Driver):
                         self.up.setdefault(where, []).append(event.ref.name)
                         answers.append(
                             EffectApplied(
-                                cause=Cause(stored.seq, item), ref=event.ref, attempt=event.attempt, rv=self.next_rv()
+                                cause=Cause(stored.seq, item), ref=event.ref, attempt=event.attempt, rv=facts.next_rv()
                             )
                         )
                         if where in self.ended_at:
