@@ -174,9 +174,9 @@ HEAD = """<!-- Written by `make bench`. -->
 
 # Performance
 
-Medians of the rounds, with the lowest and the highest. All of it was measured in one run on one machine, with
-everything on it: servers, services, and whatever drives them. Ratios within a run say more than its absolute figures;
-on a busy machine those fall by half and more.
+Medians of the rounds, with the lowest and the highest. All of it was measured on one machine, with everything on it:
+servers, services, and whatever drives them; in one run, but for sections that name a date of their own. Ratios within a
+run say more than its absolute figures; on a busy machine those fall by half and more.
 """
 
 
