@@ -80,7 +80,7 @@ async def _restart(size: Size, say: Progress) -> list[Table]:
 
 async def _gangs(size: Size, say: Progress) -> list[Table]:
     sizes = [bench_gangs.Size(5, 4), bench_gangs.Size(2, 10)] if size.quick else bench_gangs.SIZES
-    return [await bench_gangs.measure(20 if size.quick else 1_000, sizes, 1 if size.quick else 2, say)]
+    return [await bench_gangs.measure(20 if size.quick else 1_000, sizes, 1, say)]
 
 
 async def _simulate(size: Size, say: Progress) -> list[Table]:

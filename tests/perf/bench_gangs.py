@@ -9,6 +9,7 @@ Run: python tests/perf/bench_gangs.py [--nodes 1000] [--gangs 500x20 20x500] [--
 
 import argparse
 import asyncio
+import contextlib
 import itertools
 import json
 import tempfile
@@ -30,6 +31,7 @@ from muster.kube.config import connect
 from muster.kube.sources import FromKubeconfig
 from muster.kube.transport import KubeTransport
 from muster.model.api import NAMESPACES, NODES, PODS
+from muster.ports import ApiUnreachableError
 
 NODE = {"cpu": "64", "memory": "512Gi", "nvidia.com/gpu": "16", "pods": "110"}
 POD = {"cpu": "2", "memory": "8Gi", "nvidia.com/gpu": "1"}
@@ -204,7 +206,8 @@ class GangBench:
         path = PODS.path(namespace)
         async with asyncio.timeout(LIMIT_S):
             while json.loads((await self._transport.request("GET", path, query={"limit": "1"})).body)["items"]:
-                await self._transport.request("DELETE", path, body=options, timeout_s=120)
+                with contextlib.suppress(ApiUnreachableError):  # A connection that the server had just closed.
+                    await self._transport.request("DELETE", path, body=options, timeout_s=120)
 
 
 def _ready(node: dict[str, Any]) -> bool:
