@@ -105,26 +105,6 @@ def test_once_the_claim_is_served_what_it_held_too_much_is_free():
     assert bench.broken() == {}
 
 
-def test_a_head_gets_its_claim_at_its_age_though_other_news_come_first():
-    """The moment is marked by nothing but the clock: whatever else is told just then must not make it pass unseen."""
-    scene = Scene()
-    scene.tree_of(("a", 0), age_limit="5m")
-    scene.lines("synced", "job a/runs cpu=6")
-    scene.runs("a/runs")
-    scene.lines("job a/big cpu=8")
-    bench = scene.bench
-    bench.pass_time(60_000)
-    due = bench.states["queue_sorter"].jobs["uid-a-big"].queued_at + 300_000
-    bench.now = due + 5
-    scene.lines("job nowhere/other")
-    decided = bench.pass_time(100)
-    claim = next(event for event in decided if isinstance(event, ClaimOpened))
-    assert claim.ref.name == "big"
-    opened = next(stored.commit.at for stored in bench.log if claim in stored.commit.events)
-    assert opened - due <= 10, "not at the next event that concerns nobody"
-    assert not bench.pass_time(100), "and that is that"
-
-
 def test_an_urgent_job_is_helped_before_lower_priority_of_its_queue():
     """a is owed two cores for a/small; a/urgent, which outranks what runs there, comes first all the same."""
     scene = Scene()

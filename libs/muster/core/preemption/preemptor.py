@@ -207,8 +207,8 @@ class Preemptor:
 
     def next_deadline(self, state: PreemptorState) -> int | None:
         times = [bar.until for uid, bar in state.barred.items() if bar.until > state.now and uid in state.jobs]
-        if state.age_check:  # other news may have overtaken it: then it is due at once
-            times.append(max(state.age_check, state.now + 1))
+        if state.age_check > state.now:  # one that other news has overtaken must not hide what comes after it
+            times.append(state.age_check)
         times += [bar.rest for bar in state.barred.values() if bar.rest > state.now and bar.supply != state.supply]
         return min(times, default=None)
 
