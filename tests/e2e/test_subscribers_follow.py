@@ -77,7 +77,7 @@ async def test_every_admission_once_whatever_happens_to_the_log(cluster: Cluster
             for subscriber in subscribers:
                 await subscriber.start()
             traffic = Traffic(cluster)
-            running = asyncio.ensure_future(traffic.run())
+            cluster.keep(traffic.run())
 
             async def more(count: int = 4) -> None:
                 before = len(await fleet.happened(GangAdmitted))
@@ -85,7 +85,7 @@ async def test_every_admission_once_whatever_happens_to_the_log(cluster: Cluster
                 async def admitted() -> bool:
                     return len(await fleet.happened(GangAdmitted)) >= before + count
 
-                await until(admitted, 90.0, 0.2, what="further admissions")
+                await cluster.until(admitted, 90.0, "further admissions", every_s=0.2)
 
             async def told(expected: list[str]) -> None:
                 for subscriber in subscribers:
@@ -109,7 +109,6 @@ async def test_every_admission_once_whatever_happens_to_the_log(cluster: Cluster
             for subscriber in subscribers:
                 await subscriber.start()
             await traffic.over()
-            running.cancel()
             expected = await admissions(fleet, await fleet.identity())
             assert {each.split("-")[1] for each in expected} == {"1", "2"}
             await told(expected)
@@ -123,10 +122,9 @@ async def test_every_admission_once_whatever_happens_to_the_log(cluster: Cluster
             await fleet.init_log()
             await fleet.healthy()
             again = Traffic(cluster, name="again")
-            running = asyncio.ensure_future(again.run())
+            cluster.keep(again.run())
             await more(6)
             await again.over()
-            running.cancel()
             identity = await fleet.identity()
             assert (identity.generation, identity.first) == (3, 1), "it began from nothing"
             await told([*expected, *await admissions(fleet, identity)])

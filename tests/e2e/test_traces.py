@@ -56,14 +56,13 @@ async def test_traces_arrive_by_otlp(cluster: Cluster, tmp_path: Path) -> None:
     env = {"OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{port}", "OTEL_BSP_SCHEDULE_DELAY": "200"}
     async with Fleet(tmp_path, cluster.plane.kubeconfig, env=env) as fleet:
         traffic = Traffic(cluster)
-        running = asyncio.ensure_future(traffic.run())
+        cluster.keep(traffic.run())
 
         async def three_finished() -> bool:
             return len(await fleet.happened(WorkloadFinished)) >= 3
 
-        await until(three_finished, 90.0, 0.2)
+        await cluster.until(three_finished, 90.0, every_s=0.2)
         await traffic.over()
-        running.cancel()
         uids = {event.ref.uid: event.ref for event in await fleet.happened(WorkloadFinished)}
         wanted = {
             ("muster-watcher", "watcher workload_observed"),

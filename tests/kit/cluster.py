@@ -139,7 +139,9 @@ class Cluster:
 
         await until(gone, 60.0, 0.1)
 
-    async def until(self, asked: Callable[[], T | Awaitable[T]], timeout_s: float = 30.0, what: str = "") -> T:
+    async def until(
+        self, asked: Callable[[], T | Awaitable[T]], timeout_s: float = 30.0, what: str = "", *, every_s: float = 0.03
+    ) -> T:
         """The first answer that is true; fails at once when something beside the test has ended."""
 
         async def guarded() -> T:
@@ -148,7 +150,7 @@ class Cluster:
             answer = asked()
             return await answer if isinstance(answer, Awaitable) else answer
 
-        return await until(guarded, timeout_s, 0.03, what=what or getattr(asked, "__name__", "the condition"))
+        return await until(guarded, timeout_s, every_s, what=what or getattr(asked, "__name__", "the condition"))
 
     # --- what users do ----------------------------------------------------------------------------------------
 

@@ -125,8 +125,31 @@ class Fleet:
             raise
         return self
 
-    async def __aexit__(self, *_: object) -> None:
-        await self.stop()
+    async def __aexit__(self, kind: object, err: BaseException | None, trace: object) -> None:
+        try:
+            if err is not None:
+                err.add_note(await self._account())
+        finally:
+            await self.stop()
+
+    async def _account(self) -> str:
+        """What the log ends with and which process has ended or complained, for whoever reads of a failure."""
+        ends = {name: process.ends for name, process in self.running.items() if process.ends}
+        lines = [f"ended so far: {ends}"]
+        for name, process in self.running.items():
+            said = process.log.read_text(errors="replace").splitlines()
+            lines += [f"{name}: {line}" for line in said if '"warning"' in line or '"error"' in line][-3:]
+        try:
+            async with asyncio.timeout(10.0):
+                commits = await self.commits()
+        except Exception as missing:  # The account must not hide the failure it is about.
+            return "\n".join([*lines, f"the log cannot be read: {missing!r}"])
+        for stored in commits[-20:]:
+            events = " ".join(
+                f"{type(event).__name__}({getattr(event, 'ref', '')})" for event in stored.commit.events
+            )
+            lines.append(f"{stored.seq} {stored.commit.stage} {stored.commit.shard}: {events}")
+        return "\n".join(lines)
 
     async def stop(self) -> None:
         others = [process for name, process in self.running.items() if name != NATS]

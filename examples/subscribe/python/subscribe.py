@@ -14,7 +14,6 @@ from pathlib import Path
 import nats
 from nats.aio.msg import Msg
 from nats.errors import Error
-from nats.errors import TimeoutError as NothingYet
 from nats.js.api import AckPolicy, ConsumerConfig
 
 URL = os.environ.get("NATS_URL", "nats://127.0.0.1:4222")
@@ -53,7 +52,7 @@ async def main() -> None:
     while True:
         try:
             messages = await subscription.fetch(100, timeout=5)
-        except NothingYet:
+        except TimeoutError:  # nothing yet
             continue
         except Error:  # NATS is away: what was not acknowledged comes again
             await asyncio.sleep(1)
