@@ -1,6 +1,5 @@
 """Traces of real processes arrive by OTLP: one for each workload, with spans of every service that had a say."""
 
-import asyncio
 import gzip
 from collections import defaultdict
 from pathlib import Path
