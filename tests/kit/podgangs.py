@@ -11,7 +11,8 @@ from msgspec.structs import replace
 
 from kit import facts, nodes
 from kit.bench import Bench
-from muster.core.actuation.bind import Bind, bound, not_bound
+from muster.core.actuation.answers import applied, failed
+from muster.core.actuation.bind import Bind
 from muster.core.actuation.intents import Actuator
 from muster.core.stage import Folder, next_commit
 from muster.events.facts import NodeGone, PodGone, PodGroupGone, PodGroupObserved, PodObserved
@@ -112,17 +113,17 @@ class Scene:
         """Carry one order out. `lose`: the actuator dies before the effect is stored; `refuse`: a policy says no."""
         pod = self.pods.get(order.ref.uid)
         if pod is None:
-            effect = not_bound(order, "gone", "not found")
+            effect = failed(order, "gone", "not found")
         elif pod.node == order.node:
-            effect = bound(order)
+            effect = applied(order)
         elif pod.node or pod.over:
-            effect = not_bound(order, "superseded" if pod.node else "gone", "it has a node")
+            effect = failed(order, "superseded" if pod.node else "gone", "it has a node")
         elif refuse:
-            effect = not_bound(order, "refused", refuse)
+            effect = failed(order, "refused", refuse)
         else:
             self.binds += 1
             self.put(replace(pod, node=order.node), tell=False)
-            effect = bound(order)
+            effect = applied(order)
         if not lose:
             self.bench.append("actuator", "input", [effect])
         if tell:

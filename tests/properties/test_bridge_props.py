@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from kit import facts, nodes
 from kit.podgangs import Chance
+from muster.core.actuation.answers import applied, failed
 from muster.core.actuation.asking import Asking
-from muster.core.actuation.provisioning import applied, failed
 from muster.core.audit import audit
 from muster.core.stage import next_commit
 from muster.events.facts import (
@@ -142,7 +142,7 @@ class Growth(Chance):
             if found is not None:
                 self.bench.facts(NodesRequestGone(ref=found[0], rv=facts.next_rv()))
         elif self.rng.random() < 0.1:
-            effect = failed(order, "a policy says no")
+            effect = failed(order, "refused", "a policy says no")
         elif decision.name not in self.made:
             ref = Ref("ProvisioningRequest", decision.namespace, decision.name, f"uid-{decision.name}")
             self.made[decision.name] = (ref, decision)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from muster.events.base import Event
 from muster.events.envelope import Stored
 from muster.events.facts import NodePoolsObserved
-from muster.events.growing import NodesRequested, NodesRequestWithdrawn
+from muster.events.growing import NodesRequested, NodesRequestWithdrawn, for_whom
 
 Finding = tuple[str, bool, str]
 """Invariant, whether it holds, what is wrong if it does not."""
@@ -35,16 +35,12 @@ class GrowthAudit:
                 for pool in event.pools:
                     self._most[pool.name] = max(pool.most, self._most.get(pool.name, 0))
             case NodesRequested():
-                who, name = _who(event), f"{event.namespace}/{event.name}"
+                who, name = for_whom(event), f"{event.namespace}/{event.name}"
                 yield "I21", who not in self._open, f"{name} is asked for beside {self._open.get(who)}, for the same"
                 for each in event.pools:
                     most = self._most.get(each.pool, 0)
                     yield "I21", each.nodes <= most, f"{name} asks for {each.nodes} of pool {each.pool}, at most {most}"
                 self._open[who] = name
             case NodesRequestWithdrawn():
-                if self._open.get(_who(event)) == f"{event.namespace}/{event.name}":
-                    del self._open[_who(event)]
-
-
-def _who(event: NodesRequested | NodesRequestWithdrawn) -> str:
-    return event.ref.uid if event.ref is not None else event.gangs[0] if event.gangs else ""
+                if self._open.get(for_whom(event)) == f"{event.namespace}/{event.name}":
+                    del self._open[for_whom(event)]

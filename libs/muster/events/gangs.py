@@ -49,6 +49,9 @@ bind_refused      the API server refused to bind pods of it: the text is its own
 broken            it had started, and has lost so many pods that fewer than its minimum are left
 """
 
+LACKS_NODES = ("no_nodes", "timed_out", "gave_way", "starved")
+"""Reasons of gangs that were tried in vain: what a gang is told may go from one to another, not too often."""
+
 MAX_PODS_NAMED = 64
 """How many pods an event names where it does not need all of them."""
 

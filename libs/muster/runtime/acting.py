@@ -7,18 +7,17 @@ again; the fence in every patch makes a repetition harmless (see core.actuation.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from random import Random
 
 from muster.core.actuation import provisioning
-from muster.core.actuation.answers import Answer, Reread, Retry, message_of
+from muster.core.actuation.answers import Effect, Reread, Retry, applied, message_of
 from muster.core.actuation.asking import Asking
 from muster.core.actuation.bind import Bind, after_binding, binding_for, read_binding
 from muster.core.actuation.intents import Actuator, ActuatorState, Known, Outstanding
 from muster.core.actuation.patch import after_reread, patch_for, read_answer
 from muster.core.workloads.registry import KINDS
 from muster.events.base import Event
-from muster.events.effects import EffectApplied, EffectFailed
+from muster.events.effects import EffectFailed
 from muster.events.envelope import MAX_EVENTS, CommitKind
 from muster.model.api import JSON, JSON_PATCH, PODS
 from muster.model.keys import Intent
@@ -103,23 +102,16 @@ class ActuatorRunner(Leader[ActuatorState]):
             self.wake()
 
     def _is_due(self, order: Order) -> bool:
-        orders: Mapping[str, Order]
-        match order:
-            case Bind():
-                orders = self.state.binds
-            case Asking():
-                orders = self.state.asking
-            case _:
-                orders = self.state.outstanding
-        return orders.get(order.ref.uid) == order
+        uid, state = order.ref.uid, self.state
+        return order in (state.outstanding.get(uid), state.binds.get(uid), state.asking.get(uid))
 
-    async def _until_answered(self, order: Order) -> EffectApplied | EffectFailed | None:
+    async def _until_answered(self, order: Order) -> Effect | None:
         """Try until there is an effect; None when the order was withdrawn meanwhile."""
         known = self.state.known.get(order.ref.uid, Known())
         pause_s, rereads = BACKOFF_S[0], 0
         while self._is_due(order):
             began = self.clock.now()
-            answer: EffectApplied | EffectFailed | Retry | Known
+            answer: Effect | Retry | Known
             match order:
                 case Bind():
                     answer = await self._bind(order)
@@ -145,7 +137,7 @@ class ActuatorRunner(Leader[ActuatorState]):
             pause_s = min(pause_s * 2, BACKOFF_S[1])
         return None
 
-    async def _bind(self, order: Bind) -> EffectApplied | EffectFailed | Retry:
+    async def _bind(self, order: Bind) -> Effect | Retry:
         path = PODS.path(order.ref.namespace, order.ref.name)
         try:
             response = await self._transport.request(
@@ -159,7 +151,7 @@ class ActuatorRunner(Leader[ActuatorState]):
             return Retry("unavailable", str(err))
         return after_binding(order, found.status, found.body, message_of(response.body))
 
-    async def _ask(self, order: Asking) -> EffectApplied | EffectFailed | Retry:
+    async def _ask(self, order: Asking) -> Effect | Retry:
         try:
             for call in provisioning.calls(order):
                 response = await self._transport.request(
@@ -170,13 +162,13 @@ class ActuatorRunner(Leader[ActuatorState]):
                     timeout_s=REQUEST_TIMEOUT_S,
                 )
                 answer = provisioning.read_call(order, call, response.status, response.body)
-                if answer is not None and not isinstance(answer, Reread):
+                if answer is not None:
                     return answer
         except ApiUnreachableError as err:
             return Retry("unavailable", str(err))
-        return provisioning.applied(order)
+        return applied(order)
 
-    async def _attempt(self, order: Outstanding, known: Known) -> EffectApplied | EffectFailed | Retry | Known:
+    async def _attempt(self, order: Outstanding, known: Known) -> Effect | Retry | Known:
         path = KINDS[order.ref.kind].resource.path(order.ref.namespace, order.ref.name)
         try:
             response = await self._transport.request(
@@ -186,7 +178,7 @@ class ActuatorRunner(Leader[ActuatorState]):
                 content_type=JSON_PATCH,
                 timeout_s=REQUEST_TIMEOUT_S,
             )
-            answer: Answer = read_answer(order, response.status, response.body)
+            answer = read_answer(order, response.status, response.body)
             if not isinstance(answer, Reread):
                 return answer
             refusal = message_of(response.body)

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from muster.core.actuation import provisioning
-from muster.core.actuation.answers import Answer, Reread, Retry, message_of
+from muster.core.actuation.answers import Answer, Reread, Retry, applied, message_of
 from muster.core.actuation.asking import Asking
 from muster.core.actuation.bind import Bind, after_binding, binding_for, read_binding
 from muster.core.actuation.intents import Actuator, ActuatorState, Known, Outstanding
@@ -329,7 +329,7 @@ class Simulation:
                 if answer is not None:
                     break
         if answer is None:
-            return provisioning.applied(order)
+            return applied(order)
         return answer if isinstance(answer, Event) else None
 
     def _send(self, order: Outstanding, patch: bytes) -> Answer:

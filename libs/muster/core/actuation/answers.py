@@ -2,17 +2,36 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Protocol
 
 from msgspec import Struct
 
-from muster.core.objects.meta import UnreadableError, decode
-from muster.events.effects import EffectApplied, EffectFailed
+from muster.core.objects.meta import Meta, UnreadableError, decode
+from muster.events.base import Cause
+from muster.events.effects import Action, EffectApplied, EffectFailed, FailureReason
+from muster.model.keys import Ref
 
 
 class _Status(Struct, frozen=True):
     message: str = ""
     reason: str = ""
+
+
+class _Object(Struct, frozen=True):
+    metadata: Meta
+
+
+class Order(Protocol):
+    """A decision to be carried out."""
+
+    @property
+    def ref(self) -> Ref: ...
+    @property
+    def cause(self) -> Cause: ...
+    @property
+    def attempt(self) -> int: ...
+    @property
+    def action(self) -> Action: ...
 
 
 class Reread(Struct, frozen=True):
@@ -26,7 +45,35 @@ class Retry(Struct, frozen=True):
     message: str
 
 
-Answer = EffectApplied | EffectFailed | Reread | Retry
+Effect = EffectApplied | EffectFailed
+Answer = Effect | Reread | Retry
+
+
+def applied(order: Order, rv: int = 0) -> EffectApplied:
+    """The effect of a decision that is carried out. ``rv``: resourceVersion of what was written, 0 where unknown."""
+    return EffectApplied(cause=order.cause, ref=order.ref, attempt=order.attempt, rv=rv, action=order.action)
+
+
+def failed(order: Order, reason: FailureReason, message: str) -> EffectFailed:
+    """The effect of a decision that cannot be carried out."""
+    return EffectFailed(
+        cause=order.cause,
+        ref=order.ref,
+        attempt=order.attempt,
+        reason=reason,
+        message=message[:500],
+        action=order.action,
+    )
+
+
+def not_done(order: Order, status: int, body: bytes, *, reread: int) -> EffectFailed | Reread | Retry:
+    """What an answer other than 2xx to a write on one object means; ``reread``: the status that says to look again."""
+    message = message_of(body)
+    if status == 404:
+        return failed(order, "gone", message)
+    if status == reread:
+        return Reread()
+    return retry(status, message) or failed(order, "refused", message)
 
 
 def retry(status: int, message: str) -> Retry | None:
@@ -46,3 +93,17 @@ def message_of(body: bytes) -> str:
     except UnreadableError:
         return body[:200].decode("utf-8", "replace")
     return status.message or status.reason
+
+
+def meta_of(body: bytes) -> Meta:
+    """The metadata of an object; raises UnreadableError."""
+    found: _Object = decode(body, _Object)
+    return found.metadata
+
+
+def rv_of(body: bytes) -> int:
+    """ResourceVersion of an object; 0 for what is none."""
+    try:
+        return meta_of(body).rv
+    except UnreadableError:
+        return 0

@@ -27,5 +27,9 @@ class Asking(Struct, frozen=True):
         return Cause(self.intent.seq, self.intent.item)
 
     @property
+    def attempt(self) -> int:
+        return self.decision.attempt
+
+    @property
     def action(self) -> Literal["request_nodes", "withdraw_nodes"]:
         return "request_nodes" if isinstance(self.decision, NodesRequested) else "withdraw_nodes"

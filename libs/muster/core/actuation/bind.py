@@ -11,10 +11,9 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from muster.core.actuation.answers import Answer, Reread, Retry, message_of, retry
+from muster.core.actuation.answers import Answer, Effect, Retry, applied, failed, not_done
 from muster.core.objects.meta import GPU_DEVICE, Meta, UnreadableError, decode
 from muster.events.base import Cause
-from muster.events.effects import EffectApplied, EffectFailed, FailureReason
 from muster.model.keys import Intent, Ref
 
 
@@ -32,6 +31,10 @@ class Bind(Struct, frozen=True):
     @property
     def cause(self) -> Cause:
         return Cause(self.intent.seq, self.intent.item)
+
+    @property
+    def attempt(self) -> int:
+        return self.cycle
 
 
 class _Spec(Struct, frozen=True, rename="camel"):
@@ -60,47 +63,28 @@ def binding_for(order: Bind) -> bytes:
 
 def read_binding(order: Bind, status: int, body: bytes) -> Answer:
     """What the answer to a Binding means."""
-    if 200 <= status < 300:
-        return bound(order)
-    message = message_of(body)
-    if status == 404:
-        return not_bound(order, "gone", message)
-    if status == 409:
-        return Reread()
-    return retry(status, message) or not_bound(order, "refused", message)
+    return applied(order) if 200 <= status < 300 else not_done(order, status, body, reread=409)
 
 
-def after_binding(order: Bind, status: int, body: bytes, refusal: str) -> EffectApplied | EffectFailed | Retry:
+def after_binding(order: Bind, status: int, body: bytes, refusal: str) -> Effect | Retry:
     """What the pod says about a binding that met a conflict.
 
     ``refusal``: the message of the refusal.
     """
     if status == 404:
-        return not_bound(order, "gone", "it no longer exists")
+        return failed(order, "gone", "it no longer exists")
     if not 200 <= status < 300:
         return Retry("conflict", refusal)
     try:
         pod: _Pod = decode(body, _Pod)
     except UnreadableError as err:
-        return not_bound(order, "refused", str(err))
+        return failed(order, "refused", str(err))
     if pod.metadata.uid != order.ref.uid:
-        return not_bound(order, "gone", "another pod has taken its name")
+        return failed(order, "gone", "another pod has taken its name")
     if pod.spec.node_name == order.node:
-        return bound(order, pod.metadata.rv)
+        return applied(order, pod.metadata.rv)
     if pod.spec.node_name:
-        return not_bound(order, "superseded", f"it is bound to {pod.spec.node_name}")
+        return failed(order, "superseded", f"it is bound to {pod.spec.node_name}")
     if pod.metadata.deletion_timestamp:
-        return not_bound(order, "gone", "it is being deleted")
-    return not_bound(order, "refused", refusal) if "schedulingGates" in refusal else Retry("conflict", refusal)
-
-
-def bound(order: Bind, rv: int = 0) -> EffectApplied:
-    """The effect of a binding that is in force."""
-    return EffectApplied(cause=order.cause, ref=order.ref, attempt=order.cycle, rv=rv, action="bind")
-
-
-def not_bound(order: Bind, reason: FailureReason, message: str) -> EffectFailed:
-    """The effect of a binding that cannot be made."""
-    return EffectFailed(
-        cause=order.cause, ref=order.ref, attempt=order.cycle, reason=reason, message=message[:500], action="bind"
-    )
+        return failed(order, "gone", "it is being deleted")
+    return failed(order, "refused", refusal) if "schedulingGates" in refusal else Retry("conflict", refusal)

@@ -100,8 +100,8 @@ class Actuator:
             PodsPlaced: self._placed,
             PodsReleased: self._pods_released,
             PodGone: self._pod_gone,
-            NodesRequested: self._nodes_requested,
-            NodesRequestWithdrawn: self._nodes_withdrawn,
+            NodesRequested: self._nodes_asked,
+            NodesRequestWithdrawn: self._nodes_asked,
         }
 
     def _observed(self, state: ActuatorState, _at: Position, event: WorkloadObserved) -> None:
@@ -170,12 +170,8 @@ class Actuator:
         if state.seen.end(event.ref.uid, at.at):
             state.binds.pop(event.ref.uid, None)
 
-    def _nodes_requested(self, state: ActuatorState, at: Position, event: NodesRequested) -> None:
-        order = Asking(event, Intent(state.generation, at.seq, at.item))
-        state.asking[order.ref.uid] = order
-
-    def _nodes_withdrawn(self, state: ActuatorState, at: Position, event: NodesRequestWithdrawn) -> None:
-        """Whether it was made or not: what may have been made of it is removed."""
+    def _nodes_asked(self, state: ActuatorState, at: Position, event: NodesRequested | NodesRequestWithdrawn) -> None:
+        """One withdrawn, whether it was made or not: what may have been made of it is removed."""
         order = Asking(event, Intent(state.generation, at.seq, at.item))
         state.asking[order.ref.uid] = order
 

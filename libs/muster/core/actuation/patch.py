@@ -10,10 +10,19 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-from msgspec import Struct
 from msgspec.structs import replace
 
-from muster.core.actuation.answers import Answer, Reread, Retry, message_of, retry
+from muster.core.actuation.answers import (
+    Answer,
+    Effect,
+    Retry,
+    applied,
+    failed,
+    message_of,
+    meta_of,
+    not_done,
+    rv_of,
+)
 from muster.core.actuation.intents import Known, Outstanding
 from muster.core.objects.meta import (
     DEQUEUE_STAMPS,
@@ -23,23 +32,16 @@ from muster.core.objects.meta import (
     INTENT,
     QUEUED_AT,
     SUSPEND,
-    Meta,
-    decode,
     first_stamp,
     go_time,
     rfc3339,
 )
 from muster.core.workloads.registry import KINDS
 from muster.core.workloads.steering import SCHEDULER
-from muster.events.effects import EffectApplied, EffectFailed, FailureReason
 from muster.model.keys import Intent
 from muster.model.workload import Switch
 
 Op = dict[str, Any]
-
-
-class _Object(Struct, frozen=True):
-    metadata: Meta
 
 
 def patch_for(order: Outstanding, known: Known) -> bytes:
@@ -145,18 +147,13 @@ def _encode(ops: list[Op]) -> bytes:
 def read_answer(order: Outstanding, status: int, body: bytes) -> Answer:
     """What the answer to the patch means."""
     if 200 <= status < 300:
-        return applied(order, _meta(body).rv)
-    message = message_of(body)
-    if status == 404:
-        return failed(order, "gone", message)
-    if status == 422:
-        return Reread()
-    return retry(status, message) or failed(order, "refused", message)
+        return applied(order, rv_of(body))
+    return not_done(order, status, body, reread=422)
 
 
 def after_reread(
     order: Outstanding, tried: Known, end: int, status: int, body: bytes, refusal: str
-) -> EffectApplied | EffectFailed | Retry | Known:
+) -> Effect | Retry | Known:
     """What the object says about a patch that did not pass: an answer, or what to build the next patch on.
 
     ``tried``: what the patch was built on; if the object is just that, the tests passed and the API server refused
@@ -166,7 +163,7 @@ def after_reread(
         return failed(order, "gone", message_of(body))
     if not 200 <= status < 300:
         return Retry("unavailable", message_of(body))
-    meta = _meta(body)
+    meta = meta_of(body)
     if meta.uid != order.ref.uid:
         return failed(order, "gone", "another object has taken its name")
     stored = Intent.parse(meta.annotations.get(INTENT, ""))
@@ -192,25 +189,3 @@ def after_reread(
     if (found.intent, found.annotated) == (tried.intent, tried.annotated):
         return failed(order, "refused", refusal)
     return found
-
-
-def failed(order: Outstanding, reason: FailureReason, message: str) -> EffectFailed:
-    """The effect of a decision that cannot be carried out."""
-    return EffectFailed(
-        cause=order.cause,
-        ref=order.ref,
-        attempt=order.attempt,
-        reason=reason,
-        message=message[:500],
-        action=order.action,
-    )
-
-
-def applied(order: Outstanding, rv: int) -> EffectApplied:
-    """The effect of a decision that is carried out."""
-    return EffectApplied(cause=order.cause, ref=order.ref, attempt=order.attempt, rv=rv, action=order.action)
-
-
-def _meta(body: bytes) -> Meta:
-    found: _Object = decode(body, _Object)
-    return found.metadata

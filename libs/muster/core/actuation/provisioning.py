@@ -12,13 +12,12 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from muster.core.actuation.answers import Answer, message_of, retry
+from muster.core.actuation.answers import Effect, Retry, applied, failed, message_of, retry, rv_of
 from muster.core.actuation.asking import Asking
 from muster.core.autoscaling.state import templates_of
-from muster.core.objects.meta import INTENT, UnreadableError, decode
+from muster.core.objects.meta import INTENT
 from muster.core.objects.nodepools import REQUESTED
 from muster.core.workloads.registry import KINDS
-from muster.events.effects import EffectApplied, EffectFailed
 from muster.events.growing import NodesRequested, NodesRequestWithdrawn
 from muster.model import api
 from muster.model.api import ApiResource
@@ -84,53 +83,19 @@ def _owner(ref: Ref) -> Body:
     return {"apiVersion": resource.api_version, "kind": ref.kind, "name": ref.name, "uid": ref.uid}
 
 
-def read_call(order: Asking, call: Call, status: int, body: bytes) -> Answer | None:
+def read_call(order: Asking, call: Call, status: int, body: bytes) -> Effect | Retry | None:
     """What an answer means for the whole; None: go on with the next call."""
     last = call.resource == api.PROVISIONING_REQUESTS and call.method == "POST"
     if 200 <= status < 300:
-        return applied(order, _rv(body)) if last else None
+        return applied(order, rv_of(body)) if last else None
     message = message_of(body)
     if call.method == "DELETE":
-        return None if status in (404, 410) else retry(status, message) or failed(order, message)
+        return None if status in (404, 410) else retry(status, message) or failed(order, "refused", message)
     if status == 409 and "already exists" in message:
         return applied(order) if last else None  # We made it before: nobody else gives such names.
     if status == 404 and last:
         message = f"the cluster does not serve {call.resource} as {call.resource.api_version}: {message}"
-    return retry(status, message) or failed(order, message)
-
-
-def applied(order: Asking, rv: int = 0) -> EffectApplied:
-    """The effect of a request that is made, or removed."""
-    return EffectApplied(cause=order.cause, ref=order.ref, attempt=order.decision.attempt, rv=rv, action=order.action)
-
-
-def failed(order: Asking, message: str) -> EffectFailed:
-    """The effect of one that the API server will not have."""
-    return EffectFailed(
-        cause=order.cause,
-        ref=order.ref,
-        attempt=order.decision.attempt,
-        reason="refused",
-        message=message[:500],
-        action=order.action,
-    )
-
-
-class _Meta(Struct, frozen=True, rename="camel"):
-    resource_version: str = "0"
-
-
-class _Object(Struct, frozen=True):
-    metadata: _Meta = _Meta()
-
-
-def _rv(body: bytes) -> int:
-    try:
-        found: _Object = decode(body, _Object)
-    except UnreadableError:
-        return 0
-    text = found.metadata.resource_version
-    return int(text) if text.isascii() and text.isdigit() else 0
+    return retry(status, message) or failed(order, "refused", message)
 
 
 # --- a pod of a set, as far as nodes are chosen for it ------------------------------------------------------------

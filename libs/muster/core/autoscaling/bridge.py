@@ -19,8 +19,8 @@ from muster.events.base import Cause, Decision, Event
 from muster.events.decisions import GangAdmitted, GangAwaitingNodes, GangDeferred, QuotaReleased, QuotaReserved
 from muster.events.effects import EffectFailed
 from muster.events.facts import NodesRequestGone, NodesRequestObserved, PodGone, PodObserved, WorkloadGone
-from muster.events.gangs import GangHeldBack, PodsPlaced
-from muster.events.growing import NodesRequested, NodesRequestWithdrawn, WithdrawalReason
+from muster.events.gangs import LACKS_NODES, GangHeldBack, PodsPlaced
+from muster.events.growing import NodesRequested, NodesRequestWithdrawn, WithdrawalReason, for_whom
 from muster.model.keys import Position
 from muster.model.pools import Growth
 
@@ -30,8 +30,6 @@ LONGEST_PAUSE = 5
 """so many times."""
 IN_VAIN = ("expired", "failed", "lapsed")
 """Ends after which there is a pause."""
-TRIED = ("no_nodes", "timed_out", "gave_way", "starved")
-"""Reasons of gangs that were tried and found no place."""
 MAX_BASE = 40
 
 
@@ -123,7 +121,7 @@ class AutoscalerBridge:
             for key in [key for key, need in state.needs.items() if event.gang in need.growth.gangs]:
                 _no_need(state, key, "changed")
             return
-        if event.gang != growth.key or event.reason not in TRIED or event.gang not in state.members:
+        if event.gang != growth.key or event.reason not in LACKS_NODES or event.gang not in state.members:
             return
         known = state.needs.get(growth.key)
         if known is None or known.growth != growth:
@@ -141,7 +139,7 @@ class AutoscalerBridge:
     # --- what is asked for ------------------------------------------------------------------------------------
 
     def _requested(self, state: BridgeState, at: Position, event: NodesRequested) -> None:
-        key = event.ref.uid if event.ref is not None else event.gangs[0]
+        key = for_whom(event)
         need = state.needs.get(key)
         asked = Asked(event.name, _as_need(event), Cause(at.seq, at.item), templates_of(event), event.tries)
         if need is None or need.attempt != event.attempt:

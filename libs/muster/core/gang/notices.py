@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from muster.core.gang.parked import TRIED
 from muster.core.gang.podgang import PodGang
 from muster.core.gang.state import AdmitterState
-from muster.events.gangs import MAX_PODS_NAMED, GangHeldBack, HeldBackReason
+from muster.events.gangs import LACKS_NODES, MAX_PODS_NAMED, GangHeldBack, HeldBackReason
 
 TELL_AGAIN_MS = 60_000
 """A gang that waits for the same reason, in other numbers, is told so again no sooner than this."""
@@ -24,7 +23,7 @@ LONGEST_ROUND = 6
 def told_lately(state: AdmitterState, gang: PodGang) -> bool:
     """Whether a gang that has found no place once more was told so a short while ago, and nothing is new."""
     told = gang.told
-    if told is None or told.reason not in TRIED or state.now >= told.at + TELL_AGAIN_MS or over(state, gang):
+    if told is None or told.reason not in LACKS_NODES or state.now >= told.at + TELL_AGAIN_MS or over(state, gang):
         return False
     # That another gang took the room is told at once, also to who was told lately that there is none. So is what
     # became of the nodes that it was told of, and what others are declared now.

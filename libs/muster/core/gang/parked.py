@@ -13,9 +13,7 @@ from muster.core.gang.podgang import Parked, PodGang
 from muster.core.gang.state import AdmitterState
 from muster.core.gang.units import OWNER_MS, problems, unit_of
 from muster.core.placement.matching import pod_labels_asked
-
-TRIED = ("no_nodes", "timed_out", "gave_way", "starved")
-"""Reasons of gangs that were tried in vain: what a gang is told may go from one to another, not too often."""
+from muster.events.gangs import LACKS_NODES
 
 
 def key_of(shapes: Iterable[tuple[str, int]]) -> str:
@@ -27,7 +25,7 @@ def park(state: AdmitterState, gang: PodGang) -> None:
     """Remember what a gang asks for that was told just now that it finds no place, if that is plain."""
     gang.parked = None
     said, told = gang.declared, gang.told
-    if said is None or told is None or told.reason not in TRIED or not gang.waiting or len(gang.group) > 1:
+    if said is None or told is None or told.reason not in LACKS_NODES or not gang.waiting or len(gang.group) > 1:
         return
     unit = unit_of(state, gang)
     pool = unit.pools.get(gang.key, [])

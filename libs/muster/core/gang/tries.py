@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from muster.core.gang import claims, jobpods, notices
 from muster.core.gang.growing import Growing
-from muster.core.gang.parked import TRIED, is_parked, key_of
+from muster.core.gang.parked import is_parked, key_of
 from muster.core.gang.podgang import Parked, PodGang
 from muster.core.gang.pods import said
 from muster.core.gang.state import AdmitterState
@@ -21,7 +21,7 @@ from muster.core.placement.place import Strategy, place
 from muster.core.placement.view import Ask, View
 from muster.events.base import Decision
 from muster.events.decisions import Shortage
-from muster.events.gangs import GangHeldBack, HeldBackReason, PodPlace, PodsPlaced
+from muster.events.gangs import LACKS_NODES, GangHeldBack, HeldBackReason, PodPlace, PodsPlaced
 from muster.model.placing import PodRules
 from muster.model.pools import Growth, PoolRefusal
 from muster.model.workload import PodState
@@ -283,7 +283,7 @@ class Tries:
         if elsewhere and told is not None and told.said == said(event):
             return
         if told is not None and not over and not elsewhere and not (passed and by):
-            same = told.reason == reason or (tried and told.reason in TRIED)
+            same = told.reason == reason or (tried and told.reason in LACKS_NODES)
             if same and (told.said == said(event) or lately):
                 return
         yield event

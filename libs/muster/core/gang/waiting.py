@@ -12,7 +12,7 @@ from muster.core.placement.view import Ask, View
 from muster.events.base import Decision
 from muster.events.decisions import GangAwaitingNodes, GangDeferred, Shortage
 from muster.events.facts import NodePoolsGone, NodePoolsObserved, Synced
-from muster.events.growing import NodesRequestWithdrawn
+from muster.events.growing import NodesRequestWithdrawn, for_whom
 from muster.model.keys import Position
 from muster.model.pools import Growth, PoolRefusal
 
@@ -49,8 +49,7 @@ def withdrawn(state: AdmitterState, at: Position, event: NodesRequestWithdrawn) 
         gang = state.pods.gangs.get(key)
         if gang is not None:
             gang.growth, gang.growth_until = None, 0
-    key = event.ref.uid if event.ref is not None else event.gangs[0] if event.gangs else ""
-    state.in_vain[key] = Vain(event.retry_at, {each.pool: each.nodes for each in event.pools})
+    state.in_vain[for_whom(event)] = Vain(event.retry_at, {each.pool: each.nodes for each in event.pools})
 
 
 def waits(

@@ -133,59 +133,37 @@ class Preemptor:
     @staticmethod
     def _preempt(state: PreemptorState, shape: Shape, job: Job) -> Decision:
         """Work of lower priority in its own queue gives way, or it is said why none does."""
-        denial, short = shape.denial, state.ledger.without_claim().shortfall(shape.queue, shape.demand)
-        if denial is None or short is None:
-            raise AssertionError(f"{job.ref} is parked and fits")
-        found = _in_its_queue(state, job, denial.cause, short)
+        cause, short = _refusal(state, shape, job)
+        found = _in_its_queue(state, job, cause, short)
         if found is not None:
             return found
         young = bool(_lower_victims(state, job, lambda _: True))
         reason: DeferralReason = "lower_too_young" if young else "lower_stays"
         if _lower_victims(state, job, state.may_evict_unpaused):
             reason = "lower_paused"
-        return ReclaimDeferred(
-            cause=denial.cause,
-            ref=job.ref,
-            attempt=job.attempt,
-            queue=job.queue,
-            path=short.path,
-            resource=short.resource,
-            reason=reason,
-            until=state.ripe_at(job.queue) if reason == "lower_too_young" else 0,
-            supply=state.supply,
-        )
+        until = state.ripe_at(job.queue) if reason == "lower_too_young" else 0
+        return _deferral(state, job, cause, short, reason, until)
 
     @staticmethod
     def _reclaim(state: PreemptorState, shape: Shape, job: Job) -> Decision:
-        denial = shape.denial
+        """Who is above its own guarantee gives back, or it is said why nobody does."""
+        cause, short = _refusal(state, shape, job)
         ledger = state.ledger.without_claim()
-        short = ledger.shortfall(shape.queue, shape.demand)
-        if denial is None or short is None:
-            raise AssertionError(f"{job.ref} is parked and fits")
         uids = victims(ledger, shape.queue, shape.demand, state.runs, state.may_evict)
         if not uids and ledger.nodes[shape.queue].preempts and state.may_be_next(job):
-            found = _in_its_queue(state, job, denial.cause, short)
+            found = _in_its_queue(state, job, cause, short)
             if found is not None:
                 return found
         if not uids:
             paused = any("evictions" in state.resting(leaf) for leaf in state.runs)
             paused = paused and bool(victims(ledger, shape.queue, shape.demand, state.runs, state.may_evict_unpaused))
             ripe = 0 if paused else state.ripe_at()
-            return ReclaimDeferred(
-                cause=denial.cause,
-                ref=job.ref,
-                attempt=job.attempt,
-                queue=job.queue,
-                path=short.path,
-                resource=short.resource,
-                reason="evictions_paused" if paused else "too_young" if ripe else "nothing_evictable",
-                until=ripe,
-                supply=state.supply,
-            )
+            reason: DeferralReason = "evictions_paused" if paused else "too_young" if ripe else "nothing_evictable"
+            return _deferral(state, job, cause, short, reason, ripe)
         return _proposal(
             state,
             job,
-            denial.cause,
+            cause,
             short,
             victims=tuple(_victim(state, uid) for uid in uids),
             withheld="" if state.reclaims() else "reclaim_disabled",
@@ -238,6 +216,14 @@ def _in_order(state: PreemptorState, found: list[tuple[Shape, Job]]) -> list[tup
     return found
 
 
+def _refusal(state: PreemptorState, shape: Shape, job: Job) -> tuple[Cause, Shortfall]:
+    """What refused those of this shape, and what they lack by now without regard to any claim."""
+    short = state.ledger.without_claim().shortfall(shape.queue, shape.demand)
+    if shape.denial is None or short is None:
+        raise AssertionError(f"{job.ref} is parked and fits")
+    return shape.denial.cause, short
+
+
 def _lower_victims(state: PreemptorState, job: Job, may: Callable[[str], bool]) -> list[str]:
     """Whom the rules let give way to a job in whose queue lower priority does."""
     rules = state.ledger.tree.rules if state.ledger.tree is not None else DEFAULT_RULES
@@ -260,6 +246,23 @@ def _in_its_queue(state: PreemptorState, job: Job, cause: Cause, short: Shortfal
         victims=chosen,
         withheld="reclaim_disabled" if withheld else "",
         priority=job.priority if any(each.priority is not None for each in chosen) else None,
+    )
+
+
+def _deferral(
+    state: PreemptorState, job: Job, cause: Cause, short: Shortfall, reason: DeferralReason, until: int
+) -> ReclaimDeferred:
+    """That nobody is evicted for it now; ``until``: log time that may change that, 0: only news may."""
+    return ReclaimDeferred(
+        cause=cause,
+        ref=job.ref,
+        attempt=job.attempt,
+        queue=job.queue,
+        path=short.path,
+        resource=short.resource,
+        reason=reason,
+        until=until,
+        supply=state.supply,
     )
 
 

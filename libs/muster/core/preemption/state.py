@@ -197,10 +197,7 @@ class PreemptorState(SorterState):
     def _sum(self, started: Started, times: int) -> None:
         by_priority = self.sums.setdefault(started.leaf, {})
         sums = by_priority.setdefault(started.run[0], {})
-        for name, amount in started.gives.items():
-            sums[name] = sums.get(name, 0) + amount * times
-            if not sums[name]:
-                del sums[name]
+        add_into(sums, started.gives, times)
         if not sums:
             del by_priority[started.run[0]]
             if not by_priority:

@@ -10,9 +10,9 @@ from msgspec import Struct
 from muster.core import explain, telling
 from muster.core.objects.meta import MADE_FOR, SHOWN, digest, rfc3339
 from muster.core.presentation.desired import EventNote, Upsert, note_on, shown_text
-from muster.core.presentation.gangview import LACKS_NODES, GangShown, Held
+from muster.core.presentation.gangview import GangShown, Held
 from muster.core.presentation.view import ViewState
-from muster.events.gangs import MAX_PODS_NAMED, GangHeldBack
+from muster.events.gangs import LACKS_NODES, MAX_PODS_NAMED, GangHeldBack
 from muster.model import api
 from muster.model.api import ApiResource
 from muster.model.gang import PodGroup

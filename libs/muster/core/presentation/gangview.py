@@ -11,15 +11,13 @@ from muster.core.gang.declare import Declared, counting, declare
 from muster.core.seen import Seen
 from muster.events.base import Cause
 from muster.events.facts import PodGone, PodGroupGone, PodGroupObserved, PodObserved
-from muster.events.gangs import GangHeldBack, PodsPlaced
+from muster.events.gangs import LACKS_NODES, GangHeldBack, PodsPlaced
 from muster.model.gang import PodGroup
 from muster.model.keys import Position, Ref
 from muster.model.workload import PodState
 
 ENDED = ("Finished", "Failed")
 """Phases that a PodGroup does not leave because its pods are taken away."""
-LACKS_NODES = ("no_nodes", "timed_out", "gave_way", "starved")
-"""Why a gang waits that more nodes would help: also one whose room another gang has taken."""
 
 
 class Counted(Struct, frozen=True):
