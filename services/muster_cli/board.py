@@ -7,7 +7,8 @@ from typing import Any
 from msgspec import Struct, field
 
 from muster.core.objects.kubequeue import DEFAULT_POLICY
-from muster.core.presentation.desired import pauses_over, shown_amounts, waiting_reason
+from muster.core.presentation.desired import pauses_over, waiting_reason
+from muster.core.presentation.queues import shown_amounts
 from muster.core.presentation.view import ViewState
 from muster.model.quota import QuotaNode
 from muster.model.resources import format_quantity, texts

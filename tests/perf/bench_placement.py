@@ -24,8 +24,9 @@ from random import Random
 from figures import Progress, Table
 
 from kit import nodes
+from muster.core.placement.choices import choices
 from muster.core.placement.ledger import NodeLedger, Occupant
-from muster.core.placement.place import choices, place
+from muster.core.placement.place import place
 from muster.core.placement.view import Ask, View
 from muster.model.placing import ANYWHERE, GPU, NodeTerm, PodRules, Requirement
 

@@ -9,7 +9,7 @@ from typing import get_args
 
 import pytest
 
-from muster.core import explain
+from muster.core import explain, explain_nodes
 from muster.events import decisions, effects, gangs
 
 ROOT = Path(__file__).parents[2]
@@ -55,8 +55,8 @@ WORDS = {
     "release": (decisions.ReleaseReason, explain.RELEASED),
     "not resumed": (effects.FailureReason, explain.NOT_RESUMED),
     "not bound": (effects.FailureReason, explain.NOT_BOUND),
-    "held back": (gangs.HeldBackReason, explain.HELD_BACK),
-    "pods released": (gangs.PodsReleaseReason, explain.PODS_RELEASED),
+    "held back": (gangs.HeldBackReason, explain_nodes.HELD_BACK),
+    "pods released": (gangs.PodsReleaseReason, explain_nodes.PODS_RELEASED),
     "not suspended": (effects.FailureReason, explain.NOT_SUSPENDED),
 }
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 from msgspec import Struct, field, structs
 
-from muster.core import explain
+from muster.core import explain, explain_nodes
 from muster.core.narrator import Entry, Narrator
 from muster.core.objects.meta import rfc3339
 from muster.core.presentation.desired import waiting_reason
@@ -145,7 +145,7 @@ def _holding(told: Narrator, ref: Ref, _history: list[Entry], acting: bool) -> S
         pods = told.presence.live_pods(uid)
         return _charged("Starting", charge, f"It is admitted, resumed and starting: {counted(pods, 'pod')}{says}")
     if since is None and uid in state.shortages:
-        waits = explain.waiting_for_nodes(state.shortages[uid], state.pool_words.get(uid, ""))
+        waits = explain_nodes.waiting_for_nodes(state.shortages[uid], state.pool_words.get(uid, ""))
         return _charged(waits.code, charge, f"{waits.text}. Charged: {given} at {charge.queue}")
     if since is None:
         return _charged("Reserved", charge, f"Its quota is reserved ({given} at {charge.queue}); next it is admitted")
@@ -165,7 +165,7 @@ def _kept_back(told: Narrator, ref: Ref, _history: list[Entry], _acting: bool) -
     state, uid = told.state, ref.uid
     until = state.not_before.get(uid, 0)
     if until > state.now and uid in state.shortages:
-        deferred = explain.deferred_for_nodes(state.shortages[uid], rfc3339(until), state.pool_words.get(uid, ""))
+        deferred = explain_nodes.deferred_for_nodes(state.shortages[uid], rfc3339(until), state.pool_words.get(uid, ""))
         return Standing(deferred.code, deferred.text)
     if until > state.now and uid in state.leaving:
         reason = state.leaving[uid].reason

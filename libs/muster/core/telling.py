@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from muster.core import explain
+from muster.core import explain, explain_nodes
 from muster.core.workloads.registry import suspend_field
 from muster.events import decisions as d
 from muster.events import effects, facts, gangs, growing, system
@@ -120,7 +120,7 @@ def given_back(event: d.PlacesReleased) -> str:
     """Which held places are free again, and why."""
     count = sum(each.count for each in event.placements)
     nodes = ", ".join(dict.fromkeys(each.node for each in event.placements[:5]))
-    return f"{counted(count, 'place')} held on {nodes} given back: {explain.GIVEN_BACK[event.reason]}"
+    return f"{counted(count, 'place')} held on {nodes} given back: {explain_nodes.GIVEN_BACK[event.reason]}"
 
 
 def pods_placed(event: gangs.PodsPlaced) -> str:
@@ -138,19 +138,19 @@ def pods_released(event: gangs.PodsReleased) -> str:
     """Which pods lost their node before they were bound, and why."""
     shown = ", ".join(f"{each.ref.key} on {each.node}" for each in event.pods[:5])
     more = f", and {len(event.pods) - 5} more" if len(event.pods) > 5 else ""
-    return f"{shown}{more} given back: {explain.PODS_RELEASED[event.reason]}"
+    return f"{shown}{more} given back: {explain_nodes.PODS_RELEASED[event.reason]}"
 
 
 def held_back(event: gangs.GangHeldBack) -> str:
     """Why a gang waits."""
-    parts = [explain.HELD_BACK[event.reason]]
+    parts = [explain_nodes.HELD_BACK[event.reason]]
     if event.by:
         parts[0] += f" ({event.by})"
     if event.text:
         parts.append(event.text)
     if event.shortage is not None:
-        parts.append(explain.no_room(event.shortage))
-    return ": ".join(parts) + explain.from_pools(event.growth, event.refusals)
+        parts.append(explain_nodes.no_room(event.shortage))
+    return ": ".join(parts) + explain_nodes.from_pools(event.growth, event.refusals)
 
 
 def before(event: system.Genesis) -> str:
@@ -284,8 +284,8 @@ def _for_what(event: d.EvictionOrdered) -> str:
 def lacks_nodes(event: d.GangAwaitingNodes | d.GangDeferred) -> str:
     """Why a gang of a job has no place, and what node pools could do."""
     if isinstance(event, d.GangAwaitingNodes):
-        return f"{explain.no_room(event.shortage)}{explain.from_pools(event.growth, ())}"
-    return f"{explain.no_room(event.shortage)}{explain.from_pools(None, event.refusals)}"
+        return f"{explain_nodes.no_room(event.shortage)}{explain_nodes.from_pools(event.growth, ())}"
+    return f"{explain_nodes.no_room(event.shortage)}{explain_nodes.from_pools(None, event.refusals)}"
 
 
 def nodes_requested(event: growing.NodesRequested) -> str:
@@ -293,7 +293,7 @@ def nodes_requested(event: growing.NodesRequested) -> str:
     pods = counted(sum(each.count for each in event.pod_sets), "pod")
     again = f", try {event.tries}" if event.tries > 1 else ""
     return (
-        f"{explain.pool_nodes(event.pools)} for {pods} without a place "
+        f"{explain_nodes.pool_nodes(event.pools)} for {pods} without a place "
         f"(ProvisioningRequest {event.name}, class {event.provisioning}){again}"
     )
 
@@ -302,7 +302,7 @@ def nodes_withdrawn(event: growing.NodesRequestWithdrawn) -> str:
     """Why nodes are asked for no longer, and when again."""
     said = f": {event.message}" if event.message else ""
     again = f"; asked for again after {moment(event.retry_at)}" if event.retry_at else ""
-    return f"nodes are asked for no longer: {explain.WITHDRAWN[event.reason]}{said}{again}"
+    return f"nodes are asked for no longer: {explain_nodes.WITHDRAWN[event.reason]}{said}{again}"
 
 
 def node_pools(event: facts.NodePoolsObserved) -> str:
@@ -396,7 +396,7 @@ _WORDS: Mapping[type[Event], tuple[str, _Say]] = {
         "claims nodes",
         lambda e: f"what becomes free on {counted(len(e.places), 'node')} is kept for it: it has waited too long",
     ),
-    gangs.NodesClaimEnded: ("claim ends", lambda e: explain.NODES_CLAIM_ENDED[e.outcome]),
+    gangs.NodesClaimEnded: ("claim ends", lambda e: explain_nodes.NODES_CLAIM_ENDED[e.outcome]),
     growing.NodesRequested: ("wants nodes", nodes_requested),
     growing.NodesRequestWithdrawn: ("asks no more", nodes_withdrawn),
     effects.EffectApplied: ("resumed", _applied),

@@ -15,7 +15,7 @@ import msgspec
 from muster.core.actuation.answers import message_of
 from muster.core.objects.kubequeue import QUEUE_NAMESPACE
 from muster.core.objects.meta import digest, rfc3339
-from muster.core.presentation import desired
+from muster.core.presentation import desired, queues
 from muster.core.presentation.desired import EventNote, Upsert
 from muster.core.presentation.view import View, ViewState
 from muster.core.workloads.registry import KINDS
@@ -224,16 +224,16 @@ class Presenter(Follower[ViewState]):
         return True
 
     async def _queue(self, path: str) -> bool:
-        for ref in desired.surplus_queues(self.state):
+        for ref in queues.surplus_queues(self.state):
             await self._send("DELETE", api.QUEUES, ref.namespace, ref.name)
-        wanted = desired.queue_object(self.state, path)
+        wanted = queues.queue_object(self.state, path)
         if wanted is None or self._told.get(wanted.key) == wanted.shown:
             return False
         await self._upsert(wanted)
         return True
 
     async def _tree(self, _name: str) -> bool:
-        tree, status = self.state.ledger.tree, desired.tree_status(self.state)
+        tree, status = self.state.ledger.tree, queues.tree_status(self.state)
         if tree is None or status is None:
             return False
         shown = digest(status)

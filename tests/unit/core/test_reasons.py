@@ -15,7 +15,7 @@ from msgspec import inspect as mi
 from kit import gangscenes, scenes
 from kit.bench import Bench
 from kit.scenes import OBSTACLES, TWO, Scene
-from muster.core import explain
+from muster.core import explain, explain_nodes
 from muster.core.gangstory import GangStory
 from muster.core.narrator import Entry, Narrator
 from muster.core.story import Story
@@ -101,15 +101,15 @@ WORDS: dict[str, Any] = {
     "workload_adopted": explain.ADOPTED,
     "quota_released": explain.RELEASED,
     "claim_ended": explain.CLAIM_ENDED,
-    "places_released": explain.GIVEN_BACK,
+    "places_released": explain_nodes.GIVEN_BACK,
     "not_resume": explain.NOT_RESUMED,
     "not_suspend": explain.NOT_SUSPENDED,
     "not_bind": explain.NOT_BOUND,
     "preemption_proposed": explain.WITHHELD,
-    "nodes_request_withdrawn": explain.WITHDRAWN,
-    "gang_held_back": explain.HELD_BACK,
-    "pods_released": explain.PODS_RELEASED,
-    "nodes_claim_ended": explain.NODES_CLAIM_ENDED,
+    "nodes_request_withdrawn": explain_nodes.WITHDRAWN,
+    "gang_held_back": explain_nodes.HELD_BACK,
+    "pods_released": explain_nodes.PODS_RELEASED,
+    "nodes_claim_ended": explain_nodes.NODES_CLAIM_ENDED,
 }
 
 
@@ -173,7 +173,7 @@ def test_the_reasons_are_found() -> None:
     assert len(ALL) > 60
     assert {kind for kind, _ in ALL} == SCENES.keys() | GANG_SCENES.keys(), "a new closed set needs scenes"
     assert TOLD_OTHERWISE.keys() <= set(ALL)
-    assert {value for kind, value in ALL if kind == "obstacle"} == OBSTACLES.keys() == explain.OBSTACLES.keys()
+    assert {value for kind, value in ALL if kind == "obstacle"} == OBSTACLES.keys() == explain_nodes.OBSTACLES.keys()
 
 
 @pytest.mark.parametrize("key", SCENIC, ids=": ".join)

@@ -14,7 +14,7 @@ import pytest
 
 from kit import facts, gangscenes, scenes
 from kit.scenes import TWO, Scene, beginning, claimed, outranked, timed_out
-from muster.core import explain, gangstory, standing
+from muster.core import explain, explain_nodes, gangstory, standing
 from muster.core.gangstory import GangStory
 from muster.core.narrator import Narrator
 from muster.core.presentation.gangview import ENDED
@@ -30,7 +30,7 @@ MAKERS = ("Standing", "_charged", "_in_line", "Reason")
 def codes() -> set[str]:
     """Every code a standing may have: the words that standing.py gives, and those of the reasons it takes over."""
     found = set(explain.REFUSED.values())
-    for module in (standing, explain):
+    for module in (standing, explain, explain_nodes):
         for node in ast.walk(ast.parse(inspect.getsource(module))):
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") in MAKERS:
                 for each in node.args[:3]:
@@ -221,7 +221,7 @@ def gang_codes() -> set[str]:
     """Every code a gang may stand at: the words of gangstory.stand, of what holds it back, and of how it ended."""
     source = ast.parse(inspect.getsource(gangstory.stand))
     words = {node.value for node in ast.walk(source) if isinstance(node, ast.Constant) and _is_code(node.value)}
-    return (words - {"Gang"}) | set(explain.GANG_EVENTS.values()) | set(ENDED)
+    return (words - {"Gang"}) | set(explain_nodes.GANG_EVENTS.values()) | set(ENDED)
 
 
 def told_of_gang(play: gangscenes.Play, gang: str) -> tuple[str, str]:

@@ -20,7 +20,7 @@ from kit.hostile import Hostile, Watching, corpus, watching
 from kit.scenario import tell as tell_decision
 from muster.core.audit import audit
 from muster.core.narrator import Narrator
-from muster.core.presentation import desired
+from muster.core.presentation import desired, queues
 from muster.core.presentation.view import View, ViewState
 from muster.core.publication import public_event
 from muster.core.stage import Folder
@@ -265,10 +265,10 @@ def check_presentation(bench: Bench, odd: list[Event]) -> None:
         if unit is not None:
             check_object(unit)
     for path in list(state.ledger.nodes)[:50]:
-        queue = desired.queue_object(state, path)
+        queue = queues.queue_object(state, path)
         if queue is not None:
             check_object(queue)
-    encode(desired.tree_status(state))
+    encode(queues.tree_status(state))
 
 
 def check_note(note: desired.EventNote) -> None:

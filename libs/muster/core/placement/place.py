@@ -8,52 +8,22 @@ whenever there is one; for several it tries a few orders, the last of them exact
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from heapq import heapify, heappop, heapreplace, nsmallest
-from typing import Literal, NamedTuple
+from typing import Literal
 
+from muster.core.placement.choices import LATE, Choice, choices, pinned_to_nodes, refused, short_of, suits
 from muster.core.placement.crowd import Crowd
-from muster.core.placement.ledger import SHOWN, WHOLE, Bucket, NodeClass
-from muster.core.placement.matching import (
-    UNSCHEDULABLE,
-    asked_labels,
-    names_nodes,
-    suits_node,
-    suits_volumes,
-    tolerates,
-    untolerated,
-)
-from muster.core.placement.mix import waste
+from muster.core.placement.matching import suits_node, suits_volumes
+from muster.core.placement.ranks import Rank, sparing, wasting
 from muster.core.placement.view import Ask, Need, View, need_of
 from muster.events.decisions import Obstacle, ObstacleCode, Shortage
 from muster.model.placing import GPU
 
 Strategy = Literal["pack", "spread"]
 MAX_DOMAINS_TRIED = 16
-LATE = 1 << 62
-"""Added to how tight a choice is, where its nodes are to be taken last."""
-
 RANKED = 128
 """How many of the tightest buckets are weighed for what they would waste; the others follow, tightest first."""
-
-Rank = Callable[["Choice"], int]
-"""What a choice costs beyond being less tight: the lower, the better."""
-
-
-class Choice(NamedTuple):
-    """Nodes of one bucket that take at least one pod of an ask; compared by how tight they are, then by name."""
-
-    left: int
-    first: str
-    group: str
-    need: Need
-    bucket: Bucket
-    names: list[str]
-
-    @property
-    def fit(self) -> int:
-        """How many pods each of its nodes takes."""
-        return self.need.fit(self.bucket.free, self.bucket.shared)
 
 
 def place(view: View, asks: Sequence[Ask], strategy: Strategy = "pack") -> Shortage | None:
@@ -86,7 +56,7 @@ def _attempts(view: View, asks: list[Ask]) -> Iterator[tuple[list[Ask], Rank | N
         return
     main = max(asks, key=lambda ask: (ask.count * _weight(view, ask), ask.name))
     rest = [ask for ask in sorted(asks, key=lambda ask: (ask.count, ask.name)) if ask is not main]
-    yield [*rest, main], _sparing(view, main)
+    yield [*rest, main], sparing(view, main)
     yield list(reversed(hardest)), normal
     yield list(asks), None
 
@@ -165,84 +135,17 @@ def _deal(view: View, ask: Ask, found: list[Choice]) -> int:
     return left
 
 
-def choices(view: View, ask: Ask) -> list[Choice]:
-    """Every bucket that has room for a pod of the ask on suitable nodes."""
-    pinned = _pinned(view, ask)
-    found: list[Choice] = []
-    for key, group in view.ledger.classes.items():
-        if _static(ask, group, pinned):
-            continue
-        need, missing = need_of(ask, group)
-        if need is None or missing:
-            continue
-        weights, gpu = _weights(view, group)
-        for bucket, names in view.buckets(key):
-            free = bucket.free
-            for index, amount in need.parts:
-                if free[index] < amount:
-                    break
-            else:
-                if need.share and need.fit(free, bucket.shared) <= 0:
-                    continue
-                suited = [name for name in names if _suited(view, ask, name)] if pinned else names
-                if suited:
-                    left = LATE if key in view.late else 0
-                    for index, weight in weights:
-                        left += free[index] * weight
-                    if bucket.shared:
-                        left += sum(bucket.shared) * gpu
-                    found.append(Choice(left, suited[0], key, need, bucket, suited))
-    return found
-
-
-def _weights(view: View, group: NodeClass) -> tuple[list[tuple[int, int]], int]:
-    """How much an amount of each resource weighs: all of the largest node's weighs the same, whatever the resource."""
-    scale = view.ledger.scale
-    places = {name: index for index, name in enumerate(group.resources)}
-    weights = {name: (1 << 50) // scale[name] for name in SHOWN if scale.get(name)}
-    return [(places[name], weight) for name, weight in weights.items() if name in places], weights.get(GPU, 0)
-
-
-def _pinned(view: View, ask: Ask) -> bool:
-    """Whether its rules tell nodes of one class apart."""
-    return names_nodes(ask.rules) or any(key not in view.ledger.asked for key in asked_labels(ask.rules))
-
-
-def _suited(view: View, ask: Ask, name: str) -> bool:
-    labels = view.ledger.nodes[name].labels
-    return suits_node(ask.rules, labels, name) and suits_volumes(ask.rules, labels, name)
-
-
-def _static(ask: Ask, group: NodeClass, pinned: bool) -> tuple[ObstacleCode, str] | None:
-    """Why no node of a class will do, whatever it has left: (code, detail), in the order Kubernetes asks."""
-    rules = ask.rules
-    if rules.unsupported:
-        return "unsupported", rules.unsupported
-    if not group.schedulable and not any(tolerates(each, UNSCHEDULABLE) for each in rules.tolerations):
-        return "unschedulable", ""
-    taint = untolerated([each for each in group.taints if each.key != UNSCHEDULABLE.key], rules.tolerations)
-    if taint is not None:
-        return "taint", f"{taint.key}: {taint.value}"
-    if not group.ready:
-        return "not_ready", ""
-    if not pinned and not suits_node(rules, group.labels, ""):
-        return "node_affinity", ""
-    if not pinned and not suits_volumes(rules, group.labels, ""):
-        return "volume", ""
-    return None
-
-
 def refused_by(view: View, ask: Ask, key: str) -> tuple[str, str]:
     """(code, detail) of what keeps a pod of an ask off empty nodes of a class; empty when nothing of its own does."""
-    group, pinned = view.ledger.classes[key], _pinned(view, ask)
-    closed = _static(ask, group, pinned)
+    group, pinned = view.ledger.classes[key], pinned_to_nodes(view, ask)
+    closed = refused(ask, group, pinned)
     if closed is not None:
         return closed
     need, missing = need_of(ask, group)
     for bucket, names in view.buckets(key):
-        if pinned and not any(_suited(view, ask, name) for name in names):
+        if pinned and not any(suits(view, ask, name) for name in names):
             return "node_affinity", ""
-        short = missing or _short_of(group, need, bucket)
+        short = missing or short_of(group, need, bucket)
         if short:
             return "insufficient", short[0]
     return "", ""
@@ -310,69 +213,7 @@ _FINAL = frozenset({"ports", "anti_affinity", "existing_anti_affinity", "spread_
 """Obstacles that placing more pods does not remove."""
 
 
-# --- ranks and reasons ------------------------------------------------------------------------------------------
-
-
-def wasting(view: View) -> Rank:
-    """How much more of a node's GPUs would be of no use to what is usually asked for."""
-    mixes = view.mixes
-    places: dict[str, dict[str, int]] = {}
-
-    def rank(choice: Choice) -> int:
-        need, bucket = choice.need, choice.bucket
-        if need.gpu < 0 or (bucket.free[need.gpu] <= 0 and not bucket.shared):
-            return 0
-        mix = mixes.get(choice.group)
-        if mix is None:
-            group = view.ledger.classes[choice.group]
-            mix = mixes[choice.group] = view.ledger.mix.for_nodes(group.labels, group.taints)
-            places[choice.group] = {name: index for index, name in enumerate(group.resources)}
-        if not mix:
-            return 0
-        if choice.group not in places:
-            group = view.ledger.classes[choice.group]
-            places[choice.group] = {name: index for index, name in enumerate(group.resources)}
-        at = places[choice.group]
-        return _wasted(*_after(need, bucket), at, mix) - _wasted(bucket.free, bucket.shared, at, mix)
-
-    return rank
-
-
-def _sparing(view: View, main: Ask) -> Rank:
-    """Where the places for the largest set shrink least."""
-
-    def rank(choice: Choice) -> int:
-        group = view.ledger.classes[choice.group]
-        other, _ = need_of(main, group)
-        if other is None or _static(main, group, _pinned(view, main)):
-            return 0
-        return other.fit(choice.bucket.free, choice.bucket.shared) - other.fit(*_after(choice.need, choice.bucket))
-
-    return rank
-
-
-def _after(need: Need, bucket: Bucket) -> tuple[list[int], list[int]]:
-    """What is left in a bucket's node after one pod."""
-    free, shared = list(bucket.free), bucket.shared
-    for index, amount in need.parts:
-        free[index] -= amount
-    if need.share:
-        shared = list(shared)
-        fitting = [each for each in shared if each >= need.share]
-        if fitting:
-            shared.remove(fitting[0])
-            shared.append(fitting[0] - need.share)
-        else:
-            free[need.gpu] -= WHOLE
-            shared.append(WHOLE - need.share)
-        shared.sort()
-    return free, shared
-
-
-def _wasted(free: list[int], shared: list[int], places: dict[str, int], mix: str) -> int:
-    cpu = free[places["cpu"]] if "cpu" in places else 0
-    memory = free[places["memory"]] if "memory" in places else 0
-    return waste(cpu, memory, max(free[places[GPU]], 0) // WHOLE, tuple(shared), mix)
+# --- reasons --------------------------------------------------------------------------------------------------
 
 
 def _shortage(view: View, ask: Ask, fitted: int, crowd: Crowd | None) -> Shortage:
@@ -382,9 +223,9 @@ def _shortage(view: View, ask: Ask, fitted: int, crowd: Crowd | None) -> Shortag
     def count(code: ObstacleCode, detail: str, nodes: int) -> None:
         counts[code, detail] = counts.get((code, detail), 0) + nodes
 
-    pinned = _pinned(view, ask)
+    pinned = pinned_to_nodes(view, ask)
     for key, group in view.ledger.classes.items():
-        closed = _static(ask, group, pinned)
+        closed = refused(ask, group, pinned)
         need, missing = need_of(ask, group)
         for bucket, names in view.buckets(key):
             if closed is not None:
@@ -394,7 +235,7 @@ def _shortage(view: View, ask: Ask, fitted: int, crowd: Crowd | None) -> Shortag
             if pinned:
                 suited = [name for name in names if suits_node(ask.rules, view.ledger.nodes[name].labels, name)]
                 count("node_affinity", "", len(names) - len(suited))
-            short = missing or _short_of(group, need, bucket)
+            short = missing or short_of(group, need, bucket)
             if short:
                 for resource in short:
                     count("insufficient", resource, len(suited))
@@ -406,13 +247,3 @@ def _shortage(view: View, ask: Ask, fitted: int, crowd: Crowd | None) -> Shortag
                     count(obstacle, "", 1)
     found = tuple(Obstacle(code, nodes, detail) for (code, detail), nodes in sorted(counts.items()) if nodes)
     return Shortage(ask.name, fitted, ask.count, view.ledger.count, found)
-
-
-def _short_of(group: NodeClass, need: Need | None, bucket: Bucket) -> list[str]:
-    """The resources of which a bucket's nodes have too little."""
-    if need is None:
-        return []
-    short = [group.resources[index] for index, amount in need.parts if bucket.free[index] < amount]
-    if need.share and bucket.free[need.gpu] < WHOLE and not any(each >= need.share for each in bucket.shared):
-        short.append(GPU)
-    return short

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from muster.core import explain, telling
+from muster.core import explain_nodes, telling
 from muster.core.objects.meta import MADE_FOR, SHOWN, digest, rfc3339
 from muster.core.presentation.desired import EventNote, Upsert, note_on, shown_text
 from muster.core.presentation.gangview import GangShown, Held
@@ -50,7 +50,7 @@ def gang_events(state: ViewState, key: str) -> list[GangNote]:
     refs = _about(gang, held)
     if not refs:
         return found
-    code = explain.held_back_code(held.event)
+    code = explain_nodes.held_back_code(held.event)
     if held.event.reason in TRIED and held.event.cycle > TOLD_CYCLES:
         whose = f"{held.event.gang or refs[0].key}: {held.event.waiting or len(refs)} pods"
         note = _note(state, _whole(gang, refs[0]), "gang-series", code, f"{whose} {_words(gang, held)}")
@@ -76,14 +76,14 @@ def _words(gang: GangShown, held: Held) -> str:
     """Without whom it is about."""
     told, has = _told(held), gang.counted().alive
     if held.event.gang and held.event.reason != "broken" and 0 < has < gang.minimum:
-        return f"{told}; {explain.half_bound(has, gang.minimum)}"
+        return f"{told}; {explain_nodes.half_bound(has, gang.minimum)}"
     return told
 
 
 def _told(held: Held) -> str:
     event = held.event
     if not event.gang and event.reason in NO_PLACE and event.shortage is not None:
-        return f"finds no node: {explain.no_room(event.shortage)}"
+        return f"finds no node: {explain_nodes.no_room(event.shortage)}"
     if event.reason not in TRIED:
         return f"in gang waits: {telling.held_back(event)}"
     why = f"rejected by podgroup {event.by}" if event.reason == "gave_way" else _lack(event)
@@ -95,7 +95,7 @@ def _stamp(held: Held, ref: Ref) -> str:
     event = held.event
     said = event.reason if event.reason in TRIED else f"{event.reason}:{event.text}"
     if event.reason in NO_PLACE:
-        said = explain.from_pools(event.growth, event.refusals)
+        said = explain_nodes.from_pools(event.growth, event.refusals)
     return f"gang-{digest((ref.uid, event.cycle, said))}"
 
 
@@ -219,7 +219,7 @@ def conditions(state: ViewState, key: str) -> list[tuple[Ref, str, bytes]]:
 def _lacking(event: GangHeldBack) -> str:
     """The reason of the condition."""
     if event.reason not in LACKS_NODES:
-        return explain.held_back_code(event)
+        return explain_nodes.held_back_code(event)
     if event.refusals:
         return "NoNodePool"
     return "NodesRequested" if event.growth is not None and event.growth.provisioning else "Unschedulable"
@@ -237,7 +237,7 @@ def _lack(event: GangHeldBack) -> str:
     """What a gang lacks, and what node pools could do."""
     if event.shortage is None:
         return event.text
-    return explain.no_room(event.shortage) + explain.from_pools(event.growth, event.refusals)
+    return explain_nodes.no_room(event.shortage) + explain_nodes.from_pools(event.growth, event.refusals)
 
 
 def _pending(gang: GangShown) -> list[PodState]:

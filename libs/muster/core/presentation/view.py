@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from msgspec import Struct, field
 
-from muster.core import explain
+from muster.core import explain, explain_nodes
 from muster.core.explain import Reason
 from muster.core.presentation import gangview
 from muster.core.presentation.gangview import GangsShown
@@ -244,7 +244,7 @@ class View:
             growth = event.growth if isinstance(event, GangAwaitingNodes) else None
             refusals = event.refusals if isinstance(event, GangDeferred) else ()
             state.pool_words.pop(event.ref.uid, None)
-            if words := explain.from_pools(growth, refusals):
+            if words := explain_nodes.from_pools(growth, refusals):
                 state.pool_words[event.ref.uid] = words
         self.touched_jobs[event.ref.uid] = None
 
@@ -351,7 +351,8 @@ class View:
         refused = [pool.refusal for pool in event.pools if pool.refusal]
         if refused:
             more = f"; and {len(refused) - 5} more" if len(refused) > 5 else ""
-            self._trouble(state, event.ref, "pools_refused", explain.POOLS_REFUSED + "; ".join(refused[:5]) + more)
+            text = explain_nodes.POOLS_REFUSED + "; ".join(refused[:5]) + more
+            self._trouble(state, event.ref, "pools_refused", text)
         else:
             self._clear_trouble(state, event.ref.uid)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kit import nodes
-from muster.core.explain import no_room
+from muster.core.explain_nodes import no_room
 from muster.core.placement.matching import holds, tolerates
 from muster.core.placement.place import Strategy, place
 from muster.core.placement.view import Ask, View

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kit import facts
-from muster.core import explain
+from muster.core import explain_nodes
 from muster.core.gang import declare, pods
 from muster.core.gang.podgang import PodGangs
 from muster.core.presentation import gangs
@@ -336,7 +336,7 @@ def test_the_condition_changes_with_what_a_gang_waits_for(sight: Sight) -> None:
     assert said_by(sight) == {}, "a pod that never lacked a node has nothing to take back"
 
 
-@pytest.mark.parametrize("reason", sorted(explain.HELD_BACK))
+@pytest.mark.parametrize("reason", sorted(explain_nodes.HELD_BACK))
 def test_unschedulable_is_said_where_nodes_would_help_and_nowhere_else(sight: Sight, reason: HeldBackReason) -> None:
     sight.held("no_nodes", "a", "b", "c", shortage=SHORT)
     sight.held(reason, "a", "b", "c", shortage=SHORT, text="as it is", by="video/other")
@@ -373,4 +373,4 @@ def test_of_two_pod_groups_of_one_api_group_the_older_one_counts_until_it_is_gon
 
 
 def test_every_reason_has_an_event_and_words() -> None:
-    assert explain.GANG_EVENTS.keys() == explain.HELD_BACK.keys()
+    assert explain_nodes.GANG_EVENTS.keys() == explain_nodes.HELD_BACK.keys()

@@ -1,0 +1,76 @@
+"""What a choice of nodes costs beyond being less tight."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from muster.core.placement.choices import Choice, pinned_to_nodes, refused
+from muster.core.placement.ledger import WHOLE, Bucket
+from muster.core.placement.mix import waste
+from muster.core.placement.view import Ask, Need, View, need_of
+from muster.model.placing import GPU
+
+Rank = Callable[[Choice], int]
+"""What a choice costs beyond being less tight: the lower, the better."""
+
+
+def wasting(view: View) -> Rank:
+    """How much more of a node's GPUs would be of no use to what is usually asked for."""
+    mixes = view.mixes
+    places: dict[str, dict[str, int]] = {}
+
+    def rank(choice: Choice) -> int:
+        need, bucket = choice.need, choice.bucket
+        if need.gpu < 0 or (bucket.free[need.gpu] <= 0 and not bucket.shared):
+            return 0
+        mix = mixes.get(choice.group)
+        if mix is None:
+            group = view.ledger.classes[choice.group]
+            mix = mixes[choice.group] = view.ledger.mix.for_nodes(group.labels, group.taints)
+            places[choice.group] = {name: index for index, name in enumerate(group.resources)}
+        if not mix:
+            return 0
+        if choice.group not in places:
+            group = view.ledger.classes[choice.group]
+            places[choice.group] = {name: index for index, name in enumerate(group.resources)}
+        at = places[choice.group]
+        return _wasted(*_after(need, bucket), at, mix) - _wasted(bucket.free, bucket.shared, at, mix)
+
+    return rank
+
+
+def sparing(view: View, main: Ask) -> Rank:
+    """Where the places for the largest set shrink least."""
+
+    def rank(choice: Choice) -> int:
+        group = view.ledger.classes[choice.group]
+        other, _ = need_of(main, group)
+        if other is None or refused(main, group, pinned_to_nodes(view, main)):
+            return 0
+        return other.fit(choice.bucket.free, choice.bucket.shared) - other.fit(*_after(choice.need, choice.bucket))
+
+    return rank
+
+
+def _after(need: Need, bucket: Bucket) -> tuple[list[int], list[int]]:
+    """What is left in a bucket's node after one pod."""
+    free, shared = list(bucket.free), bucket.shared
+    for index, amount in need.parts:
+        free[index] -= amount
+    if need.share:
+        shared = list(shared)
+        fitting = [each for each in shared if each >= need.share]
+        if fitting:
+            shared.remove(fitting[0])
+            shared.append(fitting[0] - need.share)
+        else:
+            free[need.gpu] -= WHOLE
+            shared.append(WHOLE - need.share)
+        shared.sort()
+    return free, shared
+
+
+def _wasted(free: list[int], shared: list[int], places: dict[str, int], mix: str) -> int:
+    cpu = free[places["cpu"]] if "cpu" in places else 0
+    memory = free[places["memory"]] if "memory" in places else 0
+    return waste(cpu, memory, max(free[places[GPU]], 0) // WHOLE, tuple(shared), mix)

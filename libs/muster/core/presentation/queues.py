@@ -1,0 +1,130 @@
+"""What our Queues and the status of the quota tree should say now."""
+
+from __future__ import annotations
+
+from msgspec import to_builtins
+
+from muster.core.objects.kubequeue import (
+    CREATED_BY,
+    DEFAULT_POLICY,
+    MADE,
+    MAX_ITEMS,
+    PARENT_FULLNAME,
+    QUEUE_NAMESPACE,
+    QUOTA_FULLNAME,
+    QueueItem,
+    QueueItems,
+    QueueStatus,
+    queue_name,
+    queue_name_prefix,
+)
+from muster.core.objects.meta import digest
+from muster.core.presentation.desired import Body, Upsert, unit_name
+from muster.core.presentation.view import ViewState
+from muster.core.quota.demand import chain_of, counted
+from muster.model import api
+from muster.model.keys import Ref, parent_path
+from muster.model.quota import COUNTED, QuotaNode
+from muster.model.resources import Vector, add_into, texts
+
+
+def queue_object(state: ViewState, path: str) -> Upsert | None:
+    """The Queue of a quota path, or None when there is no such path or it shows what it should."""
+    node = state.ledger.nodes.get(path)
+    if node is None:
+        return None
+    existing = next(
+        (
+            state.queue_objects[uid]
+            for uid, of in state.queue_paths.items()
+            if of == path and uid in state.queue_objects
+        ),
+        None,
+    )
+    status = queue_status(state, path)
+    shown = digest(status)
+    if existing is not None and existing.shown == shown:
+        return None
+    parent = parent_path(path)
+    annotations = {QUOTA_FULLNAME: path, PARENT_FULLNAME: parent.rpartition("/")[2] if parent else ""}
+    return Upsert(
+        key=f"queue/{path}",
+        resource=api.QUEUES,
+        namespace=QUEUE_NAMESPACE,
+        name=existing.ref.name if existing is not None else queue_name(path),
+        exists=existing is not None,
+        shown=shown,
+        metadata={
+            "generateName": queue_name_prefix(path),
+            "annotations": annotations if existing is not None else {**annotations, MADE: "true"},
+            "labels": {CREATED_BY: "true"},
+        },
+        spec={} if existing is not None else {"queuePolicy": DEFAULT_POLICY},
+        status=to_builtins(status),
+    )
+
+
+def queue_status(state: ViewState, path: str) -> QueueStatus:
+    """Who waits in a queue: the first hundred, those about to be tried apart from those at rest; and how many."""
+    active: list[QueueItem] = []
+    backoff: list[QueueItem] = []
+    for position, (place, key) in enumerate(state.book.in_order(path), start=1):
+        if position > MAX_ITEMS:
+            break
+        job = state.jobs[place[3]]
+        workload = state.workloads.get(place[3])
+        name = unit_name(workload) if workload is not None else job.ref.name
+        item = QueueItem(name, job.ref.namespace, position, job.priority)
+        (active if state.book.shapes[key].denial is None else backoff).append(item)
+    return QueueStatus(QueueItems(tuple(active), tuple(backoff)), state.book.length(path))
+
+
+def surplus_queues(state: ViewState) -> list[Ref]:
+    """Queue objects of ours whose path the tree in force does not have, and second ones of one path."""
+    if state.ledger.tree is None or not state.synced:
+        return []
+    kept: set[str] = set()
+    surplus = []
+    for uid, shown in state.queue_objects.items():
+        path = state.queue_paths.get(uid, "")
+        if path in state.ledger.nodes and path not in kept:
+            kept.add(path)
+        else:
+            surplus.append(shown.ref)
+    return surplus
+
+
+def tree_status(state: ViewState) -> Body | None:
+    """``status.root`` of the tree in force: the tree again, with used and request of every node."""
+    tree = state.ledger.tree
+    if tree is None:
+        return None
+    wanted: dict[str, Vector] = {path: dict(vector) for path, vector in state.ledger.used.items()}
+    for shape in state.book.shapes.values():
+        for path in chain_of(shape.queue):
+            add_into(wanted.setdefault(path, {}), counted(shape.demand), len(shape.waiting) + shape.open)
+    return {"root": _node_status(state, tree.nodes[0], wanted)}
+
+
+def _node_status(state: ViewState, node: QuotaNode, wanted: dict[str, Vector]) -> Body:
+    body: Body = {
+        "name": node.name,
+        "min": texts(node.guaranteed),
+        "max": texts(node.limit),
+        "used": texts(shown_amounts(node, state.ledger.used.get(node.path, {}))),
+        "request": texts(shown_amounts(node, wanted.get(node.path, {}))),
+    }
+    if node.path in state.ledger.shares.runtime:
+        body["runtime"] = texts(state.ledger.shares.runtime[node.path])
+    if node.namespaces:
+        body["namespaces"] = list(node.namespaces)
+    if node.children:
+        body["children"] = [_node_status(state, state.ledger.nodes[path], wanted) for path in node.children]
+    return body
+
+
+def shown_amounts(node: QuotaNode, amounts: Vector) -> Vector:
+    """The amounts, with a zero for every resource the node speaks of; what is counted only where it does."""
+    spoken = node.limit.keys() | node.guaranteed.keys()
+    found = {name: amount for name, amount in amounts.items() if name in spoken or name not in COUNTED}
+    return {**dict.fromkeys(spoken, 0), **found}
