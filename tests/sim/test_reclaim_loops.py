@@ -6,16 +6,20 @@ reclaims without progress (kueue 6929), ten evicted where one would do (volcano 
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from random import Random
+from typing import Any
 
 import pytest
 from test_reclaim import Play
 
 from kit import facts
+from muster.core.objects.kubequeue import CREATED_BY, QUEUE_NAMESPACE, QUOTA_FULLNAME
 from muster.core.telling import tell
-from muster.events.decisions import EvictionOrdered, PreemptionProposed, ReclaimDeferred
+from muster.events.decisions import ClaimOpened, EvictionOrdered, PreemptionProposed, ReclaimDeferred
 from muster.events.facts import TreeNodeSpec
+from muster.model import api
 
 
 def two_teams(whole: int = 20, least: int = 10) -> TreeNodeSpec:
@@ -128,3 +132,65 @@ def test_random_streams_come_to_rest(seed: int) -> None:
     pairs = {(order.ref.uid, victim.ref.uid) for order in orders for victim in order.victims}
     assert not any((victim, claimant) in pairs for claimant, victim in pairs)
     play.clean()
+
+
+def test_nobody_is_evicted_for_a_queue_whose_admissions_are_paused() -> None:
+    """It is refused, and who runs has not run for its minimum yet; until it has, the queue is paused."""
+    play = Play(two_teams(), {"min-run": "10m"})
+    for index in range(4):
+        play.submit(f"one-{index}", "one", "5", wait_ms=1000)
+    play.submit("owed", "two", "5", wait_ms=60_000)
+    play.annotate_tree({"muster.dev/paused": "admissions"})
+    play.simulation.advance(3_600_000)
+    assert play.evictions() == [], "nobody could be let in instead"
+    assert not claims(play), "and nothing is kept from others"
+    play.annotate_tree({"muster.dev/paused": None})
+    play.simulation.advance(60_000)
+    assert play.evictions() == ["one-3"], "the youngest of those who have run for an hour"
+    assert play.state_of("owed") == "Running"
+    play.clean()
+
+
+def test_nothing_is_held_for_an_aged_head_whose_queue_is_paused() -> None:
+    play = Play(two_teams(20, 0), {"age-limit": "5m"})
+    play.submit("long", "one", "12", wait_ms=1000)
+    play.submit("head", "two", "16", wait_ms=60_000)
+    play.annotate_tree({"muster.dev/paused": "admissions"})
+    play.simulation.advance(3_600_000)
+    assert not claims(play)
+    play.annotate_tree({"muster.dev/paused": None})
+    play.simulation.advance(60_000)
+    assert [event.ref.name for event in claims(play)] == ["head"]
+    play.clean()
+
+
+def test_nobody_is_evicted_for_who_is_blocked_by_its_head() -> None:
+    """The head asks for more than its queue is owed; under Block who comes after it cannot be let in before it."""
+    play = Play(two_teams(), {"age-limit": "0", "min-run": "10m"})
+    for index in range(4):
+        play.submit(f"one-{index}", "one", "5", wait_ms=1000)
+    play.submit("head", "two", "15", wait_ms=60_000)
+    play.submit("owed", "two", "5", wait_ms=1000)
+    queue_object(play, "two", "Block")
+    play.simulation.advance(3_600_000)
+    assert play.evictions() == []
+    queue_object(play, "two", "Round")
+    play.simulation.advance(60_000)
+    assert play.evictions() == ["one-3"]
+    assert play.state_of("owed") == "Running"
+    play.clean()
+
+
+def queue_object(play: Play, leaf: str, policy: str) -> None:
+    """The Queue of a leaf, with that policy, in place of the one before."""
+    meta: dict[str, Any] = {"name": leaf, "namespace": QUEUE_NAMESPACE, "annotations": {QUOTA_FULLNAME: f"root/{leaf}"}}
+    meta["labels"] = {CREATED_BY: "true"}
+    obj = {"apiVersion": api.QUEUES.api_version, "kind": "Queue", "metadata": meta, "spec": {"queuePolicy": policy}}
+    play.cluster.server.handle("DELETE", api.QUEUES.path(QUEUE_NAMESPACE, leaf))
+    answer = play.cluster.server.handle("POST", api.QUEUES.path(QUEUE_NAMESPACE), body=json.dumps(obj).encode())
+    assert answer.ok, answer.body
+    play.simulation.advance(1000)
+
+
+def claims(play: Play) -> list[ClaimOpened]:
+    return [e for s in play.simulation.log for e in s.commit.events if isinstance(e, ClaimOpened)]

@@ -100,15 +100,17 @@ class Preemptor:
 
     @staticmethod
     def _owed(state: PreemptorState) -> list[tuple[Shape, Job]]:
-        """Who is refused what its own queue is guaranteed, the first first."""
+        """Who is refused what its own queue is guaranteed, and would be let in if there were room; the first first."""
         if state.ledger.tree is None or state.ledger.tree.rules.reclaim == "disabled":
             return []
         found = [
-            (shape, state.jobs[shape.waiting[0][3]])
+            (shape, job)
             for queue in state.book.queues
             if state.hungry(queue)
             for shape in state.refused(queue)
-            if state.ledger.owed(queue, shape.demand) and not state.is_barred(shape.waiting[0][3])
+            if state.ledger.owed(queue, shape.demand)
+            and state.in_turn(job := state.jobs[shape.waiting[0][3]])
+            and not state.is_barred(job.ref.uid)
         ]
         return _in_order(state, found)
 
@@ -174,7 +176,7 @@ class Preemptor:
         """That what leaves is held for the one that has waited longest at the head of its queue."""
         jobs = [job for uid in state.aged if (job := state.jobs.get(uid)) is not None and job.status == "waiting"]
         for job in sorted(jobs, key=lambda job: (job.queued_at, job.ref.uid)):
-            if state.rests(job.ref.uid):
+            if state.rests(job.ref.uid) or not state.in_turn(job):
                 continue
             shape = state.book.shapes[job.shape]
             short = state.ledger.shortfall(job.queue, job.demand)

@@ -120,17 +120,18 @@ class PreemptorState(SorterState):
             return True
         return bar.supply == self.supply and not (bar.until and self.now >= bar.until)
 
-    def may_be_next(self, job: Job) -> bool:
-        """Whether a waiting job would be let in if there were room.
-
-        Its queue is not paused, nobody blocks it, and nothing is held for somebody who stands before it there.
-        """
-        claim = self.ledger.claim
+    def in_turn(self, job: Job) -> bool:
+        """Whether its queue lets it in when there is room: admissions are not paused, and nobody blocks it there."""
         if "admissions" in self.resting(job.queue):
             return False
+        return self.policies.get(job.queue, "") != "Block" or self.book.position(job.queue, job.place) == 1
+
+    def may_be_next(self, job: Job) -> bool:
+        """Whether it is in turn, and nothing is held for somebody who stands before it in its queue."""
+        claim = self.ledger.claim
         if claim is not None and claim.queue == job.queue and self.priority_of_claim(claim.uid) >= job.priority:
             return False
-        return self.policies.get(job.queue, "") != "Block" or self.book.position(job.queue, job.place) == 1
+        return self.in_turn(job)
 
     def priority_of_claim(self, uid: str) -> int:
         """The priority of a claimant, as it is queued."""
