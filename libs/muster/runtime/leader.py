@@ -120,8 +120,10 @@ class Leader(Follower[S]):
         passed_s = loop.time() - self._asked_at
         if passed_s < CLOCK_CHECK_S and self.clock.now() <= self._broker_ms + int(passed_s * 1000) + MAX_SKEW_MS:
             return
+        # By when it was asked: the answer may be long on its way, or lie here unread.
+        asked_ms = self.clock.now()
         self._broker_ms, self._asked_at = await self.log.time(), loop.time()
-        ahead = self.clock.now() - self._broker_ms
+        ahead = asked_ms - self._broker_ms
         if ahead > MAX_SKEW_MS:
             raise ClockSkewError(
                 f"this machine's clock is {ahead} ms ahead of the broker's; it may be {MAX_SKEW_MS} at most: "

@@ -43,10 +43,13 @@ class Broker(MemoryLog):
         super().__init__(LogIdentity(cell="main", log_id="log", generation=1))
         self.asked = 0
         self.ahead_ms = 0
+        self.answers_after_s = 0.0
 
     async def time(self) -> int:
         self.asked += 1
-        return steady_ms() + self.ahead_ms
+        stamp = steady_ms() + self.ahead_ms
+        await asyncio.sleep(self.answers_after_s)
+        return stamp
 
 
 class Scene:
@@ -164,3 +167,17 @@ async def test_does_not_ask_for_every_commit() -> None:
             await scene.decide()
     assert len(scene.appended) == 21
     assert scene.log.asked == 1
+
+
+async def test_an_answer_that_is_long_on_its_way_is_no_clock_that_is_ahead() -> None:
+    scene = Scene()
+    scene.log.answers_after_s = 3 * MAX_SKEW_MS / 1000
+    async with leading(scene) as task:
+        await scene.decide()
+        await asyncio.sleep(60)
+        assert not task.done(), task.exception()
+        assert len(scene.appended) > 1
+        scene.clock.ahead_ms = MAX_SKEW_MS + 1_000
+        await scene.decide()
+        await asyncio.sleep(60)
+        assert "3000 ms ahead" in refusal(task)
