@@ -92,7 +92,7 @@ class ActuatorRunner(Leader[ActuatorState]):
         return ("input", effects) if effects else None
 
     async def _carry_out(self, order: Order, turns: _Turns) -> None:
-        async with self._slots, turns.lock:
+        async with turns.lock:
             effect = await self._until_answered(order)
         turns.tasks -= 1
         if not turns.tasks:
@@ -107,22 +107,15 @@ class ActuatorRunner(Leader[ActuatorState]):
 
     async def _until_answered(self, order: Order) -> Effect | None:
         """Try until there is an effect; None when the order was withdrawn meanwhile."""
-        known = self.state.known.get(order.ref.uid, Known())
+        known: Known | None = None
         pause_s, rereads = BACKOFF_S[0], 0
-        while self._is_due(order):
-            began = self.clock.now()
-            answer: Effect | Retry | Known
-            match order:
-                case Bind():
-                    answer = await self._bind(order)
-                case Asking():
-                    answer = await self._ask(order)
-                case _:
-                    answer = await self._attempt(order, known)
-            if isinstance(order, Outstanding):
-                trouble = answer.reason if isinstance(answer, Retry | EffectFailed) else ""
-                times = (began * NS_PER_MS, self.clock.now() * NS_PER_MS)
-                self.hooks.wrote(order.ref, order.cause, "PATCH", times, trouble)
+        while True:
+            # Whoever pauses holds nobody up: what is refused for one kind or namespace may be fine for all others.
+            async with self._slots:
+                if not self._is_due(order):
+                    return None
+                known = known or self.state.known.get(order.ref.uid, Known())
+                answer = await self._try(order, known)
             if isinstance(answer, Known):
                 known, rereads = answer, rereads + 1
                 if rereads < REREADS:
@@ -135,7 +128,20 @@ class ActuatorRunner(Leader[ActuatorState]):
             )
             await asyncio.sleep(pause_s * (0.5 + self._rng.random() / 2))
             pause_s = min(pause_s * 2, BACKOFF_S[1])
-        return None
+
+    async def _try(self, order: Order, known: Known) -> Effect | Retry | Known:
+        """One try. ``known``: what a patch is built on; where the object is otherwise by now, that is returned."""
+        match order:
+            case Bind():
+                return await self._bind(order)
+            case Asking():
+                return await self._ask(order)
+        began = self.clock.now()
+        answer = await self._attempt(order, known)
+        trouble = answer.reason if isinstance(answer, Retry | EffectFailed) else ""
+        times = (began * NS_PER_MS, self.clock.now() * NS_PER_MS)
+        self.hooks.wrote(order.ref, order.cause, "PATCH", times, trouble)
+        return answer
 
     async def _bind(self, order: Bind) -> Effect | Retry:
         path = PODS.path(order.ref.namespace, order.ref.name)

@@ -305,7 +305,7 @@ class Presenter(Follower[ViewState]):
                 "presentation_refused",
                 object=wanted.key,
                 status=answer.status,
-                body=answer.body[:300].decode(),
+                body=answer.body[:300].decode(errors="replace"),
             )
 
     async def _create(self, wanted: Upsert, body: dict[str, Any]) -> ApiResponse:
