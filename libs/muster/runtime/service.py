@@ -99,19 +99,23 @@ async def open_process(
 
 async def serve(config: Config, service: str, build: Build, *, keeping: bool = False) -> None:
     """Run a service until cancelled or told to stop by SIGTERM or SIGINT; it follows its log through generations."""
+    serving = asyncio.ensure_future(_serve(config, service, build, keeping))
+    stop_on_signals(serving)
+    try:
+        await serving
+    except asyncio.CancelledError:
+        logs.get(service=service).info("stopped")
+
+
+async def _serve(config: Config, service: str, build: Build, keeping: bool) -> None:
     async with AsyncExitStack() as outer:
         process, stack = await _open(config, service, build, keeping)
         current = [process]
         await _serve_health(config, current, outer)
         while True:
             async with stack:
-                running = asyncio.ensure_future(process.run())
-                stop_on_signals(running)
                 try:
-                    await running
-                except asyncio.CancelledError:
-                    process.logger.info("stopped")
-                    return
+                    await process.run()
                 except LogSealedError as err:
                     process.logger.info("log_rolls_over", message=str(err))
             process, stack = await _open(config, service, build, keeping)
