@@ -8,13 +8,15 @@ import pytest
 from kit.cli import Cli
 from kit.nats import SMALL, commit, new_cell
 from kit.proxy import Proxy
-from muster.bus.cell import open_log
+from muster.bus.cell import open_log, open_stores
 from muster.bus.connection import connect
 from muster.bus.importing import OccupiedError, import_log
 from muster.bus.jetstream import JetStream
 from muster.bus.log import Body, JetStreamLog
 from muster.bus.server import EmbeddedServer
+from muster.bus.snapshots import JetStreamSnapshots
 from muster.events.subjects import log_stream
+from muster.ports import Snapshot
 from muster.runtime.archive import read_manifest
 
 MIB = str(16 << 20)
@@ -105,6 +107,22 @@ async def test_an_import_that_breaks_off_puts_nothing_in_force(js: JetStream, ce
         await open_log(js, other)
     await js.delete(log_stream(other, 1))
     assert await bodies(await import_log(js, other, whole)) == whole
+
+
+async def test_snapshots_of_the_lost_log_do_not_outlive_an_import(js: JetStream, cell: str) -> None:
+    """The archive may end before the log did: what was kept after that is of a history that never was."""
+    await open_stores(js, cell, create=True, limits=SMALL)
+    log = await open_log(js, cell, create=True, limits=SMALL)
+    await grow(log, range(1, 20), 0)
+    end, archived = await log.end(), (await bodies(log))[:10]
+    kept = JetStreamSnapshots(js, log.identity, warn=lambda _: None)
+    for stage in ("preemptor", "watcher"):
+        assert await kept.save(Snapshot(log.identity.log_id, stage, "0", end, "schema", b"state"))
+    await js.delete(log_stream(cell, 1))
+    brought = await import_log(js, cell, archived, limits=SMALL)
+    assert brought.identity == log.identity
+    assert [await kept.load(stage, "0") for stage in ("preemptor", "watcher")] == [None, None]
+    assert await kept.save(Snapshot(log.identity.log_id, "watcher", "0", await brought.end(), "schema", b"state"))
 
 
 async def test_an_import_during_which_the_connection_breaks_is_whole(

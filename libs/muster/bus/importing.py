@@ -15,6 +15,7 @@ from muster.bus.connection import no_responders
 from muster.bus.errors import BusError, UnansweredError
 from muster.bus.jetstream import EXPECTED_LAST, EXPECTED_STREAM, Backoff, JetStream, decode_ack
 from muster.bus.log import TRACE, Body, JetStreamLog, genesis_of
+from muster.bus.snapshots import forget_snapshots
 from muster.bus.streams import Limits, bucket_config, ensure, log_config
 from muster.events import subjects
 from muster.events.envelope import decode_envelope
@@ -77,6 +78,8 @@ async def import_log(
             made = await _next_generation(js, cell, made, body, size)
         window.append(body)
     await _store_all(js, cell, made.generation, window)
+    # Those of the log that was lost may lie beyond what was imported: another history than the one that follows now.
+    await forget_snapshots(js, cell)
     await point_to(js, cell, made)
     return JetStreamLog(js, made.identity(cell))
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 
+import msgspec
 from msgspec import Struct
 
 from muster.bus.errors import WRONG_LAST_SEQUENCE, BusError, UnansweredError
@@ -20,6 +21,17 @@ class Entry(Struct, frozen=True):
 
     value: bytes | None
     revision: int
+
+
+class _State(Struct, frozen=True):
+    subjects: dict[str, int] | None = None
+
+
+class _Info(Struct, frozen=True):
+    state: _State = _State()
+
+
+_infos = msgspec.json.Decoder(_Info)
 
 
 class Bucket:
@@ -36,6 +48,12 @@ class Bucket:
         if found is None:
             return None
         return Entry(None if found.headers.get(_OPERATION) else found.data, found.seq)
+
+    async def keys(self, prefix: str) -> list[str]:
+        """Every key below a prefix of tokens, in sorted order, deleted ones too. Raises BusError."""
+        below = self._prefix + prefix
+        answer = await self._js.ask(f"STREAM.INFO.{self._stream}", {"subjects_filter": f"{below}.>"})
+        return [subject.removeprefix(self._prefix) for subject in sorted(_infos.decode(answer).state.subjects or {})]
 
     async def put(self, key: str, value: bytes, *, revision: int, timeout_s: float | None = None) -> int | None:
         """Write ``key`` if ``revision`` (0: none) is its newest; the new revision, or None when it is not.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 
 import msgspec
-from msgspec import Struct
 
 from muster.bus.errors import UnansweredError
 from muster.bus.jetstream import JetStream
@@ -14,16 +13,6 @@ from muster.events import subjects
 from muster.events.registry import encode
 from muster.ports import Replica
 
-
-class _State(Struct, frozen=True):
-    subjects: dict[str, int] | None = None
-
-
-class _Info(Struct, frozen=True):
-    state: _State = _State()
-
-
-_infos = msgspec.json.Decoder(_Info)
 _replicas = msgspec.json.Decoder(Replica)
 
 
@@ -43,11 +32,9 @@ class JetStreamReplicas:
 
     async def live(self) -> list[Replica]:
         """See ports.Replicas. Raises BusError."""
-        prefix = f"$KV.{self._name}."
-        answer = await self._js.ask(f"STREAM.INFO.KV_{self._name}", {"subjects_filter": f"{prefix}replica.>"})
         found: list[Replica] = []
-        for subject in sorted(_infos.decode(answer).state.subjects or {}):
-            entry = await self._bucket.get(subject.removeprefix(prefix))
+        for key in await self._bucket.keys("replica"):
+            entry = await self._bucket.get(key)
             if entry is not None and entry.value is not None:
                 found.append(_replicas.decode(entry.value))
         return found

@@ -20,6 +20,9 @@ from muster.events.envelope import body_hash
 from muster.events.registry import encode
 from muster.ports import LogIdentity, Snapshot
 
+SNAPSHOTS = "snapshot"
+"""Below it in the state bucket: a pointer per (stage, shard)."""
+
 KEPT = 3
 """How many snapshots of a (stage, shard) stay, the newest included."""
 
@@ -145,10 +148,19 @@ class JetStreamSnapshots:
             return Pointer(), entry.revision
 
 
+async def forget_snapshots(js: JetStream, cell: str) -> None:
+    """Have every (stage, shard) of a cell do without its snapshots. Raises BusError."""
+    state = Bucket(js, subjects.state_bucket(cell))
+    for key in await state.keys(SNAPSHOTS):
+        entry = await state.get(key)
+        if entry is not None:
+            await state.set(key, encode(Pointer()), revision=entry.revision)
+
+
 def _newer(kept: Kept, pointer: Pointer) -> bool:
     """Whether a snapshot is newer than all that are kept; a later generation is newer than any sequence."""
     return all((kept.generation, kept.seq) > (each.generation, each.seq) for each in pointer.kept)
 
 
 def _key(stage: str, shard: str) -> str:
-    return f"snapshot.{stage}.{shard}"
+    return f"{SNAPSHOTS}.{stage}.{shard}"
