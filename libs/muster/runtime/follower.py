@@ -68,6 +68,12 @@ class Follower(Generic[S]):
                 f"the state of {self.stage.name}/{self.shard} can neither be read nor folded again: the log begins at "
                 f"sequence {origin}; run the version that kept it, or bring the generations before it back"
             )
+        end = await self.log.end() if self.state.seq else 0
+        if self.state.seq > end:
+            raise LogGoneError(
+                f"the log ends at {end} and the state of {self.stage.name}/{self.shard} was kept at {self.state.seq}: "
+                "it lost commits; restore it, or delete its stream and found its next generation from the cluster"
+            )
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._pump())
             await self.started(tasks)

@@ -1,0 +1,53 @@
+"""A state that was kept beyond the end of its log: the log lost commits, and nobody goes on as if it had not."""
+
+import asyncio
+
+import pytest
+
+from muster.bus.log import LogUsage
+from muster.core.deciders import DECIDERS
+from muster.ports import LogGoneError, LogIdentity
+from muster.runtime.clock import SystemClock
+from muster.runtime.leader import Leader
+from muster.runtime.shared import SharedLog
+from muster.runtime.snapshotting import make_snapshot
+from muster.sim.log import MemoryLeases, MemoryLog, MemorySnapshots
+
+pytestmark = pytest.mark.looptime
+
+STAGE = "quota_accountant"
+
+
+class Measured(MemoryLog):
+    async def usage(self) -> LogUsage:
+        return LogUsage(await self.end(), 0, 0, 0, 0)
+
+
+@pytest.mark.parametrize("shared", [True, False], ids=["one reader for the process", "a reader of its own"])
+async def test_nothing_is_appended_after_a_state_that_the_log_does_not_reach(shared: bool) -> None:
+    identity = LogIdentity(cell="main", log_id="log", generation=1)
+    log, snapshots, stage = Measured(identity), MemorySnapshots(identity), DECIDERS[STAGE]()
+    state = stage.initial()
+    state.seq = 5
+    await snapshots.save(make_snapshot(identity, STAGE, "0", state))
+    common = SharedLog(log)
+    await common.begin()
+    leader = Leader(
+        stage,
+        log=common if shared else log,
+        lease=MemoryLeases().lease(STAGE, "0", "p"),
+        snapshots=snapshots,
+        clock=SystemClock(),
+        process="p",
+    )
+
+    async def both() -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(common.pump())
+            tasks.create_task(leader.run())
+
+    with pytest.raises(ExceptionGroup) as caught:
+        async with asyncio.timeout(30.0):
+            await both()
+    assert caught.group_contains(LogGoneError, match=r"ends at 1 .*lost commits")
+    assert await log.end() == 1
