@@ -47,7 +47,7 @@ async def queues_shown(cluster: Cluster) -> dict[str, Object]:
         found = await cluster.queues()
         return found if len(found) == 9 and all("status" in queue for queue in found.values()) else None
 
-    return await cluster.until(nine, 15.0, "nine queues") or {}
+    return await cluster.until(nine, what="nine queues") or {}
 
 
 async def first_runs(cluster: Cluster, **options: object) -> str:
@@ -65,7 +65,7 @@ async def second_waits(cluster: Cluster, **options: object) -> str:
     async def enqueued() -> bool:
         return "Insufficient quota" in await cluster.message(name) and ENQUEUED in await cluster.annotations(name)
 
-    await cluster.until(enqueued, 10.0, "the second job to be enqueued")
+    await cluster.until(enqueued, what="the second job to be enqueued")
     return name
 
 
@@ -81,7 +81,7 @@ async def test_c1_only_the_first_tree_in_kube_system_counts(cluster: Cluster, mu
     async def refused() -> list[str]:
         return await tree_events(cluster, "second")
 
-    told = await cluster.until(refused, 10.0, "an Event on the second tree")
+    told = await cluster.until(refused, what="an Event on the second tree")
     assert told == [
         "Refused as a whole, the last good tree stays in force: root: tree kube-system/elasticquotatree is in force; "
         "delete it before using this one"
@@ -132,7 +132,7 @@ async def test_c2_a_tree_that_breaks_a_rule_is_refused_whole(cluster: Cluster, m
         async def told(said: str = said) -> bool:
             return any(said in message for message in await tree_events(cluster))
 
-        await cluster.until(told, 10.0, f"an Event that says {said!r}")
+        await cluster.until(told, what=f"an Event that says {said!r}")
         assert (await cluster.queues()).keys() == before.keys()
     first = await cluster.submit(document_job(runtime="2s", ttl_s=0))
     second = await second_waits(cluster)
@@ -207,7 +207,7 @@ async def test_c5_the_second_job_waits_and_says_why(cluster: Cluster, muster_up:
         found = await cluster.tree_used()
         return found if found.get("root", {}).get("cpu") == "12" else None
 
-    before = await cluster.until(charged, 15.0, "the tree to show what the first job uses")
+    before = await cluster.until(charged, what="the tree to show what the first job uses")
     second = await second_waits(cluster)
     job = await cluster.job(second)
     assert DEQUEUED not in job["metadata"]["annotations"]
@@ -230,7 +230,7 @@ async def test_c5_the_second_job_waits_and_says_why(cluster: Cluster, muster_up:
         tree = await cluster.kube.get(TREES, "ElasticQuotaTree", "elasticquotatree", "kube-system")
         return bool(tree["status"]["root"]["request"]["cpu"] == "24")
 
-    await cluster.until(requested, 15.0, "the tree to show what is asked for")
+    await cluster.until(requested, what="the tree to show what is asked for")
     used = await cluster.tree_used()
     assert used == before
     assert [used[path]["cpu"] for path in ("root", "root/algorithm", VIDEO, "root/devops")] == ["12", "12", "12", "0"]
@@ -245,13 +245,13 @@ async def test_c6_the_queue_shows_who_waits(cluster: Cluster, muster_up: Muster)
     async def shown() -> bool:
         return await cluster.line() == wanted
 
-    await cluster.until(shown, 15.0, f"queueItemDetails {wanted}")
+    await cluster.until(shown, what=f"queueItemDetails {wanted}")
     third = await second_waits(cluster)
 
     async def both() -> bool:
         return [item["position"] for item in (await cluster.line())["backoff"]] == [1, 2]
 
-    await cluster.until(both, 15.0, "two positions")
+    await cluster.until(both, what="two positions")
     assert [item["name"] for item in (await cluster.line())["backoff"]] == [f"{second}-ray-qu", f"{third}-ray-qu"]
 
 
@@ -289,7 +289,7 @@ async def test_c8_release_and_the_next_one(cluster: Cluster, muster_up: Muster) 
         names = [item["name"] for item in (await cluster.line()).get("backoff", [])]
         return await cluster.unit(third) is None and names == [f"{second}-ray-qu"]
 
-    await cluster.until(two_gone, 15.0, "unit and position of the deleted job to go")
+    await cluster.until(two_gone, what="unit and position of the deleted job to go")
     assert await cluster.tree_used() == used
     await cluster.complete(first)
 
@@ -297,7 +297,7 @@ async def test_c8_release_and_the_next_one(cluster: Cluster, muster_up: Muster) 
         unit = await cluster.unit(first)
         return unit is not None and (unit["status"]["phase"], unit["status"]["admissions"]) == ("Succeed", [])
 
-    await cluster.until(succeeded, 5.0, "the unit of the first job to be Succeed")
+    await cluster.until(succeeded, what="the unit of the first job to be Succeed")
     assert witness.most == 1, "the RayCluster of the first job stays for its ttl and keeps its quota"
     assert (await cluster.job(second))["spec"]["suspend"] is True
     await cluster.complete(second)
@@ -305,7 +305,7 @@ async def test_c8_release_and_the_next_one(cluster: Cluster, muster_up: Muster) 
     async def empty() -> bool:
         return await cluster.line() == EMPTY
 
-    await cluster.until(empty, 15.0, "the queue lists to be empty")
+    await cluster.until(empty, what="the queue lists to be empty")
     phases = units.course(f"{second}-ray-qu", lambda unit: unit["status"]["phase"])
     assert phases[:2] == ["Enqueued", "Dequeued"]
     assert phases.count("Dequeued") == 1

@@ -106,7 +106,7 @@ async def test_c28_what_is_above_the_mins_goes_by_weight(cluster: Cluster, muste
     async def shown() -> bool:
         return await shown_runtime(cluster) == {each.namespace: str(each.runtime) for each in teams}
 
-    await cluster.until(shown, 30.0, "the tree's status to say what each may use")
+    await cluster.until(shown, what="the tree's status to say what each may use")
     last = teams[-1]
     held_up = f"{last.namespace}-{last.asks // FIVE - 1:02}"
     expected = (
@@ -117,7 +117,7 @@ async def test_c28_what_is_above_the_mins_goes_by_weight(cluster: Cluster, muste
     async def told() -> bool:
         return (await cluster.message(held_up, last.namespace)).startswith(expected)
 
-    await cluster.until(told, 30.0, f"{held_up} to be told of the runtime")
+    await cluster.until(told, what=f"{held_up} to be told of the runtime")
     assert all(event.of_runtime for event in await muster_up.happened(QuotaDenied))
 
     # Others ask for less: what they leave is divided anew, and whoever was parked on it follows.

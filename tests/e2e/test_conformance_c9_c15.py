@@ -72,7 +72,7 @@ async def at_rest(cluster: Cluster, muster: Muster) -> None:
         due = any(stage.decide(state) for stage, state in zip(stages, states, strict=True))
         return not held and not due and not states[-1].outstanding
 
-    await cluster.until(nothing_due, 30.0, "the log to come to rest")
+    await cluster.until(nothing_due, what="the log to come to rest")
 
 
 def four_teams() -> TreeNodeSpec:
@@ -114,7 +114,7 @@ async def test_c9_each_team_gets_its_guarantee_back(cluster: Cluster, muster_up:
             waits = await cluster.phase(ref.name, ref.namespace) == "Enqueued"
             return told if waits and "Reclaimed" in told else None
 
-        told = await cluster.until(told_so, 30.0, f"{ref} to wait again, and to be told why") or {}
+        told = await cluster.until(told_so, what=f"{ref} to wait again, and to be told why") or {}
         assert "stays within the min of its queue root/b/intern-" in told["Reclaimed"]
         assert "position " in told["Reclaimed"]
     jobs = await cluster.kube.list_objects(RAY, "RayJob")
@@ -138,15 +138,15 @@ async def test_c10_interns_give_first(cluster: Cluster, muster_up: Muster) -> No
     async def borrowing() -> bool:
         return await names_admitted(cluster) == {"text", "devops", "infra", *interns}
 
-    await cluster.until(borrowing, 20.0, "everybody but the non-preemptible intern to run")
+    await cluster.until(borrowing, what="everybody but the non-preemptible intern to run")
 
     async def refused() -> bool:
         message = await cluster.message("firm", "intern-video")
         return message.startswith("Exceeds min quota(cpu) in quota root/algorithm/intern-video: request 1, min 0")
 
-    await cluster.until(refused, 20.0, "the non-preemptible intern to be told")
+    await cluster.until(refused, what="the non-preemptible intern to be told")
     await cluster.submit(small("video", "video", "12"))
-    await cluster.until(lambda: cluster.running("video"), 30.0, "the team's own job to run")
+    await cluster.until(lambda: cluster.running("video"), what="the team's own job to run")
     left = await names_admitted(cluster)
     assert {"text", "devops", "infra", "video"} <= left, "whoever is within its min is not touched"
     assert len(left & set(interns)) == 1, "two of three interns were enough"
@@ -157,7 +157,7 @@ async def test_c10_interns_give_first(cluster: Cluster, muster_up: Muster) -> No
             suspended = await cluster.state(name, "intern-video") == "Suspended"
             return suspended and await cluster.phase(name, "intern-video") == "Enqueued"
 
-        await cluster.until(waits_again, 30.0, f"{name} to wait again")
+        await cluster.until(waits_again, what=f"{name} to wait again")
     assert "firm" not in left
 
 
@@ -189,7 +189,7 @@ async def test_c11_jumping_the_queue(cluster: Cluster, muster_up: Muster) -> Non
         async def in_order() -> bool:
             return await line_of(cluster, "root/algorithm/video") == ["c", "d", "a", "b"]
 
-        await cluster.until(in_order, 20.0, "C, D, A, B in the Queue")
+        await cluster.until(in_order, what="C, D, A, B in the Queue")
         await cluster.kube.patch(SCHEDULING, "QueueUnit", "runs-ray-qu", "video", patch={"spec": {"priority": -5}})
         order = ["runs"]
         for expected in ("c", "d", "a", "b"):

@@ -260,7 +260,7 @@ sys.stdin.read()
     async def ended() -> bool:
         return has_ended(pid)
 
-    await until(ended, 10, what=f"process {pid} to be killed")
+    await until(ended, what=f"process {pid} to be killed")
 
 
 def has_ended(pid: int) -> bool:

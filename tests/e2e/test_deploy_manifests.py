@@ -408,23 +408,17 @@ async def test_muster_works_with_these_rights(plane: ControlPlane, nats_server: 
             stack.push_async_callback(transport.close)
         process.add_watchers(watching)
         process.add_actuator(acting)
-        running = asyncio.get_running_loop().create_task(process.run())
-        cluster.guards.append(lambda: running.done() and running.result())
-        try:
-            async with client(plane, ALICE) as alice:
-                names = []
-                for _ in range(2):
-                    made = await alice.create(job(suspend=True))
-                    names.append(made["metadata"]["name"])
-                await cluster.complete(*names)
-                assert await cluster.phase(names[0])
-                await cluster.until(cluster.tree_used, what="the tree's status")
-                # One of them waited for the other.
-                assert [told for name in names for told in await cluster.told(name)]
-                marks = (await cluster.job(names[0]))["metadata"]["annotations"]
-                assert marks[INTENT]
-        finally:
-            running.cancel()
-            await asyncio.gather(running, return_exceptions=True)
+        async with cluster.beside(process.run()), client(plane, ALICE) as alice:
+            names = []
+            for _ in range(2):
+                made = await alice.create(job(suspend=True))
+                names.append(made["metadata"]["name"])
+            await cluster.complete(*names)
+            assert await cluster.phase(names[0])
+            await cluster.until(cluster.tree_used, what="the tree's status")
+            # One of them waited for the other.
+            assert [told for name in names for told in await cluster.told(name)]
+            marks = (await cluster.job(names[0]))["metadata"]["annotations"]
+            assert marks[INTENT]
     assert [answer for answer in answers if answer[3] in (401, 403)] == []
     assert {name for name, _, _, _ in answers} == {WATCHER.name, ACTUATOR.name}

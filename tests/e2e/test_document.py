@@ -45,7 +45,7 @@ async def the_tree_makes_queues(cluster: Cluster) -> None:
         found = await cluster.queues()
         return found if len(found) == 9 and all("status" in queue for queue in found.values()) else None
 
-    queue = ((await cluster.until(nine, 10.0, "nine queues")) or {})[VIDEO]
+    queue = ((await cluster.until(nine, what="nine queues")) or {})[VIDEO]
     meta, wanted = queue["metadata"], manifest("queue-video")
     for field in ("generateName", "labels", "annotations", "namespace"):
         shown = meta[field]
@@ -75,7 +75,7 @@ async def the_first_runs_and_the_second_waits(cluster: Cluster, first: str, seco
     async def as_told() -> bool:
         return (await cluster.state(first), await cluster.state(second)) == ("Running", "Suspended")
 
-    await cluster.until(as_told, 20.0, "the first to run and the second to be Suspended")
+    await cluster.until(as_told, what="the first to run and the second to be Suspended")
     rows = {row["NAME"]: row for row in await cluster.table("/apis/ray.io/v1/namespaces/video/rayjobs")}
     assert [*rows[first]] == [
         "NAME", "JOB STATUS", "DEPLOYMENT STATUS", "RAY CLUSTER NAME", "START TIME", "END TIME", "AGE",
@@ -89,7 +89,7 @@ async def the_first_runs_and_the_second_waits(cluster: Cluster, first: str, seco
         found = await cluster.annotations(second)
         return found if ENQUEUED in found else None
 
-    waits = await cluster.until(stamped, 5.0, "the enqueue time stamp of the second")
+    waits = await cluster.until(stamped, what="the enqueue time stamp of the second")
     assert waits is not None
     assert DEQUEUED not in waits
     runs = await cluster.annotations(first)
@@ -106,7 +106,7 @@ async def four_pods_run(cluster: Cluster, first: str) -> None:
         found = await cluster.pods()
         return len(found) == 4 and set(found.values()) == {"Running"}
 
-    await cluster.until(four, 20.0, "four running pods")
+    await cluster.until(four, what="four running pods")
     raycluster = (await cluster.job(first))["status"]["rayClusterName"]
     kinds = sorted(name.rpartition("-")[0] for name in await cluster.pods())
     worker = f"{raycluster}-small-group-worker"
@@ -119,7 +119,7 @@ async def the_queue_shows_who_waits(cluster: Cluster, second: str) -> None:
     async def shown() -> bool:
         return await cluster.line() == wanted
 
-    await cluster.until(shown, 15.0, f"queueItemDetails {wanted}")
+    await cluster.until(shown, what=f"queueItemDetails {wanted}")
 
 
 async def the_second_follows_the_first(cluster: Cluster, first: str, second: str) -> None:
@@ -137,4 +137,4 @@ async def the_second_follows_the_first(cluster: Cluster, first: str, second: str
     async def empty() -> bool:
         return await cluster.line() == {"active": [], "backoff": []}
 
-    await cluster.until(empty, 15.0, "the queue to be empty")
+    await cluster.until(empty, what="the queue to be empty")

@@ -1,13 +1,12 @@
 """The simulated operator against a real API server, with real controllers, scheduler and KWOK: the document's jobs."""
 
-import asyncio
-import contextlib
 import time
 from collections.abc import AsyncIterator
 
 import pytest_asyncio
 
 from kit.api import Api, Object, real_api
+from kit.beside import beside
 from kit.controlplane import ControlPlane
 from kit.controlplane.build import Binaries
 from kit.crds import install_crds
@@ -17,6 +16,7 @@ from kit.waiting import until
 from muster.kube.config import connect
 from muster.kube.sources import FromKubeconfig
 from muster.model.api import JOBS, NODES, PODS, RAYCLUSTERS, RAYJOBS
+from muster.ports import ApiTransport
 from muster.sim.asyncdriver import AsyncDriver
 from muster.sim.kuberay import OUTCOME, RUNTIME, KubeRayOperator, Settings
 
@@ -33,14 +33,13 @@ async def cluster(real_api: Api) -> AsyncIterator[Api]:
     made = {"metadata": {"name": name}, "status": {"capacity": room, "allocatable": room}}
     assert (await api.call("POST", NODES.path(), made)).status == 201
     settings = Settings(run_for="kit.muster.dev/run-for", fail_after="kit.muster.dev/fail-after")
-    driver = AsyncDriver(api.transport, [KubeRayOperator(settings)], lambda: time.time_ns() // 1_000_000)
-    running = asyncio.ensure_future(driver.run())
-    yield api
-    assert not running.done(), driver.failures
-    running.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await running
+    async with beside(operator(api.transport, settings).run()):
+        yield api
     await api.call("DELETE", NODES.path(name=name))
+
+
+def operator(transport: ApiTransport, settings: Settings) -> AsyncDriver:
+    return AsyncDriver(transport, [KubeRayOperator(settings)], lambda: time.time_ns() // 1_000_000)
 
 
 def rayjob(api: Api, **annotations: str) -> Object:
@@ -201,14 +200,11 @@ async def test_without_any_other_controller(control_plane_binaries: Binaries) ->
         await install_crds(transport)
         api = Api(transport, "default", real=True, server=None)
         settings = Settings(pods=False, submitter_pods=False, ready_ms=500)
-        driver = AsyncDriver(transport, [KubeRayOperator(settings)], lambda: time.time_ns() // 1_000_000)
-        running = asyncio.ensure_future(driver.run())
-        job = rayjob(api, **{RUNTIME: "1s"})
-        job["spec"]["suspend"] = False
-        name = await submit(api, job)
-        found = await reach(api, name, "Complete")
-        assert (found["jobStatus"], driver.failures) == ("SUCCEEDED", [])
-        running.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await running
+        driver = operator(transport, settings)
+        async with beside(driver.run()):
+            job = rayjob(api, **{RUNTIME: "1s"})
+            job["spec"]["suspend"] = False
+            name = await submit(api, job)
+            found = await reach(api, name, "Complete")
+            assert (found["jobStatus"], driver.failures) == ("SUCCEEDED", [])
         await transport.close()

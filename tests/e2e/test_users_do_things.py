@@ -39,7 +39,7 @@ async def another_waits(cluster: Cluster, **options: Any) -> str:
     async def told() -> bool:
         return bool(await cluster.told(name)) and "Insufficient quota" in await cluster.message(name)
 
-    await cluster.until(told, 10.0, f"{name} to wait")
+    await cluster.until(told, what=f"{name} to wait")
     return name
 
 
@@ -49,7 +49,7 @@ async def used_cpu(cluster: Cluster, amount: str) -> None:
     async def shown() -> bool:
         return (await cluster.tree_used()).get(VIDEO, {}).get("cpu") == amount
 
-    await cluster.until(shown, 15.0, f"{amount} cpu in use")
+    await cluster.until(shown, what=f"{amount} cpu in use")
 
 
 async def test_the_manifest_is_applied_again_after_admission(cluster: Cluster, muster_up: Muster) -> None:
@@ -158,7 +158,7 @@ async def test_the_spec_of_a_waiting_job_is_edited(cluster: Cluster, muster_up: 
             message in unit["status"]["message"]
         )
 
-    await cluster.until(lambda: shows("8", "8G", "request 8, max 14, used 12"), 10.0, "the unit to show the edit")
+    await cluster.until(lambda: shows("8", "8G", "request 8, max 14, used 12"), what="the unit to show the edit")
     one = {"requests": {"cpu": "1", "memory": "1G"}, "limits": {"cpu": "1", "memory": "1G"}}
     places = ("headGroupSpec/template", "workerGroupSpecs/0/template")
     smaller = [
@@ -166,7 +166,7 @@ async def test_the_spec_of_a_waiting_job_is_edited(cluster: Cluster, muster_up: 
     ]
     await cluster.patch_job(edited, smaller)
     await cluster.complete(edited)
-    await cluster.until(lambda: shows("2", "2G", ""), 10.0, "the unit to show the second edit")
+    await cluster.until(lambda: shows("2", "2G", ""), what="the unit to show the second edit")
     assert (await cluster.job(large))["spec"]["suspend"] is True
 
 
@@ -199,7 +199,7 @@ async def test_a_waiting_job_is_deleted_and_made_anew_under_its_name(cluster: Cl
         line = [item["name"] for item in (await cluster.line()).get("backoff", [])]
         return owned and line == ["between-ray-qu", "again-ray-qu"]
 
-    await cluster.until(anew, 20.0, "the unit and the place of the new job")
+    await cluster.until(anew, what="the unit and the place of the new job")
     await cluster.delete_job(running)
     await cluster.complete(*names)
 
@@ -208,7 +208,7 @@ async def test_the_objects_muster_keeps_are_deleted(cluster: Cluster, muster_up:
     """They come back as they were, and nothing that runs or waits is disturbed."""
     running = await one_runs(cluster)
     waiting = await another_waits(cluster)
-    await cluster.until(lambda: _in_line(cluster, waiting), 15.0)
+    await cluster.until(lambda: _in_line(cluster, waiting))
     before = {name: await cluster.unit(name) for name in (running, waiting)}
     queue = (await cluster.queues())[VIDEO]["metadata"]
     for name in (running, waiting):
@@ -221,7 +221,7 @@ async def test_the_objects_muster_keeps_are_deleted(cluster: Cluster, muster_up:
         anew = found is not None and found["metadata"]["uid"] != queue["uid"]
         return anew and all(unit is not None for unit in units) and await _in_line(cluster, waiting)
 
-    await cluster.until(back, 15.0, "the deleted objects to be back")
+    await cluster.until(back, what="the deleted objects to be back")
     for name, was in before.items():
         unit = await cluster.unit(name)
         assert unit is not None

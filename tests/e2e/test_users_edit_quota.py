@@ -39,7 +39,7 @@ async def waits(cluster: Cluster, **options: object) -> str:
     async def told() -> bool:
         return "quota" in await cluster.message(name) and bool(await cluster.told(name))
 
-    await cluster.until(told, 10.0, f"{name} to wait")
+    await cluster.until(told, what=f"{name} to wait")
     return name
 
 
@@ -62,12 +62,12 @@ async def test_a_raised_limit_lets_the_next_one_in_at_once(cluster: Cluster, mus
     first = await one_runs(cluster)
     second, third = await waits(cluster), await waits(cluster)
     await cluster.apply_tree(video_with(26, "26Gi"))
-    await cluster.until(lambda: cluster.running(second), 5.0, "the second job to run")
+    await cluster.until(lambda: cluster.running(second), what="the second job to run")
 
     async def told() -> bool:
         return "request 12, max 26, used 24" in await cluster.message(third)
 
-    await cluster.until(told, 10.0, "the third to wait for the new limit")
+    await cluster.until(told, what="the third to wait for the new limit")
     assert await cluster.running(first)
 
 
@@ -88,13 +88,13 @@ async def test_a_limit_below_what_is_used_takes_nothing_away(cluster: Cluster, m
     async def told() -> bool:
         return [reason for reason, _ in await cluster.told(early)] == ["InsufficientQuota", "ExceedsMaxQuota"]
 
-    await cluster.until(told, 10.0, "the job that waited before to be told")
+    await cluster.until(told, what="the job that waited before to be told")
     await cluster.complete(first)
     await cluster.quiet()
     assert (await cluster.job(large))["spec"]["suspend"] is True
     await cluster.delete_job(early)
     await cluster.apply_tree()
-    await cluster.until(lambda: cluster.running(large), 5.0)
+    await cluster.until(lambda: cluster.running(large))
 
 
 async def test_an_invalid_edit_changes_nothing_and_says_why(cluster: Cluster, muster_up: Muster) -> None:
@@ -104,7 +104,7 @@ async def test_an_invalid_edit_changes_nothing_and_says_why(cluster: Cluster, mu
     async def told() -> list[tuple[str, str]]:
         return await tree_events(cluster)
 
-    assert await cluster.until(told, 10.0) == [
+    assert await cluster.until(told) == [
         (
             "QuotaTreeRejected",
             "Refused as a whole, the last good tree stays in force: "
@@ -114,7 +114,7 @@ async def test_an_invalid_edit_changes_nothing_and_says_why(cluster: Cluster, mu
     second = await waits(cluster)
     assert "max 14, used 12" in await cluster.message(second)
     await cluster.apply_tree(video_with(26, "26Gi"))
-    await cluster.until(lambda: cluster.running(second), 5.0, "the mended tree to be in force")
+    await cluster.until(lambda: cluster.running(second), what="the mended tree to be in force")
     assert len(await tree_events(cluster)) == 1
 
 
@@ -126,11 +126,11 @@ async def test_a_second_tree_takes_over_when_the_first_is_deleted(cluster: Clust
     async def told() -> list[tuple[str, str]]:
         return await tree_events(cluster, "second")
 
-    found = await cluster.until(told, 10.0)
+    found = await cluster.until(told)
     assert [reason for reason, _ in found] == ["QuotaTreeRejected"]
     assert (await cluster.job(second))["spec"]["suspend"] is True
     await cluster.kube.delete(TREES, "ElasticQuotaTree", "elasticquotatree", "kube-system")
-    await cluster.until(lambda: cluster.running(second), 5.0, "the second tree to be in force")
+    await cluster.until(lambda: cluster.running(second), what="the second tree to be in force")
 
 
 async def test_the_tree_is_deleted_and_made_again(cluster: Cluster, muster_up: Muster) -> None:
@@ -146,15 +146,15 @@ async def test_the_tree_is_deleted_and_made_again(cluster: Cluster, muster_up: M
         reasons = [reason for reason, _ in await cluster.told(third)]
         return reasons == ["NoQuotaTree"]
 
-    await cluster.until(told, 10.0, "the third to be told that there is no tree")
+    await cluster.until(told, what="the third to be told that there is no tree")
     await cluster.apply_tree()
 
     async def in_line() -> bool:
         line = [item["name"] for item in (await cluster.line()).get("backoff", [])]
         return line == [f"{second}-ray-qu", f"{third}-ray-qu"]
 
-    await cluster.until(in_line, 15.0, "both to wait in order")
-    used = await cluster.until(cluster.tree_used, 10.0, "the new tree to show what is used")
+    await cluster.until(in_line, what="both to wait in order")
+    used = await cluster.until(cluster.tree_used, what="the new tree to show what is used")
     assert used[VIDEO]["cpu"] == "12"
     assert not await muster_up.happened(QuotaReleased)
     await cluster.delete_job(first)
@@ -171,7 +171,7 @@ async def test_a_namespace_moves_to_another_leaf(cluster: Cluster, muster_up: Mu
     async def told() -> list[tuple[str, str]]:
         return await cluster.told(name, "nobody")
 
-    found = await cluster.until(told, 10.0, "an Event on the job")
+    found = await cluster.until(told, what="an Event on the job")
     assert found == [
         (
             "NoQuota",
@@ -182,8 +182,8 @@ async def test_a_namespace_moves_to_another_leaf(cluster: Cluster, muster_up: Mu
     assert (await cluster.job(name, "nobody"))["spec"]["suspend"] is True
     assert await cluster.unit(name, "nobody") is None
     await cluster.apply_tree(video_with(14, "14Gi", namespaces=("video", "nobody")))
-    await cluster.until(lambda: cluster.running(name, "nobody"), 5.0, "the job to run")
-    await cluster.until(lambda: cluster.unit(name, "nobody"), 5.0)
+    await cluster.until(lambda: cluster.running(name, "nobody"), what="the job to run")
+    await cluster.until(lambda: cluster.unit(name, "nobody"))
     assert len(await told()) == 1
 
 
@@ -210,7 +210,7 @@ async def test_a_priority_class_jumps_the_queue(cluster: Cluster, muster_up: Mus
             (f"{early}-ray-qu", 2, None),
         ]
 
-    await cluster.until(in_line, 15.0, "the urgent one to be first")
+    await cluster.until(in_line, what="the urgent one to be first")
     await cluster.delete_job(first)
     await cluster.complete("urgent", early)
     admitted = await muster_up.happened(GangAdmitted)

@@ -65,14 +65,14 @@ async def test_each_odd_job_is_told_once_and_the_good_ones_run(cluster: Cluster,
         async def told(name: str = name) -> list[tuple[str, str]]:
             return await cluster.told(name)
 
-        found = await cluster.until(told, 10.0, f"an Event on {name}")
+        found = await cluster.until(told, what=f"an Event on {name}")
         assert [each for each, _ in found] == [reason], name
         assert field in found[0][1], name
         assert (await cluster.job(name))["spec"]["suspend"] is True
         assert await cluster.unit(name) is None
     mend = {"spec": {"shutdownAfterJobFinishes": True}}
     await cluster.patch_job("keeps", mend)
-    await cluster.until(lambda: cluster.running("keeps"), 10.0, "the mended job to run")
+    await cluster.until(lambda: cluster.running("keeps"), what="the mended job to run")
     later = {name: len(await cluster.told(name)) for name in ODD}
     assert later == dict.fromkeys(ODD, 1), "still one Event each"
 
@@ -121,7 +121,7 @@ async def forbidding(cluster: Cluster) -> AsyncIterator[str]:
     async def denies() -> bool:
         return not await may_resume(cluster, probe, "other")
 
-    await cluster.until(denies, 20.0, "the policy to be in force")
+    await cluster.until(denies, what="the policy to be in force")
     yield name
     await drop(cluster, name)
 
@@ -158,23 +158,24 @@ async def test_a_policy_forbids_to_resume_a_job(cluster: Cluster, forbidding: st
         found = await cluster.told("forbidden")
         return [reason for reason, _ in found] == ["ResumeFailed"] and "not before the audit" in found[0][1]
 
-    await cluster.until(told, 10.0, "an Event with the policy's words")
-    unit = await cluster.until(lambda: cluster.unit("forbidden"), 5.0)
+    await cluster.until(told, what="an Event with the policy's words")
+    unit = await cluster.until(lambda: cluster.unit("forbidden"))
     assert unit is not None
     assert (unit["status"]["phase"], unit["status"]["admissions"]) == ("TimeoutBackoff", [])
     assert "not before the audit" in unit["status"]["message"]
     other = await cluster.submit(document_job(runtime="500ms", ttl_s=0))
-    await cluster.complete(other, timeout_s=4.0)
+    await cluster.complete(other)
     assert (await cluster.job("forbidden"))["spec"]["suspend"] is True
     await drop(cluster, forbidding)
-    await cluster.until(lambda: may_resume(cluster, "forbidden"), 20.0, "the policy to be gone")
+    await cluster.until(lambda: may_resume(cluster, "forbidden"), what="the policy to be gone")
     await cluster.complete("forbidden")
     at = await times(muster_up, "forbidden")
     assert len(at[WorkloadQueued]) == len(at[EffectFailed]) + 1
     released = [event.reason for event in await muster_up.happened(QuotaReleased, "forbidden")]
     assert released[: len(at[EffectFailed])] == ["resume_failed"] * len(at[EffectFailed])
     pauses = [queued - failed for queued, failed in zip(at[WorkloadQueued][1:], at[EffectFailed], strict=True)]
-    assert all(5_000 * 2**index <= pause < 5_000 * 2**index + 2_000 for index, pause in enumerate(pauses)), pauses
+    # Not sooner, and the next one later; how much later is the machine's affair.
+    assert all(5_000 * 2**index <= pause < 10_000 * 2**index for index, pause in enumerate(pauses)), pauses
 
 
 async def times(muster: Muster, name: str) -> dict[type, list[int]]:

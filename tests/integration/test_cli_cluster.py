@@ -1,6 +1,5 @@
 """``muster up --context`` and ``muster doctor`` on a cluster that is somebody's: the simulated one, over HTTP."""
 
-import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -9,11 +8,11 @@ from typing import Any
 import pytest_asyncio
 
 from kit.cli import Cli
+from kit.simulated import served
 from kit.story import quota_tree, rayjob
 from muster.model import api
 from muster.model.api import ApiResource
 from muster.runtime.clock import SystemClock
-from muster.sim.apiserver.http import HttpApiServer
 from muster.sim.apiserver.kinds import LEASES, Kind
 from muster.sim.apiserver.names import stamp
 from muster.sim.world import SimCluster, VirtualClock
@@ -56,18 +55,11 @@ class Theirs:
 async def theirs(tmp_path: Path) -> AsyncIterator[Theirs]:
     clock = VirtualClock(SystemClock().now())
     cluster = SimCluster({"node-1": {"cpu": "48", "memory": "192Gi", "nvidia.com/gpu": "8"}}, clock=clock)
-    http = HttpApiServer(cluster.server)
-    await http.start()
-    kubeconfig = tmp_path / "kubeconfig"
-    http.write_kubeconfig(kubeconfig, "theirs")
-    living = asyncio.ensure_future(cluster.run())
-    made = Theirs(cluster, Cli(tmp_path), kubeconfig)
-    made.create(api.QUOTA_TREES, quota_tree())
-    made.install_policies()
-    yield made
-    living.cancel()
-    await asyncio.gather(living, return_exceptions=True)
-    await http.stop()
+    async with served(cluster, tmp_path, "theirs") as kubeconfig:
+        made = Theirs(cluster, Cli(tmp_path), kubeconfig)
+        made.create(api.QUOTA_TREES, quota_tree())
+        made.install_policies()
+        yield made
 
 
 async def test_observing_says_what_it_would_do_and_writes_nothing(theirs: Theirs) -> None:

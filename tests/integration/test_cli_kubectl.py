@@ -13,8 +13,8 @@ import pytest
 import pytest_asyncio
 
 from kit.documents import FOLDER
+from kit.simulated import served
 from muster.model.api import RAYJOBS
-from muster.sim.apiserver.http import HttpApiServer
 from muster.sim.world import SimCluster
 
 pytestmark = pytest.mark.skipif(
@@ -43,14 +43,8 @@ class Kubectl:
 @pytest_asyncio.fixture
 async def kubectl(tmp_path: Path) -> AsyncIterator[Kubectl]:
     cluster = SimCluster({"node-1": {"cpu": "16", "memory": "64Gi", "nvidia.com/gpu": "8"}})
-    http = HttpApiServer(cluster.server)
-    await http.start()
-    http.write_kubeconfig(tmp_path / "kubeconfig")
-    living = asyncio.ensure_future(cluster.run(speed=20))
-    yield Kubectl(tmp_path / "kubeconfig", tmp_path, cluster)
-    living.cancel()
-    await asyncio.gather(living, return_exceptions=True)
-    await http.stop()
+    async with served(cluster, tmp_path, speed=20) as kubeconfig:
+        yield Kubectl(kubeconfig, tmp_path, cluster)
 
 
 async def test_create_get_and_describe_the_documents_rayjob(kubectl: Kubectl) -> None:

@@ -1,6 +1,5 @@
 """The levers of an operator against a Muster that acts on a cluster: pulled by command, seen in the log and on it."""
 
-import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -9,11 +8,11 @@ from typing import Any
 import pytest_asyncio
 
 from kit.cli import Cli, Result
+from kit.simulated import served
 from kit.story import quota_tree, rayjob
 from muster.model import api
 from muster.model.api import ApiResource
 from muster.runtime.clock import SystemClock
-from muster.sim.apiserver.http import HttpApiServer
 from muster.sim.apiserver.kinds import Kind
 from muster.sim.world import SimCluster, VirtualClock
 from muster_cli.clusterchecks import POLICIES
@@ -53,21 +52,14 @@ def said(word: str, name: str) -> Callable[[str], bool]:
 @pytest_asyncio.fixture
 async def theirs(tmp_path: Path) -> AsyncIterator[Theirs]:
     cluster = SimCluster({"node-1": {"cpu": "48", "memory": "192Gi"}}, clock=VirtualClock(SystemClock().now()))
-    http = HttpApiServer(cluster.server)
-    await http.start()
-    kubeconfig = tmp_path / "kubeconfig"
-    http.write_kubeconfig(kubeconfig, "theirs")
-    living = asyncio.ensure_future(cluster.run())
-    made = Theirs(cluster, Cli(tmp_path), kubeconfig)
-    made.create(api.QUOTA_TREES, quota_tree())
-    for policy in POLICIES:
-        for resource in (policy.resource, policy.binding):
-            cluster.server.serve(Kind(resource=resource))
-            made.create(resource, {"metadata": {"name": policy.name}})
-    yield made
-    living.cancel()
-    await asyncio.gather(living, return_exceptions=True)
-    await http.stop()
+    async with served(cluster, tmp_path, "theirs") as kubeconfig:
+        made = Theirs(cluster, Cli(tmp_path), kubeconfig)
+        made.create(api.QUOTA_TREES, quota_tree())
+        for policy in POLICIES:
+            for resource in (policy.resource, policy.binding):
+                cluster.server.serve(Kind(resource=resource))
+                made.create(resource, {"metadata": {"name": policy.name}})
+        yield made
 
 
 async def test_jobs_are_jumped_held_and_released_and_admissions_paused(theirs: Theirs) -> None:

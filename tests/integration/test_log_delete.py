@@ -1,11 +1,11 @@
 """Sealed generations are deleted once an archive has them; what is left is read, replayed and exported on its own."""
 
-import asyncio
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
+from kit.beside import beside
 from kit.cli import Cli, Result
 from kit.nats import SMALL
 from kit.scenario import Play
@@ -14,10 +14,10 @@ from muster.bus.cell import open_log, open_stores
 from muster.bus.importing import import_log
 from muster.bus.jetstream import JetStream
 from muster.bus.lease import JetStreamLease
-from muster.bus.log import Body, JetStreamLog
+from muster.bus.log import Body, JetStreamLog, genesis_of
 from muster.bus.public import PublicPublisher
 from muster.bus.server import EmbeddedServer
-from muster.events.envelope import encode_commit
+from muster.events.envelope import decode_commit, encode_commit
 from muster.events.subjects import log_stream
 from muster.events.system import Genesis
 from muster.runtime.publishing import Publisher
@@ -64,9 +64,6 @@ class Told:
         identity = (await self.log()).identity
         found = await self._js.get(log_stream(self._cell, identity.generation), identity.first)
         assert found is not None
-        from muster.bus.log import genesis_of
-        from muster.events.envelope import decode_commit
-
         genesis, bench = genesis_of(found.data), self._play.bench
         assert genesis is not None
         bench.now = max(bench.now, decode_commit(found.data).at)
@@ -79,10 +76,8 @@ class Told:
         log = await self.log()
         lease = JetStreamLease(self._js, log.identity, "publisher", "0", "test")
         publisher = Publisher(log=log, outlet=PublicPublisher(self._js, self._cell), lease=lease)
-        running = asyncio.ensure_future(publisher.run())
-        await until(lambda: publisher.caught_up)
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
+        async with beside(publisher.run()):
+            await until(lambda: publisher.caught_up)
         await lease.release()
 
     async def export(self) -> None:

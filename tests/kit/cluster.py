@@ -8,11 +8,12 @@ import asyncio
 import contextlib
 import copy
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from typing import Any, Self, TypeVar
 
 import aiohttp
 
+from kit.beside import beside, still_running
 from kit.controlplane import ControlPlane
 from kit.crds import install_crds
 from kit.documents import manifest
@@ -94,7 +95,7 @@ class Cluster:
         )
         self._stack = contextlib.AsyncExitStack()
         self._tasks: list[asyncio.Task[Any]] = []
-        self.guards: list[Callable[[], None]] = []
+        self._guards: list[Callable[[], None]] = []
         """Asked during every wait: they raise when something has ended that must not."""
 
     async def __aenter__(self) -> Self:
@@ -108,8 +109,10 @@ class Cluster:
         await self.sweep()
         return self
 
-    async def __aexit__(self, *_: object) -> None:
+    async def __aexit__(self, kind: object, *_: object) -> None:
         try:
+            if kind is None:
+                self._guard()
             await self.sweep()
         finally:
             for task in self._tasks:
@@ -117,11 +120,25 @@ class Cluster:
             await asyncio.gather(*self._tasks, return_exceptions=True)
             await self._stack.aclose()
 
-    def keep(self, running: Any) -> None:
+    def keep(self, running: Coroutine[Any, Any, object]) -> None:
         """Run something beside the test until its end; the test fails when it ends before."""
         task = asyncio.get_running_loop().create_task(running)
         self._tasks.append(task)
-        self.guards.append(lambda: _still_running(task))
+        self._guards.append(lambda: still_running(task))
+
+    @contextlib.asynccontextmanager
+    async def beside(self, running: Coroutine[Any, Any, object]) -> AsyncIterator[None]:
+        """Run something for as long as the block lasts; the test fails when it ends before."""
+        async with beside(running) as guard:
+            self._guards.append(guard)
+            try:
+                yield
+            finally:
+                self._guards.remove(guard)
+
+    def _guard(self) -> None:
+        for guard in self._guards:
+            guard()
 
     async def sweep(self) -> None:
         """Remove what tests make, and return when it is gone."""
@@ -145,8 +162,7 @@ class Cluster:
         """The first answer that is true; fails at once when something beside the test has ended."""
 
         async def guarded() -> T:
-            for guard in self.guards:
-                guard()
+            self._guard()
             answer = asked()
             return await answer if isinstance(answer, Awaitable) else answer
 
@@ -289,9 +305,3 @@ def document_job(namespace: str = "video", *, runtime: str = "2s", ttl_s: int | 
     if ttl_s is not None:
         job["spec"]["ttlSecondsAfterFinished"] = ttl_s
     return job
-
-
-def _still_running(task: "asyncio.Task[Any]") -> None:
-    if task.done() and not task.cancelled():
-        task.result()
-    assert not task.done(), f"{task} has ended"

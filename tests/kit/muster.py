@@ -4,7 +4,6 @@
 every invariant and replays without divergence under two hash seeds.
 """
 
-import asyncio
 import contextlib
 import sys
 from collections import Counter
@@ -103,21 +102,8 @@ async def running(
         process.add_watchers(transport)
         process.add_actuator(wrap(transport))
         process.add_publisher()
-        task = asyncio.get_running_loop().create_task(process.run())
-
-        def guard() -> None:
-            if task.done():
-                task.result()
-                raise AssertionError("Muster has ended")
-
-        cluster.guards.append(guard)
-        try:
+        async with cluster.beside(process.run()):
             await cluster.until(muster.ready, what="Muster to be ready")
             yield muster
-            guard()
-        finally:
-            cluster.guards.remove(guard)
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
     if prove:
         muster.proven = await proof.prove(await muster.commits(), folder)

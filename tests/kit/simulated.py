@@ -1,12 +1,12 @@
-"""A living simulated cluster behind a real HTTP server, for services that run as processes."""
+"""A living simulated cluster behind a real HTTP server, for whoever talks to it from another process."""
 
-import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+from kit.beside import beside
 from muster.model.api import ApiResource
 from muster.sim.apiserver.http import HttpApiServer
 from muster.sim.world import SimCluster
@@ -18,16 +18,23 @@ NODES = {f"node-{number}": {"cpu": "16", "memory": "64Gi"} for number in (1, 2)}
 async def cluster(folder: Path) -> AsyncIterator[tuple[SimCluster, Path]]:
     """A living simulated cluster, and the kubeconfig for it."""
     simulated = SimCluster(NODES)
+    async with served(simulated, folder) as path:
+        yield simulated, path
+
+
+@contextlib.asynccontextmanager
+async def served(
+    simulated: SimCluster, folder: Path, context: str = "muster", *, speed: float = 1.0
+) -> AsyncIterator[Path]:
+    """Let a cluster live and be reached; gives the kubeconfig for it."""
     http = HttpApiServer(simulated.server)
     await http.start()
-    living = asyncio.get_running_loop().create_task(simulated.run())
-    path = folder / "kubeconfig"
-    http.write_kubeconfig(path)
     try:
-        yield simulated, path
+        async with beside(simulated.run(speed=speed)):
+            path = folder / "kubeconfig"
+            http.write_kubeconfig(path, context)
+            yield path
     finally:
-        living.cancel()
-        await asyncio.gather(living, return_exceptions=True)
         await http.stop()
 
 

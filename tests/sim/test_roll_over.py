@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kit.beside import beside
 from kit.shell import Cell, play, small_job, small_tree
 from muster.core.actuation.intents import ActuatorState
 from muster.core.audit import audit
@@ -314,11 +315,10 @@ def test_an_actuator_that_was_told_before_carries_it_out_after() -> None:
         state = States(cell.snapshots.bases[cell.log.identity.state]).states["actuator", "0"]
         assert isinstance(state, ActuatorState)
         assert [order.intent.generation for order in state.outstanding.values()] == [1]
-        acting = asyncio.ensure_future(cell.supervise("actuator"))
-        await cell.until(lambda: cell.jobs() == {"job-0": "Complete"}, limit_s=600)
-        await asyncio.sleep(10)
-        cell.processes["actuator"].kill()
-        acting.cancel()
+        async with beside(cell.supervise("actuator")):
+            await cell.until(lambda: cell.jobs() == {"job-0": "Complete"}, limit_s=600)
+            await asyncio.sleep(10)
+            cell.processes["actuator"].kill()
 
     play(cell, scene)
     assert starts.of == Counter(["job-0"])
