@@ -61,7 +61,6 @@ NEEDED_TO_ACT = (api.QUEUES, api.QUEUE_UNITS)
 Right = tuple[ApiResource, str, str, tuple[str, ...]]
 """(resource, subresource, namespace or "" for all, verbs)"""
 
-
 NAMED = {row.resource: row.name for row in WATCHED.values() if row.name}
 """{resource: the only object of it that we read}"""
 

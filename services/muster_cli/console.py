@@ -16,8 +16,6 @@ from rich.text import Text
 
 from muster.model.text import clean
 
-Form = Literal["table", "json", "yaml", "name"]
-
 BAD = "red"
 WARN = "yellow"
 GOOD = "green"

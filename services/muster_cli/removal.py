@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import msgspec
@@ -33,17 +33,10 @@ class Leftovers(Struct, frozen=True):
 async def leftovers(transport: ApiTransport) -> Leftovers:
     """Look at the cluster. Raises CliError when the server does not let us."""
     found = Leftovers()
-    async for item in items(transport, QUEUE_UNITS):
-        if is_our_unit(item["metadata"]):
-            found.ours.append((QUEUE_UNITS, _ref(item, "QueueUnit")))
-    async for item in items(transport, QUEUES):
-        if is_our_queue(item["metadata"]):
-            found.ours.append((QUEUES, _ref(item, "Queue")))
-    for resource in POD_GROUPS:
+    for resource, is_ours in OURS.items():
         async for item in items(transport, resource):
-            if MADE_FOR in (item["metadata"].get("annotations") or {}):
-                found.ours.append((resource, _ref(item, "PodGroup")))
-    await _asked(transport, found)
+            if is_ours(item["metadata"]):
+                found.ours.append((resource, _ref(item, resource.kind)))
     for kind, row in KINDS.items():
         async for item in items(transport, row.resource):
             try:
@@ -53,14 +46,6 @@ async def leftovers(transport: ApiTransport) -> Leftovers:
             if isinstance(workload, Workload) and workload.phase != "finished":
                 _sort(workload, found)
     return found
-
-
-async def _asked(transport: ApiTransport, found: Leftovers) -> None:
-    """What asks for nodes."""
-    for resource in (PROVISIONING_REQUESTS, POD_TEMPLATES):
-        async for item in items(transport, resource):
-            if (item["metadata"].get("labels") or {}).get(REQUESTED) == "true":
-                found.ours.append((resource, _ref(item, resource.kind)))
 
 
 def _sort(workload: Workload, found: Leftovers) -> None:
@@ -79,6 +64,24 @@ def is_our_unit(meta: dict[str, Any]) -> bool:
 def is_our_queue(meta: dict[str, Any]) -> bool:
     """A Queue that Muster made for a quota, where it makes them."""
     return meta.get("namespace") == QUEUE_NAMESPACE and (meta.get("annotations") or {}).get(MADE) == "true"
+
+
+def _is_our_group(meta: dict[str, Any]) -> bool:
+    """A PodGroup that Muster made for somebody's pods."""
+    return MADE_FOR in (meta.get("annotations") or {})
+
+
+def _asks_for_nodes(meta: dict[str, Any]) -> bool:
+    return (meta.get("labels") or {}).get(REQUESTED) == "true"
+
+
+OURS: dict[ApiResource, Callable[[dict[str, Any]], bool]] = {
+    QUEUE_UNITS: is_our_unit,
+    QUEUES: is_our_queue,
+    **dict.fromkeys(POD_GROUPS, _is_our_group),
+    **dict.fromkeys((PROVISIONING_REQUESTS, POD_TEMPLATES), _asks_for_nodes),
+}
+"""{what we make: whether an object of it is one of ours}, in the order in which it is looked for"""
 
 
 async def items(transport: ApiTransport, resource: ApiResource) -> AsyncIterator[dict[str, Any]]:

@@ -114,10 +114,10 @@ async def source_of(
         stream = commits(reading.log, whole=not base)
         stack.push_async_callback(stream.aclose)
         shown = stack.enter_context(counting(verb, await reading.log.end(), "commits"))
-        yield Feed(counted(stream, shown), place, reading.log, base)
+        yield Feed(watched(stream, shown), place, reading.log, base)
 
 
-async def counted(stream: AsyncIterator[Stored], shown: Callable[[int], None] | None) -> AsyncGenerator[Stored, None]:
+async def watched(stream: AsyncIterator[Stored], shown: Callable[[int], None] | None) -> AsyncGenerator[Stored, None]:
     """The commits, with a bar for whoever looks."""
     async for stored in stream:
         if shown is not None:

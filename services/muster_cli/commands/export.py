@@ -23,7 +23,7 @@ from muster_cli.datafolder import place_of
 from muster_cli.exits import USAGE, CliError
 from muster_cli.options import Bus
 from muster_cli.reading import base_of, commits, locate, opened
-from muster_cli.sources import counted as watched
+from muster_cli.sources import watched
 from muster_cli.waitbar import counting
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 from rich.text import Text
@@ -19,12 +20,15 @@ SHOWN = 20
 
 
 def where_differs(recorded: str, decided: str) -> str:
-    """The fields in which two events differ."""
+    """The fields in which two encoded events differ; empty where there is but one."""
     if not recorded or not decided:
         return ""
-    one, other = msgspec.json.decode(recorded), msgspec.json.decode(decided)
-    names = [name for name in {**one, **other} if one.get(name) != other.get(name)]
-    return ", ".join(sorted(names))
+    return different_fields(msgspec.json.decode(recorded), msgspec.json.decode(decided))
+
+
+def different_fields(one: Mapping[str, Any], other: Mapping[str, Any]) -> str:
+    """The fields in which two events differ."""
+    return ", ".join(sorted(name for name in one.keys() | other.keys() if one.get(name) != other.get(name)))
 
 
 def state_difference_lines(found: Sequence[StateDifference], one: str, other: str) -> list[Text]:

@@ -13,9 +13,8 @@ from muster_cli.console import DIM, STRONG, WARN, columns, styled
 
 BASELINE = "best-effort-fifo"
 """Whose mean completion time the others are divided by."""
-
-
-STOPS_SHOWN = 10
+SHOWN = 10
+"""How many jobs of a kind are named."""
 
 
 def figures(result: Result) -> list[Text]:
@@ -108,9 +107,6 @@ def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.3f}" if value < 10 else f"{value:.1f}"
 
 
-SHIFTS_SHOWN = 10
-
-
 def contrast_lines(found: Contrast, jobs: int, left_out: int, endless: int = 0) -> list[Text]:
     """What a change makes different: how many, the queues, and the jobs it matters most to.
 
@@ -148,10 +144,10 @@ def contrast_lines(found: Contrast, jobs: int, left_out: int, endless: int = 0) 
         lines.append(styled(("Evicted more or less often:", STRONG)))
         lines += [
             Text(f"  {each.job}  {counted(each.after, 'time')} instead of {each.before}")
-            for each in found.evicted[:STOPS_SHOWN]
+            for each in found.evicted[:SHOWN]
         ]
-        if len(found.evicted) > STOPS_SHOWN:
-            lines.append(Text(f"  and {len(found.evicted) - STOPS_SHOWN} more"))
+        if len(found.evicted) > SHOWN:
+            lines.append(Text(f"  and {len(found.evicted) - SHOWN} more"))
     return lines
 
 
@@ -172,9 +168,7 @@ def _shifts(name: str, shifts: Sequence[Shift], form: str) -> list[Text]:
     if not shifts:
         return []
     lines = [styled((f"{name}:", STRONG))]
-    lines += [
-        Text("  " + form.format(job=each.job, by=span(abs(each.after - each.before)))) for each in shifts[:SHIFTS_SHOWN]
-    ]
-    if len(shifts) > SHIFTS_SHOWN:
-        lines.append(styled((f"  and {len(shifts) - SHIFTS_SHOWN} more", DIM)))
+    lines += [Text("  " + form.format(job=each.job, by=span(abs(each.after - each.before)))) for each in shifts[:SHOWN]]
+    if len(shifts) > SHOWN:
+        lines.append(styled((f"  and {len(shifts) - SHOWN} more", DIM)))
     return lines

@@ -15,7 +15,7 @@ from muster.runtime.canonical import Difference
 from muster.runtime.replay import Divergence, ReplayReport
 from muster_cli.console import BAD, DIM, GOOD, STRONG, columns, styled
 from muster_cli.invariants import CHECKED, UNCHECKED
-from muster_cli.render.differences import EVENT_WIDTH, state_difference_lines, where_differs
+from muster_cli.render.differences import EVENT_WIDTH, different_fields, state_difference_lines, where_differs
 
 VIOLATIONS_SHOWN = 20
 
@@ -96,10 +96,10 @@ def difference_lines(found: Difference | None, same: int, names: tuple[str, str]
         lines.append(Text("    " + shorten(msgspec.json.encode(side.event).decode(), EVENT_WIDTH)))
     if found.one is not None and found.other is not None:
         one, other = found.one.event, found.other.event
-        where = sorted(name for name in {**one, **other} if one.get(name) != other.get(name))
+        where = different_fields(one, other) or "the stage that decides"
         if one["type"] != other["type"]:
-            where = [f"what is decided: {one['type']}, or {other['type']}"]
-        lines.append(styled(("  differs in  ", DIM), ", ".join(where) or "the stage that decides"))
+            where = f"what is decided: {one['type']}, or {other['type']}"
+        lines.append(styled(("  differs in  ", DIM), where))
     return lines
 
 
