@@ -134,10 +134,11 @@ async def test_c2_a_tree_that_breaks_a_rule_is_refused_whole(cluster: Cluster, m
 
         await cluster.until(told, what=f"an Event that says {said!r}")
         assert (await cluster.queues()).keys() == before.keys()
-    first = await cluster.submit(document_job(runtime="2s", ttl_s=0))
+    first = await cluster.submit(document_job(runtime="60s", ttl_s=0))
     second = await second_waits(cluster)
     assert "max 14, used 12" in await cluster.message(second), "the last good tree is in force"
     await cluster.delete_job(second)
+    await cluster.let_end(first)
     await cluster.complete(first)
 
 
@@ -172,7 +173,12 @@ async def test_c3_one_queue_per_node(cluster: Cluster, muster_up: Muster) -> Non
 async def test_c4_the_first_job_is_dequeued(cluster: Cluster, muster_up: Muster) -> None:
     units = Diary(cluster.transport, api.QUEUE_UNITS)
     cluster.keep(units.follow.run())
-    name = await first_runs(cluster, runtime="2s", ttl_s=0)
+    name = await first_runs(cluster, runtime="60s", ttl_s=0)
+
+    async def phase_is(wanted: str) -> bool:
+        return await cluster.phase(name) == wanted
+
+    await cluster.until(lambda: phase_is("Running"), what="the unit to be Running")
     job = await cluster.job(name)
     stamps = job["metadata"]["annotations"]
     assert 0 < parse_time(stamps[DEQUEUED]) - parse_time(stamps[ENQUEUED]) < 2_000
@@ -185,12 +191,9 @@ async def test_c4_the_first_job_is_dequeued(cluster: Cluster, muster_up: Muster)
     assert unit["spec"]["resource"] == {"cpu": "12", "memory": "12G"}
     assert {entry["name"]: entry["count"] for entry in unit["spec"]["podSet"]} == {"head": 1, "small-group": 2}
     assert not unit["spec"].get("priority")
+    await cluster.let_end(name)
     await cluster.complete(name)
-
-    async def over() -> bool:
-        return await cluster.phase(name) == "Succeed"
-
-    await cluster.until(over)
+    await cluster.until(lambda: phase_is("Succeed"), what="the unit to be Succeed")
     given = [("head", 1), ("small-group", 2)]
 
     def says(unit: Object) -> tuple[str, list[tuple[str, int]]]:
@@ -259,7 +262,7 @@ async def test_c7_exactly_four_pods(muster_plane: ControlPlane, nats_server: Emb
     async with Cluster(muster_plane, pods=True) as cluster, running(cluster, nats_server.url, tmp_path):
         seen = Diary(cluster.transport, api.PODS)
         cluster.keep(seen.follow.run())
-        first = await first_runs(cluster, runtime="1s", ttl_s=0)
+        first = await first_runs(cluster, runtime="5s", ttl_s=0)
         second = await second_waits(cluster)
         raycluster = (await cluster.job(first))["status"]["rayClusterName"]
         await cluster.complete(first)
@@ -274,7 +277,7 @@ async def test_c8_release_and_the_next_one(cluster: Cluster, muster_up: Muster) 
     witness, units = Witness(cluster.transport, facts.t0()), Diary(cluster.transport, api.QUEUE_UNITS)
     cluster.keep(witness.follow.run())
     cluster.keep(units.follow.run())
-    first = await first_runs(cluster, runtime="6s", ttl_s=6)
+    first = await first_runs(cluster, runtime="60s", ttl_s=8)
     second = await second_waits(cluster, runtime="1s", ttl_s=0)
     third = await second_waits(cluster)
 
@@ -291,6 +294,7 @@ async def test_c8_release_and_the_next_one(cluster: Cluster, muster_up: Muster) 
 
     await cluster.until(two_gone, what="unit and position of the deleted job to go")
     assert await cluster.tree_used() == used
+    await cluster.let_end(first)
     await cluster.complete(first)
 
     async def succeeded() -> bool:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import copy
-import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
-import yaml
 
 from kit.cluster import Cluster, furnish
 from kit.controlplane import ControlPlane
@@ -17,34 +15,19 @@ from kit.controlplane.build import Binaries
 from kit.gangs import LABEL, RUN_FOR, Sight, add_node, labels, pod, room
 from kit.kubeclient import Object
 from kit.muster import Muster, running
+from kit.tfjob import GANG, GPUS, PODS, demo, on_four_gpus
 from muster.bus.server import EmbeddedServer
 from muster.events.facts import PodObserved
 from muster.events.gangs import GangHeldBack, PodsPlaced
-from muster.sim.asyncdriver import AsyncDriver
 from muster.sim.training import TrainingOperator
 
-DEMO = Path(__file__).parents[2] / "examples" / "gangs" / "tfjob.yaml"
-PODS = {"tf-smoke-gpu-ps-0", *(f"tf-smoke-gpu-worker-{index}" for index in range(4))}
-GPUS = {"cpu": "16", "nvidia.com/gpu": "4"}
-GANG = "video/tf-smoke-gpu"
 OLDER = "1.34.4"
 
 
 @pytest_asyncio.fixture
 async def muster(muster_plane: ControlPlane, nats_server: EmbeddedServer, tmp_path: Path) -> AsyncIterator[Muster]:
-    """Muster beside the real kube-scheduler, on a cluster with four GPUs and an operator for TFJobs."""
-    async with Cluster(muster_plane, pods=True) as cluster, room(cluster, first=GPUS):
-        driver = AsyncDriver(cluster.transport, [TrainingOperator()], lambda: time.time_ns() // 1_000_000)
-        cluster.keep(driver.run())
-        async with running(cluster, nats_server.url, tmp_path) as found:
-            yield found
-
-
-def demo() -> Object:
-    """The TFJob of our own example, which is that of the documents."""
-    made: Object = yaml.safe_load(DEMO.read_text())
-    made["metadata"]["namespace"] = "video"
-    return made
+    async with on_four_gpus(muster_plane, nats_server.url, tmp_path) as found:
+        yield found
 
 
 def of_anybody(made: Object) -> Object:
@@ -244,8 +227,7 @@ async def test_a_gang_on_an_older_server(
     assert older_plane.version == OLDER
     async with Cluster(older_plane, pods=True) as cluster, room(cluster, first=GPUS, second=GPUS):
         sight = Sight(cluster)
-        driver = AsyncDriver(cluster.transport, [TrainingOperator()], lambda: time.time_ns() // 1_000_000)
-        cluster.keep(driver.run())
+        cluster.operate(TrainingOperator())
         async with running(cluster, nats_server.url, tmp_path) as muster:
             await cluster.submit(demo())
             await sight.all_bound(*PODS)

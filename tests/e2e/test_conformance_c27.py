@@ -2,50 +2,29 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest_asyncio
-import yaml
 
 from kit import facts, pools
 from kit.cluster import Cluster
 from kit.controlplane import ControlPlane
-from kit.gangs import Sight, room
-from kit.kubeclient import Object
-from kit.muster import Muster, running
+from kit.gangs import Sight
+from kit.muster import Muster
+from kit.tfjob import GANG, GPU, GPUS, PODS, demo, on_four_gpus
 from muster.bus.server import EmbeddedServer
 from muster.core.objects.nodepools import NAME, NAMESPACE
 from muster.events.decisions import GangAwaitingNodes, GangDeferred, QuotaDenied
 from muster.events.gangs import GangHeldBack, PodsPlaced
 from muster.events.growing import NodesRequested, NodesRequestWithdrawn
-from muster.sim.asyncdriver import AsyncDriver
-from muster.sim.training import TrainingOperator
-
-DEMO = Path(__file__).parents[2] / "examples" / "gangs" / "tfjob.yaml"
-PODS = {"tf-smoke-gpu-ps-0", *(f"tf-smoke-gpu-worker-{index}" for index in range(4))}
-GPU = "nvidia.com/gpu"
-GPUS = {"cpu": "16", GPU: "4"}
-GANG = "video/tf-smoke-gpu"
 
 
 @pytest_asyncio.fixture
 async def muster(muster_plane: ControlPlane, nats_server: EmbeddedServer, tmp_path: Path) -> AsyncIterator[Muster]:
-    """Muster on a cluster with four GPUs and an operator for TFJobs; jobs are placed."""
-    async with Cluster(muster_plane, pods=True) as cluster, room(cluster, first=GPUS):
-        driver = AsyncDriver(cluster.transport, [TrainingOperator()], lambda: time.time_ns() // 1_000_000)
-        cluster.keep(driver.run())
-        async with running(cluster, nats_server.url, tmp_path, placement="pack") as found:
-            yield found
-
-
-def demo(**run_policy: object) -> Object:
-    made: Object = yaml.safe_load(DEMO.read_text())
-    made["metadata"]["namespace"] = "video"
-    if run_policy:
-        made["spec"]["runPolicy"] = {**made["spec"].get("runPolicy", {}), **run_policy}
-    return made
+    """Jobs are placed."""
+    async with on_four_gpus(muster_plane, nats_server.url, tmp_path, placement="pack") as found:
+        yield found
 
 
 async def held(muster: Muster) -> GangHeldBack | None:
@@ -86,10 +65,7 @@ async def test_c27_one_request_for_the_whole_missing_set(muster: Muster) -> None
         [decision] = await muster.happened(PodsPlaced)
         assert {each.ref.name for each in decision.pods} == PODS
 
-        async def cleared() -> bool:
-            return not await pools.requests(cluster) and not await pools.templates(cluster)
-
-        await cluster.until(cleared, 60.0, "the request to be removed")
+        await cluster.until(lambda: pools.cleared(cluster), 60.0, "the request to be removed")
     assert len(await muster.happened(NodesRequested)) == 1
     [end] = await muster.happened(NodesRequestWithdrawn)
     assert end.reason == "met"
@@ -166,10 +142,7 @@ async def test_c27_nodes_that_are_refused_are_told_and_asked_for_again_only_afte
         assert (end.reason, end.message) == ("failed", "the zone is out of stock")
         assert end.retry_at > 0
 
-        async def cleared() -> bool:
-            return not await pools.requests(cluster) and not await pools.templates(cluster)
-
-        await cluster.until(cleared, 60.0, "the request to be removed")
+        await cluster.until(lambda: pools.cleared(cluster), 60.0, "the request to be removed")
 
         async def told() -> bool:
             messages = (await sight.told("GangFailedScheduling")).values()

@@ -62,7 +62,7 @@ async def the_tree_makes_queues(cluster: Cluster) -> None:
 
 async def two_jobs_a_second_apart(cluster: Cluster) -> tuple[str, str]:
     await cluster.kube.apply(manifest("configmap-video"))
-    first = await cluster.submit(document_job(runtime="4s"))
+    first = await cluster.submit(document_job(runtime="10s"))
     created = time.monotonic()
     await cluster.until(lambda: time.monotonic() - created >= 1.0)
     second = await cluster.submit(document_job(runtime="1s"))

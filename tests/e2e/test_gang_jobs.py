@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -19,7 +18,6 @@ from muster.core.objects.meta import GANG
 from muster.events.decisions import GangAdmitted
 from muster.events.effects import EffectFailed
 from muster.events.gangs import PodsPlaced
-from muster.sim.asyncdriver import AsyncDriver
 from muster.sim.training import TrainingOperator
 
 
@@ -27,8 +25,7 @@ from muster.sim.training import TrainingOperator
 async def muster(muster_plane: ControlPlane, nats_server: EmbeddedServer, tmp_path: Path) -> AsyncIterator[Muster]:
     """Muster with placement on, the tree T0, and operators whose pods are real."""
     async with Cluster(muster_plane, pods=True) as cluster:
-        driver = AsyncDriver(cluster.transport, [TrainingOperator()], lambda: time.time_ns() // 1_000_000)
-        cluster.keep(driver.run())
+        cluster.operate(TrainingOperator())
         async with running(cluster, nats_server.url, tmp_path, placement="pack") as found:
             await cluster.apply_tree()
             yield found

@@ -8,13 +8,13 @@ from typing import Any
 from kit.cluster import NODES, Cluster, document_job
 from kit.muster import running
 from kit.nats import new_cell
+from kit.podgangs import SIGS
 from muster.bus.server import EmbeddedServer
 from muster.events.decisions import WorkloadAdopted
 from muster.events.effects import EffectApplied
 from muster.events.gangs import GangHeldBack, PodsPlaced
 from muster.ports import ApiResponse, ApiTransport, ApiUnreachableError
 
-SIGS = "pod-group.scheduling.sigs.k8s.io"
 NAMESPACE = "video"
 
 

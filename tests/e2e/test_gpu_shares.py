@@ -9,7 +9,6 @@ from kit.cluster import Cluster
 from kit.controlplane import ControlPlane
 from kit.gangs import Sight, add_node, labels, pod, room
 from kit.muster import running
-from kit.nats import new_cell
 from muster.bus.server import EmbeddedServer
 from muster.core.objects.meta import GPU_DEVICE
 from muster.events.gangs import GangHeldBack
@@ -35,7 +34,7 @@ async def test_pods_that_share_a_gpu_have_its_number(
         await add_node(cluster, "two-gpus", {"nvidia.com/gpu": "2"})
         half = {"gpu-fraction": "0.5"}
         names = [f"half-{index}" for index in range(4)]
-        async with running(cluster, nats_server.url, tmp_path, cell=new_cell()):
+        async with running(cluster, nats_server.url, tmp_path):
             gang = labels("shares", 4)
             await sight.create(*(pod(name, gang, notes=half, asks=CPU) for name in names))
             await sight.all_bound(*names)
@@ -46,7 +45,7 @@ async def test_pods_that_share_a_gpu_have_its_number(
             assert annotations["gpu-fraction"] == "0.5", "what was there stays"
         # The log is lost: another one knows from the pods themselves that nothing is left of either.
         (tmp_path / "after").mkdir()
-        async with running(cluster, nats_server.url, tmp_path / "after", cell=new_cell()) as muster:
+        async with running(cluster, nats_server.url, tmp_path / "after") as muster:
             await sight.create(pod("fifth", notes=half, asks=CPU), pod("odd", notes={"gpu-fraction": "1.5"}, asks=CPU))
 
             async def both_told() -> dict[str, GangHeldBack]:

@@ -4,7 +4,6 @@ The batch Jobs run by the real job controller; RayClusters, TFJobs and SparkAppl
 have real pods, bound by the real scheduler.
 """
 
-import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -21,7 +20,6 @@ from muster.core.workloads.registry import KINDS
 from muster.events.decisions import GangAdmitted, QuotaReleased, WorkloadAdopted, WorkloadQueued
 from muster.events.facts import PodGone, PodObserved, Synced, WorkloadFinished
 from muster.model.keys import Ref
-from muster.sim.asyncdriver import AsyncDriver
 from muster.sim.training import TrainingOperator
 
 SUSPEND = "scheduling.x-k8s.io/suspend"
@@ -32,9 +30,7 @@ RUN_FOR = "kit.muster.dev/run-for"
 async def muster(muster_plane: ControlPlane, nats_server: EmbeddedServer, tmp_path: Path) -> AsyncIterator[Muster]:
     """Muster on a cluster with the tree T0 (video: 14 cpu) and all operators."""
     async with Cluster(muster_plane, pods=True) as cluster:
-        operators = [TrainingOperator(), SparkOperator()]
-        driver = AsyncDriver(cluster.transport, operators, lambda: time.time_ns() // 1_000_000)
-        cluster.keep(driver.run())
+        cluster.operate(TrainingOperator(), SparkOperator())
         async with running(cluster, nats_server.url, tmp_path) as found:
             await cluster.apply_tree()
             yield found

@@ -1,21 +1,10 @@
 """Preemption inside a queue, on a real API server: who gives way is told, keeps its place, and runs again."""
 
-from collections.abc import AsyncIterator
-
-import pytest_asyncio
-
 from kit import facts
 from kit.cluster import TREES, Cluster
-from kit.controlplane import ControlPlane
 from kit.muster import Muster
 from kit.story import rayjob
 from muster.events.decisions import EvictionOrdered, QuotaReleased
-
-
-@pytest_asyncio.fixture
-async def cluster(muster_plane: ControlPlane) -> AsyncIterator[Cluster]:
-    async with Cluster(muster_plane) as cluster:
-        yield cluster
 
 
 async def test_an_urgent_job_takes_the_place_of_the_youngest_of_the_lowest(cluster: Cluster, muster_up: Muster) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 from kit import facts
 from kit.cluster import RAY, SCHEDULING, Cluster, document_job
-from kit.kubeclient import Object
+from kit.kubeclient import ApiError, Object
 from kit.muster import Muster
 from kit.witness import Witness
 from muster.events.decisions import (
@@ -43,6 +43,12 @@ async def another_waits(cluster: Cluster, **options: Any) -> str:
     return name
 
 
+async def started_again(cluster: Cluster, witness: Witness, name: str) -> None:
+    """Return once a job has been started a second time; that run ends soon."""
+    await cluster.until(lambda: witness.started[f"video/{name}"] == 2, what=f"{name} to start again")
+    await cluster.let_end(name)
+
+
 async def used_cpu(cluster: Cluster, amount: str) -> None:
     """Return once the tree shows so much in use at the video leaf."""
 
@@ -55,13 +61,9 @@ async def used_cpu(cluster: Cluster, amount: str) -> None:
 async def test_the_manifest_is_applied_again_after_admission(cluster: Cluster, muster_up: Muster) -> None:
     """Its `suspend: true` stops the job: told, freed, queued again and run again; not lost."""
     witness = await witnessed(cluster)
-    name = await one_runs(cluster, runtime="2s", ttl_s=0)
+    name = await one_runs(cluster, ttl_s=0)
     await cluster.patch_job(name, {"spec": {"suspend": True}})
-
-    async def again() -> bool:
-        return witness.started[f"video/{name}"] == 2
-
-    await cluster.until(again, what="the job to start again")
+    await started_again(cluster, witness, name)
     await cluster.complete(name)
     await cluster.quiet()
     witness.clean(f"video/{name}", times=2)
@@ -85,15 +87,14 @@ async def test_the_object_is_replaced_after_admission_with_somebody_waiting(
 ) -> None:
     """`kubectl replace` also takes our annotations away. Whoever waited follows, and both run one after the other."""
     witness = await witnessed(cluster)
-    manifest = document_job(runtime="2s", ttl_s=0, name="replaced")
+    manifest = document_job(runtime="60s", ttl_s=0, name="replaced")
     await cluster.apply_tree()
     await cluster.submit(manifest)
     await cluster.until(lambda: cluster.running("replaced"))
     waiting = await another_waits(cluster)
-    version = (await cluster.job("replaced"))["metadata"]["resourceVersion"]
-    manifest["metadata"]["resourceVersion"] = version
     # KubeRay writes the status meanwhile: as a user would, until there is no conflict.
     await cluster.until(lambda: _replace(cluster, manifest), what="the replacement")
+    await started_again(cluster, witness, "replaced")
     await cluster.complete("replaced", waiting)
     await cluster.quiet()
     assert witness.started == {"video/replaced": 2, f"video/{waiting}": 1}
@@ -107,38 +108,41 @@ async def _replace(cluster: Cluster, manifest: Object) -> bool:
     manifest["metadata"]["finalizers"] = found["metadata"].get("finalizers", [])
     try:
         await cluster.kube.replace(manifest)
-    except Exception as err:
-        assert "409" in str(err)
+    except ApiError as err:
+        assert err.status == 409
         return False
     return True
 
 
 async def test_a_waiting_job_is_resumed_by_hand(cluster: Cluster, muster_up: Muster) -> None:
     """It runs over the limit; it is charged, so nobody else is let in until both are gone."""
-    await one_runs(cluster, runtime="3s", ttl_s=0)
-    bypass = await another_waits(cluster, runtime="3s")
+    first = await one_runs(cluster, ttl_s=0)
+    bypass = await another_waits(cluster, runtime="60s")
     third = await another_waits(cluster)
     await cluster.patch_job(bypass, {"spec": {"suspend": False}})
     await cluster.until(lambda: cluster.running(bypass), what="the bypassing job to run")
     await used_cpu(cluster, "24")
     assert (await cluster.job(third))["spec"]["suspend"] is True
+    for name in (first, bypass):
+        await cluster.let_end(name)
     await cluster.complete(bypass, third)
     left = await muster_up.happened(WorkloadDequeued, bypass)
     assert [event.reason for event in left] == ["started_outside"]
     adopted = await muster_up.happened(WorkloadAdopted, bypass)
     assert [event.reason for event in adopted] == ["bypassed"]
-    assert await cluster.phase(bypass) == "Succeed"
+    await cluster.until(lambda: _phase(cluster, bypass, "Succeed"), what="the unit to be Succeed")
 
 
 async def test_a_job_that_was_never_suspended_is_charged(cluster: Cluster, muster_up: Muster) -> None:
     await cluster.apply_tree()
     await cluster.until(lambda: cluster.queues())
-    job = document_job(runtime="2s", ttl_s=0, name="eager")
+    job = document_job(runtime="60s", ttl_s=0, name="eager")
     job["spec"]["suspend"] = False
     await cluster.submit(job)
     await cluster.until(lambda: cluster.running("eager"))
     waiting = await another_waits(cluster)
     assert "max 14, used 12" in await cluster.message(waiting)
+    await cluster.let_end("eager")
     await cluster.complete("eager", waiting)
     assert await muster_up.happened(WorkloadAdopted, "eager")
 
@@ -208,7 +212,8 @@ async def test_the_objects_muster_keeps_are_deleted(cluster: Cluster, muster_up:
     """They come back as they were, and nothing that runs or waits is disturbed."""
     running = await one_runs(cluster)
     waiting = await another_waits(cluster)
-    await cluster.until(lambda: _in_line(cluster, waiting))
+    await cluster.until(lambda: _in_line(cluster, waiting), what="the queue to show who waits")
+    await cluster.until(lambda: _phase(cluster, running, "Running"), what="the unit to be Running")
     before = {name: await cluster.unit(name) for name in (running, waiting)}
     queue = (await cluster.queues())[VIDEO]["metadata"]
     for name in (running, waiting):
@@ -240,10 +245,11 @@ async def _in_line(cluster: Cluster, name: str) -> bool:
 async def test_the_raycluster_of_a_running_job_is_deleted(cluster: Cluster, muster_up: Muster) -> None:
     """KubeRay makes it anew: it stays the same admission, and the quota stays charged between the two."""
     witness = await witnessed(cluster)
-    name = await one_runs(cluster, runtime="2s", ttl_s=0)
+    name = await one_runs(cluster, ttl_s=0)
     waiting = await another_waits(cluster)
     raycluster = (await cluster.job(name))["status"]["rayClusterName"]
     await cluster.kube.delete(RAY, "RayCluster", raycluster, "video")
+    await started_again(cluster, witness, name)
     await cluster.complete(name, waiting)
     await cluster.quiet()
     assert witness.started == {f"video/{name}": 2, f"video/{waiting}": 1}
@@ -253,7 +259,7 @@ async def test_the_raycluster_of_a_running_job_is_deleted(cluster: Cluster, must
 
 async def test_describe_says_why_and_where(cluster: Cluster, muster_up: Muster) -> None:
     """One Event per reason on the job itself: it names the quota, the numbers and the position."""
-    await one_runs(cluster, runtime="3s", ttl_s=0)
+    first = await one_runs(cluster, ttl_s=0)
     waiting = [await another_waits(cluster) for _ in range(3)]
     for position, name in enumerate(waiting, start=1):
         told = await cluster.told(name)
@@ -262,6 +268,7 @@ async def test_describe_says_why_and_where(cluster: Cluster, muster_up: Muster) 
         assert reason == "InsufficientQuota"
         assert "quota(cpu) in quota root/algorithm/video: request 12, max 14, used 12" in message
         assert f"position {position} of {position} in queue {VIDEO}" in message
+    await cluster.let_end(first)
     await cluster.complete(*waiting)
     await asyncio.gather(*(cluster.until(lambda name=name: _phase(cluster, name, "Succeed")) for name in waiting))
 

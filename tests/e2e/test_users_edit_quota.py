@@ -48,14 +48,9 @@ async def tree_events(cluster: Cluster, name: str = "elasticquotatree") -> list[
     return [(event["reason"], event["message"]) for event in await cluster.events(tree["metadata"]["uid"])]
 
 
-async def delete_tree(cluster: Cluster, muster: Muster, name: str = "elasticquotatree") -> None:
-    before = len(await muster.happened(QuotaTreeRemoved))
-    await cluster.kube.delete(TREES, "ElasticQuotaTree", name, "kube-system")
-
-    async def removed() -> bool:
-        return len(await muster.happened(QuotaTreeRemoved)) > before
-
-    await cluster.until(removed)
+async def delete_tree(cluster: Cluster, muster: Muster) -> None:
+    await cluster.kube.delete(TREES, "ElasticQuotaTree", "elasticquotatree", "kube-system")
+    await cluster.until(lambda: muster.happened(QuotaTreeRemoved), what="the tree to be known as removed")
 
 
 async def test_a_raised_limit_lets_the_next_one_in_at_once(cluster: Cluster, muster_up: Muster) -> None:
@@ -74,21 +69,23 @@ async def test_a_raised_limit_lets_the_next_one_in_at_once(cluster: Cluster, mus
 async def test_a_limit_below_what_is_used_takes_nothing_away(cluster: Cluster, muster_up: Muster) -> None:
     """What runs goes on; the next one waits until it fits under the new limit. A hopeless one is told so."""
     await cluster.apply_tree()
-    first = await cluster.submit(document_job(runtime="5s", ttl_s=0))
+    first = await cluster.submit(document_job(runtime="60s", ttl_s=0))
     await cluster.until(lambda: cluster.running(first))
     early = await waits(cluster)
     await cluster.apply_tree(video_with(8, "8Gi", low=8))
+
+    async def told() -> bool:
+        return [reason for reason, _ in await cluster.told(early)] == ["InsufficientQuota", "ExceedsMaxQuota"]
+
+    await cluster.until(told, what="the job that waited before to be told")
     large = await waits(cluster)
     assert await cluster.message(large) == (
         "Exceeds quota(cpu) in quota root/algorithm/video: request 12, max 8. It can never be admitted like this: "
         "lower the request or raise the max"
     )
     assert [reason for reason, _ in await cluster.told(large)] == ["ExceedsMaxQuota"]
-
-    async def told() -> bool:
-        return [reason for reason, _ in await cluster.told(early)] == ["InsufficientQuota", "ExceedsMaxQuota"]
-
-    await cluster.until(told, what="the job that waited before to be told")
+    assert await cluster.running(first)
+    await cluster.let_end(first)
     await cluster.complete(first)
     await cluster.quiet()
     assert (await cluster.job(large))["spec"]["suspend"] is True

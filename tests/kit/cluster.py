@@ -26,6 +26,7 @@ from muster.kube.config import connect
 from muster.kube.sources import FromKubeconfig
 from muster.kube.transport import KubeTransport
 from muster.sim.asyncdriver import AsyncDriver
+from muster.sim.controllers import Controller
 from muster.sim.kuberay import RUNTIME, KubeRayOperator, Settings
 
 T = TypeVar("T")
@@ -85,7 +86,7 @@ class Cluster:
         self.plane = plane
         self.kube = KubeClient(plane.url, token=plane.admin.token, ca_file=plane.ca_file)
         self.transport: KubeTransport
-        self.driver: AsyncDriver
+        self._kuberay = contextlib.AsyncExitStack()
         self._settings = Settings(
             pods=pods,
             submitter_pods=pods,
@@ -102,10 +103,8 @@ class Cluster:
         await self._stack.enter_async_context(self.kube)
         self.transport = await connect(FromKubeconfig(str(self.plane.kubeconfig)))
         self._stack.push_async_callback(self.transport.close)
-        self.driver = AsyncDriver(
-            self.transport, [KubeRayOperator(self._settings)], lambda: time.time_ns() // 1_000_000
-        )
-        self.keep(self.driver.run())
+        await self._run_kuberay()
+        self._stack.push_async_callback(self._kuberay.aclose)
         await self.sweep()
         return self
 
@@ -125,6 +124,16 @@ class Cluster:
         task = asyncio.get_running_loop().create_task(running)
         self._tasks.append(task)
         self._guards.append(lambda: still_running(task))
+
+    def operate(self, *operators: Controller) -> None:
+        """Have operators run on the cluster until the end."""
+        self.keep(self._driver(*operators).run())
+
+    async def _run_kuberay(self) -> None:
+        await self._kuberay.enter_async_context(self.beside(self._driver(KubeRayOperator(self._settings)).run()))
+
+    def _driver(self, *operators: Controller) -> AsyncDriver:
+        return AsyncDriver(self.transport, operators, lambda: time.time_ns() // 1_000_000)
 
     @contextlib.asynccontextmanager
     async def beside(self, running: Coroutine[Any, Any, object]) -> AsyncIterator[None]:
@@ -189,8 +198,17 @@ class Cluster:
         """`kubectl create -f`; returns the name."""
         return str((await self.kube.create(job))["metadata"]["name"])
 
-    async def patch_job(self, name: str, patch: Any, namespace: str = "video") -> Object:
-        return await self.kube.patch(RAY, "RayJob", name, namespace, patch=patch)
+    async def patch_job(self, name: str, patch: Any) -> Object:
+        return await self.kube.patch(RAY, "RayJob", name, "video", patch=patch)
+
+    async def let_end(self, name: str) -> None:
+        """What a RayJob in namespace video runs comes to its end now, however long it was to run.
+
+        The operator reads that when a run begins, and when it is started: so it is started again.
+        """
+        await self.patch_job(name, {"metadata": {"annotations": {RUNTIME: "0s"}}})
+        await self._kuberay.aclose()
+        await self._run_kuberay()
 
     async def delete_job(self, name: str, namespace: str = "video") -> None:
         await self.kube.delete(RAY, "RayJob", name, namespace)

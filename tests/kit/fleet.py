@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from kit import proof
+from kit.beside import still_running
 from kit.cli import Cli, Result
 from kit.compose import FILE, Running, services
 from kit.waiting import until
@@ -58,6 +59,11 @@ class Supervised(Running):
             self.ends.append(await self._process.wait())
             await asyncio.sleep(RESTART_S)
             await super().start()
+
+    def guard(self) -> None:
+        """Raises what keeps it from being started again."""
+        assert self._keeper is not None
+        still_running(self._keeper)
 
     def signal(self, number: signal.Signals) -> None:
         """To the process that runs now, if one does."""
@@ -129,6 +135,9 @@ class Fleet:
         try:
             if err is not None:
                 err.add_note(await self._account())
+            else:
+                for process in self.running.values():
+                    process.guard()
         finally:
             await self.stop()
 
@@ -211,6 +220,7 @@ class Fleet:
 
         async def all_healthy() -> bool:
             for process in self.running.values():
+                process.guard()
                 with contextlib.suppress(AssertionError):
                     if await process.healthy():
                         continue

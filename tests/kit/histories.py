@@ -18,9 +18,14 @@ SEEDS = st.integers(0, 2**32)
 
 
 def replays_and_goes_on_from_a_snapshot(bench: Bench, name: str, cut: int) -> None:
-    """Decided again byte for byte; and folded on from a snapshot after ``cut`` commits it is the same state."""
+    """Decided again byte for byte; and a snapshot after ``cut`` commits goes on as the stage did."""
     report = replay(bench.log, silences=False)
     assert not report.divergences, report.divergences[0]
+    goes_on_from_a_snapshot(bench, name, cut)
+
+
+def goes_on_from_a_snapshot(bench: Bench, name: str, cut: int) -> None:
+    """Folded on from a snapshot after ``cut`` commits the stage's state is the same."""
     folder, stage = bench.folders[name], bench.stages[name]
     state = stage.initial()
     for stored in bench.log[:cut]:

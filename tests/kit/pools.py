@@ -56,6 +56,11 @@ async def templates(cluster: Cluster) -> dict[str, Object]:
     return {each["metadata"]["name"]: each for each in found}
 
 
+async def cleared(cluster: Cluster) -> bool:
+    """Whether nothing of any request is left."""
+    return not await requests(cluster) and not await templates(cluster)
+
+
 async def asked(cluster: Cluster, resource: str) -> int:
     """How much of a resource is asked for, all requests together."""
     known, total = await templates(cluster), 0

@@ -2,7 +2,7 @@
 
 `prove` exports the log and judges the file in two processes of their own with different hash seeds, from an empty
 store and with no way to reach anything: opening a connection there is an error. Run as `python -m kit.proof FILE` it
-is such a process.
+is such a process. `proven` judges at once, where the test is: for logs of simulations.
 """
 
 import asyncio
@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from kit.published import judge_all
+from muster.core.audit import AuditReport, audit
 from muster.events.envelope import Stored
+from muster.runtime.replay import replay
 
 TESTS = Path(__file__).parents[1]
 HASH_SEEDS = ("1", "2")
@@ -65,6 +67,16 @@ async def prove(commits: Sequence[Stored], folder: Path, *, name: str = "log", s
     return found
 
 
+def proven(commits: list[Stored], *, but: str = "") -> AuditReport:
+    """The log keeps every invariant, ``but`` for one, and replays without divergence. Returns what was audited."""
+    report = audit(commits)
+    broken = [each for each in report.violations if each.invariant != but]
+    assert not broken, broken[0]
+    replayed = replay(commits, silences=False)
+    assert not replayed.divergences, replayed.divergences[0]
+    return report
+
+
 def environment(hash_seed: str) -> dict[str, str]:
     """Of a process that judges: nothing that leads to a server, and a hash seed of its own."""
     return {"PATH": os.defpath, "PYTHONPATH": str(TESTS), "PYTHONHASHSEED": hash_seed}
@@ -90,9 +102,7 @@ async def _judge(path: Path, hash_seed: str, silences: bool) -> dict[str, Any]:
 
 
 def main(path: Path, silences: bool) -> None:
-    from muster.core.audit import audit
     from muster.runtime.logfile import read_log
-    from muster.runtime.replay import replay
 
     commits = list(read_log(path))
     audited = audit(commits)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from random import Random
 
 from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from kit import facts, nodes
+from kit.histories import SEEDS, goes_on_from_a_snapshot
 from kit.podgangs import Chance
 from muster.core.actuation.answers import applied, failed
 from muster.core.actuation.asking import Asking
@@ -25,10 +25,8 @@ from muster.model.pools import NodePool
 from muster.model.resources import summed
 from muster.model.workload import PodSet
 from muster.runtime.replay import replay
-from muster.runtime.snapshotting import decode_state, encode_state
 
 SETTINGS = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-SEEDS = st.integers(0, 2**32)
 KINDS = (nodes.ATOMIC, nodes.ATOMIC, "check-capacity.autoscaling.x-k8s.io", "unschedulable-pods")
 
 
@@ -236,16 +234,8 @@ def test_replay_and_snapshots_agree(seed: int) -> None:
     log = growth.bench.log
     report = replay(log, silences=False)
     assert not report.divergences, report.divergences[0]
-    cut = seed % len(log)
     for name in ("gang_admitter", "autoscaler_bridge"):
-        folder, stage = growth.bench.folders[name], growth.bench.stages[name]
-        state = stage.initial()
-        for stored in log[:cut]:
-            folder.fold(state, stored.seq, stored.commit)
-        state = decode_state(encode_state(state), type(state))
-        for stored in log[cut:]:
-            folder.fold(state, stored.seq, stored.commit)
-        assert encode_state(state) == encode_state(growth.bench.states[name])
+        goes_on_from_a_snapshot(growth.bench, name, seed % len(log))
 
 
 def test_the_histories_are_worth_something() -> None:

@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from kit.chaos import Chaos
+from kit.histories import goes_on_from_a_snapshot
 from muster.runtime.replay import replay
-from muster.runtime.snapshotting import decode_state, encode_state
 
 SETTINGS = settings(max_examples=120, suppress_health_check=[HealthCheck.too_slow])
 
@@ -66,16 +66,8 @@ def test_replay_makes_the_same_decisions(seed: int) -> None:
 def test_snapshot_and_tail_equal_the_whole_log(seed: int, cut: int) -> None:
     chaos = Chaos(Random(seed))
     chaos.run(steps=250)
-    log = chaos.bench.log
-    cut %= len(log)
-    for name, stage in chaos.bench.stages.items():
-        folder, state = chaos.bench.folders[name], stage.initial()
-        for stored in log[:cut]:
-            folder.fold(state, stored.seq, stored.commit)
-        state = decode_state(encode_state(state), type(state))
-        for stored in log[cut:]:
-            folder.fold(state, stored.seq, stored.commit)
-        assert encode_state(state) == encode_state(chaos.bench.states[name])
+    for name in chaos.bench.stages:
+        goes_on_from_a_snapshot(chaos.bench, name, cut % len(chaos.bench.log))
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -20,8 +20,6 @@ from muster.model.placing import HOSTNAME, PodRules, PodTerm, Requirement
 from muster.model.resources import summed
 from muster.model.workload import PodSet, PodState, Workload
 
-LIMIT = {"cpu": 60, "memory": 0}
-
 
 def tree() -> facts.TreeNodeSpec:
     whole = {"cpu": 60}

@@ -8,13 +8,12 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from kit.podgangs import SIGS
 from kit.shell import NODES, Cell, play
 from muster.core.gang.notices import STARVED_MS
 from muster.events.gangs import GangHeldBack
 from muster.model import api
 
-SIGS = "pod-group.scheduling.sigs.k8s.io"
-EVENTS = api.ApiResource("", "v1", "events", "Event")
 LATE_S = 30.0
 """How long anything may take to be seen, written and read."""
 
@@ -45,7 +44,7 @@ def bound(cell: Cell) -> set[str]:
 
 def told(cell: Cell, reason: str) -> dict[str, str]:
     """{pod: message} of the Events for that reason."""
-    found = cell.request("GET", EVENTS, "default")["items"]
+    found = cell.request("GET", api.EVENTS, "default")["items"]
     return {each["involvedObject"]["name"]: each["message"] for each in found if each["reason"] == reason}
 
 

@@ -8,13 +8,13 @@ from collections import Counter
 import pytest
 
 from kit.nodes import ATOMIC
+from kit.podgangs import SIGS
+from kit.proof import proven
 from kit.shell import Cell, play
-from muster.core.audit import audit
 from muster.core.objects.nodepools import NAME, NAMESPACE
 from muster.events.growing import NodesRequested
 from muster.model import api
 from muster.model.api import ApiResource
-from muster.runtime.replay import replay
 from muster.sim.apiserver import Faults
 from muster.sim.apiserver.faults import FaultRates
 from muster.sim.apiserver.store import Change
@@ -22,7 +22,6 @@ from muster.sim.world import node
 
 pytestmark = pytest.mark.timeout(300)
 
-SIGS = "pod-group.scheduling.sigs.k8s.io"
 SHAPE = {"cpu": "40", "memory": "64Gi"}
 
 
@@ -77,10 +76,7 @@ def witnessed(cell: Cell) -> Cell:
     asked = [event for stored in cell.commits() for event in stored.commit.events if isinstance(event, NodesRequested)]
     assert found == Counter(event.name for event in asked)
     assert len(asked) == 1
-    report = audit(cell.commits())
-    assert not report.violations, report.violations[0]
-    again = replay(cell.commits(), silences=False)
-    assert not again.divergences, again.divergences[0]
+    proven(cell.commits())
     return cell
 
 

@@ -12,12 +12,12 @@ from random import Random
 from typing import Any
 
 import pytest
-from test_reclaim import Play
+from test_reclaim import Play, three_teams
 
 from kit import facts
 from muster.core.objects.kubequeue import CREATED_BY, QUEUE_NAMESPACE, QUOTA_FULLNAME
 from muster.core.telling import tell
-from muster.events.decisions import ClaimOpened, EvictionOrdered, PreemptionProposed, ReclaimDeferred
+from muster.events.decisions import ClaimOpened, PreemptionProposed, ReclaimDeferred
 from muster.events.facts import TreeNodeSpec
 from muster.model import api
 
@@ -113,24 +113,17 @@ def test_what_ran_before_us_is_charged_and_not_evicted_until_reclaim_is_enabled(
 def test_random_streams_come_to_rest(seed: int) -> None:
     """Once nobody comes any more, evictions end, and whoever is owed its guarantee in full units has it."""
     rng = Random(seed)
-    names = ("p", "q", "r")
-    leaves = tuple(facts.node(name, {"cpu": rng.choice((0, 6, 12))}, {"cpu": 30}, (name,)) for name in names)
-    whole = {"cpu": 36}
-    play = Play(facts.node("root", whole, whole, children=leaves))
+    root = three_teams(rng)
+    play = Play(root)
     for index in range(25):
-        play.submit(f"job-{index}", rng.choice(names), "3", wait_ms=rng.choice((0, 500, 20_000)))
+        play.submit(f"job-{index}", rng.choice(root.children).name, "3", wait_ms=rng.choice((0, 500, 20_000)))
     play.simulation.advance(3_600_000)
-    before = play.evictions()
     running, waiting = play.running(), Counter(job["metadata"]["namespace"] for job in play.jobs())
-    for leaf in leaves:
+    for leaf in root.children:
         guaranteed = int(leaf.min["cpu"]) // 3
         assert running[leaf.name] >= min(guaranteed, waiting[leaf.name]), f"{leaf.name} has what it is guaranteed"
-    play.simulation.advance(3_600_000)
-    assert play.evictions() == before
-    assert max(Counter(before).values(), default=0) <= 3, "nobody is evicted again and again"
-    orders = [e for s in play.simulation.log for e in s.commit.events if isinstance(e, EvictionOrdered)]
-    pairs = {(order.ref.uid, victim.ref.uid) for order in orders for victim in order.victims}
-    assert not any((victim, claimant) in pairs for claimant, victim in pairs)
+    play.stays_at_rest()
+    assert max(Counter(play.evictions()).values(), default=0) <= 3, "nobody is evicted again and again"
     play.clean()
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from kit.beside import beside
+from kit.proof import proven
 from kit.shell import Cell, play, small_job, small_tree
 from muster.core.actuation.intents import ActuatorState
-from muster.core.audit import audit
 from muster.core.deciders import DECIDERS
 from muster.events.decisions import GangAdmitted, QuotaReserved, WorkloadQueued
 from muster.events.system import Genesis, LogNearlyFull
@@ -79,10 +79,7 @@ def judged(cell: Cell, starts: Starts, generations: int = 2) -> None:
         event.ref.name for stored in commits for event in stored.commit.events if isinstance(event, WorkloadQueued)
     )
     assert set(queued.values()) == {1}, "nobody loses his place"
-    report = audit(commits)
-    assert not report.violations, report.violations[0]
-    replayed = replay(commits, silences=False)
-    assert not replayed.divergences, replayed.divergences[0]
+    proven(commits)
 
 
 def test_a_roll_over_under_load() -> None:
@@ -253,12 +250,6 @@ def test_who_cannot_read_the_states_folds_the_generations_before() -> None:
 class FixedClock:
     def now(self) -> int:
         return 0
-
-
-def roll_steps() -> int:
-    cell = Cell(services=SERVICES)
-    play(cell, rolled_under_load)
-    return cell.processes["keeper"].steps
 
 
 def first_step_of_the_roll() -> int:

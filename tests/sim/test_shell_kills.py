@@ -12,12 +12,11 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from kit.proof import proven
 from kit.shell import Cell, play, small_job, small_tree
-from muster.core.audit import audit
 from muster.core.deciders import DECIDERS
 from muster.events.envelope import Commit
 from muster.model import api
-from muster.runtime.replay import replay
 from muster.sim.apiserver import Faults
 from muster.sim.apiserver.faults import FaultRates
 from muster.sim.apiserver.store import Change
@@ -65,10 +64,7 @@ def witnessed(cell: Cell, scene: Callable[[Cell], Awaitable[None]] = two_jobs_an
     play(cell, scene)
     assert witness.started == Counter(["one", "two"]), "each job is started exactly once"
     assert witness.most == 1, "12 of 14 cpu are taken by one job: two must never run at once"
-    report = audit(cell.commits())
-    assert not report.violations, report.violations[0]
-    replayed = replay(cell.commits(), silences=False)
-    assert not replayed.divergences, replayed.divergences[0]
+    proven(cell.commits())
     return cell
 
 

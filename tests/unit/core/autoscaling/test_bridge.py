@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from kit import facts, nodes
 from kit.bench import Bench
-from kit.podgangs import Scene, member
+from kit.podgangs import SIGS, Scene, member
 from muster.core.actuation.provisioning import calls, pod_spec
 from muster.core.audit import audit
 from muster.core.gangstory import GangStory
@@ -34,7 +34,7 @@ from muster.model.placing import (
 from muster.model.pools import PoolNodes
 from muster.model.workload import PodSet
 
-GROUPS = "pod-group.scheduling.sigs.k8s.io/groups"
+GROUPS = f"{SIGS}/groups"
 
 
 def of(bench: Bench, *kinds: type[Event]) -> list[Any]:

@@ -7,6 +7,7 @@ import json
 import msgspec
 import pytest
 
+from kit.podgangs import SIGS
 from muster.core.gang.declare import (
     DEFAULT_TIMEOUT_MS,
     Counts,
@@ -22,7 +23,6 @@ from muster.core.gang.declare import (
 from muster.core.objects.meta import UnreadableError
 from muster.model.gang import PodGroup
 
-SIGS = "pod-group.scheduling.sigs.k8s.io"
 KO = "gang.scheduling.koordinator.sh"
 
 

@@ -6,11 +6,11 @@ import json
 from typing import Any
 
 from kit.hostile import watching
+from kit.podgangs import SIGS
 from muster.core.objects.registry import POD_GROUPS
 from muster.events.facts import PodGone, PodGroupGone, PodGroupObserved, PodObserved
 from muster.model.workload import PodState
 
-SIGS = "pod-group.scheduling.sigs.k8s.io"
 GATE = [{"name": "example.com/later"}]
 
 
