@@ -56,7 +56,6 @@ class Keeper:
         self._hooks = hooks
         self._percent = percent
         self._folder = folder
-        self._held = False
         self._archived_at = float("-inf")
 
     async def run(self) -> None:
@@ -64,7 +63,6 @@ class Keeper:
         self._hooks.role("standby", 0)
         while not await self._lease.acquire():  # noqa: ASYNC110 - a lease has to be asked for
             await asyncio.sleep(LEASE_RENEWAL_S)
-        self._held = True
         self._hooks.role("leading", 0)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._keep_lease())
@@ -74,8 +72,7 @@ class Keeper:
 
     async def stop(self) -> None:
         """Give up the lease."""
-        if self._held:
-            await self._lease.release()
+        await self._lease.release()
 
     async def _keep_lease(self) -> None:
         while True:

@@ -89,6 +89,10 @@ class Presenter(Follower[ViewState]):
         self._tasks = tasks
         tasks.create_task(self._keep_lease())
 
+    async def stop(self) -> None:
+        """Give up the lease."""
+        await self._lease.release()
+
     async def _keep_lease(self) -> None:
         while True:
             self._held = await (self._lease.renew() if self._held else self._lease.acquire())

@@ -279,6 +279,10 @@ class Process(Struct, dict=True):
                 for runner in self.runners:
                     if isinstance(runner, Leader):
                         await runner.stop(keep=self.snapshotting)
+                    elif isinstance(runner, Presenter):
+                        await runner.stop()
+                for publisher in self.publishers:
+                    await publisher.stop()
                 for keeper in self.keepers:
                     await keeper.stop()
         except (TimeoutError, BusError) as err:

@@ -50,6 +50,10 @@ class Publisher:
             tasks.create_task(self._keep_lease())
             await self._publish()
 
+    async def stop(self) -> None:
+        """Give up the lease."""
+        await self._lease.release()
+
     async def _keep_lease(self) -> None:
         while True:
             await asyncio.sleep(LEASE_RENEWAL_S)

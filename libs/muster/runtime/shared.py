@@ -112,7 +112,7 @@ class SharedLog:
 
     def _forget(self) -> None:
         """Drop what every follower has been given."""
-        seen = min(self._cursors.values(), default=self._last()) - self._base
+        seen = min((self._last(), *self._cursors.values())) - self._base
         if seen >= min(BATCH, len(self._kept)) > 0:
             del self._kept[:seen]
             self._base += seen
