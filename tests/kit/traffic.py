@@ -50,7 +50,7 @@ class Traffic:
             except ApiError as err:
                 if err.status == 409:  # Accepted before, and the answer was lost.
                     break
-                if err.status < 500:
+                if err.status < 500 and err.status != 429:
                     raise
             except (aiohttp.ClientError, OSError):
                 pass
