@@ -56,18 +56,21 @@ ODD = {
 
 async def test_each_odd_job_is_told_once_and_the_good_ones_run(cluster: Cluster, muster_up: Muster) -> None:
     await cluster.apply_tree()
-    for name, (change, _, _) in ODD.items():
-        await cluster.submit(odd(change, name))
+    # Some of them KubeRay fails by itself: where it is quicker than we are, nobody has to be told any more.
+    async with cluster.without_kuberay():
+        for name, (change, _, _) in ODD.items():
+            await cluster.submit(odd(change, name))
+        for name, (_, reason, field) in ODD.items():
+
+            async def told(name: str = name) -> list[tuple[str, str]]:
+                return await cluster.told(name)
+
+            found = await cluster.until(told, what=f"an Event on {name}")
+            assert [each for each, _ in found] == [reason], name
+            assert field in found[0][1], name
     good = await cluster.submit(document_job(runtime="500ms", ttl_s=0))
     await cluster.complete(good)
-    for name, (_, reason, field) in ODD.items():
-
-        async def told(name: str = name) -> list[tuple[str, str]]:
-            return await cluster.told(name)
-
-        found = await cluster.until(told, what=f"an Event on {name}")
-        assert [each for each, _ in found] == [reason], name
-        assert field in found[0][1], name
+    for name in ODD:
         assert (await cluster.job(name))["spec"]["suspend"] is True
         assert await cluster.unit(name) is None
     mend = {"spec": {"shutdownAfterJobFinishes": True}}

@@ -129,6 +129,13 @@ class Cluster:
         """Have operators run on the cluster until the end."""
         self.keep(self._driver(*operators).run())
 
+    @contextlib.asynccontextmanager
+    async def without_kuberay(self) -> AsyncIterator[None]:
+        """While this lasts the operator is stopped."""
+        await self._kuberay.aclose()
+        yield
+        await self._run_kuberay()
+
     async def _run_kuberay(self) -> None:
         await self._kuberay.enter_async_context(self.beside(self._driver(KubeRayOperator(self._settings)).run()))
 
@@ -206,9 +213,8 @@ class Cluster:
 
         The operator reads that when a run begins, and when it is started: so it is started again.
         """
-        await self.patch_job(name, {"metadata": {"annotations": {RUNTIME: "0s"}}})
-        await self._kuberay.aclose()
-        await self._run_kuberay()
+        async with self.without_kuberay():
+            await self.patch_job(name, {"metadata": {"annotations": {RUNTIME: "0s"}}})
 
     async def delete_job(self, name: str, namespace: str = "video") -> None:
         await self.kube.delete(RAY, "RayJob", name, namespace)
