@@ -38,9 +38,9 @@ def program(folder: Path, language: str) -> list[str]:
 
 
 class Subscriber:
-    def __init__(self, folder: Path, language: str, url: str) -> None:
+    def __init__(self, folder: Path, language: str, argv: list[str], url: str) -> None:
         self.done = folder / f"{language}.jsonl"
-        self._argv = program(folder, language)
+        self._argv = argv
         self._env = {**os.environ, "NATS_URL": url, "READER": language, "DONE": str(self.done)}
         self._log = folder / f"{language}.log"
         self._process: asyncio.subprocess.Process | None = None
@@ -70,9 +70,10 @@ async def admissions(fleet: Fleet, identity: LogIdentity) -> list[str]:
 
 
 async def test_every_admission_once_whatever_happens_to_the_log(cluster: Cluster, tmp_path: Path) -> None:
+    programs = {language: program(tmp_path, language) for language in ("python", "go", "nats")}
     await cluster.kube.create(quota_tree(tree(4)))
     async with Fleet(tmp_path, cluster.plane.kubeconfig) as fleet:
-        subscribers = [Subscriber(tmp_path, language, fleet.url) for language in ("python", "go", "nats")]
+        subscribers = [Subscriber(tmp_path, *each, fleet.url) for each in programs.items()]
         try:
             for subscriber in subscribers:
                 await subscriber.start()
@@ -91,7 +92,7 @@ async def test_every_admission_once_whatever_happens_to_the_log(cluster: Cluster
                 for subscriber in subscribers:
                     await until(
                         lambda subscriber=subscriber: len(subscriber.ids()) >= len(expected),
-                        60.0,
+                        90.0,
                         what="all to be told",
                     )
                     assert sorted(subscriber.ids()) == sorted(expected), "each once"
