@@ -25,7 +25,7 @@ class _Team(Struct):
     pods: dict[str, None] = field(default_factory=dict)
     started: bool = False
     changed: int = 0
-    """Sequence of the last fact about it."""
+    """Sequence of the last fact about it, or of the last binding of it that failed."""
 
 
 class _Claims:
@@ -122,6 +122,7 @@ class GangAudit:
             case EffectFailed(action="bind"):
                 if event.ref.uid in self._placed and self._placed[event.ref.uid][1] == event.cause:
                     del self._placed[event.ref.uid]
+                    self._team(self._key.get(event.ref.uid, "")).changed = seq
             case EffectApplied(action="bind"):
                 known = (event.ref.uid, event.cause) in self._decided
                 yield "I1", known, f"{event.ref} is bound, and was given no node"

@@ -1,0 +1,31 @@
+"""What the audit asks of gangs of pods is judged by what was known at the decision's in_seq."""
+
+from __future__ import annotations
+
+from kit import nodes
+from kit.podgangs import SIGS, Scene, member
+from muster.core.audit import audit
+from muster.core.stage import next_commit
+
+
+def test_a_binding_refused_after_a_decision_was_made_is_not_held_against_it() -> None:
+    """One has a place, and another is given one beside it; that the first is not bound is stored in between."""
+    scene = Scene()
+    scene.bench.facts(nodes.node("n1", cpu=3))
+    labels = {f"{SIGS}/match-policy": "waiting-and-running"}
+    for name in ("a-0", "a-1"):
+        scene.put(member(name, "a", 2, labels=labels))
+    scene.bench.settle()
+    first, second = scene.orders()
+    scene.bind(first)
+    scene.put(member("a-2", "a", 2, labels=labels))
+    scene.delete(first.ref.uid)
+    due, at = (
+        next_commit(scene.bench.stages["gang_admitter"], scene.bench.states["gang_admitter"]),
+        len(scene.bench.log),
+    )
+    assert due, "the third is given a place beside the second"
+    scene.bind(second, refuse="a policy says no")
+    scene.bench.append("gang_admitter", "decision", due, in_seq=at)
+    report = audit(scene.bench.log)
+    assert not report.violations, report.violations[0]
