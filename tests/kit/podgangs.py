@@ -295,7 +295,9 @@ class Chance(Scene):
         self.report()
         for index in range(6):
             self.bench.facts(nodes.node(f"large-{index}", cpu=200))
-        for _ in range(8):
+        for index in range(6, 14):
             self.settle()
+            # Whoever may not be beside others of its gang may find some of them on every node there is.
+            self.bench.facts(nodes.node(f"large-{index}", cpu=200))
             self.bench.pass_time(600_000)
         self.settle()
