@@ -7,6 +7,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PYTEST := $(BIN)/python -m pytest
 WORKERS ?= 2
+ROUNDS ?= 10
 
 help:  ## list the targets
 	@grep -hE '^[a-z][a-z-]*:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -48,6 +49,9 @@ test: check controlplane  ## everything CI runs
 	$(PYTEST) -n $(WORKERS) tests/sim
 	$(PYTEST) tests/contract tests/integration tests/e2e
 
+shake: $(READY)  ## look for what no property has met yet: other examples in each of ROUNDS rounds
+	for round in $$(seq $(ROUNDS)); do MUSTER_TEST_EXAMPLES=random $(PYTEST) -q -n $(WORKERS) tests/properties || exit 1; done
+
 controlplane: $(READY)  ## build the real Kubernetes control plane the tests run against (once, cached)
 	PYTHONPATH=tests $(BIN)/python -m kit.controlplane build
 
@@ -67,4 +71,4 @@ lock: $(READY)  ## compile the lock files from pyproject.toml
 	$(BIN)/uv pip compile pyproject.toml --extra local --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url --quiet -o requirements/runtime.txt
 	$(BIN)/uv pip compile pyproject.toml --extra local --group dev --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url --quiet -o requirements/dev.txt
 
-.PHONY: help setup demo up down fmt lint check test controlplane rewrite schemas bench lock
+.PHONY: help setup demo up down fmt lint check test shake controlplane rewrite schemas bench lock

@@ -1,5 +1,6 @@
 """For every test: whatever log it makes, what outsiders would read of it is as the contract says."""
 
+import os
 from collections.abc import Iterator
 
 import hypothesis
@@ -10,8 +11,11 @@ from kit.bench import Bench
 from muster.runtime.simulate import Simulation
 from muster.sim.log import MemoryLog
 
-# How long an example takes is the machine's affair: no test depends on speed.
-hypothesis.settings.register_profile("muster", deadline=None)
+# How long an example takes is the machine's affair: no test depends on speed. Examples are the same in every run of a
+# commit, so that what is said of it does not depend on luck; `make shake` looks for others.
+hypothesis.settings.register_profile(
+    "muster", deadline=None, derandomize=os.environ.get("MUSTER_TEST_EXAMPLES") != "random"
+)
 hypothesis.settings.load_profile("muster")
 
 
