@@ -90,6 +90,8 @@ class Cluster:
         self._settings = Settings(
             pods=pods,
             submitter_pods=pods,
+            # KubeRay fails a job whose end it could not see for so long, as when the API server is away for a while.
+            submitter_grace_ms=300_000,
             ready_ms=ready_ms,
             run_for="kit.muster.dev/run-for",
             fail_after="kit.muster.dev/fail-after",
