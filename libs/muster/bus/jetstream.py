@@ -56,12 +56,13 @@ class PubAck(Struct, frozen=True):
 
 
 class StreamState(Struct, frozen=True):
-    """How full a stream is: messages, bytes, first and last sequence."""
+    """How full a stream is: messages, bytes, first and last sequence; messages by subject where that was asked for."""
 
     messages: int = 0
     bytes: int = 0
     first_seq: int = 0
     last_seq: int = 0
+    subjects: dict[str, int] | None = None
 
 
 class StreamInfo(Struct, frozen=True):

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from muster.bus.errors import WRONG_LAST_SEQUENCE, BusError, UnansweredError
-from muster.bus.jetstream import EXPECTED_LAST_OF_SUBJECT, Backoff, JetStream
+from muster.bus.jetstream import EXPECTED_LAST_OF_SUBJECT, Backoff, JetStream, StreamInfo
 
 _OPERATION = "KV-Operation"
 
@@ -23,15 +23,7 @@ class Entry(Struct, frozen=True):
     revision: int
 
 
-class _State(Struct, frozen=True):
-    subjects: dict[str, int] | None = None
-
-
-class _Info(Struct, frozen=True):
-    state: _State = _State()
-
-
-_infos = msgspec.json.Decoder(_Info)
+_infos = msgspec.json.Decoder(StreamInfo)
 
 
 class Bucket:
