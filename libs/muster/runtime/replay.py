@@ -21,8 +21,9 @@ from muster.ports import Snapshot
 from muster.runtime.snapshotting import decode_state
 from muster.runtime.states import StateDifference, copy_of, differences
 
-SILENCE_MS = 5_000
-"""A stage that folded a position this long before anything else came, and said nothing, had nothing due there."""
+SILENCE_MS = 15_000
+"""A stage that folded a position this long before anything else came, and said nothing, had nothing due there. Longer
+than a lease lasts: who was held up for as long has lost it, and begins to lead anew."""
 
 MAX_SILENT_CHECKS = 2_000
 
@@ -74,7 +75,7 @@ class _Seat:
         self.state: StageState = stage.initial()
         self.folder = Folder(stage)
         self.quiet_from = 0
-        """Position up to which silence proves nothing: the stage was not leading."""
+        """Position up to which silence proves nothing: the stage was not leading, or waited for its own decision."""
 
     def begin_with(self, kept: Snapshot) -> None:
         self.state = decode_state(kept.body, type(self.state))
@@ -123,6 +124,9 @@ class Replayer:
             if verify:
                 report.decisions += 1
                 _compare(seat, stored, report)
+            # It has spoken at in_seq, however late; what came between that and its decision it had not folded.
+            if seat.quiet_from:
+                seat.quiet_from = stored.seq - 1
         elif seat is not None and any(isinstance(event, LeaderStarted) for event in commit.events):
             _fold_to(seat, self._window, stored.seq, report, verify=False)
             seat.quiet_from = stored.seq

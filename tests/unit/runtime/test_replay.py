@@ -9,10 +9,10 @@ import pytest
 from kit.bench import Bench
 from kit.scenario import Play
 from muster.core.deciders import DECIDERS
-from muster.core.stage import Folder
+from muster.core.stage import Folder, next_commit
 from muster.events.decisions import QuotaReserved
 from muster.events.envelope import Stored
-from muster.runtime.replay import Replayer, replay
+from muster.runtime.replay import SILENCE_MS, Replayer, replay
 from muster.runtime.states import about, copy_of, differences, plain
 from muster.runtime.stepping import Stepper
 
@@ -71,6 +71,47 @@ def test_what_lies_before_a_position_is_folded_and_not_judged(log):
         replayer.feed(stored, judged=stored.seq > log[index].seq)
     assert replayer.finish().divergences == []
     assert replayer.states["quota_accountant"].seq == log[index].seq
+
+
+def held_up(ms: int, *, others_first: bool = False, never: bool = False) -> list[Stored]:
+    """The sorter decides about a job so long after it was observed, or never; meanwhile another job appears.
+
+    ``others_first``: what it decided is stored behind a commit that it had not folded yet.
+    """
+    scene = Play()
+    for line in ("tree", "synced"):
+        scene.line(line)
+        scene.settle()
+    scene.line("job one")
+    bench = scene.bench
+    looked_at = len(bench.log)
+    due = next_commit(bench.stages["queue_sorter"], bench.states["queue_sorter"])
+    if others_first:
+        bench.now += ms
+        scene.line("job two cpu=2")
+    elif not never:
+        bench.now += ms
+    if not never:
+        bench.append("queue_sorter", "decision", due, in_seq=looked_at)
+        scene.settle()
+    bench.now += ms
+    scene.line("job three cpu=2")
+    scene.settle()
+    return bench.log
+
+
+@pytest.mark.parametrize("others_first", [False, True])
+def test_who_decides_late_was_not_silent(others_first):
+    report = replay(held_up(10 * SILENCE_MS, others_first=others_first))
+    assert report.divergences == []
+    assert report.silences > 0, "what was quiet behind it is decided at"
+
+
+def test_who_says_nothing_for_long_where_something_was_due_diverges():
+    (found,) = replay(held_up(SILENCE_MS + 1, never=True)).divergences
+    assert (found.stage, found.recorded) == ("queue_sorter", [])
+    assert "workload_queued" in found.decided[0]
+    assert replay(held_up(SILENCE_MS, never=True)).divergences == [], "it may have been held up"
 
 
 @pytest.mark.parametrize("name", DECIDERS)
