@@ -1,10 +1,13 @@
 """Fixtures of the end-to-end tests: real control planes, and Muster on one of them."""
 
-from collections.abc import AsyncIterator
+import sys
+from collections.abc import AsyncIterator, Generator
 from pathlib import Path
 
+import pytest
 import pytest_asyncio
 
+from kit import proof
 from kit.cluster import Cluster, add_nodes, furnish
 from kit.controlplane import ControlPlane
 from kit.controlplane.build import Binaries
@@ -33,6 +36,17 @@ __all__ = [
 ]
 
 
+FAILED = pytest.StashKey[bool]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A fixture may ask whether the test it was made for has failed."""
+    report = yield
+    item.stash[FAILED] = item.stash.get(FAILED, False) or report.failed
+    return report
+
+
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def muster_plane(control_plane_binaries: Binaries) -> AsyncIterator[ControlPlane]:
     """A control plane for Muster alone, since quota trees and queues are for the whole cluster.
@@ -52,7 +66,11 @@ async def cluster(muster_plane: ControlPlane) -> AsyncIterator[Cluster]:
 
 
 @pytest_asyncio.fixture
-async def muster_up(cluster: Cluster, nats_server: EmbeddedServer, tmp_path: Path) -> AsyncIterator[Muster]:
+async def muster_up(
+    request: pytest.FixtureRequest, cluster: Cluster, nats_server: EmbeddedServer, tmp_path: Path
+) -> AsyncIterator[Muster]:
     """Muster on that cluster; the log is proven at the end."""
     async with running(cluster, nats_server.url, tmp_path) as muster:
         yield muster
+        if request.node.stash.get(FAILED, False):
+            sys.stderr.write(f"the log ends with\n{proof.ending(await muster.commits())}\n")

@@ -66,7 +66,7 @@ async def life_of_all(cluster: Cluster, muster: Muster) -> None:
 async def test_requests_in_profile_kube_queue(cluster: Cluster, nats_server: EmbeddedServer, tmp_path: Path) -> None:
     counted = Counting(cluster.transport)
     witness = Witness(cluster.transport, tree())
-    cluster.keep(witness.follow.run())
+    await cluster.follow(witness.follow)
     began = time.monotonic()
     async with running(cluster, nats_server.url, tmp_path, wrap=lambda _: counted) as muster:
         names = await wait_behind_one(cluster, muster)
@@ -88,7 +88,7 @@ async def test_requests_in_profile_kube_queue(cluster: Cluster, nats_server: Emb
     assert sum(finished.values()) <= 6 * JOBS + 2 * changes, sorted(finished.items(), key=lambda each: -each[1])
     for request, times in counted.kept.items():
         assert times <= 2 + lasted_s / min(AGAIN_S["queue"], AGAIN_S["tree"]), f"{request}: {times} times"
-    witness.clean(BLOCKER, *names)
+    await witness.clean(BLOCKER, *names)
 
 
 async def test_requests_in_profile_lean(cluster: Cluster, nats_server: EmbeddedServer, tmp_path: Path) -> None:

@@ -91,7 +91,7 @@ def four_teams() -> TreeNodeSpec:
 async def test_c9_each_team_gets_its_guarantee_back(cluster: Cluster, muster_up: Muster) -> None:
     await cluster.apply_tree(four_teams())
     witness = Witness(cluster.transport, four_teams())
-    cluster.keep(witness.follow.run())
+    await cluster.follow(witness.follow)
     for namespace, expected in zip(LEAVES, ([4, 0, 0, 0], [4, 4, 0, 0], [3, 3, 2, 0], [2, 2, 2, 2]), strict=True):
         for index in range(5):
             await cluster.submit(small(f"{namespace}-{index}", namespace))
@@ -103,6 +103,7 @@ async def test_c9_each_team_gets_its_guarantee_back(cluster: Cluster, muster_up:
         await cluster.until(as_expected, 60.0, f"{expected}")
         await at_rest(cluster, muster_up)
         assert await as_expected(), "and it stays like this"
+    await witness.follow.caught_up()
     assert not witness.over
     evicted = [victim.ref for event in await muster_up.happened(EvictionOrdered) for victim in event.victims]
     assert Counter(ref.namespace for ref in evicted) == Counter({"video": 2, "text": 2})

@@ -27,14 +27,14 @@ async def test_two_jobs_of_the_document(
 ) -> None:
     async with Cluster(muster_plane, pods=True) as cluster, running(cluster, nats_server.url, tmp_path):
         witness = Witness(cluster.transport, facts.t0())
-        cluster.keep(witness.follow.run())
+        await cluster.follow(witness.follow)
         await the_tree_makes_queues(cluster)
         first, second = await two_jobs_a_second_apart(cluster)
         await the_first_runs_and_the_second_waits(cluster, first, second)
         await four_pods_run(cluster, first)
         await the_queue_shows_who_waits(cluster, second)
         await the_second_follows_the_first(cluster, first, second)
-        witness.clean(f"video/{first}", f"video/{second}")
+        await witness.clean(f"video/{first}", f"video/{second}")
         assert witness.most == 1
 
 

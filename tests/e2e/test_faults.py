@@ -155,7 +155,7 @@ async def test_a_write_that_arrives_after_a_successor_has_acted(cluster: Cluster
         {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "urgent"}, "value": 10}
     )
     witness = Witness(cluster.transport, tree(1))
-    cluster.keep(witness.follow.run())
+    await cluster.follow(witness.follow)
     port = int(plane.url.rpartition(":")[2])
     async with Proxy(port) as proxy:
         slow = tmp_path / "slow.kubeconfig"
@@ -188,6 +188,7 @@ async def test_a_write_that_arrives_after_a_successor_has_acted(cluster: Cluster
             assert found["spec"]["suspend"] is True, "it waits, whatever the old patch said"
             await cluster.delete_job("second")
             await cluster.until(lambda: cluster.running("first"), 60.0)
+            await witness.follow.caught_up()
             assert witness.started == {"video/first": 2, "video/second": 1}
             assert not witness.over
             assert set(fleet.running["actuator"].ends) == {RESTART}
@@ -204,7 +205,7 @@ async def test_the_log_is_deleted_under_20_running_and_20_waiting(cluster: Clust
     waiting = [f"video/waiting-{99 - index}" for index in range(20)]
     await cluster.kube.create(quota_tree(tree(len(running))))
     witness = Witness(cluster.transport, tree(len(running)))
-    cluster.keep(witness.follow.run())
+    await cluster.follow(witness.follow)
 
     async def submit(job: str, runtime: str) -> None:
         namespace, _, name = job.partition("/")
@@ -233,6 +234,7 @@ async def test_the_log_is_deleted_under_20_running_and_20_waiting(cluster: Clust
 
         order = await cluster.until(line, 60.0, "the whole queue to be shown")
         assert order != sorted(order)
+        await witness.follow.caught_up()
         before = set(witness.live)
         await fleet.delete_log(1)
         await until(lambda: all(fleet.running[name].ends for name in SERVICES), 60.0, what="all to see it")
@@ -245,11 +247,12 @@ async def test_the_log_is_deleted_under_20_running_and_20_waiting(cluster: Clust
 
         await cluster.until(known, 60.0, "everything to be known again")
         assert await fleet.happened(GangAdmitted) == []
+        await witness.follow.caught_up()
         assert set(witness.live) == before, "nothing restarts"
         for job in running:
             await cluster.delete_job(*job.split("/")[::-1])
         await cluster.complete(*order, timeout_s=120.0)
         assert [event.ref.name for event in await fleet.happened(GangAdmitted)] == order, "the same order"
-        witness.clean(*running, *waiting)
+        await witness.clean(*running, *waiting)
         await fleet.healthy()
         await fleet.judge()

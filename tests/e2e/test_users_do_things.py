@@ -21,7 +21,7 @@ VIDEO = "root/algorithm/video"
 
 async def witnessed(cluster: Cluster) -> Witness:
     witness = Witness(cluster.transport, facts.t0())
-    cluster.keep(witness.follow.run())
+    await cluster.follow(witness.follow)
     return witness
 
 
@@ -66,7 +66,7 @@ async def test_the_manifest_is_applied_again_after_admission(cluster: Cluster, m
     await started_again(cluster, witness, name)
     await cluster.complete(name)
     await cluster.quiet()
-    witness.clean(f"video/{name}", times=2)
+    await witness.clean(f"video/{name}", times=2)
     assert len(await muster_up.happened(SuspensionRecorded, name)) == 1
     queued = await muster_up.happened(WorkloadQueued, name)
     assert [event.attempt for event in queued] == [1, 2]
@@ -97,6 +97,7 @@ async def test_the_object_is_replaced_after_admission_with_somebody_waiting(
     await started_again(cluster, witness, "replaced")
     await cluster.complete("replaced", waiting)
     await cluster.quiet()
+    await witness.follow.caught_up()
     assert witness.started == {"video/replaced": 2, f"video/{waiting}": 1}
     assert not witness.over
     assert witness.most == 1
@@ -180,7 +181,7 @@ async def test_a_running_job_is_deleted(cluster: Cluster, muster_up: Muster) -> 
     waiting = await another_waits(cluster)
     await cluster.delete_job(running)
     await cluster.complete(waiting)
-    witness.clean(f"video/{running}", f"video/{waiting}")
+    await witness.clean(f"video/{running}", f"video/{waiting}")
     assert witness.most == 1
 
 
@@ -252,6 +253,7 @@ async def test_the_raycluster_of_a_running_job_is_deleted(cluster: Cluster, must
     await started_again(cluster, witness, name)
     await cluster.complete(name, waiting)
     await cluster.quiet()
+    await witness.follow.caught_up()
     assert witness.started == {f"video/{name}": 2, f"video/{waiting}": 1}
     assert not witness.over
     assert [event.attempt for event in await muster_up.happened(QuotaReleased, name)] == [1]

@@ -133,7 +133,7 @@ async def test_a_second_tree_takes_over_when_the_first_is_deleted(cluster: Clust
 async def test_the_tree_is_deleted_and_made_again(cluster: Cluster, muster_up: Muster) -> None:
     """What runs stays charged, who waits keeps the place, who came meanwhile is told why nothing happens."""
     witness = Witness(cluster.transport, facts.t0())
-    cluster.keep(witness.follow.run())
+    await cluster.follow(witness.follow)
     first = await one_runs(cluster)
     second = await waits(cluster, runtime="500ms", ttl_s=0)
     await delete_tree(cluster, muster_up)
@@ -156,6 +156,7 @@ async def test_the_tree_is_deleted_and_made_again(cluster: Cluster, muster_up: M
     assert not await muster_up.happened(QuotaReleased)
     await cluster.delete_job(first)
     await cluster.complete(second, third)
+    await witness.follow.caught_up()
     assert witness.order == [f"video/{name}" for name in (first, second, third)]
     assert not witness.over
 

@@ -17,6 +17,7 @@ from kit.beside import beside, still_running
 from kit.controlplane import ControlPlane
 from kit.crds import install_crds
 from kit.documents import manifest
+from kit.follow import Follow
 from kit.kubeclient import KubeClient, Object
 from kit.story import quota_tree
 from kit.waiting import until
@@ -126,6 +127,12 @@ class Cluster:
         task = asyncio.get_running_loop().create_task(running)
         self._tasks.append(task)
         self._guards.append(lambda: still_running(task))
+
+    async def follow(self, *watches: Follow) -> None:
+        """Have these run beside the test; they have heard of everything that exists when this returns."""
+        for watch in watches:
+            self.keep(watch.run())
+        await self.until(lambda: all(watch.ready.is_set() for watch in watches), what="the watches to have begun")
 
     def operate(self, *operators: Controller) -> None:
         """Have operators run on the cluster until the end."""

@@ -153,10 +153,7 @@ class Fleet:
                 commits = await self.commits()
         except Exception as missing:  # The account must not hide the failure it is about.
             return "\n".join([*lines, f"the log cannot be read: {missing!r}"])
-        for stored in commits[-20:]:
-            events = " ".join(f"{type(event).__name__}({getattr(event, 'ref', '')})" for event in stored.commit.events)
-            lines.append(f"{stored.seq} {stored.commit.stage} {stored.commit.shard}: {events}")
-        return "\n".join(lines)
+        return "\n".join([*lines, proof.ending(commits)])
 
     async def stop(self) -> None:
         others = [process for name, process in self.running.items() if name != NATS]

@@ -5,9 +5,10 @@ Beside the product's reflector on purpose: what that misses must not be missed h
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
+from kit.waiting import until
 from muster.model.api import ApiResource
 from muster.ports import ApiStatusError, ApiTransport, ApiUnreachableError
 
@@ -47,11 +48,25 @@ class Follow:
                     version = ""
                 await asyncio.sleep(RETRY_S)
 
-    async def _list(self) -> str:
+    async def caught_up(self) -> None:
+        """Return once everything has been heard that the server holds now.
+
+        Whoever has just read an object's state is ahead of the watch: what it collected is complete only after this.
+        """
+
+        async def same() -> bool:
+            return _versions((await self._held())["items"]) == _versions(self._known.values())
+
+        await until(same, what=f"the watch of {self._path} to have caught up")
+
+    async def _held(self) -> Any:
         answer = await self._transport.request("GET", self._path)
         if not answer.ok:
             raise ApiStatusError(answer.status, answer.body[:200].decode(errors="replace"))
-        found = json.loads(answer.body)
+        return json.loads(answer.body)
+
+    async def _list(self) -> str:
+        found = await self._held()
         seen = {item["metadata"]["uid"]: item for item in found["items"]}
         for uid in [uid for uid in self._known if uid not in seen]:
             self._tell("DELETED", self._known[uid])
@@ -85,6 +100,10 @@ class Follow:
         elif known is None or known["metadata"]["resourceVersion"] != meta["resourceVersion"]:
             self._known[uid] = found
             self._heard("MODIFIED" if known else "ADDED", found)
+
+
+def _versions(found: Iterable[Object]) -> dict[str, str]:
+    return {item["metadata"]["uid"]: item["metadata"]["resourceVersion"] for item in found}
 
 
 class Diary:

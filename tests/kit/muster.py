@@ -78,7 +78,7 @@ async def running(
 ) -> AsyncIterator[Muster]:
     """Everything runs and has listed the cluster. `wrap`: what the actuator and the presenter talk through."""
     muster = Muster(cluster, nats_url, cell or new_cell(), folder)
-    logs.configure(level="info", style="json", stream=sys.stderr)
+    logs.configure(level="warning", style="json", stream=sys.stderr)
     config = Config(
         nats_url=nats_url,
         cell=muster.cell,

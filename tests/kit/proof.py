@@ -47,6 +47,15 @@ async def commits_of(nats_url: str, cell: str) -> list[Stored]:
         await connection.close()
 
 
+def ending(commits: Sequence[Stored]) -> str:
+    """The last commits of a log, a line each: for whoever reads of a failure."""
+    lines = []
+    for stored in commits[-20:]:
+        events = " ".join(f"{type(event).__name__}({getattr(event, 'ref', '')})" for event in stored.commit.events)
+        lines.append(f"{stored.seq} {stored.commit.stage} {stored.commit.shard}: {events}")
+    return "\n".join(lines)
+
+
 async def prove(commits: Sequence[Stored], folder: Path, *, name: str = "log", silences: bool = True) -> dict[str, Any]:
     """Judge a log; returns what the judges counted. Raises ProofError.
 

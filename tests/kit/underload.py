@@ -29,7 +29,7 @@ class Scene:
     async def over(self) -> None:
         """Nobody submits any more, every job has run once, and every service is well."""
         await self.traffic.over()
-        self.witness.clean(*self.traffic.names)
+        await self.witness.clean(*self.traffic.names)
         await self.fleet.healthy()
 
     async def admitted(self) -> list[str]:

@@ -65,8 +65,9 @@ class Witness:
                         f"{path} {name} {amount} of {limit} when {because} changed: {sorted(self.live.values())}"
                     )
 
-    def clean(self, *jobs: str, times: int = 1) -> None:
+    async def clean(self, *jobs: str, times: int = 1) -> None:
         """Each of these RayJobs was started `times` times, no other was, and nothing was ever over quota."""
+        await self.follow.caught_up()
         assert not self.over, self.over[0]
         assert self.started == Counter(dict.fromkeys(jobs, times)), self.started
 
