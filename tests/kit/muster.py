@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from kit import proof
 from kit.cluster import Cluster
-from kit.nats import new_cell
+from kit.nats import forget, new_cell
 from muster.core.deciders import DECIDERS
 from muster.events.base import Event
 from muster.events.envelope import Stored
@@ -107,3 +107,5 @@ async def running(
             yield muster
     if prove:
         muster.proven = await proof.prove(await muster.commits(), folder)
+    if not cell:
+        await forget(nats_url, muster.cell)

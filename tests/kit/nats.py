@@ -2,7 +2,9 @@
 
 import asyncio
 import itertools
+import json
 import os
+import re
 from collections.abc import AsyncIterator, Iterator, Mapping
 
 import pytest
@@ -44,13 +46,29 @@ def js(connection: Connection) -> JetStream:
 
 
 @pytest.fixture
-def cell() -> str:
+async def cell(nats_server: EmbeddedServer) -> AsyncIterator[str]:
     """A cell nobody else has."""
-    return new_cell()
+    name = new_cell()
+    yield name
+    await forget(nats_server.url, name)
 
 
 def new_cell() -> str:
     return f"t{os.getpid()}-{next(_cells)}"
+
+
+async def forget(nats_url: str, cell: str) -> None:
+    """Delete every stream of a cell: what they reserve is part of the disk of all tests of a session."""
+    connection = await connect(nats_url, name="forget")
+    try:
+        js = JetStream(connection)
+        answer = json.loads(await js.request("STREAM.NAMES", {}))
+        assert answer["total"] <= answer["limit"], "there are more streams than one answer names"
+        for name in answer["streams"] or ():
+            if re.search(rf"_{cell}(_|$)", name):
+                await js.request(f"STREAM.DELETE.{name}")
+    finally:
+        await connection.close()
 
 
 def commit(number: int, *, stage: str = "watcher", shard: str = "0", at: int | None = None) -> Commit:
