@@ -37,7 +37,7 @@ from pathlib import Path
 
 from kit import facts, nodes
 from kit.bench import Bench
-from muster.core import telling
+from muster.core import telling, telling_nodes
 from muster.core.explain import ADOPTED, waiting_for_quota
 from muster.events.base import Cause, Event
 from muster.events.decisions import (
@@ -391,20 +391,20 @@ def tell(event: Event) -> str:
         case SuspensionRecorded():
             return f"suspended outside {event.ref.key} #{event.attempt}"
         case GangAdmitted():
-            return f"admitted {event.ref.key} #{event.attempt}{telling.placed(event)}"
+            return f"admitted {event.ref.key} #{event.attempt}{telling_nodes.placed(event)}"
         case GangAwaitingNodes():
-            return f"awaiting nodes {event.ref.key} #{event.attempt}: {telling.lacks_nodes(event)}"
+            return f"awaiting nodes {event.ref.key} #{event.attempt}: {telling_nodes.lacks_nodes(event)}"
         case GangDeferred():
-            return f"deferred {event.ref.key} #{event.attempt}: {telling.lacks_nodes(event)}"
+            return f"deferred {event.ref.key} #{event.attempt}: {telling_nodes.lacks_nodes(event)}"
         case PlacesReleased():
-            return f"places of {event.ref.key} #{event.attempt}: {telling.given_back(event)}"
+            return f"places of {event.ref.key} #{event.attempt}: {telling_nodes.given_back(event)}"
         case NodesClaimed() | NodesClaimEnded():
             told = telling.tell(event)
             return f"{told.word} {event.gang}: {told.text}"
         case NodesRequested():
-            return f"asks for nodes {telling.subject_of(event)}: {telling.nodes_requested(event)}"
+            return f"asks for nodes {telling.subject_of(event)}: {telling_nodes.nodes_requested(event)}"
         case NodesRequestWithdrawn():
-            return f"asks no more {telling.subject_of(event)}: {telling.nodes_withdrawn(event)}"
+            return f"asks no more {telling.subject_of(event)}: {telling_nodes.nodes_withdrawn(event)}"
         case QuotaTreeAccepted():
             return f"tree accepted: {len(event.tree.nodes)} nodes, profile {event.tree.profile}"
         case QuotaTreeRejected():

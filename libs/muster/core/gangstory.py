@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from muster.core import explain_nodes, telling
+from muster.core import explain_nodes, telling, telling_nodes
 from muster.core.narrator import Entry, Weight
 from muster.core.presentation.gangview import GangShown
 from muster.core.presentation.view import ViewState
@@ -141,7 +141,7 @@ def stand(gang: GangShown | None) -> tuple[str, str]:
     if gang.held is not None:
         event = gang.held.event
         round_ = f" in round {event.cycle}" if event.cycle else ""
-        return explain_nodes.held_back_code(event), f"It waits{round_}: {telling.held_back(event)} ({sizes})"
+        return explain_nodes.held_back_code(event), f"It waits{round_}: {telling_nodes.held_back(event)} ({sizes})"
     if not gang.ours:
         return "OtherScheduler", f"none of its pods names our scheduler: spec.schedulerName places them ({sizes})"
     if gang.ended == "Finished":

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from muster.core import explain, telling
+from muster.core import explain, telling, telling_nodes
 from muster.core.presence import Presence
 from muster.core.presentation.view import View, ViewState
 from muster.core.queueing.state import Job
@@ -292,15 +292,15 @@ class Narrator:
         waited = f", after waiting {span(max(0, self.state.now - job.queued_at))}" if job is not None else ""
         charge = self.state.ledger.charges.get(event.ref.uid)
         what = format_vector(charge.request) if charge is not None else "it"
-        text = f"{what} at {event.queue}{waited}{telling.placed(event)}"
+        text = f"{what} at {event.queue}{waited}{telling_nodes.placed(event)}"
         return [(event.ref, "admitted", text, "turn")]
 
     def _lacks_nodes(self, event: d.GangAwaitingNodes, _at: Cause) -> list[_Said]:
-        text = f"its quota is reserved, and it waits for nodes: {telling.lacks_nodes(event)}"
+        text = f"its quota is reserved, and it waits for nodes: {telling_nodes.lacks_nodes(event)}"
         return [(event.ref, "lacks nodes", text, "turn")]
 
     def _deferred(self, event: d.GangDeferred, _at: Cause) -> list[_Said]:
-        return [(event.ref, "no nodes", telling.lacks_nodes(event), "turn")]
+        return [(event.ref, "no nodes", telling_nodes.lacks_nodes(event), "turn")]
 
     def _nodes_asked(self, event: growing.NodesRequested | growing.NodesRequestWithdrawn, _at: Cause) -> list[_Said]:
         told = telling.tell(event)
@@ -309,7 +309,7 @@ class Narrator:
         return [(None, told.word, f"{told.subject}: {told.text}", "step")]
 
     def _given_back(self, event: d.PlacesReleased, _at: Cause) -> list[_Said]:
-        return [(event.ref, "places free", telling.given_back(event), "step")]
+        return [(event.ref, "places free", telling_nodes.given_back(event), "step")]
 
     def _placement(self, event: system.PlacementChosen, _at: Cause) -> list[_Said]:
         return [(None, "placement", telling.placement(event), "step")]

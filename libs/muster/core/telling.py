@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from muster.core import explain, explain_nodes
+from muster.core import explain, explain_nodes, telling_nodes
 from muster.core.workloads.registry import suspend_field
 from muster.events import decisions as d
 from muster.events import effects, facts, gangs, growing, system
@@ -18,7 +18,7 @@ from muster.events.base import Event
 from muster.events.envelope import Commit
 from muster.model.keys import Ref
 from muster.model.resources import Vector, format_vector
-from muster.model.text import counted, moment, shorten, span
+from muster.model.text import counted, shorten, span
 from muster.model.workload import PodSet, Workload
 
 MAX_TEXT = 400
@@ -106,53 +106,6 @@ def denied(event: d.QuotaDenied) -> str:
     return explain.waiting_for_quota(event).text
 
 
-def placed(event: d.GangAdmitted) -> str:
-    """``; placed on node-1 (3), node-2 (1)``; nothing where nothing is placed."""
-    nodes: dict[str, int] = {}
-    for each in event.placements:
-        nodes[each.node] = nodes.get(each.node, 0) + each.count
-    shown = ", ".join(f"{node} ({count})" for node, count in list(nodes.items())[:5])
-    more = f" and {len(nodes) - 5} more nodes" if len(nodes) > 5 else ""
-    return f"; placed on {shown}{more}" if nodes else ""
-
-
-def given_back(event: d.PlacesReleased) -> str:
-    """Which held places are free again, and why."""
-    count = sum(each.count for each in event.placements)
-    nodes = ", ".join(dict.fromkeys(each.node for each in event.placements[:5]))
-    return f"{counted(count, 'place')} held on {nodes} given back: {explain_nodes.GIVEN_BACK[event.reason]}"
-
-
-def pods_placed(event: gangs.PodsPlaced) -> str:
-    """How many pods have a node from here on, and which."""
-    nodes: dict[str, int] = {}
-    for each in event.pods:
-        nodes[each.node] = nodes.get(each.node, 0) + 1
-    shown = ", ".join(f"{node} ({count})" for node, count in list(nodes.items())[:5])
-    more = f" and {len(nodes) - 5} more nodes" if len(nodes) > 5 else ""
-    whose = f" of {' and '.join(event.gangs[:5])}" if event.gangs else ""
-    return f"{counted(len(event.pods), 'pod')}{whose} placed on {shown}{more}"
-
-
-def pods_released(event: gangs.PodsReleased) -> str:
-    """Which pods lost their node before they were bound, and why."""
-    shown = ", ".join(f"{each.ref.key} on {each.node}" for each in event.pods[:5])
-    more = f", and {len(event.pods) - 5} more" if len(event.pods) > 5 else ""
-    return f"{shown}{more} given back: {explain_nodes.PODS_RELEASED[event.reason]}"
-
-
-def held_back(event: gangs.GangHeldBack) -> str:
-    """Why a gang waits."""
-    parts = [explain_nodes.HELD_BACK[event.reason]]
-    if event.by:
-        parts[0] += f" ({event.by})"
-    if event.text:
-        parts.append(event.text)
-    if event.shortage is not None:
-        parts.append(explain_nodes.no_room(event.shortage))
-    return ": ".join(parts) + explain_nodes.from_pools(event.growth, event.refusals)
-
-
 def before(event: system.Genesis) -> str:
     """What came before a generation of the log, and who rolled it over; nothing for the first."""
     if not event.parent:
@@ -213,10 +166,6 @@ def _request(queue: str, request: Vector) -> str:
 def _queue_object(event: facts.QueueObserved) -> str:
     priority = f", priority {event.priority}" if event.priority else ""
     return f"stands for {event.path or 'no quota'}, policy {event.policy or 'unset'}{priority}"
-
-
-def _denial(event: d.QuotaDenied) -> str:
-    return denied(event)
 
 
 def _applied(event: effects.EffectApplied) -> str:
@@ -281,38 +230,6 @@ def _for_what(event: d.EvictionOrdered) -> str:
     return ahead if lower == len(event.victims) else f"gets its guarantee and {ahead}"
 
 
-def lacks_nodes(event: d.GangAwaitingNodes | d.GangDeferred) -> str:
-    """Why a gang of a job has no place, and what node pools could do."""
-    if isinstance(event, d.GangAwaitingNodes):
-        return f"{explain_nodes.no_room(event.shortage)}{explain_nodes.from_pools(event.growth, ())}"
-    return f"{explain_nodes.no_room(event.shortage)}{explain_nodes.from_pools(None, event.refusals)}"
-
-
-def nodes_requested(event: growing.NodesRequested) -> str:
-    """Which nodes are asked for, for how many pods."""
-    pods = counted(sum(each.count for each in event.pod_sets), "pod")
-    again = f", try {event.tries}" if event.tries > 1 else ""
-    return (
-        f"{explain_nodes.pool_nodes(event.pools)} for {pods} without a place "
-        f"(ProvisioningRequest {event.name}, class {event.provisioning}){again}"
-    )
-
-
-def nodes_withdrawn(event: growing.NodesRequestWithdrawn) -> str:
-    """Why nodes are asked for no longer, and when again."""
-    said = f": {event.message}" if event.message else ""
-    again = f"; asked for again after {moment(event.retry_at)}" if event.retry_at else ""
-    return f"nodes are asked for no longer: {explain_nodes.WITHDRAWN[event.reason]}{said}{again}"
-
-
-def node_pools(event: facts.NodePoolsObserved) -> str:
-    """Which node pools are declared, and which cannot be used."""
-    good = [f"{pool.name} (up to {counted(pool.most, 'node')})" for pool in event.pools if not pool.refusal]
-    bad = [pool.refusal for pool in event.pools if pool.refusal]
-    refused = f"; refused: {'; '.join(bad[:3])}" if bad else ""
-    return f"node pools: {', '.join(good[:10]) or 'none'}{refused}"
-
-
 def _gone(_event: facts.ObjectGone) -> str:
     return "no longer exists"
 
@@ -355,7 +272,7 @@ _WORDS: Mapping[type[Event], tuple[str, _Say]] = {
     facts.QueueUnitGone: ("gone", _gone),
     facts.PriorityClassObserved: ("observed", lambda e: f"value {e.value}" + (", the default" if e.is_default else "")),
     facts.PriorityClassGone: ("gone", _gone),
-    facts.NodePoolsObserved: ("observed", node_pools),
+    facts.NodePoolsObserved: ("observed", telling_nodes.node_pools),
     facts.NodePoolsGone: ("gone", _gone),
     facts.NodesRequestObserved: (
         "observed",
@@ -374,7 +291,7 @@ _WORDS: Mapping[type[Event], tuple[str, _Say]] = {
     d.QuotaTreeRejected: ("refused", broken_rules),
     d.QuotaTreeRemoved: ("removed", lambda _: "nothing is admitted until another tree is applied"),
     d.QuotaReserved: ("reserved", lambda e: f"{_request(e.queue, e.request)} from here on"),
-    d.QuotaDenied: ("denied", _denial),
+    d.QuotaDenied: ("denied", denied),
     d.WorkloadAdopted: ("adopted", lambda e: f"{_request(e.queue, e.request)}: {explain.ADOPTED[e.reason]}"),
     d.SuspensionRecorded: ("suspended", lambda _: explain.SUSPENDED_OUTSIDE.text),
     d.QuotaReleased: ("released", lambda e: f"{_request(e.queue, e.request)}: {explain.RELEASED[e.reason]}"),
@@ -385,20 +302,20 @@ _WORDS: Mapping[type[Event], tuple[str, _Say]] = {
     d.PlanStale: ("stale", lambda e: f"nobody is suspended for it: {e.reason}"),
     d.ClaimEnded: ("claim ends", lambda e: explain.CLAIM_ENDED[e.outcome]),
     d.SuspensionOrdered: ("timed out", lambda _: explain.TIMED_OUT),
-    d.GangAdmitted: ("admitted", lambda e: f"at {e.queue}, attempt {e.attempt}{placed(e)}"),
-    d.GangAwaitingNodes: ("lacks nodes", lacks_nodes),
-    d.GangDeferred: ("no nodes", lacks_nodes),
-    d.PlacesReleased: ("places free", lambda e: given_back(e)),
-    gangs.PodsPlaced: ("placed", pods_placed),
-    gangs.PodsReleased: ("pods free", pods_released),
-    gangs.GangHeldBack: ("held back", held_back),
+    d.GangAdmitted: ("admitted", lambda e: f"at {e.queue}, attempt {e.attempt}{telling_nodes.placed(e)}"),
+    d.GangAwaitingNodes: ("lacks nodes", telling_nodes.lacks_nodes),
+    d.GangDeferred: ("no nodes", telling_nodes.lacks_nodes),
+    d.PlacesReleased: ("places free", telling_nodes.given_back),
+    gangs.PodsPlaced: ("placed", telling_nodes.pods_placed),
+    gangs.PodsReleased: ("pods free", telling_nodes.pods_released),
+    gangs.GangHeldBack: ("held back", telling_nodes.held_back),
     gangs.NodesClaimed: (
         "claims nodes",
         lambda e: f"what becomes free on {counted(len(e.places), 'node')} is kept for it: it has waited too long",
     ),
     gangs.NodesClaimEnded: ("claim ends", lambda e: explain_nodes.NODES_CLAIM_ENDED[e.outcome]),
-    growing.NodesRequested: ("wants nodes", nodes_requested),
-    growing.NodesRequestWithdrawn: ("asks no more", nodes_withdrawn),
+    growing.NodesRequested: ("wants nodes", telling_nodes.nodes_requested),
+    growing.NodesRequestWithdrawn: ("asks no more", telling_nodes.nodes_withdrawn),
     effects.EffectApplied: ("resumed", _applied),
     effects.EffectFailed: ("not resumed", _failed),
 }

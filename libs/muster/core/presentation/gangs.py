@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from muster.core import explain_nodes, telling
+from muster.core import explain_nodes, telling_nodes
 from muster.core.objects.meta import MADE_FOR, SHOWN, digest, rfc3339
 from muster.core.presentation.desired import EventNote, Upsert, note_on, shown_text
 from muster.core.presentation.gangview import GangShown, Held
@@ -85,7 +85,7 @@ def _told(held: Held) -> str:
     if not event.gang and event.reason in NO_PLACE and event.shortage is not None:
         return f"finds no node: {explain_nodes.no_room(event.shortage)}"
     if event.reason not in TRIED:
-        return f"in gang waits: {telling.held_back(event)}"
+        return f"in gang waits: {telling_nodes.held_back(event)}"
     why = f"rejected by podgroup {event.by}" if event.reason == "gave_way" else _lack(event)
     return f"in gang failed to be scheduled in cycle {max(event.cycle, 1)}: {why}"
 
@@ -229,7 +229,7 @@ def _lacks(held: Held) -> str:
     """What the condition says: the nodes first, as all schedulers do, then who has taken the room."""
     event = held.event
     if event.reason not in LACKS_NODES:
-        return telling.held_back(event)
+        return telling_nodes.held_back(event)
     return f"{_lack(event)}; rejected by podgroup {event.by}" if event.by else _lack(event)
 
 
