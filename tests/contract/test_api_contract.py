@@ -218,6 +218,7 @@ async def test_orphaning_and_foreground_deletion(api: Api) -> None:
     owner = await api.create(RAYJOBS, job(name="owner"))
     spec = {"spec": CLUSTER_SPEC}
     await api.create(RAYCLUSTERS, spec | {"metadata": {"name": "child", "ownerReferences": owned_by(owner)}})
+    await api.collector_knows_all(RAYCLUSTERS, **spec)
     await api.delete(RAYJOBS, "owner", propagationPolicy="Orphan")
     await api.gone(RAYJOBS, "owner")
     child = await api.get(RAYCLUSTERS, "child")
@@ -227,6 +228,7 @@ async def test_orphaning_and_foreground_deletion(api: Api) -> None:
     blocking = [owned_by(child)[0] | {"blockOwnerDeletion": True}]
     held = {"metadata": {"name": "held", "ownerReferences": blocking, "finalizers": ["test.dev/one"]}}
     await api.create(CONFIG_MAPS, held)
+    await api.collector_knows_all(CONFIG_MAPS)
     answer = await api.delete(RAYCLUSTERS, "child", propagationPolicy="Foreground")
     assert answer.body["metadata"]["finalizers"] == ["foregroundDeletion"]
     assert await api.get(RAYCLUSTERS, "child") is not None, "the owner waits for what it owns"

@@ -186,6 +186,7 @@ async def test_a_batch_job_marks_its_pods_and_orphans_them_unless_told_otherwise
     child = pod()
     child["metadata"]["ownerReferences"] = [owner]
     await api.create(PODS, child)
+    await api.collector_knows_all(PODS, spec=pod()["spec"])
     answer = await api.delete(JOBS, "j")
     assert answer.body["metadata"]["finalizers"] == ["orphan"]
     await api.gone(JOBS, "j")

@@ -75,6 +75,7 @@ async def test_a_selection_is_entered_and_left(api: Api) -> None:
 async def test_what_exists_comes_first_without_a_version(api: Api) -> None:
     await api.create(RAYJOBS, job("b"))
     await api.create(RAYJOBS, job("a"))
+    await api.cached(RAYJOBS, "a", "b")
     for query in ({}, {"resourceVersion": "0"}):
         events = await api.watch(RAYJOBS, lambda events: len(events) == 2, **query)
         assert seen(events) == [("ADDED", "a"), ("ADDED", "b")]
@@ -82,6 +83,7 @@ async def test_what_exists_comes_first_without_a_version(api: Api) -> None:
 
 async def test_a_bookmark_ends_the_initial_objects(api: Api) -> None:
     await api.create(RAYJOBS, job("a"))
+    await api.cached(RAYJOBS, "a")
     streamed = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
     for query in ({"resourceVersion": "0"}, streamed):
         events = await api.watch(RAYJOBS, lambda events: len(events) == 2, allowWatchBookmarks="true", **query)

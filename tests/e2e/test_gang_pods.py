@@ -194,7 +194,7 @@ async def test_a_gang_of_bare_pods_is_charged_where_the_tree_says_so(
             return found if len(found) == 3 else {}
 
         assert await cluster.until(charged, what="the pods to be charged") == dict.fromkeys("abc", 2000)
-        await cluster.submit(document_job(name="waits"))
+        await cluster.submit(document_job(name="waits", runtime="1h"))
 
         async def told() -> bool:
             return "used 6. " in await cluster.message("waits")

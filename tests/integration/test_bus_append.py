@@ -62,7 +62,7 @@ async def test_an_answer_lost_with_the_connection_does_not_double_the_commit(far
     far.proxy.cut()
     assert await appending == first + 1
     assert await far.direct.end() == first + 1
-    assert far.connection.epoch == 2
+    assert far.connection.epoch > 1
 
 
 async def test_a_commit_stored_unheard_is_lost_to_a_leader_that_built_on_it(far: Far) -> None:

@@ -1,7 +1,6 @@
 """Connecting to a real server, and being told why not."""
 
 import asyncio
-import time
 from pathlib import Path
 
 import pytest
@@ -68,10 +67,9 @@ async def test_a_server_that_takes_only_small_messages_is_refused() -> None:
 
 async def test_wrong_credentials_are_said_at_once_and_not_shown(nats_server: EmbeddedServer) -> None:
     async with EmbeddedServer(config=ACCOUNTS) as server:
-        started = time.monotonic()
-        with pytest.raises(ConnectError, match=r"(?i)authorization.*check the credentials") as caught:
-            await connect(f"nats://all:hunter2@127.0.0.1:{server.port}", name="tester", timeout_s=10)
-        assert time.monotonic() - started < 5
+        async with asyncio.timeout(30):
+            with pytest.raises(ConnectError, match=r"(?i)authorization.*check the credentials") as caught:
+                await connect(f"nats://all:hunter2@127.0.0.1:{server.port}", name="tester", timeout_s=100)
         assert "hunter2" not in str(caught.value)
 
 
@@ -86,12 +84,11 @@ async def test_a_forbidden_append_fails_fast_and_names_the_subject() -> None:
         log = await open_log(JetStream(owner), "main", create=True, limits=SMALL)
         notices = Notices()
         reader = await connect(f"nats://reader:secret@127.0.0.1:{server.port}", name="reader", notice=notices)
-        read_only = JetStreamLog(JetStream(reader), log.identity)
+        read_only = JetStreamLog(JetStream(reader, timeout_s=100), log.identity)
         assert await read_only.end() == 1
-        started = time.monotonic()
-        with pytest.raises(ForbiddenError, match=r"muster\.log\.main\.1\.watcher\.0") as caught:
-            await read_only.append(commit(1), expected=0)
-        assert time.monotonic() - started < 2
+        async with asyncio.timeout(30):
+            with pytest.raises(ForbiddenError, match=r"muster\.log\.main\.1\.watcher\.0") as caught:
+                await read_only.append(commit(1), expected=0)
         assert caught.value.subject == "muster.log.main.1.watcher.0"
         assert len(notices.of("bus_connection_failed")) == 1
         with pytest.raises(ForbiddenError):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kit.nats import SMALL
+from kit.nats import SMALL, leases_last
 from kit.production import FILES, Keys, ProductionNats
 from kit.waiting import until
 from muster.bus.cell import open_log, open_stores
@@ -23,14 +23,15 @@ SECOND = Replica("watcher", "podgroups_scheduling_x-k8s_io", "host-4d5e6f", 2)
 
 
 async def test_announced_and_forgotten(js: JetStream, cell: str) -> None:
-    await open_stores(js, cell, create=True, limits=SMALL, lease_s=2.0)
+    await open_stores(js, cell, create=True, limits=SMALL, lease_s=60.0)
     replicas = JetStreamReplicas(js, cell)
     assert await replicas.live() == []
-    lease = JetStreamLease(js, LogIdentity(cell, "log", 1), "queue_sorter", "0", "somebody", lease_s=2.0)
+    lease = JetStreamLease(js, LogIdentity(cell, "log", 1), "queue_sorter", "0", "somebody")
     assert await lease.acquire()
     for replica in (SECOND, FIRST, FIRST):
         await replicas.announce(replica)
     assert await replicas.live() == [FIRST, SECOND], "each once, and no lease among them"
+    await leases_last(js, cell, 2.0)
 
     async def forgotten() -> bool:
         await replicas.announce(SECOND)
@@ -40,9 +41,10 @@ async def test_announced_and_forgotten(js: JetStream, cell: str) -> None:
 
 
 async def test_in_memory_it_is_the_same() -> None:
-    replicas = MemoryReplicas(lease_s=0.05)
+    replicas = MemoryReplicas(lease_s=60.0)
     await replicas.announce(FIRST)
     assert await replicas.live() == [FIRST]
+    replicas.lease_s = 0.05
 
     async def forgotten() -> bool:
         return await replicas.live() == []

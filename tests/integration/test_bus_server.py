@@ -90,6 +90,11 @@ async def test_a_given_port_is_used() -> None:
         assert server.url == f"nats://127.0.0.1:{port}"
 
 
+def test_no_port_is_given_twice() -> None:
+    """Many are asked for before anybody listens at the first: two services at one port would not both run."""
+    assert len({free_port() for _ in range(500)}) == 500
+
+
 async def test_a_bad_configuration_is_shown_in_its_own_words() -> None:
     with pytest.raises(BusError, match="no_such_setting"):
         await EmbeddedServer(config="no_such_setting: 1\n").start()
@@ -154,6 +159,13 @@ async def test_it_dies_with_its_parent(tmp_path: Path) -> None:
     finally:
         parent.kill()
         await parent.wait()
-    await until(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
+
+    def dead() -> bool:
+        try:
+            return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+        except psutil.NoSuchProcess:
+            return True
+
+    await until(dead, what="the server to be gone")
     # Nobody was left to do it.
     shutil.rmtree(directory)

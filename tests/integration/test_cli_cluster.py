@@ -10,6 +10,7 @@ import pytest_asyncio
 from kit.cli import Cli
 from kit.simulated import served
 from kit.story import quota_tree, rayjob
+from kit.waiting import until
 from muster.model import api
 from muster.model.api import ApiResource
 from muster.runtime.clock import SystemClock
@@ -93,6 +94,7 @@ async def test_acting_admits(theirs: Theirs) -> None:
     async with theirs.cli.start("up", "--headless", "--act", *theirs.context) as up:
         assert "video/one" in await up.line("  admitted  ")
         await up.line("  running  ")
+        await until(lambda: theirs.names(api.QUEUE_UNITS) == ["video/one-ray-qu"], what="it to be shown")
         assert (await up.stop()).code == 0
     assert theirs.job("one")["spec"]["suspend"] is False
     assert theirs.names(api.QUEUE_UNITS) == ["video/one-ray-qu"]

@@ -8,6 +8,8 @@ import pytest
 import pytest_asyncio
 
 from kit.cli import Cli, Result, Running
+from kit.waiting import until
+from muster.sim.kuberay import RUNTIME
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -15,7 +17,7 @@ TITLES = ["QUEUE", "POLICY", "PRIORITY", "WAITING", "ADMITTED", "RUNNING", "HEAD
 
 
 class Demo:
-    """A running demo: its first job runs, its second waits, and time stands nearly still for both."""
+    """A running demo: its first job runs and does not end, its second waits for it."""
 
     def __init__(self, cli: Cli, up: Running, first: str, second: str, folder: Path) -> None:
         self.cli = cli
@@ -32,7 +34,13 @@ class Demo:
 async def demo(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Demo]:
     folder = tmp_path_factory.mktemp("demo")
     cli = Cli(folder)
-    async with cli.start("up", "--headless") as up:
+    async with cli.start("up", "--headless", "--no-jobs") as up:
+        await up.line("nats-server ")
+        sample = next(path for path in cli.tmp.iterdir() if path.name.startswith("muster-up-")) / "rayjob.yaml"
+        endless = sample.read_text().replace("metadata:\n", f"metadata:\n  annotations: {{{RUNTIME}: 10h}}\n", 1)
+        (await cli.run("submit", "-", stdin=endless)).ok()
+        await up.line("  running  ")
+        (await cli.run("submit", "-", stdin=endless)).ok()
         second = (await up.line(lambda line: "  waits  " in line)).split()[2]
         first = (await up.line(lambda line: "  running  " in line)).split()[2]
         yield Demo(cli, up, first, second, folder)
@@ -152,8 +160,12 @@ async def test_submit_creates_with_generated_names(demo: Demo) -> None:
     text = (home / "rayjob.yaml").read_text().replace("namespace: video", "namespace: text")
     piped = (await demo.cli.run("submit", "-", stdin=text)).ok()
     assert piped.lines[0].startswith("RayJob text/rayjob-video-")
-    waiting = (await demo.run("why", names[1])).ok()
-    assert "waits" in waiting.out
+
+    async def waits() -> bool:
+        told = await demo.run("why", names[1])
+        return told.code == 0 and "waits" in told.out
+
+    await until(waits, 60.0, what="the log to say that it waits")
     missing = await demo.run("submit", "/no/such/file.yaml")
     assert missing.code == 3
     unknown = await demo.cli.run("submit", "-", stdin="apiVersion: x/v1\nkind: Y\nmetadata: {name: z}\n")
@@ -210,10 +222,14 @@ async def test_the_public_stream_tells_each_admission_once(demo: Demo) -> None:
     connection = await connect(url, name="test")
     try:
         js = JetStream(connection)
-        admitted, seq = [], 1
-        while (found := await js.next(PUBLIC_STREAM, "muster.pub.v1.main.workload_admitted.>", seq)) is not None:
-            admitted.append(json.loads(found.data)["workload"]["name"])
-            seq = found.seq + 1
-        assert admitted.count(demo.first.partition("/")[2]) == 1
+
+        async def told() -> list[str]:
+            admitted, seq = [], 1
+            while (found := await js.next(PUBLIC_STREAM, "muster.pub.v1.main.workload_admitted.>", seq)) is not None:
+                admitted.append(json.loads(found.data)["workload"]["name"])
+                seq = found.seq + 1
+            return admitted
+
+        assert (await until(told, what="outsiders to be told")).count(demo.first.partition("/")[2]) == 1
     finally:
         await connection.close()

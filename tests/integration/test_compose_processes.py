@@ -52,7 +52,7 @@ async def started(
 async def a_job_runs(simulated: SimCluster) -> None:
     """A job is queued, admitted, resumed and shown: every service has done its part."""
     await create(simulated, api.QUOTA_TREES, quota_tree())
-    name = (await create(simulated, api.RAYJOBS, rayjob("one")))["metadata"]["name"]
+    name = (await create(simulated, api.RAYJOBS, rayjob("one", runtime="1h")))["metadata"]["name"]
 
     async def runs() -> bool:
         answer = await simulated.transport().request("GET", api.RAYJOBS.path("video", name))
@@ -63,8 +63,8 @@ async def a_job_runs(simulated: SimCluster) -> None:
         units = json.loads(answer.body)["items"]
         return [unit["status"]["phase"] for unit in units] == ["Running"]
 
-    await until(runs, timeout_s=30)
-    await until(shown, timeout_s=30)
+    await until(runs, timeout_s=60, what="the job to run")
+    await until(shown, timeout_s=60, what="it to be shown as running")
 
 
 async def end_in_order(running: list[Running]) -> None:

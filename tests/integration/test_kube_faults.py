@@ -46,7 +46,7 @@ class Follower:
     async def until(self, word: str) -> list[str]:
         """Read on until this was reported; everything reported on the way."""
         start = len(self.words)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while word not in self.words[start:]:
                 self._take(await anext(self._deltas))
         return self.words[start:]

@@ -76,7 +76,7 @@ async def forbidden(server: ProductionNats, user: str, subject: str, body: bytes
     """Sending on a subject is refused. The connection is over then, so each attempt has one of its own."""
     connection = await connect_bus(server.config(user), f"{user}-tries", _silent)
     with pytest.raises(ForbiddenError):
-        await connection.call(subject, body, headers, timeout_s=5)
+        await connection.call(subject, body, headers, timeout_s=60)
     await connection.close()
 
 
@@ -114,7 +114,7 @@ async def test_a_service_does_what_is_its_own(server: ProductionNats, user: str)
 
 
 async def _holds_and_keeps(js: JetStream, log: JetStreamLog, stage: str) -> None:
-    lease = JetStreamLease(js, log.identity, stage, "0", "p1")
+    lease = JetStreamLease(js, log.identity, stage, "0", "p1", lease_s=60.0)
     assert await lease.acquire()
     assert await lease.renew()
     await lease.release()
@@ -293,7 +293,7 @@ async def test_three_servers_keep_everything_three_times(tmp_path: Path) -> None
         urls = ",".join(server.url for server in servers)
         limits = Limits(max_bytes=SMALL.max_bytes, replicas=3)
         async with signed_in(servers[0].config("admin", url=urls), "admin") as js:
-            await until(lambda: _founded(js, limits), timeout_s=30, every_s=0.2)
+            await until(lambda: _founded(js, limits), timeout_s=60, every_s=0.2)
         async with signed_in(servers[0].config("watcher", url=urls), "watcher") as js:
             log = await open_log(js, "main")
             seq = await log.append(commit(1), expected=0)
@@ -351,7 +351,7 @@ def _trusting(ca_file: str) -> Any:
 async def fetch(client: Client, name: str, count: int, filter_: str = subjects.PUBLIC_SUBJECTS) -> list[str]:
     js = client.jetstream(prefix=EXPORTED_API)
     subscription = await js.pull_subscribe(filter_, durable=name, stream=PUB)
-    found = await subscription.fetch(count, timeout=5)
+    found = await subscription.fetch(count, timeout=30)
     for message in found:
         await message.ack_sync()
     return [message.headers["ce-id"] for message in found]
@@ -368,7 +368,7 @@ async def test_outsiders_go_on_where_they_stopped(server: ProductionNats) -> Non
         live = await client.subscribe(subjects.public_cell_subjects("main"))
         await client.flush()
         await publish(server, range(7, 8))
-        assert (await live.next_msg(timeout=5)).headers["ce-id"] == "main-1-7-0"
+        assert (await live.next_msg(timeout=30)).headers["ce-id"] == "main-1-7-0"
         assert not errors
 
 
@@ -408,7 +408,7 @@ async def test_a_consumer_outside_delivers_nothing_inside(server: ProductionNats
     config = {"durable_name": "reader", "name": "reader", "deliver_subject": target, "ack_policy": "none"}
     body = msgspec.json.encode({"stream_name": PUB, "action": "create", "config": config})
     async with outside(server) as (client, _):
-        await client.request(f"{EXPORTED_API}.CONSUMER.CREATE.{PUB}.reader", body, timeout=5)
+        await client.request(f"{EXPORTED_API}.CONSUMER.CREATE.{PUB}.reader", body, timeout=30)
     await asyncio.sleep(1.0)
     async with signed_in(server.config("cli"), "cli") as js:
         assert await (await open_log(js, "main")).end() == 1
@@ -431,7 +431,7 @@ async def test_a_reader_of_one_namespace_sees_no_other(tmp_path: Path) -> None:
         config = {"name": "team", "durable_name": "team", "ack_policy": "explicit", "filter_subject": "muster.pub.v1.>"}
         body = msgspec.json.encode({"stream_name": PUB, "config": config})
         async with outside(server, "team") as (client, _):
-            answer = await client.request(f"{EXPORTED_API}.CONSUMER.CREATE.{PUB}.team.{mine}", body, timeout=5)
+            answer = await client.request(f"{EXPORTED_API}.CONSUMER.CREATE.{PUB}.team.{mine}", body, timeout=30)
             assert b"error" in answer.data
 
 
@@ -453,7 +453,7 @@ async def test_a_server_of_another_authority_is_not_trusted(server: ProductionNa
     other = Keys(tmp_path / "other", "").ca_file
     with pytest.raises(ConnectError, match=r"(?i)certificate"):
         await connect_bus(
-            msgspec.structs.replace(server.config("watcher"), nats_ca_file=str(other)), "t", _silent, timeout_s=2.0
+            msgspec.structs.replace(server.config("watcher"), nats_ca_file=str(other)), "t", _silent, timeout_s=6.0
         )
     with pytest.raises(ConnectError, match=r"cannot use .*nowhere.* as the CA of NATS.*nats_ca_file"):
         await connect_bus(msgspec.structs.replace(server.config("watcher"), nats_ca_file="/nowhere"), "t", _silent)

@@ -122,9 +122,9 @@ class Subscriber:
         await self._process.wait()
 
     def ids(self) -> list[str]:
-        if not self.done.exists():
-            return []
-        return [json.loads(line)["id"] for line in self.done.read_text().splitlines()]
+        text = self.done.read_text() if self.done.exists() else ""
+        # The last line may be half written.
+        return [json.loads(line)["id"] for line in text.splitlines(keepends=True) if line.endswith("\n")]
 
     async def until_told(self, last: int) -> None:
         """What was on its way when a broker went comes last: 30 s after it was sent first."""

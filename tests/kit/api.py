@@ -6,6 +6,7 @@ installed; the simulated one is new for each test.
 
 import json
 import time
+import uuid
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -108,6 +109,25 @@ class Api:
             return await self.get(resource, name) is None
 
         await until(is_gone, COLLECTED_S)
+
+    async def collector_knows_all(self, resource: ApiResource, **body: Any) -> None:
+        """Return once the garbage collector has heard of all objects of a resource that were made so far.
+
+        It hears of them in their order, and takes the one that is made here, whose owner never was. ``body``: of that.
+        """
+        nobody = {"apiVersion": "v1", "kind": "ConfigMap", "name": "nobody", "uid": str(uuid.uuid4())}
+        meta = {"name": f"after-{resource.plural}", "ownerReferences": [nobody]}
+        await self.create(resource, {**body, "metadata": meta})
+        await self.gone(resource, meta["name"])
+
+    async def cached(self, resource: ApiResource, *names: str) -> None:
+        """Return once what is served at version 0, from a cache that may lag behind, holds these objects."""
+
+        async def there() -> bool:
+            items = (await self.select(resource, resourceVersion="0")).body["items"]
+            return {*names} <= {item["metadata"]["name"] for item in items}
+
+        await until(there, what=f"{names} to be in the cache")
 
     async def select(self, resource: ApiResource, **query: str) -> Answer:
         return await self.call("GET", self.path(resource), query=query)

@@ -29,7 +29,7 @@ def others() -> list[dict[str, Any]]:
 
 
 async def install_crds(transport: ApiTransport) -> None:
-    """Create every definition that is not there yet, and wait until all kinds are served."""
+    """Create every definition that is not there yet, and wait until all kinds are served and listed."""
     for definition in [*definitions(), *others()]:
         body = json.dumps(definition).encode()
         answer = await transport.request("POST", CRDS.path(), body=body)
@@ -40,6 +40,9 @@ async def install_crds(transport: ApiTransport) -> None:
             spec = definition["spec"]
             path = f"/apis/{spec['group']}/{spec['versions'][0]['name']}/{spec['names']['plural']}"
             if (await transport.request("GET", path)).status != 200:
+                return False
+            found = json.loads((await transport.request("GET", path.rpartition("/")[0])).body)
+            if spec["names"]["plural"] not in [entry["name"] for entry in found.get("resources", ())]:
                 return False
         return True
 

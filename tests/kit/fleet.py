@@ -81,7 +81,8 @@ class Supervised(Running):
     def noted(self, event: str) -> list[dict[str, Any]]:
         """What it has logged under this name, in every life."""
         lines = self.log.read_text(errors="replace").splitlines()
-        found = [json.loads(line) for line in lines if line.startswith("{") and f'"{event}"' in line]
+        whole = [line for line in lines if line.startswith("{") and line.endswith("}")]
+        found = [json.loads(line) for line in whole if f'"{event}"' in line]
         return [line for line in found if line.get("event") == event]
 
     def lives(self) -> set[str]:
@@ -230,6 +231,11 @@ class Fleet:
             ends = {name: process.ends for name, process in self.running.items()}
             tails = "\n".join(process.tail() for process in self.running.values() if process.ends)
             raise AssertionError(f"not everything became healthy; ended so far: {ends}\n{tails}") from err
+        for process in self.running.values():
+            # Another may be healthy in its place, where both were to serve at one port.
+            served = max((line["timestamp"] for line in process.noted("health_served")), default="")
+            stuck = [line["message"] for line in process.noted("cannot_start") if line["timestamp"] > served]
+            assert not stuck, f"{process.name}: {stuck[-1]}"
 
     def kill(self, name: str) -> None:
         self.running[name].signal(signal.SIGKILL)

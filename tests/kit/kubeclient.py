@@ -3,6 +3,7 @@
 It deliberately shares nothing with the product's client, so a fault there cannot hide here.
 """
 
+import asyncio
 import io
 import json
 import ssl
@@ -21,6 +22,8 @@ Object = dict[str, Any]
 
 #: Seconds until a request counts as failed.
 REQUEST_TIMEOUT_S = 30.0
+#: How often, and after how many seconds, a server that is too busy is asked again.
+TRIES, RETRY_S = 10, 1.0
 #: Seconds that a kind may take to be served after its definition was created.
 DISCOVERY_TIMEOUT_S = 10.0
 
@@ -82,7 +85,22 @@ class KubeClient:
         params: Mapping[str, str] | None = None,
         content_type: str = "application/json",
     ) -> Object:
-        """Send one request and return the answer; `{"text": ...}` when that is not JSON."""
+        """Send one request and return the answer; `{"text": ...}` when that is not JSON.
+
+        A server that asks to come again later (429), as while its caches fill, is asked again, as every client does.
+        """
+        for _ in range(TRIES):
+            try:
+                return await self._send(method, path, body, params, content_type)
+            except ApiError as err:
+                if err.status != 429:
+                    raise
+            await asyncio.sleep(RETRY_S)
+        return await self._send(method, path, body, params, content_type)
+
+    async def _send(
+        self, method: str, path: str, body: Any, params: Mapping[str, str] | None, content_type: str
+    ) -> Object:
         assert self._session is not None, "use the client inside `async with`"
         async with self._session.request(
             method,

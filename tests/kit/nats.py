@@ -13,6 +13,7 @@ from muster.bus.connection import Connection, connect
 from muster.bus.jetstream import JetStream
 from muster.bus.server import EmbeddedServer
 from muster.bus.streams import Limits
+from muster.events import subjects
 from muster.events.envelope import Commit
 from muster.events.system import TimeReached
 
@@ -81,6 +82,19 @@ def commit(number: int, *, stage: str = "watcher", shard: str = "0", at: int | N
         at=number if at is None else at,
         events=(TimeReached(at=number),),
     )
+
+
+async def leases_last(js: JetStream, cell: str, lease_s: float) -> None:
+    """Let what is in the bucket of leases run out after another time, also what is there already.
+
+    So that a test is held up as long as it may be, and only then waits for something to run out.
+    """
+    name = f"KV_{subjects.lease_bucket(cell)}"
+    info = await js.info(name)
+    assert info is not None
+    config = {**info.config, "max_age": int(lease_s * 1_000_000_000)}
+    config["duplicate_window"] = min(config["duplicate_window"], config["max_age"])
+    await js.ask(f"STREAM.UPDATE.{name}", config)
 
 
 class Notices:

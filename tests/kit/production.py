@@ -85,7 +85,7 @@ class ProductionNats:
 
     async def start(self) -> None:
         self._launch()
-        await until(self._listening, timeout_s=20.0)
+        await until(self._listening, timeout_s=60.0)
 
     def _launch(self) -> None:
         with (self._folder / "log").open("wb") as log:

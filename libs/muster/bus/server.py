@@ -27,6 +27,9 @@ PORTS = range(20_000, 32_000)
 """Free ports are looked for here, below those that Linux gives to outgoing connections: a client that keeps trying
 a port of that kind while the server is down may one day get it as its own, and is then connected to itself."""
 
+_given: set[int] = set()
+"""Ports that were given to somebody by this process."""
+
 POLL_S = 0.01
 START_LIMIT_S = 20.0
 STOP_LIMIT_S = 10.0
@@ -255,9 +258,12 @@ def find_binary() -> Path:
 
 
 def free_port() -> int:
-    """A loopback port nobody listens on."""
-    for port in random.sample(PORTS, 200):
-        if is_free(port):
+    """A loopback port nobody listens on, and not one given before: who was given it may not listen there yet."""
+    if len(_given) > len(PORTS) // 2:
+        _given.clear()
+    for port in random.sample(PORTS, len(_given) + 200):
+        if port not in _given and is_free(port):
+            _given.add(port)
             return port
     raise BusError(f"cannot find a free port on {HOST} between {PORTS[0]} and {PORTS[-1]} in 200 tries")
 

@@ -363,7 +363,7 @@ class MemoryReplicas:
     """Who is alive (see ports.Replicas), by the loop's time."""
 
     def __init__(self, lease_s: float = 10.0) -> None:
-        self._lease_s = lease_s
+        self.lease_s = lease_s
         self._told: dict[Replica, float] = {}
 
     async def announce(self, replica: Replica) -> None:
@@ -373,4 +373,4 @@ class MemoryReplicas:
     async def live(self) -> list[Replica]:
         """See ports.Replicas."""
         now = asyncio.get_running_loop().time()
-        return [replica for replica, at in self._told.items() if now - at < self._lease_s]
+        return [replica for replica, at in self._told.items() if now - at < self.lease_s]

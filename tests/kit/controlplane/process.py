@@ -7,8 +7,6 @@ stopped and restarted from the loops of single tests.
 
 import asyncio
 import os
-import random
-import socket
 import subprocess
 import sys
 import time
@@ -17,6 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import aiohttp
+
+from muster.bus import server
+from muster.bus.errors import BusError
 
 POLL_SECONDS = 0.05
 LAUNCH = Path(__file__).with_name("launch.py")
@@ -113,19 +114,12 @@ class Component:
 
 
 def free_port() -> int:
-    """A loopback port nobody listens on.
+    """A loopback port nobody listens on, and that nobody in this session was given before.
 
     Chosen below the ports that the kernel gives to outgoing connections: while the API server is
     down, no client can get its port, and no reconnecting client can connect to itself.
     """
-    for _ in range(200):
-        port = random.randrange(20_000, 32_000)
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port
-    raise ControlPlaneError(
-        "cannot find a free port on 127.0.0.1 between 20000 and 32000 in 200 tries; see what listens there and stop it"
-    )
+    try:
+        return server.free_port()
+    except BusError as err:
+        raise ControlPlaneError(f"{err}; see what listens there and stop it") from err
