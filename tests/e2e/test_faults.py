@@ -105,9 +105,13 @@ async def test_paused_leaders_are_replaced_and_change_nothing_when_they_come_bac
             fleet.resume(process)
             await asyncio.sleep(rng.uniform(0.0, 0.3))
         await stage.flowing()
-        await stage.end()
         for process in paused.values():
-            assert RESTART in fleet.running[process].ends, "a leader that was replaced says so and starts again"
+            await until(
+                lambda process=process: RESTART in fleet.running[process].ends,  # type: ignore[misc]
+                60.0,
+                what=f"{process}, which was replaced, to say so and start again",
+            )
+        await stage.end()
         assert {code for process in fleet.running.values() for code in process.ends} == {RESTART}
 
 

@@ -78,8 +78,8 @@ async def test_traces_arrive_by_otlp(cluster: Cluster, tmp_path: Path) -> None:
         assert {trace_id(uid): str(ref) for uid, ref in uids.items()} == receiver.roots
         connection = await connect(fleet.url, name="outsider")
         subject = "muster.pub.v1.main.workload_admitted.>"
-        message = await JetStream(connection).next(subjects.PUBLIC_STREAM, subject, 1)
+        js = JetStream(connection)
+        message = await until(lambda: js.next(subjects.PUBLIC_STREAM, subject, 1), what="outsiders to be told")
         await connection.close()
-        assert message is not None
         assert int(message.headers["traceparent"].split("-")[1], 16) in receiver.roots, "outsiders go on with the trace"
     await runner.cleanup()

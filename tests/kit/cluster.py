@@ -18,7 +18,7 @@ from kit.controlplane import ControlPlane
 from kit.crds import install_crds
 from kit.documents import manifest
 from kit.follow import Follow
-from kit.kubeclient import KubeClient, Object
+from kit.kubeclient import KubeClient, Object, condition
 from kit.story import quota_tree
 from kit.waiting import until
 from muster.core.objects.kubequeue import QUEUE_NAMESPACE, QUOTA_FULLNAME
@@ -69,11 +69,19 @@ async def furnish(plane: ControlPlane) -> None:
 
 
 async def add_nodes(plane: ControlPlane) -> None:
-    """Add the nodes of the documents' cluster, once its controllers run."""
+    """Add the nodes of the documents' cluster, once its controllers run; they take pods by the time this returns."""
     async with KubeClient(plane.url, token=plane.admin.token, ca_file=plane.ca_file) as kube:
         for index in range(NODES):
             node = {"metadata": {"name": f"node-{index}"}, "status": {"capacity": NODE, "allocatable": NODE}}
             await kube.create({"apiVersion": "v1", "kind": "Node", **node})
+        for index in range(NODES):
+            await until(lambda index=index: takes_pods(kube, f"node-{index}"), 60.0, what="the nodes to be ready")
+
+
+async def takes_pods(kube: KubeClient, name: str) -> bool:
+    """Whether a node does: a new one is not ready at first, and says so by a taint."""
+    node = await kube.get("v1", "Node", name)
+    return condition(node, "Ready").get("status") == "True" and not node["spec"].get("taints")
 
 
 class Cluster:

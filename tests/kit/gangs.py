@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
-from kit.cluster import Cluster, add_nodes
+from kit.cluster import Cluster, add_nodes, takes_pods
 from kit.kubeclient import Object
 from muster.model.api import POD_GROUPS, ApiResource
 
@@ -65,18 +65,12 @@ async def room(cluster: Cluster, **nodes: dict[str, str] | int) -> AsyncIterator
 
 
 async def add_node(cluster: Cluster, name: str, resources: dict[str, str] | int) -> None:
-    """A node that takes pods by the time this returns: a new one is not ready at first, and says so by a taint."""
+    """A node that takes pods by the time this returns."""
     slots = {SLOT: str(resources)} if isinstance(resources, int) else resources
     has = {"cpu": "64", "memory": "256Gi", "pods": "110", **slots}
     made = {"metadata": {"name": name}, "status": {"capacity": has, "allocatable": has}}
     await cluster.kube.create({"apiVersion": "v1", "kind": "Node", **made})
-
-    async def ready() -> bool:
-        node = await cluster.kube.get("v1", "Node", name)
-        conditions = node.get("status", {}).get("conditions", [])
-        return not node["spec"].get("taints") and {"Ready": "True"} in [{c["type"]: c["status"]} for c in conditions]
-
-    await cluster.until(ready, what=f"node {name} to be ready")
+    await cluster.until(lambda: takes_pods(cluster.kube, name), 60.0, f"node {name} to be ready")
 
 
 async def _clear(cluster: Cluster) -> None:
