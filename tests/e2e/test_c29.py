@@ -56,7 +56,7 @@ async def test_the_record_of_c4_to_c8_decides_the_same_again(
 async def the_story(cluster: Cluster, muster: Muster) -> tuple[str, str]:
     """Two jobs of which one fits, and one that is deleted while it waits; returns the names of the two."""
     await cluster.apply_tree()
-    first = await cluster.submit(document_job(runtime="1s", ttl_s=1))
+    first = await cluster.submit(document_job(runtime="1h", ttl_s=1))
     await cluster.until(lambda: cluster.running(first))
     second = await cluster.submit(document_job(runtime="1s", ttl_s=0))
 
@@ -67,6 +67,7 @@ async def the_story(cluster: Cluster, muster: Muster) -> tuple[str, str]:
     dropped = await cluster.submit(document_job())
     await cluster.until(lambda: cluster.unit(dropped))
     await cluster.delete_job(dropped)
+    await cluster.let_end(first)
     await cluster.complete(first, second)
     await cluster.quiet()
 
@@ -74,6 +75,11 @@ async def the_story(cluster: Cluster, muster: Muster) -> tuple[str, str]:
         return len(await muster.happened(QuotaReleased)) == 2
 
     await cluster.until(released)
+
+    async def nothing_left() -> bool:
+        return await cluster.state(dropped) == "gone" and await cluster.unit(dropped) is None
+
+    await cluster.until(nothing_left, 60.0, "what belonged to the deleted job to be collected")
     return first, second
 
 

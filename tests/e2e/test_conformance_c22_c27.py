@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from kit.cluster import Cluster, furnish
+from kit.cluster import RUN_FOR, Cluster, furnish
 from kit.controlplane import ControlPlane
 from kit.controlplane.build import Binaries
-from kit.gangs import LABEL, RUN_FOR, Sight, add_node, labels, pod, room
+from kit.gangs import LABEL, Sight, add_node, labels, pod, room
 from kit.kubeclient import Object
 from kit.muster import Muster, running
 from kit.tfjob import GANG, GPUS, PODS, demo, on_four_gpus
@@ -68,8 +68,12 @@ async def test_c23_c24_with_its_gang_all_of_it_starts_or_nothing(muster: Muster)
     await cluster.submit(demo())
     held = await until_held(muster, "no_nodes")
     assert (held.waiting, held.shortage is not None) == (5, True)
-    status = await sight.phase_of_group("tf-smoke-gpu", "Scheduling")
-    assert (status["running"], status.get("occupiedBy")) == (0, GANG)
+    assert (await sight.phase_of_group("tf-smoke-gpu", "Scheduling"))["running"] == 0
+
+    async def occupied() -> bool:
+        return (await sight.group_status("tf-smoke-gpu")).get("occupiedBy") == GANG
+
+    await cluster.until(occupied, what="the PodGroup to say whose it is")
     assert await sight.phases() == dict.fromkeys(PODS, "Pending")
     assert await sight.bound() == {}
     # Nothing is kept for it: what another pod takes meanwhile is free.

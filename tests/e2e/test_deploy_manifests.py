@@ -414,7 +414,7 @@ async def test_muster_works_with_these_rights(plane: ControlPlane, nats_server: 
                 made = await alice.create(job(suspend=True))
                 names.append(made["metadata"]["name"])
             await cluster.complete(*names)
-            assert await cluster.phase(names[0])
+            await cluster.until(lambda: cluster.phase(names[0]), what="the unit of the first")
             await cluster.until(cluster.tree_used, what="the tree's status")
             # One of them waited for the other.
             assert [told for name in names for told in await cluster.told(name)]

@@ -33,6 +33,7 @@ async def test_two_jobs_of_the_document(
         await the_first_runs_and_the_second_waits(cluster, first, second)
         await four_pods_run(cluster, first)
         await the_queue_shows_who_waits(cluster, second)
+        await cluster.let_end(first)
         await the_second_follows_the_first(cluster, first, second)
         await witness.clean(f"video/{first}", f"video/{second}")
         assert witness.most == 1
@@ -62,8 +63,13 @@ async def the_tree_makes_queues(cluster: Cluster) -> None:
 
 async def two_jobs_a_second_apart(cluster: Cluster) -> tuple[str, str]:
     await cluster.kube.apply(manifest("configmap-video"))
-    first = await cluster.submit(document_job(runtime="10s"))
+    first = await cluster.submit(document_job(runtime="1h"))
     created = time.monotonic()
+
+    async def let_in() -> bool:
+        return DEQUEUED in await cluster.annotations(first)
+
+    await cluster.until(let_in, what="the first to be let in")
     await cluster.until(lambda: time.monotonic() - created >= 1.0)
     second = await cluster.submit(document_job(runtime="1s"))
     for name in (first, second):

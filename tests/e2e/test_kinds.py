@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest_asyncio
 
 from kit import jobs
-from kit.cluster import SCHEDULING, Cluster
+from kit.cluster import RUN_FOR, SCHEDULING, Cluster
 from kit.controlplane import ControlPlane
-from kit.kubeclient import Object
+from kit.kubeclient import ApiError, Object
 from kit.muster import Muster, running
 from kit.operators import SparkOperator
 from muster.bus.server import EmbeddedServer
@@ -23,7 +23,8 @@ from muster.model.keys import Ref
 from muster.sim.training import TrainingOperator
 
 SUSPEND = "scheduling.x-k8s.io/suspend"
-RUN_FOR = "kit.muster.dev/run-for"
+FOR_EVER = "99h"
+"""Of what runs until the test has seen what it looks for."""
 
 
 @pytest_asyncio.fixture
@@ -73,12 +74,17 @@ async def test_batch_jobs_by_the_real_job_controller(muster: Muster) -> None:
     cluster = muster.cluster
     for name in ("one", "two"):
         job = jobs.job(name, cpu="5", parallelism=2)
-        lasting(job["spec"]["template"], "3s" if name == "one" else "1s")
+        lasting(job["spec"]["template"], FOR_EVER if name == "one" else "1s")
         await cluster.submit(job)
     await shown(cluster, "Job", one="Running", two="Enqueued")
-    unit = await cluster.kube.get(SCHEDULING, "QueueUnit", "two", "video")
-    assert "request 10, max 14, used 10" in unit["status"]["message"]
-    assert set((await cluster.pods()).values()) <= {"Running", "Pending"}
+
+    async def told() -> bool:
+        unit = await cluster.kube.get(SCHEDULING, "QueueUnit", "two", "video")
+        return "request 10, max 14, used 10" in unit["status"]["message"]
+
+    await cluster.until(told, what="the second to be told why it waits")
+    assert {name.rpartition("-")[0] for name in await cluster.pods()} == {"one"}
+    await cluster.end_pods("batch.kubernetes.io/job-name=one", 2)
 
     async def both_over() -> bool:
         found = [await cluster.kube.get("batch/v1", "Job", name, "video") for name in ("one", "two")]
@@ -92,6 +98,11 @@ async def test_batch_jobs_by_the_real_job_controller(muster: Muster) -> None:
 
 async def _released(muster: Muster, name: str) -> bool:
     return bool(await muster.happened(QuotaReleased, name))
+
+
+async def _pods(cluster: Cluster, *names: str) -> bool:
+    """Whether exactly these run."""
+    return await cluster.pods() == dict.fromkeys(names, "Running")
 
 
 async def test_rayclusters_run_until_they_are_deleted(muster: Muster) -> None:
@@ -111,10 +122,10 @@ async def test_tfjobs_suspended_by_the_field_and_by_the_annotation(muster: Muste
     by_mark["metadata"]["annotations"] = {SUSPEND: "true"}
     for job in (by_field, by_mark):
         for replica in job["spec"]["tfReplicaSpecs"].values():
-            lasting(replica["template"], "3s")
+            lasting(replica["template"], FOR_EVER if job is by_field else "1s")
         await cluster.submit(job)
-        name = job["metadata"]["name"]
-        await shown(cluster, "TFJob", **{name: "Running" if name == "one" else "Enqueued"})
+    await shown(cluster, "TFJob", one="Running", two="Enqueued")
+    await cluster.end_pods("training.kubeflow.org/job-name=one", 3)
 
     async def over() -> bool:
         return len(await muster.happened(WorkloadFinished)) == 2
@@ -131,9 +142,10 @@ async def test_pytorchjobs(muster: Muster) -> None:
     for name in ("one", "two"):
         job = jobs.pytorchjob(name, cpu="4", workers=2)
         for replica in job["spec"]["pytorchReplicaSpecs"].values():
-            lasting(replica["template"], "3s")
+            lasting(replica["template"], FOR_EVER if name == "one" else "1s")
         await cluster.submit(job)
-        await shown(cluster, "PyTorchJob", **{name: "Running" if name == "one" else "Enqueued"})
+    await shown(cluster, "PyTorchJob", one="Running", two="Enqueued")
+    await cluster.end_pods("training.kubeflow.org/job-name=one", 3)
     await cluster.until(lambda: _released(muster, "two"), 120.0, "the quota of the second")
     await one_after_the_other(muster, "PyTorchJob", "one", "two")
 
@@ -162,9 +174,11 @@ async def test_a_spark_application_holds_its_quota_until_its_executors_are_gone(
     cluster = muster.cluster
     for name in ("one", "two"):
         app = jobs.sparkapplication(name, cores=3, executors=2)
-        app["spec"]["driver"]["annotations"] = {RUN_FOR: "4s"}
+        app["spec"]["driver"]["annotations"] = {RUN_FOR: FOR_EVER if name == "one" else "4s"}
         await cluster.submit(app)
     await shown(cluster, "SparkApplication", one="Running", two="Enqueued")
+    await cluster.until(lambda: _pods(cluster, "one-driver", "one-exec-0", "one-exec-1"), what="all pods of the first")
+    await cluster.end_pods("sparkoperator.k8s.io/app-name=SparkApplication.one,spark-role=driver", 1)
     await cluster.until(lambda: _released(muster, "two"), 120.0, "the quota of the second")
     await one_after_the_other(muster, "SparkApplication", "one", "two")
     ends: dict[str, int] = {}
@@ -185,6 +199,20 @@ async def test_a_kind_the_cluster_does_not_have_is_skipped_and_reported_once(
     async with Cluster(muster_plane, pods=True) as cluster:
         kept = await cluster.kube.request("GET", definition)
         await cluster.kube.request("DELETE", definition)
+
+        async def answered(status: int) -> bool:
+            try:
+                await cluster.kube.request("GET", "/apis/kubeflow.org/v2beta1/mpijobs")
+            except ApiError as err:
+                return err.status == status
+            return status == 200
+
+        async def gone() -> bool:
+            kind = "CustomResourceDefinition"
+            found = await cluster.kube.find("apiextensions.k8s.io/v1", kind, "mpijobs.kubeflow.org")
+            return found is None and await answered(404)
+
+        await cluster.until(gone, 60.0, "MPIJobs to be unknown")
         try:
             async with running(cluster, nats_server.url, tmp_path) as muster:
                 await cluster.apply_tree()
@@ -196,3 +224,4 @@ async def test_a_kind_the_cluster_does_not_have_is_skipped_and_reported_once(
             body = {key: kept[key] for key in ("apiVersion", "kind", "spec")}
             meta = {"name": "mpijobs.kubeflow.org"}
             await cluster.kube.request("POST", definition.rpartition("/")[0], body={**body, "metadata": meta})
+            await cluster.until(lambda: answered(200), 60.0, "MPIJobs to be known again")

@@ -78,7 +78,7 @@ async def pods(api: Api) -> dict[str, str]:
 
 async def test_two_jobs_of_the_document(cluster: Api) -> None:
     api = cluster
-    first, second = [await submit(api, rayjob(api, **{RUNTIME: "4s"})) for _ in range(2)]
+    first, second = [await submit(api, rayjob(api, **{RUNTIME: "10s"})) for _ in range(2)]
     for name in (first, second):
         await reach(api, name, "Suspended")
     assert await pods(api) == {}
@@ -119,7 +119,7 @@ async def test_two_jobs_of_the_document(cluster: Api) -> None:
 
 async def test_suspending_and_resuming_a_running_job(cluster: Api) -> None:
     api = cluster
-    job = rayjob(api, **{RUNTIME: "3s"})
+    job = rayjob(api, **{RUNTIME: "1h"})
     job["spec"] |= {"suspend": False, "ttlSecondsAfterFinished": 0}
     name = await submit(api, job)
     before = await reach(api, name, "Running")
@@ -133,7 +133,7 @@ async def test_suspending_and_resuming_a_running_job(cluster: Api) -> None:
         return not await pods(api)
 
     await until(no_pods, 30.0)
-    await api.merge(RAYJOBS, name, {"spec": {"suspend": False}})
+    await api.merge(RAYJOBS, name, {"metadata": {"annotations": {RUNTIME: "3s"}}, "spec": {"suspend": False}})
     after = await reach(api, name, "Complete")
     assert after["rayClusterName"] != before["rayClusterName"]
     await api.gone(RAYCLUSTERS, after["rayClusterName"])

@@ -151,8 +151,11 @@ async def test_the_tree_is_deleted_and_made_again(cluster: Cluster, muster_up: M
         return line == [f"{second}-ray-qu", f"{third}-ray-qu"]
 
     await cluster.until(in_line, what="both to wait in order")
-    used = await cluster.until(cluster.tree_used, what="the new tree to show what is used")
-    assert used[VIDEO]["cpu"] == "12"
+
+    async def used() -> bool:
+        return (await cluster.tree_used()).get(VIDEO, {}).get("cpu") == "12"
+
+    await cluster.until(used, what="the new tree to show what is used")
     assert not await muster_up.happened(QuotaReleased)
     await cluster.delete_job(first)
     await cluster.complete(second, third)

@@ -8,8 +8,10 @@ import pytest
 import pytest_asyncio
 
 from kit.cluster import RAY, Cluster, document_job
+from kit.folded import folded, waited_for
 from kit.kubeclient import ApiError, Object
 from kit.muster import Muster
+from muster.core.queueing.sorter import QueueSorter
 from muster.events.decisions import QuotaReleased, WorkloadQueued
 from muster.events.effects import EffectFailed
 
@@ -18,7 +20,7 @@ FORBIDDEN = "kit.muster.dev/forbidden"
 
 
 def odd(change: Callable[[Object], Any], name: str) -> Object:
-    job = document_job(name=name)
+    job = document_job(name=name, runtime="60s")
     change(job["spec"])
     return job
 
@@ -70,6 +72,11 @@ async def test_each_odd_job_is_told_once_and_the_good_ones_run(cluster: Cluster,
             assert field in found[0][1], name
     good = await cluster.submit(document_job(runtime="500ms", ttl_s=0))
     await cluster.complete(good)
+
+    async def released() -> bool:
+        return bool(await muster_up.happened(QuotaReleased, good))
+
+    await cluster.until(released, what="its quota to be free again")
     for name in ODD:
         assert (await cluster.job(name))["spec"]["suspend"] is True
         assert await cluster.unit(name) is None
@@ -87,7 +94,7 @@ async def test_a_job_as_large_as_the_server_takes(cluster: Cluster, muster_up: M
     job["spec"]["runtimeEnvYAML"] = "y" * 900_000
     await cluster.submit(job)
     await cluster.complete("large")
-    unit = await cluster.unit("large")
+    unit = await cluster.until(lambda: cluster.unit("large"), what="the unit of the job")
     assert unit is not None
     assert len(json.dumps(unit)) < 3_000
     too_large = document_job(annotations={"kit.muster.dev/much": "x" * 1_000_000})
@@ -159,32 +166,38 @@ async def test_a_policy_forbids_to_resume_a_job(cluster: Cluster, forbidding: st
 
     async def told() -> bool:
         found = await cluster.told("forbidden")
-        return [reason for reason, _ in found] == ["ResumeFailed"] and "not before the audit" in found[0][1]
+        words = all("not before the audit" in message for _, message in found)
+        return {reason for reason, _ in found} == {"ResumeFailed"} and words
 
     await cluster.until(told, what="an Event with the policy's words")
-    unit = await cluster.until(lambda: cluster.unit("forbidden"))
-    assert unit is not None
-    assert (unit["status"]["phase"], unit["status"]["admissions"]) == ("TimeoutBackoff", [])
-    assert "not before the audit" in unit["status"]["message"]
+
+    async def shown() -> bool:
+        unit = await cluster.unit("forbidden")
+        status = unit["status"] if unit is not None else {}
+        return (status.get("phase"), status.get("admissions")) == ("TimeoutBackoff", []) and (
+            "not before the audit" in status["message"]
+        )
+
+    await cluster.until(shown, 60.0, "the unit to say that it was refused, and rests")
     other = await cluster.submit(document_job(runtime="500ms", ttl_s=0))
-    await cluster.complete(other, timeout_s=4.0)
+    await cluster.complete(other)
     assert (await cluster.job("forbidden"))["spec"]["suspend"] is True
+    waited = waited_for(await muster_up.commits(), "forbidden", EffectFailed, QuotaReleased)
+    assert waited == [], "its quota is free during its pause, not at the end of it"
     await drop(cluster, forbidding)
     await cluster.until(lambda: may_resume(cluster, "forbidden"), what="the policy to be gone")
     await cluster.complete("forbidden")
-    at = await times(muster_up, "forbidden")
-    assert len(at[WorkloadQueued]) == len(at[EffectFailed]) + 1
-    released = [event.reason for event in await muster_up.happened(QuotaReleased, "forbidden")]
-    assert released[: len(at[EffectFailed])] == ["resume_failed"] * len(at[EffectFailed])
-    pauses = [queued - failed for queued, failed in zip(at[WorkloadQueued][1:], at[EffectFailed], strict=True)]
-    assert all(5_000 * 2**index <= pause < 5_000 * 2**index + 2_000 for index, pause in enumerate(pauses)), pauses
-
-
-async def times(muster: Muster, name: str) -> dict[type, list[int]]:
-    """{kind of event: when it happened to the job, ms}"""
-    found: dict[type, list[int]] = {WorkloadQueued: [], EffectFailed: []}
-    for stored in await muster.commits():
+    failed = await muster_up.happened(EffectFailed, "forbidden")
+    queued: list[int] = []
+    due: list[int] = []
+    pauses: list[int] = []
+    for stored, state in folded(QueueSorter(), await muster_up.commits()):
         for event in stored.commit.events:
-            if type(event) in found and event.ref.name == name:
-                found[type(event)].append(stored.commit.at)
-    return found
+            if isinstance(event, WorkloadQueued) and event.ref.name == "forbidden":
+                queued.append(state.now)
+            elif isinstance(event, QuotaReleased) and event.ref.name == "forbidden" and len(pauses) < len(failed):
+                assert event.reason == "resume_failed"
+                due.append(state.not_before[event.ref.uid])
+                pauses.append(due[-1] - state.now)
+    assert pauses == [5_000 * 2**index for index in range(len(failed))]
+    assert all(again >= rested for again, rested in zip(queued[1:], due, strict=True)), "no sooner, and once each"

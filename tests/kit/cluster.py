@@ -36,6 +36,8 @@ T = TypeVar("T")
 NAMESPACES = ("video", "text", "intern-text", "intern-video", "devops", "infra-devops", "nobody", "other")
 NODES = 3
 NODE = {"cpu": "16", "memory": "64Gi", "nvidia.com/gpu": "8", "pods": "110"}
+RUN_FOR = "kit.muster.dev/run-for"
+"""Annotation of a pod: KWOK lets it succeed after so long; it may be changed while the pod runs."""
 RAY, SCHEDULING, TREES = "ray.io/v1", "scheduling.x-k8s.io/v1alpha1", "scheduling.sigs.k8s.io/v1beta1"
 #: What a test leaves behind, in the order it is removed in: (path, whether each object has to be looked after).
 REMAINS = (
@@ -102,7 +104,7 @@ class Cluster:
             # KubeRay fails a job whose end it could not see for so long, as when the API server is away for a while.
             submitter_grace_ms=300_000,
             ready_ms=ready_ms,
-            run_for="kit.muster.dev/run-for",
+            run_for=RUN_FOR,
             fail_after="kit.muster.dev/fail-after",
         )
         self._stack = contextlib.AsyncExitStack()
@@ -228,10 +230,30 @@ class Cluster:
     async def let_end(self, name: str) -> None:
         """What a RayJob in namespace video runs comes to its end now, however long it was to run.
 
-        The operator reads that when a run begins, and when it is started: so it is started again.
+        The operator reads that when a run begins, and when it is started: so it is started again. Where pods run, the
+        submitter's ends after that: one that ends before Ray has heard of the job fails it.
         """
+        if self._settings.submitter_pods:
+            await self.until(lambda: self._is_in_ray(name, "RUNNING"), what=f"Ray to run {name}")
         async with self.without_kuberay():
             await self.patch_job(name, {"metadata": {"annotations": {RUNTIME: "0s"}}})
+        if self._settings.submitter_pods:
+            await self.until(lambda: self._is_in_ray(name, "SUCCEEDED"), what=f"Ray to be done with {name}")
+            await self.end_pods(f"batch.kubernetes.io/job-name={name}", 1)
+
+    async def _is_in_ray(self, name: str, status: str) -> bool:
+        return bool(((await self.job(name)).get("status") or {}).get("jobStatus") == status)
+
+    async def end_pods(self, labels: str, number: int, namespace: str = "video") -> None:
+        """So many pods with these labels succeed now, however long they were to run."""
+
+        async def all_run() -> list[str] | None:
+            found = await self.kube.list_objects("v1", "Pod", namespace, labels=labels)
+            names = [pod["metadata"]["name"] for pod in found if pod["status"]["phase"] == "Running"]
+            return names if len(names) == number else None
+
+        for name in await self.until(all_run, 60.0, f"{number} pods with {labels} to run") or ():
+            await self.kube.patch("v1", "Pod", name, namespace, patch={"metadata": {"annotations": {RUN_FOR: "0s"}}})
 
     async def delete_job(self, name: str, namespace: str = "video") -> None:
         await self.kube.delete(RAY, "RayJob", name, namespace)

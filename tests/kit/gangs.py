@@ -13,7 +13,6 @@ from muster.model.api import POD_GROUPS, ApiResource
 LABEL = "pod-group.scheduling.sigs.k8s.io"
 X_LABEL = "scheduling.x-k8s.io/pod-group"
 ANNOTATION = "gang.scheduling.koordinator.sh"
-RUN_FOR = "kit.muster.dev/run-for"
 SLOT = "example.com/slot"
 """A resource of the nodes of these tests alone: a node has as many slots as a test says, and every pod takes one."""
 

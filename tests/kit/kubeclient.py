@@ -25,7 +25,7 @@ REQUEST_TIMEOUT_S = 30.0
 #: How often, and after how many seconds, a server that is too busy is asked again.
 TRIES, RETRY_S = 10, 1.0
 #: Seconds that a kind may take to be served after its definition was created.
-DISCOVERY_TIMEOUT_S = 10.0
+DISCOVERY_TIMEOUT_S = 60.0
 
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"

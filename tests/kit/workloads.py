@@ -30,7 +30,7 @@ def pod(name: str, namespace: str, *, cpu: str = "1", **annotations: str) -> Obj
     }
 
 
-async def wait_for_phase(kube: KubeClient, namespace: str, name: str, phase: str, timeout_s: float = 30.0) -> Object:
+async def wait_for_phase(kube: KubeClient, namespace: str, name: str, phase: str, timeout_s: float = 60.0) -> Object:
     """The pod, once it is in `phase`. Raises ApiError when there is no such pod."""
 
     async def reached() -> Object | None:

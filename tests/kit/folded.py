@@ -1,0 +1,37 @@
+"""What a stage knew at each moment of a log: folded by the stage itself, so that tests can ask it for its deadlines.
+
+How soon after a deadline something is done depends on the machine; when it is due does not.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
+
+from muster.core.stage import Folder, Stage, StageState
+from muster.events.base import Event
+from muster.events.envelope import Stored
+from muster.events.system import TimeReached
+
+S = TypeVar("S", bound=StageState)
+
+
+def folded(stage: Stage[S], commits: Iterable[Stored]) -> Iterator[tuple[Stored, S]]:
+    """Each commit with the state after it. It is one state, and changes with the next step."""
+    state, folder = stage.initial(), Folder(stage)
+    for stored in commits:
+        folder.fold(state, stored.seq, stored.commit)
+        yield stored, state
+
+
+def waited_for(commits: Iterable[Stored], name: str, since: type[Event], until: type[Event]) -> list[int]:
+    """The times that had to come between two events about an object: none where the one follows from the other."""
+    events = [event for stored in commits for event in stored.commit.events]
+
+    def first(kind: type[Event], start: int) -> int:
+        return next(
+            at
+            for at, event in enumerate(events)
+            if at >= start and isinstance(event, kind) and getattr(event, "ref", None) and event.ref.name == name
+        )
+
+    begin = first(since, 0)
+    return [event.at for event in events[begin : first(until, begin)] if isinstance(event, TimeReached)]
