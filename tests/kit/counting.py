@@ -5,15 +5,18 @@ every other write is presentation. All of them are counted when they are made, w
 """
 
 import json
+import re
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
+from muster.core import explain
 from muster.kube.paths import describe
 from muster.model.api import JSON_PATCH, RAYJOBS
 from muster.ports import ApiResponse, ApiTransport
 
 UNIT_SUFFIX = "-ray-qu"
+PASSING = re.compile(f"about to be tried$|^{re.escape(explain.ADMITTED.text)}$")
 
 
 class Counting:
@@ -27,6 +30,8 @@ class Counting:
         """namespace/name of a job -> writes that show something of it"""
         self.told: Counter[str] = Counter()
         """namespace/name of a job -> Events among these"""
+        self.passing: Counter[str] = Counter()
+        """namespace/name of a job -> writes among these that show it where nobody stays: between two stages"""
         self.kept: Counter[str] = Counter()
         """`verb path` of what is written for the cell as a whole"""
         self.read: Counter[str] = Counter()
@@ -66,7 +71,11 @@ class Counting:
             (self.decision if resumes else self.shown)[job] += 1
         elif kind == "queueunits":
             name = found.get("metadata", {}).get("name") or parts[parts.index("queueunits") + 1]
-            self.shown[f"{where}/{name.removesuffix(UNIT_SUFFIX)}"] += 1
+            job = f"{where}/{name.removesuffix(UNIT_SUFFIX)}"
+            self.shown[job] += 1
+            status = found.get("status") or {}
+            if status.get("phase") == "Enqueued" and PASSING.search(status.get("message", "")):
+                self.passing[job] += 1
         elif kind == "events":
             about = found["involvedObject"]
             for counter in (self.shown, self.told):
