@@ -270,14 +270,19 @@ async def test_c7_exactly_four_pods(muster_plane: ControlPlane, nats_server: Emb
         first = await first_runs(cluster, runtime="1h", ttl_s=0)
         second = await second_waits(cluster)
         raycluster = (await cluster.job(first))["status"]["rayClusterName"]
+        # Before there is room for it.
+        await cluster.delete_job(second)
+
+        async def gone() -> bool:
+            return await cluster.state(second) == "gone"
+
+        await cluster.until(gone, what="the second job to be gone")
         await cluster.let_end(first)
         await cluster.complete(first)
         await seen.follow.caught_up()
         ours = sorted(name.rpartition("-")[0] for name in seen.states if name.startswith(first))
         worker = f"{raycluster}-small-group-worker"
         assert ours == [first, f"{raycluster}-head", worker, worker]
-        await cluster.delete_job(second)
-        await seen.follow.caught_up()
         assert not [name for name in seen.states if name.startswith(second)]
 
 

@@ -217,7 +217,10 @@ class AsyncDriver:
             return
         found: Any = _decode(answer.body)
         meta = found.get("metadata") or {}
-        if found.get("kind") != "Status" and meta.get("uid"):
+        if isinstance(operation, Delete) and meta.get("uid") and not meta.get("resourceVersion"):
+            # Somebody else's deletion was quicker: the answer is what was about to be written, which has no version.
+            self._hear_gone(resource, meta["uid"])
+        elif found.get("kind") != "Status" and meta.get("uid"):
             ended = bool(meta.get("deletionTimestamp")) and meta.get("deletionGracePeriodSeconds") == 0
             gone = ended and not meta.get("finalizers") and not isinstance(operation, Create)
             self._hear("DELETED" if gone else "MODIFIED", resource, found)

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from typing import Any
 
 import pytest
 
@@ -9,7 +10,8 @@ from kit import ray
 from kit.documents import manifest
 from kit.ray import Object
 from kit.waiting import until
-from muster.model.api import JOBS, NODES, PODS, RAYCLUSTERS, RAYJOBS
+from muster.model.api import JOBS, MERGE_PATCH, NODES, PODS, RAYCLUSTERS, RAYJOBS
+from muster.ports import ApiResponse
 from muster.sim.apiserver import FaultRates, Faults, SimApiServer, SimTransport
 from muster.sim.asyncdriver import AsyncDriver
 from muster.sim.controllers import Controller, WorkQueue
@@ -91,6 +93,41 @@ async def test_jobs_are_run_through_a_transport_whatever_goes_wrong(seed: int | 
     assert sum("-head-" in name for name in made) == 4, "what is not known to have been made is not made again"
     if seed is None:
         assert len(made) == 16
+
+
+class Overtaken(SimTransport):
+    """Of every pod that is deleted here somebody else ends the deletion first; answered as a real server does then."""
+
+    async def request(self, method: str, path: str, **options: Any) -> ApiResponse:
+        if method != "DELETE" or "/pods/" not in path:
+            return await super().request(method, path, **options)
+        found = json.loads((await super().request("GET", path)).body)
+        await super().request("DELETE", path, body=b'{"gracePeriodSeconds": 0}')
+        del found["metadata"]["resourceVersion"]
+        return ApiResponse(200, json.dumps(found).encode())
+
+
+async def test_a_deletion_that_somebody_else_ends_first_is_one_all_the_same() -> None:
+    server = SimApiServer(loop_ms, auto_namespaces=True)
+    server.objects.create(NODES, "", node("n", {"cpu": "16", "memory": "64Gi"}, loop_ms()))
+    transport = Overtaken(server)
+    running = asyncio.ensure_future(AsyncDriver(transport, everybody(), loop_ms).run())
+    kind = {"apiVersion": "ray.io/v1", "kind": "RayCluster"}
+    server.objects.create(RAYCLUSTERS, "video", {**kind, "metadata": {"name": "c"}, "spec": ray.cluster_spec()})
+
+    def reached(wanted: str) -> bool:
+        assert not running.done(), running
+        found = server.objects.find(RAYCLUSTERS, "video", "c")
+        return bool(((found or {}).get("status") or {}).get("state") == wanted)
+
+    await until(lambda: reached("ready"), 120.0, every_s=1.0)
+    assert len(server.store.table(PODS).objects) == 3
+    suspend = b'{"spec": {"suspend": true}}'
+    await transport.request("PATCH", RAYCLUSTERS.path("video", "c"), body=suspend, content_type=MERGE_PATCH)
+    await until(lambda: reached("suspended"), 120.0, every_s=1.0)
+    assert not server.store.table(PODS).objects
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
 
 
 async def test_a_restarted_operator_takes_over_where_the_last_one_stopped() -> None:
