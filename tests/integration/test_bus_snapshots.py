@@ -6,6 +6,7 @@ import pytest
 
 from kit.nats import SMALL
 from kit.proxy import Proxy
+from muster.bus import objects
 from muster.bus.cell import open_log, open_stores
 from muster.bus.connection import connect
 from muster.bus.jetstream import JetStream
@@ -136,7 +137,10 @@ async def test_of_two_that_save_at_once_the_newest_wins_and_nothing_is_left_over
     assert len(await chunks(kept)) == per_snapshot * min(3, sum(saved))
 
 
-async def test_an_upload_cut_in_the_middle_is_no_snapshot(nats_server: EmbeddedServer, kept: Kept) -> None:
+async def test_an_upload_cut_in_the_middle_is_no_snapshot(
+    nats_server: EmbeddedServer, kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(objects, "DISCARD_S", 30.0)
     assert await kept.save(10)
     async with Proxy(nats_server.port) as proxy:
         connection = await connect(proxy.url, name="far", reconnect_wait_s=0.05)

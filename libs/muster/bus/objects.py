@@ -28,6 +28,9 @@ WINDOW = 8
 
 ACK_TIMEOUT_S = 10.0
 
+DISCARD_S = 1.0
+"""How long it is tried to take back what was not finished."""
+
 
 class _Options(Struct, frozen=True):
     max_chunk_size: int = CHUNK
@@ -128,7 +131,9 @@ class Objects:
     async def _discard(self, nuid: str) -> None:
         """Remove the chunks of an object that was not finished, if that can be had at once."""
         with contextlib.suppress(BusError, UnansweredError):
-            await self._js.request(f"STREAM.PURGE.{self._stream}", {"filter": self._chunk_subject(nuid)}, timeout_s=1.0)
+            await self._js.request(
+                f"STREAM.PURGE.{self._stream}", {"filter": self._chunk_subject(nuid)}, timeout_s=DISCARD_S
+            )
 
     async def _purge(self, subject: str) -> None:
         await self._js.ask(f"STREAM.PURGE.{self._stream}", {"filter": subject})
