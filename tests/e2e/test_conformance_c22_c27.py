@@ -125,7 +125,7 @@ async def test_c26_of_two_gangs_one_runs_and_the_other_is_told(muster: Muster) -
     await add_node(cluster, "six", 6)
     for index in range(5):
         for gang in ("a", "b"):
-            await sight.create(pod(f"{gang}-{index}", labels(gang, 5), notes={RUN_FOR: "8s"}))
+            await sight.create(pod(f"{gang}-{index}", labels(gang, 5), notes={RUN_FOR: "1h"}))
     everybody = {f"{gang}-{index}" for gang in ("a", "b") for index in range(5)}
     seen: list[set[str]] = []
 
@@ -144,6 +144,7 @@ async def test_c26_of_two_gangs_one_runs_and_the_other_is_told(muster: Muster) -
         return any(f"rejected by podgroup video/{winner}" in each for name, each in told.items() if name[0] == other)
 
     await cluster.until(rejected, 60.0, "the other to be told")
+    await cluster.end_pods(f"{LABEL}/name={winner}", 5)
     # Its turn comes when the first has ended; nobody has to do anything for that.
     await sight.all_bound(*everybody, timeout_s=120.0)
     decisions = await muster.happened(PodsPlaced)
