@@ -170,12 +170,11 @@ async def test_c18_a_pod_group_of_either_api_group(muster: Muster, resource: Api
     assert await sight.bound() == {}, "two would fit, and nothing is held for them"
     await until_held(muster, "timed_out", "video/nginx")
     times: dict[str, int] = {}
-    for stored, state in folded(GangAdmitter(), await muster.commits()):
-        for event in stored.commit.events:
-            if isinstance(event, GangHeldBack) and event.gang == "video/nginx" and event.cycle == 1:
-                if event.reason == "no_nodes":
-                    times.setdefault("due", round_ends(state.pods.gangs["video/nginx"]))
-                times.setdefault(event.reason, state.now)
+    for event, state in folded(GangAdmitter(), await muster.commits()):
+        if isinstance(event, GangHeldBack) and event.gang == "video/nginx" and event.cycle == 1:
+            if event.reason == "no_nodes":
+                times.setdefault("due", round_ends(state.pods.gangs["video/nginx"]))
+            times.setdefault(event.reason, state.now)
     assert times["due"] - times["no_nodes"] == 10_000, "one round takes as long as its PodGroup says"
     assert times["timed_out"] >= times["due"]
     assert (await sight.phase_of_group("nginx", "Scheduling", resource))["running"] == 0

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest_asyncio
 
@@ -18,7 +16,6 @@ from kit.tfjob import GANG, GPU, GPUS, PODS, demo, on_four_gpus
 from muster.bus.server import EmbeddedServer
 from muster.core.objects.nodepools import NAME, NAMESPACE
 from muster.events.decisions import GangAwaitingNodes, GangDeferred, QuotaDenied
-from muster.events.facts import NodePoolsObserved
 from muster.events.gangs import GangHeldBack, PodsPlaced
 from muster.events.growing import NodesRequested, NodesRequestWithdrawn
 
@@ -28,19 +25,6 @@ async def muster(muster_plane: ControlPlane, nats_server: EmbeddedServer, tmp_pa
     """Jobs are placed."""
     async with on_four_gpus(muster_plane, nats_server.url, tmp_path, placement="pack") as found:
         yield found
-
-
-@contextlib.asynccontextmanager
-async def declared(muster: Muster, **found: dict[str, Any]) -> AsyncIterator[None]:
-    """While this lasts these pools are declared, and known: whoever needs nodes is told of them from the start."""
-    async with pools.declared(muster.cluster, **found):
-
-        async def known() -> bool:
-            seen = await muster.happened(NodePoolsObserved)
-            return bool(seen) and {pool.name for pool in seen[-1].pools} == {*found}
-
-        await muster.cluster.until(known, 60.0, "the pools to be known")
-        yield
 
 
 async def held(muster: Muster) -> GangHeldBack | None:
@@ -60,7 +44,7 @@ async def reasons(cluster: Cluster) -> set[str]:
 
 async def test_c27_one_request_for_the_whole_missing_set(muster: Muster) -> None:
     cluster, sight = muster.cluster, Sight(muster.cluster)
-    async with declared(muster, gpu=pools.pool(2, GPUS)):
+    async with pools.declared(muster, gpu=pools.pool(2, GPUS)):
         await cluster.submit(demo())
         [request] = await cluster.until(lambda: pools.requests(cluster), 60.0, "nodes to be asked for")
         assert request["metadata"]["namespace"] == "video"
@@ -89,7 +73,7 @@ async def test_c27_one_request_for_the_whole_missing_set(muster: Muster) -> None
 
 async def test_c27_none_where_the_pool_may_not_have_that_many(muster: Muster) -> None:
     cluster, sight = muster.cluster, Sight(muster.cluster)
-    async with declared(muster, gpu=pools.pool(0, GPUS), wrong=pools.pool(5, GPUS) | {"class": "soon"}):
+    async with pools.declared(muster, gpu=pools.pool(0, GPUS), wrong=pools.pool(5, GPUS) | {"class": "soon"}):
         await cluster.submit(demo())
         await cluster.until(lambda: sight.told("GangFailedScheduling"), 60.0, "the pods to be told")
         message = next(iter((await sight.told("GangFailedScheduling")).values()))
@@ -119,7 +103,7 @@ async def test_c27_none_while_quota_refuses(muster: Muster) -> None:
     def tree(most: dict[str, int]) -> facts.TreeNodeSpec:
         return facts.node("root", most, most, children=(facts.node("a", most, most, ("video",)),))
 
-    async with declared(muster, gpu=pools.pool(2, GPUS)):
+    async with pools.declared(muster, gpu=pools.pool(2, GPUS)):
         await cluster.apply_tree(tree(small))
         await cluster.submit(demo(suspend=True))
 
@@ -146,7 +130,7 @@ async def test_c27_none_while_quota_refuses(muster: Muster) -> None:
 
 async def test_c27_nodes_that_are_refused_are_told_and_asked_for_again_only_after_a_pause(muster: Muster) -> None:
     cluster, sight = muster.cluster, Sight(muster.cluster)
-    async with declared(muster, gpu=pools.pool(2, GPUS)):
+    async with pools.declared(muster, gpu=pools.pool(2, GPUS)):
         await cluster.submit(demo())
         [request] = await cluster.until(lambda: pools.requests(cluster), 60.0, "nodes to be asked for")
         await pools.answer(cluster, request, "Failed", "the zone is out of stock")

@@ -308,13 +308,12 @@ async def test_c14_visible_backoff_where_a_queue_asks_for_it(cluster: Cluster, m
     tries: list[int] = []
     times: list[int] = []
     pauses: list[int] = []
-    for stored, state in folded(QueueSorter(), await muster_up.commits()):
-        for event in stored.commit.events:
-            if isinstance(event, QuotaDenied) and event.ref.name == "waits":
-                [retry] = state.retries.values()
-                tries.append(event.tries)
-                times.append(state.now)
-                pauses.append(retry.at - state.now)
+    for event, state in folded(QueueSorter(), await muster_up.commits()):
+        if isinstance(event, QuotaDenied) and event.ref.name == "waits":
+            [retry] = state.retries.values()
+            tries.append(event.tries)
+            times.append(state.now)
+            pauses.append(retry.at - state.now)
     assert tries[:6] == [1, 2, 3, 4, 5, 6]
     assert pauses[:6] == [1000, 2000, 4000, 4000, 4000, 4000], "when it is due again"
     gaps = [after - before for before, after in pairwise(times[:6])]

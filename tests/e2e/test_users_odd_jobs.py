@@ -191,13 +191,12 @@ async def test_a_policy_forbids_to_resume_a_job(cluster: Cluster, forbidding: st
     queued: list[int] = []
     due: list[int] = []
     pauses: list[int] = []
-    for stored, state in folded(QueueSorter(), await muster_up.commits()):
-        for event in stored.commit.events:
-            if isinstance(event, WorkloadQueued) and event.ref.name == "forbidden":
-                queued.append(state.now)
-            elif isinstance(event, QuotaReleased) and event.ref.name == "forbidden" and len(pauses) < len(failed):
-                assert event.reason == "resume_failed"
-                due.append(state.not_before[event.ref.uid])
-                pauses.append(due[-1] - state.now)
+    for event, state in folded(QueueSorter(), await muster_up.commits()):
+        if isinstance(event, WorkloadQueued) and event.ref.name == "forbidden":
+            queued.append(state.now)
+        elif isinstance(event, QuotaReleased) and event.ref.name == "forbidden" and len(pauses) < len(failed):
+            assert event.reason == "resume_failed"
+            due.append(state.not_before[event.ref.uid])
+            pauses.append(due[-1] - state.now)
     assert pauses == [5_000 * 2**index for index in range(len(failed))]
     assert all(again >= rested for again, rested in zip(queued[1:], due, strict=True)), "no sooner, and once each"

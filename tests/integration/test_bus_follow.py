@@ -24,10 +24,10 @@ from muster.events.envelope import Stored, UnknownEventError, UnreadableCommitEr
 from muster.events.system import Genesis
 from muster.ports import LogGapError, LogGoneError, LogIdentity
 
-# nats-py leaves the socket of a connection attempt that failed half-way to the garbage collector.
 HEARTBEAT_S = 4.0
 """With 2.5 times as long without a word a connection counts as silent: longer than anything here may be held up."""
 
+# nats-py leaves the socket of a connection attempt that failed half-way to the garbage collector.
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed <StreamWriter:ResourceWarning")
 
 

@@ -25,8 +25,7 @@ from muster.runtime.probe import probe
 REPOSITORY = Path(__file__).parents[2]
 FILE = REPOSITORY / "docker-compose.yml"
 HEALTHY_S = 60.0
-STOP_S = 10.0
-"""How long Docker waits for a container to end until it kills it."""
+STOP_S = 5.0
 
 
 class Service(NamedTuple):

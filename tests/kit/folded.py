@@ -14,12 +14,12 @@ from muster.events.system import TimeReached
 S = TypeVar("S", bound=StageState)
 
 
-def folded(stage: Stage[S], commits: Iterable[Stored]) -> Iterator[tuple[Stored, S]]:
-    """Each commit with the state after it. It is one state, and changes with the next step."""
+def folded(stage: Stage[S], commits: Iterable[Stored]) -> Iterator[tuple[Event, S]]:
+    """Each event with the state after its commit. It is one state, and changes with the next commit."""
     state, folder = stage.initial(), Folder(stage)
     for stored in commits:
         folder.fold(state, stored.seq, stored.commit)
-        yield stored, state
+        yield from ((event, state) for event in stored.commit.events)
 
 
 def waited_for(commits: Iterable[Stored], name: str, since: type[Event], until: type[Event]) -> list[int]:

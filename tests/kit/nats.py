@@ -2,7 +2,6 @@
 
 import asyncio
 import itertools
-import json
 import os
 import re
 from collections.abc import AsyncIterator, Iterator, Mapping
@@ -63,11 +62,9 @@ async def forget(nats_url: str, cell: str) -> None:
     connection = await connect(nats_url, name="forget")
     try:
         js = JetStream(connection)
-        answer = json.loads(await js.request("STREAM.NAMES", {}))
-        assert answer["total"] <= answer["limit"], "there are more streams than one answer names"
-        for name in answer["streams"] or ():
+        for name in await js.names(">"):
             if re.search(rf"_{cell}(_|$)", name):
-                await js.request(f"STREAM.DELETE.{name}")
+                await js.delete(name)
     finally:
         await connection.close()
 

@@ -9,7 +9,9 @@ from typing import Any
 
 from kit.cluster import Cluster
 from kit.kubeclient import Object
+from kit.muster import Muster
 from muster.core.objects.nodepools import NAME, NAMESPACE
+from muster.events.facts import NodePoolsObserved
 from muster.model.api import POD_TEMPLATES, PROVISIONING_REQUESTS
 
 ATOMIC = "best-effort-atomic-scale-up.autoscaling.x-k8s.io"
@@ -23,12 +25,19 @@ def pool(most: int, resources: dict[str, str], name: str = "gpu", **changes: Any
 
 
 @contextlib.asynccontextmanager
-async def declared(cluster: Cluster, **pools: dict[str, Any]) -> AsyncIterator[None]:
-    """While this lasts these pools are declared."""
+async def declared(muster: Muster, **pools: dict[str, Any]) -> AsyncIterator[None]:
+    """While this lasts these pools are declared, and known: whoever needs nodes is told of them from the start."""
+    cluster = muster.cluster
     if await cluster.kube.find("v1", "Namespace", NAMESPACE) is None:
         await cluster.kube.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
     await declare(cluster, **pools)
+
+    async def known() -> bool:
+        seen = await muster.happened(NodePoolsObserved)
+        return bool(seen) and {pool.name for pool in seen[-1].pools} == {*pools}
+
     try:
+        await cluster.until(known, 60.0, "the pools to be known")
         yield
     finally:
         await cluster.kube.delete("v1", "ConfigMap", NAME, NAMESPACE)

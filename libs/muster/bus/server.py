@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import fcntl
+import functools
 import os
 import random
 import shutil
@@ -14,7 +15,8 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Self
 
@@ -26,9 +28,6 @@ HOST = "127.0.0.1"
 PORTS = range(20_000, 32_000)
 """Free ports are looked for here, below those that Linux gives to outgoing connections: a client that keeps trying
 a port of that kind while the server is down may one day get it as its own, and is then connected to itself."""
-
-_given: set[int] = set()
-"""Ports that were given to somebody by this process."""
 
 POLL_S = 0.01
 START_LIMIT_S = 20.0
@@ -257,13 +256,16 @@ def find_binary() -> Path:
     return Path(found)
 
 
+@functools.cache
+def _ports() -> Iterator[int]:
+    """All of them over and over, in an order of this process."""
+    return cycle(random.sample(PORTS, len(PORTS)))
+
+
 def free_port() -> int:
     """A loopback port nobody listens on, and not one given before: who was given it may not listen there yet."""
-    if len(_given) > len(PORTS) // 2:
-        _given.clear()
-    for port in random.sample(PORTS, len(_given) + 200):
-        if port not in _given and is_free(port):
-            _given.add(port)
+    for port in islice(_ports(), 200):
+        if is_free(port):
             return port
     raise BusError(f"cannot find a free port on {HOST} between {PORTS[0]} and {PORTS[-1]} in 200 tries")
 

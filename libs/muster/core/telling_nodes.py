@@ -5,6 +5,8 @@ The part of `telling` whose reasons stand in `explain_nodes`.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from muster.core import explain_nodes
 from muster.events import decisions as d
 from muster.events import facts, gangs, growing
@@ -13,12 +15,17 @@ from muster.model.text import counted, moment
 
 def placed(event: d.GangAdmitted) -> str:
     """``; placed on node-1 (3), node-2 (1)``; nothing where nothing is placed."""
+    where = _where((each.node, each.count) for each in event.placements)
+    return f"; placed on {where}" if where else ""
+
+
+def _where(places: Iterable[tuple[str, int]]) -> str:
+    """``node-1 (3), node-2 (1)``, of (node, how many pods)."""
     nodes: dict[str, int] = {}
-    for each in event.placements:
-        nodes[each.node] = nodes.get(each.node, 0) + each.count
+    for node, count in places:
+        nodes[node] = nodes.get(node, 0) + count
     shown = ", ".join(f"{node} ({count})" for node, count in list(nodes.items())[:5])
-    more = f" and {len(nodes) - 5} more nodes" if len(nodes) > 5 else ""
-    return f"; placed on {shown}{more}" if nodes else ""
+    return shown + (f" and {len(nodes) - 5} more nodes" if len(nodes) > 5 else "")
 
 
 def given_back(event: d.PlacesReleased) -> str:
@@ -37,13 +44,9 @@ def lacks_nodes(event: d.GangAwaitingNodes | d.GangDeferred) -> str:
 
 def pods_placed(event: gangs.PodsPlaced) -> str:
     """How many pods have a node from here on, and which."""
-    nodes: dict[str, int] = {}
-    for each in event.pods:
-        nodes[each.node] = nodes.get(each.node, 0) + 1
-    shown = ", ".join(f"{node} ({count})" for node, count in list(nodes.items())[:5])
-    more = f" and {len(nodes) - 5} more nodes" if len(nodes) > 5 else ""
+    where = _where((each.node, 1) for each in event.pods)
     whose = f" of {' and '.join(event.gangs[:5])}" if event.gangs else ""
-    return f"{counted(len(event.pods), 'pod')}{whose} placed on {shown}{more}"
+    return f"{counted(len(event.pods), 'pod')}{whose} placed on {where}"
 
 
 def pods_released(event: gangs.PodsReleased) -> str:
