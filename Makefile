@@ -7,6 +7,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PYTEST := $(BIN)/python -m pytest
 WORKERS ?= 2
+SHARDS ?= 3
 ROUNDS ?= 10
 
 help:  ## list the targets
@@ -41,13 +42,14 @@ lint: $(READY)  ## style, types, layers, dependencies, spelling
 	$(BIN)/lint-imports
 	$(BIN)/deptry libs services
 	$(BIN)/codespell libs services tests examples docs deploy proto-schemas README.md CONTRIBUTING.md CHANGELOG.md
+	PYTHONPATH=tests $(BIN)/python -m kit.english
 
 check: lint  ## before every commit, under two minutes: lint, unit, properties, scenarios
 	$(PYTEST) -n $(WORKERS) tests/unit tests/properties tests/scenarios
 
 test: check controlplane  ## everything CI runs
 	$(PYTEST) -n $(WORKERS) tests/sim
-	$(PYTEST) tests/contract tests/integration tests/e2e
+	$(PYTEST) -n $(SHARDS) --dist loadfile tests/contract tests/integration tests/e2e
 
 shake: $(READY)  ## look for what no property has met yet: other examples in each of ROUNDS rounds
 	for round in $$(seq $(ROUNDS)); do MUSTER_TEST_EXAMPLES=random $(PYTEST) -q -n $(WORKERS) tests/properties || exit 1; done
@@ -58,17 +60,25 @@ controlplane: $(READY)  ## build the real Kubernetes control plane the tests run
 rewrite: $(READY)  ## write what the scenarios now do into their files; read the diff
 	MUSTER_TEST_REWRITE=1 $(PYTEST) tests/scenarios
 
-schemas: $(READY)  ## write what is made from the code: public contract, event catalogue, reference pages
+picture: $(READY)  ## draw the picture of the README from a small simulation
+	PYTHONPATH=tests $(BIN)/python -m kit.picture
+
+schemas: $(READY) picture  ## write what is made from the code: public contract, event catalogue, reference pages, picture
 	$(BIN)/python -m muster.runtime.schemas
 	$(BIN)/python -m muster.runtime.catalogue
 	$(BIN)/python -m muster_cli.docs
+	$(BIN)/python -m muster.runtime.installing
 
 bench: $(READY) controlplane  ## measure, and write docs/performance.md
 	PYTHONPATH=tests $(BIN)/python tests/perf/bench.py
+
+sbom: $(READY)  ## write sbom.json (CycloneDX): what the image holds, from the lock file
+	$(BIN)/python -m pip install --quiet cyclonedx-bom
+	$(BIN)/cyclonedx-py requirements requirements/runtime.txt --output-reproducible -o sbom.json
 
 lock: $(READY)  ## compile the lock files from pyproject.toml
 	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip compile pyproject.toml --extra local --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url --quiet -o requirements/runtime.txt
 	$(BIN)/uv pip compile pyproject.toml --extra local --group dev --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url --quiet -o requirements/dev.txt
 
-.PHONY: help setup demo up down fmt lint check test shake controlplane rewrite schemas bench lock
+.PHONY: help setup demo up down fmt lint check test shake controlplane rewrite picture schemas bench lock sbom

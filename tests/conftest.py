@@ -8,7 +8,8 @@ import pytest
 
 from kit import published
 from kit.bench import Bench
-from muster.runtime.simulate import Simulation
+from kit.disorder import DisorderedCell
+from muster.bus import server
 from muster.sim.log import MemoryLog
 
 # How long an example takes is the machine's affair: no test depends on speed. Examples are the same in every run of a
@@ -19,11 +20,18 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("muster")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Give each worker of a run ports of its own: a port is free until its server listens, so two could take one."""
+    worker = getattr(config, "workerinput", None)
+    if worker is not None:
+        server.PORTS = server.PORTS[int(worker["workerid"].removeprefix("gw")) :: worker["workercount"]]
+
+
 @pytest.fixture(scope="session", autouse=True)
 def every_log_is_judged() -> Iterator[None]:
     """Have an independent validator judge the public events of every commit that is stored."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Bench, "append", published.judging(Bench.append, lambda bench: bench.log[-1]))
         patch.setattr(MemoryLog, "_put", published.judging(MemoryLog._put, lambda log: log._stored[-1]))
-        patch.setattr(Simulation, "_append", published.judging(Simulation._append, lambda sim: sim.log[-1]))
+        patch.setattr(DisorderedCell, "_append", published.judging(DisorderedCell._append, lambda sim: sim.log[-1]))
         yield

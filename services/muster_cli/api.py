@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator
+import os
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
 import yaml
 from msgspec import Struct
 
+from muster.kube import kubeconfig
 from muster.kube.transport import KubeTransport, Target
+from muster.runtime.pairing import cluster_uid, recorded_cluster
 from muster_cli import instances
 from muster_cli.exits import NOT_FOUND, CliError
 from muster_cli.options import Cluster
+from muster_cli.reading import Place, Reading
 
 
 class Api(Struct, frozen=True):
@@ -24,21 +28,27 @@ class Api(Struct, frozen=True):
 
 
 @contextlib.asynccontextmanager
-async def api_of(cluster: Cluster | None, *, simulated_only: bool = False) -> AsyncIterator[Api | None]:
-    """The cluster a command line names, else that of the newest running ``muster up``; None when there is neither.
+async def api_of(
+    cluster: Cluster | None, place: Place | None = None, *, simulated_only: bool = False
+) -> AsyncIterator[Api | None]:
+    """The cluster a command line names, else the one its log is about; None when neither says.
 
-    ``simulated_only``: of running ones, only those with a simulated cluster. Raises KubeConfigError, CliError.
+    ``place``: the log. That of a running ``muster up`` goes with the cluster of that instance, any other with the
+    kubeconfig of the shell (KUBECONFIG, else ~/.kube/config). Without a log: the cluster of the newest instance.
+    ``simulated_only``: of running instances, only those with a simulated cluster. Raises KubeConfigError, CliError.
     """
     cluster = cluster or Cluster()
     if cluster.context is not None or cluster.kubeconfig is not None:
         transport, name, simulated = await _real(cluster), "", False
     else:
-        instance = next((each for each in instances.running() if each.simulated or not simulated_only), None)
+        instance = _instance(place, simulated_only=simulated_only)
         if instance is None:
-            yield None
-            return
-        if instance.simulated:
-            transport, name, simulated = _demo(Path(instance.kubeconfig)), "the running demo", True
+            if place is None or not _has_kubeconfig():
+                yield None
+                return
+            transport, name, simulated = await _real(cluster), "", False
+        elif instance.simulated:
+            transport, name, simulated = _demo(Path(instance.kubeconfig)), _named(instance), True
         else:
             transport = await _real(Cluster(instance.context or None, instance.kubeconfig or None))
             name, simulated = "", False
@@ -46,6 +56,43 @@ async def api_of(cluster: Cluster | None, *, simulated_only: bool = False) -> As
         yield Api(transport, name or f"{transport.target.server} ({transport.target.origin})", simulated)
     finally:
         await transport.close()
+
+
+def _named(instance: instances.Instance) -> str:
+    return f"the simulated cluster of `muster up` at {instance.url}"
+
+
+def _instance(place: Place | None, *, simulated_only: bool) -> instances.Instance | None:
+    if place is not None:
+        return place.instance
+    return next((each for each in instances.running() if each.simulated or not simulated_only), None)
+
+
+def _has_kubeconfig(environ: Mapping[str, str] = os.environ) -> bool:
+    return bool(environ.get("KUBECONFIG")) or Path(kubeconfig.DEFAULT_PATH).expanduser().exists()
+
+
+async def check_pair(reading: Reading, api: Api) -> None:
+    """Raises CliError when a log is about another cluster than the one that a connection leads to."""
+    said = await mismatch(reading, api)
+    if said:
+        raise CliError(
+            f"{said}; nothing was changed. Name the cluster of this log with --context or --kubeconfig, or the log of "
+            "that cluster with --url"
+        )
+
+
+async def mismatch(reading: Reading, api: Api) -> str:
+    """How a log and a cluster do not belong together; empty when they do, or when it cannot be known."""
+    known = await recorded_cluster(reading.js, reading.log.identity)
+    if known is None:
+        return ""
+    uid = await cluster_uid(api.transport)
+    if not uid or uid == known.uid:
+        return ""
+    identity = reading.log.identity
+    log = f"log {identity.log_id} of cell {identity.cell} at {reading.place.config.nats_url}"
+    return f"{log} is about another cluster ({known.server or 'simulated'}, id {known.uid}) than {api.name}, id {uid}"
 
 
 async def _real(cluster: Cluster) -> KubeTransport:
@@ -57,7 +104,7 @@ async def _real(cluster: Cluster) -> KubeTransport:
     return await connect(source, check=True, clock=SystemClock())
 
 
-def _demo(kubeconfig: Path) -> KubeTransport:
+def _demo(path: Path) -> KubeTransport:
     """Plain HTTP on loopback needs nothing of what kubernetes-asyncio takes seconds to import."""
     import aiohttp
 
@@ -65,9 +112,9 @@ def _demo(kubeconfig: Path) -> KubeTransport:
     from muster.kube.transport import Wire
 
     try:
-        server = str(yaml.safe_load(kubeconfig.read_text())["clusters"][0]["cluster"]["server"])
+        server = str(yaml.safe_load(path.read_text())["clusters"][0]["cluster"]["server"])
     except (OSError, LookupError, TypeError, yaml.YAMLError) as err:
-        raise CliError(f"cannot use the kubeconfig of the running demo, {kubeconfig}: {err}", NOT_FOUND) from err
+        raise CliError(f"cannot use the kubeconfig of the running demo, {path}: {err}", NOT_FOUND) from err
     connector = aiohttp.TCPConnector()
     wire = Wire(connector=connector, close=connector.close)
     return KubeTransport(Target(server, "the running demo"), wire, Credential(Loaded(None)), user_agent="muster")

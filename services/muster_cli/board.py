@@ -7,11 +7,14 @@ from typing import Any
 from msgspec import Struct, field
 
 from muster.core.objects.kubequeue import DEFAULT_POLICY
-from muster.core.presentation.desired import pauses_over, waiting_reason
+from muster.core.presentation.desired import pauses_over
 from muster.core.presentation.queues import shown_amounts
-from muster.core.presentation.view import ViewState
+from muster.core.readmodel.state import ReadState
+from muster.core.status.job import job_status
+from muster.core.wording import jobs
 from muster.model.quota import QuotaNode
-from muster.model.resources import format_quantity, texts
+from muster.model.resources import format_quantity, summed, texts
+from muster.model.text import instant
 
 
 class Amount(Struct, frozen=True):
@@ -59,6 +62,8 @@ class Node(Struct, frozen=True):
     head: Head | None = None
     paused: tuple[str, ...] = ()
     """What rests here: ``admissions``, ``evictions``."""
+    beyond: dict[str, int] = field(default_factory=dict)
+    """What of ``used`` runs beyond what was granted, by resource in base units."""
 
     @property
     def name(self) -> str:
@@ -81,7 +86,7 @@ class Board(Struct, frozen=True):
     """What somebody has paused, a sentence each."""
 
 
-def board_of(state: ViewState) -> Board:
+def board_of(state: ReadState) -> Board:
     """The board a view shows."""
     tree = state.ledger.tree
     board = Board(state.seq, state.generation, state.now, unsynced=sorted(state.unsynced))
@@ -89,15 +94,16 @@ def board_of(state: ViewState) -> Board:
         return board
     counts = _counts(state)
     policies = {state.queue_paths.get(uid, ""): shown.policy for uid, shown in state.queue_objects.items()}
-    last = {node.children[-1] for node in tree.nodes if node.children}
-    nodes = [_node(state, node, counts, policies.get(node.path, ""), last) for node in tree.nodes]
-    pauses = list(dict.fromkeys(text for node in tree.nodes for text in pauses_over(state, node.path)))
+    every = state.ledger.nodes.values()
+    last = {node.children[-1] for node in every if node.children}
+    nodes = [_node(state, node, counts, policies.get(node.path, ""), last) for node in every]
+    pauses = list(dict.fromkeys(text for node in every for text in pauses_over(state, node.path)))
     return Board(
         state.seq, state.generation, state.now, tree.ref.key, tree.profile, nodes, sorted(state.unsynced), pauses
     )
 
 
-def _counts(state: ViewState) -> dict[str, list[int]]:
+def _counts(state: ReadState) -> dict[str, list[int]]:
     """Per path [waiting, admitted, running], everything below included."""
     counts: dict[str, list[int]] = {}
 
@@ -116,9 +122,11 @@ def _counts(state: ViewState) -> dict[str, list[int]]:
     return counts
 
 
-def _node(state: ViewState, node: QuotaNode, counts: dict[str, list[int]], policy: str, last: set[str]) -> Node:
+def _node(state: ReadState, node: QuotaNode, counts: dict[str, list[int]], policy: str, last: set[str]) -> Node:
     used = shown_amounts(node, state.ledger.used.get(node.path, {}))
     waiting, admitted, running = counts.get(node.path, [0, 0, 0])
+    mine = [charge.over for charge in state.ledger.charges.values() if charge.over and _within(charge.queue, node.path)]
+    beyond = dict(sorted(summed(mine).items()))
     names = sorted(node.limit.keys() | node.guaranteed.keys() | used.keys())
     return Node(
         path=node.path,
@@ -131,18 +139,23 @@ def _node(state: ViewState, node: QuotaNode, counts: dict[str, list[int]], polic
         admitted=admitted,
         running=running,
         policy=policy or DEFAULT_POLICY,
-        priority=state.queue_priorities.get(node.path, 0),
+        priority=state.queue_priorities.get(node.path, node.priority if node.uid else 0),
         head=_head(state, node.path),
         paused=tuple(sorted(set(state.resting(node.path)))),
+        beyond=beyond,
     )
 
 
-def _head(state: ViewState, path: str) -> Head | None:
+def _within(queue: str, path: str) -> bool:
+    return queue == path or queue.startswith(f"{path}/")
+
+
+def _head(state: ReadState, path: str) -> Head | None:
     first = next(state.book.in_order(path), None)
     if first is None:
         return None
     job = state.jobs[first[0][3]]
-    reason = waiting_reason(state, job)
+    reason = jobs.reason(job_status(state, job.ref.uid))
     return Head(job.ref.key, reason.code, reason.text)
 
 
@@ -151,7 +164,7 @@ def record(board: Board, nodes: list[Node]) -> dict[str, Any]:
     return {
         "generation": board.generation,
         "sequence": board.seq,
-        "at": board.now,
+        "at": instant(board.now),
         "tree": board.tree,
         "profile": board.profile,
         "unsynced": board.unsynced,
@@ -176,5 +189,6 @@ def _record(node: Node) -> dict[str, Any]:
         "admitted": node.admitted,
         "running": node.running,
         "paused": list(node.paused),
+        "beyondGrant": texts(node.beyond),
         "head": None if head is None else {"job": head.job, "reason": head.code, "message": head.text},
     }

@@ -7,10 +7,8 @@ from muster.bus.errors import BusError, ConnectError
 from muster.model.text import span
 from muster.ports import Clock, LogGoneError
 from muster.runtime.leader import MAX_SKEW_MS
-from muster_cli.exits import CliError
 from muster_cli.findings import Finding, Grade
-from muster_cli.options import Bus
-from muster_cli.reading import Place, Reading, connected, locate
+from muster_cli.reading import Place, Reading, connected
 from muster_cli.render.cell import ALARM_PERCENT, size
 from muster_cli.state import CellState, cell_state
 
@@ -18,12 +16,11 @@ FULL_PERCENT = 95
 """From here on the log takes only releases and effects."""
 
 
-async def bus_findings(bus: Bus | None, clock: Clock) -> list[Finding]:
-    """Everything that was looked at; one note when no NATS is named and no demo runs."""
-    try:
-        place = locate(bus)
-    except CliError:
-        return [Finding("note", "NATS", "not looked at: none is named and no `muster up` runs", "name one with --url")]
+async def bus_findings(place: Place | None, clock: Clock) -> list[Finding]:
+    """Everything that was examined; one note when there is no ``place`` to look at."""
+    if place is None:
+        what = "not examined: no NATS is named and no `muster up` runs"
+        return [Finding("note", "NATS", what, "name one with --url nats://HOST:PORT")]
     try:
         async with connected(place) as js:
             findings = [Finding("ok", "NATS", place.config.nats_url)]

@@ -6,8 +6,9 @@ Looked at through the API server; nothing is changed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
+import msgspec
 from msgspec import Struct
 
 from muster.core.objects.kubequeue import QUEUE_NAMESPACE
@@ -35,20 +36,27 @@ class Policy(Struct, frozen=True):
     since: ServerVersion
     guards: bool = True
     """Keeps jobs in their queue; else it only spares people to write something themselves."""
+    steers: bool = False
+    """Gives pods of gangs our name."""
 
 
-def _policy(name: str, sort: str, since: ServerVersion, *, guards: bool = True) -> Policy:
+def _policy(name: str, sort: str, since: ServerVersion, *, guards: bool = True, steers: bool = False) -> Policy:
     kind = f"{sort}AdmissionPolicy"
     resource = ApiResource(ADMISSION, "v1", f"{sort.lower()}admissionpolicies", kind, namespaced=False)
     binding = ApiResource(ADMISSION, "v1", f"{sort.lower()}admissionpolicybindings", f"{kind}Binding", namespaced=False)
-    return Policy(name, resource, binding, since, guards)
+    return Policy(name, resource, binding, since, guards, steers)
 
 
 POLICIES = (
-    _policy("muster-rayjobs", "Validating", ServerVersion(1, 30)),
     _policy("muster-jobs", "Validating", ServerVersion(1, 30)),
-    _policy("muster-rayjobs-suspended", "Mutating", ServerVersion(1, 36)),
-    _policy("muster-gang-pods-steered", "Mutating", ServerVersion(1, 36), guards=False),
+    _policy("muster-cronjobs", "Validating", ServerVersion(1, 30)),
+    _policy("muster-pods", "Validating", ServerVersion(1, 30)),
+    _policy("muster-queueunits", "Validating", ServerVersion(1, 30)),
+    _policy("muster-jobs-suspended", "Mutating", ServerVersion(1, 36)),
+    _policy("muster-trainings-suspended", "Mutating", ServerVersion(1, 36)),
+    _policy("muster-cronjobs-suspended", "Mutating", ServerVersion(1, 36)),
+    _policy("muster-jobs-kept-running", "Mutating", ServerVersion(1, 36), guards=False),
+    _policy("muster-gang-pods-steered", "Mutating", ServerVersion(1, 36), guards=False, steers=True),
 )
 """What ``deploy/policies`` holds (a test keeps them equal)."""
 
@@ -73,11 +81,12 @@ INSTALLED_BY = {
 
 
 async def cluster_findings(
-    transport: ApiTransport, *, acting: bool, policies: bool = True, kinds: Collection[str] = KINDS
+    transport: ApiTransport, *, acting: bool, policies: bool = True, kinds: Collection[str] = KINDS, ours: str = ""
 ) -> list[Finding]:
     """Everything that was looked at. ``acting``: with what writing there takes. Raises ApiUnreachableError.
 
     ``policies``: false for a simulated server, which knows none. ``kinds``: the workload kinds that are on.
+    ``ours``: the holder of the lease of the cluster that is no other Muster.
     """
     try:
         version = await server_version(transport)
@@ -92,7 +101,7 @@ async def cluster_findings(
     findings += await _permissions(transport, acting=acting, kinds=served_kinds)
     if policies:
         findings += await _policies(transport, version, acting=acting)
-    findings += await owner_findings(transport, acting=acting, kinds=served_kinds)
+    findings += await owner_findings(transport, acting=acting, kinds=served_kinds, ours=ours)
     findings += await _tree(transport)
     return findings
 
@@ -221,7 +230,7 @@ async def _policies(transport: ApiTransport, version: ServerVersion, *, acting: 
         findings.append(Finding("note", "policies", f"cannot be looked at: {', '.join(unknown)}"))
     there = [policy.name for policy in wanted if policy not in missing.values()]
     findings = findings or [Finding("ok", "policies", ", ".join(there))]
-    return [*findings, *_steered(wanted, [name for name, policy in missing.items() if not policy.guards])]
+    return [*findings, *_steered(wanted, [name for name, policy in missing.items() if policy.steers])]
 
 
 def _steered(wanted: Collection[Policy], missing: Collection[str]) -> list[Finding]:
@@ -229,28 +238,42 @@ def _steered(wanted: Collection[Policy], missing: Collection[str]) -> list[Findi
     what = "pods with the marks of a gang have to say schedulerName: muster themselves"
     if missing:
         return [Finding("note", "gang pods", f"{', '.join(missing)} missing: {what}", "apply deploy/policies")]
-    if all(policy.guards for policy in wanted):
+    if not any(policy.steers for policy in wanted):
         return [Finding("note", "gang pods", f"this server changes no objects by policy: {what}")]
     return []
 
 
 async def _tree(transport: ApiTransport) -> list[Finding]:
-    import msgspec
+    found = await _trees(transport, TREE_NAMESPACE)
+    if found is None:
+        return []  # Missing definitions and permissions are findings of their own.
+    names = [name for _, name in found]
+    everywhere = await _trees(transport) or []
+    ignored = [f"{namespace}/{name}" for namespace, name in everywhere if namespace != TREE_NAMESPACE]
+    findings = [_in_force(names, ignored)]
+    if ignored:
+        what = f"{', '.join(ignored)}: ignored, because a tree counts only in namespace {TREE_NAMESPACE}"
+        fix = f"set metadata.namespace to {TREE_NAMESPACE} and apply it again, or delete it"
+        findings.append(Finding("note", "quota tree", what, fix))
+    return findings
 
-    answer = await transport.request("GET", api.QUOTA_TREES.path(TREE_NAMESPACE), query={"limit": "10"})
-    if not answer.ok:
-        return []  # Missing definitions and permissions are told already.
-    names = [item["metadata"]["name"] for item in msgspec.json.decode(answer.body)["items"]]
-    if not names:
-        return [
-            Finding(
-                "note",
-                "quota tree",
-                f"there is no ElasticQuotaTree in {TREE_NAMESPACE}: nothing can be admitted",
-                "apply one; `muster up` shows an example",
-            )
-        ]
+
+def _in_force(names: Sequence[str], ignored: Sequence[str]) -> Finding:
     if len(names) > 1:
         others = ", ".join(names[1:])
-        return [Finding("note", "quota tree", f"only the oldest of {', '.join(names)} counts", f"delete {others}")]
-    return [Finding("ok", "quota tree", f"{TREE_NAMESPACE}/{names[0]}")]
+        return Finding("note", "quota tree", f"only the oldest of {', '.join(names)} counts", f"delete {others}")
+    if names:
+        return Finding("ok", "quota tree", f"{TREE_NAMESPACE}/{names[0]}")
+    what = f"there is no ElasticQuotaTree in {TREE_NAMESPACE}: nothing can be admitted"
+    fix = f"move {ignored[0]} to {TREE_NAMESPACE}" if ignored else "apply one; `muster up` shows an example"
+    return Finding("note", "quota tree", what, fix)
+
+
+async def _trees(transport: ApiTransport, namespace: str = "") -> list[tuple[str, str]] | None:
+    """(namespace, name) of the quota trees, the oldest first; None where they may not be listed."""
+    answer = await transport.request("GET", api.QUOTA_TREES.path(namespace), query={"limit": "50"})
+    if not answer.ok:
+        return None
+    items = [item["metadata"] for item in msgspec.json.decode(answer.body)["items"]]
+    items.sort(key=lambda meta: (meta.get("creationTimestamp", ""), meta["name"]))
+    return [(meta["namespace"], meta["name"]) for meta in items]

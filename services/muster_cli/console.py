@@ -1,6 +1,6 @@
 """Where output goes: results to stdout, everything else to stderr; colour only on a terminal that wants it.
 
-Every text that is printed is cleaned here, whoever made it: names and messages come from users' objects.
+Every text that is printed is cleaned here: names and messages come from users' objects.
 """
 
 from __future__ import annotations
@@ -75,6 +75,11 @@ class Output:
     def lines(self, texts: Sequence[Text | str]) -> None:
         for text in texts:
             self.line(text)
+
+    def plain(self, texts: Sequence[str]) -> None:
+        """Many lines of the result, without styles: ten thousand of them in a blink."""
+        self.stdout.write("".join(f"{clean(text)}\n" for text in texts))
+        self.stdout.flush()
 
     def note(self, text: Text | str) -> None:
         """One line beside the result, on stderr."""

@@ -13,6 +13,9 @@ from pathlib import Path
 import msgspec
 from rich.console import Console
 
+from muster.core.presentation import desired
+from muster.core.status.codes import REFUSED
+from muster.core.wording.statuses import MEANINGS
 from muster.runtime.attributes import attribute_docs
 from muster.runtime.config import PREFIX, Config
 from muster_cli import exits
@@ -26,7 +29,35 @@ NOTICE = "<!-- Written by `python -m muster_cli.docs`: change the help of the co
 
 def pages() -> dict[str, str]:
     """File name -> text of every page."""
-    return {"cli.md": command_page(), "exit-codes.md": exit_code_page(), "configuration.md": configuration_page()}
+    return {
+        "cli.md": command_page(),
+        "exit-codes.md": exit_code_page(),
+        "configuration.md": configuration_page(),
+        "status.md": status_page(),
+    }
+
+
+def status_page() -> str:
+    """Every code a job may stand at."""
+    parts = [
+        "<!-- Written by `python -m muster_cli.docs` from libs/muster/core/wording/statuses.py. -->",
+        "",
+        "# Where a job stands",
+        "",
+        "One pure function says where a job stands, and every reader asks it: `muster why`, `position`, `ls`, the "
+        "levers, `muster up`, the QueueUnit and the Event on the job.\n\n"
+        "The state is how far a job has come (what `muster ls --state` takes); the code says why it is there. "
+        "kube-queue's own words stand in the QueueUnit where it has some:\n`Succeed` and `Failed` for what has "
+        "finished, `Admitted` from the reservation until it runs.",
+        "",
+        "| Code | State | What it means | Shown also as | What to do |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for code, row in MEANINGS.items():
+        shown = ["QueueUnit"] if {*row.phases} - {"gone", "outside"} else []
+        shown += ["Event"] if code in desired.TOLD or code in REFUSED.values() else []
+        parts.append(f"| `{code}` | {', '.join(row.phases)} | {row.means} | {', '.join(shown) or '-'} | {row.do} |")
+    return "\n".join(parts) + "\n"
 
 
 def command_page() -> str:

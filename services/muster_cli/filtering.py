@@ -5,6 +5,8 @@ Pure; it has to hear a log from its beginning to know who belongs where.
 
 from __future__ import annotations
 
+from difflib import get_close_matches
+
 from muster.events import decisions as d
 from muster.events import facts
 from muster.events.base import Event
@@ -26,11 +28,24 @@ class Filter:
         """uid -> the job"""
         self._queues: dict[str, str] = {}
         """uid of a job or a Queue object -> quota path"""
+        self._leaves: dict[str, str] = {}
+        """namespace -> quota path that claims it"""
+        self._paths: set[str] = set()
+        """every node of every quota tree that was in force"""
 
     @property
     def empty(self) -> bool:
         """Everything passes."""
         return not (self._job or self._queue)
+
+    def missing(self) -> str:
+        """What of the filter names nothing in the commits so far, with what is like it; empty when all is there."""
+        if self._job and not any(self._job in (ref.key, ref.name) for ref in self._keys.values()):
+            return f"no job {self._job} is in this log{_similar(self._job, {ref.key for ref in self._keys.values()})}"
+        paths = self._paths | set(self._queues.values())
+        if self._queue and not any(path == self._queue or path.startswith(f"{self._queue}/") for path in paths):
+            return f"no queue {self._queue} is in this log{_similar(self._queue, paths)}"
+        return ""
 
     def wanted(self, stored: Stored) -> set[int]:
         """The indices of the events of a commit that pass."""
@@ -62,10 +77,11 @@ class Filter:
     def _learn(self, event: Event) -> list[str]:
         """Note who belongs where; returns the uids an event is about."""
         match event:
+            case d.QuotaTreeAccepted():
+                self._paths.update(node.path for node in event.tree.nodes)
+                self._leaves |= {name: node.path for node in event.tree.nodes for name in node.namespaces}
             case facts.WorkloadObserved():
-                ref = event.workload.ref
-                self._keys[ref.uid] = ref
-                return [ref.uid]
+                return [self._observed(event.workload.ref)]
             case facts.ChildObserved():
                 return [self._own(event.child.ref, event.child.owner_uid)]
             case facts.PodObserved():
@@ -89,7 +105,21 @@ class Filter:
             self._queues[found.uid] = queue
         return [found.uid]
 
+    def _observed(self, ref: Ref) -> str:
+        """Note a job; one that is refused never says which queue it meant: that of its namespace."""
+        self._keys[ref.uid] = ref
+        if ref.namespace in self._leaves:
+            self._queues.setdefault(ref.uid, self._leaves[ref.namespace])
+        return ref.uid
+
     def _own(self, ref: Ref, owner_uid: str) -> str:
         if owner_uid and owner_uid != ref.uid:
             self._owner[ref.uid] = owner_uid
         return ref.uid
+
+
+def _similar(wanted: str, known: set[str]) -> str:
+    """A hint; a bare name is compared with bare names, so that a long namespace hides nothing."""
+    shown = {each if "/" in wanted else each.rpartition("/")[2]: each for each in sorted(known)}
+    close = [shown[each] for each in get_close_matches(wanted, list(shown), n=3, cutoff=0.5)]
+    return f"; did you mean {' or '.join(close)}?" if close else ""

@@ -1,4 +1,4 @@
-"""What an examination found: values, and whether something must be mended."""
+"""What an examination found: values, and whether something must be fixed."""
 
 from __future__ import annotations
 
@@ -20,15 +20,16 @@ class Finding(Struct, frozen=True):
     fix: str = ""
 
 
-def must_mend(findings: Sequence[Finding]) -> bool:
+def must_fix(findings: Sequence[Finding]) -> bool:
     """Whether something is bad."""
     return any(finding.grade == "bad" for finding in findings)
 
 
-def record(findings: Sequence[Finding]) -> dict[str, Any]:
-    """The findings for programs."""
+def record(findings: Sequence[Finding], *, examined: bool = True) -> dict[str, Any]:
+    """The findings for programs. ``examined``: there was a log or a cluster to look at."""
     return {
-        "healthy": not must_mend(findings),
+        "examined": examined,
+        "healthy": examined and not must_fix(findings),
         "findings": [
             {"grade": each.grade, "title": each.title, "detail": each.detail, "fix": each.fix} for each in findings
         ],

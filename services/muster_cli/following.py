@@ -6,7 +6,8 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 
-from muster.core.presentation.view import View, ViewState
+from muster.core.readmodel.model import ReadModel
+from muster.core.readmodel.state import ReadState
 from muster.core.stage import Folder
 from muster_cli.folding import present_view
 from muster_cli.reading import Reading
@@ -20,16 +21,16 @@ class Present:
 
     def __init__(self, reading: Reading) -> None:
         self.reading = reading
-        self._view = View()
+        self._view = ReadModel()
         self._folder = Folder(self._view)
-        self.state: ViewState = self._view.initial()
+        self.state: ReadState = self._view.initial()
 
-    async def read(self) -> ViewState:
+    async def read(self) -> ReadState:
         """Fold everything up to the present end of the log."""
         self.state = await present_view(self.reading, self._view)
         return self.state
 
-    async def until(self, done: Callable[[ViewState], bool], limit_s: float = LIMIT_S) -> bool:
+    async def until(self, done: Callable[[ReadState], bool], limit_s: float = LIMIT_S) -> bool:
         """Go on folding until something holds; false when it did not within the limit."""
         try:
             async with asyncio.timeout(limit_s):
@@ -37,7 +38,7 @@ class Present:
         except TimeoutError:
             return False
 
-    async def _until(self, done: Callable[[ViewState], bool]) -> bool:
+    async def _until(self, done: Callable[[ReadState], bool]) -> bool:
         if done(self.state):
             return True
         async with contextlib.aclosing(self.reading.log.follow(self.state.seq)) as stream:

@@ -11,12 +11,14 @@ CHECKED: dict[str, str] = {
     "I6": "each release ends exactly one charge, and nobody is charged twice",
     "I8": "nobody is evicted without need: the claimant fits without the victims, and not without fewer",
     "I9": "a job is admitted, and resumed, at most once per attempt",
-    "I11": "what is told of one object never goes back to an older version",
+    "I11": "the facts about one object never go back to an older version",
     "I13": "every commit carries the epoch of the leader in force",
     "I15": "of equal requests in one queue the one ahead is tried first",
     "I17": "whatever runs in a namespace with a quota is charged",
     "I19": "evictions are legal: owed, of preemptible work, and from nobody below its min",
     "I21": "nodes are asked for once for each who lacks them, and no more than a pool may have",
+    "I22": "what is charged is charged at the leaf its workload belongs to",
+    "I23": "what is decided between two inputs is bounded",
 }
 UNCHECKED: dict[str, str] = {
     "I7": "needs to know what could have been evicted when; tested with random trees and in simulation",

@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from difflib import get_close_matches
 
 from msgspec import Struct
 
 from muster.core.objects.meta import CHANGE_REASON, CHANGED_BY
-from muster.core.presentation.desired import waiting_reason
-from muster.core.presentation.view import ViewState
+from muster.core.readmodel.state import ReadState
+from muster.core.status.job import job_status
+from muster.core.wording import jobs
 from muster.core.workloads.registry import KINDS
 from muster.model.workload import Workload
-from muster_cli.api import Api, api_of
+from muster_cli.api import Api, api_of, check_pair
 from muster_cli.commands.tail import tell_which
 from muster_cli.commands.why import named
 from muster_cli.console import Output
-from muster_cli.exits import NOT_FOUND, USAGE, CliError
+from muster_cli.exits import FAILED, NOT_FOUND, OK, USAGE, CliError
 from muster_cli.following import LIMIT_S, Present
 from muster_cli.marking import annotate, annotations_of, author, short
 from muster_cli.options import Bus, Cluster
 from muster_cli.reading import locate, opened
 
 NO_CLUSTER = "no cluster to act on: start one with `muster up`, or name yours with --context"
+UNCONFIRMED = (
+    f"The object is changed, but the log does not show it after {LIMIT_S:g} s; `muster doctor` says whether a watcher "
+    "runs"
+)
 HIGHEST = 2**31 - 1
 
 
@@ -36,29 +41,27 @@ class Lever(Struct, frozen=True):
     by: str
 
     @property
-    def state(self) -> ViewState:
+    def state(self) -> ReadState:
         return self.present.state
 
     @property
     def uid(self) -> str:
         return self.workload.ref.uid
 
-    async def pull(self, out: Output, wanted: dict[str, str | None], reason: str, did: str) -> None:
-        """Write the annotations with author and reason, and say so; then wait until the log has heard of it."""
+    async def pull(self, out: Output, wanted: dict[str, str | None], reason: str, did: str) -> int:
+        """Write the annotations with author and reason; returns the exit code: FAILED when the log does not show it."""
         ref, resource = self.workload.ref, KINDS[self.workload.ref.kind].resource
         meta = await annotations_of(self.api.transport, resource, ref)
         recorded = {**wanted, CHANGED_BY: self.by, CHANGE_REASON: short(reason) or None}
         rv = await annotate(self.api.transport, resource, ref, meta, recorded)
         out.line(f"{ref.kind} {ref.key} {did}, by {self.by}{f': {short(reason)}' if reason else ''}")
-        out.line(await self._effect(rv))
-
-    async def _effect(self, rv: int) -> str:
         uid = self.uid
-        heard = await self.present.until(lambda state: _heard(state, uid, rv))
-        if not heard:
-            return f"The log does not show it after {LIMIT_S:g} s; `muster doctor` tells whether anybody watches"
+        if not await self.present.until(lambda state: _heard(state, uid, rv)):
+            out.note(UNCONFIRMED)
+            return FAILED
         await self.present.until(lambda state: is_settled(state, uid))
-        return standing_line(self.state, uid)
+        out.line(standing_line(self.state, uid))
+        return OK
 
 
 @contextlib.asynccontextmanager
@@ -66,15 +69,16 @@ async def lever(job: str, out: Output, bus: Bus | None, cluster: Cluster | None)
     """Everything it takes to act on a job. Raises CliError when there is no such job, no log or no cluster."""
     place = locate(bus)
     tell_which(out, place)
-    async with opened(place) as reading, api_of(cluster) as api:
+    async with opened(place) as reading, api_of(cluster, place) as api:
         if api is None:
             raise CliError(NO_CLUSTER, NOT_FOUND)
+        await check_pair(reading, api)
         present = Present(reading)
         workload = job_named(await present.read(), job)
         yield Lever(api, present, workload, await author(api, cluster))
 
 
-def job_named(state: ViewState, text: str) -> Workload:
+def job_named(state: ReadState, text: str) -> Workload:
     """The one job of the present that a name means. Raises CliError when there is none, or more than one."""
     kind, wanted = named(text)
     jobs = [each for each in state.workloads.values() if each.ref.kind in KINDS and kind in ("", each.ref.kind)]
@@ -89,7 +93,7 @@ def job_named(state: ViewState, text: str) -> Workload:
     raise CliError(f"there is no job {wanted} now (as of sequence {state.seq}){hint}", NOT_FOUND)
 
 
-def above_all(state: ViewState, uid: str) -> int | None:
+def above_all(state: ReadState, uid: str) -> int | None:
     """The priority that puts a waiting job first in its queue; None when it is first already.
 
     Raises CliError for a job that is in no queue, or when there is no higher priority.
@@ -107,12 +111,12 @@ def above_all(state: ViewState, uid: str) -> int | None:
     return top + 1
 
 
-def _heard(state: ViewState, uid: str, rv: int) -> bool:
+def _heard(state: ReadState, uid: str, rv: int) -> bool:
     workload = state.workloads.get(uid)
     return workload is None or workload.rv >= rv
 
 
-def is_settled(state: ViewState, uid: str) -> bool:
+def is_settled(state: ReadState, uid: str) -> bool:
     """Whether the sorter has drawn its conclusions from what is known of a job."""
     workload, job = state.workloads.get(uid), state.jobs.get(uid)
     if workload is None or uid in state.ledger.charges or not workload.suspended:
@@ -124,41 +128,6 @@ def is_settled(state: ViewState, uid: str) -> bool:
     return job.priority == state.priority_of(workload) and job.status == "waiting"
 
 
-def standing_line(state: ViewState, uid: str) -> str:
+def standing_line(state: ReadState, uid: str) -> str:
     """Where a job stands, in one line."""
-    for look in _LOOKS:
-        if text := look(state, uid):
-            return text
-    return "it is not queued yet"
-
-
-def _gone(state: ViewState, uid: str) -> str:
-    workload = state.workloads.get(uid)
-    if workload is None:
-        return "it is gone"
-    return "it has finished" if workload.phase == "finished" else ""
-
-
-def _charged(state: ViewState, uid: str) -> str:
-    charge = state.ledger.charges.get(uid)
-    return f"it has its quota in {charge.queue} already" if charge is not None else ""
-
-
-def _in_line(state: ViewState, uid: str) -> str:
-    job = state.jobs.get(uid)
-    if job is None:
-        return ""
-    if job.status != "waiting":
-        return f"it is being tried in queue {job.queue} right now"
-    place, length = state.book.position(job.queue, job.place), state.book.length(job.queue)
-    return f"position {place} of {length} in queue {job.queue}; {waiting_reason(state, job).text}"
-
-
-def _refused(state: ViewState, uid: str) -> str:
-    refusal = state.refusals.get(uid)
-    if refusal is not None:
-        return f"it is not queued: {refusal.message}"
-    return "" if state.workloads[uid].suspended else "it is not suspended, so it is not queued"
-
-
-_LOOKS: tuple[Callable[[ViewState, str], str], ...] = (_gone, _charged, _in_line, _refused)
+    return jobs.line(job_status(state, uid))

@@ -45,7 +45,7 @@ def run(tokens: Sequence[str]) -> int:
             return exits.OK
         return _run(tokens)
     except BrokenPipeError:
-        # Whoever read our output has enough (`muster tail | head`).
+        # The reader of our output has enough (`muster tail | head`).
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return exits.OK
     except KeyboardInterrupt:

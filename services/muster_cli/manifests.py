@@ -33,6 +33,8 @@ def read_manifests(text: str, origin: str) -> list[Manifest]:
         documents = list(yaml.safe_load_all(text))
     except yaml.YAMLError as err:
         raise CliError(f"{origin} is not YAML: {' '.join(str(err).split())}", USAGE) from err
+    except RecursionError:
+        raise CliError(f"{origin} is nested too deeply to be a manifest", USAGE) from None
     found = [
         _manifest(body, f"{origin}, document {number}")
         for number, document in enumerate(documents, start=1)
@@ -59,7 +61,7 @@ def _manifest(body: Any, where: str) -> Manifest:
     if not isinstance(api_version, str) or not isinstance(kind, str):
         raise CliError(f"{where} is no Kubernetes object: it has no apiVersion or no kind", USAGE)
     if not isinstance(meta, dict) or not (meta.get("name") or meta.get("generateName")):
-        raise CliError(f"{where}, a {kind}, has neither metadata.name nor metadata.generateName", USAGE)
+        raise CliError(f"{where} ({kind}) has neither metadata.name nor metadata.generateName", USAGE)
     return Manifest(
         api_version,
         kind,

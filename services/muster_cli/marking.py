@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 from collections.abc import Mapping
 from typing import Any
 
@@ -76,14 +77,25 @@ def refusal(answer: ApiResponse, attempted: str) -> CliError:
 
 
 async def author(api: Api, cluster: Cluster | None, environ: Mapping[str, str] = os.environ) -> str:
-    """Who acts: as the server knows us, else the user of the kubeconfig's context, else of this machine."""
+    """The author of a change: as the server knows us, else the user of the kubeconfig, else of this machine."""
     review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
     answer = await api.transport.request("POST", SELF_REVIEWS, body=msgspec.json.encode(review))
     if answer.ok:
         status = msgspec.json.decode(answer.body).get("status") or {}
         if name := (status.get("userInfo") or {}).get("username"):
             return short(str(name))
-    return short(_context_user(api, cluster, environ) or environ.get("USER") or "unknown")
+    return short(_context_user(api, cluster, environ) or user_here(environ))
+
+
+def user_here(environ: Mapping[str, str]) -> str:
+    """The user of this process: USER or LOGNAME, else by the user database, else ``uid N``."""
+    for name in ("USER", "LOGNAME"):
+        if environ.get(name):
+            return environ[name]
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return f"uid {os.getuid()} (set USER to give a name)"
 
 
 def _context_user(api: Api, cluster: Cluster | None, environ: Mapping[str, str]) -> str:

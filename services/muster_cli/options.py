@@ -76,7 +76,11 @@ class Cluster:
 
     context: Annotated[
         str | None,
-        Parameter(group=CLUSTER_GROUP, show_default=False, help="Context of the kubeconfig: a real cluster."),
+        Parameter(
+            group=CLUSTER_GROUP,
+            show_default=False,
+            help="Context of the kubeconfig. Without it: the cluster of the running `muster up` that has the log.",
+        ),
     ] = None
     kubeconfig: Annotated[
         str | None,
@@ -87,8 +91,8 @@ class Cluster:
 
 
 Form = Annotated[
-    Literal["table", "json", "yaml", "name"],
-    Parameter(name=["--output", "-o"], help="How to print it: a table for people, the others for programs."),
+    Literal["table", "wide", "json", "yaml", "name"],
+    Parameter(name=["--output", "-o"], help="How to print it: a table, a wide one, or for programs."),
 ]
 Document = Annotated[
     Literal["text", "json", "yaml"],

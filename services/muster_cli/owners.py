@@ -10,13 +10,13 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from muster.model.api import ApiResource
+from muster.model.api import LEASES, ApiResource
 from muster.ports import ApiTransport, Clock
 from muster.runtime.clock import SystemClock
+from muster.runtime.clusterlease import NAME, NAMESPACE, PATH
 from muster_cli.findings import Finding, Grade
 
 DEPLOYMENTS = ApiResource("apps", "v1", "deployments", "Deployment")
-LEASES = ApiResource("coordination.k8s.io", "v1", "leases", "Lease")
 CONFIG_MAPS = ApiResource("", "v1", "configmaps", "ConfigMap")
 
 FRESH_MS = 60_000
@@ -57,9 +57,17 @@ KUEUE_FRAMEWORKS = {
 
 
 async def owner_findings(
-    transport: ApiTransport, *, acting: bool, clock: Clock | None = None, kinds: Collection[str] = ("RayJob",)
+    transport: ApiTransport,
+    *,
+    acting: bool,
+    clock: Clock | None = None,
+    kinds: Collection[str] = ("RayJob",),
+    ours: str = "",
 ) -> list[Finding]:
-    """Which other owners are active, worst first: in the way of acting, worth knowing when watching."""
+    """Which other owners are active, worst first: in the way of acting, worth knowing when watching.
+
+    ``ours``: the holder of the lease of the cluster that is no other owner, see ``clusterlease.holder_of``.
+    """
     now = (clock or SystemClock()).now()
     found = await asyncio.gather(*(_active(transport, owner, now) for owner in OWNERS))
     grade: Grade = "bad" if acting else "note"
@@ -69,13 +77,25 @@ async def owner_findings(
             continue
         fix = f"stop it or take {', '.join(kinds)} from it before Muster acts here ({why})"
         findings.append(Finding(grade, f"other owner {owner.name}", "is active and admits jobs too", fix))
-    ours = await own_deployments(transport)
-    if ours:
+    deployments = await own_deployments(transport)
+    if deployments:
         fix = "stop it (scale it to 0), or leave acting to it"
-        findings.append(Finding(grade, "other owner Muster", f"runs here already: {', '.join(ours)}", fix))
-    return findings or [
-        Finding("ok", "other owners", "none of kube-queue, koord-queue, Kueue or another Muster acts here")
-    ]
+        findings.append(Finding(grade, "other owner Muster", f"runs here already: {', '.join(deployments)}", fix))
+    lease = await acting_lease(transport, now)
+    if lease and lease != ours:
+        said = f"cell/log {lease} acts here: it holds Lease {NAMESPACE}/{NAME}"
+        findings.append(Finding(grade, "acting Muster", said, "leave acting to it, or scale its actuator to 0"))
+    alone = Finding("ok", "other owners", "none of kube-queue, koord-queue, Kueue or another Muster acts here")
+    return findings or [alone]
+
+
+async def acting_lease(transport: ApiTransport, now: int) -> str:
+    """The holder of the lease of the cluster, ``CELL/LOG``; empty when nobody holds it, or we may not look."""
+    answer = await transport.request("GET", PATH)
+    spec = (msgspec.json.decode(answer.body).get("spec") or {}) if answer.ok else {}
+    if not spec.get("holderIdentity") or not _is_fresh(spec, now):
+        return ""
+    return str(spec["holderIdentity"])
 
 
 async def _active(transport: ApiTransport, owner: Owner, now: int) -> str:

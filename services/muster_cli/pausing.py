@@ -8,19 +8,20 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from muster.core.objects.meta import PREFIX
+from muster.core.objects.meta import CHANGE_REASON, CHANGED_BY, PREFIX
 from muster.core.preemption.preemptor import Preemptor
-from muster.core.presentation.view import ViewState
 from muster.core.quota.rules import RuleError, paused_parts
+from muster.core.quota.tree import ROOT
+from muster.core.readmodel.state import ReadState
 from muster.core.stage import Folder
 from muster.model.api import QUEUES, QUOTA_TREES, ApiResource
 from muster.model.keys import Ref
-from muster_cli.api import Api, api_of
+from muster_cli.api import Api, api_of, check_pair
 from muster_cli.commands.tail import tell_which
 from muster_cli.console import Output
-from muster_cli.exits import NOT_FOUND, CliError
-from muster_cli.following import LIMIT_S, Present
-from muster_cli.levers import NO_CLUSTER
+from muster_cli.exits import FAILED, NOT_FOUND, OK, CliError
+from muster_cli.following import Present
+from muster_cli.levers import NO_CLUSTER, UNCONFIRMED
 from muster_cli.marking import annotate, annotations_of, author, short
 from muster_cli.options import Bus, Cluster
 from muster_cli.reading import Reading, commits, locate, opened
@@ -52,8 +53,8 @@ class Switchboard(Struct, frozen=True):
     targets: list[Target]
     by: str
 
-    async def turn(self, out: Output, change: Change, did: str) -> None:
-        """Change every target and say so; then wait until the log shows what it comes to."""
+    async def turn(self, out: Output, change: Change, did: str) -> int:
+        """Change every target and say so; returns the exit code: FAILED when the log does not show the change."""
         expected: dict[str, tuple[str, ...]] = {}
         for target in self.targets:
             meta = await annotations_of(self.api.transport, target.resource, target.ref)
@@ -66,7 +67,9 @@ class Switchboard(Struct, frozen=True):
             after: dict[str, Any] = {**(meta.get("annotations") or {}), **wanted}
             expected[target.path] = _parts(after.get(PAUSED) or "")
         if not await self.present.until(lambda state: all(paused_at(state, p) == e for p, e in expected.items())):
-            out.line(f"The log does not show it after {LIMIT_S:g} s; `muster doctor` tells whether anybody watches")
+            out.note(UNCONFIRMED)
+            return FAILED
+        return OK
 
 
 @contextlib.asynccontextmanager
@@ -76,17 +79,18 @@ async def switchboard(
     """Everything it takes to pause. Raises CliError when there is no such queue, no tree, no log or no cluster."""
     place = locate(bus)
     tell_which(out, place)
-    async with opened(place) as reading, api_of(cluster) as api:
+    async with opened(place) as reading, api_of(cluster, place) as api:
         if api is None:
             raise CliError(NO_CLUSTER, NOT_FOUND)
+        await check_pair(reading, api)
         present = Present(reading)
         targets = targets_of(await present.read(), queue.rstrip("/"))
         yield Switchboard(api, present, targets, await author(api, cluster)), reading
 
 
-def targets_of(state: ViewState, path: str) -> list[Target]:
+def targets_of(state: ReadState, path: str) -> list[Target]:
     """The tree in force, or the Queue of a path: of an inner node, those of all leaves below it."""
-    tree = state.ledger.tree
+    tree = state.ledger.trees.get(ROOT)
     if tree is None:
         raise CliError("no quota tree is in force, so there is nothing to pause; apply an ElasticQuotaTree", NOT_FOUND)
     if not path:
@@ -102,11 +106,11 @@ def targets_of(state: ViewState, path: str) -> list[Target]:
     return [Target(shown[leaf], QUEUES, leaf) for leaf in below]
 
 
-def paused_at(state: ViewState, path: str) -> tuple[str, ...]:
+def paused_at(state: ReadState, path: str) -> tuple[str, ...]:
     """What the log shows as paused by the object of a path; of the tree for an empty one."""
     if path:
         return state.paused.get(path, ())
-    return state.ledger.tree.rules.paused if state.ledger.tree is not None else ()
+    return state.ledger.rules_of(ROOT).paused
 
 
 def pausing(what: What, by: str, reason: str) -> Change:
@@ -119,8 +123,11 @@ def pausing(what: What, by: str, reason: str) -> Change:
     return change
 
 
-def resuming(what: What, *, enable: bool = False) -> Change:
-    """Take from what is paused; with nothing left, author and reason go too. ``enable``: turn reclaim on."""
+def resuming(what: What, *, by: str = "", reason: str = "", enable: bool = False) -> Change:
+    """Take from what is paused; with nothing left, its author and reason go too. ``enable``: turn reclaim on.
+
+    ``by`` and ``reason``: who resumes and why, kept where anything changes.
+    """
 
     def change(present: Mapping[str, str]) -> dict[str, str | None]:
         before = _parts(present.get(PAUSED, ""))
@@ -130,6 +137,8 @@ def resuming(what: What, *, enable: bool = False) -> Change:
             wanted = {PAUSED: ",".join(left)} if left else {PAUSED: None, BY: None, REASON: None}
         if enable and RECLAIM not in present:
             wanted[RECLAIM] = "enabled"
+        if wanted and by:
+            wanted |= {CHANGED_BY: by, CHANGE_REASON: short(reason) or None}
         return wanted
 
     return change

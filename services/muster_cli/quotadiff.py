@@ -1,14 +1,17 @@
-"""What another quota tree would change: its nodes, and what it means for who runs and who waits. Pure."""
+"""What another quota tree would change: its nodes, and what it means for running and waiting jobs. Pure."""
 
 from __future__ import annotations
 
 import copy
+from collections.abc import Collection
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
-from muster.core.presentation.view import ViewState
+from muster.core.quota.claims import Claims
 from muster.core.quota.demand import Shortfall, demand_of
 from muster.core.quota.ledger import Ledger, leaf_of
+from muster.core.readmodel.state import ReadState
 from muster.model.quota import QuotaNode, QuotaTree
 from muster.model.resources import Vector, format_quantity
 
@@ -46,6 +49,8 @@ class Difference(Struct, frozen=True):
     added: list[str] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
     changed: list[Change] = field(default_factory=list)
+    kept: list[str] = field(default_factory=list)
+    """Annotations of the tree in force that the file does not name, and that applying it leaves in place."""
     over: list[Excess] = field(default_factory=list)
     fits: list[Affected] = field(default_factory=list)
     """Refused now, and there would be room."""
@@ -59,16 +64,28 @@ class Difference(Struct, frozen=True):
     """Running, and no quota would claim them: they stay charged where they are."""
 
 
-def difference(state: ViewState, tree: QuotaTree) -> Difference:
-    """From the tree in force to another one, as of now."""
-    old = state.ledger.tree
+LEVERS: dict[str, tuple[str, ...]] = {"paused": ("paused", "paused_by", "paused_reason"), "reclaim": ("reclaim",)}
+"""Annotations that commands set on the tree -> the rules they stand for. Applying a file without them keeps them."""
+
+
+def difference(state: ReadState, tree: QuotaTree, stated: Collection[str] = tuple(LEVERS)) -> Difference:
+    """From the tree in force to another one, as of now. ``stated``: the annotations that the new one has itself."""
+    old = state.ledger.trees.get(tree.root)
+    kept = {
+        name: {rule: getattr(old.rules, rule) for rule in rules}
+        for name, rules in LEVERS.items()
+        if old is not None and name not in stated and getattr(old.rules, name) != getattr(tree.rules, name)
+    }
+    for rules in kept.values():
+        tree = replace(tree, rules=replace(tree.rules, **rules))
     new: Ledger = copy.deepcopy(state.ledger)
-    new.end_claim()
+    new.claims = Claims()
     new.install(tree)
     before = {node.path: node for node in old.nodes} if old is not None else {}
     after = {node.path: node for node in tree.nodes}
     found = Difference(
         state.seq,
+        kept=sorted(kept),
         added=[path for path in after if path not in before],
         removed=[path for path in before if path not in after],
         changed=[*_rules(old, tree), *(each for path in after for each in _node(before.get(path), after[path]))],
@@ -138,10 +155,9 @@ def _excess(node: QuotaNode, used: Vector) -> list[Excess]:
     ]
 
 
-def _judge_waiting(state: ViewState, new: Ledger, tree: QuotaTree, found: Difference) -> None:
+def _judge_waiting(state: ReadState, new: Ledger, tree: QuotaTree, found: Difference) -> None:
     """Each waiting job by itself: whether it would find room at once, as things stand."""
-    old = copy.deepcopy(state.ledger)
-    old.end_claim()
+    old = state.ledger.without_claims()
     waiting = [job for uid, job in state.jobs.items() if uid not in state.ledger.charges and uid in state.workloads]
     for job in sorted(waiting, key=lambda job: (job.queue, job.place)):
         workload = state.workloads[job.ref.uid]

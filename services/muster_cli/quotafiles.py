@@ -8,7 +8,7 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
-from muster.core.objects.meta import PREFIX, UnreadableError
+from muster.core.objects.meta import CHANGE_REASON, CHANGED_BY, PREFIX, UnreadableError
 from muster.core.objects.quotatree import NAMESPACE, PROFILE, read_quota_tree
 from muster.core.quota.rules import KNOWN
 from muster.core.quota.tree import PREEMPTS, ROOT, WEIGHTS, read_tree
@@ -63,8 +63,8 @@ def _around(manifest: Manifest) -> Iterator[Violation]:
     """What is odd about the object."""
     if manifest.namespace != NAMESPACE:
         where = f"namespace {manifest.namespace}" if manifest.namespace else "no namespace"
-        yield Violation("metadata.namespace", "namespace", f"it names {where}; a tree counts only in {NAMESPACE}")
-    known = {PROFILE, *(f"{PREFIX}/{name}" for name in KNOWN)}
+        yield Violation("metadata.namespace", "namespace", f"it names {where}; a tree outside {NAMESPACE} is ignored")
+    known = {PROFILE, CHANGED_BY, CHANGE_REASON, *(f"{PREFIX}/{name}" for name in KNOWN)}
     for key in sorted(manifest.body["metadata"].get("annotations") or {}):
         if key.startswith(f"{PREFIX}/") and key not in known:
             yield Violation("metadata.annotations", "annotation", f"{key} means nothing here; is it misspelt?")

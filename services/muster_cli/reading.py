@@ -114,8 +114,8 @@ async def commits(log: JetStreamLog, after: int = 0, *, whole: bool = True) -> A
     origin = log.identity.origin
     if whole and after + 1 < origin:
         raise CliError(
-            f"what this asks is told by the whole log, and what came before sequence {origin} was removed with the "
-            "streams of earlier generations; ask its archive, with --log",
+            f"this command needs the whole log, and the commits before sequence {origin} were removed with the streams "
+            "of earlier generations; name its archive with --log",
             NOT_FOUND,
         )
     stream = log.follow(after)

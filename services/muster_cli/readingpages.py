@@ -9,10 +9,10 @@ READING: tuple[Page, ...] = (
         name="why",
         function="why",
         order=25,
-        summary="Tell why a job waits, or what became of it.",
-        details="First where it stands now, with numbers; then everything that happened to it, from the log, so also "
-        "for jobs that are long gone. With --at it is told as of that sequence or time, whatever came later. JOB is "
-        "NAMESPACE/NAME, or NAME where that is unique; or the name of a gang of pods, or of a pod of one.",
+        summary="Show why a job waits, and its history.",
+        details="First the state of the job with numbers, then its history from the log, also for jobs that no longer "
+        "exist. With --at it shows the state at that sequence or time. JOB is NAMESPACE/NAME, or NAME where that is "
+        "unique; or the name of a gang of pods, or of one of its pods.",
         examples="""
 muster why video/rayjob-video-h4x2q
 muster why rayjob-video-h4x2q --all           with every small step
@@ -23,13 +23,30 @@ muster why video/train --at 2026-03-01T09:00:00Z     why did it wait then?
 """,
     ),
     Page(
+        name="ls",
+        function="ls",
+        order=24,
+        summary="List the jobs: waiting, running, refused, and those that ended in the last hour.",
+        details="Jobs in no queue stand in it too, with the reason. It reads the newest snapshot of the log and what "
+        "came after it. A state is one of seen, outside (not suspended, so nobody queues it), refused, waiting, "
+        "reserved, admitted, running, leaving, finished, gone; what the word in STATUS means and what to do about it "
+        "stands in docs/reference/status.md.",
+        examples="""
+muster ls
+muster ls --state waiting --queue root/algorithm
+muster ls -n video -o wide                     with what each asks for, since when, and why
+muster ls --state refused
+muster ls --since 24h -o json
+""",
+    ),
+    Page(
         name="position",
         function="position",
         order=26,
-        summary="Tell where a job stands in its queue, and how long it may still take.",
-        details="The estimate rests on this queue's own past: how long as many admissions in a row took while somebody "
-        "waited, the median and the span that held 8 of 10 of them. With too little past there is none, and it says "
-        "so. How it is made, and when not to believe it: docs/howto/waiting.md.",
+        summary="Show the place of a job in its queue, and an estimate of its wait.",
+        details="The estimate uses the past of this queue: how long as many admissions in a row took while jobs "
+        "waited, as a median and a span that holds 8 of 10. Without enough past there is no estimate, and the command "
+        "says so. docs/howto/waiting.md explains the estimate and its limits.",
         examples="""
 muster position video/rayjob-video-h4x2q
 muster position video/train -o json
@@ -40,8 +57,8 @@ muster position video/train --log archive --at 2026-03-01T09:00:00Z
         name="story",
         function="story",
         order=27,
-        summary="Tell what happened in a queue: in numbers, who waits and why, then line by line.",
-        details="QUEUE is a path of the quota tree, or the end of one that is unique; what is below it counts too.",
+        summary="Show what happened in a queue: numbers, waiting jobs with reasons, then line by line.",
+        details="QUEUE is a path of the quota tree, or a unique end of one; the queues below it count too.",
         examples="""
 muster story root/algorithm/video
 muster story video --from 2026-03-01T00:00:00Z --until 2026-03-02T00:00:00Z
@@ -52,8 +69,9 @@ muster story video --log archive -o json
         name="tail",
         function="tail",
         order=30,
-        summary="Print the log as readable lines, one per event, and go on as it grows.",
-        details="Each line begins with the sequence of its commit: give it to --since to go on from there.",
+        summary="Print the log, one line per event, and follow it.",
+        details="Each line begins with the sequence of its commit; --since takes such a sequence. Exit code 3 when the "
+        "log has no such job or queue.",
         examples="""
 muster tail
 muster tail --queue root/algorithm --job video/rayjob-video-h4x2q
@@ -66,14 +84,14 @@ muster tail -o json | jq .event.type
         function="export",
         order=50,
         summary="Copy a log to a file, one commit per line, or to an archive of compressed segments.",
-        details="What it writes is read by every command that takes --log. A file is written under another name first: "
-        "an export that breaks off leaves nothing behind. An archive (--segments) is gone on with where it ends, so "
-        "exporting again adds what is new; its manifest names the log, its generation, and each segment with its "
-        "sequences and its sha256, and `muster import` brings it back.",
+        details="Every command with --log reads the result. A file is written under another name first, so an "
+        "interrupted export leaves nothing behind. A second export to an archive (--segments) adds the new commits. "
+        "Its manifest names the log, its generation, and each segment with its sequences and its sha256; `muster "
+        "import` stores it in NATS again.",
         examples="""
 muster export --out log.jsonl.gz
-muster export --data ./demo --out log.jsonl   of a demo that is not running
-muster export --segments archive              again and again: only what is new is written
+muster export --data ./demo --out log.jsonl   of a demo that does not run
+muster export --segments archive              a second export adds what is new
 muster export --url nats://nats.muster:4222 --segments archive
 """,
     ),
@@ -82,11 +100,11 @@ muster export --url nats://nats.muster:4222 --segments archive
         function="import_log",
         file="import_log",
         order=52,
-        summary="Bring an archived log back, into an empty stream.",
-        details="Stores the very bytes at the very sequences, and puts the log in force when all of it is there. "
-        "Refused where the cell has another log or the stream exists. To look at an old log it need not be imported: "
-        "`muster why`, `muster replay` and the others read an archive as it is. Services that are started on an "
-        "imported log go on from its end: import a log that is in force elsewhere only to look at it.",
+        summary="Store an archived log in NATS again, in an empty stream.",
+        details="Stores the same bytes at the same sequences, and puts the log in force when it is complete. Refused "
+        "if the cell has another log, or the stream exists. `muster why`, `muster replay` and other commands read an "
+        "archive without an import. Services that start on an imported log continue it: if the log is in force "
+        "elsewhere, do not start services on the import.",
         examples="""
 muster import --segments archive --cell old   beside the log of the cell in force
 muster import --segments archive --url nats://nats.muster:4222 --replicas 3
@@ -96,16 +114,16 @@ muster import --segments archive --url nats://nats.muster:4222 --replicas 3
         name="replay",
         function="replay",
         order=55,
-        summary="Decide a log again and compare every decision, byte for byte; print the state at any position.",
-        details="Nothing is written anywhere, and nothing could be: a replay has no way to a cluster. Ends with "
-        "`N commits, 0 divergent` and exit code 0; otherwise it shows the first decision that differs, as recorded and "
-        "as decided now, and where the state after both differs, and ends with exit code 5. Positions are sequences "
-        "or times (UTC unless said). With --until it prints what the cell, or one stage, knew there.",
+        summary="Make every decision of a log again, and compare byte for byte; print the state at any position.",
+        details="Writes nothing; a replay has no access to a cluster. Ends with `N commits, 0 divergent` and exit code "
+        "0. Otherwise it shows the first decision that differs, as recorded and as decided now, and the difference of "
+        "the states, and ends with exit code 5. Positions are sequences or times (UTC by default). With --until it "
+        "prints the state of the cell, or of one stage, at that position.",
         examples="""
 muster replay --log log.jsonl.gz
-muster replay --log log.jsonl.gz --verify     also where nobody decided anything
+muster replay --log log.jsonl.gz --verify     also at positions without a decision
 muster replay --nats nats://nats.muster:4222 --stage queue_sorter
-muster replay --log archive --from 120000     judges only what was decided from there on
+muster replay --log archive --from 120000     compares only the decisions from there on
 muster replay --log log.jsonl.gz --until 2026-03-01T12:00:00Z
 muster replay --log log.jsonl.gz --until 40 --stage quota_accountant -o json
 """,
@@ -114,12 +132,12 @@ muster replay --log log.jsonl.gz --until 40 --stage quota_accountant -o json
         name="debug",
         function="debug",
         order=57,
-        summary="Step one decision of one stage: what it had folded, its state, and what it decides there now.",
-        details="Where the log has a decision of the stage it is decided again, and compared; anywhere else it says "
-        "what the stage would decide there. Exit code 5 when it decides otherwise than was recorded.",
+        summary="Show one decision of one stage: its input, its state, and what it decides there now.",
+        details="Where the log has a decision of the stage, the command decides again and compares; elsewhere it shows "
+        "what the stage would decide. Exit code 5 when the decision differs from the recorded one.",
         examples="""
 muster debug quota_accountant --log log.jsonl.gz --at 40
-muster debug queue_sorter --log log.jsonl.gz --at 40 --state     all of its state
+muster debug queue_sorter --log log.jsonl.gz --at 40 --state     the whole state
 muster debug queue_sorter --log log.jsonl.gz --at 40 -o json
 """,
     ),
@@ -127,9 +145,9 @@ muster debug queue_sorter --log log.jsonl.gz --at 40 -o json
         name="check",
         function="check",
         order=60,
-        summary="Audit a recorded log: what must hold at every position, by books of its own.",
-        details="Shows how often each invariant was checked and broken, and which are not checked here and why. Exit "
-        "code 5 when one is broken.",
+        summary="Check the invariants of a recorded log at every position, with separate accounts.",
+        details="Shows how often each invariant was checked and broken, and which ones a log cannot show. Exit code 5 "
+        "when one is broken.",
         examples="""
 muster check --log log.jsonl.gz
 muster check --log log.jsonl.gz -o json
@@ -139,13 +157,13 @@ muster check --log log.jsonl.gz -o json
         name="simulate",
         function="simulate",
         order=65,
-        summary="Run a job trace through the scheduler in virtual time, and measure what comes of it.",
+        summary="Run a job trace through the scheduler in virtual time, and measure the result.",
         details="CLUSTER is a JSON file of nodes and queues, JOBS a CSV file with the columns job_id, queue, gpus, "
         "submit_s, duration_s and, where wanted, priority, cpu_milli, memory_mib, gpu_milli, min_member, preemptible. "
         "Node and pod lists of the openb trace are taken as they are.\n\n"
-        "Policy `muster` runs the real stages through the log; the others are a small engine of its own to compare "
-        "with. DIR gets events.jsonl (every commit, for `muster replay` and `muster check`), jobs.csv, summary.json "
-        "and report.html. What the figures mean: docs/reference/simulation.md.\n\n"
+        "Policy `muster` runs the real stages through the log; a small separate engine runs the other policies, for "
+        "comparison. DIR gets events.jsonl (every commit, for `muster replay` and `muster check`), jobs.csv, "
+        "summary.json and report.html. docs/reference/simulation.md explains the figures.\n\n"
         'CLUSTER looks like {"nodes": [{"count": 56, "gpus": 8}], "queues": {"vision": {"min": 64, "max": 448}, '
         '"text": {"min": 128, "weight": 2}}}; amounts are GPUs, or objects per resource; queues may have children. '
         'FAULTS looks like {"faults": [{"kind": "node_loss", "at_s": 3600, "for_s": 900, "nodes": 2}, '
@@ -159,15 +177,36 @@ muster simulate --cluster openb_nodes.csv --jobs openb_pods_default.csv --out op
 """,
     ),
     Page(
+        name="decide",
+        function="decide",
+        order=64,
+        summary="Ask what would be decided about nodes, queues and jobs in a file, without a cluster.",
+        details="The real stages decide about the state in FILE (YAML or JSON) until they are quiet: what is Running "
+        "is adopted and may be evicted, what is Pending is queued. Shows which jobs are admitted on which node and GPU "
+        "devices, which are evicted for which job and by which rule, and which wait, with a code and a sentence. "
+        "Nothing is written.\n\n"
+        "FILE has nodes {name, gpus, cpu_milli, memory_mib, gpu_memory_mib, labels, taints}; queues {name, parent, "
+        "quota, limit, weight, priority} (numbers are GPUs, or a map per resource; whole KAI Queue objects or one "
+        "ElasticQuotaTree do as well); and jobs {name, queue, priority, preemptible, min_member, created_s, subgroups, "
+        "pods}, with pods {name, gpus or gpu_fraction or gpu_memory_mib, devices, cpu_milli, memory_mib, phase, node, "
+        "started_s, subgroup}. Every field and its default: docs/howto/decide.md.\n\n"
+        "A file may be as short as:\n\n"
+        "{nodes: [{name: n1, gpus: 2}], jobs: [{name: half, pods: [{gpu_fraction: 0.5}, {gpu_fraction: 0.5}]}]}",
+        examples="""
+muster decide --state state.yaml
+muster decide --state state.yaml -o json
+cat state.json | muster decide --state - -o json
+""",
+    ),
+    Page(
         name="whatif",
         function="whatif",
         order=66,
-        summary="Run a recorded past again with something changed, and tell who would have started when.",
-        details="Takes the jobs of a log, when they came and how long they ran, and runs them twice through the real "
-        "stages in virtual time: as it was, and with the change. What is compared are these two runs, so that nothing "
-        "but the change makes a difference. Several options together are one change. With --from and --until it is a "
-        "window of the past; both the same is a snapshot, to which nobody comes. Jobs that had not ended run on for "
-        "ever. Nothing is written anywhere.",
+        summary="Run a recorded past again with a change, and show which jobs would have started when.",
+        details="Takes the jobs of a log with their arrival and running time, and runs them twice through the real "
+        "stages in virtual time: without and with the change. Only the change makes a difference between the two runs. "
+        "Several options together are one change. --from and --until select a window of the past; the same value for "
+        "both is a snapshot, in which no job arrives. Jobs that had not ended run for ever. Nothing is written.",
         examples="""
 muster whatif --log log.jsonl.gz --tree quota-tree.yaml
 muster whatif --log log.jsonl.gz --priority video/job-7=100 --priority text/job-3=0
@@ -181,11 +220,11 @@ muster whatif --log log.jsonl.gz --tree quota-tree.yaml -o json
         name="diff",
         function="diff",
         order=67,
-        summary="Compare what two logs lead to, or one under other rules, and show the first decision that differs.",
-        details="Takes only what came from outside from both logs (objects seen, writes carried out, time), and has "
-        "this build decide all of it again, each stage at once after every input: what raced when they were recorded "
-        "makes no difference. Uids, versions and times of day do not count. With --rule or --ruleset the second side "
-        "is decided under those, and may be the same log. Exit code 5 when something differs.",
+        summary="Compare the decisions of two logs, or of one under other rules; show the first difference.",
+        details="Takes only the inputs of both logs (objects seen, writes done, time), and lets this version decide "
+        "again, with every stage deciding right after every input, so races at the time of the recording make no "
+        "difference. Uids, versions and times of day do not count. With --rule or --ruleset the second side is decided "
+        "under those rules, and may be the same log. Exit code 5 when something differs.",
         examples="""
 muster diff before.jsonl.gz after.jsonl.gz
 muster diff log.jsonl.gz --rule reclaim=disabled

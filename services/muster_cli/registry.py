@@ -23,13 +23,13 @@ class Root(Page):
 
 ROOT = Root(
     name="muster",
-    summary="Muster decides which job runs next on a shared Kubernetes cluster, with what, and why.",
-    details="Every decision is an event in one ordered log. These commands run Muster, read that log, explain it, and "
-    "decide it again. `muster COMMAND --help` shows examples.",
+    summary="Muster decides which job runs next on a shared Kubernetes cluster, on what, and why.",
+    details="Every decision is an event in one ordered log. These commands run Muster, read and explain that log, "
+    "replay its decisions, and change jobs and queues. `muster COMMAND --help` shows examples.",
     examples="""
-muster up                     a whole Muster on this machine, with a simulated cluster and two jobs
-muster why video/JOB          why a job waits, or what became of it
-muster up --context NAME      watch a real cluster, and see what Muster would do there
+muster up                     all of Muster on this machine, with a fake cluster and two jobs
+muster why video/JOB          why a job waits, and its history
+muster up --context NAME      watch a real cluster, and show what Muster would do there
 """,
 )
 
@@ -39,8 +39,8 @@ GROUPS: dict[str, Page] = {
         summary="Look at queues and quota.",
         details="",
         examples="""
-muster queue tree             who uses how much of which quota
-muster queue ls               how many wait where, and why the first one does
+muster queue tree             every quota: in use, guaranteed, allowed
+muster queue ls               every queue: jobs waiting and running, and why the first one waits
 """,
         order=40,
     ),
@@ -49,8 +49,9 @@ muster queue ls               how many wait where, and why the first one does
         summary="Check a quota tree before it is applied.",
         details="",
         examples="""
-muster quota lint tree.yaml   every rule it breaks
-muster quota diff tree.yaml   what it changes, and for whom
+muster quota lint tree.yaml   every rule that it breaks
+muster quota diff tree.yaml   what it changes, and for which jobs
+muster quota shares --queues queues.yaml   how much each queue gets
 """,
         order=45,
     ),
@@ -59,17 +60,26 @@ muster quota diff tree.yaml   what it changes, and for whom
         summary="Create and inspect the log of a cell.",
         details="The log is a JetStream stream. Everything Muster knows and decides is in it.",
         examples="""
-muster log info               how long it is, how full, and who leads
-muster log verify             read all of it and check that nothing is missing
+muster log info               its length, its size, and the leader of each stage
+muster log verify             read all of it, and check that it is complete
 """,
         order=80,
+    ),
+    "nats": Page(
+        name="nats",
+        summary="Prepare a NATS with users.",
+        details="",
+        examples="""
+muster nats keys              a key for every service, as Secrets
+""",
+        order=85,
     ),
     "config": Page(
         name="config",
         summary="Look at the settings in force.",
         details="",
         examples="""
-muster config show            every setting, its value and where that comes from
+muster config show            every setting, its value and its source
 """,
         order=90,
     ),
@@ -80,26 +90,37 @@ _COMMANDS: tuple[Page, ...] = (
         name="up",
         function="up",
         order=10,
-        summary="Run a whole Muster in this terminal: to try it, or to watch a real cluster.",
-        details="Starts a real nats-server on loopback and every service as it runs in pods, in one process, beside a "
-        "simulated cluster of 3 nodes with the quota tree and the two RayJobs of the tutorial; tells what happens as "
-        "it happens, until Ctrl-C.\n\n"
-        "With --context it watches that cluster and only says what it would admit; nothing is written there. With "
-        "--act it decides there, unless `muster doctor` finds something that speaks against it.",
+        summary="Run all of Muster in this terminal: to try it, or to watch a real cluster.",
+        details="Starts a real nats-server on loopback, every service in one process, and a fake cluster of 3 nodes "
+        "with the quota tree and the two RayJobs of the tutorial. Prints what happens until Ctrl-C.\n\n"
+        "With --context it watches that cluster and only shows what it would admit; it writes nothing there. With "
+        "--act it also acts there, unless `muster doctor` finds a problem.",
         examples="""
 muster up
 muster up --speed 5 --no-jobs
-muster up --data ./demo               keep the log and the cluster; the next time it goes on from there
+muster up --data ./demo               keep the log and the cluster; the next run continues them
 muster up --headless --duration 20    for scripts: fails unless a job was admitted
 muster up --context prod              what would Muster do on that cluster?
+""",
+    ),
+    Page(
+        name="nats keys",
+        function="nats_keys",
+        order=10,
+        summary="Make a key for every user of NATS, and print them as Secrets and a ConfigMap.",
+        details="Each service signs in to NATS with its own key and may do what it needs and no more. The seed of a "
+        "service is Secret muster-nats-SERVICE; the public keys are ConfigMap muster-nats-keys, for the servers. "
+        "Nothing is stored by this command. Applied again, all keys are new: restart NATS, then the services.",
+        examples="""
+muster nats keys
 """,
     ),
     Page(
         name="down",
         function="down",
         order=15,
-        summary="End every `muster up` of yours on this machine.",
-        details="Does what Ctrl-C in their terminals would do. What was kept with --data stays.",
+        summary="Stop every `muster up` of yours on this machine.",
+        details="Works like Ctrl-C in their terminals. Data kept with --data stays.",
         examples="""
 muster down
 """,
@@ -109,7 +130,7 @@ muster down
         function="submit",
         order=20,
         summary="Create the objects of a YAML file in the cluster of the running demo.",
-        details="Takes several documents in one file, `generateName`, and lists. For a real cluster name it, with "
+        details="The file may have several documents, lists and `generateName`. For a real cluster, name it with "
         "--context or --kubeconfig; kubectl does the same.",
         examples="""
 muster submit rayjob.yaml
@@ -122,8 +143,9 @@ muster submit rayjob.yaml --context staging
         name="queue tree",
         function="queue_tree",
         order=10,
-        summary="Show the quota tree with what is used, guaranteed and allowed at every node.",
-        details="A bar is as long as the node's max; its filled part is in use, the mark is the guaranteed min.",
+        summary="Show the quota tree: what every node uses, its guarantee (min) and its limit (max).",
+        details="The length of a bar is the max of the node, its filled part is in use, and the mark is the min. "
+        "Resources that the tree does not limit at a node have no bar.",
         examples="""
 muster queue tree
 muster queue tree --under root/algorithm
@@ -134,11 +156,11 @@ muster queue tree -o json
         name="queue ls",
         function="queue_ls",
         order=20,
-        summary="List the queues: how many wait and run, and why the first of each waits.",
+        summary="List the queues: how many jobs wait and run, and why the first one waits.",
         details="",
         examples="""
 muster queue ls
-muster queue ls --all                         also the inner nodes of the tree, where nobody queues
+muster queue ls --all                         also the inner nodes of the tree, which have no queue
 muster queue ls -o json
 """,
     ),
@@ -146,11 +168,11 @@ muster queue ls -o json
         name="priority",
         function="priority",
         order=41,
-        summary="Give a job another priority.",
-        details="Takes effect at once: a waiting job moves in its queue. Of those that run, the lowest gives way "
-        "first. It is written on the job itself, as annotation muster.dev/priority, with your name and the reason, and "
-        "beats the priority of its pod template. Where policies guard these annotations you need the permission "
-        "`admit` on queues.queues.muster.dev in the job's namespace.",
+        summary="Change the priority of a job.",
+        details="Takes effect at once: a waiting job moves in its queue; of running jobs, the lowest priority is "
+        "evicted first. The job keeps the priority, your name and the reason in annotations (muster.dev/priority), "
+        "which override the priority of its pod template. Where policies guard these annotations, you need the "
+        "permission `admit` on queues.queues.muster.dev in the namespace of the job.",
         examples="""
 muster priority video/train 100 --reason "demo on Friday"
 muster priority tfjob/video/train -5 --reason "can wait"
@@ -161,8 +183,8 @@ muster priority tfjob/video/train -5 --reason "can wait"
         function="jump",
         order=42,
         summary="Put a waiting job first in its queue.",
-        details="Gives it a priority one above the highest that waits in its queue, as `muster priority` does. It "
-        "starts next in its queue, when there is room for it; nobody is evicted for it.",
+        details="Sets its priority to one above the highest priority that waits in its queue, as `muster priority` "
+        "does. It starts next in its queue, as soon as it fits; no running job is evicted for it.",
         examples="""
 muster jump video/train --reason "deadline tonight"
 muster jump train --reason "deadline tonight" --context prod
@@ -173,8 +195,8 @@ muster jump train --reason "deadline tonight" --context prod
         function="hold",
         order=43,
         summary="Keep a job out of its queue until it is released.",
-        details="It stays suspended, and its place counts from when it was first queued. A job that runs already is "
-        "left alone: a hold counts when it would be queued again.",
+        details="The job stays suspended and keeps its place: the time when it was first queued. A running job is not "
+        "affected until it would be queued again.",
         examples="""
 muster hold video/train --reason "waits for its data"
 """,
@@ -184,7 +206,7 @@ muster hold video/train --reason "waits for its data"
         function="release",
         order=44,
         summary="Let a held job queue again.",
-        details="Takes back `muster hold`. It returns to its old place.",
+        details="Undoes `muster hold`. The job returns to its old place.",
         examples="""
 muster release video/train
 muster release video/train --reason "data is there"
@@ -195,9 +217,9 @@ muster release video/train --reason "data is there"
         function="pause",
         order=46,
         summary="Pause evictions or admissions, everywhere or in one queue.",
-        details="Admissions paused: nothing starts, whatever is free; what runs runs on. Evictions paused: nothing is "
-        "suspended to give quota back to others. `muster why`, `muster queue tree` and `muster queue ls` tell who "
-        "paused what, and why.",
+        details="While admissions are paused, no job starts, and running jobs go on. While evictions are paused, no "
+        "job is suspended for another. `muster why`, `muster queue tree` and `muster queue ls` show the pause, its "
+        "author and its reason.",
         examples="""
 muster pause admissions --reason "network maintenance"
 muster pause evictions --queue root/algorithm/video --reason "long checkpoint"
@@ -208,10 +230,10 @@ muster pause evictions --queue root/algorithm/video --reason "long checkpoint"
         function="resume",
         order=47,
         summary="Resume evictions or admissions that were paused.",
-        details="Nothing is reclaimed on a cluster where jobs that nobody had admitted were running when Muster first "
-        "saw it: `muster resume evictions` enables that, by annotation muster.dev/reclaim on the quota tree.",
+        details="Reclaim is off on a cluster where jobs that Muster had not admitted were running when it first saw "
+        "the cluster. `muster resume evictions` turns it on, by annotation muster.dev/reclaim on the quota tree.",
         examples="""
-muster resume admissions
+muster resume admissions --reason "maintenance is over"
 muster resume evictions --queue root/algorithm/video
 """,
     ),
@@ -220,21 +242,36 @@ muster resume evictions --queue root/algorithm/video
         function="quota_lint",
         order=10,
         summary="Check a quota tree in a file by every rule it must keep.",
-        details="Tells each broken rule with the path of its node, and warns of what is allowed and odd. Asks no "
-        "server. Exit code 5 when a rule is broken: the tree would be refused as a whole.",
+        details="Lists every broken rule with the path of its node, and warns of what is allowed but unusual. Needs no "
+        "server. Exit code 5 when a rule is broken: the whole tree would be refused.",
         examples="""
 muster quota lint tree.yaml
 muster quota lint tree.yaml -o json
 """,
     ),
     Page(
+        name="quota shares",
+        function="quota_shares",
+        order=30,
+        summary="Divide what there is among queues in a file, and say why each gets what it gets.",
+        details="Takes KAI Queues, an ElasticQuotaTree, or a table {total, queues: [{name, parent, quota, request, "
+        "weight, priority, limit, usage}], k}, in which an amount is a number or one for each resource. What is left "
+        "out: quota 0, weight 1, priority 100, no limit, and a request for all a queue can get. A queue that cannot be "
+        "used disables itself and what is below it, and is listed with the reason. Needs neither a cluster nor a log.",
+        examples="""
+muster quota shares --queues queues.yaml --total gpu=8,cpu=64000,memory=512000
+muster quota shares --queues queues.yaml --total gpu=8 --request team-a=gpu=2 -o json
+echo '{"total": 7, "queues": [{"name": "a"}, {"name": "b"}]}' | muster quota shares --queues -
+""",
+    ),
+    Page(
         name="quota diff",
         function="quota_diff",
         order=20,
-        summary="Compare a quota tree in a file with the one in force, and tell what it would do now.",
-        details="Nodes that come, go and change; then queues that would be over their new max, and waiting jobs that "
-        "would find room at once, find it no longer, or never could. Each job is judged by itself, as things stand. "
-        "`muster whatif` runs the past under the other tree instead. Nothing is written.",
+        summary="Compare a quota tree in a file with the one in force, and show its effect now.",
+        details="Shows nodes that are added, removed and changed; queues that would be over their new max; and waiting "
+        "jobs that would fit at once, would not fit any more, or could never fit. Each job is judged alone, as of now. "
+        "To run the past under the other tree, use `muster whatif`. Nothing is written.",
         examples="""
 muster quota diff tree.yaml
 muster quota diff tree.yaml -o json
@@ -244,10 +281,10 @@ muster quota diff tree.yaml -o json
         name="uninstall",
         function="uninstall",
         order=92,
-        summary="Take from a cluster what Muster made there, and leave the jobs alone.",
-        details="Without --yes it only says what it would do. Lists the jobs that wait, which stay suspended, and "
-        "those that were admitted, which run on; removes the QueueUnits, Queues and PodGroups that Muster made, and "
-        "nothing else. Stop Muster first: it would make them again.",
+        summary="Remove the objects that Muster made on a cluster; jobs are not touched.",
+        details="Without --yes it only shows what it would do. Lists the waiting jobs, which stay suspended, and the "
+        "admitted jobs, which run on. Removes the QueueUnits, Queues and PodGroups that Muster made, and nothing else. "
+        "Stop Muster first, or it creates them again.",
         examples="""
 muster uninstall --context prod
 muster uninstall --context prod --yes
@@ -257,8 +294,9 @@ muster uninstall --context prod --yes
         name="log init",
         function="log_init",
         order=10,
-        summary="Create the log of a cell and its streams, or check that they are as they must be.",
-        details="Run it once before the services are started. A cell whose stream was lost gets its next generation.",
+        summary="Create the log of a cell and its streams, or check them.",
+        details="Run it once before you start the services. If the stream of a cell was lost, it creates the next "
+        "generation.",
         examples="""
 muster log init --url nats://nats.muster:4222 --replicas 3
 muster log init --cell gpu
@@ -268,7 +306,7 @@ muster log init --cell gpu
         name="log info",
         function="log_info",
         order=20,
-        summary="Show a log: its generation, size and end, and which process leads which stage.",
+        summary="Show a log: its generation, size and end, and the leader of each stage.",
         details="",
         examples="""
 muster log info
@@ -279,10 +317,10 @@ muster log info --cell gpu -o json
         name="log roll",
         function="log_roll",
         order=25,
-        summary="Roll a log over: seal this generation, and go on in the next with the state of every stage.",
-        details="The services follow by themselves; jobs notice nothing. Sequences go on counting, and commands read "
-        "all generations as one log. The keeper does this by itself at MUSTER_LOG_ROLL_PERCENT. A roll-over that "
-        "broke off is finished by the keeper, or by running this again.",
+        summary="Roll a log over: seal this generation, and continue in the next one.",
+        details="The services continue in the next generation; jobs are not affected. Sequences continue, and commands "
+        "read all generations as one log. The keeper does this at MUSTER_LOG_ROLL_PERCENT. An interrupted roll-over "
+        "is finished by the keeper, or by this command.",
         examples="""
 muster log roll --reason "before the upgrade of NATS"
 muster log roll --complete --url nats://nats.muster:4222
@@ -292,9 +330,9 @@ muster log roll --complete --url nats://nats.muster:4222
         name="log keep",
         function="log_keep",
         order=27,
-        summary="Run the keeper of a log: it rolls the log over when it is getting full, and keeps its archive.",
-        details="A service like the others, set up by MUSTER_ variables; it runs until it is told to stop. "
-        "MUSTER_LOG_ROLL_PERCENT says when, MUSTER_LOG_ARCHIVE where the archive is. `muster up` has one inside.",
+        summary="Run the keeper of a log: it rolls the log over before it is full, and keeps its archive.",
+        details="A service like the others, configured by MUSTER_ variables; it runs until it is stopped. "
+        "MUSTER_LOG_ROLL_PERCENT is the limit, MUSTER_LOG_ARCHIVE the archive. `muster up` includes a keeper.",
         examples="""
 muster log keep
 """,
@@ -304,10 +342,10 @@ muster log keep
         function="log_delete",
         order=32,
         summary="Delete a sealed generation of a log from NATS, once an archive has it.",
-        details="Only the oldest that is still there, and only when every byte of it is in the archive, the states "
-        "that the next generation begins with are whole and of this version, and the publisher has told outsiders what "
-        "is in it. Without --yes it only checks. What is left is read, replayed and exported from its own beginning; "
-        "`muster why` and whatever needs the whole log read the archive, with --log.",
+        details="It must be the oldest that is left, every byte of it must be in the archive, the next generation must "
+        "begin with complete states of this version, and the publisher must have published its events. Without --yes "
+        "the command only checks. The rest of the log is read, replayed and exported from its own beginning; commands "
+        "that need the whole log, such as `muster why`, read the archive with --log.",
         examples="""
 muster log delete 1 --archive archive
 muster log delete 1 --archive archive --yes --url nats://nats.muster:4222
@@ -317,8 +355,8 @@ muster log delete 1 --archive archive --yes --url nats://nats.muster:4222
         name="log prune",
         function="log_prune",
         order=34,
-        summary="Delete the oldest sealed generations of a log from NATS, but for some.",
-        details="Each as `muster log delete` does, the oldest first; it stops at the first that may not be deleted.",
+        summary="Delete the oldest sealed generations of a log from NATS, except the newest.",
+        details="Works like `muster log delete`, the oldest first, and stops at the first generation that must stay.",
         examples="""
 muster log prune --keep 2 --archive archive
 muster log prune --keep 2 --archive archive --yes
@@ -328,9 +366,9 @@ muster log prune --keep 2 --archive archive --yes
         name="log verify",
         function="log_verify",
         order=30,
-        summary="Read a whole log and check that it has no holes and every commit can be read.",
-        details="Also that it begins with its genesis, and that every commit carries the epoch of its leader. What the "
-        "decisions mean is checked by `muster replay` and `muster check`.",
+        summary="Read a whole log, and check that it has no gaps and that every commit can be read.",
+        details="Also checks that it begins with its genesis, and that every commit has the epoch of its leader. "
+        "`muster replay` and `muster check` check the decisions.",
         examples="""
 muster log verify
 muster log verify --log log.jsonl.gz
@@ -340,10 +378,11 @@ muster log verify --log log.jsonl.gz
         name="doctor",
         function="doctor",
         order=70,
-        summary="Say what is missing for Muster to work, and how to mend it.",
-        details="Looks at NATS (reachable, clocks, how full the log is) and, with --context or while a demo runs, at "
-        "the cluster: definitions, permissions, policies, and whether somebody else admits the same jobs. Exit code 1 "
-        "when something must be mended. `muster up --act` refuses by the same list.",
+        summary="Find what keeps Muster from working, and say how to fix it.",
+        details="Examines NATS (reachable, clocks, size of the log) and the cluster: definitions, permissions, "
+        "policies, quota trees, and other systems that admit the same jobs. The log is that of --url, else of the "
+        "newest `muster up`; the cluster is that of --context, else the one of the log. Exit code 1 when there is a "
+        "problem to fix, 3 when there was nothing to examine. `muster up --act` refuses by the same list.",
         examples="""
 muster doctor
 muster doctor --context prod
@@ -354,7 +393,7 @@ muster doctor --context prod -o json
         name="config show",
         function="config_show",
         order=10,
-        summary="Show every setting, its value, and where that comes from.",
+        summary="Show every setting, its value, and its source.",
         details="Settings come from the file named by MUSTER_CONFIG and from variables MUSTER_<SETTING>, which win.",
         examples="""
 muster config show
@@ -362,10 +401,23 @@ MUSTER_CELL=gpu muster config show -o yaml
 """,
     ),
     Page(
+        name="completion",
+        function="completion",
+        order=94,
+        summary="Print a script that completes commands and options in your shell.",
+        details="Write it to a file that your shell reads; to make it takes a few seconds. `kubectl muster` completes "
+        "without a script: kubectl asks `kubectl_complete-muster`, which is installed beside `muster`.",
+        examples="""
+muster completion bash        write it to ~/.local/share/bash-completion/completions/muster
+muster completion zsh         write it to _muster in a folder of fpath
+muster completion fish        write it to ~/.config/fish/completions/muster.fish
+""",
+    ),
+    Page(
         name="version",
         function="version",
         order=95,
-        summary="Show the version of Muster and of what it runs on.",
+        summary="Show the versions of Muster and of the programs that it uses.",
         details="",
         examples="""
 muster version

@@ -22,7 +22,7 @@ from muster_cli.datafolder import place_of
 from muster_cli.exits import USAGE, CliError
 from muster_cli.logfiles import complete, existing, progress
 from muster_cli.options import LOG_GROUP, Bus, Cell, Url
-from muster_cli.reading import Place, base_of, commits, locate, opened
+from muster_cli.reading import Place, Reading, base_of, commits, locate, opened
 from muster_cli.waitbar import counting
 
 
@@ -67,8 +67,11 @@ class Feed:
         place: Place | None = None,
         log: JetStreamLog | None = None,
         base: Sequence[Snapshot] = (),
+        reading: Reading | None = None,
     ) -> None:
         self.commits = stored
+        self.reading = reading
+        """Where the log runs, the open connection to it: commits may be read again from any position."""
         self.base = base
         self.place = place
         self.log = log
@@ -114,11 +117,11 @@ async def source_of(
         stream = commits(reading.log, whole=not base)
         stack.push_async_callback(stream.aclose)
         shown = stack.enter_context(counting(verb, await reading.log.end(), "commits"))
-        yield Feed(watched(stream, shown), place, reading.log, base)
+        yield Feed(watched(stream, shown), place, reading.log, base, reading)
 
 
 async def watched(stream: AsyncIterator[Stored], shown: Callable[[int], None] | None) -> AsyncGenerator[Stored, None]:
-    """The commits, with a bar for whoever looks."""
+    """The commits, with a progress bar on a terminal."""
     async for stored in stream:
         if shown is not None:
             shown(stored.seq)

@@ -1,1 +1,1 @@
-"""The preemptor: takes part and has nothing to decide yet."""
+"""The preemptor: proposes victims for jobs below their guarantee, and for urgent jobs where the tree allows it."""

@@ -1,1 +1,1 @@
-"""The queue sorter: order inside and between queues, and who is tried now."""
+"""The queue sorter: the order inside and between queues, and the candidates."""

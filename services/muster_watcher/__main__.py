@@ -6,7 +6,9 @@ from muster.runtime.service import main
 
 async def build(process: Process) -> None:
     """The runners of this service."""
-    process.add_watchers(await process.api_server())
+    transport = await process.api_server()
+    await process.pair(transport)
+    process.add_watchers(transport)
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from kit.controlplane.pytest_plugin import (
     pytest_collection_finish,
     pytest_collection_modifyitems,
 )
+from kit.guarded import guarded
 from kit.muster import Muster, running
 from kit.nats import nats_server
 from muster.bus.server import EmbeddedServer
@@ -55,6 +56,13 @@ async def muster_plane(control_plane_binaries: Binaries) -> AsyncIterator[Contro
     """
     async with ControlPlane(prepare=furnish) as plane:
         await add_nodes(plane)
+        yield plane
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def plane(control_plane_binaries: Binaries) -> AsyncIterator[ControlPlane]:
+    """A control plane with everything of deploy/ applied, and tenants on it."""
+    async with guarded() as plane:
         yield plane
 
 

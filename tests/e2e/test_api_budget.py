@@ -20,6 +20,7 @@ from muster.core.objects.registry import required_of
 from muster.core.workloads.registry import KINDS
 from muster.events.decisions import QuotaReleased, WorkloadQueued
 from muster.events.facts import TreeNodeSpec
+from muster.runtime.clusterlease import RENEW_S
 from muster.runtime.presenting import AGAIN_S
 
 pytestmark = pytest.mark.slow
@@ -94,12 +95,14 @@ async def test_requests_in_profile_kube_queue(cluster: Cluster, nats_server: Emb
 
 
 async def test_requests_in_profile_lean(cluster: Cluster, nats_server: EmbeddedServer, tmp_path: Path) -> None:
-    counted = Counting(cluster.transport)
+    counted, began = Counting(cluster.transport), time.monotonic()
     async with running(cluster, nats_server.url, tmp_path, profile="lean", wrap=lambda _: counted) as muster:
         names = await wait_behind_one(cluster, muster)
         await life_of_all(cluster, muster)
         read = muster.requests
     assert counted.decision == dict.fromkeys([BLOCKER, *names], 1)
     assert (counted.shown, counted.kept) == ({}, {})
+    renewals = 2 + (time.monotonic() - began) / RENEW_S
+    assert counted.leased["update leases.coordination.k8s.io"] <= renewals, counted.leased
     assert max(read.values()) < JOBS // 4, f"read once, not once for a job: {read}"
     assert read.total() <= 2 * len(required_of(KINDS)), f"a list and a watch of everything that is read: {read}"

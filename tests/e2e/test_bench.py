@@ -23,6 +23,7 @@ SECTIONS = (
     "One queue against many",
     "Replay",
     "Restart",
+    "Ask",
     "On a real API server, profile lean",
     "On a real API server, profile kube-queue",
     "Kueue's baseline, one fifth",

@@ -12,6 +12,7 @@ import pytest_asyncio
 from kit.cluster import RUN_FOR, Cluster, furnish
 from kit.controlplane import ControlPlane
 from kit.controlplane.build import Binaries
+from kit.controlplane.modules import OLDER_KUBERNETES_VERSION
 from kit.gangs import LABEL, Sight, add_node, labels, pod, room
 from kit.kubeclient import Object
 from kit.muster import Muster, running
@@ -20,8 +21,6 @@ from muster.bus.server import EmbeddedServer
 from muster.events.facts import PodObserved
 from muster.events.gangs import GangHeldBack, PodsPlaced
 from muster.sim.training import TrainingOperator
-
-OLDER = "1.34.4"
 
 
 @pytest_asyncio.fixture
@@ -220,7 +219,7 @@ async def test_c27_nodes_are_asked_for_the_whole_gang_and_only_when_nodes_help(m
 async def older_plane(control_plane_binaries: Binaries) -> AsyncIterator[ControlPlane]:
     """A server that has no policies that change objects."""
     del control_plane_binaries  # Where they are built, those of the session come first.
-    async with ControlPlane(version=OLDER, prepare=furnish) as plane:
+    async with ControlPlane(version=OLDER_KUBERNETES_VERSION, prepare=furnish) as plane:
         yield plane
 
 
@@ -229,7 +228,7 @@ async def test_a_gang_on_an_older_server(
     older_plane: ControlPlane, nats_server: EmbeddedServer, tmp_path: Path
 ) -> None:
     """Where no policy changes objects a gang names its scheduler itself, or is told to."""
-    assert older_plane.version == OLDER
+    assert older_plane.version == OLDER_KUBERNETES_VERSION
     async with Cluster(older_plane, pods=True) as cluster, room(cluster, first=GPUS, second=GPUS):
         sight = Sight(cluster)
         cluster.operate(TrainingOperator())

@@ -102,13 +102,15 @@ async def test_c9_each_team_gets_its_guarantee_back(cluster: Cluster, muster_up:
     await cluster.apply_tree(four_teams())
     witness = Witness(cluster.transport, four_teams())
     await cluster.follow(witness.follow)
-    for namespace, expected in zip(LEAVES, ([4, 0, 0, 0], [4, 4, 0, 0], [3, 3, 2, 0], [2, 2, 2, 2]), strict=True):
+    # Who loses least work gives way first, so the third team's two places may come from either of the first two.
+    thirds = [[3, 3, 2, 0], [4, 2, 2, 0], [2, 4, 2, 0]]
+    for namespace, expected in zip(LEAVES, ([[4, 0, 0, 0]], [[4, 4, 0, 0]], thirds, [[2, 2, 2, 2]]), strict=True):
         for index in range(5):
             await cluster.submit(small(f"{namespace}-{index}", namespace))
 
-        async def as_expected(wanted: list[int] = expected) -> bool:
+        async def as_expected(wanted: list[list[int]] = expected) -> bool:
             counts = await admitted(cluster)
-            return [counts[name] for name in LEAVES] == wanted
+            return [counts[name] for name in LEAVES] in wanted
 
         await cluster.until(as_expected, 60.0, f"{expected}")
         await at_rest(cluster, muster_up)

@@ -3,22 +3,38 @@
 import asyncio
 import contextlib
 import copy
-from collections.abc import AsyncIterator
+import json
 from pathlib import Path
 
 import pytest
-import pytest_asyncio
 
 from kit import jobs
-from kit.cluster import RAY, Cluster, document_job, furnish
+from kit.cluster import RAY, Cluster
 from kit.controlplane import ControlPlane, User
-from kit.controlplane.build import Binaries
-from kit.deployed import account, account_groups, objects
-from kit.kubeclient import ApiError, KubeClient, Object
+from kit.guarded import (
+    ACTUATOR,
+    ALICE,
+    ANOTHER,
+    BOB,
+    FREE,
+    MANAGED,
+    MARKS,
+    SORTER,
+    WATCHER,
+    apply,
+    change,
+    client,
+    gang_pod,
+    job,
+    mutates,
+    refused,
+    remove,
+)
+from kit.kubeclient import Object
 from kit.nats import new_cell
 from kit.waiting import until
 from muster.bus.server import EmbeddedServer
-from muster.core.actuation.intents import Known, Outstanding
+from muster.core.actuation.intents import Outstanding, known_of
 from muster.core.actuation.patch import resume_patch
 from muster.core.deciders import DECIDERS
 from muster.core.gang.declare import NAME_ANNOTATION
@@ -32,149 +48,11 @@ from muster.kube.transport import KubeTransport
 from muster.model import api
 from muster.model.api import JSON_PATCH, ApiResource
 from muster.model.keys import Intent, Ref
+from muster.model.workload import Workload
 from muster.runtime.config import Config
 from muster.runtime.service import open_process
 
-WATCHER = User(account("watcher"), account_groups())
-ACTUATOR = User(account("actuator"), account_groups())
-SORTER = User(account("queue-sorter"), account_groups())
-ALICE = User("alice")
-"""May do everything with RayJobs in the namespaces of the tests, as users do."""
-BOB = User("bob")
-"""As Alice; and may let jobs in around the queue, in namespace video alone."""
-MANAGED, ANOTHER, FREE = "video", "text", "other"
-"""Namespaces: the first two are managed."""
-EDITOR = {"apiGroups": sorted({row.resource.group for row in KINDS.values()}), "resources": ["*"], "verbs": ["*"]}
-MARKS = (INTENT, QUEUED_AT, DEQUEUED_AT, *ENQUEUE_STAMPS, *DEQUEUE_STAMPS, "muster.dev/anything")
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def plane(control_plane_binaries: Binaries) -> AsyncIterator[ControlPlane]:
-    """A control plane with everything of deploy/ applied, and the users."""
-    users = [WATCHER, ACTUATOR, SORTER, ALICE, BOB]
-    async with ControlPlane(users=users, scheduler=False, kwok=False, prepare=furnish) as plane:
-        async with client(plane, plane.admin) as kube:
-            for folder in ("crds", "rbac", "policies"):
-                await apply(plane, kube, folder)
-            for name in (MANAGED, ANOTHER):
-                await kube.patch(
-                    "v1", "Namespace", name, patch={"metadata": {"labels": {"muster.dev/managed": "true"}}}
-                )
-            await _let_users_in(kube)
-            await _until_policies_work(plane, kube)
-        yield plane
-
-
-async def apply(plane: ControlPlane, kube: KubeClient, folder: str) -> None:
-    for found in objects(folder):
-        if mutates(plane) or not found["kind"].startswith("MutatingAdmissionPolicy"):
-            await kube.apply(found)
-
-
-def mutates(plane: ControlPlane) -> bool:
-    """Whether the server has policies that change objects."""
-    return tuple(map(int, plane.version.split(".")[:2])) >= (1, 36)
-
-
-async def _let_users_in(kube: KubeClient) -> None:
-    rbac = "rbac.authorization.k8s.io"
-    roles = {
-        "editor": [EDITOR],
-        "admitter": [{"apiGroups": ["queues.muster.dev"], "resources": ["queues"], "verbs": ["admit"]}],
-    }
-    for name, rules in roles.items():
-        role = {"apiVersion": f"{rbac}/v1", "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules}
-        await kube.create(role)
-    for namespace in (MANAGED, ANOTHER, FREE):
-        for user in (ALICE, BOB):
-            await _bind(kube, namespace, "editor", user)
-    await _bind(kube, MANAGED, "admitter", BOB)
-
-
-async def _bind(kube: KubeClient, namespace: str, role: str, user: User) -> None:
-    group = "rbac.authorization.k8s.io"
-    await kube.create(
-        {
-            "apiVersion": f"{group}/v1",
-            "kind": "RoleBinding",
-            "metadata": {"name": f"{role}-{user.name}", "namespace": namespace},
-            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": role},
-            "subjects": [{"apiGroup": group, "kind": "User", "name": user.name}],
-        }
-    )
-
-
-async def _until_policies_work(plane: ControlPlane, kube: KubeClient) -> None:
-    """The server reads new policies a moment later."""
-
-    async def works() -> bool:
-        async with client(plane, ALICE) as alice:
-            probe = job(suspend=True)
-            probe["metadata"] = {"name": "probe", "namespace": MANAGED, "annotations": {INTENT: "1-1-1"}}
-            try:
-                await alice.create(probe)
-            except ApiError as err:
-                return err.status == 403 and "muster.dev" in str(err)
-            await kube.delete(RAY, "RayJob", "probe", MANAGED)
-            return False
-
-    await until(works, what="the policies to be in force")
-    if mutates(plane):
-
-        async def suspends() -> bool:
-            try:
-                made = await kube.create(job(suspend=False))
-            except ApiError as err:
-                # What changes objects learns of new definitions later than what serves them.
-                assert err.status == 503, err
-                return False
-            await remove(kube, made)
-            return bool(made["spec"]["suspend"])
-
-        await until(suspends, what="new jobs to be suspended")
-
-        async def steers() -> bool:
-            made = await kube.create(gang_pod(labels={GANG_NAMES[0]: "probe"}))
-            await kube.delete("v1", "Pod", made["metadata"]["name"], MANAGED)
-            return bool(made["spec"]["schedulerName"] == "muster")
-
-        await until(steers, what="pods of gangs to be steered")
-
-
-@contextlib.asynccontextmanager
-async def client(plane: ControlPlane, user: User) -> AsyncIterator[KubeClient]:
-    async with KubeClient(plane.url, token=user.token, ca_file=plane.ca_file) as kube:
-        yield kube
-
-
-def job(namespace: str = MANAGED, *, suspend: bool | None = None, **spec: object) -> Object:
-    made = document_job(namespace)
-    made["spec"].pop("suspend", None)
-    made["spec"] |= spec if suspend is None else {"suspend": suspend, **spec}
-    return made
-
-
-def gang_pod(namespace: str = MANAGED, spec: Object | None = None, **metadata: object) -> Object:
-    body = {"containers": [{"name": "main", "image": "none"}], "automountServiceAccountToken": False, **(spec or {})}
-    meta = {"generateName": "gang-", "namespace": namespace, **metadata}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": body}
-
-
-async def remove(kube: KubeClient, found: Object) -> None:
-    await kube.delete(RAY, "RayJob", found["metadata"]["name"], found["metadata"]["namespace"])
-
-
-async def change(kube: KubeClient, found: Object, patch: Object) -> Object:
-    meta = found["metadata"]
-    return await kube.patch(RAY, "RayJob", meta["name"], meta["namespace"], patch=patch)
-
-
-async def refused(attempt: object, words: str) -> None:
-    """The attempt is forbidden, and the reason says why."""
-    with pytest.raises(ApiError) as caught:
-        await attempt  # type: ignore[misc]
-    assert caught.value.status == 403, caught.value
-    assert words in str(caught.value)
+REASON = {"muster.dev/changed-by": "bob", "muster.dev/change-reason": "it cannot wait"}
 
 
 async def test_everything_applies_again_and_changes_nothing(plane: ControlPlane) -> None:
@@ -186,7 +64,7 @@ async def test_everything_applies_again_and_changes_nothing(plane: ControlPlane)
         assert after["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]
 
 
-@pytest.mark.parametrize("policy", ["muster-rayjobs", "muster-jobs"])
+@pytest.mark.parametrize("policy", ["muster-jobs", "muster-cronjobs", "muster-pods", "muster-queueunits"])
 async def test_the_server_finds_nothing_wrong_with_the_expressions(plane: ControlPlane, policy: str) -> None:
     async with client(plane, plane.admin) as kube:
 
@@ -269,11 +147,14 @@ async def test_without_the_right_nobody_resumes_a_queued_job(plane: ControlPlane
 async def test_whoever_has_the_right_resumes_in_their_namespace(plane: ControlPlane) -> None:
     async with client(plane, BOB) as bob:
         mine, others = await bob.create(job(suspend=True)), await bob.create(job(ANOTHER, suspend=True))
-        assert not (await change(bob, mine, {"spec": {"suspend": False}}))["spec"]["suspend"]
-        await refused(change(bob, others, {"spec": {"suspend": False}}), "Muster starts this job")
-        # Suspending what runs takes no right, and then it waits again.
+        start = {"spec": {"suspend": False}}
+        await refused(change(bob, mine, start), "it is recorded and charged: in the same change")
+        assert not (await change(bob, mine, start | {"metadata": {"annotations": REASON}}))["spec"]["suspend"]
+        await refused(change(bob, others, start), "Muster starts this job")
+        # Stopping what runs takes no right, and then it is held.
         async with client(plane, ALICE) as alice:
-            await change(alice, mine, {"spec": {"suspend": True}})
+            hold = {"metadata": {"annotations": {"muster.dev/hold": "true", "muster.dev/changed-by": "alice"}}}
+            await change(alice, mine, {"spec": {"suspend": True}} | hold)
             await refused(change(alice, mine, {"spec": {"suspend": False}}), "Muster starts this job")
         for made in (mine, others):
             await remove(bob, made)
@@ -284,11 +165,13 @@ async def test_the_actuator_resumes_with_its_fenced_patch(plane: ControlPlane) -
         made = await alice.create(job(suspend=True))
         meta = made["metadata"]
         ref = Ref("RayJob", meta["namespace"], meta["name"], meta["uid"])
-        order = Outstanding(ref, 1, Intent(1, 7, 0), meta["generation"], queued_at=1_000, at=2_000)
+        workload = KINDS["RayJob"].read(json.dumps(made).encode())
+        assert isinstance(workload, Workload)
+        order = Outstanding(ref, 1, Intent(1, 7, 0), workload.basis, queued_at=1_000, at=2_000)
         transport = await connect(FromKubeconfig(str(plane.kubeconfig_for(ACTUATOR))))
         try:
             path = api.RAYJOBS.path(ref.namespace, ref.name)
-            body = resume_patch(order, Known(annotated=True))
+            body = resume_patch(order, known_of(workload))
             answer = await transport.request("PATCH", path, body=body, content_type=JSON_PATCH)
             assert answer.ok, answer.body
         finally:
@@ -300,9 +183,8 @@ async def test_the_actuator_resumes_with_its_fenced_patch(plane: ControlPlane) -
         for mark in marks:
             for value in ("forged", None):
                 await refused(change(alice, made, {"metadata": {"annotations": {mark: value}}}), "Muster")
-        await refused(change(alice, made, {"metadata": {"annotations": None}}), "leave them as they are")
+        await refused(change(alice, made, {"metadata": {"annotations": None}}), "leave it as it is")
         await change(alice, made, {"metadata": {"annotations": {"mine": "1"}}})
-        await change(alice, made, {"spec": {"suspend": True}})
         await remove(alice, made)
 
 
@@ -337,7 +219,8 @@ async def test_queued_jobs_of_every_kind_are_guarded(plane: ControlPlane, kind: 
         disowned = {"metadata": {"ownerReferences": [owner]}, **resumed(False)}
         await refused(alice.patch(version, kind, "guarded", MANAGED, patch=disowned), "it stays suspended")
         await alice.patch(version, kind, "guarded", MANAGED, patch={"metadata": {"labels": {"team": "a"}}})
-        await bob.patch(version, kind, "guarded", MANAGED, patch=resumed(False))
+        reason = {"metadata": {"annotations": REASON}}
+        await bob.patch(version, kind, "guarded", MANAGED, patch=resumed(False) | reason)
         await alice.delete(version, kind, "guarded", MANAGED)
 
 
@@ -351,19 +234,6 @@ async def test_the_annotation_of_older_operators_is_guarded_too(plane: ControlPl
             patch = {"metadata": {"annotations": {SUSPEND: value}}}
             await refused(alice.patch("kubeflow.org/v1", "TFJob", "marked", MANAGED, patch=patch), "it stays suspended")
         await alice.delete("kubeflow.org/v1", "TFJob", "marked", MANAGED)
-
-
-async def test_what_a_controller_owns_is_its_controllers(plane: ControlPlane) -> None:
-    """As the submitter of a RayJob: its controller makes it, holds it and lets it go."""
-    async with client(plane, ALICE) as alice:
-        made = await alice.create(job(suspend=True))
-        named = {key: made["metadata"][key] for key in ("name", "uid")}
-        body = jobs.job("submitter", MANAGED)
-        body["metadata"]["ownerReferences"] = [{"apiVersion": RAY, "kind": "RayJob", "controller": True, **named}]
-        await alice.create(body)
-        found = await alice.patch("batch/v1", "Job", "submitter", MANAGED, patch={"spec": {"suspend": False}})
-        assert found["spec"]["suspend"] is False
-        await remove(alice, made)
 
 
 async def test_every_account_can_do_its_part_and_no_other(plane: ControlPlane) -> None:
@@ -383,7 +253,7 @@ async def test_every_account_can_do_its_part_and_no_other(plane: ControlPlane) -
     reads = {(plural, verb) for plural in ("rayjobs", "pods") for verb in ("get", "list", "watch")}
     assert allowed == {
         WATCHER.name: reads,
-        ACTUATOR.name: {("pods", "get"), ("rayjobs", "get"), ("rayjobs", "patch")},
+        ACTUATOR.name: {("pods", "get"), ("pods", "patch"), ("rayjobs", "get"), ("rayjobs", "patch")},
         SORTER.name: set(),
     }
 

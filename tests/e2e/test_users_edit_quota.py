@@ -177,7 +177,7 @@ async def test_a_namespace_moves_to_another_leaf(cluster: Cluster, muster_up: Mu
         (
             "NoQuota",
             "no quota claims namespace nobody; add it to the namespaces of a leaf of ElasticQuotaTree "
-            "kube-system/elasticquotatree, or set spec.suspend to false yourself",
+            "kube-system/elasticquotatree, or name a leaf with the label quota.scheduling.alibabacloud.com/name",
         )
     ]
     assert (await cluster.job(name, "nobody"))["spec"]["suspend"] is True

@@ -116,7 +116,7 @@ async def test_acting_is_refused_with_everything_that_is_missing(theirs: Theirs)
         "permission: we may not patch rayjobs.ray.io in all namespaces",
         "permission: we may not watch pods in all namespaces",
         "definition QueueUnit: is not served as scheduling.x-k8s.io/v1alpha1",
-        "policies: ValidatingAdmissionPolicyBinding muster-rayjobs missing: anybody may start a queued job",
+        "policies: ValidatingAdmissionPolicyBinding muster-jobs missing: anybody may start a queued job",
         "other owner kube-queue (ack-kube-queue): is active and admits jobs too",
         "lease kube-queue/kube-queue-controller held by kube-queue-0",
     ):
@@ -125,8 +125,8 @@ async def test_acting_is_refused_with_everything_that_is_missing(theirs: Theirs)
     assert theirs.cli.left == []
     examined = await theirs.cli.run("doctor", *theirs.context)
     assert examined.code == 1
-    assert examined.lines[-1].endswith(" to mend")
-    for finding in [line for line in refused.err.splitlines() if line.startswith("  mend")]:
+    assert examined.lines[-1].endswith(" to fix")
+    for finding in [line for line in refused.err.splitlines() if line.startswith("  fix ")]:
         assert finding in examined.out
 
 

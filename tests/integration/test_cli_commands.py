@@ -136,7 +136,12 @@ async def test_tail_of_one_job_and_of_one_queue(demo: Demo) -> None:
 
 
 async def test_tail_follows(demo: Demo) -> None:
-    async with demo.cli.start("tail", "--job", "video/rayjob-video-new", "--since", "1") as tail:
+    nobody = await demo.run("tail", "--job", "rayjob-nope")
+    assert (nobody.code, nobody.out) == (3, "")
+    assert "no job rayjob-nope is in this log; did you mean video/rayjob-video-" in nobody.err
+    nowhere = await demo.run("tail", "--queue", "root/algorithm/vide", "--no-follow")
+    assert (nowhere.code, "did you mean root/algorithm/video" in nowhere.err) == (3, True)
+    async with demo.cli.start("tail", "--queue", "root/algorithm/video", "--since", "1") as tail:
         manifest = (demo.folder / "new.yaml").absolute()
         manifest.write_text(
             "apiVersion: ray.io/v1\nkind: RayJob\nmetadata: {name: rayjob-video-new, namespace: text}\n"
@@ -206,7 +211,7 @@ async def test_export_replay_check_and_why_of_a_file(demo: Demo) -> None:
 
 async def test_the_doctor_finds_a_healthy_demo(demo: Demo) -> None:
     examined = (await demo.run("doctor")).ok()
-    assert examined.lines[-1] == "nothing needs mending"
+    assert examined.lines[-1] == "no problem found"
     found = (await demo.run("doctor", "-o", "json")).ok().json()
     assert found["healthy"] is True
     titles = {finding["title"] for finding in found["findings"]}

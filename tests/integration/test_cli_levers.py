@@ -119,9 +119,10 @@ async def test_evictions_are_paused_on_the_tree_and_uninstalling_leaves_the_jobs
         told = (await theirs.cli.run("queue", "ls", "-o", "json")).ok().json()
         assert "checkpoints" in told["pauses"][0]
         assert all("evictions" in queue["paused"] for queue in told["queues"])
-        assert (await theirs.run("resume", "evictions")).ok()
+        assert (await theirs.run("resume", "evictions", "--reason", "all saved")).ok()
         tree = theirs.cluster.server.objects.get(api.QUOTA_TREES, "kube-system", "elasticquotatree")
         assert not [key for key in tree["metadata"].get("annotations", {}) if key.startswith("muster.dev/paused")]
+        assert tree["metadata"]["annotations"]["muster.dev/change-reason"] == "all saved"
         refused = await theirs.run("uninstall", "--yes")
         assert refused.code == 1
         assert "muster still runs here" in refused.err
@@ -162,6 +163,11 @@ async def test_resuming_evictions_enables_what_was_off_because_of_foreign_work(t
         resumed = (await theirs.run("resume", "evictions")).ok()
         assert "Reclaim is enabled" in resumed.out
         tree = theirs.cluster.server.objects.get(api.QUOTA_TREES, "kube-system", "elasticquotatree")
-        assert tree["metadata"]["annotations"] == {"muster.dev/reclaim": "enabled"}
+        marks = tree["metadata"]["annotations"]
+        assert (marks["muster.dev/reclaim"], *sorted(marks)) == (
+            "enabled",
+            "muster.dev/changed-by",
+            "muster.dev/reclaim",
+        )
         assert "nothing to change" in (await theirs.run("resume", "evictions")).ok().out
         assert (await up.stop()).code == 0

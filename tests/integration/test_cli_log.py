@@ -98,8 +98,14 @@ async def test_nobody_there_is_said_with_what_to_do(cli: Cli) -> None:
     assert "connection refused" in unreachable.err
     examined = await cli.run("doctor", "--url", "nats://127.0.0.1:1")
     assert examined.code == 1
-    assert "mend NATS" in examined.out
-    assert (await cli.run("doctor")).code == 0
+    assert "fix  NATS" in examined.out
+    alone = await cli.run("doctor", HOME=str(cli.tmp))
+    assert alone.code == 3, "nothing was examined, so nothing is fine"
+    assert alone.lines[-1].startswith(
+        "nothing was examined: name a log with --url nats://HOST:PORT and a cluster with "
+    )
+    told = (await cli.run("doctor", "-o", "json", HOME=str(cli.tmp))).json()
+    assert (told["examined"], told["healthy"]) == (False, False)
 
 
 async def test_no_colour_but_on_a_terminal(cli: Cli) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from random import Random
+from typing import Any
 
 from muster.core.deciders import DECIDERS
-from muster.core.stage import REQUIRED_KINDS, Folder, next_commit
+from muster.core.seat import AnySeat, Seat
+from muster.core.stage import REQUIRED_KINDS
 from muster.events.base import Event
 from muster.events.envelope import Commit, CommitKind, Stored, decode_commit, encode_commit
 from muster.events.facts import Synced
@@ -24,9 +26,7 @@ class Bench:
     """``order``: in which order the stages take their turns (a seeded Random shuffles them; None keeps it fixed)."""
 
     def __init__(self, rng: Random | None = None, *, check: bool = True) -> None:
-        self.stages = {name: make() for name, make in DECIDERS.items()}
-        self.states = {name: stage.initial() for name, stage in self.stages.items()}
-        self.folders = {name: Folder(stage) for name, stage in self.stages.items()}
+        self.seats: dict[str, AnySeat] = {name: Seat(make()) for name, make in DECIDERS.items()}
         self.log: list[Stored] = []
         self.now = 1_000_000
         self._rng = rng
@@ -34,8 +34,13 @@ class Bench:
         self._count = 0
         self.epochs: dict[str, int] = {}
         self.append("genesis", "input", [Genesis(log_id="bench", generation=1)])
-        for name in self.stages:
+        for name in self.seats:
             self.epochs[name] = self.append(name, "input", [LeaderStarted(process="bench")])
+
+    @property
+    def states(self) -> dict[str, Any]:
+        """Stage -> its state."""
+        return {name: seat.state for name, seat in self.seats.items()}
 
     def append(self, stage: str, kind: CommitKind, events: Iterable[Event], in_seq: int | None = None) -> int:
         """Store a commit and let every stage fold it; returns its sequence. Bytes go through the codec."""
@@ -52,8 +57,8 @@ class Bench:
         )
         stored = Stored(len(self.log) + 1, decode_commit(encode_commit(commit)))
         self.log.append(stored)
-        for name, folder in self.folders.items():
-            folder.fold(self.states[name], stored.seq, stored.commit)
+        for seat in self.seats.values():
+            seat.fold(stored)
         self.check()
         return stored.seq
 
@@ -67,13 +72,13 @@ class Bench:
 
     def check(self) -> None:
         if self._check:
-            for name, stage in self.stages.items():
-                violations = stage.check(self.states[name])
+            for name, seat in self.seats.items():
+                violations = seat.stage.check(seat.state)
                 assert not violations, f"{name} at {len(self.log)}: {violations}"
 
     def step(self, name: str) -> list[Event]:
         """Let one stage decide and commit; returns what it decided."""
-        due = next_commit(self.stages[name], self.states[name])
+        due = self.seats[name].decisions()
         if due:
             self.append(name, "decision", due)
         return due
@@ -82,7 +87,7 @@ class Bench:
         """Let all stages decide until nothing is due; returns everything decided, in order."""
         decided: list[Event] = []
         for _ in range(ROUNDS):
-            turn = list(self.stages)
+            turn = list(self.seats)
             if self._rng is not None:
                 self._rng.shuffle(turn)
             found = [event for name in turn for event in self.step(name)]
@@ -97,9 +102,7 @@ class Bench:
         decided: list[Event] = []
         while True:
             deadlines = {
-                name: at
-                for name, stage in self.stages.items()
-                if (at := stage.next_deadline(self.states[name])) is not None and self.states[name].now < at <= until
+                name: at for name, seat in self.seats.items() if (at := seat.deadline()) is not None and at <= until
             }
             if not deadlines:
                 break

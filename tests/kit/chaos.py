@@ -16,7 +16,6 @@ from kit import facts
 from kit.bench import Bench
 from muster.core.audit import audit
 from muster.core.seen import TOMBSTONE_MS
-from muster.core.stage import next_commit
 from muster.events.base import Cause, Event
 from muster.events.decisions import EvictionOrdered, GangAdmitted
 from muster.events.effects import EffectApplied, EffectFailed
@@ -48,8 +47,8 @@ class Chaos:
         self.to_make = jobs
         self.outstanding: dict[tuple[str, int, str], tuple[Cause, Ref]] = {}
         """(uid, attempt, action) -> decision that has not been carried out"""
-        self.admitted: dict[tuple[str, int], int] = {}
-        """(uid, attempt) -> generation that was admitted"""
+        self.admitted: dict[tuple[str, int], str] = {}
+        """(uid, attempt) -> what was admitted, by its digest"""
         self.delivered: list[tuple[int, Event]] = []
         self.bench.facts(facts.tree(root, rules=rules))
         self.bench.synced()
@@ -118,8 +117,9 @@ class Chaos:
     def _tell(self, name: str, job: Workload, **changes: Any) -> None:
         if changes:
             job = msgspec.structs.replace(job, rv=facts.next_rv(), **changes)
-        self.jobs[name] = job
-        self.pending.append(facts.seen(job))
+        fact = facts.seen(job)
+        self.jobs[name] = fact.workload
+        self.pending.append(fact)
 
     def actuate(self) -> None:
         """Carry out an admission nobody has carried out yet, on the truth, as the fenced patch would."""
@@ -136,7 +136,7 @@ class Chaos:
             if not job.suspended and job.phase != "finished":
                 self._tell(ref.name, job, suspended=True, phase="suspending", generation=job.generation + 1)
             effect = EffectApplied(**about, rv=self.jobs[ref.name].rv)
-        elif job.generation != self.admitted[ref.uid, attempt] or not job.suspended or job.phase == "finished":
+        elif job.basis != self.admitted[ref.uid, attempt] or not job.suspended or job.phase == "finished":
             effect = EffectFailed(**about, reason="spec_changed")
         else:
             self._tell(ref.name, job, suspended=False, phase="starting", settled=False, generation=job.generation + 1)
@@ -157,8 +157,8 @@ class Chaos:
 
     def decide_late(self) -> None:
         """A stage decides now and commits after others have committed."""
-        name = self.rng.choice(sorted(self.bench.stages))
-        due, in_seq = next_commit(self.bench.stages[name], self.bench.states[name]), len(self.bench.log)
+        name = self.rng.choice(sorted(self.bench.seats))
+        due, in_seq = self.bench.seats[name].decisions(), len(self.bench.log)
         if not due:
             return
         for _ in range(self.rng.randrange(3)):
@@ -167,8 +167,8 @@ class Chaos:
 
     def decide_other(self, but: str) -> Any:
         def step() -> None:
-            name = self.rng.choice([each for each in sorted(self.bench.stages) if each != but])
-            due = next_commit(self.bench.stages[name], self.bench.states[name])
+            name = self.rng.choice([each for each in sorted(self.bench.seats) if each != but])
+            due = self.bench.seats[name].decisions()
             if due:
                 self._committed(self.bench.append(name, "decision", due))
 
@@ -178,7 +178,7 @@ class Chaos:
         for item, event in enumerate(self.bench.log[seq - 1].commit.events):
             if isinstance(event, GangAdmitted):
                 self.outstanding[event.ref.uid, event.attempt, "resume"] = (Cause(seq, item), event.ref)
-                self.admitted[event.ref.uid, event.attempt] = event.generation
+                self.admitted[event.ref.uid, event.attempt] = event.basis
             elif isinstance(event, EvictionOrdered):
                 for victim in event.victims:
                     self.outstanding[victim.ref.uid, victim.attempt, "suspend"] = (Cause(seq, item), victim.ref)

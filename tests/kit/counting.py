@@ -10,10 +10,11 @@ from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
-from muster.core import explain
+from muster.core.wording import explain
 from muster.kube.paths import describe
 from muster.model.api import JSON_PATCH, RAYJOBS
 from muster.ports import ApiResponse, ApiTransport
+from muster.runtime.clusterlease import NAMESPACE
 
 UNIT_SUFFIX = "-ray-qu"
 PASSING = re.compile(f"about to be tried$|^{re.escape(explain.ADMITTED.text)}$")
@@ -34,6 +35,8 @@ class Counting:
         """namespace/name of a job -> writes among these that show it where nobody stays: between two stages"""
         self.kept: Counter[str] = Counter()
         """`verb path` of what is written for the cell as a whole"""
+        self.leased: Counter[str] = Counter()
+        """`verb resource` of what keeps the lease of the cluster"""
         self.read: Counter[str] = Counter()
         """`verb resource`"""
 
@@ -58,6 +61,9 @@ class Counting:
 
     def _count(self, method: str, path: str, body: bytes | None, content_type: str) -> None:
         verb, resource = describe(method, path)
+        if f"/{NAMESPACE}" in path or (method == "POST" and resource == "namespaces"):
+            self.leased[f"{verb} {resource}"] += 1
+            return
         if method == "GET":
             self.read[f"{verb} {resource}"] += 1
             return

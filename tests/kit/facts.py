@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from muster.core.objects.meta import UnreadableError  # noqa: F401  (re-exported for tests)
+from muster.core.workloads.common import basis_of
 from muster.events.facts import (
     ChildGone,
     ChildObserved,
@@ -134,14 +135,20 @@ def job(name: str, namespace: str = "video", **changes: Any) -> Workload:
         ),
         "settled": True,
     }
-    return Workload(**(fields | changes))
+    return _based(Workload(**(fields | changes)))
 
 
 def seen(workload: Workload, **changes: Any) -> WorkloadObserved:
     """The fact that a workload looks like this now, under a newer resourceVersion when anything changes."""
     if changes:
         changes.setdefault("rv", next_rv())
-    return WorkloadObserved(workload=msgspec.structs.replace(workload, **changes))
+    return WorkloadObserved(workload=_based(msgspec.structs.replace(workload, **changes)))
+
+
+def _based(workload: Workload) -> Workload:
+    """With the digest that its adapter would give it."""
+    basis = basis_of(workload.need, workload.pod_sets, workload.beside, workload.refusal)
+    return msgspec.structs.replace(workload, basis=basis)
 
 
 def gone(name: str, namespace: str = "video") -> WorkloadGone:
@@ -153,10 +160,11 @@ def cluster_ref(name: str, namespace: str = "video", run: int = 1) -> Ref:
     return Ref("RayCluster", namespace, f"{name}-raycluster-{run}", f"uid-{namespace}-{name}-raycluster-{run}")
 
 
-def cluster(name: str, namespace: str = "video", run: int = 1) -> ChildObserved:
-    """The RayCluster of a RayJob exists."""
+def cluster(name: str, namespace: str = "video", run: int = 1, asks: Vector | None = None) -> ChildObserved:
+    """The RayCluster of a RayJob exists; its spec asks for so much, if it says."""
     owner = job_ref(name, namespace).uid
-    state = ChildState(ref=cluster_ref(name, namespace, run), rv=next_rv(), owner_uid=owner, owner_kind="RayJob")
+    ref = cluster_ref(name, namespace, run)
+    state = ChildState(ref=ref, rv=next_rv(), owner_uid=owner, owner_kind="RayJob", asks=asks or {})
     return ChildObserved(child=state)
 
 

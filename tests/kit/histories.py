@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from kit.bench import Bench
+from muster.core.seat import AnySeat, Seat
 from muster.events.envelope import Stored
 from muster.runtime.replay import replay
 from muster.runtime.snapshotting import decode_state, encode_state
@@ -26,24 +27,23 @@ def replays_and_goes_on_from_a_snapshot(bench: Bench, name: str, cut: int) -> No
 
 def goes_on_from_a_snapshot(bench: Bench, name: str, cut: int) -> None:
     """Folded on from a snapshot after ``cut`` commits the stage's state is the same."""
-    folder, stage = bench.folders[name], bench.stages[name]
-    state = stage.initial()
+    seat: AnySeat = Seat(bench.seats[name].stage)
     for stored in bench.log[:cut]:
-        folder.fold(state, stored.seq, stored.commit)
-    state = decode_state(encode_state(state), type(state))
+        seat.fold(stored)
+    seat = Seat(seat.stage, decode_state(encode_state(seat.state), type(seat.state)))
     for stored in bench.log[cut:]:
-        folder.fold(state, stored.seq, stored.commit)
-    assert encode_state(state) == encode_state(bench.states[name])
+        seat.fold(stored)
+    assert encode_state(seat.state) == encode_state(bench.states[name])
 
 
 def decisions_with_what_was_known(bench: Bench, name: str) -> Iterator[tuple[Any, Stored]]:
     """(state at its in_seq, decision commit) of a stage, but of those that were decided before one already met."""
-    stage, folder = bench.stages[name], bench.folders[name]
-    state, folded = stage.initial(), 0
+    seat: AnySeat = Seat(bench.seats[name].stage)
+    folded = 0
     for stored in bench.log:
         if stored.commit.stage != name or stored.commit.kind != "decision" or stored.commit.in_seq < folded:
             continue
         for each in bench.log[folded : stored.commit.in_seq]:
-            folder.fold(state, each.seq, each.commit)
+            seat.fold(each)
         folded = stored.commit.in_seq
-        yield state, stored
+        yield seat.state, stored

@@ -187,6 +187,27 @@ def _queue_unit() -> Obj:
     }
 
 
+def _kai_queue() -> Obj:
+    amounts = {"quota": 0.5, "limit": -1, "overQuotaWeight": 1}
+    return {
+        "apiVersion": "scheduling.run.ai/v2",
+        "kind": "Queue",
+        "metadata": {"name": "team-a", "uid": "uid-team-a", "resourceVersion": "7"},
+        "spec": {
+            "parentQueue": "department-1",
+            "priority": 100,
+            "displayName": "Team A",
+            "preemptMinRuntime": "10m",
+            "resources": {"cpu": amounts, "gpu": amounts, "memory": amounts},
+        },
+        "status": {
+            "childQueues": [],
+            "allocated": {"cpu": "0"},
+            "conditions": [{"type": "Ready", "status": "True", "reason": "Counts", "message": ""}],
+        },
+    }
+
+
 def _priority_class() -> Obj:
     return {
         "apiVersion": "scheduling.k8s.io/v1",
@@ -243,6 +264,7 @@ BASES = {
     "elasticquotatrees": _tree,
     "small-tree": _small_tree,
     "queues": _queue,
+    "queues_scheduling_run_ai": _kai_queue,
     "queueunits": _queue_unit,
     "priorityclasses": _priority_class,
 }

@@ -75,8 +75,12 @@ async def running(
     claim_s: int = 600,
     wrap: Callable[[ApiTransport], ApiTransport] = lambda transport: transport,
     prove: bool = True,
+    ready: bool = True,
 ) -> AsyncIterator[Muster]:
-    """Everything runs and has listed the cluster. `wrap`: what the actuator and the presenter talk through."""
+    """Everything runs and has listed the cluster; `ready`: whether to wait for that.
+
+    `wrap`: what the actuator and the presenter talk through.
+    """
     muster = Muster(cluster, nats_url, cell or new_cell(), folder)
     logs.configure(level="warning", style="json", stream=sys.stderr)
     config = Config(
@@ -103,7 +107,8 @@ async def running(
         process.add_actuator(wrap(transport))
         process.add_publisher()
         async with cluster.beside(process.run()):
-            await cluster.until(muster.ready, what="Muster to be ready")
+            if ready:
+                await cluster.until(muster.ready, what="Muster to be ready")
             yield muster
     if prove:
         muster.proven = await proof.prove(await muster.commits(), folder)

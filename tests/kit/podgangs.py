@@ -14,7 +14,7 @@ from kit.bench import Bench
 from muster.core.actuation.answers import applied, failed
 from muster.core.actuation.bind import Bind
 from muster.core.actuation.intents import Actuator
-from muster.core.stage import Folder, next_commit
+from muster.core.stage import Folder
 from muster.events.facts import NodeGone, PodGone, PodGroupGone, PodGroupObserved, PodObserved
 from muster.events.system import PlacementChosen
 from muster.model.gang import PodGroup
@@ -175,7 +175,7 @@ class Chance(Scene):
     def answer(self) -> None:
         if self.rng.random() < 0.3:
             name = "gang_admitter"
-            due, at = next_commit(self.bench.stages[name], self.bench.states[name]), len(self.bench.log)
+            due, at = self.bench.seats[name].decisions(), len(self.bench.log)
             others = (
                 self.pod_deleted,
                 self.lose_node,

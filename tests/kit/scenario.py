@@ -13,7 +13,7 @@ Input lines (names without a slash are in namespace ``video``):
     evicted NAME                        the actuator suspends who was ordered to leave
     runs NAME | finishes NAME [OUTCOME] | suspends NAME | settles NAME | starts NAME
     names NAME CHILD                    its status names the RayCluster it runs through
-    cluster NAME | cluster-gone NAME | pod NAME N | pod-gone NAME N | gone NAME
+    cluster NAME [cpu=8 ...] | cluster-gone NAME | pod NAME N [cpu=1 ...] | pod-gone NAME N | gone NAME
     class NAME VALUE                    a PriorityClass
     placement off|pack|spread [hold=600 grow=0 claim=0]   how gangs are placed; seconds
     node NAME [cpu=4 memory=16 gpu=1 pods=110 taint=KEY:VALUE zone=Z cordoned not-ready]    a node, memory in GiB
@@ -37,13 +37,13 @@ from pathlib import Path
 
 from kit import facts, nodes
 from kit.bench import Bench
-from muster.core import telling, telling_nodes
-from muster.core.explain import ADOPTED, waiting_for_quota
+from muster.core.wording import telling, telling_nodes
+from muster.core.wording.explain import ADOPTED, waiting_for_quota
 from muster.events.base import Cause, Event
+from muster.events.charges import ChargeChanged
+from muster.events.claims import ClaimEnded, ClaimOpened
 from muster.events.decisions import (
     CandidatesProposed,
-    ClaimEnded,
-    ClaimOpened,
     EvictionOrdered,
     GangAdmitted,
     GangAwaitingNodes,
@@ -216,14 +216,14 @@ class Play:
         namespace, _, name = names[0].rpartition("/")
         self.bench.facts(facts.gone(name, namespace or "video"))
 
-    def _cluster(self, names: list[str], _options: dict[str, str]) -> None:
-        self.bench.facts(facts.cluster(names[0]))
+    def _cluster(self, names: list[str], options: dict[str, str]) -> None:
+        self.bench.facts(facts.cluster(names[0], asks=facts.vector(**options)))
 
     def _cluster_gone(self, names: list[str], _options: dict[str, str]) -> None:
         self.bench.facts(facts.cluster_gone(names[0]))
 
-    def _pod(self, names: list[str], _options: dict[str, str]) -> None:
-        self.bench.facts(facts.pod(names[0], int(names[1])))
+    def _pod(self, names: list[str], options: dict[str, str]) -> None:
+        self.bench.facts(facts.pod(names[0], int(names[1]), request=facts.vector(**options)))
 
     def _pod_gone(self, names: list[str], _options: dict[str, str]) -> None:
         self.bench.facts(facts.pod_gone(names[0], int(names[1])))
@@ -386,6 +386,9 @@ def tell(event: Event) -> str:
             return f"denied {event.ref.key} #{event.attempt}: {why}"
         case QuotaReleased():
             return f"released {event.ref.key} #{event.attempt}: {event.reason}"
+        case ChargeChanged():
+            more = f", {format_vector(event.over)} of it beyond its grant" if event.over else ", as granted"
+            return f"charged {event.ref.key} #{event.attempt} with {format_vector(event.request)}{more}"
         case WorkloadAdopted():
             return f"adopted {event.ref.key} #{event.attempt} in {event.queue}: {ADOPTED[event.reason]}"
         case SuspensionRecorded():

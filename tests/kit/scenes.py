@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kit import facts, nodes
+from kit import facts, kai, nodes
 from kit.scenario import Play
 from muster.events import decisions as d
 from muster.events.base import Cause, Event
@@ -138,6 +138,12 @@ def dequeued(reason: str) -> tuple[Scene, str]:
 def refused(reason: str) -> tuple[Scene, str]:
     scene = Scene()
     scene.lines("synced", *([] if reason == "no_tree" else ["tree"]))
+    if reason in ("two_quotas", "queue_label_missing", "queue_unknown"):
+        namespace, name = {"two_quotas": ("video", "team-a"), "queue_label_missing": ("nowhere", "")}.get(
+            reason, ("nowhere", "team-x")
+        )
+        scene.do(kai.queue("team-a"), facts.seen(kai.work("one", name, namespace)))
+        return scene, f"{namespace}/one"
     if reason == "unbound":
         scene.lines("job nowhere/one")
         return scene, "nowhere/one"
@@ -258,9 +264,19 @@ def claim_ended(outcome: str) -> tuple[Scene, str]:
         case "changed":
             scene.lines("edit a/owed cpu=4")
         case "expired":
+            # What b/greedy gives back is taken by one that was started around the queue and cannot be suspended.
+            around = facts.job("around", "b", cpu=5, memory=0, suspended=False, phase="running", busy=True)
+            scene.do(facts.seen(around))
+            scene.suspended("b/greedy")
             scene.lines("time +86400s")
-        case "victims_stay":
-            scene.fails("b/greedy", "suspend", "refused")
+        case "held":
+            scene.change("a/owed", wishes=Wishes(hold=True, by="ann", reason="waits for data"))
+        case "moved":
+            scene.change("a/owed", labels={"quota.scheduling.alibabacloud.com/name": "b"})
+        case "paused":
+            scene.tree_of(*TWO, paused="admissions")
+        case "unsatisfiable":
+            scene.tree_of(("a", 4), ("b", 4))
     return scene, "a/owed"
 
 

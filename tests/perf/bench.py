@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import bench_ask
 import bench_cluster
 import bench_decisions
 import bench_gangs
@@ -78,6 +79,11 @@ async def _restart(size: Size, say: Progress) -> list[Table]:
     return [await bench_restart.measure(live, 5_000 // size.small, size.rounds, say)]
 
 
+async def _ask(size: Size, say: Progress) -> list[Table]:
+    waiting, events = (500, 20_000) if size.quick else (10_000, 1_000_000)
+    return [await bench_ask.measure(waiting, events, size.rounds, say)]
+
+
 async def _gangs(size: Size, say: Progress) -> list[Table]:
     sizes = [bench_gangs.Size(5, 4), bench_gangs.Size(2, 10)] if size.quick else bench_gangs.SIZES
     return [await bench_gangs.measure(20 if size.quick else 1_000, sizes, 1, say)]
@@ -117,6 +123,7 @@ BENCHES: dict[str, Callable[[Size, Progress], Awaitable[list[Table]]]] = {
     "reclaim": _reclaim,
     "replay": _replay,
     "restart": _restart,
+    "ask": _ask,
     "simulate": _simulate,
     "cluster": _cluster,
     "kueue": _kueue,

@@ -37,6 +37,8 @@ from kit.waiting import until
 from muster.bus.server import EmbeddedServer, free_port
 from muster.events.facts import TreeNodeSpec
 from muster.kube.config import connect
+from muster.kube.deltas import Upsert
+from muster.kube.reflector import Reflector
 from muster.kube.sources import FromKubeconfig
 from muster.kube.transport import KubeTransport
 from muster.model.api import JSON_PATCH, RAYJOBS
@@ -58,22 +60,12 @@ def tree(jobs: int) -> dict[str, Any]:
     return quota_tree(root)
 
 
-class _Meta(msgspec.Struct):
-    name: str = ""
-
-
 class _Spec(msgspec.Struct):
     suspend: bool = False
 
 
 class _Job(msgspec.Struct):
-    metadata: _Meta
     spec: _Spec
-
-
-class _Line(msgspec.Struct):
-    type: str
-    object: _Job
 
 
 class Bench:
@@ -165,7 +157,10 @@ class Bench:
             await asyncio.gather(*(service.stop() for service in running))
 
     async def follow(self) -> None:
-        """Note who is resumed; delete it at once where that is wanted."""
+        """Note which jobs are resumed; delete each at once where that is wanted.
+
+        By the product's reflector: an API server closes a watch whenever it likes, and a raw one ends with it.
+        """
         deletions: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
 
         async def delete() -> None:
@@ -179,13 +174,11 @@ class Bench:
         async with asyncio.TaskGroup() as tasks:
             for _ in range(MAX_IN_FLIGHT):
                 tasks.create_task(delete())
-            found = await self.transport.request("GET", RAYJOBS.path(), query={"limit": "1"})
-            query = {"watch": "1", "resourceVersion": json.loads(found.body)["metadata"]["resourceVersion"]}
-            decoder = msgspec.json.Decoder(_Line)
-            async for line in self.transport.watch(RAYJOBS.path(), query=query, idle_limit_s=LIMIT_S):
-                event = decoder.decode(line)
-                name = event.object.metadata.name
-                if event.type != "MODIFIED" or event.object.spec.suspend or name in self.resumed:
+            async for delta in Reflector(self.transport, RAYJOBS).deltas():
+                if not isinstance(delta, Upsert):
+                    continue
+                name = delta.meta.name
+                if name in self.resumed or msgspec.json.decode(delta.raw, type=_Job).spec.suspend:
                     continue
                 self.resumed.add(name)
                 if self.deleting:

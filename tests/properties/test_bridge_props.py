@@ -12,7 +12,6 @@ from kit.podgangs import Chance
 from muster.core.actuation.answers import applied, failed
 from muster.core.actuation.asking import Asking
 from muster.core.audit import audit
-from muster.core.stage import next_commit
 from muster.events.facts import (
     NodePoolsGone,
     NodesRequestGone,
@@ -78,7 +77,7 @@ class Growth(Chance):
     def answer(self) -> None:
         if self.rng.random() < 0.3:
             name = self.rng.choice(("gang_admitter", "autoscaler_bridge"))
-            due, at = next_commit(self.bench.stages[name], self.bench.states[name]), len(self.bench.log)
+            due, at = self.bench.seats[name].decisions(), len(self.bench.log)
             self.rng.choice((self.pod_deleted, self.new_member, self.deliver, self.reply, self.end_job, self.ask))()
             if due:
                 self.bench.append(name, "decision", due, in_seq=at)

@@ -15,6 +15,7 @@ from kit.histories import SEEDS, SETTINGS
 from muster.core.audit import Auditor, audit
 from muster.core.gang.state import AdmitterState, asks_of
 from muster.core.queueing.folds import NODES_BACKOFF_MAX_MS
+from muster.core.seat import AnySeat, Seat
 from muster.events.base import Event
 from muster.events.decisions import GangAdmitted
 from muster.events.envelope import Stored
@@ -127,11 +128,11 @@ def test_who_comes_while_nodes_are_claimed_fits_beside_the_claim(seed: int) -> N
     for _ in range(40):
         stream.step()
     bench = stream.bench
-    stage, folder = bench.stages["gang_admitter"], bench.folders["gang_admitter"]
-    state = stage.initial()
+    seat: AnySeat = Seat(bench.seats["gang_admitter"].stage)
+    state = seat.state
     for stored in bench.log:
         claim = state.pods.claim
-        folder.fold(state, stored.seq, stored.commit)
+        seat.fold(stored)
         if claim is None or claim.ref is None or stored.commit.kind != "decision":
             continue
         others = {

@@ -66,7 +66,7 @@ def test_replay_makes_the_same_decisions(seed: int) -> None:
 def test_snapshot_and_tail_equal_the_whole_log(seed: int, cut: int) -> None:
     chaos = Chaos(Random(seed))
     chaos.run(steps=250)
-    for name in chaos.bench.stages:
+    for name in chaos.bench.seats:
         goes_on_from_a_snapshot(chaos.bench, name, cut % len(chaos.bench.log))
 
 

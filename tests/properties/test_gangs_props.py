@@ -10,7 +10,6 @@ from kit import facts, nodes
 from kit.bench import Bench
 from kit.histories import SEEDS, SETTINGS, decisions_with_what_was_known, replays_and_goes_on_from_a_snapshot
 from muster.core.audit import audit
-from muster.core.stage import next_commit
 from muster.events.decisions import GangAdmitted, GangAwaitingNodes, GangDeferred, PlacesReleased
 from muster.events.effects import EffectApplied
 from muster.events.facts import NodeGone, PodGone, PodObserved
@@ -65,8 +64,8 @@ class History:
     def answer(self) -> None:
         """The stages decide; now and then a decision lands after another fact."""
         if self.rng.random() < 0.3:
-            name = self.rng.choice(list(self.bench.stages))
-            due, at = next_commit(self.bench.stages[name], self.bench.states[name]), len(self.bench.log)
+            name = self.rng.choice(list(self.bench.seats))
+            due, at = self.bench.seats[name].decisions(), len(self.bench.log)
             self.rng.choice((self.new_node, self.lose_node, self.foreign_pod, self.end_job))()
             if due:
                 self.bench.append(name, "decision", due, in_seq=at)

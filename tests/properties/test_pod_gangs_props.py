@@ -14,6 +14,7 @@ from kit.podgangs import Chance, member
 from muster.core.audit import audit
 from muster.core.gang.declare import satisfied
 from muster.core.gang.state import AdmitterState
+from muster.core.seat import AnySeat, Seat
 from muster.events.effects import EffectFailed
 from muster.events.gangs import GangHeldBack, PodsPlaced, PodsReleased
 from muster.runtime.snapshotting import decode_state, encode_state
@@ -85,10 +86,10 @@ def looked_at(chance: Chance) -> int:
 
     Returns how often something was.
     """
-    stage, folder = chance.bench.stages["gang_admitter"], chance.bench.folders["gang_admitter"]
-    state, parked = stage.initial(), 0
+    seat: AnySeat = Seat(chance.bench.seats["gang_admitter"].stage)
+    stage, state, parked = seat.stage, seat.state, 0
     for stored in chance.bench.log:
-        folder.fold(state, stored.seq, stored.commit)
+        seat.fold(stored)
         if any(gang.parked is not None for gang in state.pods.gangs.values()):
             parked += 1
             afresh = decode_state(encode_state(state), type(state))

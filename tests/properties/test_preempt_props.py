@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kit.chaos import Chaos
 from muster.core.preemption.inqueue import objection, victims
-from muster.core.preemption.reclaim import Run
+from muster.core.preemption.reclaim import Market, Run, basis
 from muster.core.quota.demand import Charge, Demand
 from muster.core.quota.ledger import Ledger
 from muster.events.decisions import EvictionOrdered
@@ -39,20 +39,20 @@ class Load:
         self.ledger.charge(uid, Charge("any", leaf, demand.request, preemptible=not firm))
         self.priorities[uid] = priority
         if not firm:
-            self.runs.setdefault(leaf, []).append((priority, -len(self.priorities), uid, uid))
+            self.runs.setdefault(leaf, []).append(Run(priority, -len(self.priorities), 0, uid, uid))
             self.runs[leaf].sort()
         return True
 
     def stop(self, uid: str) -> None:
         charge = self.ledger.release(uid)
         assert charge is not None
-        self.runs[charge.queue] = [run for run in self.runs[charge.queue] if run[3] != uid]
+        self.runs[charge.queue] = [run for run in self.runs[charge.queue] if run.uid != uid]
 
     def victims(self, queue: str, demand: Demand, priority: int, *, reclaims: bool = True) -> list[str]:
-        return victims(self.ledger, queue, demand, priority, self.runs, lambda _: True, reclaims=reclaims)
+        return victims(basis(self.ledger), queue, demand, priority, Market(self.runs), reclaims=reclaims)
 
     def objection(self, queue: str, demand: Demand, priority: int, chosen: list[str]) -> str:
-        return objection(self.ledger, queue, demand, chosen, lambda uid: self.priorities[uid] < priority)
+        return objection(basis(self.ledger), queue, demand, chosen, lambda uid: self.priorities[uid] < priority)
 
 
 @st.composite
@@ -141,7 +141,7 @@ def test_others_give_the_rest_once_the_claimant_is_within_its_min_without_lower_
 def test_whoever_can_be_helped_by_its_own_queue_is_and_the_lowest_go(load: Load) -> None:
     for queue, demand, priority in claims(load):
         chosen = load.victims(queue, demand, priority, reclaims=False)
-        giving = [run[3] for run in load.runs.get(queue, ()) if run[0] < priority]
+        giving = [run.uid for run in load.runs.get(queue, ()) if run.priority < priority]
         lean = load.ledger.nodes[queue].preempts
         if not demand.preemptible:
             lean = lean and load.ledger.beyond_min(queue, demand) is None

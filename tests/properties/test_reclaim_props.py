@@ -7,8 +7,8 @@ from itertools import combinations
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from muster.core.preemption.reclaim import Run, objection, victims
-from muster.core.quota.demand import Charge, Demand
+from muster.core.preemption.reclaim import Market, Run, basis, objection, victims
+from muster.core.quota.demand import Charge, Demand, chain_of
 from muster.core.quota.ledger import Ledger
 from muster.model.keys import Ref
 from muster.model.quota import QuotaNode, QuotaTree
@@ -47,7 +47,7 @@ def loads(draw: st.DrawFn) -> Load:
         if ledger.shortfall(leaf, demand) is None:
             uid = f"job-{number}"
             ledger.charge(uid, Charge("any", leaf, demand.request))
-            runs.setdefault(leaf, []).append((draw(st.integers(0, 2)), -number, uid, uid))
+            runs.setdefault(leaf, []).append(Run(draw(st.integers(0, 2)), -number, 0, uid, uid))
     for work in runs.values():
         work.sort()
     return ledger, runs
@@ -68,15 +68,15 @@ def claims(ledger: Ledger) -> list[tuple[str, Demand]]:
 def test_victims_are_legal_needed_and_found_whenever_there_are_any(load: Load) -> None:
     ledger, runs = load
     for queue, demand in claims(ledger):
-        chosen = victims(ledger, queue, demand, runs, lambda _: True)
+        chosen = victims(basis(ledger), queue, demand, Market(runs))
         if chosen:
-            assert objection(ledger, queue, demand, chosen) == ""
+            assert objection(basis(ledger), queue, demand, chosen) == ""
             assert all(ledger.charges[uid].queue != queue for uid in chosen)
             continue
         equal = len({charge.request["cpu"] for charge in ledger.charges.values()}) == 1
         for size in range(1, 4 if equal else 2):
             for some in combinations(sorted(ledger.charges), size):
-                assert objection(ledger, queue, demand, some), f"{queue} could have had {demand} from {some}"
+                assert objection(basis(ledger), queue, demand, some), f"{queue} could have had {demand} from {some}"
 
 
 @SETTINGS
@@ -88,11 +88,13 @@ def test_taking_back_comes_to_an_end_and_is_never_undone(load: Load) -> None:
     left: set[str] = set()
     for step in range(100):
         for queue, demand in claims(ledger):
-            chosen = victims(ledger, queue, demand, runs, lambda uid: uid in ledger.charges)
+            market = Market(runs, lambda uid: uid in ledger.charges)
+            chosen = victims(basis(ledger), queue, demand, market)
             if chosen:
                 break
         else:
             return
+        gave: list[Charge] = []
         for uid in chosen:
             charge = ledger.release(uid)
             assert charge is not None
@@ -100,12 +102,15 @@ def test_taking_back_comes_to_an_end_and_is_never_undone(load: Load) -> None:
             left.add(uid)
             assert (charge.queue, queue) not in took, "who gave way takes it back"
             took.add((queue, charge.queue))
-            runs[charge.queue] = [run for run in runs[charge.queue] if run[3] != uid]
-            assert not ledger.owed(charge.queue, charge.demand), "who gave way could claim it back at once"
+            runs[charge.queue] = [run for run in runs[charge.queue] if run.uid != uid]
+            gave.append(charge)
         claimant = f"claimant-{step}"
         ledger.charge(claimant, Charge("any", queue, demand.request))
-        runs.setdefault(queue, []).append((1, -100 - step, claimant, claimant))
+        runs.setdefault(queue, []).append(Run(1, -100 - step, 0, claimant, claimant))
         runs[queue].sort()
+        for charge in gave:
+            level = next(ledger.owed_at(charge.queue, charge.demand), "")
+            assert not level or level in chain_of(queue), "who gave way could claim it back at once"
     raise AssertionError("taking back does not come to an end")
 
 
@@ -116,22 +121,51 @@ def test_the_order_in_which_work_is_listed_changes_nothing(load: Load, rng: st.D
     shuffled = list(runs.items())
     rng.shuffle(shuffled)  # type: ignore[attr-defined]
     for queue, demand in claims(ledger):
-        assert victims(ledger, queue, demand, runs, lambda _: True) == victims(
-            ledger, queue, demand, dict(shuffled), lambda _: True
-        )
+        listed, otherwise = Market(runs), Market(dict(shuffled))
+        assert victims(basis(ledger), queue, demand, listed) == victims(basis(ledger), queue, demand, otherwise)
 
 
-def test_two_queues_without_a_min_give_in_turn() -> None:
-    """The furthest above is asked for anew after each victim, also among those whose min is zero."""
-    leaves = [QuotaNode(f"root/{name}", {"cpu": least}, {"cpu": 9}) for name, least in (("a", 2), ("x", 0), ("y", 0))]
-    root = QuotaNode("root", {"cpu": 6}, {"cpu": 6}, (), tuple(leaf.path for leaf in leaves))
+def flat(**leaves: int) -> Ledger:
+    """Leaves of one root with their mins, which sum up to all there is."""
+    nodes = [QuotaNode(f"root/{name}", {"cpu": least}, {"cpu": 99}) for name, least in leaves.items()]
+    whole = sum(leaves.values())
+    root = QuotaNode("root", {"cpu": whole}, {"cpu": whole}, (), tuple(leaf.path for leaf in nodes))
     ledger = Ledger()
-    ledger.install(QuotaTree(TREE, (root, *leaves)))
-    runs: dict[str, list[Run]] = {"root/x": [], "root/y": []}
-    for number in range(6):
-        leaf, uid = f"root/{'xy'[number % 2]}", f"job-{number}"
-        ledger.charge(uid, Charge("any", leaf, {"cpu": 1}))
-        runs[leaf].append((0, -number, uid, uid))
+    ledger.install(QuotaTree(TREE, (root, *nodes)))
+    return ledger
+
+
+def running(ledger: Ledger, *jobs: tuple[str, str, int, int], now: int) -> Market:
+    """(uid, leaf, cpu, log time since when it runs)"""
+    runs: dict[str, list[Run]] = {}
+    for uid, leaf, cpu, since in jobs:
+        ledger.charge(uid, Charge("any", f"root/{leaf}", {"cpu": cpu}))
+        runs.setdefault(f"root/{leaf}", []).append(Run(0, -since, 0, uid, uid))
     for work in runs.values():
         work.sort()
-    assert victims(ledger, "root/a", Demand({"cpu": 2}), runs, lambda _: True) == ["job-4", "job-5"]
+    return Market(runs, now=now)
+
+
+HOUR = 3_600_000
+
+
+def test_who_has_done_the_least_work_gives_way_whatever_queue_it_is_of() -> None:
+    """b is furthest above its min, by share and by amount; what runs in c has run for a minute."""
+    ledger = flat(a=6, b=1, c=2)
+    market = running(ledger, ("old", "b", 5, 0), ("new", "c", 2, 9 * HOUR), ("also", "c", 2, 0), now=9 * HOUR + 60_000)
+    assert victims(basis(ledger), "root/a", Demand({"cpu": 2}), market) == ["new"]
+
+
+def test_who_frees_much_more_than_is_needed_counts_with_all_that_is_lost() -> None:
+    """Eight cores for an hour are more than two cores for two."""
+    ledger = flat(a=8, b=2)
+    market = running(ledger, ("large", "b", 8, HOUR), ("small", "b", 2, 0), now=2 * HOUR)
+    assert victims(basis(ledger), "root/a", Demand({"cpu": 2}), market) == ["small"]
+
+
+def test_who_has_been_evicted_often_lately_goes_last() -> None:
+    ledger = flat(a=4, b=0)
+    market = running(ledger, ("again", "b", 2, HOUR), ("steady", "b", 2, 0), now=2 * HOUR)
+    market.last = lambda uid: uid == "again"
+    assert victims(basis(ledger), "root/a", Demand({"cpu": 2}), market) == ["steady"]
+    assert sorted(victims(basis(ledger), "root/a", Demand({"cpu": 4}), market)) == ["again", "steady"]

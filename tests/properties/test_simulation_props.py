@@ -7,6 +7,7 @@ from kit.traces import run
 from muster.simulation.model import GPU, Cluster, Job, NodeGroup, Queue, Trace
 from muster.simulation.policies import POLICIES
 from muster.simulation.runner import ALL
+from muster.simulation.stops import Stops
 from muster.simulation.sweep import Moment, Sweep
 
 GPUS = 8
@@ -64,8 +65,8 @@ def traces(draw: st.DrawFn) -> Trace:
 @settings(max_examples=60)
 @given(traces(), st.sampled_from(ALL), st.sampled_from([None, 0, 7000]))
 def test_every_schedule_is_a_schedule(made, policy, checkpoint):
-    found = run(made, policy, checkpoint=checkpoint)
-    kept = found.checkpoint
+    found = run(made, policy, stops=Stops(checkpoint))
+    kept = found.stops
     for job in made.jobs:
         past = found.history.jobs[job.id]
         assert past.submit == job.submit

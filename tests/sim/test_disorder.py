@@ -11,12 +11,12 @@ from collections import Counter
 
 import pytest
 
+from kit.disorder import Disorder, DisorderedCell
 from kit.story import quota_tree, rayjob
 from muster.core.audit import audit
 from muster.model import api
 from muster.model.resources import Vector, add_into
 from muster.runtime.replay import replay
-from muster.runtime.simulate import Disorder, Simulation
 from muster.sim.apiserver.store import Change
 from muster.sim.world import SimCluster
 
@@ -55,9 +55,9 @@ class Truth:
             self.worst[path] = max(self.worst.get(path, 0), amount)
 
 
-def play(seed: int, disorder: Disorder) -> tuple[Simulation, Truth, list[str]]:
+def play(seed: int, disorder: Disorder) -> tuple[DisorderedCell, Truth, list[str]]:
     cluster = SimCluster(NODES, seed=seed)
-    simulation = Simulation(cluster, seed=seed, disorder=disorder)
+    simulation = DisorderedCell(cluster, seed=seed, disorder=disorder)
     truth = Truth(cluster)
     create(cluster, quota_tree())
     names = []

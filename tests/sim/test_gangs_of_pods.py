@@ -7,13 +7,13 @@ from random import Random
 
 import pytest
 
+from kit.disorder import Disorder, DisorderedCell
 from kit.podgangs import SIGS
 from kit.proof import proven
 from muster.events.effects import EffectApplied
 from muster.events.gangs import PodsPlaced
 from muster.events.system import PlacementChosen
 from muster.model import api
-from muster.runtime.simulate import Disorder, Simulation
 from muster.sim.world import SimCluster
 
 NODES = {f"node-{index}": {"cpu": "8", "memory": "64Gi"} for index in range(4)}
@@ -25,7 +25,7 @@ class Play:
         self.rng = Random(seed)
         self.cluster = SimCluster(NODES, seed=seed)
         placement = PlacementChosen(mode=mode)  # type: ignore[arg-type]
-        self.simulation = Simulation(self.cluster, seed=seed, disorder=disorder, placement=placement)
+        self.simulation = DisorderedCell(self.cluster, seed=seed, disorder=disorder, placement=placement)
         self.minimum: dict[str, int] = {}
         self.simulation.advance(1_000)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from kit.disorder import Disorder, DisorderedCell
 from kit.nodes import ATOMIC
 from kit.podgangs import SIGS
 from kit.proof import proven
@@ -17,7 +18,6 @@ from muster.events.growing import NodesRequested, NodesRequestWithdrawn
 from muster.events.system import PlacementChosen
 from muster.model import api
 from muster.model.api import ApiResource
-from muster.runtime.simulate import Disorder, Simulation
 from muster.sim.world import SimCluster, node
 
 WILD = Disorder(late=0.5, crash=0.05, unseen=0.3, repeat=0.1, lost_answer=0.3, outage=0.3)
@@ -32,7 +32,7 @@ class Play:
         self.rng = Random(seed)
         self.cluster = SimCluster({"small": {"cpu": "4", "memory": "16Gi"}}, seed=seed)
         placement = PlacementChosen(mode="pack")
-        self.simulation = Simulation(self.cluster, seed=seed, disorder=disorder, placement=placement)
+        self.simulation = DisorderedCell(self.cluster, seed=seed, disorder=disorder, placement=placement)
         pool = {"maxNodes": MOST, "allocatable": SHAPE, "labels": {"pool": "p"}, "class": ATOMIC, "waitSeconds": 300}
         self.call(
             "POST", api.CONFIG_MAPS, NAMESPACE, body={"metadata": {"name": NAME}, "data": {"p": json.dumps(pool)}}

@@ -9,12 +9,12 @@ import json
 
 import pytest
 
+from kit.disorder import Disorder, DisorderedCell
 from kit.proof import proven
 from kit.story import quota_tree, rayjob
 from muster.events.decisions import GangAdmitted, GangDeferred
 from muster.events.system import PlacementChosen
 from muster.model import api
-from muster.runtime.simulate import Disorder, Simulation
 from muster.sim.apiserver.store import Change
 from muster.sim.world import SimCluster
 
@@ -27,7 +27,7 @@ PACK = PlacementChosen(mode="pack", claim_ms=20_000)
 class Play:
     def __init__(self, placement: PlacementChosen | None, seed: int = 1, disorder: Disorder | None = None) -> None:
         self.cluster = SimCluster(NODES, seed=seed)
-        self.simulation = Simulation(self.cluster, seed=seed, disorder=disorder, placement=placement)
+        self.simulation = DisorderedCell(self.cluster, seed=seed, disorder=disorder, placement=placement)
         self.stranded: set[str] = set()
         """Pods that the scheduler found no node for, ever."""
         self.cluster.server.subscribe(self._heard, api.PODS)

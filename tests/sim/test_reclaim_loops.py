@@ -16,8 +16,12 @@ from test_reclaim import Play, three_teams
 
 from kit import facts
 from muster.core.objects.kubequeue import CREATED_BY, QUEUE_NAMESPACE, QUOTA_FULLNAME
-from muster.core.telling import tell
-from muster.events.decisions import ClaimOpened, PreemptionProposed, ReclaimDeferred
+from muster.core.wording.telling import tell
+from muster.events.claims import ClaimOpened
+from muster.events.decisions import (
+    PreemptionProposed,
+    ReclaimDeferred,
+)
 from muster.events.facts import TreeNodeSpec
 from muster.model import api
 

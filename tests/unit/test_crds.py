@@ -46,7 +46,15 @@ def definition_name(path: Path) -> str:
 
 
 def test_the_definitions_serve_what_the_code_addresses() -> None:
-    resources = (api.RAYJOBS, api.RAYCLUSTERS, api.QUOTA_TREES, api.QUEUES, api.QUEUE_UNITS, *api.POD_GROUPS)
+    resources = (
+        api.RAYJOBS,
+        api.RAYCLUSTERS,
+        api.QUOTA_TREES,
+        api.QUEUES,
+        api.KAI_QUEUES,
+        api.QUEUE_UNITS,
+        *api.POD_GROUPS,
+    )
     served = by_name()
     assert set(served) == {f"{resource.plural}.{resource.group}" for resource in resources}
     for resource in resources:
@@ -72,7 +80,12 @@ def test_status_subresources_are_as_in_the_field() -> None:
         for name, definition in by_name().items()
         if "status" in definition["spec"]["versions"][0].get("subresources", {})
     }
-    assert with_status == {"rayjobs.ray.io", "rayclusters.ray.io", "podgroups.scheduling.x-k8s.io"}
+    assert with_status == {
+        "rayjobs.ray.io",
+        "rayclusters.ray.io",
+        "podgroups.scheduling.x-k8s.io",
+        "queues.scheduling.run.ai",
+    }
 
 
 @pytest.mark.skipif(not UPSTREAM, reason="MUSTER_UPSTREAM_CRDS names no folder")
@@ -83,6 +96,7 @@ def test_status_subresources_are_as_in_the_field() -> None:
         ("rayclusters", "ray.io_rayclusters.yaml"),
         ("queues", "scheduling.x-k8s.io_queues.koord-queue.yaml"),
         ("queues", "scheduling.x-k8s.io_queues.kube-queue.yaml"),
+        ("queues", "scheduling.run.ai_queues.yaml"),
         ("queueunits", "scheduling.x-k8s.io_queueunits.koord-queue.yaml"),
         ("queueunits", "scheduling.x-k8s.io_queueunits.kube-queue.yaml"),
         ("podgroups", "scheduling.sigs.k8s.io_podgroups.yaml"),

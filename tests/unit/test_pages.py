@@ -10,12 +10,13 @@ from cyclopts import CycloptsError
 
 from kit.compose import REPOSITORY
 from kit.pages import PAGES, Block, lines, links, shell
+from kit.picture import PICTURE, drawn
 from muster.runtime.config import PREFIX, Config
 from muster.telemetry.metrics import COUNTERS, GAUGES, Metrics
 from muster_cli.main import make_app
 
 SERVICES = sorted(path for path in (REPOSITORY / "services").glob("muster_*") if path.is_dir())
-KUBECTL = {"apply", "create", "delete", "describe", "get", "label", "patch"}
+KUBECTL = {"apply", "create", "delete", "describe", "get", "label", "patch", "wait"}
 SAID_OF_A_SERVICE = ("Reads", "Writes", "State", "When it is down", "Scales by", "Metrics")
 
 
@@ -82,11 +83,11 @@ def test_a_command_of_ours_can_be_given_like_that(block: Block, line: str) -> No
 )
 def test_what_needs_a_cluster_names_what_there_is(block: Block, line: str) -> None:
     words = shlex.split(line)
-    assert words[0] in ("muster", "kubectl", "docker"), f"{block.name}: {line}"
+    assert words[0] in ("muster", "kubectl", "docker", "openssl", "echo"), f"{block.name}: {line}"
     if words[0] == "kubectl":
         assert KUBECTL & set(words), f"{block.name}: {line}"
     for word, following in zip(words, [*words[1:], ""], strict=True):
-        if word == "-f":
+        if word == "-f" and following != "-":
             assert (REPOSITORY / following).exists(), f"{block.name}: {line}"
 
 
@@ -97,3 +98,16 @@ def test_targets_of_make_that_are_named_exist() -> None:
     assert named & targets
     done = subprocess.run(["make", "-n", "help"], cwd=REPOSITORY, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_the_picture_of_the_readme_is_what_the_commands_print() -> None:
+    assert PICTURE.read_text(encoding="utf-8") == drawn(), "docs/demo.svg is stale: run `make picture`"
+
+
+def test_the_glossary_names_events_that_exist() -> None:
+    docs = REPOSITORY / "docs"
+    known = set(re.findall(r"^\| `([a-z_]+)` \|", (docs / "events.md").read_text(), re.MULTILINE))
+    for row in (docs / "reference" / "glossary.md").read_text().splitlines():
+        cells = row.strip("|").split(" | ")
+        if row.startswith("| ") and len(cells) == 3:
+            assert set(re.findall(r"`([a-z_]+)`", cells[2])) <= known, row

@@ -9,7 +9,8 @@ from typing import get_args
 
 import pytest
 
-from muster.core import explain, explain_nodes
+from muster.core.status import codes
+from muster.core.wording import explain, explain_nodes
 from muster.events import decisions, effects, gangs
 
 ROOT = Path(__file__).parents[2]
@@ -51,7 +52,7 @@ def test_no_test_sleeps() -> None:
 WORDS = {
     "adoption": (decisions.AdoptionReason, explain.ADOPTED),
     "dequeue": (decisions.DequeueReason, explain.DEQUEUED),
-    "refusal": (decisions.RefusalReason, explain.REFUSED),
+    "refusal": (decisions.RefusalReason, codes.REFUSED),
     "release": (decisions.ReleaseReason, explain.RELEASED),
     "not resumed": (effects.FailureReason, explain.NOT_RESUMED),
     "not bound": (effects.FailureReason, explain.NOT_BOUND),

@@ -1,6 +1,6 @@
 """Prints every admission once, whatever is restarted meanwhile: this program, Muster, NATS.
 
-The consumer is durable: NATS remembers what was acknowledged. What comes twice all the same is told by its ce-id, which
+The consumer is durable: NATS remembers what was acknowledged. Repeated messages have the same ce-id, which
 is kept in a file together with what was done. Settings are environment variables, all with a default.
 """
 

@@ -59,3 +59,7 @@ STREAM_SEALED = 10109
 
 PERMANENT = frozenset({JETSTREAM_NOT_FOR_ACCOUNT, JETSTREAM_NOT_ENABLED, INSUFFICIENT_RESOURCES})
 """Errors that JetStream reports as 503 although waiting does not cure them."""
+
+
+class PortTakenError(BusError):
+    """Another process listens on the port that nats-server was to have."""

@@ -22,7 +22,7 @@ from typing import Self
 
 import msgspec
 
-from muster.bus.errors import BusError
+from muster.bus.errors import BusError, PortTakenError
 
 HOST = "127.0.0.1"
 PORTS = range(20_000, 32_000)
@@ -30,6 +30,8 @@ PORTS = range(20_000, 32_000)
 a port of that kind while the server is down may one day get it as its own, and is then connected to itself."""
 
 POLL_S = 0.01
+READY = "Server is ready"
+"""What nats-server logs once it listens."""
 START_LIMIT_S = 20.0
 STOP_LIMIT_S = 10.0
 PR_SET_PDEATHSIG = 1
@@ -172,8 +174,8 @@ class EmbeddedServer:
         if self.monitor_port == 0:
             self.monitor_port = free_port()
 
-    def _port_taken(self) -> BusError:
-        return BusError(
+    def _port_taken(self) -> PortTakenError:
+        return PortTakenError(
             f"cannot start nats-server: port {self.port} on {HOST} is taken; "
             f"stop what listens there or set {self._port_option} to another port"
         )
@@ -207,7 +209,8 @@ class EmbeddedServer:
             if self.pid is None:
                 return False
             try:
-                if await self._greeted():
+                # Another server may greet us on a port that ours could not have: only its own log tells them apart.
+                if READY in self.tail(200) and await self._greeted():
                     return True
             except (OSError, asyncio.IncompleteReadError, msgspec.DecodeError, TimeoutError):
                 pass

@@ -11,16 +11,19 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from muster.core.audit_evictions import Held, counted, findings
+from muster.core.audit_evictions import Held, Orders, counted, findings
 from muster.core.audit_gangs import GangAudit
 from muster.core.audit_growth import GrowthAudit
+from muster.core.audit_leaves import LeafAudit
 from muster.core.stage import Violation
+from muster.events.charges import ChargeChanged
 from muster.events.decisions import (
     Candidate,
     CandidatesProposed,
     EvictionOrdered,
     GangAdmitted,
     QuotaDenied,
+    QuotaMoved,
     QuotaReleased,
     QuotaReserved,
     QuotaTreeAccepted,
@@ -40,11 +43,11 @@ from muster.events.facts import (
     WorkloadObserved,
 )
 from muster.events.system import Genesis, LeaderStarted
-from muster.model.quota import QuotaNode
+from muster.model.quota import QuotaNode, QuotaTree
 from muster.model.resources import Vector, format_quantity
 from muster.model.workload import Workload
 
-CHECKED = ("I1", "I2", "I3", "I4", "I5", "I6", "I8", "I9", "I11", "I13", "I15", "I17", "I19", "I21")
+CHECKED = ("I1", "I2", "I3", "I4", "I5", "I6", "I8", "I9", "I11", "I13", "I15", "I17", "I19", "I21", "I22", "I23")
 """The invariants this auditor checks; the others need what is not in the log yet."""
 
 GONE = 2**63
@@ -62,6 +65,7 @@ class _Charge(Struct):
     preemptible: bool = True
     admitted: bool = False
     adopted: bool = False
+    granted: Vector = field(default_factory=dict)
 
 
 _Asks = tuple[tuple[tuple[str, int], ...], int, bool]
@@ -73,7 +77,8 @@ def _asks(event: WorkloadQueued | Candidate) -> _Asks:
 
 
 def _charge(event: QuotaReserved | WorkloadAdopted, *, adopted: bool = False) -> _Charge:
-    return _Charge(event.queue, event.request, event.attempt, event.pods, event.preemptible, adopted=adopted)
+    request, pods = event.request, event.pods
+    return _Charge(event.queue, request, event.attempt, pods, event.preemptible, adopted=adopted, granted=request)
 
 
 class _Waiting(Struct):
@@ -97,7 +102,7 @@ class Auditor:
         self.commits = 0
         self.events: Counter[str] = Counter()
         self._seq = 0
-        self._profile = "ack"
+        self._trees: dict[str, QuotaTree] = {}
         self._nodes: dict[str, QuotaNode] = {}
         self._fixed = True
         """No limit of the tree in force moves with what is asked for."""
@@ -113,14 +118,17 @@ class Auditor:
         self._epochs: dict[tuple[str, str], int] = {}
         self._gangs = GangAudit()
         self._growth = GrowthAudit()
+        self._leaves = LeafAudit()
+        self._orders = Orders()
 
     def feed(self, stored: Stored) -> None:  # noqa: C901 - a table of events
         """Check one commit against everything before it."""
         self._seq = stored.seq
         self.commits += 1
         self._check_epoch(stored)
-        for invariant, holds, detail in (*self._gangs.feed(stored), *self._growth.feed(stored)):
-            self._check(invariant, holds, detail)
+        for book in (self._gangs, self._growth, self._leaves):
+            for invariant, holds, detail in book.feed(stored):
+                self._check(invariant, holds, detail)
         for event in stored.commit.events:
             self.events[type(event).__name__] += 1
             match event:
@@ -129,18 +137,14 @@ class Auditor:
                 case QuotaTreeAccepted():
                     self._tree(event)
                 case QuotaTreeRemoved():
-                    self._nodes, self._bound = {}, set()
+                    self._removed(event)
                 case WorkloadObserved():
                     if self._fact(event.workload.ref.uid, event.workload.rv):
                         self._workloads[event.workload.ref.uid] = event.workload
-                case PodObserved():
-                    self._fact(event.pod.ref.uid, event.pod.rv)
-                case ChildObserved():
-                    self._fact(event.child.ref.uid, event.child.rv)
-                case PodGroupObserved():
-                    self._fact(event.pod_group.ref.uid, event.pod_group.rv)
-                case NodeObserved():
-                    self._fact(event.node.ref.uid, event.node.rv)
+                case PodObserved(pod=seen) | ChildObserved(child=seen):
+                    self._fact(seen.ref.uid, seen.rv)
+                case PodGroupObserved(pod_group=seen) | NodeObserved(node=seen):
+                    self._fact(seen.ref.uid, seen.rv)
                 case ObjectGone():
                     self._gone(event.ref.uid)
                 case WorkloadQueued():
@@ -153,11 +157,15 @@ class Auditor:
                     self._free_again(event.ref.uid, event.attempt)
                 case QuotaReserved():
                     self._reserved(event)
+                case QuotaMoved():
+                    self._moves(event)
                 case WorkloadAdopted():
                     self._waiting.pop(event.ref.uid, None)
                     # Suspended and started around the queue again: under the same attempt it may be suspended again.
                     self._applied.discard((event.ref.uid, event.attempt, "suspend"))
                     self._open(event.ref.uid, _charge(event, adopted=True))
+                case ChargeChanged():
+                    self._changed(event)
                 case GangAdmitted():
                     self._admitted(event)
                 case EvictionOrdered():
@@ -166,8 +174,7 @@ class Auditor:
                     self._effect(event)
                 case QuotaReleased():
                     self._released(event)
-                case _:
-                    pass
+            self._orders.note(event)
 
     def finish(self) -> list[Violation]:
         """What must hold at the end as well; then every violation found."""
@@ -177,6 +184,8 @@ class Auditor:
                 for name, amount in charge.request.items():
                     live[path, name] += amount
         self._check("I5", {k: v for k, v in live.items() if v} == self._totals(), "usage is not the sum of the charges")
+        for invariant, holds, detail in self._leaves.finish():
+            self._check(invariant, holds, detail)
         for uid, workload in self._workloads.items():
             runs = workload.phase == "running" and workload.ref.namespace in self._bound
             self._check("I17", not runs or uid in self._charges, f"{workload.ref} runs and is charged to nobody")
@@ -214,11 +223,8 @@ class Auditor:
         self._versions[uid] = GONE
 
     def _tree(self, event: QuotaTreeAccepted) -> None:
-        self._profile = event.tree.profile
-        self._nodes = {node.path: node for node in event.tree.nodes}
-        self._fixed = not event.tree.rules.runtime
-        leaves = {ns: node.path for node in event.tree.nodes if not node.children for ns in node.namespaces}
-        self._bound = set(leaves)
+        self._trees[event.tree.root] = event.tree
+        leaves = self._in_force()
         self._used = {}
         for uid, charge in self._charges.items():
             workload = self._workloads.get(uid)
@@ -226,9 +232,22 @@ class Auditor:
                 charge.queue = leaves.get(workload.ref.namespace, charge.queue)
             self._add(charge, 1)
 
+    def _removed(self, event: QuotaTreeRemoved) -> None:
+        self._trees = {root: tree for root, tree in self._trees.items() if tree.ref.uid != event.ref.uid}
+        self._in_force()
+
+    def _in_force(self) -> dict[str, str]:
+        """Take in what all trees in force say; {namespace: leaf}."""
+        nodes = [node for tree in self._trees.values() for node in tree.nodes]
+        self._nodes = {node.path: node for node in nodes}
+        self._fixed = not any(tree.rules.runtime for tree in self._trees.values())
+        leaves = {ns: node.path for node in nodes if not node.children for ns in node.namespaces}
+        self._bound = set(leaves)
+        return leaves
+
     def _queued(self, event: WorkloadQueued) -> None:
         self._priorities[event.ref.uid] = event.priority
-        place = (-event.priority, event.queued_at, event.ref.key, event.ref.uid)
+        place = (-event.priority, event.rank or event.queued_at, event.ref.key, event.ref.uid)
         self._waiting[event.ref.uid] = _Waiting(place, event.attempt, event.queue, _asks(event), self._seq)
 
     def _proposed(self, event: CandidatesProposed, commit: Commit) -> None:
@@ -257,8 +276,9 @@ class Auditor:
     def _reserved(self, event: QuotaReserved) -> None:
         """I2: it fits at the leaf and every ancestor. I4: it is what the templates ask for."""
         workload = self._workloads.get(event.ref.uid)
-        if workload is not None and workload.generation == event.generation:
-            need = workload.need.get(self._profile, {})
+        if workload is not None and workload.basis == event.basis:
+            tree = self._trees.get(event.queue.partition("/")[0])
+            need = workload.need.get(tree.profile if tree is not None else "ack", {})
             self._check("I4", need == event.request, f"{event.ref} needs {need} and is charged {event.request}")
         self._open(event.ref.uid, _charge(event))
         for path, node in self._chain(event.queue):
@@ -275,6 +295,26 @@ class Auditor:
         if uid in self._charges:
             self._add(self._charges[uid], -1)
         self._charges[uid] = charge
+        self._add(charge, 1)
+
+    def _moves(self, event: QuotaMoved) -> None:
+        charge = self._charges.get(event.ref.uid)
+        if charge is not None and charge.attempt == event.attempt:
+            self._add(charge, -1)
+            charge.queue = event.queue
+            self._add(charge, 1)
+
+    def _changed(self, event: ChargeChanged) -> None:
+        """I6: it changes a charge there is, and never to less than what was granted."""
+        charge = self._charges.get(event.ref.uid)
+        same = charge is not None and charge.attempt == event.attempt
+        self._check("I6", same, f"{event.ref} attempt {event.attempt} is charged differently, and is not charged")
+        if charge is None:
+            return
+        short = [name for name, amount in charge.granted.items() if event.request.get(name, 0) < amount]
+        self._check("I6", not short, f"{event.ref} is charged less {', '.join(short)} than it was granted")
+        self._add(charge, -1)
+        charge.request, charge.pods = event.request, event.pods
         self._add(charge, 1)
 
     def _admitted(self, event: GangAdmitted) -> None:
@@ -312,7 +352,9 @@ class Auditor:
             for uid, charge in self._charges.items()
         }
         priority = self._priorities.get(event.ref.uid)
-        for invariant, holds, detail in findings(event, self._nodes, held, priority=priority, fixed=self._fixed):
+        for invariant, holds, detail in findings(
+            event, self._nodes, held, orders=self._orders, priority=priority, fixed=self._fixed
+        ):
             self._check(invariant, holds, detail)
 
     def _effect(self, event: EffectApplied) -> None:

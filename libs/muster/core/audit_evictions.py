@@ -7,10 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from msgspec import Struct
+from msgspec import Struct, field
 
-from muster.events.decisions import EvictionOrdered, Victim
-from muster.model.quota import COUNTED, JOBS, MACHINES, QuotaNode
+from muster.events.base import Event
+from muster.events.claims import ClaimEnded, ClaimOpened
+from muster.events.decisions import (
+    EvictionOrdered,
+    QuotaReleased,
+    QuotaReserved,
+    Victim,
+    WorkloadAdopted,
+)
+from muster.events.effects import EffectFailed
+from muster.model.quota import COUNTED, JOBS, KAI_ROOT, MACHINES, QuotaNode
 from muster.model.resources import Vector
 
 Found = tuple[str, bool, str]
@@ -39,6 +48,79 @@ def chain(queue: str) -> list[str]:
     return ["/".join(parts[:size]) for size in range(len(parts), 0, -1)]
 
 
+class Order(Struct):
+    """What is held for somebody: an order to leave for it, or (without victims) that it has waited too long."""
+
+    shape: tuple[object, ...]
+    """Queue, request, pods and whether it is preemptible: who asks for the same serves it."""
+    queue: str
+    amounts: Vector
+    victims: dict[str, int] = field(default_factory=dict)
+    """uid -> attempt of those who have not left"""
+    firm: bool = True
+
+
+def _shape(event: EvictionOrdered | ClaimOpened | QuotaReserved | WorkloadAdopted) -> tuple[object, ...]:
+    return event.queue, tuple(sorted(event.request.items())), event.pods, event.preemptible
+
+
+class Orders(Struct):
+    """All that is held, in the order in which it was opened."""
+
+    by_uid: dict[str, Order] = field(default_factory=dict)
+
+    def _opened(self, event: EvictionOrdered | ClaimOpened) -> None:
+        order = Order(
+            _shape(event), event.queue, counted(event.request, event.pods), firm=isinstance(event, EvictionOrdered)
+        )
+        before = self.by_uid.pop(event.ref.uid, None)
+        if isinstance(event, EvictionOrdered):
+            order.victims = {victim.ref.uid: victim.attempt for victim in event.victims}
+        if before is not None:
+            order.victims = before.victims | order.victims
+        self.by_uid[event.ref.uid] = order
+
+    def note(self, event: Event) -> None:
+        """What an event changes."""
+        match event:
+            case EvictionOrdered() | ClaimOpened():
+                self._opened(event)
+            case ClaimEnded():
+                self.by_uid.pop(event.ref.uid, None)
+            case QuotaReserved() | WorkloadAdopted():
+                self._charged(event)
+            case QuotaReleased():
+                self._left(event.ref.uid)
+            case EffectFailed(action="suspend"):
+                self._left(event.ref.uid, event.attempt)
+            case _:
+                pass
+
+    def _charged(self, event: QuotaReserved | WorkloadAdopted) -> None:
+        """Somebody was let in: what was held for it, else for the first who asks alike, is held no more."""
+        uid, shape = event.ref.uid, _shape(event)
+        served = uid if uid in self.by_uid else next((u for u, o in self.by_uid.items() if o.shape == shape), "")
+        self.by_uid.pop(served, None)
+
+    def _left(self, uid: str, attempt: int | None = None) -> None:
+        """A victim has left; with an attempt: it could not be suspended under that."""
+        for order in self.by_uid.values():
+            if attempt is None or order.victims.get(uid) == attempt:
+                order.victims.pop(uid, None)
+
+    def held_beside(self, uid: str) -> dict[str, Vector]:
+        """What orders hold for others, by node."""
+        held: dict[str, Vector] = {}
+        for other, order in self.by_uid.items():
+            if order.firm and other != uid:
+                _add(held, order.queue, order.amounts, 1)
+        return held
+
+    def leaving(self) -> set[str]:
+        """Uids of those who have been ordered to leave and have not."""
+        return {uid for order in self.by_uid.values() for uid in order.victims}
+
+
 class Books(Struct):
     """The tree and who is charged with what, when an order was made; the victims leave them one by one."""
 
@@ -46,6 +128,8 @@ class Books(Struct):
     nodes: Mapping[str, QuotaNode]
     held: Mapping[str, Held]
     used: dict[str, Vector]
+    claimed: dict[str, Vector]
+    """What is held for others."""
     own: list[Held]
     """Victims of the claimant's own queue."""
     others: list[Held]
@@ -57,8 +141,17 @@ class Books(Struct):
     def enough(self) -> bool:
         """Whether the claimant fits; beside what others give it must be within its min."""
         event = self.event
-        fits = _fits(chain(event.queue), counted(event.request, event.pods), self.nodes, self.used)
-        return fits and (not self.others or all(holds for _, holds, _ in _owed(event, self.nodes, self.used)))
+        fits = _fits(chain(event.queue), counted(event.request, event.pods), self.nodes, self.total())
+        return fits and (not self.others or all(holds for _, holds, _ in _owed(event, self.nodes, self.total())))
+
+    def total(self) -> dict[str, Vector]:
+        """What is charged and held for others, by node."""
+        total = {at: dict(amounts) for at, amounts in self.used.items()}
+        for at, amounts in self.claimed.items():
+            for name, amount in amounts.items():
+                here = total.setdefault(at, {})
+                here[name] = here.get(name, 0) + amount
+        return total
 
 
 def findings(
@@ -66,17 +159,22 @@ def findings(
     nodes: Mapping[str, QuotaNode],
     held: Mapping[str, Held],
     *,
+    orders: Orders | None = None,
     priority: int | None = None,
     fixed: bool = True,
 ) -> Iterator[Found]:
     """Everything there is to say of one order, given who is charged with what when it was made.
 
-    ``priority``: with which the claimant was queued. ``fixed``: no limit moves with what others ask for, so that the
-    need of each victim can be told from the tree.
+    ``orders``: what was ordered and held before; it is as if that had come to pass. ``priority``: with which the
+    claimant was queued. ``fixed``: no limit moves with what others ask for, so that the need of each victim can be told
+    from the tree.
     """
-    books = Books(event, nodes, held, {}, [], [])
-    books.leave(list(held.values()), 1)
+    before = orders or Orders()
+    books = Books(event, nodes, held, {}, before.held_beside(event.ref.uid), [], [])
+    gone = before.leaving()
+    books.leave([charge for uid, charge in held.items() if uid not in gone], 1)
     for victim in event.victims:
+        yield "I19", victim.ref.uid not in gone, f"{victim.ref} is ordered to leave for {event.ref}, and does already"
         charge = held.get(victim.ref.uid)
         legal = charge is not None and charge.preemptible and charge.attempt == victim.attempt
         yield "I19", legal, f"{victim.ref} is ordered to leave, and is not charged under attempt {victim.attempt}"
@@ -91,8 +189,10 @@ def findings(
         if not event.preemptible:
             yield from _firm(event, nodes, held)
     books.leave(books.own)
+    if event.queue.partition("/")[0] == KAI_ROOT:
+        return  # by fair shares, which the accountant judges: there is no min to fall below
     if books.others or not books.own:
-        yield from _owed(event, nodes, books.used)
+        yield from _owed(event, nodes, books.total())
     books.leave(books.others)
     for charge in books.others:
         for at in chain(charge.queue):
@@ -137,11 +237,34 @@ def _firm(event: EvictionOrdered, nodes: Mapping[str, QuotaNode], held: Mapping[
 
 
 def _owed(event: EvictionOrdered, nodes: Mapping[str, QuotaNode], used: Mapping[str, Vector]) -> Iterator[Found]:
+    """It stays within a guarantee of its own: its leaf's, or that of a node above it and below the root.
+
+    A claimant that takes from its own queue as well stays within that of its leaf.
+    """
     above = [nodes[at] for at in chain(event.queue) if at in nodes]
-    for name, asked in event.request.items():
-        if any(name in node.limit or name in node.guaranteed for node in above) and name not in COUNTED:
-            least, now = above[0].guaranteed.get(name, 0), used.get(event.queue, {}).get(name, 0)
-            yield "I19", now + asked <= least, f"{event.ref} asks for {name} {asked} over {now}, beyond the min {least}"
+    names = [
+        name
+        for name in event.request
+        if any(name in node.limit or name in node.guaranteed for node in above) and name not in COUNTED
+    ]
+
+    def least(path: str, name: str) -> int:
+        """What is used there or kept for it."""
+        return max(used.get(path, {}).get(name, 0), nodes[path].guaranteed.get(name, 0))
+
+    def within_min(node: QuotaNode, name: str) -> bool:
+        others = sum(least(child, name) for child in node.children if child not in chain(event.queue))
+        mine = [child for child in node.children if child in chain(event.queue)] or [node.path]
+        now = sum(used.get(at, {}).get(name, 0) for at in mine) + others
+        return now + event.request[name] <= node.guaranteed.get(name, 0)
+
+    levels = above[:1] if event.kind == "priority" else above[:-1] or above
+    within = any(all(within_min(node, name) for name in names) for node in levels)
+    yield (
+        "I19",
+        within,
+        f"{event.ref} asks for {event.request}, and that is beyond every min from {event.queue} upwards",
+    )
 
 
 def _fits(path: list[str], asked: Vector, nodes: Mapping[str, QuotaNode], used: Mapping[str, Vector]) -> bool:

@@ -1,26 +1,17 @@
 """The story of a gang of pods: where it stands, and what was decided of it.
 
-Pure. Feed it a log beside the narrator that folds it; it is asked for by the name of a gang, or of a pod of one.
+Pure: a view of the read model, asked by the name of a gang or of a pod in one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from msgspec import Struct
 
-from muster.core import explain_nodes, telling, telling_nodes
-from muster.core.narrator import Entry, Weight
-from muster.core.presentation.gangview import GangShown
-from muster.core.presentation.view import ViewState
-from muster.events import effects, facts, gangs, growing
-from muster.events.base import Event
-from muster.events.envelope import Stored
-from muster.model.keys import Ref
+from muster.core.narrator import Entry, entry_of
+from muster.core.readmodel.gangs import GangShown
+from muster.core.readmodel.state import ReadState
+from muster.core.wording import explain_nodes, telling_nodes
 from muster.model.text import counted
-
-MAX_ENTRIES = 1000
-"""Of one gang; the oldest go first."""
 
 
 class GangTale(Struct, frozen=True):
@@ -36,87 +27,36 @@ class GangTale(Struct, frozen=True):
     now: int
 
 
-class GangStory:
-    """Listens for gangs and pods of one name: ``namespace/name``, or a bare name in any namespace."""
+def gangs_named(state: ReadState, wanted: str) -> list[str]:
+    """Names of the gangs there are or were that ``NAMESPACE/NAME`` or NAME means: its own or a pod's.
 
-    def __init__(self, wanted: str) -> None:
-        self._wanted = wanted
-        self._names: dict[str, str] = {}
-        """key of a gang -> what it is called"""
-        self._pods: dict[str, str] = {}
-        """uid of a pod of those -> its gang"""
-        self._entries: dict[str, list[Entry]] = {}
-
-    def feed(self, stored: Stored, state: ViewState) -> None:
-        """Hear one commit, which ``state`` has folded already."""
-        for item, event in enumerate(stored.commit.events):
-            if isinstance(event, facts.PodObserved):
-                self._meet(state, event.pod.ref)
-            elif isinstance(event, facts.PodGroupObserved) and self._is_wanted(event.pod_group.ref.key):
-                self._names.setdefault(event.pod_group.ref.key, event.pod_group.ref.key)
-            for key in dict.fromkeys(self._concerned(event)):
-                told = telling.tell(event)
-                entry = Entry(state.now, stored.seq, item, None, told.word, told.text, _weight(event))
-                entries = self._entries.setdefault(key, [])
-                entries.append(entry)
-                del entries[:-MAX_ENTRIES]
-
-    def _is_wanted(self, key: str) -> bool:
-        return self._wanted in (key, key.rpartition("/")[2])
-
-    def _meet(self, state: ViewState, ref: Ref) -> None:
-        key = state.gangs.gang_of.get(ref.uid, "")
-        if key and (key in self._names or self._is_wanted(key) or self._is_wanted(ref.key)):
-            self._names.setdefault(key, key if "/" in key else ref.key)
-            self._pods[ref.uid] = key
-
-    def _concerned(self, event: Event) -> Iterator[str]:
-        """Which of the wanted gangs an event is told of."""
-        match event:
-            case gangs.GangHeldBack() | gangs.NodesClaimed() | gangs.NodesClaimEnded():
-                if event.gang in self._names and (isinstance(event, gangs.GangHeldBack) or event.ref is None):
-                    yield event.gang
-                elif isinstance(event, gangs.GangHeldBack):
-                    yield from self._of(*event.pods)
-            case gangs.PodsPlaced() | gangs.PodsReleased():
-                yield from self._of(*(pod.ref for pod in event.pods))
-            case effects.EffectApplied(action="bind") | effects.EffectFailed(action="bind"):
-                yield from self._of(event.ref)
-            case growing.NodesRequested() | growing.NodesRequestWithdrawn():
-                yield from (gang for gang in event.gangs if gang in self._names)
-            case facts.PodGroupObserved():
-                if event.pod_group.ref.key in self._names:
-                    yield event.pod_group.ref.key
-            case _:
-                return
-
-    def _of(self, *refs: Ref) -> Iterator[str]:
-        for ref in refs:
-            if ref.uid in self._pods:
-                yield self._pods[ref.uid]
-
-    def keys(self) -> list[str]:
-        """Names of the gangs that were met: a pod's own where it is of none."""
-        return sorted(set(self._names.values()))
-
-    def of(self, name: str, state: ViewState) -> GangTale:
-        """The story of one of ``keys``; of several pods that had the name the newest."""
-        key = next(each for each, called in reversed(self._names.items()) if called == name)
-        gang = state.gangs.gangs.get(key)
-        code, text = stand(gang)
-        return GangTale(
-            name=name,
-            code=code,
-            text=text,
-            pods=_pods(gang) if gang is not None else {},
-            entries=self._entries.get(key, []),
-            seq=state.seq,
-            now=state.now,
-        )
+    A pod in no gang has its own name.
+    """
+    found = {record.name for record in state.gang_records.values() if _is(wanted, record.name)}
+    for key, gang in state.gangs.gangs.items():
+        if key in state.gang_records and any(_is(wanted, pod.ref.key) for pod in gang.pods.values()):
+            found.add(state.gang_records[key].name)
+    return sorted(found)
 
 
-def _weight(event: Event) -> Weight:
-    return "detail" if isinstance(event, effects.EffectApplied | facts.PodGroupObserved) else "turn"
+def _is(wanted: str, name: str) -> bool:
+    return wanted in (name, name.rpartition("/")[2])
+
+
+def gang_tale(state: ReadState, name: str) -> GangTale:
+    """The story of one of ``gangs_named``; of several pods that had the name the newest."""
+    key = next(each for each, record in reversed(state.gang_records.items()) if record.name == name)
+    gang = state.gangs.gangs.get(key)
+    code, text = stand(gang)
+    return GangTale(
+        name=name,
+        code=code,
+        text=text,
+        pods=_pods(gang) if gang is not None else {},
+        entries=[entry_of(None, each) for each in state.gang_records[key].happenings],
+        seq=state.seq,
+        now=state.now,
+    )
 
 
 def _pods(gang: GangShown) -> dict[str, str]:

@@ -7,14 +7,10 @@ rows have taken in the past is what it may take now. Pure, in integers (ms).
 
 from __future__ import annotations
 
-from collections import deque
 from math import isqrt
+from typing import Literal
 
-from msgspec import Struct
-
-from muster.core.queueing.book import Book
-from muster.events.base import Event
-from muster.events.decisions import GangAdmitted, WorkloadDequeued
+from msgspec import Struct, field
 
 KEPT = 200
 """The newest intervals of a queue that are kept: how fast it moved long ago says little."""
@@ -32,54 +28,51 @@ class Estimate(Struct, frozen=True):
     middle: int = -1
     high: int = -1
     rows: int = 0
-    """How many rows of admissions it rests on."""
+    """How many rows of admissions it rests on; 0 where none of that length was seen and the mean is drawn out."""
     intervals: int = 0
-    why: str = ""
+    """How many times one admission followed another while somebody waited."""
+    why: Literal["", "too_few", "overdue"] = ""
 
     @property
     def known(self) -> bool:
         return self.middle >= 0
 
 
-class Pace:
-    """Listens to the decisions of a log and keeps how fast each queue moves."""
+class Pace(Struct):
+    """How fast each queue moves."""
 
-    def __init__(self) -> None:
-        self.intervals: dict[str, deque[int]] = {}
-        """queue -> ms between admissions while somebody waited, the newest last"""
-        self.last: dict[str, int] = {}
-        """queue -> log time of its last admission, as long as somebody has waited there ever since"""
+    intervals: dict[str, list[int]] = field(default_factory=dict)
+    """queue -> ms between admissions while somebody waited, the newest last"""
+    last: dict[str, int] = field(default_factory=dict)
+    """queue -> log time of its last admission, as long as somebody has waited there ever since"""
 
-    def note(self, event: Event, book: Book, now: int) -> None:
-        """Hear one event after its commit was folded; ``book``: who waits by then."""
-        if isinstance(event, GangAdmitted):
-            queue = event.queue
-            if queue in self.last:
-                self.intervals.setdefault(queue, deque(maxlen=KEPT)).append(now - self.last[queue])
-            self.last[queue] = now
-        elif isinstance(event, WorkloadDequeued):
-            queue = event.queue
-        else:
-            return
-        if not book.length(queue):
+    def admitted(self, queue: str, now: int, *, waiting: bool) -> None:
+        """One was admitted from a queue; ``waiting``: somebody still waits there."""
+        if queue in self.last:
+            kept = self.intervals.setdefault(queue, [])
+            kept.append(now - self.last[queue])
+            del kept[:-KEPT]
+        self.last[queue] = now
+        self.left(queue, waiting=waiting)
+
+    def left(self, queue: str, *, waiting: bool) -> None:
+        """One left a queue; an empty queue says nothing of how fast it moves."""
+        if not waiting:
             self.last.pop(queue, None)
 
     def expect(self, queue: str, position: int, now: int) -> Estimate:
         """What somebody at a position (from 1) may expect, given how long ago the last admission was."""
         seen = list(self.intervals.get(queue, ()))
         rows = [sum(seen[first : first + position]) for first in range(len(seen) - position + 1)]
-        if len(rows) < ENOUGH:
-            why = (
-                f"{len(seen)} times one admission from this queue followed another while somebody waited; "
-                f"{position + ENOUGH - 1} are needed for position {position}"
-            )
-            return Estimate(rows=len(rows), intervals=len(seen), why=why)
+        if len(seen) < ENOUGH:
+            return Estimate(rows=len(rows), intervals=len(seen), why="too_few")
         gone = now - self.last[queue] if queue in self.last else 0
+        low, high = _likely(seen, position)
+        if len(rows) < ENOUGH:
+            return _drawn_out(seen, position, gone, low, high)
         left = sorted(row - gone for row in rows if row > gone)
         if len(left) < ENOUGH:
-            why = "it has taken longer already than nearly everything that was seen of this queue"
-            return Estimate(rows=len(rows), intervals=len(seen), why=why)
-        low, high = _likely(seen, position)
+            return Estimate(rows=len(rows), intervals=len(seen), why="overdue")
         return Estimate(
             low=min(_quantile(left, 1), max(0, low - gone)),
             middle=_quantile(left, 5),
@@ -87,6 +80,14 @@ class Pace:
             rows=len(left),
             intervals=len(seen),
         )
+
+
+def _drawn_out(seen: list[int], position: int, gone: int, low: int, high: int) -> Estimate:
+    """So far back that no row of that length was seen: as many times the mean, within what independent times allow."""
+    middle = sum(seen) * position // len(seen) - gone
+    if middle <= 0:
+        return Estimate(intervals=len(seen), why="overdue")
+    return Estimate(low=max(0, low - gone), middle=middle, high=max(middle, high - gone), intervals=len(seen))
 
 
 def _likely(seen: list[int], position: int) -> tuple[int, int]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from muster.core.explain import waiting_for_quota
 from muster.core.objects.meta import rfc3339
+from muster.core.wording.explain import waiting_for_quota
 from muster.core.workloads.registry import KINDS
 from muster.events import decisions, effects, facts, public
 from muster.events.base import Event
+from muster.events.charges import ChargeChanged
 from muster.model.keys import Ref
 from muster.model.resources import format_quantity, texts
 
@@ -78,11 +79,19 @@ def _about_workload(  # noqa: C901 - a table of events
             return public.WorkloadAdopted(
                 **where, attempt=event.attempt, queue=event.queue, request=texts(event.request), reason=event.reason
             )
+        case ChargeChanged():
+            return public.WorkloadRecharged(
+                **where,
+                attempt=event.attempt,
+                queue=event.queue,
+                request=texts(event.request),
+                beyond_grant=texts(event.over),
+            )
         case effects.EffectApplied(action="bind") | effects.EffectFailed(action="bind"):
             return None
-        case effects.EffectApplied(action="request_nodes" | "withdraw_nodes"):
+        case effects.EffectApplied(action="request_nodes" | "withdraw_nodes" | "free_gpu"):
             return None
-        case effects.EffectFailed(action="request_nodes" | "withdraw_nodes"):
+        case effects.EffectFailed(action="request_nodes" | "withdraw_nodes" | "free_gpu"):
             return None
         case effects.EffectApplied(action="suspend"):
             return public.WorkloadEvicted(**where, attempt=event.attempt)

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from msgspec import Struct, field
 
-from muster.core.explain import waiting_for_quota
 from muster.core.narrator import Entry, Narrator
-from muster.core.pace import Estimate, Pace
+from muster.core.pace import Estimate
 from muster.core.presentation.desired import pauses_over
-from muster.core.queueing.book import as_of_now
+from muster.core.readmodel.history import usage
+from muster.core.status.job import job_status
+from muster.core.wording import happenings as worded
+from muster.core.wording import jobs
 from muster.events import decisions as d
 from muster.events import facts
 from muster.events.base import Event
@@ -75,7 +77,6 @@ class QueueStory:
     def __init__(self, wanted: str) -> None:
         """``wanted``: a full path, or the end of one."""
         self.told = Narrator()
-        self.pace = Pace()
         self._wanted = wanted
         self._entries: list[Entry] = []
         self._left_out = 0
@@ -87,7 +88,6 @@ class QueueStory:
 
     def feed(self, stored: Stored, *, shown: bool = True) -> None:
         """Hear one commit. ``shown``: false for one before the moment from which on it is told."""
-        state = self.told.state
         entries = self.told.feed(stored)
         for event in stored.commit.events:
             if isinstance(event, d.QuotaTreeAccepted):
@@ -96,7 +96,6 @@ class QueueStory:
             queue = getattr(event, "queue", "")
             if ref is not None and queue:
                 self._queue_of[ref.uid] = queue
-            self.pace.note(event, state.book, state.now)
             if shown:
                 self._count(event)
         if shown:
@@ -149,14 +148,14 @@ class QueueStory:
     def of(self, queue: str, *, shown: int = 10, present: int = 0) -> QueueTale:
         """The story of a queue, which must be the one of ``matches()``; ``shown``: how many of those who wait."""
         state = self.told.state
-        now = self.told.present = max(state.now, present)
+        now = max(state.now, present)
         node = state.ledger.nodes.get(queue)
         names = {**state.ledger.used.get(queue, {}), **(node.limit if node is not None else {})}
         guaranteed = {name: amount for name, amount in (node.guaranteed if node is not None else {}).items() if amount}
         entries = self._entries[-KEPT:]
         return QueueTale(
             queue=queue,
-            usage=self.told.usage(queue, names),
+            usage=worded.usage(usage(state, queue, names)),
             guaranteed=format_vector(guaranteed),
             tally=self._tally,
             waiting=self._waiters(queue, shown, now),
@@ -167,21 +166,15 @@ class QueueStory:
             generation=state.generation,
             seq=state.seq,
             now=now,
-            next_start=self.pace.expect(queue, 1, now),
+            next_start=state.pace.expect(queue, 1, now),
             pauses=pauses_over(state, queue),
         )
 
     def _waiters(self, queue: str, shown: int, now: int) -> list[Waiter]:
         state, found = self.told.state, []
-        for position, (place, key) in enumerate(state.book.in_order(queue), start=1):
+        for position, (place, _) in enumerate(state.book.in_order(queue), start=1):
             if position > shown:
                 break
-            shape = state.book.shapes[key]
-            denial = shape.denial
-            reason = (
-                waiting_for_quota(as_of_now(denial, queue, state.ledger)).text
-                if denial is not None
-                else "not tried yet"
-            )
+            reason = jobs.reason(job_status(state, place[3])).text
             found.append(Waiter(place[2], position, -place[0], max(0, now - place[1]), reason))
         return found

@@ -1,22 +1,28 @@
 """The story of a job: where it stands, and everything that happened to it, from its first fact on, gone or not.
 
-Pure. Feed it a log from its beginning; ask :meth:`Story.of` for whom it was made for.
+Pure: a view of the read model, in words.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from difflib import get_close_matches
 
 from msgspec import Struct, field
 
-from muster.core.explain import waiting_for_quota
-from muster.core.narrator import Entry, Narrator
+from muster.core import takers
+from muster.core.narrator import Entry, entry_of
 from muster.core.presentation.desired import pauses_over
-from muster.core.queueing.book import Denial
 from muster.core.quota.ledger import leaf_of
+from muster.core.readmodel.history import where
+from muster.core.readmodel.model import ReadModel
+from muster.core.readmodel.records import Record
+from muster.core.readmodel.state import ReadState
+from muster.core.stage import Folder
 from muster.core.standing import Standing, stand
-from muster.core.workloads.registry import KINDS
-from muster.events import facts
+from muster.core.status.happenings import Happening as Told
+from muster.core.status.job import job_status, shortfall_of
+from muster.core.wording.happenings import line
 from muster.events.envelope import Stored
 from muster.model.keys import Ref
 
@@ -55,64 +61,32 @@ class Matches(Struct, frozen=True):
 
 
 class Story:
-    """Listens to a log for jobs of one name: ``namespace/name``, or a bare name in any namespace."""
+    """Jobs of one name, as the read model knows them: ``namespace/name``, or a bare name in any namespace."""
 
-    def __init__(self, wanted: str, kind: str = "") -> None:
-        """``kind``: of which kind, where jobs of several kinds have one name."""
+    def __init__(self, wanted: str, kind: str = "", state: ReadState | None = None) -> None:
+        """``kind``: of which kind, where jobs of several kinds have one name; ``state``: folded by whoever asks."""
+        model = ReadModel()
+        self.state: ReadState = state if state is not None else model.initial()
+        self._folder = Folder(model)
         self._kind = kind
-        self.told = Narrator()
         self._wanted = wanted
-        self._entries: dict[str, list[Entry]] = {}
-        """uid -> what was said of it"""
-        self._refs: dict[str, dict[str, Ref]] = {}
-        """namespace/name -> uid -> the job, the newest last; of every job in the log"""
-        self._parked: dict[str, Denial | None] = {}
-        """uid -> the refusal of its kind that was told last"""
 
     def feed(self, stored: Stored) -> None:
-        """Hear one commit; they must come from the first on, in order."""
-        for event in stored.commit.events:
-            if isinstance(event, facts.WorkloadObserved):
-                self._meet(event.workload.ref)
-            elif isinstance(event, facts.ObjectUnreadable) and event.ref.kind in KINDS:
-                self._meet(event.ref)
-        for entry in self.told.feed(stored):
-            if entry.ref is not None and entry.ref.uid in self._entries:
-                self._entries[entry.ref.uid].append(entry)
-        for uid, entries in self._entries.items():
-            self._note_parked(uid, entries, stored.seq)
+        """Hear one more commit; they come in order, from the one after the state's."""
+        self._folder.fold(self.state, stored.seq, stored.commit)
 
-    def _meet(self, ref: Ref) -> None:
-        if self._kind not in ("", ref.kind):
-            return
-        self._refs.setdefault(ref.key, {})[ref.uid] = ref
-        if self._is_wanted(ref):
-            self._entries.setdefault(ref.uid, [])
-
-    def _is_wanted(self, ref: Ref) -> bool:
-        return self._wanted in (ref.key, ref.name)
-
-    def _note_parked(self, uid: str, entries: list[Entry], seq: int) -> None:
-        """Tell a job that it waits because one of its size was refused in its stead."""
-        state = self.told.state
-        job = state.jobs.get(uid)
-        shape = state.book.shapes.get(job.shape) if job is not None and job.status == "waiting" else None
-        denial = shape.denial if shape is not None else None
-        before = self._parked.get(uid)
-        self._parked[uid] = denial
-        if job is None or denial is None or (before is not None and before.cause == denial.cause):
-            return
-        if entries and entries[-1].word == "waits" and entries[-1].seq == seq:
-            return  # It was tried itself, and the entry says so.
-        text = f"nobody of its size fits: {waiting_for_quota(denial).text}; {self.told.place(job)}"
-        entries.append(Entry(state.now, seq, denial.cause.item, job.ref, "waits", text, "turn"))
+    def _keys(self) -> dict[str, None]:
+        """namespace/name of every job there is or was, of the kind that is asked for."""
+        records = self.state.records.values()
+        return {record.ref.key: None for record in records if self._kind in ("", record.ref.kind)}
 
     def matches(self) -> Matches:
         """Whom the name means."""
-        keys = [key for key in self._refs if self._wanted in (key, key.rpartition("/")[2])]
+        known = self._keys()
+        keys = [key for key in known if self._wanted in (key, key.rpartition("/")[2])]
         if keys:
             return Matches(sorted(keys))
-        names = {key: key for key in self._refs} | {key.rpartition("/")[2]: key for key in self._refs}
+        names = {key: key for key in known} | {key.rpartition("/")[2]: key for key in known}
         close = get_close_matches(self._wanted, list(names), n=SIMILAR_SHOWN, cutoff=0.5)
         close += [name for name in names if self._wanted in name]
         return Matches(similar=list(dict.fromkeys(names[name] for name in close))[:SIMILAR_SHOWN])
@@ -122,38 +96,77 @@ class Story:
 
         ``present``: when it is now, if that is known: an idle log stands still.
         """
-        refs = list(self._refs[key].values())
-        ref, state = refs[-1], self.told.state
-        entries = self._entries[ref.uid]
-        self.told.present = max(state.now, present)
+        state = self.state
+        records = [each for each in state.records.values() if each.ref.key == key and self._kind in ("", each.ref.kind)]
+        record, uid, now = records[-1], records[-1].ref.uid, max(state.now, present)
+        told = sorted((*record.happenings, *_parked(state, record)), key=lambda each: (each.seq, each.item))
         return JobStory(
-            ref=ref,
-            standing=stand(self.told, ref, entries, acting=acting),
-            happenings=_joined(entries),
+            ref=record.ref,
+            standing=stand(state, uid, now, acting=acting, more=more_of(state, uid)),
+            happenings=[_shown(record.ref, each) for each in told],
             log_id=state.log_id,
             generation=state.generation,
             seq=state.seq,
-            now=self.told.present,
-            earlier=len(refs) - 1,
-            pauses=pauses_over(state, self._queue(ref.uid)),
+            now=now,
+            earlier=len(records) - 1,
+            pauses=pauses_over(state, _queue(state, uid)),
         )
 
-    def _queue(self, uid: str) -> str:
-        """The queue a job belongs to; empty when it belongs to none."""
-        state = self.told.state
-        if uid in state.ledger.charges:
-            return state.ledger.charges[uid].queue
-        workload = state.workloads.get(uid)
-        return (leaf_of(state.ledger, workload) if workload is not None else None) or ""
+
+def _shown(ref: Ref, each: Told) -> Happening:
+    return Happening(entry_of(ref, each), each.times, each.last_at or each.at)
 
 
-def _joined(entries: list[Entry]) -> list[Happening]:
-    """The entries, repetitions of the same in a row as one."""
-    joined: list[Happening] = []
-    for entry in entries:
-        last = joined[-1] if joined else None
-        if last is not None and (last.entry.word, last.entry.text) == (entry.word, entry.text):
-            joined[-1] = Happening(last.entry, last.times + 1, entry.at)
-        else:
-            joined.append(Happening(entry, last_at=entry.at))
-    return joined
+def _queue(state: ReadState, uid: str) -> str:
+    """The queue a job belongs to; empty when it belongs to none."""
+    if uid in state.ledger.charges:
+        return state.ledger.charges[uid].queue
+    workload = state.workloads.get(uid)
+    return (leaf_of(state.ledger, workload) if workload is not None else None) or ""
+
+
+def _parked(state: ReadState, record: Record) -> Iterator[Told]:
+    """That a job waits because one of its size was refused in its stead, where it was not tried itself since."""
+    job = state.jobs.get(record.ref.uid)
+    shape = state.book.shapes.get(job.shape) if job is not None and job.status == "waiting" else None
+    denial = shape.denial if shape is not None else None
+    if job is None or denial is None:
+        return
+    tried = next((each for each in reversed(record.happenings) if each.what == "quota_denied"), None)
+    if tried is not None and max(tried.seq, tried.last_seq) >= denial.cause.seq:
+        return
+    yield Told(
+        at=state.parked_at.get(job.shape, record.since),
+        seq=denial.cause.seq,
+        item=denial.cause.item,
+        what="parked",
+        weight="turn",
+        refusal=shortfall_of(denial),
+        where=where(state, job),
+    )
+
+
+def more_of(state: ReadState, uid: str) -> str:
+    """What follows on the refusal of a waiting job: who took what it waits for, and what was tried for it."""
+    status, job, record = job_status(state, uid), state.jobs.get(uid), state.records.get(uid)
+    if status.refusal is None or job is None or record is None:
+        return ""
+    tried = _tried(record)
+    if status.code != "InsufficientQuota":
+        return tried
+    since = next((each.seq for each in reversed(record.happenings) if each.what == "workload_queued"), 0)
+    return takers.told(state.takers, since, job, status.refusal) + tried
+
+
+_TRIES = ("reclaim_deferred", "plan_stale", "claim_ended", "preemption_proposed")
+"""What was tried to make room for a job."""
+
+
+def _tried(record: Record) -> str:
+    """What was tried last to make room for it, and what became of that, since it was queued."""
+    for each in reversed(record.happenings):
+        if each.what == "workload_queued":
+            return ""
+        if each.what in _TRIES:
+            return f". To make room for it: {line(each).text}"
+    return ""

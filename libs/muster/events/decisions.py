@@ -24,7 +24,16 @@ exceeds_limit       asked alone is over a limit on the path: inadmissible until 
 stale               the proposal is for something that is no longer so: nothing was asked of the quota
 """
 
-RefusalReason = Literal["cannot_suspend", "unbound", "unreadable", "no_tree", "held"]
+RefusalReason = Literal[
+    "cannot_suspend",
+    "unbound",
+    "unreadable",
+    "no_tree",
+    "held",
+    "two_quotas",
+    "queue_label_missing",
+    "queue_unknown",
+]
 """Why a suspended workload is not in a queue:
 
 cannot_suspend  its controller could never suspend it again; the sentence names the field
@@ -32,6 +41,9 @@ unbound         no quota claims its namespace
 unreadable      the object cannot be read; the sentence names the field
 no_tree         no valid quota tree is in force
 held            somebody holds it back; the sentence says who and why
+two_quotas      its label names a KAI queue, and an ElasticQuotaTree claims it as well
+queue_label_missing  there are KAI queues, and no label and no namespace leads it to one
+queue_unknown   the KAI queue its label names does not exist, is disabled, or is no leaf
 """
 
 DequeueReason = Literal["gone", "finished", "started_outside", "refused", "unbound", "held"]
@@ -99,8 +111,8 @@ class Candidate(Struct, frozen=True, gc=False, omit_defaults=True):
     attempt: int
     queue: str
     request: Vector
-    generation: int = 0
-    """metadata.generation of the spec the request was read from."""
+    basis: str = ""
+    """Digest of what was decided on, as it stands in the fact about the workload."""
     pods: int = 0
     preemptible: bool = True
     tries: int = 0
@@ -120,7 +132,12 @@ class WorkloadQueued(Decision, frozen=True, kw_only=True):
     priority: int = 0
     queued_at: int = 0
     """ms since the epoch; together with priority this is its place in the queue."""
+    rank: int = 0
+    """ms since the epoch: its place instead of ``queued_at``, in a tree that orders by learned durations; else 0."""
     generation: int = 0
+    """metadata.generation of the object as it was then."""
+    basis: str = ""
+    """Digest of what was decided on, as it stands in the fact about the workload."""
     pods: int = 0
     preemptible: bool = True
 
@@ -180,9 +197,22 @@ class QuotaReserved(Decision, frozen=True, kw_only=True):
     attempt: int
     queue: str
     request: Vector
-    generation: int = 0
+    basis: str = ""
     pods: int = 0
     preemptible: bool = True
+    named: str = ""
+    """The quota its label names; empty when its namespace decides."""
+
+
+class QuotaMoved(Decision, frozen=True, kw_only=True):
+    """A charge follows its workload to another leaf, even over a limit there: a person moved what was let in."""
+
+    ref: Ref
+    attempt: int
+    before: str
+    """Path of the leaf that it was charged at."""
+    queue: str
+    request: Vector
     named: str = ""
     """The quota its label names; empty when its namespace decides."""
 
@@ -255,12 +285,16 @@ class Victim(Struct, frozen=True, gc=False, omit_defaults=True):
     """Its priority, where it is of the claimant's own queue and gives way to a higher one; else None."""
 
 
+ClaimKind = Literal["guarantee", "priority", "age"]
+"""What a claim rests on: a guarantee that is not met, priority in its own queue, or how long it has waited."""
+
+
 class PreemptionProposed(Decision, frozen=True, kw_only=True):
     """``ref`` waits for more than is free and should have it: what may leave for it, and what refuses it now.
 
-    With victims: it stays within its leaf's guarantee, and they run above theirs; or they are of its own leaf and have
-    lower priority, where the tree asks for that. Without: it has waited longer than the age limit, and what others
-    give back should be held for it.
+    ``guarantee``: it stays within a guarantee of its own, and the victims run above theirs. ``priority``: victims are
+    of its own leaf and have lower priority, where the tree asks for that. ``age``: it has waited longer than the age
+    limit, nobody leaves for it, and what others give back should be held for it up to ``path``.
     """
 
     ref: Ref
@@ -269,6 +303,7 @@ class PreemptionProposed(Decision, frozen=True, kw_only=True):
     request: Vector
     pods: int = 0
     preemptible: bool = True
+    kind: ClaimKind = "guarantee"
     victims: tuple[Victim, ...] = ()
     path: str = ""
     resource: str = ""
@@ -301,7 +336,7 @@ class ReclaimDeferred(Decision, frozen=True, kw_only=True):
 
 
 class EvictionOrdered(Decision, frozen=True, kw_only=True):
-    """The victims are suspended for ``ref``; what they give back is held for it until ``until``."""
+    """The victims are suspended for ``ref``; what they give back is held until it is admitted or its claim ends."""
 
     ref: Ref
     attempt: int
@@ -309,41 +344,12 @@ class EvictionOrdered(Decision, frozen=True, kw_only=True):
     request: Vector
     pods: int = 0
     preemptible: bool = True
+    kind: Literal["guarantee", "priority"] = "guarantee"
     victims: tuple[Victim, ...] = ()
     path: str = ""
     resource: str = ""
-    until: int = 0
     priority: int | None = None
     """Its priority, where work of its own queue gives way to that; else None."""
-
-
-class ClaimOpened(Decision, frozen=True, kw_only=True):
-    """What others give back is held for ``ref``, which has waited longer than the age limit."""
-
-    ref: Ref
-    attempt: int
-    queue: str
-    request: Vector
-    pods: int = 0
-    preemptible: bool = True
-    until: int = 0
-    top: str = ""
-    """The uppermost node at which it is held: the one that refuses it."""
-
-
-class PlanStale(Decision, frozen=True, kw_only=True):
-    """A proposed preemption no longer holds; nobody is suspended for it."""
-
-    ref: Ref
-    attempt: int
-    reason: str
-
-
-class ClaimEnded(Decision, frozen=True, kw_only=True):
-    """Nothing is held for ``ref`` any more, and it was not admitted."""
-
-    ref: Ref
-    outcome: Literal["gone", "changed", "expired", "victims_stay"]
 
 
 class SuspensionOrdered(Decision, frozen=True, kw_only=True):
@@ -364,7 +370,9 @@ class Placement(Struct, frozen=True, gc=False, omit_defaults=True):
     node: str
     count: int
     devices: tuple[int, ...] = ()
-    """The shared GPU device of each, where they take a share of one."""
+    """The shared GPU devices of each, one pod after the other, where they take shares."""
+    groups: tuple[str, ...] = ()
+    """Who shares each of these devices."""
 
 
 class Obstacle(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -386,6 +394,8 @@ class Shortage(Struct, frozen=True, gc=False, omit_defaults=True):
     """Nodes there are."""
     obstacles: tuple[Obstacle, ...] = ()
     """Sorted. A node short of several resources counts for each; any other node counts once."""
+    within: str = ""
+    """Where its pods are to be within one domain: how far the best one goes, as ``rack r2 has 6 of 8``."""
     kept_for: str = ""
     """The gang, namespace/name, that has claimed nodes; without that there would be a place."""
 
@@ -396,7 +406,7 @@ class GangAdmitted(Decision, frozen=True, kw_only=True):
     ref: Ref
     attempt: int
     queue: str
-    generation: int = 0
+    basis: str = ""
     pod_sets: tuple[PodSet, ...] = ()
     """What is placed, where it is placed: the sets as they were when it was decided."""
     placements: tuple[Placement, ...] = ()
@@ -445,6 +455,7 @@ AnyDecision = (
     | QuotaTreeRejected
     | QuotaTreeRemoved
     | QuotaReserved
+    | QuotaMoved
     | QuotaDenied
     | WorkloadAdopted
     | SuspensionRecorded
@@ -452,9 +463,6 @@ AnyDecision = (
     | PreemptionProposed
     | ReclaimDeferred
     | EvictionOrdered
-    | ClaimOpened
-    | PlanStale
-    | ClaimEnded
     | SuspensionOrdered
     | GangAdmitted
     | GangAwaitingNodes

@@ -11,6 +11,7 @@ from msgspec import Struct, field
 
 from muster.events.base import Event
 from muster.model.gang import PodGroup
+from muster.model.kaiqueue import KaiQueue
 from muster.model.keys import Ref
 from muster.model.pools import NodePool
 from muster.model.workload import ChildState, NodeState, Outcome, PodState, Workload
@@ -136,6 +137,16 @@ class QuotaTreeGone(ObjectGone, frozen=True, kw_only=True):
     """An ElasticQuotaTree no longer exists."""
 
 
+class KaiQueueObserved(Event, frozen=True, kw_only=True):
+    """A queue of KAI Scheduler (scheduling.run.ai) exists and says this."""
+
+    queue: KaiQueue
+
+
+class KaiQueueGone(ObjectGone, frozen=True, kw_only=True):
+    """A queue of KAI Scheduler no longer exists."""
+
+
 class QueueObserved(Event, frozen=True, kw_only=True):
     """A Queue object we keep exists: which quota path it stands for and what it shows."""
 
@@ -246,6 +257,8 @@ Fact = (
     | NodeGone
     | QuotaTreeObserved
     | QuotaTreeGone
+    | KaiQueueObserved
+    | KaiQueueGone
     | QueueObserved
     | QueueGone
     | QueueUnitObserved

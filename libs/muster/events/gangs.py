@@ -62,7 +62,11 @@ class PodPlace(Struct, frozen=True, gc=False, omit_defaults=True):
     ref: Ref
     node: str
     devices: tuple[int, ...] = ()
-    """The shared GPU device it takes, where it takes a share of one."""
+    """The shared GPU devices it takes, where it takes shares."""
+    groups: tuple[str, ...] = ()
+    """Who shares each of these devices: its own name, for as long as anybody does."""
+    share: int = 0
+    """Thousandths of each of these devices."""
 
 
 class PodsPlaced(Decision, frozen=True, kw_only=True):
@@ -137,4 +141,13 @@ class NodesClaimEnded(Decision, frozen=True, kw_only=True):
     ref: Ref | None = None
 
 
-PodDecision = PodsPlaced | PodsReleased | GangHeldBack | NodesClaimed | NodesClaimEnded
+class GpuReservationEnded(Decision, frozen=True, kw_only=True):
+    """Nobody shares a device any more: the pod that keeps it from the device plugin is deleted."""
+
+    ref: Ref
+    """The pod that keeps it."""
+    node: str
+    group: str
+
+
+PodDecision = GpuReservationEnded | PodsPlaced | PodsReleased | GangHeldBack | NodesClaimed | NodesClaimEnded

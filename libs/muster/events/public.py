@@ -100,6 +100,16 @@ class WorkloadAdopted(PublicWorkloadEvent, frozen=True, kw_only=True):
     reason: str
 
 
+class WorkloadRecharged(PublicWorkloadEvent, frozen=True, kw_only=True):
+    """What runs of it has grown beyond what was granted, or shrunk again: it is charged with this from here on."""
+
+    attempt: int
+    queue: str
+    request: dict[str, str]
+    beyond_grant: dict[str, str]
+    """The part of ``request`` that was not granted; empty when all of it was."""
+
+
 class WorkloadResumed(PublicWorkloadEvent, frozen=True, kw_only=True):
     """The API server has been told to run it."""
 
@@ -186,6 +196,7 @@ AnyPublicEvent = (
     | WorkloadDenied
     | WorkloadAdmitted
     | WorkloadAdopted
+    | WorkloadRecharged
     | WorkloadResumed
     | WorkloadNotResumed
     | WorkloadReclaimed

@@ -7,6 +7,8 @@ from typing import get_args
 import msgspec
 
 from muster.events.base import Event
+from muster.events.charges import ChargeChanged
+from muster.events.claims import ClaimDecision
 from muster.events.decisions import AnyDecision
 from muster.events.effects import Effect
 from muster.events.facts import Fact
@@ -14,7 +16,7 @@ from muster.events.gangs import PodDecision
 from muster.events.growing import GrowthDecision
 from muster.events.system import SystemEvent
 
-AnyEvent = Fact | AnyDecision | PodDecision | GrowthDecision | Effect | SystemEvent
+AnyEvent = Fact | AnyDecision | ChargeChanged | ClaimDecision | PodDecision | GrowthDecision | Effect | SystemEvent
 
 EVENT_TYPES: dict[str, type[Event]] = {cls.__struct_config__.tag: cls for cls in get_args(AnyEvent)}
 """{tag: type} of everything the log may hold."""

@@ -64,5 +64,8 @@ class PlacementChosen(Event, frozen=True, kw_only=True):
     """How long a gang, of a job or of pods, is tried in vain until what becomes free is kept for it. 0: as before this
     was chosen: gangs of jobs claim no nodes, those of pods after 10 minutes, and kept is what a whole pod fits in."""
 
+    gpu_sharing: bool = True
+    """Whether pods may share GPUs."""
+
 
 SystemEvent = Genesis | LeaderStarted | TimeReached | LogNearlyFull | RulesetActivated | PlacementChosen

@@ -49,6 +49,7 @@ RAYCLUSTERS = ApiResource("ray.io", "v1", "rayclusters", "RayCluster")
 PODS = ApiResource("", "v1", "pods", "Pod")
 NODES = ApiResource("", "v1", "nodes", "Node", namespaced=False)
 EVENTS = ApiResource("", "v1", "events", "Event")
+LEASES = ApiResource("coordination.k8s.io", "v1", "leases", "Lease")
 NAMESPACES = ApiResource("", "v1", "namespaces", "Namespace", namespaced=False)
 JOBS = ApiResource("batch", "v1", "jobs", "Job")
 TFJOBS = ApiResource("kubeflow.org", "v1", "tfjobs", "TFJob")
@@ -58,6 +59,8 @@ SPARKAPPLICATIONS = ApiResource("sparkoperator.k8s.io", "v1beta2", "sparkapplica
 PRIORITY_CLASSES = ApiResource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False)
 QUOTA_TREES = ApiResource("scheduling.sigs.k8s.io", "v1beta1", "elasticquotatrees", "ElasticQuotaTree")
 QUEUES = ApiResource("scheduling.x-k8s.io", "v1alpha1", "queues", "Queue")
+KAI_QUEUES = ApiResource("scheduling.run.ai", "v2", "queues", "Queue", namespaced=False)
+"""Queues of KAI Scheduler: another API group than ours, with the same plural and kind."""
 QUEUE_UNITS = ApiResource("scheduling.x-k8s.io", "v1alpha1", "queueunits", "QueueUnit")
 POD_GROUPS = tuple(
     ApiResource(group, "v1alpha1", "podgroups", "PodGroup")

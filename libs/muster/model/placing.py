@@ -15,6 +15,8 @@ HOSTNAME = "kubernetes.io/hostname"
 """The label that tells single nodes apart."""
 GPU = "nvidia.com/gpu"
 """The resource whose devices can be shared."""
+GPU_MEMORY = "nvidia.com/gpu.memory"
+"""The label by which a node says how much memory each of its devices has, MiB."""
 
 
 class Taint(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -84,6 +86,13 @@ class HostPort(Struct, frozen=True, gc=False, omit_defaults=True):
     """Empty: every address."""
 
 
+class Topology(Struct, frozen=True, gc=False, omit_defaults=True):
+    """Labels of nodes, equal values being one domain, within one of which pods are to be together; empty: anywhere."""
+
+    required: str = ""
+    preferred: str = ""
+
+
 class PodRules(Struct, frozen=True, gc=False, omit_defaults=True):
     """What a pod demands beyond its request."""
 
@@ -103,7 +112,13 @@ class PodRules(Struct, frozen=True, gc=False, omit_defaults=True):
     spread: tuple[Spread, ...] = ()
     ports: tuple[HostPort, ...] = ()
     share: int = 0
-    """Thousandths of one GPU device, instead of whole ones; 0 for none."""
+    """Thousandths of a GPU device, instead of whole ones; 0 for none."""
+    gpu_memory: int = 0
+    """MiB of the memory of a GPU device, instead of a share in thousandths; 0 for none."""
+    devices: int = 1
+    """Of how many different devices it takes that."""
+    topology: Topology = Topology()
+    """Within which domain the pods of its set are to be."""
     unsupported: str = ""
     """A demand that cannot be judged here, as a sentence: such a pod is not placed."""
 

@@ -17,10 +17,13 @@ COUNTED = frozenset((JOBS, MACHINES))
 """Not asked for by anybody: counted from the workloads themselves."""
 
 
+DEFAULT_QUEUE_PRIORITY = 100
+
+
 class QuotaNode(Struct, frozen=True, gc=False, omit_defaults=True):
     """One node of an accepted tree.
 
-    ``guaranteed``: amounts this subtree can always claim back; absent means zero.
+    ``guaranteed``: amounts this subtree can always claim back; absent means zero, EVERYTHING all there is.
     ``limit``: amounts it may never exceed; absent means unlimited for that resource.
     """
 
@@ -36,6 +39,18 @@ class QuotaNode(Struct, frozen=True, gc=False, omit_defaults=True):
     """Shares between siblings in a tree with runtime quota; absent means the limit."""
     preempts: bool = False
     """Whether its waiting work takes quota back from its own running work of lower priority."""
+    priority: int = DEFAULT_QUEUE_PRIORITY
+    """Surplus goes to siblings of higher priority first, where the tree divides by it."""
+    title: str = ""
+    """What it is called in sentences; empty: its name."""
+    created: int = 0
+    """ms since the epoch: the older of two equals comes first."""
+    uid: str = ""
+    """Of the object it was compiled from, where each node has its own."""
+    preempt_min_run_ms: int = 0
+    """How long work runs at least before work of the same queue may take its place."""
+    reclaim_min_run_ms: int = 0
+    """How long it runs at least before another queue may reclaim it."""
 
     @property
     def name(self) -> str:
@@ -66,9 +81,12 @@ class Rules(Struct, frozen=True, gc=False, omit_defaults=True):
     """How long it then stays out of its queue."""
     runtime: Literal["", "weight"] = ""
     """``weight``: what a queue may use follows what all ask for, by weight; unset: up to its limit."""
+    order: Literal["share", "time", "learned"] = "share"
+    """Which queue is served first beyond the guarantees: the one that uses least of its min, the one whose job waits
+    longest, or that too with expected GPU time as a handicap."""
     unbound_queue: str = ""
     """Full path of the leaf that takes workloads no quota claims."""
-    charge_pods: Literal["", "ours", "all"] = ""
+    charge_pods: Literal["", "none", "all"] = ""
     """Which pods of no job are charged to the quota of their namespace while they run: those that name us, or all."""
     preempt_lower_priority: bool = False
     """Whether queues preempt their own work of lower priority, where no node of the tree says otherwise."""
@@ -84,6 +102,11 @@ PROTECTED_TIMES = 10
 DEFAULT_RULES = Rules()
 
 
+KAI_ROOT = "kai"
+"""Path of the node above all KAI queues: the cluster. An ElasticQuotaTree's is called otherwise."""
+RuleProfile = Literal["elastic-quota", "kai"]
+
+
 class QuotaTree(Struct, frozen=True, gc=False, omit_defaults=True):
     """A validated tree: every node once, parents before children, in the order of the object."""
 
@@ -92,6 +115,15 @@ class QuotaTree(Struct, frozen=True, gc=False, omit_defaults=True):
     profile: str = "ack"
     """Which need of a workload is charged: ``ack`` (head + replicas x worker) or ``full`` (every container)."""
     rules: Rules = DEFAULT_RULES
+    rule_profile: RuleProfile = "elastic-quota"
+    """By which rules it is applied: of ElasticQuotaTrees (guarantees) or of KAI queues (quotas and fair shares)."""
+    disabled: dict[str, str] = field(default_factory=dict)
+    """name of a queue that is not in force -> why, and what would help; in a tree compiled from many objects"""
+
+    @property
+    def root(self) -> str:
+        """Path of the root: no two trees in force have the same."""
+        return self.nodes[0].path
 
 
 class Violation(Struct, frozen=True, gc=False):

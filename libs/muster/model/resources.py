@@ -27,6 +27,8 @@ _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _MAX_TEXT = 64
 _NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_./]*[A-Za-z0-9])?")
 _MAX_NAME = 253 + 1 + 63
+EVERYTHING = 2**62
+"""As a guarantee: all there is. No quantity of a cluster comes near it."""
 MAX_RESOURCES = 256
 """How many resources one place may name: far more than any node has."""
 
@@ -86,7 +88,12 @@ def is_resource_name(name: str) -> bool:
 
 
 def format_quantity(amount: int, resource: str) -> str:
-    """The shortest exact Kubernetes text for an amount in base units: ``12``, ``500m``, ``12G``, ``14Gi``."""
+    """The shortest exact Kubernetes text for an amount in base units: ``12``, ``500m``, ``12G``, ``14Gi``.
+
+    EVERYTHING reads ``unlimited``: no field of Kubernetes is ever given that amount.
+    """
+    if amount == EVERYTHING:
+        return "unlimited"
     if amount < 0:
         return "-" + format_quantity(-amount, resource)
     if not in_bytes(resource):

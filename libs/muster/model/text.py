@@ -46,6 +46,11 @@ def moment(ms: int) -> str:
     return datetime.fromtimestamp(ms // 1000, UTC).strftime("%Y-%m-%d %H:%M:%S") + f".{ms % 1000:03d}"
 
 
+def instant(ms: int) -> str:
+    """A time for programs, RFC 3339 in UTC with ms: ``2025-01-10T01:36:24.641Z``."""
+    return datetime.fromtimestamp(ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S") + f".{ms % 1000:03d}Z"
+
+
 def counted(number: int, noun: str, plural: str = "") -> str:
     """``1 job``, ``3 jobs``."""
     return f"{number} {noun if number == 1 else plural or noun + 's'}"

@@ -7,7 +7,7 @@ from typing import Literal
 from msgspec import Struct, field
 
 from muster.model.keys import Ref
-from muster.model.placing import ANYWHERE, PodRules, Taint
+from muster.model.placing import ANYWHERE, PodRules, Taint, Topology
 from muster.model.resources import Vector
 
 Phase = Literal["waiting", "suspending", "starting", "running", "finished"]
@@ -99,6 +99,10 @@ class Workload(Struct, frozen=True, gc=False, omit_defaults=True):
     suspended: bool
     """What the object asks for (``spec.suspend``), not what has happened yet."""
     need: dict[str, Vector]
+    topology: Topology = Topology()
+    """Within which domain all of its pods are to be."""
+    runs: Vector | None = None
+    """What its pods ask for once its controller has made all that the spec wants; None: what ``need`` says in full."""
     pod_sets: tuple[PodSet, ...] = ()
     beside: tuple[PodSet, ...] = ()
     """Pods outside the gang that its controller makes and that need a place as well (a submitter)."""
@@ -122,11 +126,23 @@ class Workload(Struct, frozen=True, gc=False, omit_defaults=True):
     """Only the labels that queueing knows."""
     annotated: bool = False
     """Whether the object has any annotations (a JSON patch must know)."""
+    basis: str = ""
+    """Digest of what decisions about it rest on: what it needs, its pod sets, whether it can be suspended.
+
+    An edit that leaves it as it is (a controller writes a default) changes nothing for who has decided.
+    """
     intent: str = ""
     """Value of the annotation muster.dev/intent."""
     queued_at: int = 0
     """When it was queued as stored on the object, ms since the epoch; 0 when not stored."""
     dequeued_at: int = 0
+    checkpointed_at: int = 0
+    """When it saved its work last, as it says itself, ms since the epoch; 0 where it does not."""
+
+    @property
+    def asks(self) -> Vector:
+        """What its pods ask for once all that the spec wants runs, whatever the profile of a tree counts of it."""
+        return self.need.get("full", {}) if self.runs is None else self.runs
 
 
 SCHEDULERS = ("muster", "kai-scheduler")
@@ -163,7 +179,11 @@ class PodState(Struct, frozen=True, gc=False, omit_defaults=True):
     marks: dict[str, str] = field(default_factory=dict)
     """Annotations that say something about its gang."""
     devices: tuple[int, ...] = ()
-    """The shared GPU device that it was given, as its annotation says."""
+    """The shared GPU devices that it was given, as its annotation says."""
+    groups: tuple[str, ...] = ()
+    """Who shares each of these devices, in the same order."""
+    keeps: str = ""
+    """It does nothing but keep a GPU from the device plugin, for this group."""
 
     @property
     def ours(self) -> bool:
@@ -178,6 +198,8 @@ class ChildState(Struct, frozen=True, gc=False, omit_defaults=True):
     rv: int
     owner_uid: str = ""
     owner_kind: str = ""
+    asks: Vector = field(default_factory=dict)
+    """What its pods ask for once its controller has made all that its spec wants (a RayCluster's, as scaled now)."""
     over: bool = False
     """It has ended or is suspended: it may stay for long and holds nothing but the pods that are left of it."""
 

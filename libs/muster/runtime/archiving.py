@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Protocol
 
@@ -31,8 +31,10 @@ class Archived(Struct, frozen=True):
     last: int
 
 
-async def archive(folder: Path, log: Copied, *, commits: int = SEGMENT_COMMITS) -> Archived:
-    """Write what an archive does not have yet, from all generations.
+async def archive(
+    folder: Path, log: Copied, *, commits: int = SEGMENT_COMMITS, progress: Callable[[int], None] | None = None
+) -> Archived:
+    """Write what an archive does not have yet, from all generations. ``progress``: called with each sequence.
 
     Raises ArchiveError, OSError.
     """
@@ -50,4 +52,6 @@ async def archive(folder: Path, log: Copied, *, commits: int = SEGMENT_COMMITS) 
             )
         async for body in log.bodies(writer.after):
             writer.write(body.seq, body.data, body.trace)
+            if progress is not None:
+                progress(body.seq)
     return Archived(writer.manifest, begun, first, writer.after)

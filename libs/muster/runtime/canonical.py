@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from muster.core.deciders import DECIDERS
-from muster.core.stage import Folder, next_commit
+from muster.core.seat import AnySeat, Seat
 from muster.events.base import Event
 from muster.events.envelope import Commit, CommitKind, Stored
 from muster.events.system import LeaderStarted
@@ -45,9 +45,7 @@ class Difference(Struct, frozen=True):
 
 def canonical(commits: Iterable[Stored]) -> Iterator[Decided]:
     """Every decision, in order."""
-    stages = {name: make() for name, make in DECIDERS.items()}
-    folders = {name: Folder(stage) for name, stage in stages.items()}
-    states = {name: stage.initial() for name, stage in stages.items()}
+    seats: dict[str, AnySeat] = {name: Seat(make()) for name, make in DECIDERS.items()}
     seq = 0
 
     def fold(stage: str, kind: CommitKind, at: int, events: Iterable[Event]) -> None:
@@ -62,8 +60,8 @@ def canonical(commits: Iterable[Stored]) -> Iterator[Decided]:
             in_seq=seq - 1,
             events=tuple(events),  # type: ignore[arg-type]
         )
-        for name, folder in folders.items():
-            folder.fold(states[name], seq, commit)
+        for seat in seats.values():
+            seat.fold(Stored(seq, commit))
 
     for stored in commits:
         commit = stored.commit
@@ -73,8 +71,8 @@ def canonical(commits: Iterable[Stored]) -> Iterator[Decided]:
         fold(commit.stage, "input", commit.at, foreign)
         for _ in range(MAX_ROUNDS):
             quiet = True
-            for name, stage in stages.items():
-                due = next_commit(stage, states[name])
+            for name, seat in seats.items():
+                due = seat.decisions()
                 if due:
                     quiet = False
                     fold(name, "decision", commit.at, due)

@@ -21,7 +21,7 @@ from muster.core import publication
 from muster.core.actuation.intents import Actuator
 from muster.core.deciders import DECIDERS
 from muster.core.objects.registry import WATCHED
-from muster.core.presentation.view import View
+from muster.core.readmodel.model import ReadModel
 from muster.core.watching.watcher import Watcher
 from muster.events import public
 from muster.events.base import Decision, Event
@@ -45,6 +45,7 @@ EMITTERS: Mapping[str, str] = {
     "muster.core.workloads": "watcher",
     "muster.runtime.acting": "actuator",
     "muster.runtime.activating": "quota_accountant's runner",
+    "muster.core.seat": "every stage's runner",
     "muster.runtime.leader": "every stage's runner",
     "muster.runtime.process": "quota_accountant's runner",
     "muster.runtime.watching": "watcher",
@@ -61,6 +62,7 @@ OF_ATTEMPT = "changes nothing: it names an attempt, and the state has moved on f
 
 REDELIVERIES: Mapping[str, str] = {
     "candidates_proposed": "is denied as `stale` where a candidate is no longer waiting; nothing is reserved twice",
+    "charge_changed": "changes nothing: it is charged so already",
     "claim_ended": "changes nothing: the claim it ends is gone",
     "claim_opened": "opens the same claim again; it ends by its deadline, or at once when the claimant no longer waits",
     "effect_applied": "changes nothing: the intent is no longer outstanding",
@@ -81,11 +83,14 @@ REDELIVERIES: Mapping[str, str] = {
     "object_unreadable": OBSERVED,
     "placement_chosen": "changes nothing: the same placement is in force",
     "places_released": "changes nothing: what it names is held no more",
+    "gpu_reservation_ended": "changes nothing: that pod is being deleted, or gone",
+    "plan_tried": "changes nothing: the plan it is about has been answered",
     "plan_stale": "changes nothing: the proposal it answers is gone",
     "pods_placed": "changes nothing for pods that are bound or have that place; each binding tests the uid of its pod",
     "pods_released": "changes nothing: those pods have no place that could be taken back",
     "preemption_proposed": "is judged afresh: an order if it still holds, `plan_stale` otherwise",
     "quota_denied": OF_ATTEMPT,
+    "quota_moved": "changes nothing: it is charged there already",
     "quota_released": "changes nothing: the charge it ends is gone",
     "quota_reserved": OF_ATTEMPT,
     "quota_tree_accepted": "changes nothing: the same tree is in force",
@@ -162,7 +167,7 @@ def folders() -> dict[str, list[str]]:
     arms = {kind for shard in WATCHED for kind in Watcher(shard).arms()}
     stages: list[tuple[str, set[type[Event]]]] = [("watcher", arms)]
     stages += [(name, set(make().arms())) for name, make in DECIDERS.items()]
-    stages += [("actuator", set(Actuator().arms())), ("presenter", set(View().arms()))]
+    stages += [("actuator", set(Actuator().arms())), ("presenter", set(ReadModel().arms()))]
     for name, kinds in stages:
         for kind in kinds:
             found[_tag(kind)].append(name)

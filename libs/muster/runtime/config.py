@@ -72,6 +72,10 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How long a gang that lacks nodes keeps its quota, because nodes may be added for it; 0: not at all."""
     placement_claim_s: int = 600
     """How long a gang that fits on no nodes is tried until what becomes free is kept for it; 0: only gangs of pods."""
+    gpu_sharing_mode: Literal["Disabled", "NonMemoryEnforced", "HamiCore", "NvFractions"] = "NonMemoryEnforced"
+    """Whether pods may share GPUs: Disabled, or NonMemoryEnforced: nothing enforces how much of one a pod uses."""
+    gpu_reservation_image: str = "muster:latest"
+    """Image of the pods that keep shared GPUs from the device plugin: that of the services."""
     profile: Literal["kube-queue", "lean"] = "kube-queue"
     """lean writes nothing but the decisions themselves: no QueueUnits, Queues, status or Events."""
     health_host: str = "127.0.0.1"
@@ -104,6 +108,11 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             raise ValueError(f"placement_grow_s is {self.placement_grow_s}; take 0 to 86400 seconds")
         if not 0 <= self.placement_claim_s <= 86_400:
             raise ValueError(f"placement_claim_s is {self.placement_claim_s}; take 0 to 86400 seconds")
+        if self.gpu_sharing_mode in ("HamiCore", "NvFractions"):
+            raise ValueError(
+                f"gpu_sharing_mode is {self.gpu_sharing_mode}, which takes a library of others to enforce memory; "
+                "take NonMemoryEnforced or Disabled"
+            )
         if not -1 <= self.health_port <= 65535:
             raise ValueError(f"health_port is {self.health_port}; take a port, 0 for any free one, -1 for none")
 

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from contextlib import aclosing
 from typing import Any, Generic, TypeVar
 
-from muster.core.stage import Folder, Stage, StageState
+from muster.core.seat import Seat
+from muster.core.stage import Stage, StageState
 from muster.events.envelope import Stored
 from muster.ports import Clock, Log, LogGoneError, Snapshots
 from muster.runtime.hooks import Hooks, NoHooks
@@ -40,23 +41,29 @@ class Follower(Generic[S]):
         snapshots: Snapshots | None,
         clock: Clock,
         hooks: Hooks | None = None,
+        every: int = SNAPSHOT_COMMITS,
     ) -> None:
+        """``every``: how many commits after the last one a snapshot is kept."""
         self.stage = stage
         self.shard = shard
         self.log = log
         self.snapshots = snapshots
         self.clock = clock
         self.hooks: Hooks = hooks if hooks is not None else NoHooks()
-        self.state: S = stage.initial()
+        self.seat: Seat[S] = Seat(stage)
         self.caught_up = False
         """The end of the log, as it stood when following began, has been folded."""
         self.last_own = 0
         """Sequence of the last commit of this (stage, shard)."""
-        self._folder = Folder(stage)
         self._batches: asyncio.Queue[Sequence[Stored]] = asyncio.Queue(BUFFERED_BATCHES)
         self._woken = asyncio.Event()
+        self._every = every
         self._kept = 0
         self._checked = 0
+
+    @property
+    def state(self) -> S:
+        return self.seat.state
 
     async def run(self) -> None:
         """Follow until cancelled. Raises what the log raises, and FencedError when a newer leader has written."""
@@ -103,9 +110,10 @@ class Follower(Generic[S]):
 
     async def _restore(self) -> None:
         if self.snapshots is not None:
-            self.state, how = await restore(
+            state, how = await restore(
                 self.snapshots, self.log.identity, self.stage.name, self.shard, self.stage.initial()
             )
+            self.seat = Seat(self.stage, state)
             self._kept = self.state.seq
             # A snapshot may lie behind our last commit, and nothing that follows would tell of it.
             self.last_own = await self.log.last(self.stage.name, self.shard)
@@ -135,18 +143,18 @@ class Follower(Generic[S]):
         if not batch:
             self.caught_up = True
             return
-        state, fold = self.state, self._folder.fold
+        seat = self.seat
         for stored in batch:
-            fold(state, stored.seq, stored.commit)
+            seat.fold(stored)
             own = stored.commit.stage == self.stage.name and stored.commit.shard == self.shard
             # What an earlier generation holds stands on other subjects: nothing of it is expected of this one.
             if own and stored.seq >= self.log.identity.first:
                 self.last_own = stored.seq
             self.observed(stored)
         self.hooks.folded(batch, self._batches.qsize())
-        if state.seq - self._checked >= CHECK_COMMITS:
-            self._checked = state.seq
-            violations = self.stage.check(state)
+        if seat.state.seq - self._checked >= CHECK_COMMITS:
+            self._checked = seat.state.seq
+            violations = self.stage.check(seat.state)
             if violations:
                 self.hooks.violated(violations)
 
@@ -154,7 +162,7 @@ class Follower(Generic[S]):
         """Called for every commit right after it was folded."""
 
     async def _keep(self) -> None:
-        every = SNAPSHOT_COMMITS * (4 if self.leading() else 1)
+        every = self._every * (4 if self.leading() else 1)
         if self.snapshots is not None and self.caught_up and self.state.seq - self._kept >= every:
             await self.keep_snapshot()
 

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from muster.core.presentation import gangs
 from muster.core.presentation.desired import EventNote, Upsert
-from muster.core.presentation.view import ViewState
+from muster.core.readmodel.state import ReadState
 from muster.kube.discovery import served
 from muster.model import api
 from muster.model.api import STRATEGIC_PATCH, ApiResource
@@ -48,7 +48,7 @@ class GangWriter:
         self._home: ApiResource | None = None
         self._looked = False
 
-    async def show(self, state: ViewState, key: str, told: dict[str, str]) -> bool:
+    async def show(self, state: ReadState, key: str, told: dict[str, str]) -> bool:
         """One look at a gang; whether anything was written. ``told``: key of an object -> fingerprint written last."""
         wrote = False
         for pod_group in gangs.surplus(state, key):

@@ -12,10 +12,10 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from muster.core.stage import Stage, StageState, next_commit
+from muster.core.stage import Stage, StageState
 from muster.events.base import Event
 from muster.events.envelope import Commit, CommitKind, Stored
-from muster.events.system import LeaderStarted, TimeReached
+from muster.events.system import LeaderStarted
 from muster.ports import Clock, FencedError, Lease, Log, Snapshots
 from muster.runtime.follower import Follower
 from muster.runtime.hooks import Hooks
@@ -154,13 +154,7 @@ class Leader(Follower[S]):
         if self._announcements:
             events, self._announcements = self._announcements, []
             return "input", events
-        due = next_commit(self.stage, self.state)
-        if due:
-            return "decision", due
-        deadline = self.stage.next_deadline(self.state)
-        if deadline is not None and self.state.now < deadline <= self.clock.now():
-            return "input", [TimeReached(at=self.clock.now())]
-        return None
+        return self.seat.due(self.clock.now())
 
     def announce(self, event: Event) -> None:
         """Have an input event appended before anything else is decided."""
@@ -171,10 +165,8 @@ class Leader(Follower[S]):
         """Until the stage's own deadline."""
         if not self.leading():
             return None
-        deadline = self.stage.next_deadline(self.state)
-        if deadline is None or deadline <= self.state.now:
-            return None
-        return max(0.001, (deadline - self.clock.now()) / 1000)
+        deadline = self.seat.deadline()
+        return max(0.001, (deadline - self.clock.now()) / 1000) if deadline is not None else None
 
     def observed(self, stored: Stored) -> None:
         if self.epoch and self.last_own == stored.seq and stored.commit.epoch != self.epoch != stored.seq:

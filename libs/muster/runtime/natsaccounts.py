@@ -25,6 +25,7 @@ from msgspec import Struct
 
 from muster.core.deciders import DECIDERS
 from muster.events import subjects
+from muster.runtime import pairing
 
 ACCOUNTS_FILE = "deploy/nats/accounts.conf"
 API = "$JS.API"
@@ -41,7 +42,7 @@ APPENDERS: dict[str, tuple[str, ...]] = {
 KEEPERS: dict[str, tuple[str, ...]] = {
     **APPENDERS,
     "actuator": ("actuator", "presenter"),
-    "publisher": ("publisher",),
+    "publisher": ("publisher", "readmodel"),
     "keeper": ("keeper",),
 }
 """{service: the stages whose lease it holds and whose snapshots it keeps}"""
@@ -130,15 +131,16 @@ def _service(name: str, cell: str) -> User:
     own = [subjects.stage_subjects(cell, stage) for stage in APPENDERS.get(name, ())]
     own += [f"$KV.{subjects.lease_bucket(cell)}.{stage}.*" for stage in KEEPERS[name]]
     own += [f"$KV.{subjects.lease_bucket(cell)}.replica.{stage}.*.*" for stage in KEEPERS[name]]
+    if name == "watcher":
+        own.append(f"$KV.{subjects.state_bucket(cell)}.{pairing.KEY}")
     if name in QUARANTINERS:
         own.append(subjects.quarantine_subject(cell, name))
     if name == "publisher":
         own += [subjects.public_cell_subjects(cell), f"{API}.STREAM.MSG.GET.{subjects.PUBLIC_STREAM}"]
-    else:
-        bucket = subjects.snapshot_bucket(cell)
-        own += [f"$KV.{subjects.state_bucket(cell)}.snapshot.{stage}.*" for stage in KEEPERS[name]]
-        own += [f"$O.{bucket}.C.*", f"$O.{bucket}.M.*"]
-        own += [f"{API}.STREAM.MSG.GET.OBJ_{bucket}", f"{API}.STREAM.PURGE.OBJ_{bucket}"]
+    bucket = subjects.snapshot_bucket(cell)
+    own += [f"$KV.{subjects.state_bucket(cell)}.snapshot.{stage}.*" for stage in KEEPERS[name]]
+    own += [f"$O.{bucket}.C.*", f"$O.{bucket}.M.*"]
+    own += [f"{API}.STREAM.MSG.GET.OBJ_{bucket}", f"{API}.STREAM.PURGE.OBJ_{bucket}"]
     if name == "keeper":
         own += [subjects.stage_subjects(cell, "genesis"), f"$KV.{subjects.state_bucket(cell)}.log"]
     asked = OF_THE_LOG + (FOUNDING if name == "keeper" else ())

@@ -15,9 +15,12 @@ import msgspec
 from muster.core.actuation.answers import message_of
 from muster.core.objects.kubequeue import QUEUE_NAMESPACE
 from muster.core.objects.meta import digest, rfc3339
-from muster.core.presentation import desired, queues
+from muster.core.presentation import desired, kaiqueues, queues
 from muster.core.presentation.desired import EventNote, Upsert
-from muster.core.presentation.view import View, ViewState
+from muster.core.quota.tree import ROOT
+from muster.core.readmodel.model import ReadModel
+from muster.core.readmodel.state import ReadState
+from muster.core.readmodel.touched import Touched
 from muster.core.workloads.registry import KINDS
 from muster.kube.discovery import has_status_subresource
 from muster.model import api
@@ -28,10 +31,10 @@ from muster.runtime.gangpresenting import GangWriter
 from muster.runtime.hooks import Hooks
 from muster.runtime.leader import LEASE_RENEWAL_S
 
-SETTLE_S: Mapping[str, float] = {"unit": 0.3, "queue": 1.0, "tree": 2.0, "trouble": 0.1, "gang": 0.5}
+SETTLE_S: Mapping[str, float] = {"unit": 0.3, "queue": 1.0, "tree": 2.0, "trouble": 0.1, "gang": 0.5, "kai": 0.5}
 """How long a change waits for the next one before it is written."""
 
-AGAIN_S: Mapping[str, float] = {"unit": 3.0, "queue": 2.0, "tree": 5.0, "trouble": 1.0, "gang": 2.0}
+AGAIN_S: Mapping[str, float] = {"unit": 3.0, "queue": 2.0, "tree": 5.0, "trouble": 1.0, "gang": 2.0, "kai": 2.0}
 """How long after a write the same object is left alone."""
 
 PASSING_S = 3.0
@@ -47,10 +50,10 @@ FORBIDDEN_S = 60.0
 REPORTER = "muster"
 
 
-class Presenter(Follower[ViewState]):
+class Presenter(Follower[ReadState]):
     """Writes what users see. Needs the lease of ``presenter``/0, so that two do not write the same twice."""
 
-    stage: View
+    stage: ReadModel
     name: ClassVar[str] = "presenter"
 
     def __init__(
@@ -64,7 +67,10 @@ class Presenter(Follower[ViewState]):
         hooks: Hooks | None = None,
         rate_per_s: float = RATE_PER_S,
     ) -> None:
-        super().__init__(View(), log=log, snapshots=snapshots, clock=clock, hooks=hooks)
+        self._touched = Touched()
+        self._cleared: dict[str, None] = {}
+        """keys of refused shapes whose first refusal has room again"""
+        super().__init__(ReadModel(self._touched), log=log, snapshots=snapshots, clock=clock, hooks=hooks)
         self._transport = transport
         self._lease = lease
         self._held = False
@@ -99,6 +105,9 @@ class Presenter(Follower[ViewState]):
             self.wake()
             await asyncio.sleep(LEASE_RENEWAL_S)
 
+    async def keep_snapshot(self) -> None:
+        """The publisher's process keeps those of the read model."""
+
     def deadline_s(self) -> float | None:
         if not self._held or not self._due or len(self._busy) >= MAX_IN_FLIGHT:
             return None
@@ -132,26 +141,31 @@ class Presenter(Follower[ViewState]):
             self._touch(f"trouble/{uid}", now)
         for key in state.gangs.gangs:
             self._touch(f"gang/{key}", now)
+        for uid in state.kai_queues:
+            self._touch(f"kai/{uid}", now)
         self._touch("tree/", now)
 
     def _note_touched(self, now: float) -> None:
-        view = self.stage
-        for key in view.gone:
+        found = self._touched
+        for key in found.gone:
             self._told.pop(key, None)
             self._passing.pop(key, None)
-        view.gone.clear()
+        found.gone.clear()
+        found.jobs.update(dict.fromkeys(desired.refused_elsewhere(self.state, self._cleared)))
         for prefix, touched in (
-            ("unit", view.touched_jobs),
-            ("queue", view.touched_queues),
-            ("trouble", view.touched_troubles),
-            ("gang", view.touched_gangs),
+            ("unit", found.jobs),
+            ("queue", found.queues),
+            ("trouble", found.troubles),
+            ("gang", found.gangs),
         ):
             for name in touched:
                 self._touch(f"{prefix}/{name}", now)
             touched.clear()
-        if view.tree_touched:
-            view.tree_touched = False
+        if found.tree:
+            found.tree = False
             self._touch("tree/", now)
+            for uid in self.state.kai_queues:
+                self._touch(f"kai/{uid}", now)
 
     def _touch(self, key: str, now: float) -> None:
         """Look at it when it has settled; what was about to change may have done so, and is looked at no later."""
@@ -173,6 +187,7 @@ class Presenter(Follower[ViewState]):
             "tree": self._tree,
             "trouble": self._trouble,
             "gang": self._gang,
+            "kai": self._kai,
         }[kind]
         self._busy.add(key)
         assert self._tasks is not None
@@ -198,6 +213,7 @@ class Presenter(Follower[ViewState]):
     # --- what is written --------------------------------------------------------------------------------------
 
     async def _unit(self, uid: str) -> bool:
+        await self._overuse(uid)
         wanted = desired.queue_unit(self.state, uid)
         since = self._passing.pop(f"unit/{uid}", None)
         if wanted is None:
@@ -227,6 +243,15 @@ class Presenter(Follower[ViewState]):
         await self._upsert(wanted)
         return True
 
+    async def _overuse(self, uid: str) -> None:
+        """Tell a job once that more of it runs than it was granted."""
+        note = desired.overuse_event(self.state, uid)
+        if note is None:
+            self._told.pop(f"over/{uid}", None)
+        elif self._told.get(f"over/{uid}") != note.name:
+            await self._event(note)
+            self._told[f"over/{uid}"] = note.name
+
     async def _queue(self, path: str) -> bool:
         for ref in queues.surplus_queues(self.state):
             await self._send("DELETE", api.QUEUES, ref.namespace, ref.name)
@@ -237,7 +262,7 @@ class Presenter(Follower[ViewState]):
         return True
 
     async def _tree(self, _name: str) -> bool:
-        tree, status = self.state.ledger.tree, queues.tree_status(self.state)
+        tree, status = self.state.ledger.trees.get(ROOT), queues.tree_status(self.state)
         if tree is None or status is None:
             return False
         shown = digest(status)
@@ -256,6 +281,17 @@ class Presenter(Follower[ViewState]):
         )
         if answer.ok:
             self._told["tree/"] = shown
+        return True
+
+    async def _kai(self, uid: str) -> bool:
+        queue = self.state.kai_queues.get(uid)
+        wanted = kaiqueues.kai_status(self.state, queue) if queue is not None else None
+        if wanted is None or self._told.get(f"kai/{uid}") == wanted.shown:
+            return False
+        body = msgspec.json.encode({"metadata": {"uid": uid}, "status": wanted.body})
+        answer = await self._send("PATCH", api.KAI_QUEUES, "", wanted.ref.name, MERGE_PATCH, body, "status")
+        if answer.ok:
+            self._told[f"kai/{uid}"] = wanted.shown
         return True
 
     async def _trouble(self, uid: str) -> bool:

@@ -11,7 +11,7 @@ from pathlib import Path
 from msgspec import Struct, field
 
 from muster.bus.connection import Connection
-from muster.bus.errors import BusError
+from muster.bus.errors import BusError, UnansweredError
 from muster.bus.generations import JetStreamGenerations
 from muster.bus.jetstream import JetStream
 from muster.bus.lease import JetStreamLease
@@ -22,21 +22,25 @@ from muster.bus.snapshots import JetStreamSnapshots
 from muster.core.deciders import DECIDERS
 from muster.core.gang.state import AdmitterState
 from muster.core.objects.registry import WATCHED
+from muster.core.readmodel.model import ReadModel
 from muster.core.stage import SHOWN_KINDS
 from muster.events.system import LogNearlyFull, PlacementChosen
 from muster.kube.config import connect as connect_kube
 from muster.kube.sources import FromKubeconfig, Source, default_source
 from muster.ports import (
     ApiTransport,
+    ApiUnreachableError,
     Clock,
     LogSealedError,
 )
 from muster.runtime.acting import ActuatorRunner
 from muster.runtime.activating import Activator, announce
+from muster.runtime.clusterlease import ClusterLease, Fenced
 from muster.runtime.config import Config
-from muster.runtime.follower import AnyFollower
+from muster.runtime.follower import AnyFollower, Follower
 from muster.runtime.keeping import Keeper
 from muster.runtime.leader import Leader
+from muster.runtime.pairing import record_cluster
 from muster.runtime.presenting import Presenter
 from muster.runtime.publishing import Publisher
 from muster.runtime.shared import SharedLog
@@ -47,6 +51,8 @@ from muster.telemetry.observer import StageTelemetry
 from muster.telemetry.traces import WorkloadTraces, make_tracing
 
 STOP_LIMIT_S = 5.0
+READ_MODEL_COMMITS = 2_000
+"""How far the newest snapshot of the read model lies behind at most: commands that ask fold that much."""
 ROOM_CHECK_S = 15.0
 ALARM_PERCENT = 80
 CLOSING_PERCENT = 95
@@ -69,6 +75,7 @@ class Process(Struct, dict=True):
     keepers: list[Keeper] = field(default_factory=list)
     telemetries: list[StageTelemetry] = field(default_factory=list)
 
+    cluster_leases: list[ClusterLease] = field(default_factory=list)
     snapshotting: bool = True
     """Whether leaders keep a snapshot when they leave."""
     stack: AsyncExitStack = field(default_factory=AsyncExitStack)
@@ -128,9 +135,22 @@ class Process(Struct, dict=True):
             hold_ms=self.config.placement_hold_s * 1000,
             grow_ms=self.config.placement_grow_s * 1000,
             claim_ms=self.config.placement_claim_s * 1000,
+            gpu_sharing=self.config.gpu_sharing_mode != "Disabled",
         )
         both_off = chosen.mode == state.placement.mode == "off" and chosen.claim_ms == state.placement.claim_ms
-        return None if chosen == state.placement or both_off else chosen
+        same = both_off and chosen.gpu_sharing == state.placement.gpu_sharing
+        return None if chosen == state.placement or same else chosen
+
+    async def pair(self, transport: ApiTransport) -> None:
+        """Record which cluster this log is about. Nothing stops where that may not be read or written."""
+        target = getattr(transport, "target", None)
+        try:
+            paired = await record_cluster(self.js, self.log.identity, transport, target.server if target else "")
+        except (BusError, UnansweredError, ApiUnreachableError) as err:
+            self.logger.warning("cluster_not_recorded", why=str(err))
+            return
+        if not paired:
+            self.logger.warning("cluster_not_recorded", why="the uid of namespace kube-system may not be read")
 
     def add_watchers(self, transport: ApiTransport) -> None:
         """Run every shard of the watcher, those of kinds that are off to take back what was reported of them.
@@ -161,6 +181,9 @@ class Process(Struct, dict=True):
         """Carry decisions out, and show them; does neither where the configuration says to observe only."""
         if not self.config.act:
             return
+        lease = ClusterLease(transport, self.log.identity, self.clock, self.logger.warning)
+        self.cluster_leases.append(lease)
+        transport = Fenced(transport, lease)
         self.runners.append(
             ActuatorRunner(
                 transport,
@@ -170,6 +193,7 @@ class Process(Struct, dict=True):
                 clock=self.clock,
                 process=self.name,
                 hooks=self.telemetry("actuator"),
+                image=self.config.gpu_reservation_image,
             )
         )
         if self.config.profile == "kube-queue":
@@ -185,7 +209,17 @@ class Process(Struct, dict=True):
             )
 
     def add_publisher(self) -> None:
-        """Copy public events to the public stream."""
+        """Copy public events to the public stream; keep the read model for who asks, in every profile."""
+        self.runners.append(
+            Follower(
+                ReadModel(),
+                log=self.log,
+                snapshots=self.snapshots(),
+                clock=self.clock,
+                hooks=self.telemetry("readmodel"),
+                every=READ_MODEL_COMMITS,
+            )
+        )
         outlet = PublicPublisher(self.js, self.config.cell)
         self.publishers.append(
             Publisher(log=self.log, outlet=outlet, lease=self.lease("publisher"), hooks=self.telemetry("publisher"))
@@ -224,6 +258,7 @@ class Process(Struct, dict=True):
                 yield f"{runner.stage.name}/{runner.shard} is catching up"
             elif runner.state.unsynced and isinstance(runner, Leader) and runner.leading():
                 yield f"{runner.stage.name} waits for {', '.join(sorted(runner.state.unsynced))} to be listed"
+        yield from (lease.missing for lease in self.cluster_leases if lease.missing)
 
     async def run(self) -> None:
         """Run everything until cancelled; raises the first thing that goes wrong, by itself."""
@@ -239,6 +274,8 @@ class Process(Struct, dict=True):
                     tasks.create_task(publisher.run())
                 for keeper in self.keepers:
                     tasks.create_task(keeper.run())
+                for lease in self.cluster_leases:
+                    tasks.create_task(lease.run())
                 self._watch_rulesets(tasks)
         except BaseExceptionGroup as group:
             why = _first_of(group)
@@ -285,7 +322,9 @@ class Process(Struct, dict=True):
                     await publisher.stop()
                 for keeper in self.keepers:
                     await keeper.stop()
-        except (TimeoutError, BusError) as err:
+                for lease in self.cluster_leases:
+                    await lease.release()
+        except (TimeoutError, BusError, ApiUnreachableError) as err:
             self.logger.warning("left_in_a_hurry", why=str(err))
 
 

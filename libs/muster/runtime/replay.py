@@ -12,7 +12,8 @@ from typing import Any
 from msgspec import Struct, field
 
 from muster.core.deciders import DECIDERS
-from muster.core.stage import Folder, Stage, StageState, Violation, next_commit
+from muster.core.seat import Seat
+from muster.core.stage import Stage, StageState, Violation
 from muster.events.base import Event
 from muster.events.envelope import Commit, Stored
 from muster.events.registry import encode
@@ -67,18 +68,13 @@ class ReplayReport(Struct):
     violations: list[Violation] = field(default_factory=list)
 
 
-class _Seat:
+class _Judged(Seat[Any]):
     """One decider while a log is replayed."""
 
-    def __init__(self, stage: Stage[Any]) -> None:
-        self.stage = stage
-        self.state: StageState = stage.initial()
-        self.folder = Folder(stage)
+    def __init__(self, stage: Stage[Any], state: StageState | None = None) -> None:
+        super().__init__(stage, state)
         self.quiet_from = 0
         """Position up to which silence proves nothing: the stage was not leading, or waited for its own decision."""
-
-    def begin_with(self, kept: Snapshot) -> None:
-        self.state = decode_state(kept.body, type(self.state))
 
 
 class Replayer:
@@ -100,11 +96,12 @@ class Replayer:
         self._verify = verify
         self._silences = silences
         self._check_every = check_every
-        self._seats = {name: _Seat(make()) for name, make in DECIDERS.items() if not stages or name in stages}
+        self._seats = {name: _Judged(make()) for name, make in DECIDERS.items() if not stages or name in stages}
         self._window: deque[Stored] = deque()
         for kept in base:
             if kept.stage in self._seats:
-                self._seats[kept.stage].begin_with(kept)
+                seat = self._seats[kept.stage]
+                self._seats[kept.stage] = _Judged(seat.stage, decode_state(kept.body, type(seat.state)))
 
     @property
     def states(self) -> dict[str, StageState]:
@@ -164,7 +161,7 @@ def replay(
     return replayer.finish()
 
 
-def _trim(seats: dict[str, _Seat], window: deque[Stored], report: ReplayReport) -> None:
+def _trim(seats: dict[str, _Judged], window: deque[Stored], report: ReplayReport) -> None:
     """Let stages that fell behind catch up with all but the newest commits; forget what all have folded."""
     newest = window[-1].seq
     for seat in seats.values():
@@ -175,7 +172,7 @@ def _trim(seats: dict[str, _Seat], window: deque[Stored], report: ReplayReport) 
         window.popleft()
 
 
-def _fold_to(seat: _Seat, window: deque[Stored], seq: int, report: ReplayReport, verify: bool) -> None:
+def _fold_to(seat: _Judged, window: deque[Stored], seq: int, report: ReplayReport, verify: bool) -> None:
     if not window or seat.state.seq >= seq:
         return
     if seat.state.seq == 0 and window[0].seq > 1:
@@ -185,22 +182,22 @@ def _fold_to(seat: _Seat, window: deque[Stored], seq: int, report: ReplayReport,
         stored = window[index]
         if verify and seat.state.seq > seat.quiet_from and stored.commit.at - seat.state.now > SILENCE_MS:
             _check_silence(seat, report)
-        seat.folder.fold(seat.state, stored.seq, stored.commit)
+        seat.fold(stored)
 
 
-def _check_silence(seat: _Seat, report: ReplayReport) -> None:
+def _check_silence(seat: _Judged, report: ReplayReport) -> None:
     if report.silences >= MAX_SILENT_CHECKS or seat.quiet_from == 0:
         return
     report.silences += 1
-    due = next_commit(seat.stage, seat.state)
+    due = seat.decisions()
     if due:
         report.divergences.append(
             Divergence(seat.stage.name, seat.state.seq, seat.state.seq, [], [_text(event) for event in due])
         )
 
 
-def _compare(seat: _Seat, stored: Stored, report: ReplayReport) -> None:
-    decided = next_commit(seat.stage, seat.state)
+def _compare(seat: _Judged, stored: Stored, report: ReplayReport) -> None:
+    decided = seat.decisions()
     recorded = list[Event](stored.commit.events)
     if encode(decided) != encode(recorded):
         report.divergences.append(
@@ -229,7 +226,7 @@ def state_after(stage: Stage[Any], state: StageState, stored: Stored, decided: l
             in_seq=state.seq,
             events=events,  # type: ignore[arg-type]
         )
-        Folder(stage).fold(copy, state.seq + 1, commit)
+        Seat(stage, copy).fold(Stored(state.seq + 1, commit))
         after.append(copy)
     return differences(after[0], after[1])
 

@@ -18,14 +18,15 @@ from msgspec import Struct, field
 from muster.core.actuation.intents import Actuator
 from muster.core.deciders import DECIDERS
 from muster.core.objects.registry import WATCHED
-from muster.core.presentation.view import View
-from muster.core.stage import Folder, Stage, StageState
+from muster.core.readmodel.model import ReadModel
+from muster.core.seat import AnySeat, Seat
+from muster.core.stage import Stage, StageState
 from muster.core.watching.watcher import Watcher
 from muster.events.envelope import Stored
 from muster.ports import Clock, Generations, Log, LogIdentity, Snapshot, Snapshots
 from muster.runtime.snapshotting import decode_state, encode_state, make_snapshot, state_schema
 
-Seat = tuple[str, str]
+StageShard = tuple[str, str]
 """(stage, shard)"""
 
 
@@ -50,11 +51,11 @@ class Tally(Struct):
     unlike: list[str] = field(default_factory=list)
 
 
-def seats() -> dict[Seat, Stage[Any]]:
+def seats() -> dict[StageShard, Stage[Any]]:
     """Everything that keeps a state of the log, whether it runs in this cell or not."""
-    made: dict[Seat, Stage[Any]] = {("watcher", shard): Watcher(shard) for shard in WATCHED}
+    made: dict[StageShard, Stage[Any]] = {("watcher", shard): Watcher(shard) for shard in WATCHED}
     made |= {(name, "0"): make() for name, make in DECIDERS.items()}
-    others: tuple[Stage[Any], ...] = (Actuator(), View())
+    others: tuple[Stage[Any], ...] = (Actuator(), ReadModel())
     return made | {(stage.name, "0"): stage for stage in others}
 
 
@@ -62,31 +63,34 @@ class States:
     """The state of every seat, folded side by side."""
 
     def __init__(self, base: Sequence[Snapshot] = ()) -> None:
-        self._stages = seats()
-        self._folders = {seat: Folder(stage) for seat, stage in self._stages.items()}
-        self.states: dict[Seat, StageState] = {seat: stage.initial() for seat, stage in self._stages.items()}
-        self._kept: dict[Seat, Snapshot] = {}
+        stages = seats()
+        begun = restored(base, stages) if base else {}
+        self._seats: dict[StageShard, AnySeat] = {key: Seat(stage, begun.get(key)) for key, stage in stages.items()}
+        self._kept: dict[StageShard, Snapshot] = {}
         self.tally = Tally()
-        if base:
-            self.states = dict(restored(base, self._stages))
+
+    @property
+    def states(self) -> dict[StageShard, StageState]:
+        return {key: seat.state for key, seat in self._seats.items()}
 
     @property
     def seq(self) -> int:
-        return next(iter(self.states.values())).seq
+        found: int = next(iter(self._seats.values())).state.seq
+        return found
 
-    def compare_with(self, kept: Mapping[Seat, Snapshot]) -> None:
+    def compare_with(self, kept: Mapping[StageShard, Snapshot]) -> None:
         """Snapshots that running stages have kept: each is compared when its position is reached."""
         self._kept = dict(kept)
 
     def fold(self, stored: Stored) -> None:
-        for seat, folder in self._folders.items():
-            folder.fold(self.states[seat], stored.seq, stored.commit)
-            kept = self._kept.get(seat)
+        for key, seat in self._seats.items():
+            seat.fold(stored)
+            kept = self._kept.get(key)
             if kept is not None and kept.seq == stored.seq:
-                self._compare(seat, kept)
+                self._compare(key, kept)
 
-    def _compare(self, seat: Seat, kept: Snapshot) -> None:
-        state = self.states[seat]
+    def _compare(self, seat: StageShard, kept: Snapshot) -> None:
+        state = self._seats[seat].state
         if kept.schema != state_schema(type(state)):
             return
         self.tally.compared += 1
@@ -102,9 +106,9 @@ class States:
         return made
 
 
-def restored(base: Sequence[Snapshot], stages: Mapping[Seat, Stage[Any]]) -> dict[Seat, StageState]:
+def restored(base: Sequence[Snapshot], stages: Mapping[StageShard, Stage[Any]]) -> dict[StageShard, StageState]:
     """The states a generation began with, for every seat. Raises RollError for what this build cannot read."""
-    found: dict[Seat, StageState] = {}
+    found: dict[StageShard, StageState] = {}
     by_seat = {(each.stage, each.shard): each for each in base}
     for seat, stage in stages.items():
         kind = type(stage.initial())
@@ -122,7 +126,7 @@ async def roll(
     generations: Generations,
     *,
     clock: Clock,
-    snapshots: Mapping[Seat, Snapshot] | None = None,
+    snapshots: Mapping[StageShard, Snapshot] | None = None,
     by: str = "",
     reason: str = "",
 ) -> Rolled:
@@ -145,7 +149,7 @@ async def roll(
     return Rolled(identity, after, end, states.tally.compared, tuple(states.tally.unlike))
 
 
-async def kept_snapshots(snapshots: Snapshots) -> dict[Seat, Snapshot]:
+async def kept_snapshots(snapshots: Snapshots) -> dict[StageShard, Snapshot]:
     """What the running stages kept last."""
     found = {seat: await snapshots.load(*seat) for seat in seats()}
     return {seat: kept for seat, kept in found.items() if kept is not None}

@@ -66,6 +66,7 @@ EXAMPLES: dict[str, Any] = {
     "workload_refused.message": "spec.shutdownAfterJobFinishes is false; set it to true to have this RayJob queued",
     "workload_denied.reason": "insufficient_quota",
     "workload_denied.message": "Insufficient quota(cpu) in quota root/algorithm/video: request 12, max 14, used 12",
+    "beyond_grant": {"cpu": "12"},
     "workload_adopted.reason": "already_running",
     "workload_not_resumed.reason": "refused",
     "workload_not_resumed.message": "admission webhook denied the request",

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Any
 
 from msgspec import Struct, field
 
 from muster.core.deciders import DECIDERS
-from muster.core.stage import Folder, StageState, Violation, next_commit
+from muster.core.seat import AnySeat, Seat
+from muster.core.stage import StageState, Violation
 from muster.events.base import Event
 from muster.events.envelope import Stored
 from muster.ports import Snapshot
@@ -54,12 +54,10 @@ class Stepper:
 
     def __init__(self, stage: str, base: Sequence[Snapshot] = ()) -> None:
         """``base``: the states the first commit follows, where that is not the first of all."""
-        self._stage = DECIDERS[stage]()
-        self._folder = Folder(self._stage)
-        self._state: Any = self._stage.initial()
+        self._seat: AnySeat = Seat(DECIDERS[stage]())
         for kept in base:
             if kept.stage == stage:
-                self._state = decode_state(kept.body, type(self._state))
+                self._seat = Seat(self._seat.stage, decode_state(kept.body, type(self._seat.state)))
         self._window: deque[Stored] = deque()
         """What the state has not folded yet."""
         self._last: Stored | None = None
@@ -75,15 +73,15 @@ class Stepper:
         self._last = stored
 
     def _decided(self, stored: Stored) -> bool:
-        return stored.commit.stage == self._stage.name and stored.commit.kind == "decision"
+        return stored.commit.stage == self._seat.stage.name and stored.commit.kind == "decision"
 
     def _fold(self, seq: int) -> list[Stored]:
         folded = []
         while self._window and self._window[0].seq <= seq:
             stored = self._window.popleft()
-            if self._state.seq == 0:
-                self._state.seq = stored.seq - 1
-            self._folder.fold(self._state, stored.seq, stored.commit)
+            if self._seat.state.seq == 0:
+                self._seat.state.seq = stored.seq - 1
+            self._seat.fold(stored)
             folded.append(stored)
         return folded
 
@@ -93,13 +91,13 @@ class Stepper:
         assert last is not None, "nothing was fed"
         decision = self._decided(last)
         in_seq = last.commit.in_seq if decision else last.seq
-        before = copy_of(self._state)
+        stage, state = self._seat.stage, self._seat.state
+        before = copy_of(state)
         folded = self._fold(in_seq)
-        state = self._state
-        decided = next_commit(self._stage, state)
+        decided = self._seat.decisions()
         recorded = list[Event](last.commit.events) if decision else None
         return Step(
-            stage=self._stage.name,
+            stage=stage.name,
             seq=last.seq,
             in_seq=in_seq,
             at=last.commit.at,
@@ -110,7 +108,7 @@ class Stepper:
             state=state,
             recorded=recorded,
             decided=decided,
-            differs=state_after(self._stage, state, last, decided) if decision and recorded != decided else [],
-            deadline=self._stage.next_deadline(state),
-            violations=self._stage.check(state),
+            differs=state_after(stage, state, last, decided) if decision and recorded != decided else [],
+            deadline=stage.next_deadline(state),
+            violations=stage.check(state),
         )

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from muster.core.objects.meta import version_of
 from muster.core.objects.registry import required_of, shards_of
-from muster.core.watching.watcher import Watcher, WatchState
+from muster.core.watching.watcher import PATIENCE_MS, Watcher, WatchState
 from muster.core.workloads.registry import KINDS
 from muster.events.base import Event
 from muster.events.envelope import MAX_BYTES, MAX_EVENTS, CommitKind
@@ -39,6 +39,8 @@ class _Pending(Struct):
     rv: int
     raw: bytes | None
     unreadable: str = ""
+    due: int = 0
+    """Until when (ms) it is put off, or was; 0: it never was."""
 
 
 class WatcherRunner(Leader[WatchState]):
@@ -76,6 +78,8 @@ class WatcherRunner(Leader[WatchState]):
         self._quarantine = quarantine
         """Takes (bytes, cause) of what cannot even be told apart from other objects."""
         self._pending: dict[str, _Pending] = {}
+        self._put_off: dict[str, _Pending] = {}
+        """New objects that name a parent which does not know them yet."""
         self._kinds = kinds
         self._retired = shard not in shards_of(kinds)
         """It is not to be watched any more: what was reported of it is taken back."""
@@ -99,6 +103,7 @@ class WatcherRunner(Leader[WatchState]):
             self._announcements += self._configured()
             if self._announcements:
                 return "input", self._take_announcements()
+        self._look_again()
         facts = self._take_pending()
         if not facts and not self._pending:
             facts = self._take_announcements()
@@ -118,12 +123,42 @@ class WatcherRunner(Leader[WatchState]):
         events, self._announcements = self._announcements, []
         return events
 
+    def _look_again(self) -> None:
+        """Take up what was put off: once its parent's news has come, or has been waited for long enough."""
+        now = self.clock.now()
+        for uid, pending in list(self._put_off.items()):
+            if pending.due <= now or not self._doubtful(pending):
+                self._pending[uid] = self._put_off.pop(uid)
+
+    def _doubtful(self, pending: _Pending) -> bool:
+        raw = pending.raw
+        return raw is not None and not pending.unreadable and self.stage.doubtful(self.state, pending.ref, raw)
+
+    def _puts_off(self, uid: str) -> bool:
+        """Put a doubtful object off, unless that was done or the first list is still being reported."""
+        pending = self._pending[uid]
+        if pending.due or self.shard not in self.state.listed or not self._doubtful(pending):
+            return False
+        pending.due = self.clock.now() + PATIENCE_MS
+        self._put_off[uid] = self._pending.pop(uid)
+        return True
+
+    def deadline_s(self) -> float | None:
+        """Until the stage's own deadline, or until what was put off is looked at again."""
+        found = super().deadline_s()
+        if not self._put_off or not self.leading():
+            return found
+        again = max(0.001, (min(each.due for each in self._put_off.values()) - self.clock.now()) / 1000)
+        return again if found is None else min(found, again)
+
     def _take_pending(self) -> list[Event]:
         """Facts of pending observations, as many as one commit takes."""
         facts: list[Event] = []
         size = 0
         while self._pending and len(facts) < MAX_EVENTS - 1:
             uid = next(iter(self._pending))
+            if self._puts_off(uid):
+                continue
             found = self._facts(self._pending[uid])
             size += sum(len(encode(fact)) + 1 for fact in found)
             if facts and size > MAX_BYTES:
@@ -178,4 +213,10 @@ class WatcherRunner(Leader[WatchState]):
     def _pend(self, meta: ObjectMeta, raw: bytes | None, unreadable: str = "") -> None:
         ref = Ref(self.stage.kind, meta.namespace, meta.name, meta.uid or meta.path)
         self._pending.pop(ref.uid, None)
-        self._pending[ref.uid] = _Pending(ref, version_of(meta.resource_version) or 0, raw, unreadable)
+        pending = _Pending(ref, version_of(meta.resource_version) or 0, raw, unreadable)
+        put_off = self._put_off.pop(ref.uid, None)
+        if put_off is not None and raw is not None:
+            pending.due = put_off.due
+            self._put_off[ref.uid] = pending
+        else:
+            self._pending[ref.uid] = pending

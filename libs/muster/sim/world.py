@@ -58,7 +58,7 @@ class SimCluster:
     ``nodes``: name -> {resource: quantity}. ``scheduler``: have the default scheduler, for pods that name it or
     nobody. ``others``: more controllers, and the ``definitions`` of the kinds they watch. ``saved``: go on from a
     cluster that was kept in a journal; its nodes count, not ``nodes``. The same arguments and the same requests give
-    the same cluster, name by name.
+    the same cluster, name by name; ``identity`` tells its uids from those of other clusters of the same seed.
     """
 
     def __init__(
@@ -75,6 +75,7 @@ class SimCluster:
         saved: Saved | None = None,
         others: Sequence[Controller] = (),
         definitions: Sequence[Obj] = (),
+        identity: str = "",
     ) -> None:
         self.clock = clock or VirtualClock()
         boots = saved.boots if saved is not None else 0
@@ -84,6 +85,7 @@ class SimCluster:
             kinds=(*KINDS, *(kind for each in definitions for kind in kinds_of_definition(each))),
             auto_namespaces=auto_namespaces,
             history=history,
+            identity=identity,
         )
         if saved is not None:
             restore(self.server, saved)

@@ -6,43 +6,22 @@ when the actuator's order is carried out, and end; a job takes what it asks for 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from heapq import heappop, heappush
 
 from msgspec import Struct
 
-from muster.core.actuation.intents import Actuator, ActuatorState, Outstanding
-from muster.core.deciders import DECIDERS
-from muster.core.stage import Folder, Stage, StageState, next_commit
+from muster.core.actuation.intents import Outstanding
 from muster.events.base import Event
 from muster.events.effects import EffectApplied
-from muster.events.envelope import MAX_EVENTS, Commit, CommitKind, Stored
-from muster.events.facts import Synced, SyncStarted, WorkloadObserved
-from muster.events.system import (
-    Genesis,
-    LeaderStarted,
-    LogNearlyFull,
-    PlacementChosen,
-    RulesetActivated,
-    TimeReached,
-)
+from muster.events.facts import WorkloadObserved
+from muster.events.system import PlacementChosen, RulesetActivated
 from muster.model.workload import Workload
-from muster.simulation.facts import EPOCH_MS, Facts
+from muster.simulation.facts import Facts
 from muster.simulation.faults import NO_FAULTS, Faults
-from muster.simulation.machines import Machines, Timeline, node_capacities, saved
+from muster.simulation.machines import Machines, Running, Timeline, node_capacities
 from muster.simulation.model import Job, Trace
-
-WATCHER = "watcher"
-ACTUATOR = "actuator"
-MAX_ROUNDS = 100_000
-"""Of decisions at one moment; more means that stages undo each other's work without end."""
-
-FOR_EVER_MS = 100 * 366 * 24 * 3_600_000
-
-SHARED: frozenset[type[Event]] = frozenset({Genesis, LogNearlyFull, RulesetActivated, SyncStarted, Synced})
-"""What every stage listens to."""
-
-Sink = Callable[[Stored], None]
+from muster.simulation.stages import ACTUATOR, FOR_EVER_MS, WATCHER, Sink, Stages
+from muster.simulation.stops import COSTLY, Stops
 
 
 class Live(Struct):
@@ -52,28 +31,8 @@ class Live(Struct):
     workload: Workload
     done: int = 0
     """Work that is saved, ms."""
-
-
-class _Seat:
-    """One stage and its state; ``stirred`` when something it listens to came since it last had nothing to say."""
-
-    def __init__(self, stage: Stage[Any]) -> None:
-        self.stage = stage
-        self.folder = Folder(stage)
-        self.hears = frozenset(stage.arms()) | SHARED
-        self.state: StageState = stage.initial()
-        self.epoch = 0
-        self.stirred = True
-
-    def fold(self, stored: Stored, kinds: set[type[Event]]) -> None:
-        """Fold a commit; ``kinds``: the types of its events. One that means nothing here only moves the state on."""
-        if self.hears.isdisjoint(kinds):
-            state = self.state
-            state.seq = stored.seq
-            state.now = max(state.now, stored.commit.at)
-            return
-        self.folder.fold(self.state, stored.seq, stored.commit)
-        self.stirred = True
+    stopped: bool = False
+    """It has been stopped, once at least."""
 
 
 class Cell(Timeline):
@@ -85,102 +44,56 @@ class Cell(Timeline):
         sink: Sink,
         *,
         seed: int = 0,
-        checkpoint: int | None = None,
+        stops: Stops = COSTLY,
         faults: Faults = NO_FAULTS,
     ) -> None:
-        """``checkpoint``: ms between two savings of a job's work; None: it is never saved."""
         super().__init__(trace, Machines(trace, node_capacities(trace), faults, seed), faults)
         self.facts = Facts(trace.cluster)
         self.live: dict[str, Live] = {}
-        self._sink = sink
-        self._checkpoint = checkpoint
-        self._seq = 0
-        self._deciders = {name: _Seat(make()) for name, make in DECIDERS.items()}
-        self._actuator = _Seat(Actuator())
-        self._seats = [*self._deciders.values(), self._actuator]
-        self._epochs = {WATCHER: 0}
+        self._stops = stops
+        self._stopping: dict[str, int] = {}
+        """evicted job -> when it will have stopped, in the order of the evictions"""
+        self._marks: list[tuple[int, int, str]] = []
+        """(when, number of the run, job) of the next checkpoint of each that makes any: a heap"""
+        self._stages = Stages(sink, f"simulation-{seed}")
         self._pending: list[str] = []
         """Jobs that are resumed and find no room: they start in this order."""
         self._over: list[Workload] = []
-        self._append("genesis", "0", "input", [Genesis(log_id=f"simulation-{seed}", generation=1)])
-        for name in (WATCHER, ACTUATOR, *self._deciders):
-            self._epochs[name] = 0
-            self._epochs[name] = self._append(name, "0", "input", [LeaderStarted(process="simulation")])
         if trace.cluster.ruleset > 1:
-            self._append("quota_accountant", "0", "input", [RulesetActivated(number=trace.cluster.ruleset)])
+            self._stages.append("quota_accountant", "input", [RulesetActivated(number=trace.cluster.ruleset)])
         if trace.cluster.placement != "off":
             # No pod is simulated: the places of a gang are held for all of its life instead.
             chosen = PlacementChosen(mode=trace.cluster.placement, hold_ms=FOR_EVER_MS)
-            self._append("gang_admitter", "0", "input", [chosen])
-        self._watch(self.facts.beginning())
+            self._stages.append("gang_admitter", "input", [chosen])
+        found = [job for job in trace.jobs if job.adopted and job.submit <= 0]
+        self._watch(self.facts.beginning([self._arrive(job) for job in found]))
         self.settle()
 
-    # --- the log ----------------------------------------------------------------------------------------------
-
-    def _append(self, stage: str, shard: str, kind: CommitKind, events: list[Event]) -> int:
-        in_seq = self._seq
-        self._seq += 1
-        commit = Commit(
-            commit_id=f"{stage}-{self._seq}",
-            stage=stage,
-            shard=shard,
-            kind=kind,
-            at=EPOCH_MS + self.now,
-            epoch=self._epochs.get(stage, 0) if stage != "genesis" else 0,
-            in_seq=in_seq,
-            events=tuple(events),  # type: ignore[arg-type]
-        )
-        stored = Stored(self._seq, commit)
-        kinds: set[type[Event]] = {type(event) for event in events}
-        for seat in self._seats:
-            seat.fold(stored, kinds)
-        self._sink(stored)
-        return self._seq
-
     def _watch(self, facts: list[Event]) -> None:
-        for start in range(0, len(facts), MAX_EVENTS):
-            self._append(WATCHER, "0", "input", facts[start : start + MAX_EVENTS])
-
-    # --- the stages -------------------------------------------------------------------------------------------
+        self._stages.report(WATCHER, facts)
 
     def settle(self) -> None:
         """Let the stages decide and the actuator act until nothing is due at this moment."""
-        for _ in range(MAX_ROUNDS):
-            decided = [name for name, seat in self._deciders.items() if self._decide(name, seat)]
-            if not self._act() and not decided:
-                return
-        raise AssertionError(f"after {MAX_ROUNDS} rounds at {self.now} ms the stages still decide")
-
-    def _decide(self, name: str, seat: _Seat) -> bool:
-        deadline = seat.stage.next_deadline(seat.state)
-        now = EPOCH_MS + self.now
-        if deadline is not None and seat.state.now < deadline <= now:
-            self._append(name, "0", "input", [TimeReached(at=now)])
-            seat.stirred = True
-        if not seat.stirred:
-            return False
-        seat.stirred = False
-        due = next_commit(seat.stage, seat.state)
-        if not due:
-            return False
-        self._append(name, "0", "decision", due)
-        seat.stirred = True
-        return True
+        self._stages.now = self.now
+        self._stages.settle(self._act)
 
     def next_deadline(self) -> int | None:
         """When a stage may have more to say though nothing happens, ms of the trace."""
-        found = []
-        for seat in self._deciders.values():
-            deadline = seat.stage.next_deadline(seat.state)
-            if deadline is not None and deadline > seat.state.now:
-                found.append(deadline - EPOCH_MS)
-        return min(found, default=None)
+        return self._stages.next_deadline()
+
+    def _arrive(self, job: Job) -> WorkloadObserved:
+        """A job is there: suspended, or started already by somebody else."""
+        workload = self.facts.running_already(job) if job.adopted else self.facts.submitted(job)
+        self.live[job.id] = Live(job, workload)
+        if job.adopted:
+            self._pending.append(job.id)
+        return WorkloadObserved(workload=workload)
 
     # --- the cluster ------------------------------------------------------------------------------------------
 
     def _act(self) -> bool:
         """Carry out what the actuator has outstanding; whether anything was."""
-        state: ActuatorState = self._actuator.state  # type: ignore[assignment]
+        state = self._stages.orders
         if not state.outstanding or self.faults.answered(self.now) > self.now:
             return False
         effects: list[Event] = []
@@ -201,8 +114,7 @@ class Cell(Timeline):
                     action=order.action,
                 )
             )
-        for start in range(0, len(effects), MAX_EVENTS):
-            self._append(ACTUATOR, "0", "input", effects[start : start + MAX_EVENTS])
+        self._stages.report(ACTUATOR, effects)
         self._watch(seen + self._start_pending())
         return True
 
@@ -211,14 +123,50 @@ class Cell(Timeline):
         self._pending.append(live.job.id)
 
     def _suspend(self, live: Live, order: Outstanding) -> None:
-        """It stops at once, and keeps what it saved last."""
+        """The job is evicted, and holds its resources until it has stopped."""
         uid = live.job.id
-        if uid in self.machines.running:
-            run = self.machines.stop(uid)
-            live.done = saved(live.done, self.now - run.began, self._checkpoint)
-        elif uid in self._pending:
+        if uid in self._pending:
             self._pending.remove(uid)
+        elif uid in self.machines.running and self._stops.stopping:
+            self._stopping[uid] = self.now + self._stops.stopping
+            live.workload = self.facts.stopping(live.workload, str(order.intent), order.queued_at)
+            return
+        elif uid in self.machines.running:
+            self._save(live, self.machines.stop(uid))
         live.workload = self.facts.suspended(live.workload, str(order.intent), order.queued_at)
+
+    def _save(self, live: Live, run: Running) -> None:
+        live.done += self._stops.kept(live.job.id, self.now - run.began, run.idle)
+        live.stopped = True
+
+    def _have_stopped(self) -> list[Event]:
+        """Evicted jobs that have stopped by now."""
+        events: list[Event] = []
+        for uid in [uid for uid, at in self._stopping.items() if at <= self.now]:
+            del self._stopping[uid]
+            live = self.live.get(uid)
+            if live is not None and uid in self.machines.running:
+                self._save(live, self.machines.stop(uid))
+                live.workload = self.facts.rests(live.workload)
+                events.append(WorkloadObserved(workload=live.workload))
+        return events
+
+    def _marked(self) -> list[Event]:
+        """The checkpoints of this moment, as the jobs note them on their objects."""
+        events: list[Event] = []
+        while self._marks and self._marks[0][0] <= self.now:
+            at, number, uid = heappop(self._marks)
+            run, live = self.machines.running.get(uid), self.live.get(uid)
+            if run is not None and live is not None and run.number == number and uid not in self._stopping:
+                live.workload = self.facts.checkpointed(live.workload, at)
+                events.append(WorkloadObserved(workload=live.workload))
+                heappush(self._marks, (at + (self._stops.interval(uid) or 0), number, uid))
+        return events
+
+    def next_happening(self) -> int | None:
+        """When a job has stopped, or makes a checkpoint, ms of the trace."""
+        times = [*self._stopping.values(), *(mark[0] for mark in self._marks[:1])]
+        return min(times, default=None)
 
     def _start_pending(self) -> list[Event]:
         """Start, in order, what is resumed and finds room."""
@@ -227,7 +175,11 @@ class Cell(Timeline):
         for uid in self._pending:
             live = self.live[uid]
             remaining = None if live.job.duration is None else live.job.duration - live.done
-            if self.machines.start(uid, live.job.request, self.now, remaining):
+            idle = self._stops.restart if live.stopped else 0
+            if self.machines.start(uid, live.job.request, self.now, remaining, idle):
+                if interval := self._stops.interval(uid):
+                    run = self.machines.running[uid]
+                    heappush(self._marks, (self.now + idle + interval, run.number, uid))
                 live.workload, started = self.facts.running(live.workload)
                 events += started
             else:
@@ -245,7 +197,7 @@ class Cell(Timeline):
         for uid in change.stopped:
             live = self.live[uid]
             run = self.machines.forget(uid)
-            live.done = saved(live.done, self.now - run.began, self._checkpoint)
+            self._save(live, run)
             live.workload = self.facts.lost(live.workload)
             events.append(WorkloadObserved(workload=live.workload))
             self._pending.append(uid)
@@ -254,6 +206,7 @@ class Cell(Timeline):
     # --- time -------------------------------------------------------------------------------------------------
 
     def moment(self, arrivals: list[Job]) -> None:
+        self._stages.now = self.now
         facts: list[Event] = [self.facts.gone(workload) for workload in self._over]
         self._over.clear()
         for uid in self.machines.ended(self.now):
@@ -261,11 +214,12 @@ class Cell(Timeline):
             facts += ended
             self._over.append(workload)
             self.ended += 1
+        facts += self._have_stopped()
+        facts += self._marked()
         facts += self._change_nodes()
         for job in arrivals:
-            workload = self.facts.submitted(job)
-            self.live[job.id] = Live(job, workload)
-            facts.append(WorkloadObserved(workload=workload))
+            if job.id not in self.live:  # What ran from the beginning was there before the first listing ended.
+                facts.append(self._arrive(job))
         self._watch(facts + self._start_pending())
         self.settle()
 

@@ -18,13 +18,11 @@ from muster.events.system import Genesis, LeaderStarted
 from muster.model.workload import Workload
 from muster.simulation.facts import EPOCH_MS, Facts
 from muster.simulation.faults import NO_FAULTS, Faults
-from muster.simulation.machines import Machines, Timeline, node_capacities, saved
+from muster.simulation.machines import Machines, Timeline, node_capacities
 from muster.simulation.model import GPU, Job, Trace
+from muster.simulation.stops import COSTLY, FREE, Stops
 
 WATCHER = "watcher"
-FREE_STOPS = 0
-"""A checkpoint at every moment: a job that is stopped loses nothing."""
-
 Sink = Callable[[Stored], None]
 
 
@@ -37,14 +35,18 @@ class Task(Struct, eq=False):
     workload: Workload
     done: int = 0
     """Work that is saved, ms."""
+    stopped: bool = False
+    """It has been stopped, once at least."""
     began: int = -1
     """When it began to run, -1 while it does not."""
+    idle: int = 0
+    """How long it does no work at first: it was stopped before, or waits until others have stopped; ms."""
 
     def remaining(self, now: int) -> int | None:
         """Work left in ms; None when it never ends."""
         if self.job.duration is None:
             return None
-        ran = now - self.began if self.began >= 0 else 0
+        ran = max(now - self.began - self.idle, 0) if self.began >= 0 else 0
         return self.job.duration - self.done - ran
 
 
@@ -98,10 +100,8 @@ class Policy:
     """Who starts and who stops. A policy keeps its own books of who waits."""
 
     name = ""
-    checkpoint: int | None = None
-    """Overrides the simulation's: a policy that is an ideal stops jobs without loss."""
-
     ideal = False
+    """Whether it stops jobs without loss, whatever the simulation says."""
 
     def begin(self, engine: Engine) -> None:
         """The simulation begins."""
@@ -125,7 +125,7 @@ class Engine(Timeline):
         sink: Sink,
         *,
         seed: int = 0,
-        checkpoint: int | None = None,
+        stops: Stops = COSTLY,
         faults: Faults = NO_FAULTS,
     ) -> None:
         super().__init__(trace, Machines(trace, node_capacities(trace), faults, seed), faults)
@@ -135,7 +135,9 @@ class Engine(Timeline):
         self.running: dict[str, Task] = {}
         """In the order of their start."""
         self._waiting = 0
-        self._checkpoint = FREE_STOPS if policy.ideal else checkpoint
+        self._stops = FREE if policy.ideal else stops
+        self._stopping_for: Task | None = None
+        """The job that others are stopping for at this moment."""
         self._facts = Facts(trace.cluster)
         self._sink = sink
         self._seq = 0
@@ -163,7 +165,12 @@ class Engine(Timeline):
         """The whole gang starts."""
         job = task.job
         left = None if job.duration is None else job.duration - task.done
-        began = self.machines.start(job.id, job.request, self.now, left)
+        task.idle = self._stops.restart if task.stopped else 0
+        if self._stopping_for is task:
+            # Those that it takes the place of need their time: it holds the room and cannot use it yet.
+            task.idle += self._stops.stopping
+            self._stopping_for = None
+        began = self.machines.start(job.id, job.request, self.now, left, task.idle)
         assert began, f"job {job.id} does not fit"
         self.usage.add(job, 1)
         self.running[job.id] = task
@@ -182,6 +189,7 @@ class Engine(Timeline):
         """The job stops for another one, and waits again."""
         self.machines.stop(task.job.id)
         self._wait_again(task)
+        self._stopping_for = by
         self._stage("stop", 3)
         if by is not None:
             self._put(0, self.policy.name, self._ordered(task, by))
@@ -205,8 +213,8 @@ class Engine(Timeline):
     def _wait_again(self, task: Task) -> None:
         del self.running[task.job.id]
         self.usage.add(task.job, -1)
-        task.done = saved(task.done, self.now - task.began, self._checkpoint)
-        task.began = -1
+        task.done += self._stops.kept(task.job.id, self.now - task.began, task.idle)
+        task.began, task.stopped = -1, True
         self._waiting += 1
 
     def _queued(self, task: Task) -> WorkloadQueued:

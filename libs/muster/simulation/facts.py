@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 
 from muster.core.quota.tree import PREEMPTS
 from muster.core.stage import REQUIRED_KINDS
+from muster.core.workloads.common import basis_of
 from muster.events.base import Event
 from muster.events.facts import (
     NodeGone,
@@ -54,8 +56,8 @@ class Facts:
         self._rv += 1
         return self._rv
 
-    def beginning(self) -> list[Event]:
-        """Everything that is there before the first job, and that it has all been listed."""
+    def beginning(self, found: Sequence[Event] = ()) -> list[Event]:
+        """Everything that is there at first, with the jobs ``found`` running, and that it has all been listed."""
         events: list[Event] = [SyncStarted(kinds=REQUIRED_KINDS), self.tree(self.cluster.root)]
         for path, queue in self.cluster.queues.items():
             policy = self.cluster.policies.get(path, "")
@@ -64,7 +66,7 @@ class Facts:
                 observed = QueueObserved(ref=ref, rv=self.next_rv(), path=path, priority=queue.priority, policy=policy)
                 events.append(observed)
         events += [self.node(name) for name in self.nodes]
-        return events + [Synced(kind=kind) for kind in REQUIRED_KINDS]
+        return [*events, *found] + [Synced(kind=kind) for kind in REQUIRED_KINDS]
 
     def tree(self, root: Queue) -> QuotaTreeObserved:
         """The quota tree as an object of the cluster."""
@@ -97,6 +99,7 @@ class Facts:
     def submitted(self, job: Job) -> Workload:
         """A job as it is created: suspended."""
         namespace = self.namespaces[job.queue]
+        need, pod_sets = {"ack": job.request, "full": job.request}, self.pods(job)
         return Workload(
             ref=Ref(KIND, namespace, job.id, job.id),
             api_version="ray.io/v1",
@@ -105,12 +108,17 @@ class Facts:
             created=EPOCH_MS + job.submit,
             phase="waiting",
             suspended=True,
-            need={"ack": job.request, "full": job.request},
-            pod_sets=self.pods(job),
+            need=need,
+            pod_sets=pod_sets,
+            basis=basis_of(need, pod_sets),
             priority=job.priority or None,
             settled=True,
             labels={} if job.preemptible else {"quota.scheduling.alibabacloud.com/preemptible": "false"},
         )
+
+    def running_already(self, job: Job) -> Workload:
+        """A job that starts without an admission, and is adopted."""
+        return replace(self.submitted(job), phase="starting", suspended=False, settled=False)
 
     def pods(self, job: Job) -> tuple[PodSet, ...]:
         """The members of a gang: as many as the trace says, else as few as the largest node allows."""
@@ -160,6 +168,19 @@ class Facts:
             intent=intent or workload.intent,
             queued_at=queued_at or workload.queued_at,
         )
+
+    def stopping(self, workload: Workload, intent: str, queued_at: int) -> Workload:
+        """Evicted, and not stopped yet."""
+        told = self.suspended(workload, intent, queued_at)
+        return replace(told, phase="suspending", settled=False, detail="Suspending")
+
+    def rests(self, workload: Workload) -> Workload:
+        """It has stopped."""
+        return replace(workload, rv=self.next_rv(), phase="waiting", settled=True, detail="Suspended")
+
+    def checkpointed(self, workload: Workload, at: int) -> Workload:
+        """It notes when it saved its work last."""
+        return replace(workload, rv=self.next_rv(), checkpointed_at=EPOCH_MS + at)
 
     def lost(self, workload: Workload) -> Workload:
         """Its nodes are gone: its controller starts it again where it finds room."""

@@ -14,6 +14,7 @@ from muster.events.decisions import (
     QuotaDenied,
     QuotaReleased,
     QuotaReserved,
+    WorkloadAdopted,
     WorkloadQueued,
 )
 from muster.events.envelope import Stored
@@ -47,6 +48,8 @@ class Run(Struct):
     start: int = -1
     end: int = -1
     outcome: RunEnd = ""
+    ordered: int = -1
+    """When its eviction was ordered."""
 
 
 class JobHistory(Struct):
@@ -61,6 +64,8 @@ class JobHistory(Struct):
     priority: int = 0
     runs: list[Run] = field(default_factory=list)
     end: int = -1
+    adopted: bool = False
+    """It ran without an admission when it was first seen."""
     evicted_by: list[str] = field(default_factory=list)
     """Ids of the jobs it made way for, one per eviction that names one."""
     reason: str = ""
@@ -100,6 +105,7 @@ class History:
         self._arms: dict[type[Event], Callable[[int, Any], None]] = {
             WorkloadObserved: self._observed,
             WorkloadQueued: self._queued,
+            WorkloadAdopted: self._adopted,
             QuotaReserved: self._reserved,
             QuotaDenied: self._denied,
             QuotaReleased: self._released,
@@ -137,7 +143,7 @@ class History:
             job.priority = workload.priority or 0
             self.jobs[job.id] = job
         run = job.open_run()
-        if run is None or run.start < 0 or workload.phase in ("running", "finished"):
+        if run is None or run.start < 0 or workload.phase in ("running", "suspending", "finished"):
             return
         run.end = now
         run.outcome = "evicted" if workload.suspended else "lost"
@@ -149,6 +155,17 @@ class History:
         job = self.jobs.get(event.ref.uid)
         if job is not None:
             job.queue, job.request, job.priority = event.queue, event.request, event.priority
+
+    def _adopted(self, now: int, event: WorkloadAdopted) -> None:
+        """It runs without an admission, and is charged. What ran when it was first seen has run since it came."""
+        job = self.jobs.get(event.ref.uid)
+        if job is None:
+            return
+        job.queue, job.request = event.queue, event.request
+        job.adopted = event.reason == "already_running" and not job.runs
+        if job.open_run() is None:
+            began = job.submit if job.adopted else now
+            job.runs.append(Run(began, began, began))
 
     def _reserved(self, now: int, event: QuotaReserved) -> None:
         job = self.jobs.get(event.ref.uid)
@@ -178,11 +195,14 @@ class History:
         if run is not None and run.start < 0:
             run.end, run.outcome = now, "gone"
 
-    def _evicted(self, _now: int, event: EvictionOrdered) -> None:
+    def _evicted(self, now: int, event: EvictionOrdered) -> None:
         for victim in event.victims:
             job = self.jobs.get(victim.ref.uid)
             if job is not None:
                 job.evicted_by.append(event.ref.uid)
+                run = job.open_run()
+                if run is not None:
+                    run.ordered = now
                 job.reason = "evicted"
 
     def _started(self, now: int, event: WorkloadStarted) -> None:

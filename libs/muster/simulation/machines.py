@@ -21,6 +21,8 @@ class Running(Struct):
     began: int
     number: int
     """Tells its end from those of earlier runs."""
+    idle: int = 0
+    """How long it does no work at first, ms."""
 
 
 class NodeChange(Struct):
@@ -51,14 +53,14 @@ class Machines:
         self._ends: list[tuple[int, int, str]] = []
         self._count = 0
 
-    def start(self, uid: str, request: Vector, now: int, left: int | None) -> bool:
-        """Start a job that has ``left`` ms to run (None: for ever), if there is room."""
+    def start(self, uid: str, request: Vector, now: int, left: int | None, idle: int = 0) -> bool:
+        """Start a job that has ``left`` ms to work (None: for ever) after ``idle`` ms of none, if there is room."""
         if not self.pool.take(request):
             return False
         self._count += 1
-        self.running[uid] = Running(request, now, self._count)
+        self.running[uid] = Running(request, now, self._count, idle)
         if left is not None:
-            heappush(self._ends, (now + max(left, 0), self._count, uid))
+            heappush(self._ends, (now + idle + max(left, 0), self._count, uid))
         return True
 
     def stop(self, uid: str) -> Running:
@@ -127,6 +129,10 @@ class Timeline:
         self.now = 0
         self.ended = 0
 
+    def next_happening(self) -> int | None:
+        """When something happens on the machines besides ends and changes."""
+        return None
+
     def next_deadline(self) -> int | None:
         """When there is something to do though nothing happens."""
         return None
@@ -146,7 +152,7 @@ class Timeline:
         while True:
             change = self.machines.next_change(changed)
             arrival = jobs[index].submit if index < len(jobs) else None
-            nexts = [at for at in (self.machines.next_end(), arrival) if at is not None]
+            nexts = [at for at in (self.machines.next_end(), self.next_happening(), arrival) if at is not None]
             if change is not None and (nexts or self.machines.running or self.unfinished()):
                 nexts.append(change)
             happens = max(self.faults.answered(min(nexts)), self.now) if nexts else None
@@ -175,10 +181,3 @@ def node_capacities(trace: Trace) -> dict[str, Vector]:
     """Name -> what a node has, in the order of the file."""
     groups = [group for group in trace.cluster.groups for _ in range(group.count)]
     return {f"node-{index:04}": group.capacity for index, group in enumerate(groups)}
-
-
-def saved(done: int, ran: int, checkpoint: int | None) -> int:
-    """Work that a job keeps when it is stopped after running ``ran`` ms more than ``done``."""
-    if checkpoint is None:
-        return done
-    return done + ran if checkpoint == 0 else done + ran // checkpoint * checkpoint

@@ -12,6 +12,7 @@ from msgspec import Struct, structs
 from muster.simulation.bounds import Work, jct_bound, makespan_bound
 from muster.simulation.history import History, JobHistory
 from muster.simulation.model import WHOLE, Job, Trace
+from muster.simulation.stops import COSTLY, Stops
 from muster.simulation.sweep import Integrals, Moment, Sweep, kept, waits
 
 SHORTEST_S = 60.0
@@ -67,7 +68,7 @@ def measure(
     trace: Trace,
     history: History,
     *,
-    checkpoint: int | None = None,
+    stops: Stops = COSTLY,
     alone: dict[str, float] | None = None,
     watch: Callable[[Moment], None] | None = None,
 ) -> Metrics:
@@ -76,7 +77,7 @@ def measure(
     """
     pairs = [(job, history.jobs[job.id]) for job in trace.jobs if job.id in history.jobs]
     done = [(job, past) for job, past in pairs if past.end >= 0 and job.duration is not None]
-    sums = Sweep(trace, history, checkpoint).run(watch)
+    sums = Sweep(trace, history, stops).run(watch)
     capacity = max((amount for _, amount in history.capacity), default=0) / WHOLE
     works = [_work(job) for job, _ in done]
     delays = [wait for job, past in done if (wait := waits(past, job)) is not None]
@@ -95,7 +96,7 @@ def measure(
             jct_lower_bound_s=jct_bound(works, capacity) if works else None,
             makespan_s=max((past.end for _, past in done), default=0) / 1000 if done else None,
             makespan_lower_bound_s=makespan_bound(works, capacity) if works else None,
-            wasted_gpu_s=sum(_wasted(pair, checkpoint) for pair in pairs),
+            wasted_gpu_s=sum(_wasted(pair, stops) for pair in pairs),
             evictions=sum(evictions),
             max_evictions_per_job=max(evictions, default=0),
             fairness_jain=jain,
@@ -115,10 +116,16 @@ def _work(job: Job) -> Work:
     return Work(job.submit / 1000, (job.duration or 0) / 1000, job.gpus / WHOLE)
 
 
-def _wasted(pair: Pair, checkpoint: int | None) -> float:
-    """GPU-seconds of a job's runs that evictions threw away."""
+def _wasted(pair: Pair, stops: Stops) -> float:
+    """GPU-seconds of a job's runs that evictions threw away, its restarts included."""
     job, past = pair
-    lost = sum(run.end - run.start - kept(run, checkpoint) for run in past.runs if run.outcome == "evicted")
+    lost, again = 0, False
+    for run in past.runs:
+        if run.outcome == "evicted":
+            lost += run.end - run.start - kept(job.id, run, stops, again=again)
+        elif again and run.end >= 0 <= run.start:
+            lost += min(stops.restart, run.end - run.start)
+        again = again or run.outcome == "evicted"
     return lost / 1000 * job.gpus / WHOLE
 
 

@@ -66,6 +66,8 @@ class Job(Struct, frozen=True, kw_only=True):
     priority: int = 0
     members: int = 1
     preemptible: bool = True
+    adopted: bool = False
+    """It runs without an admission: what is first seen of it is that it is not suspended."""
 
     @property
     def gpus(self) -> int:

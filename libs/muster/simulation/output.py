@@ -11,6 +11,7 @@ from msgspec import structs
 
 from muster.simulation.model import WHOLE
 from muster.simulation.runner import Result
+from muster.simulation.stops import ALL_OF_THEM
 
 EVENTS = "events.jsonl"
 JOBS = "jobs.csv"
@@ -63,7 +64,10 @@ def summary(result: Result) -> dict[str, Any]:
         "metrics": structs.asdict(result.metrics),
         "simulated_s": result.history.end / 1000,
         "commits": result.history.commits,
-        "checkpoint_s": None if result.checkpoint is None else result.checkpoint / 1000,
+        "checkpoint_s": None if result.stops.checkpoint is None else result.stops.checkpoint / 1000,
+        "checkpointing_share": result.stops.checkpointing / ALL_OF_THEM,
+        "stopping_s": result.stops.stopping / 1000,
+        "restart_s": result.stops.restart / 1000,
         "until_s": None if options.until is None else options.until / 1000,
         "faults": len(options.faults.rows),
         "interruptions": sum(run.outcome == "lost" for job in result.history.jobs.values() for run in job.runs),

@@ -177,6 +177,7 @@ class PastReader:
             priority=past.priority,
             members=members,
             preemptible=preemptible,
+            adopted=past.adopted and how != "waits",
         )
 
 

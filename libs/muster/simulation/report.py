@@ -11,6 +11,7 @@ from muster.model.text import clean, span
 from muster.simulation.metrics import mean, percentile
 from muster.simulation.model import GPU, WHOLE
 from muster.simulation.runner import Result
+from muster.simulation.stops import ALL_OF_THEM
 from muster.simulation.svg import Plot, Series, drawn, legend
 from muster.simulation.sweep import waits
 from muster.simulation.timeline import Timeline
@@ -62,10 +63,11 @@ def _about(result: Result) -> str:
     ]
     if options.until is not None:
         parts.append(f"stopped after {span(options.until)}")
-    if options.checkpoint is not None:
-        parts.append(
-            "stops lose nothing" if not options.checkpoint else f"a checkpoint every {span(options.checkpoint)}"
-        )
+    stops = options.stops
+    if stops.checkpoint is not None:
+        parts.append("stops lose nothing" if not stops.checkpoint else f"a checkpoint every {span(stops.checkpoint)}")
+    if stops.checkpointing < ALL_OF_THEM:
+        parts.append(f"of {stops.checkpointing / ALL_OF_THEM:.0%} of the jobs")
     if options.faults.rows:
         parts.append(f"{len(options.faults.rows)} faults")
     return f"<p>{escape('; '.join(parts))}.</p>"

@@ -12,12 +12,13 @@ from muster.events.envelope import Stored
 from muster.model.resources import Vector
 from muster.runtime.logfile import LogWriter
 from muster.simulation.cell import Cell
-from muster.simulation.engine import FREE_STOPS, Engine
+from muster.simulation.engine import Engine
 from muster.simulation.faults import Faults
 from muster.simulation.history import History
 from muster.simulation.metrics import Counts, Metrics, alone_jobs, counts, mean, measure
 from muster.simulation.model import Cluster, NodeGroup, Queue, Trace
 from muster.simulation.policies import POLICIES, BestEffortFifo
+from muster.simulation.stops import COSTLY, FREE, Stops
 from muster.simulation.sweep import waits
 from muster.simulation.timeline import Timeline
 
@@ -27,11 +28,11 @@ ALL = (MUSTER, *POLICIES)
 
 
 class Options(Struct, frozen=True, kw_only=True):
-    """How a trace is run. ``until``, ``checkpoint`` in ms."""
+    """How a trace is run. ``until`` in ms."""
 
     seed: int = 0
     until: int | None = None
-    checkpoint: int | None = None
+    stops: Stops = COSTLY
     faults: Faults = Faults()
 
 
@@ -47,15 +48,15 @@ class Result(Struct, kw_only=True):
     timeline: Timeline
 
     @property
-    def checkpoint(self) -> int | None:
-        """What was lost by a stop under this policy."""
-        return checkpoint_of(self.policy, self.options)
+    def stops(self) -> Stops:
+        """What a stop cost under this policy."""
+        return stops_of(self.policy, self.options)
 
 
-def checkpoint_of(policy: str, options: Options) -> int | None:
+def stops_of(policy: str, options: Options) -> Stops:
     """Ideal policies stop without loss, whatever the options say."""
     ideal = policy != MUSTER and POLICIES[policy]().ideal
-    return FREE_STOPS if ideal else options.checkpoint
+    return FREE if ideal else options.stops
 
 
 def simulate(
@@ -81,11 +82,10 @@ def simulate(
         run.run(options.until, progress)
     if options.until is not None and any(job.end < 0 for job in history.jobs.values()):
         history.end = max(history.end, options.until)
-    checkpoint = checkpoint_of(policy, options)
     if alone is None:
         alone = delays_alone(trace)
     timeline = Timeline(trace, history)
-    metrics = measure(trace, history, checkpoint=checkpoint, alone=dict(alone), watch=timeline.watch)
+    metrics = measure(trace, history, stops=stops_of(policy, options), alone=dict(alone), watch=timeline.watch)
     return Result(
         policy=policy,
         options=options,
@@ -99,10 +99,8 @@ def simulate(
 
 def _engine(trace: Trace, policy: str, options: Options, sink: Callable[[Stored], None]) -> Cell | Engine:
     if policy == MUSTER:
-        return Cell(trace, sink, seed=options.seed, checkpoint=options.checkpoint, faults=options.faults)
-    return Engine(
-        trace, POLICIES[policy](), sink, seed=options.seed, checkpoint=options.checkpoint, faults=options.faults
-    )
+        return Cell(trace, sink, seed=options.seed, stops=options.stops, faults=options.faults)
+    return Engine(trace, POLICIES[policy](), sink, seed=options.seed, stops=options.stops, faults=options.faults)
 
 
 def delays_alone(trace: Trace) -> dict[str, float]:

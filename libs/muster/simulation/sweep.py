@@ -10,12 +10,13 @@ from msgspec import Struct, field
 from muster.simulation.history import History, JobHistory, Run
 from muster.simulation.model import GPU, Cluster, Job, Trace
 from muster.simulation.shares import Shares
+from muster.simulation.stops import COSTLY, Stops
 
 _PER_GPU_S = 1e-6
 """Base units x ms -> GPU-seconds."""
 
 # What changes at a moment, in the order in which it is applied.
-CAPACITY, STOP, USELESS, LEAVE, ARRIVE, START = range(6)
+CAPACITY, STOP, USELESS, LEAVE, ARRIVE, START, ORDER = range(7)
 
 Change = tuple[int, int, int, str, int]
 """(when, what, order, job id, amount)"""
@@ -44,17 +45,18 @@ class Moment(Struct):
     deserved: Mapping[str, float]
 
 
-def kept(run: Run, checkpoint: int | None) -> int:
-    """How much of a run (ms) is never done again: all of one that was not stopped, else up to its last checkpoint."""
+def kept(uid: str, run: Run, stops: Stops, *, again: bool = False) -> int:
+    """How much of a run (ms) is never done again: all of one that was not stopped, else up to its last checkpoint.
+
+    ``again``: it was stopped before, so it began with a restart, which is no work.
+    """
     ran = run.end - run.start
     if run.outcome not in ("evicted", "lost"):
         return ran
-    if checkpoint is None:
-        return 0
-    return ran if checkpoint == 0 else ran // checkpoint * checkpoint
+    return stops.kept(uid, ran, stops.restart if again else 0)
 
 
-def changes(trace: Trace, history: History, checkpoint: int | None) -> list[Change]:
+def changes(trace: Trace, history: History, stops: Stops) -> list[Change]:
     """Everything that changes, in order."""
     found: list[Change] = [(at, CAPACITY, 0, "", amount) for at, amount in history.capacity]
     for order, job in enumerate(trace.jobs):
@@ -65,18 +67,22 @@ def changes(trace: Trace, history: History, checkpoint: int | None) -> list[Chan
         found.append((past.submit, ARRIVE, order, job.id, 0))
         if past.end >= 0:
             found.append((end, LEAVE, order, job.id, 0))
+        again = False
         for run in past.runs:
-            found += _run_changes(job, run, order, history.end, checkpoint)
+            found += _run_changes(job, run, order, history.end, stops, again=again)
+            again = again or run.start >= 0
     found.sort()
     return found
 
 
-def _run_changes(job: Job, run: Run, order: int, last: int, checkpoint: int | None) -> Iterator[Change]:
+def _run_changes(job: Job, run: Run, order: int, last: int, stops: Stops, *, again: bool) -> Iterator[Change]:
     """Of one run; one that took no time changes nothing."""
     if run.start < 0 or run.end == run.start:
         return
     whole = Run(run.reserved, run.admitted, run.start, run.end if run.end >= 0 else last, run.outcome)
-    useful = kept(whole, checkpoint)
+    if run.start <= run.ordered < run.end:
+        yield run.ordered, ORDER, order, job.id, 0
+    useful = kept(job.id, whole, stops, again=again)
     yield whole.start, START, order, job.id, int(useful > 0)
     if 0 < useful < whole.end - whole.start:
         yield whole.start + useful, USELESS, order, job.id, 0
@@ -87,10 +93,10 @@ def _run_changes(job: Job, run: Run, order: int, last: int, checkpoint: int | No
 class Sweep:
     """Walks over the changes and sums up."""
 
-    def __init__(self, trace: Trace, history: History, checkpoint: int | None = None) -> None:
+    def __init__(self, trace: Trace, history: History, stops: Stops = COSTLY) -> None:
         self.trace = trace
         self.history = history
-        self.changes = changes(trace, history, checkpoint)
+        self.changes = changes(trace, history, stops)
         self.cluster = trace.cluster
         self.shares = Shares(trace.cluster.root)
         self.capacity = 0
@@ -99,9 +105,14 @@ class Sweep:
         self.asked = dict.fromkeys(trace.cluster.leaves, 0)
         self.reclaimable = dict.fromkeys(trace.cluster.leaves, 0)
         """GPUs that preemptible jobs use."""
+        self.leaving: dict[str, int] = {}
+        """GPUs of the jobs that are evicted and have not stopped yet."""
         self.waiting: dict[str, dict[int, int]] = {path: {} for path in trace.cluster.leaves}
         """queue -> GPUs of a gang -> how many such gangs wait"""
-        self.heads = {path: _Heads(queue.min.get(GPU, 0)) for path, queue in trace.cluster.leaves.items()}
+        self.heads = {
+            path: _Heads(queue.min.get(GPU, 0), _most(path, trace.cluster))
+            for path, queue in trace.cluster.leaves.items()
+        }
         self.nodes = [_Bounded(path, trace.cluster) for path in trace.cluster.queues]
         self.nodes = [node for node in self.nodes if node.limit is not None]
         self.sums = Integrals(
@@ -146,9 +157,12 @@ class Sweep:
             self._unwait(at, job)
             if job.preemptible:
                 self.reclaimable[job.queue] += job.gpus
+        elif what == ORDER:
+            self.leaving[uid] = job.gpus
         elif what == USELESS:
             self.useful -= job.gpus
         elif what == STOP:
+            self.leaving.pop(uid, None)
             self.used[job.queue] -= job.gpus
             self.useful -= job.gpus * amount
             if job.preemptible:
@@ -190,7 +204,8 @@ class Sweep:
                 unserved += min(fitting, room)
             elif room < 0:
                 over += min(-room, self.reclaimable[path])
-        sums.under_guarantee += min(unserved, over) * span
+        unserved -= sum(self.leaving.values())  # an eviction is under way for it
+        sums.under_guarantee += max(min(unserved, over), 0) * span
         for node in self.nodes:
             excess = sum(self.used[path] for path in node.leaves) - (node.limit or 0)
             if excess > 0:
@@ -206,11 +221,21 @@ class _Bounded:
         self.leaves = tuple(each.path for each in queue.walk() if each.path in cluster.leaves)
 
 
+def _most(path: str, cluster: Cluster) -> int:
+    """GPUs of the largest gang that the limits of a queue, of those above it, and the cluster allow."""
+    limits = [
+        queue.max[GPU] for at, queue in cluster.queues.items() if GPU in queue.max and f"{path}/".startswith(f"{at}/")
+    ]
+    return min((*limits, cluster.capacity.get(GPU, 0)))
+
+
 class _Heads:
     """Who stands first in a queue, and how long each did: by priority, then by arrival."""
 
-    def __init__(self, guaranteed: int) -> None:
+    def __init__(self, guaranteed: int, most: int) -> None:
         self.guaranteed = guaranteed
+        self.most = most
+        """GPUs of the largest gang that could ever be let in."""
         self.longest = 0
         self._heap: list[tuple[int, int, int, str]] = []
         self._waiting: dict[str, int] = {}
@@ -238,8 +263,8 @@ class _Heads:
             self._head, self._head_gpus, self._since = head, self._waiting.get(head, 0), at
 
     def settle(self, at: int) -> None:
-        """Count the time the head has stood there, if its queue could ever run it by its own right."""
-        if self._head and self._head_gpus <= self.guaranteed:
+        """Count the time the head has stood there, if it could ever be let in."""
+        if self._head and self._head_gpus <= self.most:
             stood = self._stood[self._head] = self._stood.get(self._head, 0) + at - self._since
             self.longest = max(self.longest, stood)
         self._since = at

@@ -27,6 +27,7 @@ COUNTERS: dict[str, str] = {
     "muster_decision_circles": "Times a stage went on deciding though nothing changed: any is a defect",
     "muster_admitted_workloads": "Admissions, by queue",
     "muster_denied_workloads": "Denials by quota, by queue and resource",
+    "muster_charges_beyond_grant": "Times more came to run of a job than it was granted, by queue",
     "muster_kube_requests": "Requests to the API server, by verb, resource and code",
     "muster_watch_restarts": "Ends of lists and watches, by resource and reason",
 }

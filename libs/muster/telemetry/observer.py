@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from muster.core.stage import Violation
 from muster.events.base import Cause, Event
+from muster.events.charges import ChargeChanged
 from muster.events.decisions import GangAdmitted, QuotaDenied, WorkloadDequeued, WorkloadQueued
 from muster.events.envelope import Commit, Stored
 from muster.model.keys import Ref
@@ -13,7 +14,7 @@ from muster.telemetry.logs import Logger
 from muster.telemetry.metrics import Labels, Metrics, labels
 from muster.telemetry.traces import WorkloadTraces
 
-_TOLD = frozenset({GangAdmitted, QuotaDenied, WorkloadQueued})
+_TOLD = frozenset({ChargeChanged, GangAdmitted, QuotaDenied, WorkloadQueued})
 _LEVELS = frozenset({"debug", "info", "warning", "error"})
 _WAITS_KEPT = 100_000
 
@@ -90,6 +91,9 @@ class StageTelemetry:
                     used=event.used,
                     limit=event.limit,
                 )
+            case ChargeChanged() if event.over:
+                self._metrics.count("muster_charges_beyond_grant", labels(queue=event.queue))
+                self._log.warning("beyond_grant", ref=event.ref.key, queue=event.queue, over=event.over)
             case WorkloadQueued():
                 self._log.info("workload_queued", ref=event.ref.key, queue=event.queue, attempt=event.attempt)
             case _:

@@ -20,7 +20,7 @@ def config_show(*, output: Form = "table") -> None:
     out = Output()
     if output == "name":
         out.lines([f"{PREFIX}{name.upper()}" for name in values])
-    elif output == "table":
+    elif output in ("table", "wide"):
         rows = [[styled((title, STRONG)) for title in ("SETTING", "VALUE", "FROM")]]
         for name, value in values.items():
             shown = str(value).lower() if isinstance(value, bool) else str(value)
@@ -28,4 +28,5 @@ def config_show(*, output: Form = "table") -> None:
             rows.append([styled(name), styled(shown or '""'), styled((origin or "default", "" if origin else DIM))])
         out.lines(columns(rows))
     else:
-        out.data({n: {"value": v, "from": origins.get(n, "default")} for n, v in values.items()}, output)
+        found = {n: {"value": v, "from": origins.get(n, "default")} for n, v in values.items()}
+        out.data(found, "json" if output == "json" else "yaml")

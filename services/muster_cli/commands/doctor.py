@@ -6,19 +6,22 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from muster.bus.errors import BusError
 from muster.core.workloads.registry import KINDS
 from muster.kube.errors import KubeConfigError
 from muster.ports import ApiStatusError, ApiUnreachableError
 from muster.runtime.clock import SystemClock
+from muster.runtime.clusterlease import holder_of
 from muster.runtime.config import ConfigError, load
-from muster_cli.api import api_of
+from muster_cli.api import Api, api_of, mismatch
 from muster_cli.buschecks import bus_findings
 from muster_cli.clusterchecks import cluster_findings
 from muster_cli.commands.version import nats_server_version
 from muster_cli.console import Output
-from muster_cli.exits import FAILED, OK
-from muster_cli.findings import Finding, must_mend, record
+from muster_cli.exits import FAILED, NOT_FOUND, OK, CliError
+from muster_cli.findings import Finding, must_fix, record
 from muster_cli.options import Bus, Cluster, Document
+from muster_cli.reading import Place, locate, opened
 from muster_cli.render.findings import findings_lines, verdict
 
 
@@ -32,13 +35,25 @@ async def doctor(
     bus: Bus | None = None,
 ) -> int:
     """Say what is missing."""
-    findings = [_binary(), *await bus_findings(bus, SystemClock()), *await _cluster(cluster, acting=not observe)]
+    place = _place(bus)
+    log, api = await bus_findings(place, SystemClock()), await _cluster(cluster, place, acting=not observe)
+    findings = [_binary(), *log, *api]
+    examined = any(finding.grade != "note" for finding in (*log, *api))
     out = Output()
     if output == "text":
-        out.lines([*findings_lines(findings), verdict(findings)])
+        out.lines([*findings_lines(findings), verdict(findings, examined=examined)])
     else:
-        out.data(record(findings), output)
-    return FAILED if must_mend(findings) else OK
+        out.data(record(findings, examined=examined), output)
+    if must_fix(findings):
+        return FAILED
+    return OK if examined else NOT_FOUND
+
+
+def _place(bus: Bus | None) -> Place | None:
+    try:
+        return locate(bus)
+    except CliError:
+        return None
 
 
 def _binary() -> Finding:
@@ -56,13 +71,29 @@ def _kinds() -> tuple[str, ...]:
         return tuple(KINDS)
 
 
-async def _cluster(cluster: Cluster | None, *, acting: bool) -> list[Finding]:
+async def _cluster(cluster: Cluster | None, place: Place | None, *, acting: bool) -> list[Finding]:
     try:
-        async with api_of(cluster) as api:
+        async with api_of(cluster, place) as api:
             if api is None:
-                what = "not looked at: none is named and no demo runs"
-                return [Finding("note", "cluster", what, "name one with --context")]
-            findings = await cluster_findings(api.transport, acting=acting, policies=not api.simulated, kinds=_kinds())
-            return [Finding("ok", "cluster", api.name), *findings]
+                what = "not examined: no cluster is named and no `muster up` runs"
+                return [Finding("note", "cluster", what, "name one with --context NAME or --kubeconfig FILE")]
+            pair, ours = await _pair(place, api)
+            findings = await cluster_findings(
+                api.transport, acting=acting, policies=not api.simulated, kinds=_kinds(), ours=ours
+            )
+            return [Finding("ok", "cluster", api.name), *pair, *findings]
     except (KubeConfigError, ApiUnreachableError, ApiStatusError) as err:
         return [Finding("bad", "cluster", str(err))]
+
+
+async def _pair(place: Place | None, api: Api) -> tuple[list[Finding], str]:
+    """Whether the log is about this cluster, and under which name its Muster acts there; nothing without a log."""
+    if place is None:
+        return [], ""
+    try:
+        async with opened(place) as reading:
+            said, ours = await mismatch(reading, api), holder_of(reading.log.identity)
+    except (BusError, CliError):
+        return [], ""
+    fix = "name the cluster of this log with --context, or the log of this cluster with --url"
+    return ([Finding("bad", "pair", said, fix)] if said else []), ours

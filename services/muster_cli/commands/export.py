@@ -77,7 +77,8 @@ async def export(
 async def _archive(folder: Path, log: JetStreamLog, size: int) -> str:
     """Write what an archive does not have yet; says what was done."""
     try:
-        done = await archive(folder, log, commits=size)
+        with counting("Archiving", await log.end(), "commits") as bar:
+            done = await archive(folder, log, commits=size, progress=bar)
     except OSError as err:
         raise CliError(f"cannot write {folder}: {err.strerror or err}") from err
     found = done.manifest

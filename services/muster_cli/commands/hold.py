@@ -8,8 +8,8 @@ from muster_cli.levers import lever
 from muster_cli.options import Bus, Cluster, Job, Reason
 
 
-async def hold(job: Job, /, *, reason: Reason, cluster: Cluster | None = None, bus: Bus | None = None) -> None:
+async def hold(job: Job, /, *, reason: Reason, cluster: Cluster | None = None, bus: Bus | None = None) -> int:
     """Keep a job out of its queue."""
     out = Output()
     async with lever(job, out, bus, cluster) as found:
-        await found.pull(out, {HOLD: "true"}, reason, "is held back")
+        return await found.pull(out, {HOLD: "true"}, reason, "is held back")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from muster.core.objects.meta import PRIORITY
 from muster_cli.console import Output
+from muster_cli.exits import OK
 from muster_cli.levers import above_all, lever, standing_line
 from muster_cli.options import Bus, Cluster, Job, Reason
 
 
-async def jump(job: Job, /, *, reason: Reason, cluster: Cluster | None = None, bus: Bus | None = None) -> None:
+async def jump(job: Job, /, *, reason: Reason, cluster: Cluster | None = None, bus: Bus | None = None) -> int:
     """Put a waiting job first in its queue."""
     out = Output()
     async with lever(job, out, bus, cluster) as found:
@@ -17,5 +18,5 @@ async def jump(job: Job, /, *, reason: Reason, cluster: Cluster | None = None, b
             ref = found.workload.ref
             out.line(f"{ref.kind} {ref.key} is the first of its queue already; nothing is changed")
             out.line(standing_line(found.state, found.uid))
-            return
-        await found.pull(out, {PRIORITY: str(number)}, reason, f"jumps its queue with priority {number}")
+            return OK
+        return await found.pull(out, {PRIORITY: str(number)}, reason, f"jumps its queue with priority {number}")

@@ -21,9 +21,10 @@ async def pause(
     ] = "",
     cluster: Cluster | None = None,
     bus: Bus | None = None,
-) -> None:
+) -> int:
     """Pause evictions or admissions."""
     out = Output()
     async with switchboard(queue, out, bus, cluster) as (board, _):
-        await board.turn(out, pausing(what, board.by, reason), f"{board.by} pauses {what}")
+        code = await board.turn(out, pausing(what, board.by, reason), f"{board.by} pauses {what}")
     out.line(f"Until `muster resume {what}{f' --queue {queue}' if queue else ''}`; running jobs run on")
+    return code

@@ -23,10 +23,10 @@ async def priority(
     reason: Reason,
     cluster: Cluster | None = None,
     bus: Bus | None = None,
-) -> None:
+) -> int:
     """Give a job another priority."""
     if not -HIGHEST - 1 <= number <= HIGHEST:
         raise CliError(f"{number} is no priority: take a number from {-HIGHEST - 1} to {HIGHEST}", USAGE)
     out = Output()
     async with lever(job, out, bus, cluster) as found:
-        await found.pull(out, {PRIORITY: str(number)}, reason, f"has priority {number}")
+        return await found.pull(out, {PRIORITY: str(number)}, reason, f"has priority {number}")

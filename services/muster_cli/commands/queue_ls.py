@@ -29,9 +29,9 @@ async def queue_ls(
     async with opened(place) as reading:
         board = board_of(await present_view(reading))
     nodes = [node for node in chosen(board, "") if node.leaf or every]
-    if output == "table":
-        out.lines(list_lines(board, nodes))
+    if output in ("table", "wide"):
+        out.lines(list_lines(board, nodes, width=200 if output == "wide" else out.width))
     elif output == "name":
         out.lines([node.path for node in nodes])
     else:
-        out.data(record(board, nodes), output)
+        out.data(record(board, nodes), "json" if output == "json" else "yaml")

@@ -29,12 +29,12 @@ async def queue_tree(
     async with opened(place) as reading:
         board = board_of(await present_view(reading))
     nodes = chosen(board, under)
-    if output == "table":
-        out.lines(tree_lines(board, nodes, unicode=out.unicode))
+    if output in ("table", "wide"):
+        out.lines(tree_lines(board, nodes, unicode=out.unicode, width=200 if output == "wide" else out.width))
     elif output == "name":
         out.lines([node.path for node in nodes])
     else:
-        out.data(record(board, nodes), output)
+        out.data(record(board, nodes), "json" if output == "json" else "yaml")
 
 
 def chosen(board: Board, under: str) -> list[Node]:

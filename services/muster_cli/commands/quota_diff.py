@@ -38,7 +38,7 @@ async def quota_diff(
     place = locate(bus)
     tell_which(out, place)
     async with opened(place) as reading:
-        shown = difference(await present_view(reading), tree)
+        shown = difference(await present_view(reading), tree, found[0].rules)
     if output == "text":
         out.lines(diff_lines(shown))
     else:

@@ -8,6 +8,7 @@ from cyclopts import Parameter
 
 from muster.core.objects.meta import HOLD
 from muster_cli.console import Output
+from muster_cli.exits import OK
 from muster_cli.levers import lever, standing_line
 from muster_cli.options import Bus, Cluster, Job
 
@@ -19,7 +20,7 @@ async def release(
     reason: Annotated[str, Parameter(show_default=False, help="Why; kept on the job.")] = "",
     cluster: Cluster | None = None,
     bus: Bus | None = None,
-) -> None:
+) -> int:
     """Let a held job queue again."""
     out = Output()
     async with lever(job, out, bus, cluster) as found:
@@ -27,5 +28,5 @@ async def release(
             ref = found.workload.ref
             out.line(f"{ref.kind} {ref.key} is not held; nothing is changed")
             out.line(standing_line(found.state, found.uid))
-            return
-        await found.pull(out, {HOLD: None}, reason, "is released")
+            return OK
+        return await found.pull(out, {HOLD: None}, reason, "is released")

@@ -15,22 +15,26 @@ async def resume(
     what: Annotated[What, Parameter(help="Evictions, or admissions.")],
     /,
     *,
+    reason: Annotated[str, Parameter(show_default=False, help="Why; kept with your name on the object.")] = "",
     queue: Annotated[
         str, Parameter(show_default=False, help="Only this queue, by its full path, or all queues below this path.")
     ] = "",
     cluster: Cluster | None = None,
     bus: Bus | None = None,
-) -> None:
+) -> int:
     """Resume evictions or admissions."""
     out = Output()
     async with switchboard(queue, out, bus, cluster) as (board, reading):
         enable = what == "evictions" and not queue and await reclaim_is_off(reading)
-        await board.turn(out, resuming(what, enable=enable), f"{board.by} resumes {what}")
+        code = await board.turn(
+            out, resuming(what, by=board.by, reason=reason, enable=enable), f"{board.by} resumes {what}"
+        )
         if enable:
             out.line(
-                "Reclaim is enabled: it was off, because jobs that nobody had admitted were running at first sight"
+                "Reclaim is enabled; it was off because jobs that Muster had not admitted were running at first sight"
             )
         for path in [target.path for target in board.targets]:
             rest = set(board.present.state.resting(path))
             if what in rest:
                 out.line(f"{what.capitalize()} stay paused in {path} by the tree: `muster resume {what}` for all")
+    return code

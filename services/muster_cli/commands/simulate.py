@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
+from msgspec.structs import replace
 
+from muster.core.quota.rules import KNOWN
+from muster.simulation import transforms
 from muster.simulation.faults import NO_FAULTS, read_faults
 from muster.simulation.jobsfile import read_trace
 from muster.simulation.machines import node_capacities
@@ -15,9 +19,10 @@ from muster.simulation.output import EVENTS, JOBS, REPORT, SUMMARY, write_jobs, 
 from muster.simulation.report import write_report
 from muster.simulation.runner import ALL, MUSTER, Options, Result, delays_alone
 from muster.simulation.runner import simulate as run_simulation
+from muster.simulation.stops import ALL_OF_THEM, Stops
 from muster_cli.console import Output
 from muster_cli.exits import NOT_FOUND, USAGE, CliError
-from muster_cli.render.simulations import comparison, figures
+from muster_cli.render.simulations import comparison, curve, figures
 from muster_cli.waitbar import counting
 
 EVERY = "all"
@@ -44,25 +49,69 @@ def simulate(
             "stopped starts again from nothing.",
         ),
     ] = None,
+    checkpointing: Annotated[
+        float, Parameter(help="Which part of the jobs makes checkpoints, from 0 to 1; drawn by their names.")
+    ] = 1.0,
+    stopping_s: Annotated[
+        float, Parameter(help="Seconds an evicted job holds its resources until it has stopped.")
+    ] = 30.0,
+    restart_s: Annotated[
+        float, Parameter(help="Seconds an evicted job takes to work again once it is admitted.")
+    ] = 60.0,
+    arrivals: Annotated[float, Parameter(help="How much denser jobs arrive: 1.3 for 30 % more at a time.")] = 1.0,
+    sizes: Annotated[float, Parameter(help="How much more each job asks for, within what its queue may use.")] = 1.0,
+    merge_queues: Annotated[
+        bool, Parameter(negative=(), help="Put all jobs into one queue that may use it all.")
+    ] = False,
+    no_guarantees: Annotated[
+        bool, Parameter(negative=(), help="Leave the queues as they are, and guarantee nothing to any.")
+    ] = False,
+    rule: Annotated[
+        list[str] | None,
+        Parameter(
+            negative=(),
+            show_default=False,
+            help="An annotation muster.dev/RULE of the quota tree, as RULE=VALUE; with several values, RULE=V1,V2,..., "
+            "muster is run with each and one table is printed. May be repeated.",
+        ),
+    ] = None,
 ) -> None:
     """Run a job trace in virtual time."""
     if policy not in (*ALL, EVERY):
         raise CliError(f"there is no policy {policy!r}; there are {', '.join((*ALL, EVERY))}", USAGE)
-    for option, value in (("--until", until), ("--checkpoint-s", checkpoint_s)):
-        if value is not None and not 0 <= value < 10**10:
-            raise CliError(f"{option} must be seconds from 0 on, and is {value:g}", USAGE)
+    _within("seconds", 0, 10_000_000, until=until, checkpoint_s=checkpoint_s)
+    _within("seconds", 0, 10_000_000, stopping_s=stopping_s, restart_s=restart_s)
+    _within("a part", 0, 1, checkpointing=checkpointing)
+    _within("a factor", 0.01, 100, arrivals=arrivals, sizes=sizes)
     for path in (cluster, jobs, *([faults] if faults is not None else [])):
         if not path.is_file():
             raise CliError(f"cannot read {path}: there is no such file", NOT_FOUND)
     trace = read_trace(cluster, jobs)
+    if merge_queues:
+        trace = transforms.merged(trace)
+    if no_guarantees:
+        trace = transforms.without_guarantees(trace)
+    trace = transforms.closer(trace, Fraction(str(arrivals)))
+    trace = transforms.larger(trace, Fraction(str(sizes)))
+    trace, swept = _ruled(trace, rule or [])
     options = Options(
         seed=seed,
         until=None if until is None else round(until * 1000),
-        checkpoint=None if checkpoint_s is None else round(checkpoint_s * 1000),
+        stops=Stops(
+            checkpoint=None if checkpoint_s is None else round(checkpoint_s * 1000),
+            checkpointing=round(checkpointing * ALL_OF_THEM),
+            stopping=round(stopping_s * 1000),
+            restart=round(restart_s * 1000),
+        ),
         faults=read_faults(faults, tuple(node_capacities(trace))) if faults is not None else NO_FAULTS,
     )
     out.mkdir(parents=True, exist_ok=True)
     shown = Output()
+    if swept:
+        if policy != MUSTER:
+            raise CliError(f"--rule with several values runs policy {MUSTER} alone, and --policy says {policy}", USAGE)
+        _sweep(trace, swept, options, out, shown)
+        return
     if policy != EVERY:
         result = _run(trace, policy, options, out, None)
         shown.lines(figures(result))
@@ -77,6 +126,45 @@ def simulate(
     write_report(out / REPORT, results)
     shown.lines(comparison(results))
     shown.note(f"wrote {EVENTS}, {JOBS}, {SUMMARY}, {REPORT} of every policy to {out}, and {REPORT} of all")
+
+
+def _within(what: str, low: float, high: float, **options: float | None) -> None:
+    """Refuse the first option that is not between two values."""
+    for name, value in options.items():
+        if value is not None and not low <= value <= high:
+            told = f"--{name.replace('_', '-')}"
+            raise CliError(f"{told} must be {what} from {low:g} to {high:g}, and is {value:g}", USAGE)
+
+
+def _ruled(trace: Trace, given: list[str]) -> tuple[Trace, tuple[str, list[str]] | None]:
+    """The trace under the rules with one value, and the rule that has several."""
+    rules, swept = dict(trace.cluster.rules), None
+    for text in given:
+        name, _, values = text.partition("=")
+        if name not in KNOWN or not values:
+            known = ", ".join(sorted(KNOWN))
+            raise CliError(f"--rule {text!r} is not RULE=VALUE with one of the rules {known}", USAGE)
+        several = values.split(",")
+        if len(several) > 1 and swept is not None:
+            raise CliError(f"--rule: both {swept[0]} and {name} have several values; give them to one", USAGE)
+        if len(several) > 1:
+            swept = name, several
+        else:
+            rules[name] = values
+    return Trace(replace(trace.cluster, rules=rules), trace.jobs), swept
+
+
+def _sweep(trace: Trace, swept: tuple[str, list[str]], options: Options, out: Path, shown: Output) -> None:
+    """One run for each value of a rule, and the curve as a table."""
+    name, values = swept
+    results = []
+    for index, value in enumerate(values):
+        folder = out / f"{name}-{index}"
+        folder.mkdir(exist_ok=True)
+        cluster = replace(trace.cluster, rules={**trace.cluster.rules, name: value})
+        results.append((f"{name}={value}", _run(Trace(cluster, trace.jobs), MUSTER, options, folder, {})))
+    shown.lines(curve(results))
+    shown.note(f"wrote {EVENTS}, {JOBS}, {SUMMARY}, {REPORT} of every run to {out}")
 
 
 def _run(trace: Trace, policy: str, options: Options, out: Path, alone: dict[str, float] | None) -> Result:

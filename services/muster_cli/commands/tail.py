@@ -13,6 +13,7 @@ from muster.bus.log import JetStreamLog
 from muster.events.envelope import Stored
 from muster.ports import LogSealedError
 from muster_cli.console import Output
+from muster_cli.exits import NOT_FOUND, CliError
 from muster_cli.filtering import Filter
 from muster_cli.options import Bus
 from muster_cli.reading import Place, locate, opened
@@ -56,6 +57,8 @@ async def tail(
             try:
                 async with contextlib.aclosing(printer.log.follow(after)) as stream:
                     async for batch in stream:
+                        if not batch and (absent := chosen.missing()):
+                            raise CliError(absent, NOT_FOUND)
                         if not batch and not follow:
                             return
                         for stored in batch:

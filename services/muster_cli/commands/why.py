@@ -6,16 +6,17 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from muster.core.gangstory import GangStory
+from muster.core.gangstory import gang_tale, gangs_named
 from muster.core.story import Story
 from muster.core.workloads.registry import KINDS
 from muster_cli.console import Output
 from muster_cli.exits import NOT_FOUND, USAGE, CliError
+from muster_cli.folding import read_model
 from muster_cli.options import Document
-from muster_cli.positions import mark, reached, until
+from muster_cli.positions import mark, reached
 from muster_cli.render.gang import tale_lines, tale_record
 from muster_cli.render.why import record, story_lines
-from muster_cli.sources import Source, source_of
+from muster_cli.sources import Source
 
 MAX_WIDTH = 120
 
@@ -32,26 +33,21 @@ async def why(
     """Tell why a job waits, or what became of it."""
     out = Output()
     kind, wanted = named(job.rpartition(" ")[2])
-    story, end, present, last = Story(wanted, kind), mark(at, "--at"), 0, 0
-    gangs = GangStory(wanted)
-    async with source_of(source, out) as feed:
-        async for stored in until(feed.commits, end):
-            story.feed(stored)
-            gangs.feed(stored, story.told.state)
-            last = stored.seq
-        acting = feed.acting
-        present = end.at if end is not None else await feed.time()
-    reached(end if end is not None and end.seq else None, "--at", last, story.told.state.now)
-    width, names = min(out.width, MAX_WIDTH), [] if kind else gangs.keys()
+    end = mark(at, "--at")
+    found_at = await read_model(source, out, end)
+    state = found_at.state
+    reached(end if end is not None and end.seq else None, "--at", state.seq, state.now)
+    story = Story(wanted, kind, state)
+    width, names = min(out.width, MAX_WIDTH), [] if kind else gangs_named(state, wanted)
     if not story.matches().keys and names:
-        tale = gangs.of(one_of(names, wanted), story.told.state)
+        tale = gang_tale(state, one_of(names, wanted))
         if output == "text":
             out.lines(tale_lines(tale, every=every, width=width))
         else:
             out.data(tale_record(tale), output)
         return
-    found = story.of(chosen(story, wanted), acting=acting, present=present)
-    tales = [gangs.of(name, story.told.state) for name in names if name == found.ref.key]
+    found = story.of(chosen(story, wanted), acting=found_at.acting, present=found_at.present)
+    tales = [gang_tale(state, name) for name in names if name == found.ref.key]
     if output == "text":
         out.lines(story_lines(found, every=every, width=width))
         for tale in tales:
@@ -81,7 +77,7 @@ def chosen(story: Story, wanted: str) -> str:
         return one_of(matches.keys, wanted)
     hint = f"; did you mean {', '.join(matches.similar)}?" if matches.similar else ""
     raise CliError(
-        f"no job {wanted} was ever seen in this log (up to sequence {story.told.state.seq}){hint}",
+        f"no job {wanted} was ever seen in this log (up to sequence {story.state.seq}){hint}",
         NOT_FOUND,
     )
 

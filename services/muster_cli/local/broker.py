@@ -7,7 +7,8 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
-from muster.bus.server import EmbeddedServer, is_free
+from muster.bus.errors import PortTakenError
+from muster.bus.server import EmbeddedServer
 
 USUAL_PORT = 4222
 """Where NATS clients look first, so that ``nats sub`` needs no address."""
@@ -18,17 +19,23 @@ LOOK_S = 0.5
 @contextlib.asynccontextmanager
 async def broker(store: Path, port: int | None, note: Callable[[str], None]) -> AsyncIterator[EmbeddedServer]:
     """A running server; ``port`` None takes the usual one, or any when that is taken. Raises BusError."""
-    chosen = port
-    if chosen is None:
-        chosen = USUAL_PORT if is_free(USUAL_PORT) else 0
-        if not chosen:
-            note(f"port {USUAL_PORT} is taken: NATS gets another one here")
-    server = EmbeddedServer(port=chosen, data=store, data_option="--data", port_option="--port")
-    await server.start()
+    try:
+        server = await _started(store, USUAL_PORT if port is None else port)
+    except PortTakenError:
+        if port is not None:
+            raise
+        note(f"port {USUAL_PORT} is taken: NATS gets another port here")
+        server = await _started(store, 0)
     try:
         yield server
     finally:
         await server.stop()
+
+
+async def _started(store: Path, port: int) -> EmbeddedServer:
+    server = EmbeddedServer(port=port, data=store, data_option="--data", port_option="--port")
+    await server.start()
+    return server
 
 
 async def keep_alive(server: EmbeddedServer, note: Callable[[str], None]) -> None:

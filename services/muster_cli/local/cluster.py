@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import secrets
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -89,7 +90,7 @@ async def local_cluster(home: Home, clock: Clock, seed: int) -> AsyncIterator[Lo
         raise CliError(f"cannot go on from {home.path}: {err}; give another --data") from err
     with contextlib.closing(journal):
         virtual = VirtualClock(clock.now())
-        cluster = SimCluster(NODES, seed=seed, clock=virtual, saved=journal.saved)
+        cluster = SimCluster(NODES, seed=seed, clock=virtual, saved=journal.saved, identity=secrets.token_hex(4))
         journal.follow(cluster.server)
         http = HttpApiServer(cluster.server)
         await http.start()

@@ -52,6 +52,7 @@ class Services:
         target = getattr(transport, "target", None)
         self.server = target.server if target is not None else ""
         self.origin = target.origin if target is not None else ""
+        await process.pair(transport)
         for name in DECIDERS:
             process.add_decider(name)
         process.add_watchers(transport)

@@ -33,7 +33,7 @@ from muster.telemetry import logs
 from muster_cli.commands.version import nats_server_version
 from muster_cli.console import BAD, DIM, Output, styled
 from muster_cli.exits import FAILED, OK
-from muster_cli.findings import Finding, must_mend
+from muster_cli.findings import Finding, must_fix
 from muster_cli.instances import Instance, Registration
 from muster_cli.local.broker import broker, keep_alive
 from muster_cli.local.cluster import CONTEXT, LocalCluster, local_cluster
@@ -173,7 +173,7 @@ class Session:
                 from muster_cli.clusterchecks import cluster_findings
 
                 findings = await cluster_findings(transport, acting=True, kinds=process.config.kinds_on)
-                self._refused = [finding for finding in findings if must_mend([finding])]
+                self._refused = [finding for finding in findings if must_fix([finding])]
                 if self._refused:
                     self.out.note(styled(("muster up: not acting on this cluster, because:", BAD)))
                     for line in findings_lines(self._refused):

@@ -11,7 +11,8 @@ from muster.bus.cell import open_log
 from muster.bus.errors import BusError
 from muster.bus.jetstream import JetStream
 from muster.core.narrator import Entry, Narrator
-from muster.core.presentation.desired import waiting_reason
+from muster.core.status.job import job_status
+from muster.core.wording import jobs
 from muster.ports import LogGoneError, LogSealedError
 
 AGAIN_S = 0.5
@@ -37,6 +38,8 @@ class Teller:
         """A quota tree is in force and the cluster is fully known: what is submitted now is decided at once."""
         self._narrator: Narrator | None = None
         self._told = 0
+        self._queued: set[str] = set()
+        """uids of the jobs that were counted: one that is queued again is no other job"""
         self._js = js
         self._cell = cell
         self._began = began
@@ -85,16 +88,17 @@ class Teller:
         waiting = next((job for job in state.jobs.values() if job.status == "waiting"), None)
         if waiting is None:
             return "no job waits"
-        return f"{waiting.ref.key}: {waiting_reason(state, waiting).text}"
+        return f"{waiting.ref.key}: {jobs.reason(job_status(state, waiting.ref.uid)).text}"
 
     def _count(self, entry: Entry) -> None:
-        counts = self.counts
-        match entry.word:
-            case "queued":
+        counts, uid = self.counts, entry.ref.uid if entry.ref is not None else ""
+        match entry.what:
+            case "workload_queued" if uid not in self._queued:
+                self._queued.add(uid)
                 counts.queued += 1
-            case "admitted":
+            case "gang_admitted":
                 counts.admitted += 1
                 if counts.first_admission_ms < 0:
                     counts.first_admission_ms = max(0, entry.at - self._began)
-            case "finished":
+            case "workload_finished":
                 counts.finished += 1

@@ -6,7 +6,7 @@ from typing import Any
 
 from rich.text import Text
 
-from muster.model.text import counted, moment
+from muster.model.text import counted, instant, moment
 from muster_cli.console import BAD, DIM, STRONG, WARN, columns, styled
 from muster_cli.state import CellState
 
@@ -70,6 +70,6 @@ def cell_record(state: CellState) -> dict[str, Any]:
         "bytes": state.usage.bytes,
         "max_bytes": state.usage.max_bytes,
         "percent_full": state.percent,
-        "broker_ms": state.usage.broker_ms,
+        "broker_time": instant(state.usage.broker_ms),
         "leaders": [{"stage": each.stage, "shard": each.shard, "process": each.process} for each in state.leads],
     }

@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 from rich.text import Text
 
-from muster.core.telling import tell_of
+from muster.core.wording.telling import tell_of
 from muster.events.envelope import Stored
 from muster.events.registry import encode
-from muster.model.text import moment
+from muster.model.text import instant, moment
 from muster_cli.console import DIM, STRONG, WORDS, styled
 
 POSITION_WIDTH = 9
@@ -55,7 +55,7 @@ def record(stored: Stored, index: int, cell: str, generation: int) -> dict[str, 
         "generation": generation,
         "sequence": stored.seq,
         "index": index,
-        "at": commit.at,
+        "at": instant(commit.at),
         "stage": commit.stage,
         "shard": commit.shard,
         "kind": commit.kind,

@@ -1,4 +1,4 @@
-"""Findings for people: what was looked at, how it is, and how to mend it."""
+"""Findings for people: what was looked at, how it is, and how to fix it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,11 @@ from muster.model.text import counted
 from muster_cli.console import BAD, DIM, GOOD, WARN, styled
 from muster_cli.findings import Finding
 
-_MARKS = {"ok": ("ok   ", GOOD), "note": ("note ", WARN), "bad": ("mend ", BAD)}
+NOTHING = (
+    "nothing was examined: name a log with --url nats://HOST:PORT and a cluster with --context NAME, "
+    "or start both with `muster up`"
+)
+_MARKS = {"ok": ("ok   ", GOOD), "note": ("note ", WARN), "bad": ("fix  ", BAD)}
 
 
 def findings_lines(findings: Sequence[Finding]) -> list[Text]:
@@ -24,9 +28,11 @@ def findings_lines(findings: Sequence[Finding]) -> list[Text]:
     return lines
 
 
-def verdict(findings: Sequence[Finding]) -> Text:
-    """The last line."""
+def verdict(findings: Sequence[Finding], *, examined: bool = True) -> Text:
+    """The last line. ``examined``: there was a log or a cluster to look at."""
     bad = sum(finding.grade == "bad" for finding in findings)
-    if not bad:
-        return styled(("nothing needs mending", GOOD))
-    return styled((f"{counted(bad, 'thing')} to mend", BAD))
+    if bad:
+        return styled((f"{counted(bad, 'problem')} to fix", BAD))
+    if not examined:
+        return styled((NOTHING, WARN))
+    return styled(("no problem found", GOOD))

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from muster.core.gangstory import GangTale
 from muster.core.story import Happening
+from muster.model.text import instant
 from muster_cli.console import BAD, DIM, GOOD, STRONG, WARN, styled
 from muster_cli.render.why import happening_lines
 
@@ -34,7 +35,7 @@ def tale_record(tale: GangTale) -> dict[str, Any]:
     """For programs."""
     namespace, _, name = tale.name.partition("/")
     events = [
-        {"at": each.at, "sequence": each.seq, "index": each.item, "what": each.word, "text": each.text}
+        {"at": instant(each.at), "sequence": each.seq, "index": each.item, "what": each.word, "text": each.text}
         for each in tale.entries
     ]
     return {
@@ -42,7 +43,7 @@ def tale_record(tale: GangTale) -> dict[str, Any]:
         "namespace": namespace,
         "name": name,
         "sequence": tale.seq,
-        "at": tale.now,
+        "at": instant(tale.now),
         "standing": {"code": tale.code, "text": tale.text},
         "pods": tale.pods,
         "events": events,

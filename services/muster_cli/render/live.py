@@ -9,7 +9,7 @@ from rich.text import Text
 from muster.core.narrator import Entry
 from muster_cli.console import DIM, STRONG, WORDS, styled
 
-WORD_WIDTH = 11
+WORD_WIDTH = 12
 MIN_JOB_WIDTH = 24
 MAX_JOB_WIDTH = 44
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 
 from rich.text import Text
 
-from muster.model.resources import format_quantity
+from muster.model.resources import format_quantity, format_vector
 from muster.model.text import moment
 from muster_cli.board import Amount, Board, Node
 from muster_cli.console import BAD, DIM, GOOD, STRONG, WARN, columns, styled
 
 BAR_WIDTH = 20
+NARROW = 100
+"""Below so many columns bars are short, and what does not fit beside a node or a queue stands under it."""
+SHORT_BAR = 8
 
 
 class Strokes:
@@ -22,20 +26,27 @@ class Strokes:
         self.fork, self.corner, self.line = ("├─ ", "└─ ", "│  ") if unicode else ("|- ", "`- ", "|  ")
 
 
-def tree_lines(board: Board, nodes: Sequence[Node], *, unicode: bool = True) -> list[Text]:
-    """The tree: a line per node and resource, with a bar that is as long as the node's max."""
+def tree_lines(board: Board, nodes: Sequence[Node], *, unicode: bool = True, width: int = 200) -> list[Text]:
+    """The tree: a line per node and resource, with a bar that is as long as the node's max. ``width``: columns."""
     if not board.tree:
         return [Text("No quota tree is in force: apply an ElasticQuotaTree in kube-system."), *_notes(board)]
-    strokes = Strokes(unicode=unicode)
-    lines = [styled(("ElasticQuotaTree ", DIM), (board.tree, STRONG), (f", {as_of(board)}", DIM)), Text()]
+    strokes, narrow = Strokes(unicode=unicode), width < NARROW
+    title = styled(("ElasticQuotaTree ", DIM), (board.tree, STRONG), ("," if narrow else f", {as_of(board)}", DIM))
+    lines = [title, *([styled((as_of(board), DIM))] if narrow else []), Text()]
     rows: list[list[Text | str]] = []
     for stem, below, node in _stems(nodes, strokes):
         shown = [amount for amount in node.amounts if amount.used or amount.guaranteed or amount.limit != 0]
         for index, amount in enumerate(shown or node.amounts[:1]):
             first = index == 0
             name = styled((stem, DIM), (node.name, STRONG)) if first else styled((below, DIM))
-            rows.append([name, amount.resource, bar(amount, strokes), *_numbers(amount), _jobs(node) if first else ""])
-        if not node.amounts:
+            used, least = _numbers(amount)
+            if narrow:
+                rows.append([name, amount.resource.rpartition("/")[2], bar(amount, strokes, SHORT_BAR), used])
+            else:
+                rows.append([name, amount.resource, bar(amount, strokes), used, least, _jobs(node) if first else ""])
+        if narrow and (jobs := _jobs(node)):
+            rows.append([Text.assemble((below, DIM), "  ", jobs)])
+        if not node.amounts and not narrow:
             rows.append([styled((stem, DIM), (node.name, STRONG)), "", "", "", "", _jobs(node)])
     lines += columns(rows)
     return lines + _notes(board)
@@ -58,26 +69,26 @@ def _stems(nodes: Sequence[Node], strokes: Strokes) -> list[tuple[str, str, Node
     return found
 
 
-def bar(amount: Amount, strokes: Strokes) -> Text:
+def bar(amount: Amount, strokes: Strokes, width: int = BAR_WIDTH) -> Text:
     """Used of max; the mark shows the guaranteed min where it is neither nothing nor all."""
     if amount.limit is None:
-        return styled(("no max".ljust(BAR_WIDTH), DIM))
-    filled = _cells(amount.used, amount.limit)
+        return styled(("no max".ljust(width), DIM))
+    filled = _cells(amount.used, amount.limit, width)
     colour = BAD if amount.over else WARN if amount.borrowed else GOOD
-    cells = [(strokes.full, colour)] * filled + [(strokes.empty, DIM)] * (BAR_WIDTH - filled)
-    mark = _cells(amount.guaranteed, amount.limit)
-    if 0 < mark < BAR_WIDTH:
+    cells = [(strokes.full, colour)] * filled + [(strokes.empty, DIM)] * (width - filled)
+    mark = _cells(amount.guaranteed, amount.limit, width)
+    if 0 < mark < width:
         cells[mark] = (strokes.mark, STRONG)
     return styled(*cells)
 
 
-def _cells(part: int, whole: int) -> int:
+def _cells(part: int, whole: int, width: int) -> int:
     """How much of a bar a part takes: something when it is something, all only when it is all."""
     if part <= 0:
         return 0
     if whole <= 0 or part >= whole:
-        return BAR_WIDTH
-    return min(max(part * BAR_WIDTH // whole, 1), BAR_WIDTH - 1)
+        return width
+    return min(max(part * width // whole, 1), width - 1)
 
 
 def _numbers(amount: Amount) -> tuple[Text, Text]:
@@ -95,6 +106,8 @@ def _jobs(node: Node) -> Text:
         parts.append((f"{node.running} running", GOOD))
     if node.admitted > node.running:
         parts.append((f"{node.admitted - node.running} starting or ending", DIM))
+    if node.beyond:
+        parts.append((f"{format_vector(node.beyond)} beyond what was granted", BAD))
     if node.leaf and node.paused:
         parts.append((f"{' and '.join(node.paused)} paused", WARN))
     text = Text()
@@ -103,11 +116,13 @@ def _jobs(node: Node) -> Text:
     return text
 
 
-def list_lines(board: Board, nodes: Sequence[Node]) -> list[Text]:
-    """One line per queue."""
+def list_lines(board: Board, nodes: Sequence[Node], *, width: int = 200) -> list[Text]:
+    """One line per queue; a few under its name where there is no room for one. ``width``: columns."""
     if not board.tree:
         none = Text("No quota tree is in force, so there are no queues: apply an ElasticQuotaTree in kube-system.")
         return [none, *_notes(board)]
+    if width < NARROW:
+        return [line for node in nodes for line in _block(node, width)] + _notes(board)
     titles = ("QUEUE", "POLICY", "PRIORITY", "WAITING", "ADMITTED", "RUNNING", "HEAD", "REASON")
     rows: list[list[Text | str]] = [[styled((title, STRONG)) for title in titles]]
     for node in nodes:
@@ -116,6 +131,18 @@ def list_lines(board: Board, nodes: Sequence[Node]) -> list[Text]:
         last = [head.job, styled((head.text, WARN))] if head is not None else ["-", ""]
         rows.append([node.path, node.policy, str(node.priority), *counts, *last])
     return columns(rows) + _notes(board)
+
+
+def _block(node: Node, width: int) -> list[Text]:
+    counts = _jobs(node) if node.waiting or node.admitted else Text("no jobs")
+    lines = [styled((node.path, STRONG)), Text.assemble("  ", counts)]
+    if node.head is not None:
+        lines += [styled("  ", (node.head.job, STRONG)), *_wrapped(node.head.text, width)]
+    return lines
+
+
+def _wrapped(text: str, width: int) -> list[Text]:
+    return [styled("    ", (line, WARN)) for line in textwrap.wrap(text, max(width - 4, 20))]
 
 
 def as_of(board: Board) -> str:

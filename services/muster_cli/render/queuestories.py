@@ -12,7 +12,8 @@ from rich.text import Text
 from muster.core.pace import Estimate, Pace
 from muster.core.queuestory import QueueTale
 from muster.core.story import JobStory
-from muster.model.text import counted, moment, shorten, span
+from muster.core.wording import queues
+from muster.model.text import counted, instant, moment, shorten, span
 from muster_cli.console import DIM, STRONG, WARN, WORDS, columns, styled
 
 SHOWN = 60
@@ -39,7 +40,7 @@ def expected(story: JobStory, pace: Pace) -> Expected:
             story, Estimate(), f"how long {standing.code} lasts does not follow from the speed of its queue"
         )
     found = pace.expect(standing.queue, standing.position, story.now)
-    return Expected(story, found, found.why)
+    return Expected(story, found, queues.no_estimate(found))
 
 
 def position_lines(found: Expected) -> list[Text]:
@@ -50,20 +51,11 @@ def position_lines(found: Expected) -> list[Text]:
     )
     lines = [styled((f"{story.ref.kind} ", DIM), (story.ref.key, STRONG), f"  {place}")]
     if found.estimate.known:
-        lines.append(Text(f"  {sentence(found.estimate, standing.position, standing.queue)}"))
+        lines.append(Text(f"  {queues.estimate(found.estimate, standing.position, standing.queue)}"))
     elif standing.position:
         lines.append(styled(("  No estimate: ", WARN), f"{found.why}."))
     text = standing.text if standing.text.endswith(".") else f"{standing.text}."
     return [*lines, *(Text(f"  {line}") for line in textwrap.wrap(text, WIDTH))]
-
-
-def sentence(estimate: Estimate, position: int, queue: str) -> str:
-    """``About 12 min, in 8 of 10 cases between 5 min and 31 min: ...``."""
-    rows = f"{counted(position, 'admission')} in a row" if position > 1 else "an admission"
-    return (
-        f"About {span(estimate.middle)}, in 8 of 10 cases between {span(estimate.low)} and {span(estimate.high)}: so "
-        f"long {rows} from {queue} took {estimate.rows} times while somebody waited."
-    )
 
 
 def position_record(found: Expected) -> dict[str, Any]:
@@ -75,7 +67,7 @@ def position_record(found: Expected) -> dict[str, Any]:
         "name": story.ref.name,
         "uid": story.ref.uid,
         "sequence": story.seq,
-        "at": story.now,
+        "at": instant(story.now),
         "standing": standing.code,
         "queue": standing.queue,
         "position": standing.position,
@@ -109,9 +101,9 @@ def tale_lines(tale: QueueTale) -> list[Text]:
             lines.append(Text(f"  and {tale.length - len(tale.waiting)} more"))
         found = tale.next_start
         lines.append(
-            styled((f"  next: {sentence(found, 1, tale.queue)}", DIM))
+            styled((f"  next: {queues.estimate(found, 1, tale.queue)}", DIM))
             if found.known
-            else styled((f"  no estimate for the next: {found.why}", DIM))
+            else styled((f"  no estimate for the next: {queues.no_estimate(found)}", DIM))
         )
     if tale.entries:
         lines += [Text(), styled(("What happened", STRONG))]
@@ -147,7 +139,7 @@ def tale_record(tale: QueueTale) -> dict[str, Any]:
     found: dict[str, Any] = msgspec.to_builtins(tale)
     found["entries"] = [
         {
-            "at": each.at,
+            "at": instant(each.at),
             "sequence": each.seq,
             "index": each.item,
             "job": each.ref.key if each.ref is not None else "",

@@ -27,7 +27,7 @@ def lint_lines(found: Linted) -> list[Text]:
 
 
 def diff_lines(found: Difference) -> list[Text]:
-    """What changes in the tree, then what that does to who runs and who waits."""
+    """What changes in the tree, then the effect on running and waiting jobs."""
     lines = [styled(("+ ", GOOD), path) for path in found.added]
     lines += [styled(("- ", BAD), path) for path in found.removed]
     rows: list[list[Text | str]] = [
@@ -37,6 +37,10 @@ def diff_lines(found: Difference) -> list[Text]:
     lines += columns(rows)
     if not lines:
         lines = [Text("The tree is the same as the one in force.")]
+    lines += [
+        styled(("= ", DIM), f"(tree)  annotation muster.dev/{name} is not in the file; `kubectl apply` keeps it")
+        for name in found.kept
+    ]
     lines += [Text(), styled((f"As of sequence {found.seq}:", DIM))]
     effects = [
         styled(("over its max  ", BAD), f"{each.path}: {each.used} {each.resource} in use, max {each.limit}")
@@ -48,7 +52,7 @@ def diff_lines(found: Difference) -> list[Text]:
     effects += _affected("can never fit", BAD, found.hopeless)
     effects += _affected("leaves its queue", BAD, found.homeless)
     effects += _affected("runs, unclaimed", WARN, found.unclaimed)
-    return lines + (effects or [Text("no queue would be over its max, and nobody who waits would fare differently")])
+    return lines + (effects or [Text("no queue would be over its max, and nothing changes for the waiting jobs")])
 
 
 def _affected(word: str, colour: str, jobs: Sequence[Affected]) -> list[Text]:

@@ -60,18 +60,28 @@ def figures(result: Result) -> list[Text]:
 
 def comparison(results: Sequence[Result]) -> list[Text]:
     """One line per policy; ``x`` is the mean completion time against best-effort FIFO in this very run."""
+    return _table("POLICY", [(result.policy, result) for result in results], f"seconds; X: against {BASELINE}")
+
+
+def curve(results: Sequence[tuple[str, Result]]) -> list[Text]:
+    """One line per value of a rule: what it changes of delay and waste."""
+    return _table("RULE", results, "seconds")
+
+
+def _table(first: str, named: Sequence[tuple[str, Result]], note: str) -> list[Text]:
+    results = [result for _, result in named]
     head = (
-        "POLICY", "DONE", "JCT MEAN", "X", "DELAY MEAN", "P95", "MAX", "SLOWDOWN", "GOODPUT", "JAIN", "MIN", "EVICTED",
-        "LOST GPU-H",
+        first, "DONE", "JCT MEAN", "X", "DELAY MEAN", "P95", "MAX", "SLOWDOWN", "GOODPUT", "JAIN", "MIN", "EVICTED",
+        "OF ONE", "LOST GPU-H",
     )  # fmt: skip
     base = next((each.metrics.jct_mean_s for each in results if each.policy == BASELINE), None)
     rows: list[Sequence[Text | str]] = [[styled((title, DIM)) for title in head]]
-    for result in results:
+    for name, result in named:
         metrics = result.metrics
         jct = metrics.jct_mean_s
         rows.append(
             (
-                result.policy,
+                name,
                 str(result.jobs.finished),
                 _seconds(jct),
                 _number(jct / base) if jct is not None and base else "-",
@@ -83,12 +93,13 @@ def comparison(results: Sequence[Result]) -> list[Text]:
                 _number(metrics.fairness_jain),
                 _number(metrics.fairness_min),
                 str(metrics.evictions),
+                str(metrics.max_evictions_per_job),
                 f"{metrics.wasted_gpu_s / 3600:.0f}",
             )
         )
     bound = results[0].metrics.jct_lower_bound_s if results else None
-    note = f"seconds; X: against {BASELINE}; no policy can have a JCT MEAN under {_seconds(bound)}"
-    return [*columns(rows), styled((note, DIM))]
+    whole = f"{note}; no policy can have a JCT MEAN under {_seconds(bound)}"
+    return [*columns(rows), styled((whole, DIM))]
 
 
 def _span(seconds: float | None) -> str:

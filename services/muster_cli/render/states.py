@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 from rich.text import Text
 
-from muster.core import telling
 from muster.core.queueing.state import SorterState
 from muster.core.stage import StageState
+from muster.core.wording import telling
 from muster.model.resources import format_quantity, format_vector
-from muster.model.text import counted, moment, shorten
+from muster.model.text import counted, instant, moment, shorten
 from muster.runtime.states import about, plain
 from muster.runtime.stepping import Step
 from muster_cli.console import BAD, DIM, GOOD, STRONG, columns, styled
@@ -50,7 +50,7 @@ def _tree(value: Any) -> list[str]:
 
 
 def cell_lines(state: SorterState) -> list[Text]:
-    """A cell at a position: what each queue uses, who waits where, and who holds quota."""
+    """A cell at a position: what each queue uses, the waiting jobs, and the jobs that hold quota."""
     synced = "fully known" if state.synced else f"not fully known: {', '.join(sorted(state.unsynced))} not listed"
     lines = [
         styled(("The cell", STRONG), (f"  at sequence {state.seq}, {moment(state.now)} UTC; {synced}", DIM)),
@@ -161,7 +161,7 @@ def step_record(step: Step) -> dict[str, Any]:
         "stage": step.stage,
         "sequence": step.seq,
         "in_seq": step.in_seq,
-        "at": step.at,
+        "at": instant(step.at),
         "ruleset": step.ruleset,
         "folded": [{"sequence": each.seq, "events": msgspec.to_builtins(each.commit.events)} for each in step.folded],
         "changed": msgspec.to_builtins(step.changed),

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from muster.core.standing import Standing
 from muster.core.story import Happening, JobStory
-from muster.model.text import counted, moment, span
+from muster.model.text import counted, instant, moment, span
 from muster_cli.console import BAD, DIM, GOOD, STRONG, WARN, WORDS, styled
 
 WORD_WIDTH = 12
@@ -108,13 +108,13 @@ def record(story: JobStory) -> dict[str, Any]:
     standing = msgspec.to_builtins(story.standing)
     happenings = [
         {
-            "at": each.entry.at,
+            "at": instant(each.entry.at),
             "sequence": each.entry.seq,
             "index": each.entry.item,
             "what": each.entry.word,
             "text": each.entry.text,
             "weight": each.entry.weight,
-            **({"times": each.times, "last_at": each.last_at} if each.times > 1 else {}),
+            **({"times": each.times, "last_at": instant(each.last_at)} if each.times > 1 else {}),
         }
         for each in story.happenings
     ]
@@ -126,7 +126,7 @@ def record(story: JobStory) -> dict[str, Any]:
         "generation": story.generation,
         "log_id": story.log_id,
         "sequence": story.seq,
-        "at": story.now,
+        "at": instant(story.now),
         "earlier": story.earlier,
         "standing": standing,
         "pauses": story.pauses,

@@ -8,7 +8,8 @@ import sys
 import time
 
 from kit.controlplane import BuildError, ControlPlane, ControlPlaneError
-from kit.controlplane.build import VERSION_VARIABLE, build, wanted_version, write_lock
+from kit.controlplane.build import VERSION_VARIABLE, build, build_natscli, wanted_version, write_lock
+from kit.controlplane.modules import OLDER_KUBERNETES_VERSION
 
 
 def main() -> int:
@@ -20,13 +21,13 @@ def main() -> int:
     parser.add_argument(
         "command",
         choices=("build", "run", "lock"),
-        help="build: fill the cache; run: start all servers, print the kubeconfig, wait for "
-        "Ctrl-C; lock: resolve the Go dependencies anew into go/locks",
+        help="build: fill the cache with everything the tests start; run: start all servers, print the "
+        "kubeconfig, wait for Ctrl-C; lock: resolve the Go dependencies anew into go/locks",
     )
     parser.add_argument(
         "--version",
         default=wanted_version(),
-        help=f"Kubernetes release, default %(default)s (or set {VERSION_VARIABLE})",
+        help=f"Kubernetes release to run or lock, default %(default)s (or set {VERSION_VARIABLE})",
     )
     chosen = parser.parse_args()
     try:
@@ -35,6 +36,9 @@ def main() -> int:
             return 0
         started = time.monotonic()
         binaries = build(chosen.version, echo=say)
+        if chosen.command == "build":
+            build(OLDER_KUBERNETES_VERSION, echo=say)
+            build_natscli(echo=say)
         for path in binaries.paths.values():
             say(str(path))
         say(f"kubernetes {binaries.kubernetes_version}: {time.monotonic() - started:.1f} s")

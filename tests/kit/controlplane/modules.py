@@ -18,6 +18,8 @@ from pathlib import Path
 from kit.controlplane.toolchain import BuildError, go_environment
 
 DEFAULT_KUBERNETES_VERSION = "1.36.3"
+OLDER_KUBERNETES_VERSION = "1.34.4"
+"""A server that has no policies that change objects."""
 KWOK_VERSION = "0.8.0"
 NATSCLI_VERSION = "0.3.0"
 

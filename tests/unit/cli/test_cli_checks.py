@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from kit.story import quota_tree
 from muster.bus.log import LogUsage
 from muster.core.objects.registry import WATCHED
 from muster.model import api
@@ -12,7 +13,7 @@ from muster.runtime.config import Config
 from muster.runtime.leader import MAX_SKEW_MS
 from muster.sim.apiserver import SimApiServer, SimTransport
 from muster_cli.buschecks import judged
-from muster_cli.clusterchecks import ADMIT, POLICIES, acting_rights, watching_rights
+from muster_cli.clusterchecks import ADMIT, POLICIES, _tree, acting_rights, watching_rights
 from muster_cli.findings import Finding
 from muster_cli.instances import Instance
 from muster_cli.owners import OWNERS, owner_findings
@@ -149,3 +150,21 @@ async def test_kueue_is_one_only_when_it_takes_rayjobs() -> None:
     more = {"data": {"controller_manager_config.yaml": "- batch/job\n- ray.io/rayjob"}}
     server.objects.patch(CONFIG_MAPS, "kueue-system", "kueue-manager-config", more)
     assert [found.grade for found in await found_in(transport)] == ["bad"]
+
+
+def cluster_with_trees(*namespaces: str) -> SimTransport:
+    server = SimApiServer(lambda: NOW, auto_namespaces=True)
+    for namespace in namespaces:
+        server.objects.create(api.QUOTA_TREES, namespace, quota_tree(namespace=namespace))
+    return SimTransport(server)
+
+
+async def test_a_tree_where_none_counts_is_not_ignored_in_silence() -> None:
+    found = await _tree(cluster_with_trees("default"))
+    assert [each.grade for each in found] == ["note", "note"]
+    assert "there is no ElasticQuotaTree in kube-system" in found[0].detail
+    assert found[0].fix == "move default/elasticquotatree to kube-system"
+    assert found[1].detail.startswith("default/elasticquotatree: ignored, because a tree counts only in namespace ")
+    both = await _tree(cluster_with_trees("default", "kube-system"))
+    assert [each.grade for each in both] == ["ok", "note"]
+    assert [each.grade for each in await _tree(cluster_with_trees("kube-system"))] == ["ok"]

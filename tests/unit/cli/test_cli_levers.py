@@ -10,10 +10,10 @@ from kit import facts
 from kit.scenario import Play
 from kit.story import quota_tree
 from muster.core.narrator import Narrator
-from muster.core.presentation.view import ViewState
+from muster.core.readmodel.state import ReadState
 from muster_cli.exits import NOT_FOUND, USAGE, CliError
 from muster_cli.levers import above_all, is_settled, job_named, standing_line
-from muster_cli.marking import patch_of, short
+from muster_cli.marking import patch_of, short, user_here
 from muster_cli.pausing import pausing, resuming, targets_of
 from muster_cli.quotadiff import Change, difference
 from muster_cli.quotafiles import Linted, read_trees
@@ -23,7 +23,7 @@ from muster_cli.render.quotas import diff_lines, lint_lines
 TEST_UID = {"op": "test", "path": "/metadata/uid", "value": "u1"}
 
 
-def state_after(*lines: str) -> ViewState:
+def state_after(*lines: str) -> ReadState:
     scene = Play()
     for line in lines:
         scene.line(line)
@@ -35,7 +35,7 @@ def state_after(*lines: str) -> ViewState:
 
 
 @pytest.fixture(scope="module")
-def busy() -> ViewState:
+def busy() -> ReadState:
     return state_after("tree", "synced", "job one", "job two", "job three prio=7", "job text/deep cpu=4 memory=1G")
 
 
@@ -67,7 +67,7 @@ def test_reasons_are_one_short_line() -> None:
 # --- jobs ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_job_is_found_by_name_or_said_to_be_none(busy: ViewState) -> None:
+def test_a_job_is_found_by_name_or_said_to_be_none(busy: ReadState) -> None:
     for name in ("two", "video/two", "rayjob/video/two"):
         assert job_named(busy, name).ref.key == "video/two"
     with pytest.raises(CliError, match="did you mean video/three") as missing:
@@ -79,7 +79,7 @@ def test_a_job_is_found_by_name_or_said_to_be_none(busy: ViewState) -> None:
     assert several.value.code == USAGE
 
 
-def test_jumping_goes_one_above_the_highest_that_waits(busy: ViewState) -> None:
+def test_jumping_goes_one_above_the_highest_that_waits(busy: ReadState) -> None:
     uid = {each.ref.key: each.ref.uid for each in busy.workloads.values()}
     assert above_all(busy, uid["video/two"]) == 8
     assert above_all(busy, uid["video/three"]) is None
@@ -113,7 +113,7 @@ def test_resuming_evictions_enables_reclaim_only_where_nobody_has_decided() -> N
     assert resuming("evictions", enable=True)({"muster.dev/reclaim": "disabled"}) == {}
 
 
-def test_a_pause_needs_a_tree_and_a_queue_that_is_there(busy: ViewState) -> None:
+def test_a_pause_needs_a_tree_and_a_queue_that_is_there(busy: ReadState) -> None:
     assert [target.name for target in targets_of(busy, "")] == ["ElasticQuotaTree kube-system/elasticquotatree"]
     with pytest.raises(CliError, match="there is no queue root/nowhere; there are root/algorithm/video"):
         targets_of(busy, "root/nowhere")
@@ -174,7 +174,15 @@ def test_a_file_without_a_tree_is_an_error(tmp_path: Path) -> None:
         written(tmp_path, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "x"}})
 
 
-def test_the_same_tree_makes_no_difference(busy: ViewState, tmp_path: Path) -> None:
+def test_a_file_that_is_nested_without_end_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "deep.yaml"
+    path.write_text("[" * 5000)
+    with pytest.raises(CliError, match="nested too deeply") as refused:
+        read_trees(path)
+    assert refused.value.code == USAGE
+
+
+def test_the_same_tree_makes_no_difference(busy: ReadState, tmp_path: Path) -> None:
     tree = written(tmp_path, quota_tree(facts.t0())).tree
     assert tree is not None
     found = difference(busy, tree)
@@ -182,7 +190,39 @@ def test_the_same_tree_makes_no_difference(busy: ViewState, tmp_path: Path) -> N
     assert diff_lines(found)[0].plain == "The tree is the same as the one in force."
 
 
-def test_a_larger_leaf_lets_in_and_a_smaller_one_is_over_its_max(busy: ViewState, tmp_path: Path) -> None:
+def test_what_applying_a_file_keeps_is_no_change(tmp_path: Path) -> None:
+    marks = {"muster.dev/paused": "admissions", "muster.dev/paused-by": "ann", "muster.dev/min-run": "10m"}
+    in_force = quota_tree(facts.t0())
+    in_force["metadata"]["annotations"] = marks
+    tree = written(tmp_path, in_force).tree
+    assert tree is not None
+    paused = state_after("tree", "synced")
+    paused.ledger.install(tree)
+    plain_file = written(tmp_path, quota_tree(facts.t0()))
+    assert plain_file.tree is not None
+    found = difference(paused, plain_file.tree, plain_file.rules)
+    assert found.kept == ["paused"]
+    assert [change.what for change in found.changed] == ["min-run-ms"], "apply takes away what a file had set"
+    assert any("muster.dev/paused is not in the file" in line.plain for line in diff_lines(found))
+    stated = difference(paused, plain_file.tree, {"paused": ""})
+    assert "paused" in [change.what for change in stated.changed]
+
+
+def test_resuming_says_who_and_why_where_something_changes() -> None:
+    present = {"muster.dev/paused": "evictions", "muster.dev/paused-by": "ann"}
+    found = resuming("evictions", by="bob", reason=" it is\nover ")(present)
+    assert (found["muster.dev/changed-by"], found["muster.dev/change-reason"]) == ("bob", "it is over")
+    assert resuming("admissions", by="bob", reason="x")(present) == {}
+
+
+def test_an_author_has_a_name_without_USER() -> None:
+    import getpass
+
+    assert user_here({}) == getpass.getuser()
+    assert user_here({"USER": "ann"}) == "ann"
+
+
+def test_a_larger_leaf_lets_in_and_a_smaller_one_is_over_its_max(busy: ReadState, tmp_path: Path) -> None:
     body = quota_tree()
     video = leaf(body, "algorithm", "video")
     before = video["max"]["cpu"]
@@ -206,7 +246,7 @@ def test_a_larger_leaf_lets_in_and_a_smaller_one_is_over_its_max(busy: ViewState
     assert any(line.startswith("can never fit  video/two in root/algorithm/video: cpu") for line in lines)
 
 
-def test_a_leaf_that_goes_leaves_its_jobs_homeless(busy: ViewState, tmp_path: Path) -> None:
+def test_a_leaf_that_goes_leaves_its_jobs_homeless(busy: ReadState, tmp_path: Path) -> None:
     body = quota_tree()
     algorithm = leaf(body, "algorithm")
     algorithm["children"] = [child for child in algorithm["children"] if child["name"] != "video"]

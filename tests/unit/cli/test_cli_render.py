@@ -19,8 +19,10 @@ from muster_cli import board, findings, invariants
 from muster_cli.console import Output, cleaned, columns, styled
 from muster_cli.filtering import Filter
 from muster_cli.findings import Finding
+from muster_cli.helping import overview
 from muster_cli.integrity import Integrity
 from muster_cli.ourselves import own_command
+from muster_cli.registry import GROUPS
 from muster_cli.render import banner, cell, events, live, queues, verdicts, why
 from muster_cli.render.findings import findings_lines, verdict
 
@@ -74,6 +76,25 @@ def test_the_tree_is_drawn_with_its_branches(busy: board.Board) -> None:
         "└─ infrastructure", "   └─ devops",
     ]  # fmt: skip
     assert len({line.index("cpu") for line in drawn if " cpu " in line}) == 1
+
+
+def test_tables_are_readable_at_sixty_columns(busy: board.Board) -> None:
+    for lines in (
+        plain(queues.tree_lines(busy, busy.nodes, width=60)),
+        plain(queues.list_lines(busy, busy.nodes, width=60)),
+    ):
+        assert max(len(line) for line in lines) <= 60, "\n".join(lines)
+        assert any("1 waiting" in line for line in lines)
+    listed = plain(queues.list_lines(busy, busy.nodes, width=60))
+    assert "root/algorithm/video" in listed
+    assert "  video/one" in listed
+
+
+@pytest.mark.parametrize("name", ["", *GROUPS])
+def test_overview_pages_are_readable_at_sixty_columns(name: str) -> None:
+    page = overview(name, 60)
+    examples = page.partition("Start here:")[0].partition("Examples:")[0]
+    assert max(len(line) for line in examples.splitlines()) <= 60
 
 
 def test_a_part_of_the_tree_begins_at_its_own_root(busy: board.Board) -> None:
@@ -183,14 +204,14 @@ def test_live_lines_tell_turns_and_line_up() -> None:
         "queued",
         "admitted",
     ]
-    assert shown[1].startswith("   0:00.0  queued     video/two ")
+    assert shown[1].startswith("   0:00.0  queued      video/two ")
 
 
 def test_observing_nobody_is_admitted() -> None:
     _, entries = narrated(BUSY.bench.log)
     lines = live.LiveLines(0, acting=False)
     shown = [line for entry in entries for line in plain(lines.lines(entry))]
-    assert any("would admit" in line for line in shown)
+    assert any("would admit video/" in line for line in shown), "the word does not run into the name"
     assert not any(" admitted " in line for line in shown)
 
 
@@ -261,7 +282,7 @@ def test_an_audit_names_what_it_does_not_check() -> None:
     violations = auditor.finish()
     shown = plain(verdicts.audit_lines(auditor, violations))
     assert shown[-1].endswith(", 0 broken")
-    assert {f"I{number}" for number in range(1, 22)} == invariants.CHECKED.keys() | invariants.UNCHECKED.keys()
+    assert {f"I{number}" for number in range(1, 24)} == invariants.CHECKED.keys() | invariants.UNCHECKED.keys()
     assert set(invariants.CHECKED) == set(auditor.counts)
     assert not invariants.CHECKED.keys() & invariants.UNCHECKED.keys()
     record = verdicts.audit_record(auditor, [Violation("I2", "over")])
@@ -309,10 +330,10 @@ def test_a_whole_log_has_no_problems_and_a_broken_one_has() -> None:
 
 def test_findings() -> None:
     found = [Finding("ok", "NATS", "fine"), Finding("bad", "log", "full", "make room"), Finding("note", "x")]
-    assert plain(findings_lines(found)) == ["  ok   NATS: fine", "  mend log: full", "       → make room", "  note x"]
-    assert verdict(found).plain == "1 thing to mend"
-    assert verdict(found[:1]).plain == "nothing needs mending"
-    assert findings.must_mend(found)
+    assert plain(findings_lines(found)) == ["  ok   NATS: fine", "  fix  log: full", "       → make room", "  note x"]
+    assert verdict(found).plain == "1 problem to fix"
+    assert verdict(found[:1]).plain == "no problem found"
+    assert findings.must_fix(found)
     assert findings.record(found)["healthy"] is False
 
 

@@ -72,7 +72,7 @@ def test_a_file_that_is_not_there(tmp_path, capsys):
 
 def test_a_time_before_the_beginning_is_refused(tmp_path, capsys):
     assert simulate(tmp_path, "--until", "-5") == 2
-    assert "--until must be seconds from 0 on" in capsys.readouterr().err
+    assert "--until must be seconds from 0 to" in capsys.readouterr().err
 
 
 def test_faults_come_from_a_file(tmp_path):

@@ -5,10 +5,10 @@ from kit.bench import Bench
 from kit.scenes import Scene
 from muster.core.audit import audit
 from muster.events.base import Cause
+from muster.events.claims import ClaimOpened
 from muster.events.decisions import (
     Candidate,
     CandidatesProposed,
-    ClaimOpened,
     QuotaDenied,
     QuotaReserved,
     WorkloadQueued,
@@ -29,7 +29,9 @@ class Accountant(Bench):
         self.facts(facts.tree(facts.node("root", {"cpu": 8}, {"cpu": 8}, children=leaves)))
         self.synced()
         self.step("quota_accountant")
-        self.known = {name: (facts.job(name, queue, cpu=cpu), f"root/{queue}") for name, queue, cpu in jobs}
+        self.known = {
+            name: (facts.job(name, queue, cpu=cpu, pod_sets=()), f"root/{queue}") for name, queue, cpu in jobs
+        }
         self.facts(*(facts.seen(job) for job, _ in self.known.values()))
         for job, queue in self.known.values():
             queued = WorkloadQueued(
@@ -38,7 +40,7 @@ class Accountant(Bench):
                 attempt=1,
                 queue=queue,
                 request=job.need["ack"],
-                generation=job.generation,
+                basis=job.basis,
             )
             self.append("queue_sorter", "decision", [queued])
 
@@ -46,17 +48,18 @@ class Accountant(Bench):
         job, queue = self.known[name]
         return job.ref, queue, job.need["ack"]
 
+    def candidate(self, name: str) -> Candidate:
+        job, queue = self.known[name]
+        return Candidate(Cause(1, 0), job.ref, 1, queue, job.need["ack"], basis=job.basis)
+
     def claim(self, name: str) -> None:
         ref, queue, request = self.shape(name)
-        claim = ClaimOpened(cause=Cause(1, 0), ref=ref, attempt=1, queue=queue, request=request, until=10**15)
+        claim = ClaimOpened(cause=Cause(1, 0), ref=ref, attempt=1, queue=queue, request=request)
         self.append("quota_accountant", "decision", [claim])
 
     def propose(self, *names: str) -> list[tuple[str, str]]:
         """Propose jobs; (job, what became of it) in the order of the answers."""
-        candidates = tuple(
-            Candidate(cause=Cause(1, 0), ref=ref, attempt=1, queue=queue, request=request, generation=1)
-            for ref, queue, request in map(self.shape, names)
-        )
+        candidates = tuple(map(self.candidate, names))
         self.append("queue_sorter", "decision", [CandidatesProposed(cause=Cause(1, 0), candidates=candidates)])
         answers = []
         while due := self.step("quota_accountant"):

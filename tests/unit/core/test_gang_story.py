@@ -6,7 +6,7 @@ from typing import Any
 
 from kit import facts
 from kit.bench import Bench
-from muster.core.gangstory import GangStory, GangTale
+from muster.core.gangstory import GangTale, gang_tale, gangs_named
 from muster.core.narrator import Narrator
 from muster.events.facts import NodeObserved, PodGone, PodObserved
 from muster.model.keys import Ref
@@ -33,12 +33,11 @@ def node(name: str, cpu: int) -> NodeObserved:
 
 def told(bench: Bench, wanted: str) -> tuple[list[str], GangTale]:
     """The names that were met, and the story of the first of them."""
-    narrator, story = Narrator(), GangStory(wanted)
+    narrator = Narrator()
     for stored in bench.log:
         narrator.feed(stored)
-        story.feed(stored, narrator.state)
-    names = story.keys()
-    return names, story.of(names[0], narrator.state)
+    names = gangs_named(narrator.state, wanted)
+    return names, gang_tale(narrator.state, names[0])
 
 
 def begun(cpu: int = 4) -> Bench:

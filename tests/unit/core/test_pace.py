@@ -7,29 +7,18 @@ from msgspec import Struct
 
 from kit.traces import trace
 from muster.core.pace import ENOUGH, Pace
-from muster.core.presentation.view import View
-from muster.core.queueing.book import Book
+from muster.core.readmodel.model import ReadModel
 from muster.core.stage import Folder
-from muster.events.base import Cause
-from muster.events.decisions import GangAdmitted, WorkloadDequeued
-from muster.model.keys import Ref
+from muster.core.wording.queues import estimate, no_estimate
+from muster.events.decisions import GangAdmitted
 from muster.runtime.logfile import read_log
 from muster.simulation.runner import Options, simulate
 
-REF = Ref("RayJob", "video", "one", "uid")
-
-
-class Line(Book):
-    """A book with so many waiting."""
-
-    def length(self, queue: str) -> int:
-        return self.waiting
-
 
 def admissions(*times: int, waiting: int = 9) -> Pace:
-    pace, book = Pace(), Line(waiting=waiting)
+    pace = Pace()
     for at in times:
-        pace.note(GangAdmitted(cause=Cause(1, 0), ref=REF, attempt=1, queue="root/a"), book, at)
+        pace.admitted("root/a", at, waiting=waiting > 0)
     return pace
 
 
@@ -51,8 +40,8 @@ def test_the_span_holds_eight_of_ten_that_were_seen():
 def test_too_little_is_said_and_not_guessed():
     found = admissions(0, 60_000, 120_000).expect("root/a", 4, now=120_000)
     assert not found.known
-    assert found.why == (
-        "2 times one admission from this queue followed another while somebody waited; 8 are needed for position 4"
+    assert no_estimate(found) == (
+        "2 times one admission from this queue followed another while jobs waited; 5 are needed"
     )
     assert not admissions(*range(ENOUGH)).expect("root/a", 1, now=9).known
     assert admissions(*range(ENOUGH + 1)).expect("root/a", 1, now=ENOUGH).known
@@ -63,17 +52,26 @@ def test_what_takes_longer_than_ever_is_said():
     pace = admissions(*range(0, 21 * 60_000, 60_000))
     found = pace.expect("root/a", 1, now=20 * 60_000 + 70_000)
     assert not found.known
-    assert "longer already than nearly everything" in found.why
+    assert "longer already than nearly everything" in no_estimate(found)
+
+
+def test_a_place_far_back_is_drawn_out_from_the_mean():
+    """At position 772 it asked for 776 admissions in a row, and never said anything."""
+    found = admissions(*range(0, 21 * 60_000, 60_000)).expect("root/a", 772, now=20 * 60_000)
+    assert found.known
+    assert (found.middle, found.rows, found.intervals) == (772 * 60_000, 0, 20)
+    assert "the mean of 20, drawn out" in estimate(found, 772, "root/a")
 
 
 @pytest.mark.parametrize("how", ["admitted", "left"])
 def test_an_idle_queue_says_nothing_of_its_speed(how):
-    pace, busy, idle = admissions(0, 60_000), Line(waiting=9), Line(waiting=0)
-    admitted = GangAdmitted(cause=Cause(1, 0), ref=REF, attempt=1, queue="root/a")
-    left = WorkloadDequeued(cause=Cause(1, 0), ref=REF, attempt=1, queue="root/a", reason="gone")
-    pace.note(admitted if how == "admitted" else left, idle, 120_000)
-    pace.note(admitted, busy, 999_000)
-    pace.note(admitted, busy, 1_000_000)
+    pace = admissions(0, 60_000)
+    if how == "admitted":
+        pace.admitted("root/a", 120_000, waiting=False)
+    else:
+        pace.left("root/a", waiting=False)
+    pace.admitted("root/a", 999_000, waiting=True)
+    pace.admitted("root/a", 1_000_000, waiting=True)
     assert list(pace.intervals["root/a"])[-1] == 1_000
     assert 879_000 not in pace.intervals["root/a"]
     assert 939_000 not in pace.intervals["root/a"]
@@ -94,7 +92,7 @@ def test_in_a_queue_of_likes_most_waits_end_within_the_span(tmp_path, seed):
         rows.append(f"j{number},a,4,{at},{rng.randrange(100, 2_000)}")
     cluster = {"nodes": [{"count": 4, "gpus": 4}], "queues": {"a": {"min": 16, "max": 16}}}
     simulate(trace(tmp_path, cluster, "\n".join(rows)), "muster", Options(), log=tmp_path / "log.jsonl", alone={})
-    view, pace = View(), Pace()
+    view = ReadModel()
     folder, state = Folder(view), view.initial()
     guesses: dict[str, Guess] = {}
     kept = 0
@@ -102,14 +100,13 @@ def test_in_a_queue_of_likes_most_waits_end_within_the_span(tmp_path, seed):
     for stored in read_log(tmp_path / "log.jsonl"):
         folder.fold(state, stored.seq, stored.commit)
         for event in stored.commit.events:
-            pace.note(event, state.book, state.now)
             if isinstance(event, GangAdmitted) and event.ref.uid in guesses:
                 guess = guesses.pop(event.ref.uid)
                 told += 1
                 kept += guess.low <= state.now - guess.at <= guess.high
         for position, (place, _) in enumerate(state.book.in_order("root/a"), start=1):
             if place[3] not in guesses and 2 <= position <= 10:
-                found = pace.expect("root/a", position, state.now)
+                found = state.pace.expect("root/a", position, state.now)
                 if found.known:
                     guesses[place[3]] = Guess(state.now, found.low, found.high)
     assert told > 100

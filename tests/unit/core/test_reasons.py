@@ -15,10 +15,10 @@ from msgspec import inspect as mi
 from kit import gangscenes, scenes
 from kit.bench import Bench
 from kit.scenes import OBSTACLES, TWO, Scene
-from muster.core import explain, explain_nodes
-from muster.core.gangstory import GangStory
+from muster.core.gangstory import gang_tale
 from muster.core.narrator import Entry, Narrator
 from muster.core.story import Story
+from muster.core.wording import explain, explain_nodes
 from muster.events.base import Event
 from muster.events.effects import EffectFailed
 from muster.events.registry import EVENT_TYPES
@@ -26,7 +26,18 @@ from muster.events.registry import EVENT_TYPES
 Key = tuple[str, str]
 """(event tag or enum, value)"""
 
-NO_REASONS = {"phase", "operator", "reclaim", "runtime", "action", "mode", "charge_pods"}
+NO_REASONS = {
+    "phase",
+    "operator",
+    "reclaim",
+    "runtime",
+    "order",
+    "action",
+    "mode",
+    "charge_pods",
+    "rule_profile",
+    "kind",
+}
 """Fields with a closed set of values that say what something is, not why."""
 TOLD_OTHERWISE = {
     ("workload_refused", "unreadable"): "nobody decides it: the fact object_unreadable says it, see test_story",
@@ -137,11 +148,10 @@ def of_job(bench: Bench, job: str) -> list[Entry]:
 
 def of_gang(bench: Bench, gang: str) -> list[Entry]:
     """What it says of a gang of pods."""
-    narrator, story = Narrator(), GangStory(gang)
+    narrator = Narrator()
     for stored in bench.log:
         narrator.feed(stored)
-        story.feed(stored, narrator.state)
-    return story.of(gang, narrator.state).entries
+    return gang_tale(narrator.state, gang).entries
 
 
 def told(key: Key) -> str:

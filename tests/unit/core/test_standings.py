@@ -1,6 +1,6 @@
 """Every standing a job can have is reached by a scene, and no two scenes read the same.
 
-The codes are read from the modules that give them: a new one without a scene fails here.
+The codes are a closed set: a new one without a scene fails here.
 """
 
 from __future__ import annotations
@@ -9,34 +9,27 @@ import ast
 import inspect
 import re
 from collections.abc import Callable
+from typing import get_args
 
 import pytest
 
 from kit import facts, gangscenes, scenes
 from kit.scenes import TWO, Scene, beginning, claimed, outranked, timed_out
-from muster.core import explain, explain_nodes, gangstory, standing
-from muster.core.gangstory import GangStory
+from muster.core import gangstory
+from muster.core.gangstory import gang_tale
 from muster.core.narrator import Narrator
-from muster.core.presentation.gangview import ENDED
+from muster.core.readmodel.gangs import ENDED
+from muster.core.status.values import JobCode
 from muster.core.story import Story
+from muster.core.wording import explain_nodes
 from muster.events.facts import ObjectUnreadable
 from muster.events.system import LogNearlyFull
 from muster.model.keys import Ref
 
-MAKERS = ("Standing", "_charged", "_in_line", "Reason")
-"""What is called with a code."""
-
 
 def codes() -> set[str]:
-    """Every code a standing may have: the words that standing.py gives, and those of the reasons it takes over."""
-    found = set(explain.REFUSED.values())
-    for module in (standing, explain, explain_nodes):
-        for node in ast.walk(ast.parse(inspect.getsource(module))):
-            if isinstance(node, ast.Call) and getattr(node.func, "id", "") in MAKERS:
-                for each in node.args[:3]:
-                    parts = [each.body, each.orelse] if isinstance(each, ast.IfExp) else [each]
-                    found |= {p.value for p in parts if isinstance(p, ast.Constant) and _is_code(p.value)}
-    return found
+    """Every code a job's status may have."""
+    return set(get_args(JobCode))
 
 
 def _is_code(value: object) -> bool:
@@ -169,6 +162,7 @@ SCENES: dict[str, Callable[[], tuple[Scene, str]]] = {
     "Admitted": after("job one"),
     "Starting": after("job one", "resumed one", "cluster one", "pod one 0"),
     "Running": after("job one", *RUN),
+    "Running, beyond its grant": after("job one", *RUN, "cluster one cpu=90"),
     "Reclaimed": lambda: (claimed(), "b/greedy"),
     "Preempted": lambda: (outranked(), "b/greedy"),
     "RunningTimeout": lambda: (timed_out(), "a/one"),
@@ -186,6 +180,9 @@ SCENES: dict[str, Callable[[], tuple[Scene, str]]] = {
     "ResumeFailed": after("job one", "failed one refused a policy says no"),
     "CannotSuspend": of(scenes.refused, "cannot_suspend"),
     "NoQuota": of(scenes.refused, "unbound"),
+    "TwoQuotas": of(scenes.refused, "two_quotas"),
+    "QueueLabelMissing": of(scenes.refused, "queue_label_missing"),
+    "QueueDoesNotExist": of(scenes.refused, "queue_unknown"),
     "NoQuotaTree": of(scenes.refused, "no_tree"),
     "Held": of(scenes.dequeued, "held"),
     "Unmanaged": outside("nowhere/one"),
@@ -194,7 +191,7 @@ SCENES: dict[str, Callable[[], tuple[Scene, str]]] = {
     "InsufficientQuota, evicted": evicted_and_waiting,
     "InsufficientQuota, owed and nobody may go": of(scenes.deferred, "nothing_evictable"),
     "InsufficientQuota, owed and too young": of(scenes.deferred, "too_young"),
-    "InsufficientQuota, the claim has ended": of(scenes.claim_ended, "victims_stay"),
+    "QuotaHeld, the claim has ended": of(scenes.claim_ended, "expired"),
     "InsufficientQuota, reclaim is off": of(scenes.withheld, "reclaim_disabled"),
     "ExceedsMaxQuota": of(scenes.denied, "exceeds_limit"),
     "InsufficientMinQuota": lambda: firm(5, first=8),
@@ -225,11 +222,10 @@ def gang_codes() -> set[str]:
 
 
 def told_of_gang(play: gangscenes.Play, gang: str) -> tuple[str, str]:
-    narrator, story = Narrator(), GangStory(gang)
+    narrator = Narrator()
     for stored in play.bench.log:
         narrator.feed(stored)
-        story.feed(stored, narrator.state)
-    found = story.of(gang, narrator.state)
+    found = gang_tale(narrator.state, gang)
     return found.code, found.text
 
 

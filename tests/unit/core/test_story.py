@@ -212,7 +212,7 @@ def test_one_whose_like_was_refused_is_told_so_although_it_was_never_tried() -> 
     story = story_of(*BASE, "job zero", "job first", "job one")
     waits = [each.entry.text for each in story.happenings if each.entry.word == "waits"]
     assert len(waits) == 1
-    assert waits[0].startswith("nobody of its size fits: Insufficient quota(cpu)")
+    assert waits[0].startswith("a job of the same size was refused: Insufficient quota(cpu)")
     assert "tried" not in words(story)
 
 

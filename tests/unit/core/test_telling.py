@@ -1,7 +1,7 @@
 """Events in words: every one there is, and nothing a user wrote can break them."""
 
 from muster.core.story import Story
-from muster.core.telling import _WORDS, MAX_TEXT, subject_of, tell, words
+from muster.core.wording.telling import _WORDS, MAX_TEXT, subject_of, tell, words
 from muster.events import decisions as d
 from muster.events import effects, facts, system
 from muster.events.base import Cause

@@ -21,11 +21,12 @@ from kit.scenario import tell as tell_decision
 from muster.core.audit import audit
 from muster.core.narrator import Narrator
 from muster.core.presentation import desired, queues
-from muster.core.presentation.view import View, ViewState
 from muster.core.publication import public_event
+from muster.core.readmodel.model import ReadModel
+from muster.core.readmodel.state import ReadState
 from muster.core.stage import Folder
-from muster.core.telling import tell
 from muster.core.watching.watcher import MAX_FACT_BYTES, subject
+from muster.core.wording.telling import tell
 from muster.events.base import Event
 from muster.events.decisions import GangAdmitted, QuotaTreeAccepted, QuotaTreeRejected, WorkloadRefused
 from muster.events.envelope import MAX_BYTES, encode_commit
@@ -240,8 +241,8 @@ def check_words(bench: Bench) -> None:
 SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
 
-def view_of(bench: Bench) -> ViewState:
-    view = View()
+def view_of(bench: Bench) -> ReadState:
+    view = ReadModel()
     folder, state = Folder(view), view.initial()
     for stored in bench.log:
         folder.fold(state, stored.seq, stored.commit)

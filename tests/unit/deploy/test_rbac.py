@@ -14,6 +14,7 @@ from kit.deployed import NAMESPACE, Right, needed, objects, of_kind, rights
 from kit.nodes import ATOMIC
 from kit.shell import NODES, Cell, play
 from kit.story import quota_tree, rayjob
+from muster.core.actuation.gpus import NAMESPACE as GPU_RESERVATIONS
 from muster.core.objects.nodepools import NAME
 from muster.core.objects.nodepools import NAMESPACE as NODE_POOLS
 from muster.core.objects.registry import WATCHED
@@ -21,6 +22,7 @@ from muster.core.workloads.registry import KINDS
 from muster.model import api
 from muster.model.api import ApiResource
 from muster.ports import ApiResponse, ApiTransport
+from muster.runtime.pairing import KNOWN_BY, cluster_uid
 from muster.sim.world import SimCluster
 from muster_cli.clusterchecks import watching_rights
 
@@ -168,8 +170,20 @@ def watcher_rights() -> set[Right]:
 def test_the_watcher_reads_what_it_watches_and_writes_nothing(used: dict[str, set[Right]]) -> None:
     granted = watcher_rights()
     watched = {(row.resource.group, row.resource.plural) for row in WATCHED.values()}
+    # Once, when it starts: which cluster this is.
+    assert {right for right in granted if right.resource == "namespaces"} == {Right("get", "", "namespaces")}
+    granted -= {Right("get", "", "namespaces")}
     assert granted == {Right(verb, group, plural) for group, plural in watched for verb in READS}
     assert used["watcher"] == {right for right in granted if right.verb != "get"}
+
+
+async def test_which_cluster_it_is_takes_one_right_to_one_object() -> None:
+    noted: set[Right] = set()
+    assert await cluster_uid(Recording(SimCluster(NODES).transport(), noted))  # type: ignore[arg-type]
+    assert noted == {Right("get", "", "namespaces")}
+    rules = of_kind("ClusterRole")["muster-watcher"]["rules"]
+    [rule] = [rule for rule in rules if "namespaces" in rule["resources"]]
+    assert rule["resourceNames"] == [KNOWN_BY]
 
 
 def test_the_actuator_has_what_it_uses(used: dict[str, set[Right]]) -> None:
@@ -187,7 +201,10 @@ def test_the_actuator_has_what_it_uses(used: dict[str, set[Right]]) -> None:
     assert {Right("create", X_K8S, "podgroups"), Right("delete", X_K8S, "podgroups")} <= used["actuator"]
     # PodGroups are made in one API group only; those of people are kept up to date in both.
     groups = {Right(verb, SIGS, "podgroups") for verb in ("create", "delete", "patch")}
-    assert used["actuator"] | apart | jobs | {ADMIT, *binding, *groups} == granted
+    sharing = {Right("patch", "", "pods"), *(Right(verb, "", "configmaps") for verb in ("create", "patch"))}
+    # The lease of the cluster is taken by the process, not by its runners.
+    leases = {Right(verb, "coordination.k8s.io", "leases") for verb in ("create", "get", "update")}
+    assert used["actuator"] | apart | jobs | {ADMIT, *binding, *groups, *sharing, *leases} == granted
 
 
 def test_no_role_gives_more_than_it_names() -> None:
@@ -197,22 +214,38 @@ def test_no_role_gives_more_than_it_names() -> None:
             assert "*" not in right, name
             assert right.verb not in forbidden_verbs, name
             assert right.resource.partition("/")[0] not in ("secrets", "serviceaccounts", "clusterroles"), name
-    assert not of_kind("Role"), "whoever is given the ClusterRole of a service can do its work"
+    # Whoever is given the ClusterRole of a service can do its work; pods are made and deleted in one namespace alone.
+    apart = [found for found in objects("rbac") if found["kind"] == "Role"]
+    assert {found["metadata"]["namespace"] for found in apart} == {GPU_RESERVATIONS}
+    assert {found["metadata"]["name"]: rights(found) for found in apart} == {
+        "muster-actuator": {Right("create", "", "pods"), Right("delete", "", "pods")},
+        "muster-gpu-reservation": {Right("patch", "", "pods")},
+    }
     [rule] = [rule for rule in of_kind("ClusterRole")["muster-watcher"]["rules"] if "configmaps" in rule["resources"]]
     assert rule == {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": [NAME], "verbs": [*READS]}
 
 
 def test_every_service_has_an_account_and_two_have_rights() -> None:
     accounts = of_kind("ServiceAccount")
+    assert accounts.pop("muster-gpu-reservation")["metadata"]["namespace"] == GPU_RESERVATIONS
     names = {name for name in services() if name not in ("nats", "log-init")}
     assert set(accounts) == {f"muster-{name}" for name in names}
     assert all(each["metadata"]["namespace"] == NAMESPACE for each in accounts.values())
     tokens = {name for name, each in accounts.items() if each.get("automountServiceAccountToken", True)}
     assert tokens == {f"muster-{name}" for name in ACTORS}
-    assert set(of_kind("ClusterRole")) == set(of_kind("ClusterRoleBinding")) == tokens
-    for name, binding in of_kind("ClusterRoleBinding").items():
+    bindings = of_kind("ClusterRoleBinding")
+    [people] = bindings.pop("muster-break-glass")["subjects"]
+    assert (people["kind"], people["name"]) == ("Group", "muster:break-glass")
+    assert set(of_kind("ClusterRole")) == {*tokens, "muster-break-glass", "muster-queue-manager"}
+    assert set(bindings) == tokens
+    for name, binding in bindings.items():
         assert binding["roleRef"]["name"] == name
         assert binding["subjects"] == [{"kind": "ServiceAccount", "name": name, "namespace": NAMESPACE}]
+
+
+def test_what_people_are_given_are_verbs_that_only_policies_ask_for() -> None:
+    for name in ("muster-break-glass", "muster-queue-manager"):
+        assert {right.group for right in rights(of_kind("ClusterRole")[name])} == {"queues.muster.dev"}
 
 
 def test_the_doctor_asks_for_no_more() -> None:

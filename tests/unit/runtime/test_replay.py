@@ -9,7 +9,7 @@ import pytest
 from kit.bench import Bench
 from kit.scenario import Play
 from muster.core.deciders import DECIDERS
-from muster.core.stage import Folder, next_commit
+from muster.core.stage import Folder
 from muster.events.decisions import QuotaReserved
 from muster.events.envelope import Stored
 from muster.runtime.replay import SILENCE_MS, Replayer, replay
@@ -85,7 +85,7 @@ def held_up(ms: int, *, others_first: bool = False, never: bool = False) -> list
     scene.line("job one")
     bench = scene.bench
     looked_at = len(bench.log)
-    due = next_commit(bench.stages["queue_sorter"], bench.states["queue_sorter"])
+    due = bench.seats["queue_sorter"].decisions()
     if others_first:
         bench.now += ms
         scene.line("job two cpu=2")

@@ -73,4 +73,4 @@ def test_what_has_no_columns_of_its_own_shows_name_and_age() -> None:
 def test_values_that_are_no_scalars_are_shown_in_short() -> None:
     unit = {"metadata": {"name": "u"}, "status": {"admissions": [{"name": "head", "replicas": 1}]}}
     row = table("queueunits.scheduling.x-k8s.io", [unit], {}, 0, include="None")["rows"][0]
-    assert row == {"cells": ["u", None, None, None, "[map[name:head replicas:1]]", None, None, "<unknown>"]}
+    assert row == {"cells": ["u", None, None, None, '[{"name":"head","replicas":1}]', None, None, "<unknown>"]}

@@ -89,7 +89,7 @@ def test_equal_inputs_make_equal_logs_and_the_log_alone_gives_the_figures(tmp_pa
     logs = [tmp_path / f"{number}.jsonl" for number in range(2)]
     found = [simulate(made, policy, Options(seed=3), log=log, alone={}) for log in logs]
     assert logs[0].read_bytes() == logs[1].read_bytes()
-    again = measure(made, history_of(read_log(logs[0])), checkpoint=found[0].checkpoint, alone={})
+    again = measure(made, history_of(read_log(logs[0])), stops=found[0].stops, alone={})
     assert again == found[0].metrics == found[1].metrics
     assert found[0].jobs.submitted == 1000
     assert found[0].jobs.unfinished == 0 or policy == "static-quota"

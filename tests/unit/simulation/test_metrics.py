@@ -8,6 +8,7 @@ from muster.simulation.history import History, JobHistory, Run
 from muster.simulation.metrics import measure, percentile
 from muster.simulation.model import GPU
 from muster.simulation.shares import Shares, filled
+from muster.simulation.stops import Stops
 
 ONE = {"nodes": [{"count": 1, "gpus": 4}]}
 TWO = {"nodes": [{"count": 1, "gpus": 4}], "queues": {"a": {"min": 2}, "b": {"min": 2}}}
@@ -73,8 +74,8 @@ def test_an_eviction_throws_work_away_up_to_the_last_checkpoint(tmp_path):
         lived("y", "b", 2, 30, (30, 40, "finished")),
     )
     assert measure(made, past).wasted_gpu_s == 4 * 30
-    assert measure(made, past, checkpoint=20_000).wasted_gpu_s == 4 * 10
-    assert measure(made, past, checkpoint=0).wasted_gpu_s == 0
+    assert measure(made, past, stops=Stops(20_000)).wasted_gpu_s == 4 * 10
+    assert measure(made, past, stops=Stops(0)).wasted_gpu_s == 0
     found = measure(made, past)
     assert (found.evictions, found.max_evictions_per_job, found.reversed_admissions) == (1, 1, 1)
 
@@ -86,7 +87,7 @@ def test_work_that_is_thrown_away_is_no_goodput(tmp_path):
     )
     # Contended from 0 to 140 (x asks for all 4): useful are y's 40 and x's last 400 GPU-s.
     assert measure(made, past).goodput_utilisation == pytest.approx((40 + 400) / (4 * 140))
-    assert measure(made, past, checkpoint=10_000).goodput_utilisation == pytest.approx((120 + 40 + 400) / (4 * 140))
+    assert measure(made, past, stops=Stops(10_000)).goodput_utilisation == pytest.approx((120 + 40 + 400) / (4 * 140))
 
 
 def test_a_queue_over_its_max_violates_its_quota(tmp_path):

@@ -3,6 +3,7 @@
 import pytest
 
 from kit.traces import ends, run, starts, trace
+from muster.simulation.stops import Stops
 
 FOUR = {"nodes": [{"count": 1, "gpus": 4}]}
 TWO = {"nodes": [{"count": 2, "gpus": 4}], "queues": {"a": {"min": 4}, "b": {"min": 4}}}
@@ -64,7 +65,7 @@ def test_queues_borrow_and_give_back_starting_again_from_nothing(tmp_path, polic
 def test_checkpoints_keep_what_was_done(tmp_path, policy):
     made = trace(tmp_path, TWO, "x,a,4,0,100\nyoung,a,4,20,100\ny,b,4,50,10")
     assert ends(run(made, policy).history)["young"] == 160
-    assert ends(run(made, policy, checkpoint=20_000).history)["young"] == 60 + 80
+    assert ends(run(made, policy, stops=Stops(20_000)).history)["young"] == 60 + 80
 
 
 @pytest.mark.parametrize("policy", ["kueue-like", "kai-like", "volcano-like"])

@@ -293,3 +293,37 @@ def test_another_rule_set_is_put_in_force_before_anything_is_decided(log, monkey
     (at,) = [each.seq for each in commits if any(isinstance(event, RulesetActivated) for event in each.commit.events)]
     assert all(each.seq > at for each in commits if each.commit.kind == "decision")
     assert past_of(commits).trace.cluster.ruleset == 2
+
+
+def test_what_was_adopted_runs_again_and_holds_its_quota(tmp_path, capsys):
+    """A job that waits for adopted work waits in the base run too, and reclaim is off there as it was."""
+    cluster = {"nodes": [{"count": 2, "gpus": 4}], "queues": {"a": {"min": 4, "max": 8}, "b": {"min": 4, "max": 8}}}
+    made = trace(tmp_path, cluster, "a1,a,4,0,120\na2,a,4,0,120\nb1,b,4,10,50")
+    jobs = tuple(replace(job, adopted=job.queue.endswith("/a")) for job in made.jobs)
+    path = tmp_path / "log.jsonl"
+    went = simulate(replace(made, jobs=jobs), "muster", Options(), log=path)
+    assert went.history.jobs["b1"].first_start == 120_000
+    past = past_of(read_log(path))
+    assert [(job.id, job.adopted, job.duration) for job in past.trace.jobs] == [
+        ("a1", True, 120_000),
+        ("a2", True, 120_000),
+        ("b1", False, 50_000),
+    ]
+    found = told_of(capsys, path, "--rule", "reclaim=enabled")
+    assert shifts(found, "earlier") == [("b/b1", 120_000, 10_000)]
+    assert len(found["evicted"]) == 1
+
+
+def test_what_was_started_around_the_queue_ends_when_it_ended(tmp_path, log):
+    """Its run is known from the adoption: it must not run for ever."""
+    kept = []
+    for line in log.read_text().splitlines():
+        found = json.loads(line)
+        for event in found["commit"].get("events", []):
+            if event["type"] == "quota_reserved" and event["ref"]["name"] == "b1":
+                event["type"] = "workload_adopted"
+                event["reason"] = "bypassed"
+        kept.append(json.dumps(found))
+    (tmp_path / "bypassed.jsonl").write_text("\n".join(kept) + "\n")
+    past = past_of(read_log(tmp_path / "bypassed.jsonl"))
+    assert {job.id: job.duration for job in past.trace.jobs}["b1"] == 40_000

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from muster.core.actuation.answers import Answer, Effect, Retry, applied, failed, not_done
-from muster.core.objects.meta import GPU_DEVICE, Meta, UnreadableError, decode
+from muster.core.objects.meta import GPU_DEVICE, GPU_GROUPS, GPU_PORTION, GPU_UUIDS, Meta, UnreadableError, decode
 from muster.events.base import Cause
 from muster.model.keys import Intent, Ref
 
@@ -25,7 +25,11 @@ class Bind(Struct, frozen=True):
     intent: Intent
     cycle: int
     devices: tuple[int, ...] = ()
-    """The shared GPU device it takes."""
+    """The shared GPU devices it takes."""
+    groups: tuple[str, ...] = ()
+    """Who shares each of them."""
+    share: int = 0
+    """Thousandths of each of them."""
     action: Literal["bind"] = "bind"
 
     @property
@@ -46,12 +50,17 @@ class _Pod(Struct, frozen=True):
     spec: _Spec = _Spec()
 
 
-def binding_for(order: Bind) -> bytes:
-    """The Binding to create. The API server copies its annotations to the pod, before anybody can start it."""
+def binding_for(order: Bind, uuids: tuple[str, ...] = ()) -> bytes:
+    """The Binding to create. The API server copies its annotations to the pod, before anybody can start it.
+
+    ``uuids``: the devices as the driver knows them.
+    """
     ref = order.ref
     metadata: dict[str, Any] = {"name": ref.name, "namespace": ref.namespace, "uid": ref.uid}
     if order.devices:
-        metadata["annotations"] = {GPU_DEVICE: str(order.devices[0])}
+        notes = {GPU_DEVICE: ",".join(map(str, order.devices)), GPU_GROUPS: ",".join(order.groups)}
+        notes |= {GPU_UUIDS: ",".join(uuids), GPU_PORTION: portion(order.share)}
+        metadata["annotations"] = {key: text for key, text in sorted(notes.items()) if text}
     body = {
         "apiVersion": "v1",
         "kind": "Binding",
@@ -59,6 +68,11 @@ def binding_for(order: Bind) -> bytes:
         "target": {"apiVersion": "v1", "kind": "Node", "name": order.node},
     }
     return msgspec.json.encode(body, order="deterministic")
+
+
+def portion(share: int) -> str:
+    """Thousandths of a device as a fraction: ``0.5``, ``0.125``."""
+    return f"0.{share:03}".rstrip("0") if 0 < share < 1000 else "1" if share else ""
 
 
 def read_binding(order: Bind, status: int, body: bytes) -> Answer:

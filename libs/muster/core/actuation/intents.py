@@ -13,6 +13,7 @@ from msgspec import Struct, field
 
 from muster.core.actuation.asking import Asking
 from muster.core.actuation.bind import Bind
+from muster.core.actuation.gpus import Freeing
 from muster.core.seen import Seen
 from muster.core.stage import Arm, StageState, Violation
 from muster.events.base import Cause, Decision, Event
@@ -26,10 +27,10 @@ from muster.events.decisions import (
 )
 from muster.events.effects import Action, EffectApplied, EffectFailed
 from muster.events.facts import PodGone, WorkloadGone, WorkloadObserved
-from muster.events.gangs import PodsPlaced, PodsReleased
+from muster.events.gangs import GpuReservationEnded, PodsPlaced, PodsReleased
 from muster.events.growing import NodesRequested, NodesRequestWithdrawn
 from muster.model.keys import Intent, Position, Ref
-from muster.model.workload import Switch
+from muster.model.workload import Switch, Workload
 
 
 class Outstanding(Struct, frozen=True):
@@ -38,8 +39,8 @@ class Outstanding(Struct, frozen=True):
     ref: Ref
     attempt: int
     intent: Intent
-    generation: int | None
-    """metadata.generation of the spec that was admitted; None for what is done whatever the spec says."""
+    basis: str | None
+    """Digest of what was decided on; None for what is done whatever the spec says."""
     queued_at: int
     at: int
     """Log time of the decision, ms since the epoch."""
@@ -59,6 +60,21 @@ class Known(Struct):
     annotated: bool = False
     queued_at: int = 0
     switch: Switch = Switch()
+    generation: int = 0
+    basis: str = ""
+    """Digest of what a decision about it rests on, at that generation."""
+
+
+def known_of(workload: Workload) -> Known:
+    """What a patch has to know of an object that was read."""
+    return Known(
+        workload.intent,
+        workload.annotated,
+        workload.queued_at,
+        workload.switch,
+        workload.generation,
+        workload.basis,
+    )
 
 
 class ActuatorState(StageState):
@@ -73,6 +89,8 @@ class ActuatorState(StageState):
     seen: Seen = field(default_factory=Seen)
     binds: dict[str, Bind] = field(default_factory=dict)
     """Pods to be bound, by uid."""
+    freeing: dict[str, Freeing] = field(default_factory=dict)
+    """Pods that keep GPU devices for nobody, by uid."""
     asking: dict[str, Asking] = field(default_factory=dict)
     """Requests for nodes to be made or removed, by name."""
 
@@ -100,6 +118,7 @@ class Actuator:
             PodsPlaced: self._placed,
             PodsReleased: self._pods_released,
             PodGone: self._pod_gone,
+            GpuReservationEnded: self._reservation_ended,
             NodesRequested: self._nodes_asked,
             NodesRequestWithdrawn: self._nodes_asked,
         }
@@ -111,9 +130,7 @@ class Actuator:
         if workload.phase == "finished":
             state.known.pop(workload.ref.uid, None)
         else:
-            state.known[workload.ref.uid] = Known(
-                workload.intent, workload.annotated, workload.queued_at, workload.switch
-            )
+            state.known[workload.ref.uid] = known_of(workload)
 
     def _gone(self, state: ActuatorState, at: Position, event: WorkloadGone) -> None:
         if state.seen.end(event.ref.uid, at.at):
@@ -134,7 +151,7 @@ class Actuator:
             ref=event.ref,
             attempt=event.attempt,
             intent=Intent(state.generation, at.seq, at.item),
-            generation=event.generation,
+            basis=event.basis,
             queued_at=state.queued_at.get(uid, 0),
             at=at.at,
             placed=bool(event.placements),
@@ -158,7 +175,9 @@ class Actuator:
             return
         intent = Intent(state.generation, at.seq, at.item)
         for place in event.pods:
-            state.binds[place.ref.uid] = Bind(place.ref, place.node, intent, event.cycle, place.devices)
+            state.binds[place.ref.uid] = Bind(
+                place.ref, place.node, intent, event.cycle, place.devices, place.groups, place.share
+            )
 
     def _pods_released(self, state: ActuatorState, _at: Position, event: PodsReleased) -> None:
         for place in event.pods:
@@ -169,6 +188,11 @@ class Actuator:
     def _pod_gone(self, state: ActuatorState, at: Position, event: PodGone) -> None:
         if state.seen.end(event.ref.uid, at.at):
             state.binds.pop(event.ref.uid, None)
+            state.freeing.pop(event.ref.uid, None)
+
+    def _reservation_ended(self, state: ActuatorState, at: Position, event: GpuReservationEnded) -> None:
+        if event.ref.uid not in state.seen.ended:
+            state.freeing[event.ref.uid] = Freeing(event.ref, Intent(state.generation, at.seq, at.item))
 
     def _nodes_asked(self, state: ActuatorState, at: Position, event: NodesRequested | NodesRequestWithdrawn) -> None:
         """One withdrawn, whether it was made or not: what may have been made of it is removed."""
@@ -184,6 +208,9 @@ class Actuator:
             asking = state.asking.get(event.ref.uid)
             if asking is not None and asking.cause == event.cause:
                 del state.asking[event.ref.uid]
+            return
+        if event.action == "free_gpu":
+            state.freeing.pop(event.ref.uid, None)
             return
         if event.action == "bind":
             order = state.binds.get(event.ref.uid)

@@ -1,8 +1,9 @@
 """The one patch that resumes or suspends a workload, and what its answer means.
 
-The API server is fenced too: every write tests the uid, the generation of the spec that was decided on, and the
-annotation ``muster.dev/intent``, and replaces the latter by the decision it carries out. A write by a stale leader,
-or for a spec that was edited meanwhile, changes nothing.
+The API server is fenced too: every write tests the uid, the generation at which the object was read, and the annotation
+``muster.dev/intent``, and replaces the latter by the decision it carries out. A write by a stale leader, or for a spec
+that was edited meanwhile, changes nothing. What was decided on is told by its digest (``basis``): where only the
+generation has grown, because a controller wrote a default, the patch is built anew on the object as it is now.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from muster.core.actuation.answers import (
     not_done,
     rv_of,
 )
-from muster.core.actuation.intents import Known, Outstanding
+from muster.core.actuation.intents import Known, Outstanding, known_of
 from muster.core.objects.meta import (
     DEQUEUE_STAMPS,
     DEQUEUED_AT,
@@ -32,6 +33,7 @@ from muster.core.objects.meta import (
     INTENT,
     QUEUED_AT,
     SUSPEND,
+    UnreadableError,
     first_stamp,
     go_time,
     rfc3339,
@@ -39,9 +41,12 @@ from muster.core.objects.meta import (
 from muster.core.workloads.registry import KINDS
 from muster.core.workloads.steering import SCHEDULER
 from muster.model.keys import Intent
-from muster.model.workload import Switch
+from muster.model.workload import Switch, Workload
 
 Op = dict[str, Any]
+
+NEVER = -1
+"""A generation that no object has."""
 
 
 def patch_for(order: Outstanding, known: Known) -> bytes:
@@ -57,7 +62,10 @@ def suspend_patch(order: Outstanding, known: Known) -> bytes:
 
 
 def resume_patch(order: Outstanding, known: Known) -> bytes:
-    """The JSON patch that resumes the workload, fenced against everything but the object as ``known``."""
+    """The JSON patch that resumes the workload, fenced against everything but the object as ``known``.
+
+    It changes nothing where the object is known to differ from what was decided on.
+    """
     dequeued_at = max(order.at, order.queued_at + 1)
     stamps = {
         INTENT: str(order.intent),
@@ -70,7 +78,8 @@ def resume_patch(order: Outstanding, known: Known) -> bytes:
     stamps |= marked(known.switch, suspended=False)
     switch = switched(order.ref.kind, known.switch, suspended=False)
     steer = steered(known.switch, order.ref.name) if order.placed else []
-    return _encode([*_fence(order.ref.uid, order.generation, known), *annotate(stamps, known), *switch, *steer])
+    fence = _fence(order.ref.uid, known.generation if known.basis == order.basis else NEVER, known)
+    return _encode([*fence, *annotate(stamps, known), *switch, *steer])
 
 
 def steered(switch: Switch, gang: str) -> list[Op]:
@@ -178,14 +187,21 @@ def after_reread(
         )
     if stored is not None and stored > order.intent and stored.seq <= end:
         return failed(order, "superseded", f"decision {stored} has been carried out on it")
-    if order.generation is not None and meta.generation != order.generation:
-        return failed(order, "spec_changed", f"its spec was edited: generation {meta.generation}")
-    found = Known(
-        intent=meta.annotations.get(INTENT, ""),
-        annotated=bool(meta.annotations),
-        queued_at=first_stamp(meta.annotations, QUEUED_AT, *ENQUEUE_STAMPS),
-        switch=replace(tried.switch, annotation=SUSPEND in meta.annotations),
-    )
-    if (found.intent, found.annotated) == (tried.intent, tried.annotated):
-        return failed(order, "refused", refusal)
-    return found
+    if order.basis is None:
+        found = Known(
+            intent=meta.annotations.get(INTENT, ""),
+            annotated=bool(meta.annotations),
+            queued_at=first_stamp(meta.annotations, QUEUED_AT, *ENQUEUE_STAMPS),
+            switch=replace(tried.switch, annotation=SUSPEND in meta.annotations),
+        )
+        same = (found.intent, found.annotated) == (tried.intent, tried.annotated)
+    else:
+        try:
+            workload = KINDS[order.ref.kind].read(body)
+        except UnreadableError as err:
+            return failed(order, "spec_changed", f"its spec was edited and cannot be read now: {err}")
+        if not isinstance(workload, Workload) or workload.basis != order.basis:
+            return failed(order, "spec_changed", f"its spec was edited: generation {meta.generation}")
+        found = known_of(workload)
+        same = (found.intent, found.annotated, found.generation) == (tried.intent, tried.annotated, tried.generation)
+    return failed(order, "refused", refusal) if same else found

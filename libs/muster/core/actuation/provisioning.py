@@ -105,8 +105,8 @@ def pod_spec(pods: PodSet) -> Body:
     """A pod spec that asks for the same and may run in the same places."""
     takes = pods.request if pods.takes is None else pods.takes
     rules, amounts = pods.rules, texts({name: amount for name, amount in takes.items() if amount and name != "pods"})
-    if rules.share:
-        amounts[GPU] = "1"  # Nobody else knows shares: a whole one is more, and never too little.
+    if rules.share or rules.gpu_memory:
+        amounts[GPU] = str(rules.devices)  # Nobody else knows shares: a whole one is more, and never too little.
     resources: Body = {"requests": amounts}
     limits = {name: amount for name, amount in amounts.items() if name not in NATIVE}
     if limits:

@@ -10,26 +10,33 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from muster.core.gang import binding, claims, pods, waiting
+from msgspec.structs import replace
+
+from muster.core.gang import binding, claims, gpugroups, planned, pods, waiting
 from muster.core.gang import state as g
+from muster.core.gang.gpugroups import groups_of
 from muster.core.gang.growing import Growing
 from muster.core.gang.state import AdmitterState, Hold, Reservation
 from muster.core.gang.tries import Tries
 from muster.core.placement.place import place
-from muster.core.placement.view import View
+from muster.core.placement.view import Ask, View
 from muster.core.rulesets import NEWEST
-from muster.core.stage import Arm, Violation, first
+from muster.core.stage import Arm, Violation, first, in_turn
 from muster.events.base import Cause, Decision, Event
+from muster.events.claims import ClaimEnded, PlanStale, PlanTried
 from muster.events.decisions import (
+    EvictionOrdered,
     GangAdmitted,
     GangAwaitingNodes,
     GangDeferred,
     GiveBackReason,
     Placement,
     PlacesReleased,
+    PreemptionProposed,
     QuotaReleased,
     QuotaReserved,
     Shortage,
+    WorkloadAdopted,
     WorkloadDequeued,
 )
 from muster.events.effects import EffectApplied, EffectFailed
@@ -48,10 +55,18 @@ from muster.events.facts import (
     WorkloadGone,
     WorkloadObserved,
 )
-from muster.events.gangs import GangHeldBack, NodesClaimed, NodesClaimEnded, PodsPlaced, PodsReleased
+from muster.events.gangs import (
+    GangHeldBack,
+    GpuReservationEnded,
+    NodesClaimed,
+    NodesClaimEnded,
+    PodsPlaced,
+    PodsReleased,
+)
 from muster.events.growing import NodesRequestWithdrawn
 from muster.events.system import PlacementChosen
 from muster.model.keys import Position
+from muster.model.placing import PodRules
 from muster.model.workload import PodSet
 
 
@@ -76,7 +91,13 @@ class GangAdmitter:
             PodObserved: self._pod,
             PodGone: self._pod_gone,
             WorkloadDequeued: claims.left,
-            QuotaReserved: self._reserved,
+            QuotaReserved: in_turn(self._reserved, planned.over),
+            WorkloadAdopted: planned.over,
+            ClaimEnded: planned.over,
+            PreemptionProposed: planned.proposed,
+            EvictionOrdered: planned.ordered,
+            PlanStale: planned.answered,
+            PlanTried: planned.answered,
             QuotaReleased: self._released,
             GangAdmitted: self._admitted,
             GangAwaitingNodes: self._awaiting,
@@ -86,6 +107,7 @@ class GangAdmitter:
             PodGroupGone: self._pod_group_gone,
             PodsPlaced: binding.placed,
             PodsReleased: binding.released,
+            GpuReservationEnded: gpugroups.ended,
             GangHeldBack: binding.held_back,
             NodesClaimed: claims.claimed,
             NodesClaimEnded: claims.ended,
@@ -108,14 +130,18 @@ class GangAdmitter:
     def _workload(self, state: AdmitterState, _at: Position, event: WorkloadObserved) -> None:
         workload = event.workload
         if state.seen.newer(workload.ref.uid, workload.rv):
+            state.owners.pop(workload.ref.uid, None)
             state.gangs[workload.ref.uid] = g.gang_of(workload)
             for each in (*workload.pod_sets, *workload.beside):
                 state.ledger.learn(each.rules)
+            state.ledger.learn(PodRules(topology=workload.topology))
 
     def _workload_gone(self, state: AdmitterState, at: Position, event: WorkloadGone) -> None:
         if state.seen.end(event.ref.uid, at.at):
             state.gangs.pop(event.ref.uid, None)
             state.waits.pop(event.ref.uid, None)
+            state.plans.pop(event.ref.uid, None)
+            state.orders.pop(event.ref.uid, None)
 
     def _child(self, state: AdmitterState, _at: Position, event: ChildObserved) -> None:
         if state.seen.newer(event.child.ref.uid, event.child.rv) and event.child.owner_uid:
@@ -132,11 +158,13 @@ class GangAdmitter:
         state.ledger.node_gone(event, at.at)
 
     def _pod(self, state: AdmitterState, at: Position, event: PodObserved) -> None:
-        g.pod_observed(state, at, event)
+        if g.pod_observed(state, at, event) and event.pod.keeps:
+            gpugroups.keeper_observed(state, at, event.pod)
 
     def _pod_gone(self, state: AdmitterState, at: Position, event: PodGone) -> None:
         if state.seen.end(event.ref.uid, at.at):
             pods.pod_gone(state.pods, event.ref.uid, at.at)
+            state.keepers.pop(event.ref.uid, None)
             state.ledger.evict(event.ref.uid)
 
     def _pod_group(self, state: AdmitterState, _at: Position, event: PodGroupObserved) -> None:
@@ -149,7 +177,7 @@ class GangAdmitter:
 
     def _reserved(self, state: AdmitterState, at: Position, event: QuotaReserved) -> None:
         state.reservations[event.ref.uid] = Reservation(
-            event.ref, event.attempt, event.queue, event.generation, Cause(at.seq, at.item)
+            event.ref, event.attempt, event.queue, event.basis, Cause(at.seq, at.item)
         )
 
     def _released(self, state: AdmitterState, _at: Position, event: QuotaReleased) -> None:
@@ -198,6 +226,7 @@ class GangAdmitter:
                 yield from _given_back(state, found)
         released = list(binding.due(state))
         yield from released
+        yield from gpugroups.due(state)
         if not state.admitting:
             return
         view = View(state.ledger)
@@ -209,6 +238,7 @@ class GangAdmitter:
         else:
             yield from self._placements(state, view, tries)
         yield from tries.due()
+        yield from planned.due(state)
 
     @staticmethod
     def _placements(state: AdmitterState, view: View, tries: Tries) -> Iterator[Decision]:
@@ -262,7 +292,7 @@ def _tried(
     gang = state.gangs.get(reservation.ref.uid)
     if reservation.deferred or gang is None:
         return
-    asks, mode = g.asks_of(gang), state.placement.mode
+    asks, mode = [_in_force(state, each, gang.name) for each in g.asks_of(gang)], state.placement.mode
     assert mode != "off"
     key, mark = repr(asks), view.mark()
     short = hopeless.get(key)
@@ -272,7 +302,10 @@ def _tried(
             short = hopeless[key] = claims.in_the_way(state, view, short, asks, mode)
     if short is None:
         placements = tuple(
-            Placement(taken.ask.name, taken.node, taken.count, taken.devices) for taken in view.taken[mark[1] :]
+            Placement(
+                taken.ask.name, taken.node, taken.count, taken.devices, groups_of(state, taken.node, taken.devices)
+            )
+            for taken in view.taken[mark[1] :]
         )
         until = state.now + state.placement.hold_ms
         yield _admission(reservation, (*gang.pod_sets, *gang.beside), placements, until)
@@ -286,6 +319,10 @@ def _tried(
         yield from claim
 
 
+def _in_force(state: AdmitterState, ask: Ask, job: str) -> Ask:
+    return replace(ask, rules=gpugroups.in_force(state, f"{ask.namespace}/{job}-{ask.name}", ask.rules))
+
+
 def _admission(
     reservation: Reservation,
     pod_sets: tuple[PodSet, ...] = (),
@@ -297,7 +334,7 @@ def _admission(
         ref=reservation.ref,
         attempt=reservation.attempt,
         queue=reservation.queue,
-        generation=reservation.generation,
+        basis=reservation.basis,
         pod_sets=pod_sets if placements else (),
         placements=placements,
         held_until=held_until if placements else 0,

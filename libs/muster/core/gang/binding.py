@@ -33,7 +33,16 @@ def placed(state: AdmitterState, at: Position, event: PodsPlaced) -> None:
             continue
         g.arrived(state, replace(pod, node=place.node))
         rules = replace(pod.rules, labels=pod.labels)
-        occupant = Occupant(place.node, pod.ref.namespace, pod.request, 1, rules, list(place.devices), passing=True)
+        occupant = Occupant(
+            place.node,
+            pod.ref.namespace,
+            pod.request,
+            1,
+            rules,
+            list(place.devices),
+            passing=True,
+            groups=list(place.groups),
+        )
         state.ledger.settle(pod.ref.uid, occupant)
         state.ledger.mix.learn(pod.request, pod.rules, 1)
     crew.passed(state.pods, event.gangs)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from muster.core.gang.gpugroups import placed_on
 from muster.core.gang.state import AdmitterState, Hold, hold_of
+from muster.core.placement.gpus import shares_gpu
 from muster.events.gangs import PodPlace, PodsPlaced
 from muster.model.workload import PodState
 
@@ -45,7 +47,8 @@ def _taken(state: AdmitterState, hold: Hold, pods: list[tuple[str, PodState]]) -
         occupant = state.ledger.occupants[key]
         if state.ledger.nodes[occupant.node].uid:
             left[key] -= 1
-            devices = tuple(occupant.devices[left[key] : left[key] + 1])
-            if pod.rules.share and not devices:
+            each = pod.rules.devices if occupant.devices else 0
+            devices = tuple(occupant.devices[left[key] * each : (left[key] + 1) * each])
+            if shares_gpu(pod.rules) and not devices:
                 continue  # The place was held without a share: it is placed by itself, with a device.
-            yield PodPlace(pod.ref, occupant.node, devices)
+            yield placed_on(state, pod.ref, pod.rules, occupant.node, devices)

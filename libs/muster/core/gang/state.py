@@ -18,6 +18,7 @@ from muster.events.decisions import GangAdmitted, Placement, PlacesReleased, Sho
 from muster.events.facts import PodObserved
 from muster.events.system import PlacementChosen
 from muster.model.keys import Position, Ref
+from muster.model.placing import GPU, Topology
 from muster.model.pools import Growth, NodePool
 from muster.model.workload import SPARK_ROLE, PodSet, PodState, Workload
 
@@ -36,7 +37,7 @@ class Reservation(Struct):
     ref: Ref
     attempt: int
     queue: str
-    generation: int
+    basis: str
     cause: Cause
     shortage: Shortage | None = None
     """Why it had no place when it was told so last."""
@@ -72,6 +73,7 @@ class Gang(Struct):
     beside: tuple[PodSet, ...]
     namespace: str
     name: str
+    topology: Topology = Topology()
 
 
 class Hold(Struct):
@@ -83,6 +85,27 @@ class Hold(Struct):
     cause: Cause
     places: dict[str, str] = field(default_factory=dict)
     """Key of the occupant that keeps a place -> its pod set."""
+
+
+class Keeper(Struct):
+    """A pod that keeps a GPU device from the device plugin, for the pods of a group."""
+
+    ref: Ref
+    node: str
+    group: str
+    cause: Cause
+    over: bool = False
+    ended: bool = False
+    """It is being deleted."""
+
+
+class Planned(Struct):
+    """Who should leave for a claimant, or has been ordered to."""
+
+    ref: Ref
+    attempt: int
+    victims: tuple[str, ...]
+    cause: Cause
 
 
 class AdmitterState(StageState):
@@ -104,6 +127,10 @@ class AdmitterState(StageState):
     """namespace/name of a workload that holds places -> its uid"""
     waits: dict[str, Waits] = field(default_factory=dict)
     """By uid of the workload."""
+    plans: dict[str, Planned] = field(default_factory=dict)
+    """claimant uid -> a proposal to suspend others for it that has not been tried on the nodes"""
+    orders: dict[str, Planned] = field(default_factory=dict)
+    """claimant uid -> who has been ordered to leave for it, until it is let in"""
     pods: PodGangs = field(default_factory=PodGangs)
     """Pods that we bind ourselves, and their gangs"""
     pools: dict[str, NodePool] = field(default_factory=dict)
@@ -115,22 +142,26 @@ class AdmitterState(StageState):
     pools_seen: Seen = field(default_factory=Seen)
     unserved: bool = False
     """The cluster knows no objects that ask for nodes."""
+    keepers: dict[str, Keeper] = field(default_factory=dict)
+    """Pods that keep GPU devices from the device plugin, by uid."""
     in_vain: dict[str, Vain] = field(default_factory=dict)
     """uid of a job, or gang that stands for its group -> which nodes did not come."""
 
 
 def gang_of(workload: Workload) -> Gang:
-    return Gang(workload.pod_sets, workload.beside, workload.ref.namespace, workload.ref.name)
+    return Gang(workload.pod_sets, workload.beside, workload.ref.namespace, workload.ref.name, workload.topology)
 
 
 def asks_of(gang: Gang) -> list[Ask]:
     """What a whole gang asks of the nodes: every member it needs to start, and the pods beside it."""
-    return [_ask(pods, gang.namespace) for pods in (*gang.pod_sets, *gang.beside) if pods.count]
+    return [_ask(pods, gang) for pods in (*gang.pod_sets, *gang.beside) if pods.count]
 
 
-def _ask(pods: PodSet, namespace: str) -> Ask:
+def _ask(pods: PodSet, gang: Gang) -> Ask:
     count = pods.count if pods.minimum is None else min(pods.minimum, pods.count)
-    return Ask(pods.name, count, pods.request if pods.takes is None else pods.takes, namespace, pods.rules)
+    return Ask(
+        pods.name, count, pods.request if pods.takes is None else pods.takes, gang.namespace, pods.rules, gang.topology
+    )
 
 
 # --- held places ------------------------------------------------------------------------------------------------
@@ -150,7 +181,10 @@ def hold(state: AdmitterState, event: GangAdmitted, cause: Cause) -> None:
         key = f"{uid}/{index}"
         found.places[key] = place.pod_set
         devices = list(place.devices)
-        occupant = Occupant(place.node, event.ref.namespace, request, place.count, pods.rules, devices, passing=True)
+        groups = list(place.groups)
+        occupant = Occupant(
+            place.node, event.ref.namespace, request, place.count, pods.rules, devices, passing=True, groups=groups
+        )
         state.ledger.settle(key, occupant)
     state.holds[uid] = found
     state.named[event.ref.key] = uid
@@ -203,12 +237,12 @@ def _take(state: AdmitterState, found: Hold, key: str) -> None:
 # --- pods -------------------------------------------------------------------------------------------------------
 
 
-def pod_observed(state: AdmitterState, at: Position, event: PodObserved) -> None:
-    """A pod takes its room on its node, and the place that was held for it becomes its own."""
+def pod_observed(state: AdmitterState, at: Position, event: PodObserved) -> bool:
+    """A pod takes its room on its node, and the place that was held for it becomes its own; False for an older fact."""
     pod = event.pod
     uid = pod.ref.uid
     if not state.seen.newer(uid, pod.rv):
-        return
+        return False
     if pod.scheduler or uid in state.pods.gang_of:
         pods.pod_observed(state.pods, at, pod)
         if pod.ours:
@@ -216,15 +250,30 @@ def pod_observed(state: AdmitterState, at: Position, event: PodObserved) -> None
     if pod.over or not pod.node:
         if uid not in state.pods.placed:
             state.ledger.evict(uid)
-        return
+        return True
     rules = replace(pod.rules, labels=pod.labels)
     known = state.ledger.occupants.get(uid)
     if known is None:
         arrived(state, pod)
     if known is None or (known.node, known.request, known.rules) != (pod.node, pod.request, rules):
-        passing = bool(pod.owner_uid) or pod.ours
-        devices = list(pod.devices) or (known.devices if known is not None and known.node == pod.node else [])
-        state.ledger.settle(uid, Occupant(pod.node, pod.ref.namespace, pod.request, 1, rules, devices, passing=passing))
+        here = known is not None and known.node == pod.node
+        passing = bool(pod.owner_uid) or pod.ours or bool(pod.keeps)
+        devices = list(pod.devices) or (known.devices if known is not None and here else [])
+        groups = list(pod.groups) or (known.groups if known is not None and here else [])
+        request = {name: amount for name, amount in pod.request.items() if not pod.keeps or name != GPU}
+        occupant = Occupant(
+            pod.node, pod.ref.namespace, request, 1, rules, devices, passing=passing, groups=groups, keeps=pod.keeps
+        )
+        occupant.owner = workload_of(state, pod)
+        state.ledger.settle(uid, occupant)
+    return True
+
+
+def workload_of(state: AdmitterState, pod: PodState) -> str:
+    """Uid of the workload that a pod is of, as far as its owner or its name tells; empty for a pod of nobody's."""
+    uid = state.owners.get(pod.owner_uid, pod.owner_uid)
+    job = pod.labels.get("batch.kubernetes.io/job-name") or pod.labels.get("job-name", "")
+    return state.named.get(f"{pod.ref.namespace}/{job}", uid) if uid not in state.holds and job else uid
 
 
 def hold_of(state: AdmitterState, pod: PodState) -> tuple[Hold | None, str]:

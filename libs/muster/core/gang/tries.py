@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from msgspec.structs import replace
 
 from muster.core.gang import claims, jobpods, notices
+from muster.core.gang.gpugroups import in_force, placed_on
 from muster.core.gang.growing import Growing
 from muster.core.gang.parked import is_parked, key_of
 from muster.core.gang.podgang import Parked, PodGang
@@ -178,7 +179,8 @@ class Tries:
         for taken in self._view.taken[start:]:
             for index in range(taken.count):
                 pod = next(left[id(taken.ask)])
-                found.append(PodPlace(pod.ref, taken.node, taken.devices[index : index + 1]))
+                devices = taken.devices_of(index)
+                found.append(placed_on(self._state, pod.ref, pod.rules, taken.node, devices))
         return sorted(found, key=lambda each: (each.ref.namespace, each.ref.name))
 
     def _asks(self, pods: list[PodState]) -> tuple[list[Ask], list[list[PodState]], str]:
@@ -195,7 +197,7 @@ class Tries:
                 shapes.setdefault(f"{digests[pod.ref.uid]} {labels}", []).append(pod)
         ordered = sorted(shapes.items())
         key = key_of((shape, len(alike)) for shape, alike in ordered)
-        return [_ask(alike, asked) for _, alike in ordered], [alike for _, alike in ordered], key
+        return [self._ask(alike, asked) for _, alike in ordered], [alike for _, alike in ordered], key
 
     def _blocked_by(self, unit: Unit, gang: PodGang) -> str:
         """The gang that was let in before, and without whose pods this one would have its places; or empty."""
@@ -326,8 +328,9 @@ class Tries:
         plan = self._plans[gangs[0]]
         return (plan, ()) if isinstance(plan, Growth) else (None, tuple(plan))
 
-
-def _ask(alike: list[PodState], asked: list[str]) -> Ask:
-    pod = alike[0]
-    labels = {key: pod.labels[key] for key in asked if key in pod.labels}
-    return Ask(pod.ref.name, len(alike), pod.request, pod.ref.namespace, replace(pod.rules, labels=labels))
+    def _ask(self, alike: list[PodState], asked: list[str]) -> Ask:
+        """What pods that differ in nothing that matters ask for."""
+        pod = alike[0]
+        labels = {key: pod.labels[key] for key in asked if key in pod.labels}
+        rules = in_force(self._state, pod.ref.key, replace(pod.rules, labels=labels))
+        return Ask(pod.ref.name, len(alike), pod.request, pod.ref.namespace, rules)

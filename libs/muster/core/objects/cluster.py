@@ -8,26 +8,72 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from muster.core.gang.declare import MARKS, name_of, read_pod_group
-from muster.core.objects.meta import GPU_DEVICE, Int32, Meta, decode
-from muster.core.objects.podrules import FRACTION, RawTaint, shared, taints_of
-from muster.core.objects.podspec import PodSpec, Quantity, amounts, pod_request, pod_rules
+from muster.core.objects.gpus import KEEPS, devices_of, groups_of, with_share
+from muster.core.objects.meta import Int32, Meta, decode
+from muster.core.objects.podrules import RawTaint, taints_of
+from muster.core.objects.podspec import Container, PodSpec, Quantity, Resources, amounts, pod_request, pod_rules
+from muster.core.workloads.ownership import counts_pod
 from muster.core.workloads.registry import POD_OWNERS
 from muster.events.facts import NodeObserved, PodGroupObserved, PodObserved, PriorityClassObserved
 from muster.model.placing import GPU
+from muster.model.resources import Vector, highest
 from muster.model.workload import DEFAULT_SCHEDULER, SCHEDULERS, NodeState, PodState
 
 MAX_LABELS = 256
 """Labels kept of one object: far more than any has."""
 
 
-class PodStatus(Struct, frozen=True):
+class PodCondition(Struct, frozen=True):
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+
+
+class ContainerStatus(Struct, frozen=True, rename="camel"):
+    name: str = ""
+    allocated_resources: dict[str, Quantity] | None = None
+    """What the kubelet has set aside for it; behind its spec while it is being resized in place."""
+
+
+class PodStatus(Struct, frozen=True, rename="camel"):
     phase: str = ""
+    container_statuses: tuple[ContainerStatus, ...] | None = None
+    conditions: tuple[PodCondition, ...] | None = None
+    resize: str = ""
+    """Servers before 1.33 say here how a resize stands."""
 
 
 class Pod(Struct, frozen=True):
     metadata: Meta
     spec: PodSpec = field(default_factory=PodSpec)
     status: PodStatus | None = None
+
+
+def request_in_force(pod: Pod) -> Vector:
+    """What a pod asks for: the larger of its spec and what its node has set aside for it while it is resized in place,
+    the latter alone where its node can never give what the spec wants now.
+    """
+    spec, status = pod.spec, pod.status
+    asked = pod_request(spec, "spec")
+    set_aside = {each.name: each.allocated_resources for each in (status.container_statuses if status else None) or ()}
+    if not any(set_aside.values()):
+        return asked
+    containers = tuple(_given(each, set_aside.get(each.name) or {}) for each in spec.containers)
+    given = pod_request(replace(spec, containers=containers), "spec")
+    return given if _infeasible(status) else highest(asked, given)
+
+
+def _given(container: Container, set_aside: dict[str, Quantity]) -> Container:
+    own = container.resources or Resources()
+    requests = {**(own.limits or {}), **(own.requests or {}), **set_aside}
+    return replace(container, resources=Resources(requests=requests))
+
+
+def _infeasible(status: PodStatus | None) -> bool:
+    if status is None:
+        return False
+    pending = (each for each in status.conditions or () if each.type == "PodResizePending" and each.status == "True")
+    return status.resize == "Infeasible" or any(each.reason == "Infeasible" for each in pending)
 
 
 class _Seat(Struct, frozen=True, rename="camel"):
@@ -49,7 +95,7 @@ def read_pod(raw: bytes) -> PodObserved | None:
     """
     glance: _Glance = decode(raw, _Glance)
     owner, seat = glance.metadata.controller, glance.spec or _Seat()
-    owner_uid = owner.uid if owner.kind in POD_OWNERS else ""
+    owner_uid = owner.uid if owner.kind in POD_OWNERS and counts_pod(glance.metadata) else ""
     scheduler = seat.scheduler_name or ""
     marked = name_of(glance.metadata.labels, glance.metadata.annotations) is not None
     member = marked or scheduler in SCHEDULERS
@@ -67,7 +113,7 @@ def read_pod(raw: bytes) -> PodObserved | None:
         node=pod.spec.node_name or "",
         over=over,
         running=phase == "Running",
-        request=pod_request(pod.spec, "spec"),
+        request=request_in_force(pod),
         labels=_labels(pod.metadata),
         rules=pod_rules(pod.spec, pod.metadata.labels),
     )
@@ -83,17 +129,13 @@ def read_pod(raw: bytes) -> PodObserved | None:
             gated=bool(pod.spec.scheduling_gates),
             marks={key: annotations[key] for key in sorted(MARKS) if key in annotations},
         )
-        if state.ours and FRACTION in annotations:
-            state = replace(
-                state,
-                rules=shared(state.rules, annotations[FRACTION], whole=state.request.get(GPU, 0)),
-                devices=_devices(annotations.get(GPU_DEVICE, "")),
-            )
+        rules = with_share(state.rules, annotations, state.request.get(GPU, 0)) if state.ours else state.rules
+        if rules is not state.rules:
+            devices, groups = devices_of(annotations), groups_of(annotations, pod.metadata.labels)
+            state = replace(state, rules=rules, devices=devices, groups=groups if len(groups) == len(devices) else ())
+    elif KEEPS in pod.metadata.labels:
+        state = replace(state, keeps=pod.metadata.labels[KEEPS])
     return PodObserved(pod=state)
-
-
-def _devices(text: str) -> tuple[int, ...]:
-    return (int(text),) if text.isascii() and text.isdigit() and len(text) < 5 else ()
 
 
 def _labels(meta: Meta) -> dict[str, str]:

@@ -14,7 +14,7 @@ from msgspec import UNSET, Struct, UnsetType, field
 from muster.core.objects.meta import PREFIX, SHOWN, Int32, Meta, UnreadableError, decode, digest
 from muster.core.quota.rules import RuleError, paused_parts
 from muster.events.facts import QueueObserved, QueueUnitObserved
-from muster.model.text import clean
+from muster.model.text import clean, shorten
 
 QUEUE_NAMESPACE = "kube-queue"
 CREATED_BY = "create-by-kubequeue"
@@ -25,6 +25,8 @@ PARENT_FULLNAME = "kube-queue/parent-quota-fullname"
 QUEUE_ARGS = "kube-queue/queue-args"
 _BACKOFF = re.compile(r"pod(Initial|Max)BackoffSeconds[= ]([0-9]{1,5})(?![0-9])")
 DEFAULT_POLICY = "Round"
+POLICIES = (DEFAULT_POLICY, "Priority", "Block")
+"""Values of spec.queuePolicy; one that is absent means the first."""
 MAX_ITEMS = 100
 MAX_POD_SETS = 8
 _SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
@@ -97,7 +99,7 @@ def read_queue(raw: bytes) -> QueueObserved:
         ref=queue.metadata.ref("Queue"),
         rv=queue.metadata.rv,
         path=queue.metadata.annotations.get(QUOTA_FULLNAME, "")[:1000],
-        policy=queue.spec.queue_policy[:40],
+        policy=_policy(queue.spec.queue_policy),
         priority=queue.spec.priority or 0,
         shown=digest(queue.status) if queue.status is not None else "",
         backoff_ms=_backoff(queue.metadata.annotations.get(QUEUE_ARGS, "")),
@@ -105,6 +107,14 @@ def read_queue(raw: bytes) -> QueueObserved:
         paused_by=clean(queue.metadata.annotations.get(f"{PREFIX}/paused-by", "")[:200]),
         paused_reason=clean(queue.metadata.annotations.get(f"{PREFIX}/paused-reason", "")[:200]),
     )
+
+
+def _policy(text: str) -> str:
+    """The policy of a queue; raises UnreadableError for one that is none, so that the last good one stays."""
+    if text and text not in POLICIES:
+        shown = clean(shorten(text, 40))
+        raise UnreadableError(f"spec.queuePolicy: {shown!r} is no policy; write one of {', '.join(POLICIES)}")
+    return text
 
 
 def _backoff(args: str) -> tuple[int, ...]:

@@ -11,15 +11,34 @@ from collections.abc import Mapping
 _FAMILIES = ("quota.scheduling.alibabacloud.com", "quota.scheduling.koordinator.sh")
 _NAMES = tuple(f"{family}/name" for family in _FAMILIES)
 _PREEMPTIBLE = tuple(f"{family}/preemptible" for family in _FAMILIES)
-KEPT = (*_NAMES, *_PREEMPTIBLE)
+KAI_QUEUE = "kai.scheduler/queue"
+"""Label that names a queue of KAI Scheduler."""
+KAI_PRIORITY = "priorityClassName"
+"""Label on a workload of such a queue: its PriorityClass, before what its pods say."""
+KAI_PREEMPTIBILITY = "kai.scheduler/preemptibility"
+KEPT = (*_NAMES, *_PREEMPTIBLE, KAI_QUEUE, KAI_PRIORITY, KAI_PREEMPTIBILITY)
 """The labels that are kept of a workload."""
+KAI = "kai:"
+"""In front of what a workload asks for: the name of a queue, and after a slash the quota it names as well."""
 
 
 def quota_name(labels: Mapping[str, str]) -> str:
-    """The bare name of the quota a workload asks for; empty when its namespace decides."""
+    """The bare name of the quota a workload asks for, or KAI and a queue; empty when its namespace decides."""
     if not labels:
         return ""
-    return next((labels[key] for key in _NAMES if labels.get(key)), "")
+    named = next((labels[key] for key in _NAMES if labels.get(key)), "")
+    queue = labels.get(KAI_QUEUE, "")
+    if not queue:
+        return named
+    return f"{KAI}{queue}/{named}" if named else KAI + queue
+
+
+def queue_and_quota(named: str) -> tuple[str, str]:
+    """(the queue of KAI Scheduler, the quota) that ``quota_name`` found, empty where there is none."""
+    if not named.startswith(KAI):
+        return "", named
+    queue, _, quota = named[len(KAI) :].partition("/")
+    return queue, quota
 
 
 def is_preemptible(labels: Mapping[str, str]) -> bool:

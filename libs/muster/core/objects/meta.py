@@ -18,6 +18,8 @@ PREFIX = "muster.dev"
 INTENT = f"{PREFIX}/intent"
 QUEUED_AT = f"{PREFIX}/queued-at"
 DEQUEUED_AT = f"{PREFIX}/dequeued-at"
+CHECKPOINTED_AT = f"{PREFIX}/checkpointed-at"
+"""When a job saved its work last, as it says itself: RFC 3339."""
 ENQUEUE_STAMPS = ("kube-queue/job-enqueue-timestamp", "koord-queue/job-enqueue-timestamp")
 DEQUEUE_STAMPS = ("kube-queue/job-dequeue-timestamp", "koord-queue/job-dequeue-timestamp")
 SUSPEND = "scheduling.x-k8s.io/suspend"
@@ -25,7 +27,13 @@ SUSPEND = "scheduling.x-k8s.io/suspend"
 GANG = f"{PREFIX}/gang"
 """On pods of a workload that was placed before it was resumed: its name."""
 GPU_DEVICE = f"{PREFIX}/gpu-device"
-"""On a pod that takes a share of a GPU: which of the shared devices of its node, as we count them."""
+"""On a pod that takes shares of GPUs: which of the shared devices of its node, as we count them, with commas."""
+GPU_GROUPS = f"{PREFIX}/gpu-groups"
+"""On such a pod: who shares each of these devices, in the same order."""
+GPU_UUIDS = f"{PREFIX}/gpu-uuids"
+"""On such a pod: the devices as the driver knows them, in the same order."""
+GPU_PORTION = f"{PREFIX}/gpu-portion"
+"""On such a pod: how much of each device is its own."""
 SHOWN = f"{PREFIX}/shown"
 """Fingerprint of what we wrote on an object last."""
 MADE_FOR = f"{PREFIX}/made-for"
@@ -70,9 +78,10 @@ class UnreadableError(Exception):
     """An object cannot be used as input; the message names the field and what is wrong with it."""
 
 
-class Owner(Struct, frozen=True):
+class Owner(Struct, frozen=True, rename="camel"):
     """One entry of metadata.ownerReferences."""
 
+    api_version: str = ""
     kind: str = ""
     name: str = ""
     uid: str = ""

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct, field
-from msgspec.structs import replace
 
 from muster.core.objects.meta import Int32, Int64
 from muster.model.placing import (
     ANYWHERE,
-    GPU,
     HostPort,
     NodeTerm,
     Operator,
@@ -21,6 +18,7 @@ from muster.model.placing import (
     Spread,
     Taint,
     Toleration,
+    Topology,
 )
 from muster.model.text import clean, shorten
 
@@ -36,9 +34,8 @@ _CLOSING = ("NoSchedule", "NoExecute")
 """Effects of taints that keep pods away; PreferNoSchedule does not."""
 
 
-FRACTION = "gpu-fraction"
-"""Annotation of a pod that takes a share of one GPU instead of whole ones: a number between 0 and 1."""
-_FRACTION = re.compile(r"0?\.([0-9]{1,3})0*")
+REQUIRED_LEVEL = "kai.scheduler/topology-required-placement"
+PREFERRED_LEVEL = "kai.scheduler/topology-preferred-placement"
 
 
 class RawRequirement(Struct, frozen=True):
@@ -168,16 +165,9 @@ def rules_of(raw: RawRules, labels: dict[str, str]) -> PodRules:
     )
 
 
-def shared(rules: PodRules, fraction: str, *, whole: int) -> PodRules:
-    """The rules of a pod that asks for a share of a GPU; ``whole``: what it asks for of whole ones besides."""
-    found = _FRACTION.fullmatch(fraction)
-    share = int(found.group(1).ljust(3, "0")) if found is not None else 0
-    if not share:
-        text = f"{clean(shorten(fraction, 40))!r} is not a number between 0 and 1 of at most three places"
-        return replace(rules, unsupported=f"annotation {FRACTION}: {text}")
-    if whole:
-        return replace(rules, unsupported=f"annotation {FRACTION} stands beside a request for {GPU}; take one of them")
-    return replace(rules, share=share)
+def topology_of(annotations: Mapping[str, str]) -> Topology:
+    """The levels within one domain of which pods are to be, as KAI Scheduler's annotations name them: node labels."""
+    return Topology(annotations.get(REQUIRED_LEVEL, "")[:317], annotations.get(PREFERRED_LEVEL, "")[:317])
 
 
 def node_terms(selector: RawNodeSelector) -> tuple[NodeTerm, ...]:

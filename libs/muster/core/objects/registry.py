@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from msgspec import Struct
 
 from muster.core.objects.cluster import pod_group_reader, read_node, read_pod, read_priority_class
+from muster.core.objects.kaiqueue import read_kai_queue
 from muster.core.objects.kubequeue import CREATED_BY, QUEUE_NAMESPACE, read_queue, read_queue_unit
 from muster.core.objects.nodepools import NAME as POOLS_NAME
 from muster.core.objects.nodepools import NAMESPACE as POOLS_NAMESPACE
@@ -18,6 +19,8 @@ from muster.core.workloads import registry as workloads
 from muster.events.base import Event
 from muster.events.facts import (
     ChildObserved,
+    KaiQueueGone,
+    KaiQueueObserved,
     NodeGone,
     NodeObserved,
     NodePoolsGone,
@@ -62,6 +65,8 @@ class Watched(Struct, frozen=True):
     """The only object that is read; empty: all."""
     both: bool = False
     """Its objects may also be what other workloads run through: children."""
+    alone: Callable[[bytes], Event] | None = None
+    """Reads one that names a parent as a workload by itself; None where such an object tells by itself what it is."""
     ambiguous: bool = False
     """Another API group has a resource of that name: shard and kind are qualified by the group."""
 
@@ -98,6 +103,16 @@ def _workload_reader(kind: str) -> Callable[[bytes], Event | None]:
     return observed
 
 
+def _alone_reader(kind: workloads.Kind) -> Callable[[bytes], Event] | None:
+    read = kind.alone
+    return (lambda raw: WorkloadObserved(workload=read(raw))) if read is not None else None
+
+
+def _kai_queue(raw: bytes) -> Event:
+    return KaiQueueObserved(queue=read_kai_queue(raw))
+
+
+KAI_QUEUES = qualified_shard(api.KAI_QUEUES)
 POD_GROUPS = tuple(qualified_shard(resource) for resource in api.POD_GROUPS)
 ALWAYS = (
     "configmaps",
@@ -108,6 +123,7 @@ ALWAYS = (
     "provisioningrequests",
     "queues",
     "queueunits",
+    KAI_QUEUES,
     *POD_GROUPS,
 )
 """The shards that are watched whatever kinds are on."""
@@ -137,6 +153,7 @@ def _watched() -> dict[str, Watched]:
             namespace=QUEUE_NAMESPACE,
             label_selector=f"{CREATED_BY}=true",
         ),
+        Watched(api.KAI_QUEUES, _kai_queue, KaiQueueObserved, KaiQueueGone, ambiguous=True),
         Watched(api.QUEUE_UNITS, read_queue_unit, QueueUnitObserved, QueueUnitGone),
         Watched(
             api.CONFIG_MAPS,
@@ -157,9 +174,15 @@ def _watched() -> dict[str, Watched]:
     for each in api.POD_GROUPS:
         read = pod_group_reader(qualified_kind(each))
         rows.append(Watched(each, read, PodGroupObserved, PodGroupGone, ambiguous=True))
-    children = {kind.child for kind in workloads.KINDS.values()}
     rows += [
-        Watched(kind.resource, _workload_reader(name), WorkloadObserved, WorkloadGone, both=name in children)
+        Watched(
+            kind.resource,
+            _workload_reader(name),
+            WorkloadObserved,
+            WorkloadGone,
+            both=bool(workloads.parents_of(name)),
+            alone=_alone_reader(kind),
+        )
         for name, kind in workloads.KINDS.items()
     ]
     return {row.shard: row for row in rows}

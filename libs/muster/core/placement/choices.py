@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from muster.core.placement.ledger import SHOWN, WHOLE, Bucket, NodeClass
+from muster.core.placement.ledger import SHOWN, Bucket, NodeClass
 from muster.core.placement.matching import (
     UNSCHEDULABLE,
     asked_labels,
@@ -110,6 +110,6 @@ def short_of(group: NodeClass, need: Need | None, bucket: Bucket) -> list[str]:
     if need is None:
         return []
     short = [group.resources[index] for index, amount in need.parts if bucket.free[index] < amount]
-    if need.share and bucket.free[need.gpu] < WHOLE and not any(each >= need.share for each in bucket.shared):
+    if need.share and need.fit(bucket.free, bucket.shared) <= 0 and not short:
         short.append(GPU)
     return short

@@ -10,6 +10,7 @@ from bisect import bisect_left, insort
 
 from msgspec import Struct, field
 
+from muster.core.placement.gpus import WHOLE, share_on
 from muster.core.placement.matching import asked_labels
 from muster.core.placement.mix import Mix
 from muster.core.seen import Seen
@@ -18,8 +19,6 @@ from muster.model.placing import ANYWHERE, GPU, HOSTNAME, PodRules, Taint
 from muster.model.resources import Vector, add_into
 
 PODS = "pods"
-WHOLE = 1000
-"""One device, in thousandths."""
 SHOWN = ("cpu", GPU, "memory")
 """The resources whose remains decide how tight a node is."""
 
@@ -33,9 +32,17 @@ class Occupant(Struct):
     count: int = 1
     rules: PodRules = ANYWHERE
     devices: list[int] = field(default_factory=list)
-    """The shared GPU device of each, where it takes a share of one."""
+    """The shared GPU devices of each, one after the other, where it takes shares."""
     passing: bool = False
     """It belongs to a job, or is bound by us: it will leave some day."""
+    groups: list[str] = field(default_factory=list)
+    """Who shares each of its devices; what is not said here has no name yet."""
+    keeps: str = ""
+    """It keeps a device from the device plugin, for this group, and takes none itself."""
+    owner: str = ""
+    """uid of the workload that a pod is of, where that is known"""
+    share: int = 0
+    """What it takes of each of its devices, thousandths; the ledger says, for the node it is on."""
 
 
 class Slot(Struct):
@@ -87,6 +94,17 @@ class Node(Struct):
     slot: Slot | None = None
     """Where it stands in the index; None when it is not there."""
     shared: dict[int, int] = field(default_factory=dict)
+    groups: dict[int, str] = field(default_factory=dict)
+    """Shared device -> the group that shares it."""
+    kept: dict[str, int] = field(default_factory=dict)
+    """Group -> how many pods keep its device."""
+    idle: int = 0
+    """Devices that are kept for groups of which nobody is left: nobody else can have them yet."""
+
+    def unused(self) -> list[str]:
+        """The groups for which a device is kept, and of which nobody is left."""
+        groups = set(self.groups.values())
+        return [group for group in self.kept if group not in groups]
 
 
 class NodeLedger(Struct):
@@ -124,6 +142,7 @@ class NodeLedger(Struct):
         self.lost.pop(state.ref.name, None)
         node.uid, node.allocatable, node.labels = state.ref.uid, state.allocatable, state.labels
         node.taints, node.schedulable, node.ready = state.taints, state.schedulable, state.ready
+        self._share_anew(node)
         for name in SHOWN:
             if state.allocatable.get(name, 0) > self.scale.get(name, 0):
                 self.scale[name] = state.allocatable[name]
@@ -138,7 +157,14 @@ class NodeLedger(Struct):
         self.count -= 1
         if node.occupants:
             self.lost[event.ref.name] = None
-            self.nodes[event.ref.name] = Node(used=node.used, occupants=node.occupants, shared=node.shared)
+            self.nodes[event.ref.name] = Node(
+                used=node.used,
+                occupants=node.occupants,
+                shared=node.shared,
+                groups=node.groups,
+                kept=node.kept,
+                idle=node.idle,
+            )
         else:
             del self.nodes[event.ref.name]
 
@@ -166,6 +192,7 @@ class NodeLedger(Struct):
             self.averse[key] = None
         node = self.nodes.setdefault(occupant.node, Node())
         node.occupants[key] = None
+        occupant.share = min(share_on(occupant.rules, node.labels), WHOLE)
         if not node.uid:
             self.lost[occupant.node] = None
         self._charge(occupant, occupant.count, occupant.devices)
@@ -193,25 +220,38 @@ class NodeLedger(Struct):
         if occupant.count == 1:
             self.evict(key)
             return
-        device = [occupant.devices.pop()] if occupant.devices else []
+        each = len(occupant.devices) // occupant.count
+        devices = occupant.devices[len(occupant.devices) - each :]
+        del occupant.devices[len(occupant.devices) - each :]
         occupant.count -= 1
-        self._charge(occupant, -1, device)
+        self._charge(occupant, -1, devices)
 
     def _charge(self, occupant: Occupant, times: int, devices: list[int]) -> None:
         node = self.nodes[occupant.node]
         self._leave(occupant.node, node)
         add_into(node.used, occupant.request, times)
         add_into(node.used, {PODS: 1000}, times)
-        share = occupant.rules.share
-        for device in devices:
-            before = node.shared.get(device, WHOLE)
-            after = before + share if times < 0 else before - share
-            add_into(node.used, {GPU: WHOLE}, (after < WHOLE) - (before < WHOLE))
-            if after < WHOLE:
-                node.shared[device] = after
-            else:
-                node.shared.pop(device, None)
+        _share_out(node, devices, occupant.share if times > 0 else -occupant.share)
+        if times > 0:
+            for device, group in zip(devices, occupant.groups, strict=False):
+                node.groups[device] = group
+        if occupant.keeps:
+            add_into(node.kept, {occupant.keeps: times})
+        idle = len(node.unused()) if node.kept else 0
+        if idle != node.idle:
+            add_into(node.used, {GPU: WHOLE}, idle - node.idle)
+            node.idle = idle
         self._enter(occupant.node, node)
+
+    def _share_anew(self, node: Node) -> None:
+        """The memory of its devices may have changed, or be known only now; the node is not in the index."""
+        for key in node.occupants:
+            occupant = self.occupants[key]
+            share = min(share_on(occupant.rules, node.labels), WHOLE)
+            if share != occupant.share:
+                _share_out(node, occupant.devices, -occupant.share)
+                occupant.share = share
+                _share_out(node, occupant.devices, share)
 
     # --- the index --------------------------------------------------------------------------------------------
 
@@ -259,9 +299,22 @@ class NodeLedger(Struct):
             add_into(used, occupant.request, occupant.count)
             add_into(used, {PODS: 1000}, occupant.count)
         for name, node in self.nodes.items():
-            if node.shared:
-                add_into(found[name], {GPU: WHOLE}, len(node.shared))
+            if node.shared or node.idle:
+                add_into(found[name], {GPU: WHOLE}, len(node.shared) + node.idle)
         return found
+
+
+def _share_out(node: Node, devices: list[int], share: int) -> None:
+    """Take a share of each of these devices, or give it back where it is negative."""
+    for device in devices:
+        before = node.shared.get(device, WHOLE)
+        after = before - share
+        add_into(node.used, {GPU: WHOLE}, (after < WHOLE) - (before < WHOLE))
+        if after < WHOLE:
+            node.shared[device] = after
+        else:
+            node.shared.pop(device, None)
+            node.groups.pop(device, None)
 
 
 def enter(buckets: dict[str, Bucket], slot: Slot, name: str) -> None:

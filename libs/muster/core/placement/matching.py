@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from muster.model.placing import HostPort, NodeTerm, PodRules, PodTerm, Requirement, Taint, Toleration
+from muster.model.placing import GPU_MEMORY, HostPort, NodeTerm, PodRules, PodTerm, Requirement, Taint, Toleration
 
 UNSCHEDULABLE = Taint("node.kubernetes.io/unschedulable")
 """What a cordoned node amounts to."""
@@ -95,9 +95,12 @@ def ports_clash(one: Iterable[HostPort], other: Sequence[HostPort]) -> bool:
 
 
 def asked_labels(rules: PodRules) -> list[str]:
-    """The labels of nodes that nodeSelector, node affinity and volumes look at."""
+    """The labels of nodes that nodeSelector, node affinity, volumes and a demand for GPU memory look at."""
     terms = [*(rules.nodes or ()), *(term for volume in rules.volumes for term in volume)]
     keys = [*rules.node_labels, *(each.key for term in terms for each in term.labels)]
+    keys += [level for level in (rules.topology.required, rules.topology.preferred) if level]
+    if rules.gpu_memory:
+        keys.append(GPU_MEMORY)
     return sorted(dict.fromkeys(keys))
 
 

@@ -14,8 +14,10 @@ from typing import Literal
 
 from muster.core.placement.choices import LATE, Choice, choices, pinned_to_nodes, refused, short_of, suits
 from muster.core.placement.crowd import Crowd
+from muster.core.placement.gpus import WHOLE
 from muster.core.placement.matching import suits_node, suits_volumes
 from muster.core.placement.ranks import Rank, sparing, wasting
+from muster.core.placement.topology import within
 from muster.core.placement.view import Ask, Need, View, need_of
 from muster.events.decisions import Obstacle, ObstacleCode, Shortage
 from muster.model.placing import GPU
@@ -29,8 +31,14 @@ RANKED = 128
 def place(view: View, asks: Sequence[Ask], strategy: Strategy = "pack") -> Shortage | None:
     """Take places for all of the asks, or for none of them."""
     wanted = [ask for ask in asks if ask.count > 0]
+    if not wanted:
+        return None
+    return within(view, wanted, wanted[0].together, lambda inside: _together(view, inside, strategy))
+
+
+def _together(view: View, wanted: Sequence[Ask], strategy: Strategy) -> Shortage | None:
     first: Shortage | None = None
-    for order, rank in _attempts(view, wanted):
+    for order, rank in _attempts(view, list(wanted)):
         mark, short = view.mark(), None
         for ask in order:
             short = _place_one(view, ask, strategy, rank)
@@ -66,7 +74,8 @@ def _weight(view: View, ask: Ask) -> int:
     parts = [
         amount * 1000 // view.ledger.scale[name] for name, amount in ask.request.items() if view.ledger.scale.get(name)
     ]
-    return max([*parts, ask.rules.share * 1000 // max(view.ledger.scale.get(GPU, 0), 1), 1])
+    share = (ask.rules.share or (WHOLE if ask.rules.gpu_memory else 0)) * ask.rules.devices
+    return max([*parts, share * 1000 // max(view.ledger.scale.get(GPU, 0), 1), 1])
 
 
 def _alone(view: View, ask: Ask) -> Shortage | None:
@@ -81,6 +90,11 @@ def _alone(view: View, ask: Ask) -> Shortage | None:
 
 
 def _place_one(view: View, ask: Ask, strategy: Strategy, rank: Rank | None) -> Shortage | None:
+    """Places for all pods of an ask, within one domain where its rules say so; some may be taken where it fails."""
+    return within(view, [ask], ask.rules.topology, lambda inside: _place_set(view, inside[0], strategy, rank))
+
+
+def _place_set(view: View, ask: Ask, strategy: Strategy, rank: Rank | None) -> Shortage | None:
     found = choices(view, ask)
     crowd = Crowd(view, ask) if Crowd.concerns(view, ask) else None
     if crowd is not None:

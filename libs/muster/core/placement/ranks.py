@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from muster.core.placement.choices import Choice, pinned_to_nodes, refused
-from muster.core.placement.ledger import WHOLE, Bucket
+from muster.core.placement.gpus import WHOLE
+from muster.core.placement.ledger import Bucket, Slot
 from muster.core.placement.mix import waste
-from muster.core.placement.view import Ask, Need, View, need_of
+from muster.core.placement.view import Ask, Need, View, need_of, share_devices
 from muster.model.placing import GPU
 
 Rank = Callable[[Choice], int]
@@ -58,15 +59,9 @@ def _after(need: Need, bucket: Bucket) -> tuple[list[int], list[int]]:
     for index, amount in need.parts:
         free[index] -= amount
     if need.share:
-        shared = list(shared)
-        fitting = [each for each in shared if each >= need.share]
-        if fitting:
-            shared.remove(fitting[0])
-            shared.append(fitting[0] - need.share)
-        else:
-            free[need.gpu] -= WHOLE
-            shared.append(WHOLE - need.share)
-        shared.sort()
+        slot = Slot("", free, dict(enumerate(shared)))
+        share_devices(slot, need, 1)
+        shared = sorted(slot.shared.values())
     return free, shared
 
 

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from muster.core.placement.ledger import PODS, WHOLE, Bucket, NodeClass, NodeLedger, Slot, enter, leave
-from muster.model.placing import GPU, PodRules
+from muster.core.placement.gpus import WHOLE, pick, pods_fitting, share_on, shares_gpu
+from muster.core.placement.ledger import PODS, Bucket, NodeClass, NodeLedger, Slot, enter, leave
+from muster.model.placing import GPU, GPU_MEMORY, PodRules, Topology
 from muster.model.resources import Vector
 
 
@@ -20,15 +21,22 @@ class Ask(Struct, frozen=True):
     request: Vector
     namespace: str = ""
     rules: PodRules = PodRules()
+    together: Topology = Topology()
+    """Within which domain all sets of its gang are to be; of all asks of a decision the same."""
 
 
 class Taken(Struct, frozen=True):
-    """``count`` pods of an ask on a node; ``devices``: the shared GPU device of each."""
+    """``count`` pods of an ask on a node; ``devices``: the shared GPU devices of each, one pod after the other."""
 
     ask: Ask
     node: str
     count: int
     devices: tuple[int, ...] = ()
+
+    def devices_of(self, index: int) -> tuple[int, ...]:
+        """The devices of one of its pods; empty where it shares none."""
+        each = len(self.devices) // self.count
+        return self.devices[index * each : (index + 1) * each]
 
 
 class Need(Struct, frozen=True):
@@ -38,6 +46,8 @@ class Need(Struct, frozen=True):
     gpu: int
     """Where the class keeps its whole GPU devices; -1 when it has none."""
     share: int
+    """Thousandths of a device, where the pod shares; else 0."""
+    devices: int = 1
 
     def fit(self, free: list[int], shared: list[int]) -> int:
         """How many such pods fit into what is left; 0 or less when none does."""
@@ -50,10 +60,8 @@ class Need(Struct, frozen=True):
                 fit = most
         if not self.share:
             return fit
-        share = self.share
         whole = free[self.gpu] // WHOLE if self.gpu >= 0 else 0
-        most = max(whole, 0) * (WHOLE // share) + sum([each // share for each in shared])
-        return min(most, fit)
+        return min(pods_fitting(shared, whole, self.share, self.devices), fit)
 
 
 def need_of(ask: Ask, group: NodeClass) -> tuple[Need | None, list[str]]:
@@ -66,13 +74,16 @@ def need_of(ask: Ask, group: NodeClass) -> tuple[Need | None, list[str]]:
             parts.append((places[name], amount))
         elif amount > 0:
             missing.append(name)
-    if ask.rules.share and GPU not in places:
+    share = share_on(ask.rules, group.labels)
+    if shares_gpu(ask.rules) and GPU not in places:
         missing.append(GPU)
+    elif share > WHOLE:
+        missing.append(GPU_MEMORY)
     if PODS in places:
         parts.append((places[PODS], 1000))
     if missing:
         return None, missing
-    return Need(tuple(parts), places.get(GPU, -1), ask.rules.share), []
+    return Need(tuple(parts), places.get(GPU, -1), share, ask.rules.devices), []
 
 
 class View:
@@ -117,7 +128,7 @@ class View:
         after = Slot(before.group, list(before.free), dict(before.shared))
         for index, amount in need.parts:
             after.free[index] -= amount * count
-        devices = tuple(_share(after, need) for _ in range(count)) if need.share else ()
+        devices = tuple(share_devices(after, need, count)) if need.share else ()
         self._move(node, after)
         self.taken.append(Taken(ask, node, count, devices))
 
@@ -131,7 +142,7 @@ class View:
         for index, amount in need.parts:
             after.free[index] -= min(amount * count, max(after.free[index], 0))
         if need.share and need.gpu >= 0:
-            devices = -(-need.share * count // WHOLE) * WHOLE
+            devices = -(-need.share * count * need.devices // WHOLE) * WHOLE
             after.free[need.gpu] -= min(devices, max(after.free[need.gpu], 0))
         self._move(node, after)
 
@@ -187,13 +198,12 @@ class View:
         enter(own, after, node)
 
 
-def _share(slot: Slot, need: Need) -> int:
-    """Take a share of the fullest device that still has it, else open a whole one; returns the device."""
-    fitting = [(left, device) for device, left in slot.shared.items() if left >= need.share]
-    if fitting:
-        left, device = min(fitting)
-    else:
-        left, device = WHOLE, next(each for each in range(len(slot.shared) + 1) if each not in slot.shared)
-        slot.free[need.gpu] -= WHOLE
-    slot.shared[device] = left - need.share
-    return device
+def share_devices(slot: Slot, need: Need, count: int) -> list[int]:
+    """Take shares of devices for pods that fit; returns the devices, one pod after the other."""
+    whole = max(slot.free[need.gpu], 0) // WHOLE
+    found = [device for each in pick(slot.shared, whole, need.share, need.devices, count) for device in each]
+    for device in found:
+        if device not in slot.shared:
+            slot.free[need.gpu] -= WHOLE
+        slot.shared[device] = slot.shared.get(device, WHOLE) - need.share
+    return found

@@ -2,65 +2,121 @@
 
 from __future__ import annotations
 
-from muster.core.preemption.state import MIN_PAUSE_MS, Bar, PreemptorState
+from muster.core.preemption.state import MAX_REMEMBERED, MIN_PAUSE_MS, AgeClaim, PreemptorState, RetryGate
+from muster.events.charges import ChargeChanged
+from muster.events.claims import ClaimEnded, ClaimOpened, PlanStale
 from muster.events.decisions import (
-    ClaimEnded,
-    ClaimOpened,
     EvictionOrdered,
-    PlanStale,
     PreemptionProposed,
-    QuotaDenied,
+    QuotaMoved,
     QuotaReleased,
     QuotaReserved,
     ReclaimDeferred,
     SuspensionOrdered,
     WorkloadAdopted,
+    WorkloadQueued,
 )
 from muster.events.effects import EffectApplied, EffectFailed
-from muster.events.facts import QueueObserved, WorkloadGone, WorkloadObserved
-from muster.events.system import TimeReached
+from muster.events.facts import (
+    NodeGone,
+    NodeObserved,
+    ObjectUnreadable,
+    QueueGone,
+    QueueObserved,
+    Synced,
+    WorkloadGone,
+    WorkloadObserved,
+)
 from muster.model.keys import Position
+
+STAYS_MS = 600_000
+"""How long a workload that could not be suspended is left alone."""
+
+NO_NODES_MS = 60_000
+"""Who would find no place on the nodes is looked at again after this, if what could be taken back has changed."""
+
+AGE_REST_TIMES = 40
+"""How much longer than something was held for age at a node nothing is held there for the next."""
 
 OF_LOWER = ("lower_stays", "lower_too_young", "lower_paused")
 """Why no work of lower priority gives way: in a busy queue what runs changes all the time, so it rests for a moment."""
 
 
 def workload_observed(state: PreemptorState, _at: Position, event: WorkloadObserved) -> None:
-    changed(state, event.workload.ref.uid)
+    uid = event.workload.ref.uid
+    if not state.sighted and not event.workload.intent:
+        state.found[uid] = None
+    changed(state, uid)
+
+
+def synced(state: PreemptorState, _at: Position, _event: Synced) -> None:
+    """The first listing of everything ends first sight; what is found later ran around the queue."""
+    state.sighted = state.sighted or state.synced
+
+
+def unreadable(state: PreemptorState, _at: Position, event: ObjectUnreadable) -> None:
+    """What cannot be read any more may still run, and cannot be suspended: its controller's word is unknown."""
+    changed(state, event.ref.uid)
+    state.gates.pop(event.ref.uid, None)
+    state.open.pop(event.ref.uid, None)
 
 
 def workload_gone(state: PreemptorState, _at: Position, event: WorkloadGone) -> None:
     changed(state, event.ref.uid)
-    state.barred.pop(event.ref.uid, None)
+    state.gates.pop(event.ref.uid, None)
     state.open.pop(event.ref.uid, None)
     if event.ref.uid not in state.workloads:
         state.evictions.pop(event.ref.uid, None)
+        state.found.pop(event.ref.uid, None)
+        state.stays.pop(event.ref.uid, None)
 
 
 def charged(state: PreemptorState, _at: Position, event: QuotaReserved | WorkloadAdopted) -> None:
     uid = event.ref.uid
-    if isinstance(event, WorkloadAdopted) and event.reason == "already_running" and uid in state.workloads:
-        state.foreign = state.foreign or not state.workloads[uid].intent
-    state.barred.pop(uid, None)
-    state.aged.pop(uid, None)
+    if isinstance(event, WorkloadAdopted) and event.reason == "already_running":
+        state.foreign = state.foreign or uid in state.found
+    state.gates.pop(uid, None)
+    state.stays.pop(uid, None)
+    _age_claims_over(state)
     changed(state, uid)
+    state.supply += 1
+
+
+def moved(state: PreemptorState, _at: Position, event: QuotaMoved) -> None:
+    """It gives way as work of another leaf from here on."""
+    state.enlist(event.ref.uid)
+    state.supply += 1
 
 
 def effect_applied(state: PreemptorState, _at: Position, event: EffectApplied) -> None:
     changed(state, event.ref.uid)
 
 
-def effect_failed(state: PreemptorState, _at: Position, event: EffectFailed) -> None:
+def effect_failed(state: PreemptorState, at: Position, event: EffectFailed) -> None:
     if event.action == "suspend":
         state.leaving.pop(event.ref.uid, None)
+        state.stays[event.ref.uid] = at.at + STAYS_MS
+        state.ledger.claims.stays(event.ref.uid, event.attempt, at.at)
         changed(state, event.ref.uid)
 
 
-def released(state: PreemptorState, _at: Position, event: QuotaReleased) -> None:
+def charge_changed(state: PreemptorState, _at: Position, event: ChargeChanged) -> None:
+    """More, or less, could be taken back."""
+    state.supply += 1
+    changed(state, event.ref.uid)
+
+
+def released(state: PreemptorState, at: Position, event: QuotaReleased) -> None:
     state.leaving.pop(event.ref.uid, None)
     if event.reason in ("evicted", "preempted") and event.ref.uid in state.workloads:
-        state.evictions[event.ref.uid] = state.evictions.get(event.ref.uid, 0) + 1
+        state.evictions[event.ref.uid] = [*state.evictions.get(event.ref.uid, ()), at.at][-MAX_REMEMBERED:]
     changed(state, event.ref.uid)
+    state.supply += 1
+
+
+def queued(state: PreemptorState, _at: Position, event: WorkloadQueued) -> None:
+    """A new attempt asks for something else, or elsewhere: what was found for the one before says nothing about it."""
+    state.gates.pop(event.ref.uid, None)
 
 
 def changed(state: PreemptorState, uid: str) -> None:
@@ -76,41 +132,58 @@ def changed(state: PreemptorState, uid: str) -> None:
 def rules_changed(state: PreemptorState, _at: Position, _event: object) -> None:
     """A new tree, or another pause: everything is looked at afresh."""
     state.supply += 1
-    state.barred.clear()
+    state.gates.clear()
     for uid in list(state.started):
         state.enlist(uid)
-    state.age_check = state.now + MIN_PAUSE_MS
 
 
-def queue_observed(state: PreemptorState, at: Position, event: QueueObserved) -> None:
-    if event.paused != state.shown_pauses.get(event.path, ()):
-        state.shown_pauses[event.path] = event.paused
+def queue_changed(state: PreemptorState, at: Position, event: QueueObserved | QueueGone) -> None:
+    """A Queue object was seen, or is gone: what is paused may have changed."""
+    pauses = {path: parts for path, parts in state.paused.items() if parts}
+    if pauses != state.shown_pauses:
+        state.shown_pauses = pauses
         rules_changed(state, at, event)
 
 
+def bar(state: PreemptorState, uid: str, gate: RetryGate) -> None:
+    """Nothing is proposed for it for now; who is gone needs no gate."""
+    if uid in state.workloads:
+        state.gates[uid] = gate
+
+
 def proposed(state: PreemptorState, _at: Position, event: PreemptionProposed) -> None:
-    state.barred[event.ref.uid] = Bar(event.supply)
+    bar(state, event.ref.uid, RetryGate(event.supply))
     if not event.withheld:
         state.open[event.ref.uid] = None
 
 
 def deferred(state: PreemptorState, at: Position, event: ReclaimDeferred) -> None:
     rest = at.at + MIN_PAUSE_MS if event.reason in OF_LOWER else 0
-    state.barred[event.ref.uid] = Bar(event.supply, event.until, rest=rest)
+    bar(state, event.ref.uid, RetryGate(event.supply, event.until, rest=rest))
 
 
-def plan_stale(state: PreemptorState, _at: Position, event: PlanStale) -> None:
+def plan_stale(state: PreemptorState, at: Position, event: PlanStale) -> None:
     state.open.pop(event.ref.uid, None)
+    if event.no_nodes:
+        bar(state, event.ref.uid, RetryGate(state.supply, rest=at.at + NO_NODES_MS, nodes=state.nodes))
+
+
+def node_changed(state: PreemptorState, _at: Position, _event: NodeObserved | NodeGone) -> None:
+    state.nodes += 1
 
 
 def ordered(state: PreemptorState, at: Position, event: EvictionOrdered | ClaimOpened) -> None:
     state.open.pop(event.ref.uid, None)
-    state.aged.pop(event.ref.uid, None)
-    _check_again(state, at.at + MIN_PAUSE_MS)  # a claim for age may have given way to this one
-    for victim in event.victims if isinstance(event, EvictionOrdered) else ():
+    if isinstance(event, ClaimOpened):
+        state.age_claims[event.ref.uid] = AgeClaim(event.top, at.at)
+        return
+    for victim in event.victims:
         if victim.ref.uid in state.ledger.charges:
             state.leaving[victim.ref.uid] = None
             changed(state, victim.ref.uid)
+        else:
+            state.ledger.claims.stays(victim.ref.uid, victim.attempt, at.at)
+    _age_claims_over(state)
 
 
 def suspension_ordered(state: PreemptorState, _at: Position, event: SuspensionOrdered) -> None:
@@ -120,43 +193,18 @@ def suspension_ordered(state: PreemptorState, _at: Position, event: SuspensionOr
 
 
 def claim_ended(state: PreemptorState, at: Position, event: ClaimEnded) -> None:
-    """A claim that failed: its claimant rests as long as the claim lasted and until something has changed."""
-    rules = state.ledger.tree.rules if state.ledger.tree is not None else None
-    pause = max(rules.claim_ms if rules is not None else 0, MIN_PAUSE_MS)
-    state.barred[event.ref.uid] = Bar(state.supply, at.at + pause, hard=True)
-    _check_again(state, at.at + pause)
+    """One that failed rests as long as it lasted without progress, and until something has changed."""
+    _age_claims_over(state)
+    if event.outcome == "expired":
+        job = state.jobs.get(event.ref.uid)
+        pause = max(state.ledger.rules_of(job.queue if job is not None else "").claim_ms, MIN_PAUSE_MS)
+        bar(state, event.ref.uid, RetryGate(state.supply, at.at + pause, hard=True))
 
 
-def denied(state: PreemptorState, at: Position, event: QuotaDenied) -> None:
-    job, limit = state.jobs.get(event.ref.uid), _age_limit(state)
-    if job is not None and limit and event.reason == "insufficient_quota":
-        _check_again(state, max(job.queued_at + limit, at.at + 1))
-
-
-def time_reached(state: PreemptorState, at: Position, _event: TimeReached) -> None:
-    """Look who has waited too long, when that is due."""
-    if not state.age_check or at.at < state.age_check:
-        return
-    state.age_check, limit = 0, _age_limit(state)
-    if not limit:
-        return
-    heads = [state.jobs[shape.waiting[0][3]] for queue in state.book.queues for shape in state.refused(queue)]
-    for job in heads:
-        due = job.queued_at + limit
-        bar = state.barred.get(job.ref.uid)
-        if bar is not None and bar.hard:
-            due = max(due, bar.until)
-        if due > at.at:
-            _check_again(state, max(due, at.at + MIN_PAUSE_MS))
-        elif state.book.position(job.queue, job.place) == 1:
-            state.aged[job.ref.uid] = None
-        else:
-            _check_again(state, at.at + limit)
-
-
-def _check_again(state: PreemptorState, due: int) -> None:
-    state.age_check = min(state.age_check, due) if state.age_check else due
-
-
-def _age_limit(state: PreemptorState) -> int:
-    return state.ledger.tree.rules.age_limit_ms if state.ledger.tree is not None else 0
+def _age_claims_over(state: PreemptorState) -> None:
+    """Where something was held for age until now, others have their turn for a multiple of that time."""
+    for uid, claim in list(state.age_claims.items()):
+        standing = state.ledger.claims.by_uid.get(uid)
+        if standing is None or standing.firm:
+            del state.age_claims[uid]
+            state.age_rests[claim.top] = state.now + AGE_REST_TIMES * (state.now - claim.opened)

@@ -5,46 +5,37 @@ preemptible only within the min. Who gives: running work of its own leaf with st
 then the youngest, and no more than is needed. Where that brings the leaf so low that the claimant is within its min,
 others that run above theirs may give the rest, by the rules of reclaim, if fewer have to leave then.
 
-Priorities are strict, so whoever gave way cannot take it back from whom it gave way to: no two jobs evict each other
+Priorities are strict, so a victim can never take it back from its claimant: no two jobs evict each other
 in turn.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
-from muster.core.preemption import reclaim
-from muster.core.preemption.reclaim import MAX_LOOKS, Run, Search, search
+from muster.core.preemption import kaireclaim, reclaim
+from muster.core.preemption.reclaim import MAX_LOOKS, Basis, Market, Picker, Run, Search, search
 from muster.core.quota.demand import Demand, counted
 from muster.core.quota.ledger import Ledger
 
 
 def lower(runs: Sequence[Run], priority: int) -> Sequence[Run]:
     """Of the running work of a leaf what has lower priority, in the order in which it gives way."""
-    return runs[: bisect_left(runs, priority, key=lambda run: run[0])]
+    return runs[: bisect_left(runs, priority, key=lambda run: run.priority)]
 
 
-def victims(
-    ledger: Ledger,
-    queue: str,
-    demand: Demand,
-    priority: int,
-    runs: Mapping[str, Sequence[Run]],
-    may: Callable[[str], bool],
-    *,
-    reclaims: bool,
-) -> list[str]:
-    """Uids of whom a claimant of this priority takes its place from; empty when that cannot be.
+def victims(given: Basis, queue: str, demand: Demand, priority: int, market: Market, *, reclaims: bool) -> list[str]:
+    """Uids of the victims of a claimant of this priority; empty when there are none.
 
     ``reclaims``: whether others, that run above their min, may have to give as well.
     """
-    if not allowed(ledger, queue, demand):
+    if not allowed(given.ledger, queue, demand):
         return []
-    giving = lower(runs.get(queue, ()), priority)[:MAX_LOOKS]
-    alone = _alone(ledger, queue, demand, giving, may)
-    if reclaims and len(alone) != 1:
-        shared = _shared(ledger, queue, demand, giving, runs, may)
+    giving = lower(market.runs.get(queue, ()), priority)[:MAX_LOOKS]
+    alone = _alone(given, queue, demand, giving, market)
+    if reclaims and len(alone) != 1 and not kaireclaim.is_kai(given.ledger, queue):
+        shared = _shared(given, queue, demand, giving, market)
         if shared and (not alone or len(shared) < len(alone)):
             return shared
     return alone
@@ -56,44 +47,38 @@ def allowed(ledger: Ledger, queue: str, demand: Demand) -> bool:
     return node is not None and node.preempts and (demand.preemptible or ledger.beyond_min(queue, demand) is None)
 
 
-def _alone(ledger: Ledger, queue: str, demand: Demand, giving: Sequence[Run], may: Callable[[str], bool]) -> list[str]:
+def _alone(given: Basis, queue: str, demand: Demand, giving: Sequence[Run], market: Market) -> list[str]:
     """Out of the claimant's own queue."""
-    found = search(ledger, queue, demand)
+    found = search(given, queue, demand)
     for run in giving:
         missing = found.all_missing()
         if not missing:
             break
-        if may(run[3]) and missing & counted(ledger.charges[run[3]].demand).keys():
-            found.take(run[3])
+        if market.may(run.uid) and missing & counted(found.ledger.charges[run.uid].demand).keys():
+            found.take(run.uid)
     if found.missing() is not None:
         return []
     found.trim()
     return found.chosen
 
 
-def _shared(
-    ledger: Ledger,
-    queue: str,
-    demand: Demand,
-    giving: Sequence[Run],
-    runs: Mapping[str, Sequence[Run]],
-    may: Callable[[str], bool],
-) -> list[str]:
+def _shared(given: Basis, queue: str, demand: Demand, giving: Sequence[Run], market: Market) -> list[str]:
     """Out of its own queue until it is within the min, and the rest out of others that are above theirs."""
-    own = search(ledger, queue, demand)
-    managed = ledger.managed(queue, demand.request)
+    own = search(given, queue, demand)
+    own.level = queue
+    managed = given.ledger.managed(queue, demand.request)
     if not managed:
         return []
     for run in giving:
-        above = ledger.above_min(queue, demand, managed, own.gone)
+        above = own.above_min(managed)
         if not above:
             break
-        if may(run[3]) and counted(ledger.charges[run[3]].demand).keys() & set(above):
-            own.take(run[3])
-    if not own.chosen or ledger.above_min(queue, demand, managed, own.gone):
+        if market.may(run.uid) and counted(own.ledger.charges[run.uid].demand).keys() & set(above):
+            own.take(run.uid)
+    if not own.chosen or own.above_min(managed):
         return []
-    own.trim(lambda found: not ledger.above_min(queue, demand, managed, found.gone))
-    found = reclaim.completed(own, runs, may)
+    own.trim(lambda found: not found.above_min(managed))
+    found = Picker(own, market).completed()
     found.trim(lambda found: holds(found, own.chosen))
     return found.chosen
 
@@ -102,34 +87,33 @@ def holds(found: Search, own: Iterable[str]) -> bool:
     """Whether what is chosen is enough and legal: beside others the claimant must be within its min."""
     if found.missing() is not None:
         return False
-    ledger, queue, demand = found.ledger, found.queue, found.demand
     if set(found.chosen) <= set(own):
         return True
-    managed = ledger.managed(queue, demand.request)
-    return bool(managed) and not ledger.above_min(queue, demand, managed, found.gone)
+    managed = found.ledger.managed(found.queue, found.demand.request)
+    return bool(managed) and not found.above_min(managed)
 
 
-def objection(
-    ledger: Ledger, queue: str, demand: Demand, chosen: Sequence[str], outranked: Callable[[str], bool]
-) -> str:
+def objection(given: Basis, queue: str, demand: Demand, chosen: Sequence[str], outranked: Callable[[str], bool]) -> str:
     """Why these may not be suspended for this claimant, judged afresh; empty when they may.
 
     ``outranked``: whether somebody of the claimant's queue has lower priority.
     """
-    own = [uid for uid in chosen if uid in ledger.charges and ledger.charges[uid].queue == queue]
+    charges = given.ledger.charges
+    own = [uid for uid in chosen if uid in charges and charges[uid].queue == queue]
     if not own:
-        return reclaim.objection(ledger, queue, demand, chosen)
-    if not allowed(ledger, queue, demand):
+        return _between_queues(given, queue, demand, chosen)
+    if not allowed(given.ledger, queue, demand):
         return "nobody of its own queue gives way to it"
     if not all(outranked(uid) for uid in own):
         return "a victim of its own queue has no lower priority"
-    found = search(ledger, queue, demand)
+    found = search(given, queue, demand)
+    found.level = queue
     if not found.names:
         return "it fits without taking anything back"
     for uid in own:
         found.take(uid)
     for uid in chosen:
-        charge = ledger.charges.get(uid)
+        charge = charges.get(uid)
         if charge is None:
             return "a victim has left meanwhile"
         if charge.queue != queue:
@@ -143,3 +127,10 @@ def objection(
     before = len(found.chosen)
     found.trim(lambda found: holds(found, own))
     return "" if len(found.chosen) == before else "it needs fewer victims"
+
+
+def _between_queues(given: Basis, queue: str, demand: Demand, chosen: Sequence[str]) -> str:
+    """The objection of the rules by which the claimant's tree is applied."""
+    if kaireclaim.is_kai(given.ledger, queue):
+        return kaireclaim.objection(given, queue, demand, chosen)
+    return reclaim.objection(given, queue, demand, chosen)

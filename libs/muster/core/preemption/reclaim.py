@@ -1,73 +1,135 @@
-"""Reclaim by guarantee: whose work is suspended so that a claimant gets what its own queue is guaranteed.
+"""Reclaim by guarantee: whose work is suspended so that a claimant gets what it is guaranteed.
 
-Who may claim: work that stays within its leaf's min in everything the tree manages. Who gives: leaves above their
-min, never to below it, at no node between them and the path they share with the claimant. So what was taken back can
-never be claimed back, and nobody is suspended twice for the same guarantee. First the leaf furthest above its min
-(a min of zero is furthest of all), in it the lowest priority, then the youngest; and no more than is needed.
+Who may claim: work that stays within a guarantee of its own: its leaf's, or what a node above it is guaranteed beyond
+its children. Who gives: queues above their guarantee anywhere outside of that node, never to below it, at no node
+between them and the path they share with the claimant. So what was taken back can never be claimed back, and nobody is
+suspended twice for the same guarantee.
+
+In which order: the lowest priority first, then whose suspension throws the least work away for what it frees, whatever
+queue they are of; those who have been evicted more often than they should come last among their priority. And no more
+than is needed, the dearest being let go first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
+from typing import NamedTuple
 
 from msgspec import Struct
 
-from muster.core.quota.demand import Charge, Demand, Scratch, chain_of, counted
-from muster.core.quota.ledger import Ledger, over_min
+from muster.core.quota.demand import Charge, Demand, Scratch, Shortfall, chain_of, counted
+from muster.core.quota.ledger import Ledger
 
 MAX_LOOKS = 10_000
 """Running workloads looked at for one claimant: a budget of steps, so that no search holds up the log."""
 
-Run = tuple[int, int, str, str]
-"""Order in which the work of one leaf gives way: (priority, -queued-at ms, namespace/name, uid).
+RESTART_MS = 60_000
+"""What a suspension costs beside the work it throws away: that much running of what it frees."""
 
-The youngest is who came last, not who was started last: who has given way before keeps its age, and is not always next.
-"""
+
+FIRST = -(2**62)
+"""The youth of what gives way before all others of its priority, and loses nothing that counts."""
+
+
+class Run(NamedTuple):
+    """A running workload, in the order in which the work of one queue gives way."""
+
+    priority: int
+    youth: int
+    """Minus the log time (ms) from which its work would be lost: its start, or its last checkpoint."""
+    came: int
+    """Minus the time (ms) from which it counts as queued: of those that are equal the youngest comes first."""
+    key: str
+    """namespace/name"""
+    uid: str
+
+
+class Market(Struct):
+    """What runs where, and what may be done with it now."""
+
+    runs: Mapping[str, Sequence[Run]]
+    """leaf -> its running work in the order in which it gives way"""
+    may: Callable[[str], bool] = lambda _: True
+    """Whether a workload may be suspended now."""
+    last: Callable[[str], bool] = lambda _: False
+    """Whether a workload gives way only after the others of its priority."""
+    now: int = 0
+    """Log time, ms."""
+
+
+class Basis(Struct):
+    """What a claim is planned against: used - leaving + held, with age claims left out, for they give way to it."""
+
+    ledger: Ledger
+    """With nothing held for anybody."""
+    leaving: Scratch
+    """What those who leave for others will have given back, as negative amounts."""
+    held: Scratch
+    """What is held for others."""
+
+    def owed_at(self, queue: str, demand: Demand) -> list[str]:
+        """The nodes within whose guarantee a claimant stays, the lowest first."""
+        return list(self.ledger.owed_at(queue, demand, self.leaving, self.held))
+
+    def refuses_what_is_owed(self, queue: str, demand: Demand) -> bool:
+        """Whether a claimant is refused what it is guaranteed, and not by a limit below the node that guarantees it."""
+        levels, short = self.owed_at(queue, demand), self.refusal(queue, demand)
+        return bool(levels) and short is not None and (levels[0] == queue or len(short.path) < len(levels[0]))
+
+    def refusal(self, queue: str, demand: Demand) -> Shortfall | None:
+        """What would refuse a claimant once all claims are served."""
+        return next(self.ledger.refusals(queue, demand, self.leaving, self.held), None)
+
+
+def basis(ledger: Ledger, uid: str = "") -> Basis:
+    """What a claim of this workload is planned against."""
+    return Basis(ledger.without_claims(), ledger.leaving(), ledger.claims.firmly_beside(uid))
 
 
 class Search(Struct):
     """One search for victims: what is still missing, and who has been chosen."""
 
-    ledger: Ledger
+    basis: Basis
     queue: str
     demand: Demand
+    level: str
+    """The node within whose guarantee the claimant stays: nobody below it gives. Its own queue for one of priority."""
     chosen: list[str]
     gone: Scratch
-    """What the chosen give back, as negative amounts."""
+    """What those who leave for others and the chosen give back, as negative amounts."""
     names: frozenset[str]
     """The resources that are short."""
 
-    def missing(self) -> tuple[str, str] | None:
-        """(path, resource) of the first limit that still refuses the claimant."""
-        short = next(self.ledger.refusals(self.queue, self.demand, self.gone), None)
-        return (short.path, short.resource) if short is not None else None
+    @property
+    def ledger(self) -> Ledger:
+        return self.basis.ledger
+
+    def missing(self) -> Shortfall | None:
+        """The first limit that still refuses the claimant."""
+        return next(self.ledger.refusals(self.queue, self.demand, self.gone, self.basis.held), None)
 
     def all_missing(self) -> set[str]:
         """The resources in which a limit still refuses the claimant."""
-        return {short.resource for short in self.ledger.refusals(self.queue, self.demand, self.gone)}
+        return {short.resource for short in self.ledger.refusals(self.queue, self.demand, self.gone, self.basis.held)}
 
-    def above(self, leaf: str, resource: str) -> int:
-        """How far a leaf is above its min, as share of it in millionths, with the chosen gone; 0 when it is not."""
-        if leaf not in self.ledger.nodes or self.surplus(leaf, resource) <= 0:
-            return 0
-        return over_min(self.ledger.nodes[leaf], resource, self._used(leaf, resource))
-
-    def surplus(self, leaf: str, resource: str) -> int:
-        """How much a leaf uses above its min, with the chosen gone."""
-        return self._used(leaf, resource) - self.ledger.nodes[leaf].guaranteed.get(resource, 0)
+    def above_min(self, managed: Iterable[str]) -> list[str]:
+        """Of ``managed``, the resources in which the claimant's queue would be above its min, the chosen gone."""
+        return self.ledger.above_min(self.queue, self.demand, managed, self.gone, self.basis.held)
 
     def spares(self, charge: Charge) -> bool:
         """Whether it is of another queue, and nothing between it and the shared path falls below its min without it."""
-        if charge.queue == self.queue:
+        path = chain_of(charge.queue)
+        if self.level in path or self.queue == charge.queue:
             return False
         amounts, shared = counted(charge.demand), set(chain_of(self.queue))
-        for path in chain_of(charge.queue):
-            node = self.ledger.nodes.get(path)
-            if node is None or path in shared:
+        for at in path:
+            node = self.ledger.nodes.get(at)
+            if node is None or at in shared:
                 continue
             for name in self.names:
                 taken = amounts.get(name, 0)
-                if taken and self._used(path, name) - taken < node.guaranteed.get(name, 0):
+                if taken and self.used(at, name) - taken < node.guaranteed.get(name, 0):
                     return False
         return True
 
@@ -76,12 +138,15 @@ class Search(Struct):
         self.chosen.append(uid)
         self.gone.add(charge.queue, charge.demand, -1)
 
-    def trim(self, enough: Callable[[Search], bool] | None = None) -> None:
-        """Let go whom the claimant does not need after all, those chosen last first.
+    def trim(self, enough: Callable[[Search], bool] | None = None, cost: Callable[[str], int] | None = None) -> None:
+        """Let go the victims that the claimant does not need after all, the dearest first, else those chosen last.
 
         ``enough``: what those who are left must be good for; by default that the claimant fits.
         """
-        for uid in reversed(self.chosen.copy()):
+        order = list(reversed(self.chosen))
+        if cost is not None:
+            order.sort(key=cost, reverse=True)
+        for uid in order:
             charge = self.ledger.charges[uid]
             at = self.chosen.index(uid)
             del self.chosen[at]
@@ -90,103 +155,135 @@ class Search(Struct):
                 self.chosen.insert(at, uid)
                 self.gone.add(charge.queue, charge.demand, -1)
 
-    def _used(self, path: str, resource: str) -> int:
+    def used(self, path: str, resource: str) -> int:
+        """What is used at a node, with the chosen gone."""
         here = self.ledger.used.get(path, {}).get(resource, 0)
         return here + self.gone.extra.get(path, {}).get(resource, 0)
 
 
-def search(ledger: Ledger, queue: str, demand: Demand) -> Search:
+def search(given: Basis, queue: str, demand: Demand) -> Search:
     """An empty search for a claimant."""
-    short = frozenset(found.resource for found in ledger.refusals(queue, demand))
-    return Search(ledger, queue, demand, [], Scratch(), short)
-
-
-def victims(
-    ledger: Ledger, queue: str, demand: Demand, runs: Mapping[str, Sequence[Run]], may: Callable[[str], bool]
-) -> list[str]:
-    """Uids of a smallest sufficient set in the order they were chosen; empty when none was found.
-
-    ``runs``: {leaf: its running work in the order it gives way}. ``may``: whether a workload may be suspended now.
-    Who comes first by the rules is taken first. Where that leads nowhere, because what is left is too large to give
-    without falling below a min, each of the others is tried as the first: a single sufficient victim is always found.
-    """
-    found = completed(search(ledger, queue, demand), runs, may)
-    found.trim()
-    return found.chosen
-
-
-def completed(begun: Search, runs: Mapping[str, Sequence[Run]], may: Callable[[str], bool]) -> Search:
-    """A search with enough victims on top of those it begins with, not trimmed; one without any when there are none."""
-    picker = _Picker(begun, runs, may)
-    found = picker.pick("")
-    if found.chosen or not picker.tried:
-        return found
-    for first in list(dict.fromkeys(picker.tried)):
-        found = picker.pick(first)
-        if found.chosen or picker.looks > MAX_LOOKS:
-            break
+    gone = Scratch({path: dict(vector) for path, vector in given.leaving.extra.items()})
+    found = Search(given, queue, demand, next(iter(given.owed_at(queue, demand)), queue), [], gone, frozenset())
+    found.names = frozenset(found.all_missing())
     return found
 
 
-class _Picker:
+def victims(given: Basis, queue: str, demand: Demand, market: Market) -> list[str]:
+    """Uids of a sufficient set of which nobody can be left out; empty when none was found.
+
+    What a whole branch of the tree is guaranteed is taken from outside of it first: within it somebody would have to
+    take it back from there in turn. Who comes first by the rules is taken first. Where that leads nowhere, because what
+    is left is too large to give without falling below a min, each of the others is tried as the first: a single
+    sufficient victim is always found.
+    """
+    for level in reversed(given.owed_at(queue, demand)):
+        begun = search(given, queue, demand)
+        begun.level = level
+        picker = Picker(begun, market)
+        found = picker.completed()
+        if found.chosen:
+            found.trim(cost=picker.lost)
+            return found.chosen
+    return []
+
+
+class Picker:
     """Picks victims one by one; counts how many runs it has looked at over all its attempts."""
 
-    def __init__(self, begun: Search, runs: Mapping[str, Sequence[Run]], may: Callable[[str], bool]) -> None:
-        self.begun, self.runs, self.may = begun, runs, may
+    def __init__(self, begun: Search, market: Market) -> None:
+        self.begun, self.market = begun, market
         self.looks = 0
-        self.tried: list[str] = []
+        self.tried: dict[str, None] = {}
         """Uids looked at, in order."""
+        self.youth: dict[str, int] = {}
+
+    def completed(self) -> Search:
+        """The search with enough victims on top of those it begins with, not trimmed; without any if there are none."""
+        found = self.pick("")
+        if found.chosen or not self.tried:
+            return found
+        for first in list(self.tried):
+            found = self.pick(first)
+            if found.chosen or self.looks > MAX_LOOKS:
+                break
+        return found
+
+    def lost(self, uid: str) -> int:
+        """The work that a suspension throws away: what it frees times how long, in no unit."""
+        amounts = counted(self.begun.ledger.charges[uid].demand)
+        return sum(amounts.get(name, 0) for name in self.begun.names) * self._age(self.youth.get(uid, 0))
+
+    def _age(self, youth: int) -> int:
+        return 0 if youth == FIRST else max(self.market.now + youth, 0) + RESTART_MS
 
     def pick(self, first: str) -> Search:
         """The victims, beginning with ``first`` if it is somebody; none when that leads nowhere."""
-        found, nobody = self._afresh(), search(self.begun.ledger, self.begun.queue, self.begun.demand)
-        at: dict[tuple[str, str], int] = {}
+        found, nobody = self._afresh(), search(self.begun.basis, self.begun.queue, self.begun.demand)
+        dead = set(found.chosen)
+        """Runs that are chosen, or cannot be: with others gone that cannot change."""
+        begins: dict[str, int] = {}
         if first:
-            if not (self.may(first) and found.spares(found.ledger.charges[first])):
+            if not (self.market.may(first) and found.spares(found.ledger.charges[first])):
                 return nobody
             found.take(first)
+            dead.add(first)
         while (short := found.missing()) is not None:
-            uid = self._next(found, *short, at)
+            uid = self._next(found, short, dead, begins)
             if not uid or self.looks > MAX_LOOKS:
                 return nobody
-            charge = found.ledger.charges[uid]
-            useful = counted(charge.demand).get(short[1]) and uid not in found.chosen
-            if useful and self.may(uid) and found.spares(charge):
-                found.take(uid)
+            found.take(uid)
+            dead.add(uid)
         return found
 
     def _afresh(self) -> Search:
-        found = search(self.begun.ledger, self.begun.queue, self.begun.demand)
+        found = search(self.begun.basis, self.begun.queue, self.begun.demand)
+        found.level = self.begun.level
         for uid in self.begun.chosen:
             found.take(uid)
         return found
 
-    def _next(self, found: Search, path: str, name: str, at: dict[tuple[str, str], int]) -> str:
-        """The next to look at for a resource that is short below ``path``: of the leaf that is furthest above."""
-        below = [
-            leaf
-            for leaf, work in self.runs.items()
-            if path in chain_of(leaf) and at.get((leaf, name), 0) < len(work) and found.above(leaf, name)
-        ]
-        if not below:
-            return ""
-        leaf = min(below, key=lambda leaf: (-found.above(leaf, name), -found.surplus(leaf, name), leaf))
-        uid = self.runs[leaf][at.get((leaf, name), 0)][3]
-        at[leaf, name] = at.get((leaf, name), 0) + 1
-        self.looks += 1
-        self.tried.append(uid)
-        return uid
+    def _next(self, found: Search, short: Shortfall, dead: set[str], begins: dict[str, int]) -> str:
+        """Who gives way next for a resource that is short: of all queues below the node that is short of it."""
+        lacks, chosen = short.used + short.asked - short.limit, ""
+        best: tuple[int, bool, int, int, int, str] | None = None
+        for leaf, runs in self.market.runs.items():
+            if short.path not in chain_of(leaf) or found.level in chain_of(leaf) or leaf == found.queue:
+                continue
+            while begins.get(leaf, 0) < len(runs) and runs[begins.get(leaf, 0)].uid in dead:
+                begins[leaf] = begins.get(leaf, 0) + 1
+            for run in islice(runs, begins.get(leaf, 0), None):
+                if best is not None and (
+                    run.priority > best[0]
+                    or (run.priority == best[0] and not best[1] and self._age(run.youth) > best[2])
+                ):
+                    break  # All that follow are dearer, whatever they free.
+                if run.uid in dead:
+                    continue
+                self.looks += 1
+                gives = counted(found.ledger.charges[run.uid].demand).get(short.resource, 0)
+                if not gives or not self.market.may(run.uid):
+                    continue
+                self.tried[run.uid], self.youth[run.uid] = None, run.youth
+                if not found.spares(found.ledger.charges[run.uid]):
+                    dead.add(run.uid)
+                    continue
+                cost = self._age(run.youth) * max(gives, lacks) // max(lacks, 1)
+                rank = (run.priority, self.market.last(run.uid), cost, run.youth, run.came, run.key)
+                if best is None or rank < best:
+                    best, chosen = rank, run.uid
+        return chosen
 
 
-def objection(ledger: Ledger, queue: str, demand: Demand, chosen: Iterable[str]) -> str:
+def objection(given: Basis, queue: str, demand: Demand, chosen: Iterable[str]) -> str:
     """Why these victims may not be suspended for this claimant, judged afresh; empty when they may."""
-    if not ledger.owed(queue, demand):
+    if not given.owed_at(queue, demand):
         return "it is beyond the guarantee of its queue"
-    found = search(ledger, queue, demand)
+    found = search(given, queue, demand)
     if not found.names:
         return "it fits without taking anything back"
     for uid in chosen:
-        charge = ledger.charges.get(uid)
+        charge = found.ledger.charges.get(uid)
         if charge is None:
             return "a victim has left meanwhile"
         if not found.spares(charge):

@@ -1,27 +1,34 @@
-"""What the preemptor knows: the queues as the sorter sees them, what runs where, and whom it cannot help now."""
+"""What the preemptor knows: the queues as the sorter sees them, what runs where, and which jobs it cannot help now."""
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import ClassVar
 
 from msgspec import Struct, field
 
-from muster.core.preemption.reclaim import Run
+from muster.core.preemption.reclaim import FIRST, Basis, Market, Run
 from muster.core.queueing.book import Shape, clear
 from muster.core.queueing.state import Job, SorterState
-from muster.core.quota.demand import Demand, Scratch, counted
-from muster.core.quota.ledger import Ledger
+from muster.core.quota.demand import Demand, Scratch, chain_of, counted
 from muster.core.quota.state import can_suspend
 from muster.model.resources import Vector, add_into
 
 MIN_PAUSE_MS = 1_000
-"""Between two looks at who has waited too long."""
+"""Between two looks at a job that outranks running ones."""
+
+MAX_REMEMBERED = 16
+"""Evictions of one workload."""
+
+HOUR_MS = 3_600_000
+
+EVICTIONS_AN_HOUR = 3
+"""A workload that has been evicted so often within an hour goes last."""
 
 
-class Bar(Struct, frozen=True):
-    """Why nothing is proposed for a claimant for now."""
+class RetryGate(Struct, frozen=True):
+    """Why nothing is proposed for a claimant for now, and what opens the gate again."""
 
     supply: int
     """It is looked at again when what could be taken back has changed since, ..."""
@@ -29,7 +36,16 @@ class Bar(Struct, frozen=True):
     """... or at this log time (ms); with ``hard`` both must have come."""
     hard: bool = False
     rest: int = 0
-    """Not before this log time (ms), whatever has changed."""
+    """Not before this log time (ms), whatever else has changed."""
+    nodes: int = -1
+    """It is looked at again at once when the nodes have changed since."""
+
+
+class AgeClaim(Struct, frozen=True):
+    """A claim for age: where, and since when (log time, ms)."""
+
+    top: str
+    opened: int
 
 
 class Started(Struct):
@@ -56,21 +72,29 @@ class PreemptorState(SorterState):
     """uid of a charged workload that has been resumed -> its place among the runs"""
     leaving: dict[str, None] = field(default_factory=dict)
     """uids of those that have been ordered to leave"""
-    evictions: dict[str, int] = field(default_factory=dict)
-    """workload uid -> how often it has been suspended for somebody else"""
+    evictions: dict[str, list[int]] = field(default_factory=dict)
+    """workload uid -> log times at which it was suspended for somebody else, the newest last, at most MAX_REMEMBERED"""
+    stays: dict[str, int] = field(default_factory=dict)
+    """uid of a workload that could not be suspended -> log time from which it is tried again"""
     supply: int = 0
-    """How often what could be taken back has changed."""
-    barred: dict[str, Bar] = field(default_factory=dict)
+    """How often what could be taken back, or what is used, has changed."""
+    nodes: int = 0
+    """How often the nodes have changed."""
+    gates: dict[str, RetryGate] = field(default_factory=dict)
     open: dict[str, None] = field(default_factory=dict)
     """uids of claimants whose proposal has not been answered"""
+    sighted: bool = False
+    """Everything that is required has been listed once: what is found running after that ran around the queue."""
+    found: dict[str, None] = field(default_factory=dict)
+    """uids of workloads without an intent of ours that were there when the cluster was first seen"""
     foreign: bool = False
     """Work that nobody had admitted was running when the cluster was first seen."""
     shown_pauses: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """quota path -> what its Queue object was last seen to pause"""
-    aged: dict[str, None] = field(default_factory=dict)
-    """uids that have waited at the head of their queue for longer than the age limit"""
-    age_check: int = 0
-    """Log time (ms) at which somebody may be added to them; 0 for never."""
+    age_claims: dict[str, AgeClaim] = field(default_factory=dict)
+    """claimant uid -> its claim for age that stands"""
+    age_rests: dict[str, int] = field(default_factory=dict)
+    """node -> log time until which nothing more is held there for age"""
 
     def reclaims(self) -> bool:
         """Whether evictions are on: by the tree's own word, else unless foreign work ran at first sight."""
@@ -89,36 +113,33 @@ class PreemptorState(SorterState):
 
     def ripe(self, started: Started) -> int:
         """Log time at which a workload has run for as long as it may without being evicted."""
-        tree = self.ledger.tree
-        least = tree.rules.least_run_ms(self.evictions.get(started.run[3], 0)) if tree is not None else 0
-        return started.since + least
+        least = self.ledger.rules_of(started.leaf).least_run_ms(len(self.evictions.get(started.run.uid, ())))
+        return max(started.since + least, self.stays.get(started.run.uid, 0))
 
-    def ripe_at(self, leaf: str = "") -> int:
+    def evictable_from(self, leaf: str = "") -> int:
         """Log time at which the next workload has run for its minimum; 0 when there is none to wait for.
 
         ``leaf``: one of that leaf, if it has any.
         """
-        if self.ledger.tree is None or not (self.ledger.tree.rules.min_run_ms or self.evictions):
+        least = any(tree.rules.min_run_ms for tree in self.ledger.trees.values())
+        if not (least or self.evictions or self.stays):
             return 0
-        times = [self.ripe(self.started[run[3]]) for run in self.runs.get(leaf, ())]
+        times = [self.ripe(self.started[run.uid]) for run in self.runs.get(leaf, ())]
         if not any(at > self.now for at in times):
-            times = [self.ripe(self.started[run[3]]) for runs in self.runs.values() for run in runs]
+            times = [self.ripe(self.started[run.uid]) for runs in self.runs.values() for run in runs]
         return min((at for at in times if at > self.now), default=0)
 
-    def rests(self, uid: str) -> bool:
-        """Whether a claim of it has failed, and it is too early for another: nothing has changed, or not for long."""
-        bar = self.barred.get(uid)
-        return bar is not None and bar.hard and self.is_barred(uid)
-
-    def is_barred(self, uid: str) -> bool:
-        bar = self.barred.get(uid)
-        if bar is None:
+    def is_gated(self, uid: str) -> bool:
+        gate = self.gates.get(uid)
+        if gate is None:
             return False
-        if bar.hard:
-            return self.now < bar.until or bar.supply == self.supply
-        if self.now < bar.rest:
+        if gate.hard:
+            return self.now < gate.until or gate.supply == self.supply
+        if 0 <= gate.nodes != self.nodes:
+            return False
+        if self.now < gate.rest:
             return True
-        return bar.supply == self.supply and not (bar.until and self.now >= bar.until)
+        return gate.supply == self.supply and not (gate.until and self.now >= gate.until)
 
     def in_turn(self, job: Job) -> bool:
         """Whether its queue lets it in when there is room: admissions are not paused, and nobody blocks it there."""
@@ -126,18 +147,40 @@ class PreemptorState(SorterState):
             return False
         return self.policies.get(job.queue, "") != "Block" or self.book.position(job.queue, job.place) == 1
 
+    def market(self, may: Callable[[str], bool] | None = None) -> Market:
+        """What runs, and who of it may go; ``may``: by another measure than whether it may be evicted now."""
+        return Market(self.runs, may or self.may_evict, self.goes_last, self.now)
+
+    def goes_last(self, uid: str) -> bool:
+        """Whether a workload has been evicted as often in the last hour as it should be at the most."""
+        times = self.evictions.get(uid, ())
+        return sum(at > self.now - HOUR_MS for at in times) >= EVICTIONS_AN_HOUR
+
     def may_be_next(self, job: Job) -> bool:
-        """Whether it is in turn, and nothing is held for somebody who stands before it in its queue."""
-        claim = self.ledger.claim
-        if claim is not None and claim.queue == job.queue and self.priority_of_claim(claim.uid) >= job.priority:
-            return False
+        """Whether it is in turn, and nothing is held for age for somebody who stands before it in its queue."""
+        for uid in self.age_claims:
+            before = self.jobs.get(uid)
+            if before is not None and before.queue == job.queue and before.priority >= job.priority and before != job:
+                return False
         return self.in_turn(job)
 
-    def priority_of_claim(self, uid: str) -> int:
-        """The priority of a claimant, as it is queued."""
-        return self.jobs[uid].priority if uid in self.jobs else 0
+    def claimant(self, shape: Shape) -> Job | None:
+        """The first of a shape that no victims are leaving for."""
+        claims = self.ledger.claims.by_uid
+        for place in shape.waiting:
+            claim = claims.get(place[3])
+            if claim is None or not claim.victims:
+                return self.jobs[place[3]]
+        return None
 
-    def outranks(self, queue: str, priority: int, demand: Demand, ledger: Ledger) -> bool:
+    def head(self, queue: str) -> Job | None:
+        """Who stands first in a queue."""
+        shapes = (self.book.shapes[key] for key in self.book.queues.get(queue, ()))
+        places = (shape.waiting[0] for shape in shapes if shape.waiting)
+        first = min(places, default=None)
+        return None if first is None else self.jobs[first[3]]
+
+    def outranks(self, queue: str, priority: int, demand: Demand, given: Basis) -> bool:
         """Whether work of lower priority in a leaf, by its sums, could make room for a claimant of that leaf.
 
         It gives enough itself, or the leaf is within its min without it, so that others might.
@@ -148,17 +191,24 @@ class PreemptorState(SorterState):
                 add_into(lower, amounts)
         if not lower:
             return False
-        over = ((each.resource, each.used + each.asked - each.limit) for each in ledger.refusals(queue, demand))
+        ledger, claims = given.ledger, (given.leaving, given.held)
+        over = (
+            (each.resource, each.used + each.asked - each.limit) for each in ledger.refusals(queue, demand, *claims)
+        )
         if all(lower.get(name, 0) >= amount for name, amount in over):
             return True
         gone = Scratch({queue: {name: -amount for name, amount in lower.items()}})
         managed = ledger.managed(queue, demand.request)
-        return bool(managed) and not ledger.above_min(queue, demand, managed, gone)
+        return bool(managed) and not ledger.above_min(queue, demand, managed, gone, *claims)
 
-    def hungry(self, queue: str) -> bool:
-        """Whether a leaf uses less than its guarantee of anything."""
-        node, used = self.ledger.nodes.get(queue), self.ledger.used.get(queue, {})
-        return node is not None and any(used.get(name, 0) < least for name, least in node.guaranteed.items())
+    def below_guarantee(self, queue: str) -> bool:
+        """Whether a leaf or a node above it, except the root, uses less than its guarantee of anything."""
+        ledger = self.ledger
+        for path in chain_of(queue)[:-1]:
+            node, used = ledger.nodes.get(path), ledger.used.get(path, {})
+            if node is not None and any(used.get(name, 0) < least for name, least in node.guaranteed.items()):
+                return True
+        return False
 
     def refused(self, queue: str) -> Iterator[Shape]:
         """The shapes of a queue that are refused now and could be let in some day."""
@@ -167,7 +217,8 @@ class PreemptorState(SorterState):
             denial = shape.denial
             if denial is None or not shape.waiting or denial.hopeless or denial.of_min:
                 continue
-            if not clear(shape, self.ledger):
+            held = bool(self.ledger.claims.by_uid)
+            if not clear(shape, self.ledger) or (held and self.ledger.shortfall(queue, shape.demand) is not None):
                 yield shape
 
     def enlist(self, uid: str) -> None:
@@ -189,7 +240,9 @@ class PreemptorState(SorterState):
         job = self.jobs.get(uid)
         priority = job.priority if job is not None else self.priority_of(workload)
         came = job.queued_at if job is not None else workload.queued_at or workload.created
-        started = self.started[uid] = Started(charge.queue, (priority, -came, workload.ref.key, uid), since)
+        # What runs beyond its grant is the first of its priority to give way.
+        run = Run(priority, FIRST if charge.over else -since, -came, workload.ref.key, uid)
+        started = self.started[uid] = Started(charge.queue, run, since)
         if charge.preemptible and uid not in self.leaving and can_suspend(workload):
             insort(self.runs.setdefault(charge.queue, []), started.run)
             started.listed, started.gives = True, counted(charge.demand)
@@ -197,9 +250,9 @@ class PreemptorState(SorterState):
 
     def _sum(self, started: Started, times: int) -> None:
         by_priority = self.sums.setdefault(started.leaf, {})
-        sums = by_priority.setdefault(started.run[0], {})
+        sums = by_priority.setdefault(started.run.priority, {})
         add_into(sums, started.gives, times)
         if not sums:
-            del by_priority[started.run[0]]
+            del by_priority[started.run.priority]
             if not by_priority:
                 del self.sums[started.leaf]

@@ -7,10 +7,8 @@ from typing import Any
 
 from msgspec import Struct, to_builtins
 
-from muster.core import explain, explain_nodes
 from muster.core.actuation.intents import Known
 from muster.core.actuation.patch import stamp_patch
-from muster.core.explain import Reason
 from muster.core.objects.kubequeue import (
     MAX_POD_SETS,
     Admission,
@@ -18,10 +16,12 @@ from muster.core.objects.kubequeue import (
     queue_name,
 )
 from muster.core.objects.meta import MAX_NAME, SHOWN, digest, rfc3339
-from muster.core.presentation.view import ViewState
-from muster.core.queueing.book import as_of_now
-from muster.core.queueing.state import Job
 from muster.core.quota.ledger import leaf_of
+from muster.core.readmodel.state import ReadState
+from muster.core.status.job import job_status
+from muster.core.status.values import JobCode, Phase
+from muster.core.wording import explain, jobs
+from muster.core.wording.explain import Reason
 from muster.core.workloads.registry import KINDS
 from muster.model import api
 from muster.model.api import ApiResource
@@ -67,87 +67,58 @@ class EventNote(Struct, frozen=True):
     at: int
 
 
-class Standing(Struct, frozen=True):
-    """Where a job stands, as its QueueUnit says it."""
+class UnitState(Struct, frozen=True):
+    """What a QueueUnit says of its job: kube-queue's phase, the reason, and whether its pods are let in."""
 
     phase: str
     reason: Reason
     admitted: bool
+    passing: bool
+    """It is over as soon as the next stage has answered."""
 
 
-def standing(state: ViewState, uid: str) -> Standing | None:
-    """Where a job stands; None for what was never queued by us."""
-    workload, job = state.workloads.get(uid), state.jobs.get(uid)
+_UNIT_PHASES: dict[Phase, str] = {
+    "running": "Running",
+    "leaving": "Dequeued",
+}
+"""Phase of a job -> that of its QueueUnit; ``Enqueued`` of all that is not here, see :func:`unit_state`."""
+
+_LET_IN: tuple[JobCode, ...] = ("Starting", "Running", "SuspendedOutside", "Reclaimed", "Preempted", "RunningTimeout")
+"""Codes of jobs that hold quota and whose pods may exist."""
+
+_PASSING: tuple[JobCode, ...] = (
+    "Seen",
+    "Queued",
+    "BeingTried",
+    "Reserved",
+    "Admitted",
+    "WouldBeAdmitted",
+    "LogNearlyFull",
+)
+
+
+def unit_state(state: ReadState, uid: str) -> UnitState | None:
+    """What the QueueUnit of a job says; None for what was never queued by us."""
+    workload = state.workloads.get(uid)
     if workload is None or not (uid in state.attempts or workload.queued_at):
         return None
-    if workload.phase == "finished":
-        word = {"succeeded": "Succeed"}.get(workload.outcome, "Failed")
-        return Standing(word, Reason(word, word, f"{workload.detail or word}"), admitted=False)
-    if uid in state.suspended_outside:
-        return Standing("Dequeued", explain.SUSPENDED_OUTSIDE, admitted=True)
-    if uid in state.ledger.charges:
-        return _charged(state, workload)
-    if state.not_before.get(uid, 0) > state.now:
-        return Standing("TimeoutBackoff", _backs_off(state, uid), admitted=False)
-    if uid in state.troubles:
-        trouble = state.troubles[uid]
-        code = explain.REFUSED.get(trouble.code, "Refused")
-        return Standing("Enqueued", Reason(code, f"{code}:{trouble.text}", trouble.text), admitted=False)
-    if job is not None:
-        return Standing("Enqueued", waiting_reason(state, job), admitted=False)
-    return Standing("Enqueued", explain.waiting_untried(0), admitted=False)
+    status = job_status(state, uid)
+    reason = jobs.reason(status)
+    if status.phase == "finished":
+        return UnitState(reason.code, reason, admitted=False, passing=False)
+    phase = _UNIT_PHASES.get(status.phase, "Enqueued")
+    if status.charged is None and status.until:
+        phase = "TimeoutBackoff"
+    elif status.code == "Starting" or (status.code == "Adopted" and phase == "Enqueued"):
+        phase = "Dequeued"
+    admitted = status.charged is not None and (status.code in _LET_IN or status.code == "Adopted")
+    return UnitState(phase, reason, admitted, passing=phase == "Enqueued" and status.code in _PASSING)
 
 
-def _charged(state: ViewState, workload: Workload) -> Standing:
-    """Of a job that holds quota: how far it has come."""
-    uid = workload.ref.uid
-    if uid in state.leaving:
-        return Standing("Dequeued", state.leaving[uid].reason, admitted=True)
-    if not workload.suspended and workload.phase == "running":
-        return Standing("Running", explain.RUNNING, admitted=True)
-    if uid in state.shortages:
-        reason = explain_nodes.waiting_for_nodes(state.shortages[uid], state.pool_words.get(uid, ""))
-        return Standing("Enqueued", reason, admitted=False)
-    resumed = uid in state.resumed or not workload.suspended
-    return Standing("Dequeued" if resumed else "Enqueued", explain.ADMITTED, admitted=resumed)
-
-
-def _backs_off(state: ViewState, uid: str) -> Reason:
-    """Why a job rests before it is queued again."""
-    until = rfc3339(state.not_before[uid])
-    if uid in state.shortages:
-        return explain_nodes.deferred_for_nodes(state.shortages[uid], until, state.pool_words.get(uid, ""))
-    if uid in state.leaving:
-        return state.leaving[uid].reason
-    return explain.resume_failed(state.failure_messages.get(uid, ""), until)
-
-
-def waiting_reason(state: ViewState, job: Job) -> Reason:
-    """Why a job waits: what refused its shape, or that nobody has tried it yet."""
-    if not state.synced:
-        return explain.waiting_for_sync(sorted(state.unsynced))
-    if "admissions" in state.resting(job.queue):
-        return explain.paused(job.queue, *pause_of(state, job.queue))
-    shape = state.book.shapes.get(job.shape)
-    if shape is not None and shape.denial is not None and job.status == "waiting":
-        denial, claim = as_of_now(shape.denial, job.queue, state.ledger), state.ledger.claim
-        if claim is not None and claim.serves(job.queue, job.demand):
-            return explain.waiting_for_claim(denial)
-        return explain.waiting_for_quota(denial, claim.ref.key if claim is not None else "")
-    return explain.waiting_untried(state.book.position(job.queue, job.place) - 1)
-
-
-def pause_of(state: ViewState, queue: str) -> tuple[str, str]:
-    """Who paused the admissions of a queue, and why, as far as they said."""
-    rules = state.ledger.tree.rules if state.ledger.tree else None
-    if rules is not None and "admissions" in rules.paused:
-        return rules.paused_by, rules.paused_reason
-    return state.pauses.get(queue, ("", ""))
-
-
-def pauses_over(state: ViewState, queue: str = "") -> list[str]:
+def pauses_over(state: ReadState, queue: str = "") -> list[str]:
     """What rests on all of the tree and, for a queue, what rests there on top: a sentence each."""
-    rules, found = state.ledger.tree.rules if state.ledger.tree else None, []
+    tree, found = state.ledger.tree_of(queue) or state.ledger.tree, []
+    rules = tree.rules if tree is not None else None
     if rules is not None and rules.paused:
         found.append(explain.resting("", rules.paused, rules.paused_by, rules.paused_reason))
     if state.paused.get(queue):
@@ -155,9 +126,9 @@ def pauses_over(state: ViewState, queue: str = "") -> list[str]:
     return found
 
 
-def queue_unit(state: ViewState, uid: str) -> Upsert | None:
+def queue_unit(state: ReadState, uid: str) -> Upsert | None:
     """The QueueUnit of a job, or None when it should have none or shows what it should."""
-    workload, stands = state.workloads.get(uid), standing(state, uid)
+    workload, stands = state.workloads.get(uid), unit_state(state, uid)
     if workload is None or stands is None or workload.ref.kind not in KINDS or workload.deleting:
         return None
     admissions = tuple(
@@ -187,15 +158,11 @@ def queue_unit(state: ViewState, uid: str) -> Upsert | None:
         },
         spec=spec,
         status=to_builtins(status),
-        passing=existing is not None and stands.phase == "Enqueued" and stands.reason.code in _PASSING,
+        passing=existing is not None and stands.passing,
     )
 
 
-_PASSING = (explain.ADMITTED.code, explain.waiting_untried(0).code)
-"""Reasons to wait that are over as soon as the next stage has answered."""
-
-
-def _unit_spec(state: ViewState, workload: Workload) -> Body:
+def _unit_spec(state: ReadState, workload: Workload) -> Body:
     """What the job asks for: an edit of a waiting job shows at once, though it waits for the same as before."""
     leaf = leaf_of(state.ledger, workload)
     job, need = state.jobs.get(workload.ref.uid), texts(state.demand_of(workload).request)
@@ -244,7 +211,20 @@ def _owner(workload: Workload) -> Body:
     }
 
 
-def queued_stamp(state: ViewState, uid: str) -> tuple[Ref, bytes] | None:
+def refused_elsewhere(state: ReadState, cleared: dict[str, None]) -> list[str]:
+    """Uids of the waiting jobs that are refused by another limit than at the last look, or by none.
+
+    ``cleared``: keys of the refused shapes whose first refusal had room then; brought up to date.
+    """
+    shapes = state.book.shapes
+    now = {key: None for key in state.book.awake if shapes[key].denial is not None}
+    moved = [key for key in (*now, *cleared) if (key in now) != (key in cleared) and key in shapes]
+    cleared.clear()
+    cleared.update(now)
+    return [place[3] for key in moved for place in shapes[key].waiting]
+
+
+def queued_stamp(state: ReadState, uid: str) -> tuple[Ref, bytes] | None:
     """The workload and the patch that stores on it when it was queued; None when it is stored or does not wait."""
     workload, job = state.workloads.get(uid), state.jobs.get(uid)
     if workload is None or job is None or job.status == "charged" or workload.queued_at:
@@ -253,7 +233,7 @@ def queued_stamp(state: ViewState, uid: str) -> tuple[Ref, bytes] | None:
     return workload.ref, stamp_patch(uid, job.queued_at, known)
 
 
-_TOLD = (
+TOLD = (
     "InsufficientQuota",
     "ExceedsMaxQuota",
     "InsufficientMinQuota",
@@ -270,36 +250,46 @@ _OF_NODES = ("AwaitingNodes", "GangUnschedulable")
 """Reasons that are, too, where node pools have a say: once for each thing they say."""
 
 
-def leaving_event(state: ViewState, uid: str) -> EventNote | None:
+def leaving_event(state: ReadState, uid: str) -> EventNote | None:
     """The Event that tells a job why it was suspended, and where it stands now; None until it is queued again."""
     workload, job, leaving = state.workloads.get(uid), state.jobs.get(uid), state.leaving.get(uid)
     if workload is None or job is None or leaving is None or job.status != "waiting":
         return None
     place, length = state.book.position(job.queue, job.place), state.book.length(job.queue)
-    text = f"{leaving.reason.text}; position {place} of {length} in queue {job.queue}"
-    return note_on(state, workload.ref, workload.api_version, leaving.stamp, leaving.reason.code, text)
+    text = f"{explain.leaving(leaving).text}; position {place} of {length} in queue {job.queue}"
+    return note_on(state, workload.ref, workload.api_version, leaving.stamp, leaving.code, text)
 
 
-def job_event(state: ViewState, uid: str) -> EventNote | None:
-    """The Event that tells a job why it waits, and where; None when nothing needs telling."""
-    workload, stands = state.workloads.get(uid), standing(state, uid)
-    pools = state.pool_words.get(uid, "") if stands is not None and stands.reason.code in _OF_NODES else ""
-    if workload is None or stands is None or (stands.reason.code not in _TOLD and not pools):
+def overuse_event(state: ReadState, uid: str) -> EventNote | None:
+    """The Event that tells a job that more of it runs than it was granted; one for each amount."""
+    workload, charge = state.workloads.get(uid), state.ledger.charges.get(uid)
+    if workload is None or charge is None or not charge.over:
         return None
-    job = state.jobs.get(uid)
-    text, stamp = stands.reason.text, f"{state.attempts.get(uid, 0)}.{digest(stands.reason.key)}"
+    reason = explain.beyond_grant(charge.over, charge.granted)
+    return note_on(state, workload.ref, workload.api_version, digest((uid, reason.key)), reason.code, reason.text)
+
+
+def job_event(state: ReadState, uid: str) -> EventNote | None:
+    """The Event that tells a job why it waits, and where; None when nothing needs telling."""
+    workload = state.workloads.get(uid)
+    if workload is None or not (uid in state.attempts or workload.queued_at):
+        return None
+    status = job_status(state, uid)
+    pools = jobs.pools(status.pools) if status.code in _OF_NODES else ""
+    if status.code not in TOLD and not pools:
+        return None
+    reason = jobs.reason(status)
+    text, stamp = reason.text, f"{status.attempt}.{digest(reason.key)}"
     if pools:
-        stamp = f"pools.{digest((stands.reason.code, pools))}"
-    if job is not None and job.status == "waiting":
-        place = state.book.position(job.queue, job.place)
-        text = f"{text}; position {place} of {state.book.length(job.queue)} in queue {job.queue}"
-        shape = state.book.shapes[job.shape]
-        if shape.denial is not None:
-            stamp = f"{state.generation}-{shape.denial.cause.seq}-{shape.denial.cause.item}.{digest(stands.reason.key)}"
-    return note_on(state, workload.ref, workload.api_version, stamp, stands.reason.code, text)
+        stamp = f"pools.{digest((reason.code, pools))}"
+    if status.position:
+        text = f"{text}; position {status.position} of {status.length} in queue {status.queue}"
+    if status.cause is not None:
+        stamp = f"{state.generation}-{status.cause.seq}-{status.cause.item}.{digest(reason.key)}"
+    return note_on(state, workload.ref, workload.api_version, stamp, reason.code, text)
 
 
-def note_on(state: ViewState, ref: Ref, api_version: str, stamp: str, reason: str, text: str) -> EventNote:
+def note_on(state: ReadState, ref: Ref, api_version: str, stamp: str, reason: str, text: str) -> EventNote:
     """A warning, within what the API server takes of an Event whatever the object is called."""
     base = re.sub(r"[^a-z0-9.-]", "-", ref.name[:200].lower())
     base = re.sub(r"[-.]*\.[-.]*", ".", base).strip("-.") or "object"
@@ -314,13 +304,12 @@ def shown_text(text: str) -> str:
     return text
 
 
-def trouble_event(state: ViewState, uid: str) -> EventNote | None:
+def trouble_event(state: ReadState, uid: str) -> EventNote | None:
     """The Event that tells an object why it is refused."""
     trouble = state.troubles.get(uid)
     if trouble is None:
         return None
     kind = trouble.ref.kind
     version = KINDS[kind].resource.api_version if kind in KINDS else api.VERSIONS.get(kind, "v1")
-    codes = {"tree_rejected": "QuotaTreeRejected", "pools_refused": "NodePoolRefused"}
-    code = codes.get(trouble.code) or explain.REFUSED.get(trouble.code, "Refused")
-    return note_on(state, trouble.ref, version, digest((trouble.code, trouble.text, uid)), code, trouble.text)
+    reason = explain.trouble(trouble.code, trouble.found, trouble.more)
+    return note_on(state, trouble.ref, version, digest((trouble.code, reason.text, uid)), reason.code, reason.text)

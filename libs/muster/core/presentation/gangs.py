@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from muster.core import explain_nodes, telling_nodes
 from muster.core.objects.meta import MADE_FOR, SHOWN, digest, rfc3339
 from muster.core.presentation.desired import EventNote, Upsert, note_on, shown_text
-from muster.core.presentation.gangview import GangShown, Held
-from muster.core.presentation.view import ViewState
+from muster.core.readmodel.gangs import GangShown, Held
+from muster.core.readmodel.state import ReadState
+from muster.core.wording import explain_nodes, telling_nodes
 from muster.events.gangs import LACKS_NODES, MAX_PODS_NAMED, GangHeldBack
 from muster.model import api
 from muster.model.api import ApiResource
@@ -34,7 +34,7 @@ class GangNote(Struct, frozen=True):
     count: int = 0
 
 
-def gang_events(state: ViewState, key: str) -> list[GangNote]:
+def gang_events(state: ReadState, key: str) -> list[GangNote]:
     """The Events that tell a gang why it waits, and what of its marks was not understood."""
     gang = state.gangs.gangs.get(key)
     if gang is None or (not gang.ours and not (gang.held and gang.held.event.reason == "other_scheduler")):
@@ -83,7 +83,7 @@ def _words(gang: GangShown, held: Held) -> str:
 def _told(held: Held) -> str:
     event = held.event
     if not event.gang and event.reason in NO_PLACE and event.shortage is not None:
-        return f"finds no node: {explain_nodes.no_room(event.shortage)}"
+        return f"finds no node: {explain_nodes.no_room(event.shortage, alike=True)}"
     if event.reason not in TRIED:
         return f"in gang waits: {telling_nodes.held_back(event)}"
     why = f"rejected by podgroup {event.by}" if event.reason == "gave_way" else _lack(event)
@@ -99,7 +99,7 @@ def _stamp(held: Held, ref: Ref) -> str:
     return f"gang-{digest((ref.uid, event.cycle, said))}"
 
 
-def _note(state: ViewState, ref: Ref, stamp: str, code: str, text: str) -> EventNote:
+def _note(state: ReadState, ref: Ref, stamp: str, code: str, text: str) -> EventNote:
     kind, _, group = ref.kind.partition(".")
     version = next((each.api_version for each in api.POD_GROUPS if each.group == group), "v1")
     return note_on(state, Ref(kind, ref.namespace, ref.name, ref.uid), version, stamp, code, text)
@@ -114,7 +114,7 @@ def _whole(gang: GangShown, first: Ref) -> Ref:
 # --- PodGroups --------------------------------------------------------------------------------------------------
 
 
-def pod_groups(state: ViewState, key: str, home: ApiResource | None) -> list[Upsert]:
+def pod_groups(state: ReadState, key: str, home: ApiResource | None) -> list[Upsert]:
     """The PodGroups of a gang that do not say what they should, with the one that labels ask for.
 
     ``home``: of which API group one is made where there is none; None where the server has neither.
@@ -135,7 +135,7 @@ def pod_groups(state: ViewState, key: str, home: ApiResource | None) -> list[Ups
     return found
 
 
-def surplus(state: ViewState, key: str) -> list[PodGroup]:
+def surplus(state: ReadState, key: str) -> list[PodGroup]:
     """PodGroups that we made for pods which are gone."""
     gang = state.gangs.gangs.get(key)
     if gang is None or gang.pods:
@@ -150,7 +150,7 @@ def resource_of(ref: Ref) -> ApiResource:
 
 
 def _upsert(
-    state: ViewState, gang: GangShown, key: str, resource: ApiResource, known: PodGroup | None, minimum: int
+    state: ReadState, gang: GangShown, key: str, resource: ApiResource, known: PodGroup | None, minimum: int
 ) -> Upsert:
     """``minimum``: what spec.minMember is to be, where that is ours to say; else 0."""
     counted = gang.counted()
@@ -188,7 +188,7 @@ def _upsert(
     )
 
 
-def _occupied_by(state: ViewState, gang: GangShown) -> str:
+def _occupied_by(state: ReadState, gang: GangShown) -> str:
     """namespace/name of the job its pods belong to; empty where they are nobody's, or several jobs'."""
     owners = {pod.owner_uid for pod in gang.pods.values()}
     if len(owners) != 1:
@@ -200,7 +200,7 @@ def _occupied_by(state: ViewState, gang: GangShown) -> str:
 # --- the condition that nodes are added for ---------------------------------------------------------------------
 
 
-def conditions(state: ViewState, key: str) -> list[tuple[Ref, str, bytes]]:
+def conditions(state: ReadState, key: str) -> list[tuple[Ref, str, bytes]]:
     """(pod, what it says, patch of its status): PodScheduled of every pod of a gang that lacks nodes.
 
     An autoscaler adds nodes for pods that are Unschedulable, and a gang that waits for anything else needs none: its
@@ -237,7 +237,7 @@ def _lack(event: GangHeldBack) -> str:
     """What a gang lacks, and what node pools could do."""
     if event.shortage is None:
         return event.text
-    return explain_nodes.no_room(event.shortage) + explain_nodes.from_pools(event.growth, event.refusals)
+    return explain_nodes.no_room(event.shortage, alike=True) + explain_nodes.from_pools(event.growth, event.refusals)
 
 
 def _pending(gang: GangShown) -> list[PodState]:

@@ -20,18 +20,19 @@ from muster.core.objects.kubequeue import (
 )
 from muster.core.objects.meta import digest
 from muster.core.presentation.desired import Body, Upsert, unit_name
-from muster.core.presentation.view import ViewState
 from muster.core.quota.demand import chain_of, counted
+from muster.core.quota.tree import ROOT
+from muster.core.readmodel.state import ReadState
 from muster.model import api
 from muster.model.keys import Ref, parent_path
 from muster.model.quota import COUNTED, QuotaNode
 from muster.model.resources import Vector, add_into, texts
 
 
-def queue_object(state: ViewState, path: str) -> Upsert | None:
+def queue_object(state: ReadState, path: str) -> Upsert | None:
     """The Queue of a quota path, or None when there is no such path or it shows what it should."""
-    node = state.ledger.nodes.get(path)
-    if node is None:
+    node, tree = state.ledger.nodes.get(path), state.ledger.tree_of(path)
+    if node is None or tree is None or tree.rule_profile == "kai":  # KAI queues are objects of their own
         return None
     existing = next(
         (
@@ -64,7 +65,7 @@ def queue_object(state: ViewState, path: str) -> Upsert | None:
     )
 
 
-def queue_status(state: ViewState, path: str) -> QueueStatus:
+def queue_status(state: ReadState, path: str) -> QueueStatus:
     """Who waits in a queue: the first hundred, those about to be tried apart from those at rest; and how many."""
     active: list[QueueItem] = []
     backoff: list[QueueItem] = []
@@ -79,9 +80,9 @@ def queue_status(state: ViewState, path: str) -> QueueStatus:
     return QueueStatus(QueueItems(tuple(active), tuple(backoff)), state.book.length(path))
 
 
-def surplus_queues(state: ViewState) -> list[Ref]:
+def surplus_queues(state: ReadState) -> list[Ref]:
     """Queue objects of ours whose path the tree in force does not have, and second ones of one path."""
-    if state.ledger.tree is None or not state.synced:
+    if not state.ledger.trees or not state.synced:
         return []
     kept: set[str] = set()
     surplus = []
@@ -94,9 +95,9 @@ def surplus_queues(state: ViewState) -> list[Ref]:
     return surplus
 
 
-def tree_status(state: ViewState) -> Body | None:
+def tree_status(state: ReadState) -> Body | None:
     """``status.root`` of the tree in force: the tree again, with used and request of every node."""
-    tree = state.ledger.tree
+    tree = state.ledger.trees.get(ROOT)
     if tree is None:
         return None
     wanted: dict[str, Vector] = {path: dict(vector) for path, vector in state.ledger.used.items()}
@@ -106,7 +107,7 @@ def tree_status(state: ViewState) -> Body | None:
     return {"root": _node_status(state, tree.nodes[0], wanted)}
 
 
-def _node_status(state: ViewState, node: QuotaNode, wanted: dict[str, Vector]) -> Body:
+def _node_status(state: ReadState, node: QuotaNode, wanted: dict[str, Vector]) -> Body:
     body: Body = {
         "name": node.name,
         "min": texts(node.guaranteed),

@@ -221,7 +221,7 @@ def as_of_now(denial: Denial, queue: str, ledger: Ledger) -> Denial:
     else:
         now = ledger.limit(node, denial.resource) or 0
         limit, moving = ledger.told_limit(node, denial.resource, denial.asked)
-    held = 0 if ledger.claim is None else ledger.held.extra.get(denial.path, {}).get(denial.resource, 0)
+    held, _ = ledger.claims.at(denial.path, denial.resource)
     return structs.replace(denial, used=now - room + held, limit=limit, held=held, of_runtime=moving)
 
 

@@ -12,18 +12,18 @@ from heapq import heapify, heappop, heappush, heapreplace, merge
 from itertools import islice
 
 from muster.core.queueing.book import Place, Shape, clear
+from muster.core.queueing.order import MILLION, share
+from muster.core.queueing.standing import Standing, may_be_proposed
 from muster.core.queueing.state import Job, SorterState, job_from
 from muster.core.quota.demand import Scratch
 from muster.core.stage import MAX_DECISIONS
-from muster.events.decisions import Candidate, WorkloadDequeued, WorkloadQueued, WorkloadRefused
+from muster.events.decisions import Candidate, WorkloadQueued
 
 MAX_CHOSEN_BYTES = 256 * 1024
 """About how long the proposal may become: it is one event, and cannot be cut."""
 
 MAX_OPEN = 128
 """Unanswered proposals per leaf queue."""
-
-Standing = WorkloadQueued | WorkloadDequeued | WorkloadRefused
 
 
 def choose(state: SorterState, standings: Sequence[Standing]) -> list[Candidate]:
@@ -81,7 +81,7 @@ def _candidate(state: SorterState, job: Job) -> Candidate:
         attempt=job.attempt,
         queue=job.queue,
         request=job.demand.request,
-        generation=job.generation,
+        basis=job.basis,
         pods=job.demand.pods,
         preemptible=job.demand.preemptible,
         tries=_tries(state, job),
@@ -98,9 +98,9 @@ def _tries(state: SorterState, job: Job) -> int:
 class _Line:
     """The waiting of one shape that take part, in order."""
 
-    def __init__(self, shape: Shape | None, fresh: Sequence[Job], skip: set[str]) -> None:
+    def __init__(self, state: SorterState, shape: Shape | None, fresh: Sequence[Job], skip: set[str]) -> None:
         known = shape.waiting if shape is not None else ()
-        waiting = (place for place in known if place[3] not in skip)
+        waiting = (place for place in known if place[3] not in skip and may_be_proposed(state, state.jobs[place[3]]))
         news = sorted(job.place for job in fresh)
         self.jobs = {job.ref.uid: job for job in fresh}
         self.places = islice(merge(waiting, news) if news and known else iter(news) if news else waiting, MAX_OPEN)
@@ -127,16 +127,22 @@ class _Turn:
 
     def join(self, key: str, shape: Shape | None, fresh: Sequence[Job], *, again: bool) -> None:
         """A shape takes part, with those of it that are about to be queued; ``again``: whatever is free."""
-        line = self.lines[key] = _Line(shape, fresh, self.skip)
+        line = self.lines[key] = _Line(self.state, shape, fresh, self.skip)
         line.untried = line.untried or again
         head = next(line.places, None)
         if head is not None:
             heappush(self.heads, (head, key))
 
     def order(self, scratch: Scratch) -> tuple[int, int, int]:
-        """Priority of the queue, then used/min, then age of the head."""
-        share = self.state.ledger.share(self.queue, self.state.proposed, scratch)
-        return (-self.state.queue_priorities.get(self.queue, 0), share, self.heads[0][0][1])
+        """Priority of the queue; then, as the tree says, used/min and age, or age alone beyond the guarantees."""
+        state, head = self.state, self.heads[0]
+        priority, ledger = -state.queue_priorities.get(self.queue, 0), state.ledger
+        if state.order() == "share":
+            return (priority, share(ledger, self.queue, state.proposed, scratch), head[0][1])
+        asked = Scratch()
+        asked.add(self.queue, self.lines[head[1]].demand)
+        used = share(ledger, self.queue, state.proposed, scratch, asked)
+        return (priority, used, head[0][1]) if used <= MILLION else (priority, MILLION + 1, head[0][1])
 
     def advance(self, scratch: Scratch) -> bool:
         """Drop heads that should not be tried until one should; False when nobody is left."""
@@ -163,8 +169,9 @@ class _Turn:
         return bool(self.heads) and (not resting or self.heads[0][0] < min(resting))
 
     def _first_of(self, key: str) -> Place | None:
-        waiting = self.state.book.shapes[key].waiting
-        return next((place for place in waiting if place[3] not in self.skip), None)
+        state = self.state
+        waiting = (place for place in state.book.shapes[key].waiting if place[3] not in self.skip)
+        return next((place for place in waiting if may_be_proposed(state, state.jobs[place[3]])), None)
 
     def take(self) -> Job:
         """The head, which counts as chosen from here on; the next of its line takes its turn."""

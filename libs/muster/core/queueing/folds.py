@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from muster.core.queueing.book import Denial, shape_key
-from muster.core.queueing.standing import standing_of
+from muster.core.queueing.standing import is_current, standing_of
 from muster.core.queueing.state import Job, Refusal, Retry, SorterState, job_from
 from muster.core.quota.charging import ask_of, charge_of, claim_of, demand_in
 from muster.events.base import Cause
+from muster.events.charges import ChargeChanged
+from muster.events.claims import ClaimEnded, ClaimOpened
 from muster.events.decisions import (
     CandidatesProposed,
-    ClaimEnded,
-    ClaimOpened,
     EvictionOrdered,
     QuotaDenied,
+    QuotaMoved,
     QuotaReleased,
     QuotaReserved,
     QuotaTreeAccepted,
@@ -29,11 +30,13 @@ from muster.events.facts import (
     PriorityClassObserved,
     QueueGone,
     QueueObserved,
+    QueueUnitGone,
     QueueUnitObserved,
     WorkloadGone,
     WorkloadObserved,
 )
 from muster.model.keys import Position
+from muster.model.workload import Workload
 
 BACKOFF_MS = 5_000
 BACKOFF_MAX_MS = 300_000
@@ -48,7 +51,16 @@ def workload_observed(state: SorterState, at: Position, event: WorkloadObserved)
         state.workloads[uid] = event.workload
         if uid in state.ledger.charges and not event.workload.suspended:
             state.resumed[uid] = None
+        learn(state, event.workload, at)
         recheck(state, uid, at)
+
+
+def learn(state: SorterState, workload: Workload, at: Position) -> None:
+    """Its run begins or ends: learned from where the tree orders by that."""
+    if state.decides and state.order() == "learned":
+        charge = state.ledger.charges.get(workload.ref.uid)
+        queue, request = (charge.queue, charge.request) if charge is not None else ("", {})
+        state.learned.observed(workload, queue, request, at.at)
 
 
 def workload_gone(state: SorterState, at: Position, event: WorkloadGone) -> None:
@@ -63,6 +75,7 @@ def unreadable(state: SorterState, at: Position, event: ObjectUnreadable) -> Non
 
 def forget(state: SorterState, at: Position, uid: str) -> None:
     state.workloads.pop(uid, None)
+    state.learned.gone(uid)
     state.attempts.pop(uid, None)
     state.refusals.pop(uid, None)
     state.failures.pop(uid, None)
@@ -77,40 +90,51 @@ def class_observed(state: SorterState, at: Position, event: PriorityClassObserve
     if state.seen.newer(event.ref.uid, event.rv):
         state.priority_classes[event.ref.name] = event.value
         if event.is_default:
-            state.default_class = event.ref.name
+            state.default_classes[event.ref.name] = None
+        else:
+            state.default_classes.pop(event.ref.name, None)
         recheck_all(state, at)
 
 
 def class_gone(state: SorterState, at: Position, event: PriorityClassGone) -> None:
     if state.seen.end(event.ref.uid, at.at):
         state.priority_classes.pop(event.ref.name, None)
-        if state.default_class == event.ref.name:
-            state.default_class = ""
+        state.default_classes.pop(event.ref.name, None)
         recheck_all(state, at)
 
 
 def queue_observed(state: SorterState, _at: Position, event: QueueObserved) -> None:
     if state.seen.newer(event.ref.uid, event.rv):
+        before = state.queue_paths.get(event.ref.uid, event.path)
         state.queue_paths[event.ref.uid] = event.path
-        state.queue_priorities[event.path] = event.priority
-        state.policies[event.path] = event.policy
-        if event.backoff_ms:
-            state.backoffs[event.path] = (event.backoff_ms[0], event.backoff_ms[-1])
-        else:
-            state.backoffs.pop(event.path, None)
-        state.paused[event.path] = event.paused
-        state.pauses[event.path] = (event.paused_by, event.paused_reason)
+        state.queue_specs[event.ref.uid] = event
+        for path in dict.fromkeys((before, event.path)):
+            _queue_says(state, path)
 
 
 def queue_gone(state: SorterState, at: Position, event: QueueGone) -> None:
     if state.seen.end(event.ref.uid, at.at):
         path = state.queue_paths.pop(event.ref.uid, "")
-        if path not in state.queue_paths.values():
-            state.queue_priorities.pop(path, None)
-            state.policies.pop(path, None)
-            state.backoffs.pop(path, None)
-            state.paused.pop(path, None)
-            state.pauses.pop(path, None)
+        state.queue_specs.pop(event.ref.uid, None)
+        _queue_says(state, path)
+
+
+def _queue_says(state: SorterState, path: str) -> None:
+    """What the Queue object of a quota path says of its queue; of several the first by name counts."""
+    objects = [event for event in state.queue_specs.values() if event.path == path]
+    if not objects:
+        for told in (state.queue_priorities, state.policies, state.backoffs, state.paused, state.pauses):
+            told.pop(path, None)
+        return
+    event = min(objects, key=lambda each: (each.ref.name, each.ref.uid))
+    state.queue_priorities[path] = event.priority
+    state.policies[path] = event.policy
+    if event.backoff_ms:
+        state.backoffs[path] = (event.backoff_ms[0], event.backoff_ms[-1])
+    else:
+        state.backoffs.pop(path, None)
+    state.paused[path] = event.paused
+    state.pauses[path] = (event.paused_by, event.paused_reason)
 
 
 def unit_observed(state: SorterState, at: Position, event: QueueUnitObserved) -> None:
@@ -119,6 +143,7 @@ def unit_observed(state: SorterState, at: Position, event: QueueUnitObserved) ->
     workload = state.workloads.get(uid)
     if not uid or not state.seen.newer(event.ref.uid, event.rv):
         return
+    state.unit_owners[event.ref.uid] = uid
     known, before = uid in state.unit_priorities, state.unit_priorities.get(uid)
     state.unit_priorities[uid] = event.priority
     if event.priority is None or (known and event.priority == before):
@@ -132,14 +157,26 @@ def unit_observed(state: SorterState, at: Position, event: QueueUnitObserved) ->
     recheck(state, uid, at)
 
 
+def unit_gone(state: SorterState, at: Position, event: QueueUnitGone) -> None:
+    """Its job keeps the priority that was asked for; what was seen of the unit is forgotten."""
+    if state.seen.end(event.ref.uid, at.at):
+        owner = state.unit_owners.pop(event.ref.uid, "")
+        if owner not in state.workloads:
+            state.unit_priorities.pop(owner, None)
+            state.unit_wishes.pop(owner, None)
+
+
 def tree_accepted(state: SorterState, at: Position, event: QuotaTreeAccepted) -> None:
     state.ledger.install(event.tree)
+    for uid in state.resumed:
+        if uid in state.jobs and uid in state.ledger.charges:
+            _stands_at(state.jobs[uid], state.ledger.charges[uid].queue)
     state.book.rejudge(state.ledger)
     recheck_all(state, at)
 
 
-def tree_removed(state: SorterState, at: Position, _event: QuotaTreeRemoved) -> None:
-    state.ledger.install(None)
+def tree_removed(state: SorterState, at: Position, event: QuotaTreeRemoved) -> None:
+    state.ledger.remove(event.ref.uid)
     state.book.rejudge(state.ledger)
     recheck_all(state, at)
 
@@ -155,6 +192,24 @@ def reserved(state: SorterState, at: Position, event: QuotaReserved | WorkloadAd
     state.book.moved(event.queue, charge.demand, state.ledger, Cause(at.seq, at.item))
     state.book.resized(state.ledger, Cause(at.seq, at.item))
     recheck(state, uid, at)
+
+
+def moved(state: SorterState, at: Position, event: QuotaMoved) -> None:
+    """A charge follows its workload to another leaf."""
+    job, cause = state.jobs.get(event.ref.uid), Cause(at.seq, at.item)
+    before = state.ledger.move(event.ref.uid, event.queue, event.named)
+    if before is not None:
+        for queue in (before.queue, event.queue):
+            state.book.moved(queue, before.demand, state.ledger, cause)
+    state.book.resized(state.ledger, cause)
+    if job is not None and job.status == "charged" and job.attempt == event.attempt:
+        _stands_at(job, event.queue)
+    recheck(state, event.ref.uid, at)
+
+
+def _stands_at(job: Job, queue: str) -> None:
+    """What is charged is told of at the leaf it is charged at."""
+    job.queue, job.shape = queue, shape_key(queue, job.demand)
 
 
 def denied(state: SorterState, at: Position, event: QuotaDenied) -> None:
@@ -186,7 +241,7 @@ def denied(state: SorterState, at: Position, event: QuotaDenied) -> None:
 
 def released(state: SorterState, at: Position, event: QuotaReleased) -> None:
     uid = event.ref.uid
-    charge = state.ledger.release(uid, event.attempt)
+    charge = state.ledger.release(uid, event.attempt, at.at)
     if charge is not None:
         state.book.moved(charge.queue, charge.demand, state.ledger, Cause(at.seq, at.item))
     state.book.resized(state.ledger, Cause(at.seq, at.item))
@@ -197,25 +252,31 @@ def released(state: SorterState, at: Position, event: QuotaReleased) -> None:
             state.book.add(job.shape, job.queue, job.demand, job.place, state.ledger)
         else:
             del state.jobs[uid]
-            if event.reason == "superseded":
+            if event.reason == "superseded" and is_current(state, job):
                 state.stale[uid] = job.generation
     state.resumed.pop(uid, None)
     if event.reason in ("resume_failed", "no_nodes") and uid in state.workloads:
         failures = state.failures[uid] = state.failures.get(uid, 0) + 1
         most = BACKOFF_MAX_MS if event.reason == "resume_failed" else NODES_BACKOFF_MAX_MS
         state.not_before[uid] = at.at + min(BACKOFF_MS * 2 ** min(failures - 1, 10), most)
-    elif event.reason == "timed_out" and uid in state.workloads and state.ledger.tree is not None:
-        state.not_before[uid] = at.at + state.ledger.tree.rules.backoff_ms
+    elif event.reason == "timed_out" and uid in state.workloads and state.ledger.tree_of(event.queue) is not None:
+        state.not_before[uid] = at.at + state.ledger.rules_of(event.queue).backoff_ms
     recheck(state, uid, at)
 
 
-def claim_opened(state: SorterState, _at: Position, event: EvictionOrdered | ClaimOpened) -> None:
-    state.ledger.open_claim(claim_of(event))
+def charge_changed(state: SorterState, at: Position, event: ChargeChanged) -> None:
+    moved = state.ledger.recharge(event.ref.uid, event.request, event.pods, event.over)
+    if moved is not None:
+        state.book.moved(*moved, state.ledger, Cause(at.seq, at.item))
+        state.book.resized(state.ledger, Cause(at.seq, at.item))
+
+
+def claim_opened(state: SorterState, at: Position, event: EvictionOrdered | ClaimOpened) -> None:
+    state.ledger.claims.open(claim_of(event, at.at))
 
 
 def claim_ended(state: SorterState, _at: Position, event: ClaimEnded) -> None:
-    if state.ledger.claim is not None and state.ledger.claim.uid == event.ref.uid:
-        state.ledger.end_claim()
+    state.ledger.claims.end(event.ref.uid)
 
 
 def effect_applied(state: SorterState, at: Position, event: EffectApplied) -> None:
@@ -254,6 +315,8 @@ def dequeued(state: SorterState, at: Position, event: WorkloadDequeued) -> None:
     if job is not None and job.attempt == event.attempt and job.status != "charged":
         withdraw(state, job)
         del state.jobs[event.ref.uid]
+    if event.ref.uid not in state.workloads:
+        state.attempts.pop(event.ref.uid, None)
     recheck(state, event.ref.uid)
 
 

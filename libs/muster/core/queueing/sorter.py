@@ -16,12 +16,13 @@ from muster.core.queueing.state import SorterState
 from muster.core.rulesets import NEWEST
 from muster.core.stage import MAX_DECISIONS, Arm, Violation, first
 from muster.events.base import Decision, Event
+from muster.events.charges import ChargeChanged
+from muster.events.claims import ClaimEnded, ClaimOpened
 from muster.events.decisions import (
     CandidatesProposed,
-    ClaimEnded,
-    ClaimOpened,
     EvictionOrdered,
     QuotaDenied,
+    QuotaMoved,
     QuotaReleased,
     QuotaReserved,
     QuotaTreeAccepted,
@@ -38,6 +39,7 @@ from muster.events.facts import (
     PriorityClassObserved,
     QueueGone,
     QueueObserved,
+    QueueUnitGone,
     QueueUnitObserved,
     WorkloadGone,
     WorkloadObserved,
@@ -63,6 +65,7 @@ class QueueSorter:
             QueueObserved: folds.queue_observed,
             QueueGone: folds.queue_gone,
             QueueUnitObserved: folds.unit_observed,
+            QueueUnitGone: folds.unit_gone,
             EvictionOrdered: folds.claim_opened,
             ClaimOpened: folds.claim_opened,
             ClaimEnded: folds.claim_ended,
@@ -73,8 +76,10 @@ class QueueSorter:
             QuotaTreeAccepted: folds.tree_accepted,
             QuotaTreeRemoved: folds.tree_removed,
             QuotaReserved: folds.reserved,
+            QuotaMoved: folds.moved,
             QuotaDenied: folds.denied,
             WorkloadAdopted: folds.reserved,
+            ChargeChanged: folds.charge_changed,
             QuotaReleased: folds.released,
             EffectApplied: folds.effect_applied,
         }

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from muster.core.objects.labels import quota_name
-from muster.core.queueing.choice import Standing
+from muster.core.objects.labels import queue_and_quota, quota_name
+from muster.core.queueing.kai import kai_refusal
 from muster.core.queueing.state import Job, SorterState, queued_at_of
 from muster.core.quota.ledger import leaf_of
-from muster.core.workloads.registry import suspend_field
+from muster.core.quota.waiting import still_waits
 from muster.events.base import Cause
 from muster.events.decisions import (
     DequeueReason,
@@ -17,7 +17,10 @@ from muster.events.decisions import (
     WorkloadQueued,
     WorkloadRefused,
 )
+from muster.model.quota import KAI_ROOT
 from muster.model.workload import Workload
+
+Standing = WorkloadQueued | WorkloadDequeued | WorkloadRefused
 
 
 def standings(state: SorterState) -> Iterator[Standing]:
@@ -55,6 +58,16 @@ def standing_of(state: SorterState, uid: str) -> Standing | None:
     return _queue(state, workload, leaf, job, cause)
 
 
+def is_current(state: SorterState, job: Job) -> bool:
+    """Whether a job still waits for what it was queued for, as far as is known here."""
+    return still_waits(state.ledger, state.workloads.get(job.ref.uid), job.queue, job.demand, job.basis)
+
+
+def may_be_proposed(state: SorterState, job: Job) -> bool:
+    """Whether a waiting job may be tried now: it is as it was queued, and no pause of its own is left."""
+    return state.not_before.get(job.ref.uid, 0) <= state.now and is_current(state, job)
+
+
 def _queue(state: SorterState, workload: Workload, leaf: str, job: Job | None, cause: Cause) -> WorkloadQueued | None:
     """The queueing that is due, if the workload is not in its queue as it is now."""
     uid = workload.ref.uid
@@ -63,9 +76,11 @@ def _queue(state: SorterState, workload: Workload, leaf: str, job: Job | None, c
     if state.stale.get(uid) == workload.generation:
         return None
     demand, priority = state.demand_of(workload), state.priority_of(workload)
-    wanted = (workload.generation, priority, leaf, demand)
-    if job is not None and (job.generation, job.priority, job.queue, job.demand) == wanted:
+    wanted = (workload.basis, priority, leaf, demand)
+    if job is not None and (job.basis, job.priority, job.queue, job.demand) == wanted:
         return None
+    queued_at = job.queued_at if job is not None else queued_at_of(workload, state.now)
+    learned = state.order() == "learned"
     return WorkloadQueued(
         cause=cause,
         ref=workload.ref,
@@ -75,8 +90,10 @@ def _queue(state: SorterState, workload: Workload, leaf: str, job: Job | None, c
         pods=demand.pods,
         preemptible=demand.preemptible,
         priority=priority,
-        queued_at=job.queued_at if job is not None else queued_at_of(workload, state.now),
+        queued_at=queued_at,
+        rank=state.learned.rank(workload, leaf, demand.request, queued_at) if learned else 0,
         generation=workload.generation,
+        basis=workload.basis,
     )
 
 
@@ -91,7 +108,11 @@ def _refusal(state: SorterState, workload: Workload, leaf: str | None) -> tuple[
         )
     if state.ledger.tree is None:
         return "no_tree", "no valid ElasticQuotaTree is in force in kube-system; apply one and it is queued"
-    named = quota_name(workload.labels)
+    queue, named = queue_and_quota(quota_name(workload.labels))
+    if leaf is None and KAI_ROOT in state.ledger.trees:
+        refusal = kai_refusal(state.ledger, workload, queue, named)
+        if refusal is not None:
+            return refusal
     if leaf is None and named:
         return "unbound", _misnamed(state, named)
     if leaf is None:
@@ -99,7 +120,7 @@ def _refusal(state: SorterState, workload: Workload, leaf: str | None) -> tuple[
         return (
             "unbound",
             f"no quota claims namespace {namespace}; add it to the namespaces of a leaf of ElasticQuotaTree "
-            f"{state.ledger.tree.ref.key}, or set {suspend_field(workload.ref.kind)} to false yourself",
+            f"{state.ledger.tree.ref.key}, or name a leaf with the label quota.scheduling.alibabacloud.com/name",
         )
     return None
 

@@ -7,13 +7,16 @@ from typing import ClassVar, Literal
 from msgspec import Struct, field
 
 from muster.core.queueing.book import Book, Place, shape_key
+from muster.core.queueing.learned import Learned
 from muster.core.quota.charging import demand_in
 from muster.core.quota.demand import Demand, Scratch, demand_of
-from muster.core.quota.ledger import Ledger
+from muster.core.quota.kaiwork import kai_priority
+from muster.core.quota.ledger import Ledger, leaf_of
 from muster.core.seen import Seen
 from muster.core.stage import StageState
 from muster.events.base import Cause
 from muster.events.decisions import WorkloadQueued
+from muster.events.facts import QueueObserved
 from muster.model.keys import Ref
 from muster.model.workload import Workload
 
@@ -31,13 +34,18 @@ class Job(Struct):
     demand: Demand
     priority: int
     queued_at: int
+    rank: int
+    """What orders it among its queue's jobs of its priority, ms since the epoch."""
     generation: int
+    """metadata.generation of its object as it was when it was queued."""
+    basis: str
+    """Digest of what it was queued on."""
     cause: Cause
     """The event that made it worth trying (or last changed it)."""
 
     @property
     def place(self) -> Place:
-        return (-self.priority, self.queued_at, self.ref.key, self.ref.uid)
+        return (-self.priority, self.rank, self.ref.key, self.ref.uid)
 
 
 class Retry(Struct, frozen=True):
@@ -78,11 +86,14 @@ class SorterState(StageState):
     stale: dict[str, int] = field(default_factory=dict)
     """workload uid -> generation of a spec that is known to have been edited since: not queued again as it was"""
     priority_classes: dict[str, int] = field(default_factory=dict)
-    default_class: str = ""
+    default_classes: dict[str, None] = field(default_factory=dict)
+    """Names of the classes that say they are the default."""
     queue_priorities: dict[str, int] = field(default_factory=dict)
     """quota path -> priority of its Queue object, where it has one"""
     queue_paths: dict[str, str] = field(default_factory=dict)
     """Queue object uid -> quota path"""
+    queue_specs: dict[str, QueueObserved] = field(default_factory=dict)
+    """Queue object uid -> what it says"""
     policies: dict[str, str] = field(default_factory=dict)
     """quota path -> policy of its Queue object"""
     paused: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -95,8 +106,12 @@ class SorterState(StageState):
     """key of a refused shape in such a queue -> its next try"""
     unit_priorities: dict[str, int | None] = field(default_factory=dict)
     """workload uid -> priority its QueueUnit was last seen with"""
+    unit_owners: dict[str, str] = field(default_factory=dict)
+    """QueueUnit uid -> uid of the workload it stands for"""
     unit_wishes: dict[str, int] = field(default_factory=dict)
     """workload uid -> priority somebody wrote into its QueueUnit"""
+    learned: Learned = field(default_factory=Learned)
+    """How long jobs run, where the tree orders by that."""
     due: dict[str, None] = field(default_factory=dict)
     """uids of workloads whose standing may have to change"""
 
@@ -109,19 +124,30 @@ class SorterState(StageState):
         return self.own_priority_of(workload)
 
     def own_priority_of(self, workload: Workload) -> int:
-        """Number in the template, else the named class, else the default class, else 0."""
+        """Number in the template, else the named class, else the default, else 0; in a KAI queue by its rules."""
+        tree = self.ledger.tree_of(leaf_of(self.ledger, workload) or "")
+        if tree is not None and tree.rule_profile == "kai":
+            return kai_priority(workload, self.priority_classes)
         if workload.priority is not None:
             return workload.priority
-        return self.priority_classes.get(workload.priority_class or self.default_class, 0)
+        return self.priority_classes.get(workload.priority_class or self.default_class(), 0)
+
+    def default_class(self) -> str:
+        """The default class; of several the lowest counts, and of equals the first by name, as in Kubernetes."""
+        return min(self.default_classes, key=lambda name: (self.priority_classes[name], name), default="")
 
     def demand_of(self, workload: Workload) -> Demand:
-        """What the workload asks for, by the profile of the tree in force."""
-        return demand_of(self.ledger.tree, workload)
+        """What the workload asks for, by the profile of the tree it belongs to."""
+        tree = self.ledger.tree_of(leaf_of(self.ledger, workload) or "")
+        return demand_of(tree or self.ledger.tree, workload, self.priority_of(workload))
+
+    def order(self) -> str:
+        """Which order of queues the tree in force asks for."""
+        return self.ledger.tree.rules.order if self.ledger.tree is not None else "share"
 
     def resting(self, queue: str) -> tuple[str, ...]:
         """What is paused for a queue: ``admissions``, ``evictions``."""
-        rules = self.ledger.tree.rules if self.ledger.tree else None
-        return (*(rules.paused if rules else ()), *self.paused.get(queue, ()))
+        return (*self.ledger.rules_of(queue).paused, *self.paused.get(queue, ()))
 
 
 def queued_at_of(workload: Workload, seen_at: int) -> int:
@@ -149,6 +175,8 @@ def job_from(event: WorkloadQueued, cause: Cause) -> Job:
         demand=demand,
         priority=event.priority,
         queued_at=event.queued_at,
+        rank=event.rank or event.queued_at,
         generation=event.generation,
+        basis=event.basis,
         cause=cause,
     )

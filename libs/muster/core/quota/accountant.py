@@ -7,36 +7,38 @@ every ancestor. Usage passes a limit only where a later fact lowered it or somet
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
+
+from msgspec import structs
 
 from muster.core.objects.labels import quota_name
-from muster.core.preemption.inqueue import objection
-from muster.core.quota import beside, folds
+from muster.core.quota import beside, claiming, folds, kaiforest
 from muster.core.quota.charging import charge_of, demand_in
 from muster.core.quota.demand import Scratch, demand_of
 from muster.core.quota.ledger import leaf_of
 from muster.core.quota.state import (
     AccountantState,
     Proposal,
-    claim_over,
-    evictable,
+    home_of,
     release_reason,
     timed_out,
 )
-from muster.core.quota.tree import read_tree
+from muster.core.quota.tree import ROOT, read_tree
+from muster.core.quota.usage import changed, charge_due
+from muster.core.quota.waiting import still_waits
 from muster.core.rulesets import NEWEST
 from muster.core.stage import Arm, Violation, first
 from muster.events.base import Decision, Event
+from muster.events.charges import ChargeChanged
+from muster.events.claims import ClaimEnded, ClaimOpened, PlanStale, PlanTried
 from muster.events.decisions import (
     CandidatesProposed,
-    ClaimEnded,
-    ClaimOpened,
     EvictionOrdered,
     GangAdmitted,
     GangDeferred,
-    PlanStale,
     PreemptionProposed,
     QuotaDenied,
+    QuotaMoved,
     QuotaReleased,
     QuotaReserved,
     QuotaTreeAccepted,
@@ -52,6 +54,10 @@ from muster.events.effects import EffectApplied, EffectFailed
 from muster.events.facts import (
     ChildGone,
     ChildObserved,
+    KaiQueueGone,
+    KaiQueueObserved,
+    NodeGone,
+    NodeObserved,
     ObjectUnreadable,
     PodGone,
     PodObserved,
@@ -62,6 +68,8 @@ from muster.events.facts import (
     WorkloadGone,
     WorkloadObserved,
 )
+from muster.events.system import PlacementChosen
+from muster.model.quota import KAI_ROOT
 from muster.model.quota import Violation as BrokenRule
 
 
@@ -92,8 +100,10 @@ class QuotaAccountant:
             WorkloadDequeued: folds.workload_dequeued,
             CandidatesProposed: folds.proposed,
             QuotaReserved: folds.reserved,
+            QuotaMoved: folds.moved,
             QuotaDenied: folds.denied,
             WorkloadAdopted: folds.adopted,
+            ChargeChanged: folds.charge_changed,
             SuspensionRecorded: folds.suspension_recorded,
             QuotaReleased: folds.released,
             GangAdmitted: folds.admitted,
@@ -104,10 +114,16 @@ class QuotaAccountant:
             EvictionOrdered: folds.eviction_ordered,
             ClaimOpened: folds.claim_opened,
             PlanStale: folds.plan_stale,
+            PlanTried: folds.plan_tried,
+            PlacementChosen: folds.placement_chosen,
             ClaimEnded: folds.claim_ended,
             SuspensionOrdered: folds.suspension_ordered,
             QueueObserved: folds.queue_observed,
             QueueGone: folds.queue_gone,
+            KaiQueueObserved: folds.kai_queue_observed,
+            KaiQueueGone: folds.kai_queue_gone,
+            NodeObserved: folds.node_observed,
+            NodeGone: folds.node_gone,
         }
 
     # --- decide -----------------------------------------------------------------------------------------------
@@ -120,7 +136,12 @@ class QuotaAccountant:
     def _trees(self, state: AccountantState) -> Iterator[Decision]:
         if "elasticquotatrees" in state.unsynced:
             return
-        force = state.ledger.tree
+        if kaiforest.SHARD not in state.unsynced and "nodes" not in state.unsynced:
+            judged, in_force = state.judged.get(kaiforest.REF.uid), KAI_ROOT in state.ledger.trees
+            queues = kaiforest.due(state.forest, judged, in_force=in_force)
+            if queues is not None:
+                yield queues
+        force = state.ledger.trees.get(ROOT)
         if force is not None and force.ref.uid not in state.trees:
             yield QuotaTreeRemoved(cause=state.tree_causes[force.ref.uid], ref=force.ref)
             return
@@ -145,30 +166,52 @@ class QuotaAccountant:
 
     def _charges(self, state: AccountantState) -> Iterator[Decision]:
         scratch = Scratch()
+        yield from self._releases(state, scratch)
+        yield from self._moves(state, scratch)
+        over = list(claiming.ends(state))
+        yield from over
+        if not state.admitting:
+            return
+        yield from self._timeouts(state)
+        if not over and not scratch.extra:  # what is released in this commit may make an eviction needless
+            plans = list(claiming.answers(state))
+            yield from plans
+            if any(isinstance(each, EvictionOrdered | ClaimOpened) for each in plans):
+                return  # the others are answered once it is in force: nobody takes what it is about to hold
+        yield from self._adoptions(state, scratch)
+        yield from self._answers(state, scratch)
+
+    @staticmethod
+    def _releases(state: AccountantState, scratch: Scratch) -> Iterator[Decision]:
+        """Charges that are over, or of which more or less runs, and suspensions that nobody of us ordered."""
+        over: dict[str, None] = {}
         for uid in list(state.due_release) + [u for u, at in state.deadlines.items() if at <= state.now]:
             entry = state.entries[uid]
             reason = release_reason(state, entry)
             if reason is not None:
+                over[uid] = None
                 scratch.add(entry.queue, state.ledger.charges[uid].demand, -1)
                 yield QuotaReleased(
                     cause=state.causes.get(uid, entry.cause),
                     ref=entry.ref,
                     attempt=entry.attempt,
                     queue=entry.queue,
-                    request=entry.request,
+                    request=state.ledger.charges[uid].request,
                     reason=reason,
                 )
+        for uid in state.due_change:
+            due = charge_due(state, state.entries[uid]) if uid not in over else None
+            if due is not None:
+                before, change = state.ledger.charges[uid], changed(state, state.entries[uid], due)
+                scratch.add(before.queue, before.demand, -1)
+                scratch.add(before.queue, structs.replace(before.demand, request=change.request, pods=change.pods))
+                yield change
         for uid in state.due_suspension:
             entry = state.entries[uid]
             yield SuspensionRecorded(cause=state.causes.get(uid, entry.cause), ref=entry.ref, attempt=entry.attempt)
-        claim, over = state.ledger.claim, claim_over(state)
-        if claim is not None and over is not None:
-            yield ClaimEnded(cause=state.causes.get(claim.uid, state.claim_cause), ref=claim.ref, outcome=over)
-        if not state.admitting:
-            return
-        yield from self._timeouts(state)
-        if over is None and not scratch.extra:  # what is released in this commit may make an eviction needless
-            yield from self._plans(state)
+
+    @staticmethod
+    def _adoptions(state: AccountantState, scratch: Scratch) -> Iterator[Decision]:
         for uid in state.due_adoption:
             if uid in state.beside:
                 adopted = beside.adoption(state.ledger, state.beside[uid])
@@ -176,7 +219,8 @@ class QuotaAccountant:
                 yield adopted
                 continue
             workload = state.workloads[uid]
-            queue, demand = leaf_of(state.ledger, workload) or "", demand_of(state.ledger.tree, workload)
+            queue = leaf_of(state.ledger, workload) or ""
+            demand = demand_of(state.ledger.tree_of(queue), workload, state.priorities.get(uid))
             scratch.add(queue, demand)
             yield WorkloadAdopted(
                 cause=state.causes[uid],
@@ -189,34 +233,46 @@ class QuotaAccountant:
                 preemptible=demand.preemptible,
                 named=quota_name(workload.labels),
             )
+
+    def _answers(self, state: AccountantState, scratch: Scratch) -> Iterator[Decision]:
+        """What becomes of each proposal, up to one that a claim was waiting for."""
+        claims = state.ledger.claims
         for uid, proposal in state.proposals.items():
             if uid not in state.due_adoption:
                 answer = self._answer(state, proposal, scratch)
                 yield answer
-                if (
-                    claim is not None
-                    and isinstance(answer, QuotaReserved)
-                    and claim.served_by(uid, answer.queue, demand_in(answer))
-                ):
+                if isinstance(answer, QuotaReserved) and claims.served_by(uid, answer.queue, demand_in(answer)):
                     return  # that ends the claim: what it held counts no more, so the others are answered after it
+
+    @staticmethod
+    def _moves(state: AccountantState, scratch: Scratch) -> Iterator[Decision]:
+        """Charges that follow what they are for to another leaf."""
+        for uid in state.due_move:
+            entry, (queue, named) = state.entries[uid], home_of(state, uid)
+            demand = state.ledger.charges[uid].demand
+            scratch.add(entry.queue, demand, -1)
+            scratch.add(queue, demand)
+            yield QuotaMoved(
+                cause=state.causes.get(uid, entry.cause),
+                ref=entry.ref,
+                attempt=entry.attempt,
+                before=entry.queue,
+                queue=queue,
+                request=entry.request,
+                named=named,
+            )
 
     def _answer(self, state: AccountantState, proposal: Proposal, scratch: Scratch) -> Decision:
         candidate, cause = proposal.candidate, proposal.cause
-        uid, workload = candidate.ref.uid, state.workloads.get(candidate.ref.uid)
-        stale = (
-            workload is None
-            or not workload.suspended
-            or workload.phase not in ("waiting", "suspending")
-            or workload.generation != candidate.generation
+        uid, workload, demand = candidate.ref.uid, state.workloads.get(candidate.ref.uid), demand_in(candidate)
+        if (
+            not still_waits(state.ledger, workload, candidate.queue, demand, candidate.basis)
             or uid in state.entries
             or state.attempts.get(uid) != candidate.attempt
-            or candidate.queue not in state.ledger.nodes
-        )
-        if stale:
+        ):
             return QuotaDenied(
                 cause=cause, ref=candidate.ref, attempt=candidate.attempt, queue=candidate.queue, reason="stale"
             )
-        demand = demand_in(candidate)
         short = state.ledger.shortfall(candidate.queue, demand, scratch)
         if short is None:
             scratch.add(candidate.queue, demand)
@@ -226,7 +282,7 @@ class QuotaAccountant:
                 attempt=candidate.attempt,
                 queue=candidate.queue,
                 request=candidate.request,
-                generation=candidate.generation,
+                basis=candidate.basis,
                 pods=candidate.pods,
                 preemptible=candidate.preemptible,
                 named=quota_name(workload.labels) if workload is not None else "",
@@ -258,50 +314,17 @@ class QuotaAccountant:
                     cause=entry.cause, ref=entry.ref, attempt=entry.attempt, reason="running_timeout"
                 )
 
-    @staticmethod
-    def _plans(state: AccountantState) -> Iterator[Decision]:
-        """Answers to proposed preemptions: at most one becomes a claim, the others are void."""
-        claim, free = state.ledger.claim, True
-        for plan in state.plans.values():
-            proposed = plan.proposed
-            may = free and (claim is None or (claim.yields and bool(proposed.victims)))
-            stale = _objection(state, proposed) if may else "something is held for somebody else already"
-            if stale:
-                yield PlanStale(cause=plan.cause, ref=proposed.ref, attempt=proposed.attempt, reason=stale)
-                continue
-            free = False
-            until = state.now + (state.ledger.tree.rules.claim_ms if state.ledger.tree else 0)
-            common: dict[str, Any] = {
-                "cause": plan.cause,
-                "ref": proposed.ref,
-                "attempt": proposed.attempt,
-                "queue": proposed.queue,
-                "request": proposed.request,
-                "pods": proposed.pods,
-                "preemptible": proposed.preemptible,
-                "until": until,
-            }
-            if proposed.victims:
-                yield EvictionOrdered(
-                    **common,
-                    victims=proposed.victims,
-                    path=proposed.path,
-                    resource=proposed.resource,
-                    priority=proposed.priority,
-                )
-            else:
-                yield ClaimOpened(**common, top=proposed.path)
-
     def next_deadline(self, state: AccountantState) -> int | None:
-        claim = [state.ledger.claim.until] if state.ledger.claim is not None else []
-        return min((at for at in (*state.deadlines.values(), *claim) if at > state.now), default=None)
+        claims = (claiming.expires_at(state, claim) for claim in state.ledger.claims.by_uid.values())
+        times = (*state.deadlines.values(), *(at for at in claims if at is not None))
+        return min((at for at in times if at > state.now), default=None)
 
     # --- check ------------------------------------------------------------------------------------------------
 
     def check(self, state: AccountantState) -> list[Violation]:
         """I5: usage is the sum of the charges, and runtime quota follows from what is asked for.
 
-        I6: every entry is charged once, and nothing else is.
+        I6: every entry is charged once, and nothing else is. I22: where its workload belongs, or it is due to move.
         """
         found = []
         if state.ledger.recount() != state.ledger.used:
@@ -311,31 +334,9 @@ class QuotaAccountant:
         if state.entries.keys() != state.ledger.charges.keys():
             odd = sorted(state.entries.keys() ^ state.ledger.charges.keys())
             found.append(Violation("I6", f"charged and not entered, or entered and not charged: {odd[:5]}"))
+        for uid, entry in state.entries.items():
+            home, charge = home_of(state, uid)[0], state.ledger.charges.get(uid)
+            due = uid in state.due_move or uid in state.due_release or not (entry.admitted or entry.resumed_rv)
+            if charge is not None and (charge.queue != entry.queue or (home not in ("", entry.queue) and not due)):
+                found.append(Violation("I22", f"{entry.ref} is charged at {charge.queue} and belongs to {home}"))
         return found
-
-
-def _objection(state: AccountantState, proposed: PreemptionProposed) -> str:
-    """Why a proposed preemption no longer holds; empty when it does."""
-    uid, workload = proposed.ref.uid, state.workloads.get(proposed.ref.uid)
-    if (
-        workload is None
-        or not workload.suspended
-        or workload.phase not in ("waiting", "suspending")
-        or uid in state.entries
-        or state.attempts.get(uid) != proposed.attempt
-        or proposed.queue not in state.ledger.nodes
-    ):
-        return "the claimant no longer waits as it did"
-    demand = demand_in(proposed)
-    if not proposed.victims:
-        return "" if state.ledger.shortfall(proposed.queue, demand) is not None else "it fits meanwhile"
-    if not all(evictable(state, victim.ref.uid, victim.attempt) for victim in proposed.victims):
-        return "a victim may not be suspended any more"
-    priorities = {victim.ref.uid: victim.priority for victim in proposed.victims}
-
-    def outranked(victim: str) -> bool:
-        """As both were queued; of what never was (it was adopted) the proposal says what it is."""
-        lower, higher = state.priorities.get(victim, priorities[victim]), state.priorities.get(uid)
-        return lower is not None and higher is not None and lower < higher and priorities[victim] is not None
-
-    return objection(state.ledger.without_claim(), proposed.queue, demand, list(priorities), outranked)

@@ -1,5 +1,5 @@
-"""Pods of no job: where the tree says so they are charged to the quota of their namespace, or of their label, while
-they run. Nobody admitted them, and nobody evicts them.
+"""Pods of no job: those that name us, or all or none where the tree says so, are charged to the quota of their
+namespace, or of their label, while they run. Nobody admitted them, and nobody evicts them.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ def observed(pods: dict[str, Beside], pod: PodState, cause: Cause) -> bool:
 
 def leaf_of(ledger: Ledger, pod: Beside) -> str | None:
     """The leaf a pod is charged to; None when it is charged to none."""
-    which = ledger.tree.rules.charge_pods if ledger.tree is not None else ""
-    if not which or (which == "ours" and not pod.ours):
-        return None
     # The leaf for work that nobody claims is for jobs: it would have to take the pods of the whole cluster.
-    return ledger.leaf_for(pod.ref.namespace, pod.named) if pod.named or pod.ref.namespace in ledger.leaf_of else None
+    known = pod.named or pod.ref.namespace in ledger.leaf_of
+    leaf = ledger.leaf_for(pod.ref.namespace, pod.named) if known else None
+    which = ledger.rules_of(leaf).charge_pods if leaf is not None else "none"
+    return None if which == "none" or (not which and not pod.ours) else leaf
 
 
 def adoption(ledger: Ledger, pod: Beside) -> WorkloadAdopted:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from muster.core.quota.demand import Ask, Charge, Claim, Demand
+from muster.core.quota.claims import Claim
+from muster.core.quota.demand import Ask, Charge, Demand
+from muster.events.claims import ClaimOpened
 from muster.events.decisions import (
     Candidate,
-    ClaimOpened,
     EvictionOrdered,
     PreemptionProposed,
     QuotaReserved,
@@ -31,7 +32,12 @@ def ask_of(event: WorkloadQueued) -> Ask:
     return Ask(event.attempt, event.queue, event.request)
 
 
-def claim_of(event: EvictionOrdered | ClaimOpened) -> Claim:
-    """What is held from here on."""
-    top = event.top if isinstance(event, ClaimOpened) else ""
-    return Claim(event.ref, event.attempt, event.queue, demand_in(event), event.until, top)
+def claim_of(event: EvictionOrdered | ClaimOpened, at: int) -> Claim:
+    """What is held from here on. ``at``: log time (ms) of the event."""
+    claim = Claim(event.ref, event.attempt, event.queue, demand_in(event), "age", at, progress=at)
+    if isinstance(event, ClaimOpened):
+        claim.top = event.top
+    else:
+        claim.kind = event.kind
+        claim.victims = {victim.ref.uid: victim.attempt for victim in event.victims}
+    return claim

@@ -7,7 +7,8 @@ from functools import lru_cache
 from msgspec import Struct, field
 
 from muster.core.objects.labels import is_preemptible
-from muster.model.keys import Ref, path_chain
+from muster.core.quota.kaiwork import kai_preemptible
+from muster.model.keys import path_chain
 from muster.model.quota import JOBS, MACHINES, QuotaTree
 from muster.model.resources import Vector, add_into
 from muster.model.workload import Workload
@@ -59,10 +60,17 @@ class Charge(Struct):
     preemptible: bool = True
     named: str = ""
     """The quota its label names; empty when its namespace decides."""
+    over: Vector = field(default_factory=dict)
+    """The part of ``request`` that runs beyond what was granted."""
 
     @property
     def demand(self) -> Demand:
         return Demand(self.request, self.pods, self.preemptible)
+
+    @property
+    def granted(self) -> Vector:
+        """What of the resources in ``over`` was granted."""
+        return {name: self.request[name] - amount for name, amount in self.over.items()}
 
 
 class Ask(Struct, frozen=True):
@@ -71,35 +79,6 @@ class Ask(Struct, frozen=True):
     attempt: int
     queue: str
     request: Vector
-
-
-class Claim(Struct, frozen=True):
-    """What leaves is held for this demand at this queue, until it is admitted or the claim ends."""
-
-    ref: Ref
-    attempt: int
-    queue: str
-    demand: Demand
-    until: int
-    """Log time (ms) at which it ends by itself."""
-    top: str = ""
-    """The uppermost node at which it is held; empty for all of its path."""
-
-    @property
-    def uid(self) -> str:
-        return self.ref.uid
-
-    @property
-    def yields(self) -> bool:
-        """Whether it gives way to somebody who is owed: it was opened for age, not for a guarantee."""
-        return bool(self.top)
-
-    def serves(self, queue: str, demand: Demand) -> bool:
-        return self.queue == queue and self.demand == demand
-
-    def served_by(self, uid: str, queue: str, demand: Demand) -> bool:
-        """Whether a charge ends the claim: the claimant's own, or one of the same shape."""
-        return uid == self.uid or self.serves(queue, demand)
 
 
 class Scratch(Struct):
@@ -135,7 +114,13 @@ def spread(totals: dict[str, Vector], queue: str, amounts: Vector, times: int) -
             del totals[path]
 
 
-def demand_of(tree: QuotaTree | None, workload: Workload) -> Demand:
-    """What a workload asks for under the profile of the tree in force."""
+def demand_of(tree: QuotaTree | None, workload: Workload, priority: int | None = None) -> Demand:
+    """What a workload asks for under the profile of the tree it belongs to.
+
+    ``priority``: where the rules of the tree say by it who is preemptible, and it is known.
+    """
     need = workload.need.get(tree.profile if tree else "ack", {})
-    return Demand(need, sum(pods.count for pods in workload.pod_sets), is_preemptible(workload.labels))
+    preemptible = is_preemptible(workload.labels)
+    if tree is not None and tree.rule_profile == "kai":
+        preemptible = kai_preemptible(workload, priority)
+    return Demand(need, sum(pods.count for pods in workload.pod_sets), preemptible)

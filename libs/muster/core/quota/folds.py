@@ -11,22 +11,24 @@ from muster.core.quota.state import (
     Proposal,
     idle_deadline,
     must_adopt,
+    must_move,
     note_idle,
     release_reason,
     suspended_by_others,
     timeout_at,
 )
+from muster.core.quota.usage import aside_of, charge_due
 from muster.events.base import Cause
+from muster.events.charges import ChargeChanged
+from muster.events.claims import ClaimEnded, ClaimOpened, PlanStale, PlanTried
 from muster.events.decisions import (
     CandidatesProposed,
-    ClaimEnded,
-    ClaimOpened,
     EvictionOrdered,
     GangAdmitted,
     GangDeferred,
-    PlanStale,
     PreemptionProposed,
     QuotaDenied,
+    QuotaMoved,
     QuotaReleased,
     QuotaReserved,
     QuotaTreeAccepted,
@@ -42,6 +44,10 @@ from muster.events.effects import EffectApplied, EffectFailed
 from muster.events.facts import (
     ChildGone,
     ChildObserved,
+    KaiQueueGone,
+    KaiQueueObserved,
+    NodeGone,
+    NodeObserved,
     ObjectUnreadable,
     PodGone,
     PodObserved,
@@ -52,6 +58,7 @@ from muster.events.facts import (
     WorkloadGone,
     WorkloadObserved,
 )
+from muster.events.system import PlacementChosen
 from muster.model.keys import Position
 
 
@@ -77,13 +84,34 @@ def tree_accepted(state: AccountantState, _at: Position, event: QuotaTreeAccepte
         recheck(state, uid)
 
 
+def kai_queue_observed(state: AccountantState, at: Position, event: KaiQueueObserved) -> None:
+    if state.seen.newer(event.queue.ref.uid, event.queue.rv):
+        state.forest.queue(event.queue, Cause(at.seq, at.item))
+
+
+def kai_queue_gone(state: AccountantState, at: Position, event: KaiQueueGone) -> None:
+    if state.seen.end(event.ref.uid, at.at):
+        state.forest.queue_gone(event.ref.uid, Cause(at.seq, at.item))
+
+
+def node_observed(state: AccountantState, at: Position, event: NodeObserved) -> None:
+    if state.seen.newer(event.node.ref.uid, event.node.rv):
+        state.forest.node(event.node, Cause(at.seq, at.item))
+
+
+def node_gone(state: AccountantState, at: Position, event: NodeGone) -> None:
+    if state.seen.end(event.ref.uid, at.at):
+        state.forest.node_gone(event.ref.uid, Cause(at.seq, at.item))
+
+
 def tree_rejected(state: AccountantState, _at: Position, event: QuotaTreeRejected) -> None:
     state.judged[event.ref.uid] = event.rv
 
 
 def tree_removed(state: AccountantState, _at: Position, event: QuotaTreeRemoved) -> None:
-    state.ledger.install(None)
-    state.judged.clear()
+    state.ledger.remove(event.ref.uid)
+    force = {tree.ref.uid for tree in state.ledger.trees.values()}
+    state.judged = {uid: rv for uid, rv in state.judged.items() if uid in force}
     state.tree_causes.pop(event.ref.uid, None)
     for uid in (*state.workloads, *state.beside):
         recheck(state, uid)
@@ -94,6 +122,7 @@ def workload_observed(state: AccountantState, at: Position, event: WorkloadObser
     uid = workload.ref.uid
     if not state.seen.newer(uid, workload.rv):
         return
+    touched(state, at, state.presence.alone(uid))
     state.workloads[uid] = workload
     state.causes[uid] = Cause(at.seq, at.item)
     entry = state.entries.get(uid)
@@ -168,8 +197,9 @@ def touched(state: AccountantState, at: Position, uid: str | None) -> None:
 
 
 def workload_queued(state: AccountantState, _at: Position, event: WorkloadQueued) -> None:
-    state.attempts[event.ref.uid] = event.attempt
-    state.priorities[event.ref.uid] = event.priority
+    if event.ref.uid in state.workloads:  # else it is gone by now, and is about to be dequeued
+        state.attempts[event.ref.uid] = event.attempt
+        state.priorities[event.ref.uid] = event.priority
     state.ledger.queued(event.ref.uid, ask_of(event))
     recheck(state, event.ref.uid)
 
@@ -204,10 +234,21 @@ def open_entry(state: AccountantState, at: Position, event: QuotaReserved | Work
     workload = state.workloads.get(uid)
     if workload is not None:
         entry.child = workload.child
+    entry.pods, entry.aside = event.pods, aside_of(workload, event.request)
     state.entries[uid] = entry
-    state.ledger.charge(uid, charge_of(event))
+    served = state.ledger.charge(uid, charge_of(event))
+    if served is not None:
+        state.claim_causes.pop(served.uid, None)
     recheck(state, uid)
     return entry
+
+
+def moved(state: AccountantState, at: Position, event: QuotaMoved) -> None:
+    entry = entry_of(state, event.ref.uid, event.attempt)
+    if entry is not None:
+        entry.queue, entry.cause = event.queue, Cause(at.seq, at.item)
+        state.ledger.move(event.ref.uid, event.queue, event.named)
+        recheck(state, event.ref.uid)
 
 
 def denied(state: AccountantState, _at: Position, event: QuotaDenied) -> None:
@@ -221,10 +262,10 @@ def answered(state: AccountantState, event: QuotaReserved | QuotaDenied) -> None
         del state.proposals[event.ref.uid]
 
 
-def released(state: AccountantState, _at: Position, event: QuotaReleased) -> None:
+def released(state: AccountantState, at: Position, event: QuotaReleased) -> None:
     uid = event.ref.uid
     state.entries.pop(uid, None)
-    state.ledger.release(uid, event.attempt)
+    state.ledger.release(uid, event.attempt, at.at)
     if event.reason in ("evicted", "preempted") and uid in state.workloads:
         state.evictions[uid] = state.evictions.get(uid, 0) + 1
     if uid not in state.workloads:
@@ -269,10 +310,17 @@ def effect_failed(state: AccountantState, at: Position, event: EffectFailed) -> 
     if event.action == "resume":
         entry.failed = event.reason
     elif entry.leaving:
-        state.victims_stay = state.victims_stay or entry.leaving in ("evicted", "preempted")
+        state.ledger.claims.stays(event.ref.uid, event.attempt, at.at)
         entry.leaving = ""
     state.causes[event.ref.uid] = Cause(at.seq, at.item)
     recheck(state, event.ref.uid)
+
+
+def charge_changed(state: AccountantState, _at: Position, event: ChargeChanged) -> None:
+    entry = entry_of(state, event.ref.uid, event.attempt)
+    if entry is not None:
+        state.ledger.recharge(event.ref.uid, event.request, event.pods, event.over)
+        recheck(state, event.ref.uid)
 
 
 def suspension_recorded(state: AccountantState, _at: Position, event: SuspensionRecorded) -> None:
@@ -287,6 +335,16 @@ def preemption_proposed(state: AccountantState, at: Position, event: PreemptionP
         state.plans[event.ref.uid] = Plan(event, Cause(at.seq, at.item))
 
 
+def placement_chosen(state: AccountantState, _at: Position, event: PlacementChosen) -> None:
+    state.places = event.mode != "off"
+
+
+def plan_tried(state: AccountantState, _at: Position, event: PlanTried) -> None:
+    plan = state.plans.get(event.ref.uid)
+    if plan is not None and plan.proposed.attempt == event.attempt:
+        plan.fits = event.fits
+
+
 def eviction_ordered(state: AccountantState, at: Position, event: EvictionOrdered) -> None:
     claim_opened(state, at, event)
     for victim in event.victims:
@@ -295,13 +353,13 @@ def eviction_ordered(state: AccountantState, at: Position, event: EvictionOrdere
             entry.leaving, entry.suspended_rv = "evicted" if victim.priority is None else "preempted", 0
             recheck(state, victim.ref.uid)
         else:
-            state.victims_stay = True
+            state.ledger.claims.stays(victim.ref.uid, victim.attempt, at.at)
 
 
 def claim_opened(state: AccountantState, at: Position, event: EvictionOrdered | ClaimOpened) -> None:
     state.plans.pop(event.ref.uid, None)
-    state.ledger.open_claim(claim_of(event))
-    state.claim_cause, state.victims_stay = Cause(at.seq, at.item), False
+    state.ledger.claims.open(claim_of(event, at.at))
+    state.claim_causes[event.ref.uid] = Cause(at.seq, at.item)
 
 
 def plan_stale(state: AccountantState, _at: Position, event: PlanStale) -> None:
@@ -309,8 +367,8 @@ def plan_stale(state: AccountantState, _at: Position, event: PlanStale) -> None:
 
 
 def claim_ended(state: AccountantState, _at: Position, event: ClaimEnded) -> None:
-    if state.ledger.claim is not None and state.ledger.claim.uid == event.ref.uid:
-        state.ledger.end_claim()
+    state.ledger.claims.end(event.ref.uid)
+    state.claim_causes.pop(event.ref.uid, None)
 
 
 def suspension_ordered(state: AccountantState, _at: Position, event: SuspensionOrdered) -> None:
@@ -352,6 +410,9 @@ def recheck(state: AccountantState, uid: str) -> None:
         ends = [at for at in (idle_deadline(state, entry), timeout_at(state, entry)) if at is not None]
         deadline = min(ends, default=None)
     _set(state.due_release, uid, entry is not None and release_reason(state, entry) is not None)
+    _set(state.due_move, uid, entry is not None and uid not in state.due_release and must_move(state, entry))
+    changes = entry is not None and uid not in state.due_release and charge_due(state, entry) is not None
+    _set(state.due_change, uid, changes)
     _set(state.due_suspension, uid, entry is not None and suspended_by_others(workload, entry))
     pod = state.beside.get(uid) if entry is None else None
     uncharged = pod is not None and beside.leaf_of(state.ledger, pod) is not None

@@ -9,14 +9,17 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct, field, structs
 
-from muster.core.objects.labels import quota_name
-from muster.core.quota.demand import Ask, Charge, Claim, Demand, Scratch, Shortfall, chain_of, counted, spread
+from muster.core.objects.labels import queue_and_quota, quota_name
+from muster.core.quota.claims import Claim, Claims
+from muster.core.quota.demand import Ask, Charge, Demand, Scratch, Shortfall, chain_of, counted, spread
 from muster.core.quota.shares import Shares
-from muster.core.quota.tree import leaves
-from muster.model.quota import COUNTED, QuotaNode, QuotaTree
-from muster.model.resources import Vector, add_into
+from muster.core.quota.tree import ROOT, leaves
+from muster.model.quota import COUNTED, DEFAULT_RULES, KAI_ROOT, QuotaNode, QuotaTree, Rules
+from muster.model.resources import Vector, add_into, highest
 from muster.model.workload import Workload
 
+DEFAULT_QUEUE = "default-queue"
+"""The KAI queue that takes what names none, where there is one."""
 UNBOUNDED = 2**62
 """The share of a queue that uses what it has no min for."""
 
@@ -30,35 +33,68 @@ class Ledger(Struct):
     and machines counted in. ``firm`` is the part of it that is not preemptible.
     """
 
-    tree: QuotaTree | None = None
+    trees: dict[str, QuotaTree] = field(default_factory=dict)
+    """path of the root -> tree, for every tree in force"""
     nodes: dict[str, QuotaNode] = field(default_factory=dict)
     leaf_of: dict[str, str] = field(default_factory=dict)
     """namespace -> path of the leaf that serves it."""
     named: dict[str, list[str]] = field(default_factory=dict)
-    """bare name -> paths of the nodes called so."""
+    """bare name -> paths of the nodes of an ElasticQuotaTree called so."""
+    queues: dict[str, str] = field(default_factory=dict)
+    """name of a KAI queue -> its path."""
     charges: dict[str, Charge] = field(default_factory=dict)
     used: dict[str, Vector] = field(default_factory=dict)
     firm: dict[str, Vector] = field(default_factory=dict)
     kept: dict[str, Vector] = field(default_factory=dict)
     """path -> what its subtree leaves unused and does not lend; empty in a tree without lend limits."""
+    promised: dict[str, dict[str, None]] = field(default_factory=dict)
+    """root of a tree -> resources of which any of its leaves has a min; where none has any, those that are limited"""
     lends: bool = False
     """Whether the tree has lend limits."""
     asks: dict[str, Ask] = field(default_factory=dict)
     """workload uid -> what it is queued for, from its queueing until that attempt is over"""
     shares: Shares = field(default_factory=Shares)
     """What every node may use right now, in a tree that divides by weight."""
-    claim: Claim | None = None
-    held: Scratch = field(default_factory=Scratch)
-    """What the claim asks for, at every node it passes."""
+    claims: Claims = field(default_factory=Claims)
+    """What is held for waiting jobs."""
 
-    def install(self, tree: QuotaTree | None) -> None:
-        """Put a tree in force; charges follow their label or namespace, or stay where nobody claims them."""
-        self.tree = tree
-        self.nodes = {node.path: node for node in tree.nodes} if tree else {}
-        self.leaf_of = {ns: leaf.path for leaf in leaves(tree) for ns in leaf.namespaces} if tree else {}
-        self.named = {}
-        for node in self.nodes.values():
-            self.named.setdefault(node.name, []).append(node.path)
+    @property
+    def tree(self) -> QuotaTree | None:
+        """The tree in force whose rules count for what belongs to no queue: an ElasticQuotaTree before KAI queues."""
+        return self.trees.get(ROOT) or next(iter(self.trees.values()), None)
+
+    def tree_of(self, path: str) -> QuotaTree | None:
+        """The tree in force that a node belongs to."""
+        return self.trees.get(path.partition("/")[0])
+
+    def rules_of(self, path: str) -> Rules:
+        """How the tree of a node is applied."""
+        tree = self.tree_of(path)
+        return tree.rules if tree is not None else DEFAULT_RULES
+
+    def install(self, tree: QuotaTree) -> None:
+        """Put a tree in force, instead of the one with the same root."""
+        trees = {**self.trees, tree.root: tree}
+        self.trees = dict(sorted(trees.items(), key=lambda item: (item[0] != ROOT, item[0])))
+        self._reindex()
+
+    def remove(self, uid: str) -> None:
+        """Take the tree of that object out of force."""
+        self.trees = {root: tree for root, tree in self.trees.items() if tree.ref.uid != uid}
+        self._reindex()
+
+    def _reindex(self) -> None:
+        """Charges follow their label or namespace, or stay where nobody claims them."""
+        self.nodes = {node.path: node for tree in self.trees.values() for node in tree.nodes}
+        self.leaf_of, self.named, self.queues = {}, {}, {}
+        for tree in self.trees.values():
+            if tree.rule_profile == "kai":
+                self.queues = {node.name: node.path for node in tree.nodes[1:]}
+                continue
+            self.leaf_of = {ns: leaf.path for leaf in leaves(tree) for ns in leaf.namespaces}
+            for node in tree.nodes:
+                self.named.setdefault(node.name, []).append(node.path)
+        self.promised = {root: _promised(tree) for root, tree in self.trees.items()}
         self.lends = any(node.kept for node in self.nodes.values())
         self.used, self.firm, self.kept = {}, {}, {}
         for charge in self.charges.values():
@@ -67,23 +103,32 @@ class Ledger(Struct):
         if self.lends:
             for node in reversed(self.nodes.values()):
                 self._keep(node)
-        self.shares.install(self.nodes, weighted=tree is not None and tree.rules.runtime == "weight")
+        weighted = [tree for tree in self.trees.values() if tree.rules.runtime == "weight"]
+        self.shares.install({node.path: node for tree in weighted[:1] for node in tree.nodes}, weighted=bool(weighted))
         for uid in dict.fromkeys((*self.charges, *self.asks)):
             self._ask(uid, 1)
 
     def leaf_for(self, namespace: str, named: str = "") -> str | None:
-        """The leaf a workload belongs to: the quota its label names, else its namespace's, else the tree's for all.
+        """The leaf a workload belongs to: the queue or quota its label names, else its namespace's, else one for all.
 
         None when there is none; a name that no leaf or more than one leaf has counts as none (unless the namespace's
-        own leaf has it).
+        own leaf has it), and so does what belongs to a queue and to a quota at the same time.
         """
         own = self.leaf_of.get(namespace)
+        queue, named = queue_and_quota(named)
+        if queue and KAI_ROOT in self.trees:
+            return None if own or named else self._leaf_queue(queue)
         if not named:
-            return own or (self.tree.rules.unbound_queue or None if self.tree else None)
+            unbound = self.trees[ROOT].rules.unbound_queue if ROOT in self.trees else ""
+            return own or unbound or self._leaf_queue(DEFAULT_QUEUE)
         if own is not None and self.nodes[own].name == named:
             return own
         found = [path for path in self.named.get(named, ()) if not self.nodes[path].children]
         return found[0] if len(found) == 1 else None
+
+    def _leaf_queue(self, name: str) -> str | None:
+        path = self.queues.get(name)
+        return path if path is not None and not self.nodes[path].children else None
 
     def queued(self, uid: str, ask: Ask) -> None:
         """A workload waits under a new attempt; it counts as asking unless it is still charged for an older one."""
@@ -99,8 +144,21 @@ class Ledger(Struct):
             del self.asks[uid]
             self._ask(uid, 1)
 
-    def charge(self, uid: str, charge: Charge) -> None:
-        """Charge a workload; what it was charged before is replaced, and a claim that waited for this is served."""
+    def charge(self, uid: str, charge: Charge) -> Claim | None:
+        """Charge a workload; what it was charged before is replaced. Returns the claim that this serves, and ends."""
+        self._put(uid, charge)
+        served = self.claims.served_by(uid, charge.queue, charge.demand)
+        return self.claims.end(served.uid) if served is not None else None
+
+    def recharge(self, uid: str, request: Vector, pods: int, over: Vector) -> tuple[str, Demand] | None:
+        """What runs of it has changed: (its queue, the larger of before and now); None when it is not charged."""
+        before = self.charges.get(uid)
+        if before is None:
+            return None
+        self._put(uid, structs.replace(before, request=request, pods=pods, over=over))
+        return before.queue, Demand(highest(before.request, request), max(before.pods, pods), before.preemptible)
+
+    def _put(self, uid: str, charge: Charge) -> None:
         self._ask(uid, -1)
         before = self.charges.get(uid)
         if before is not None:
@@ -110,11 +168,12 @@ class Ledger(Struct):
         self._add(charge, 1)
         self._keep_chain(charge.queue)
         self._ask(uid, 1)
-        if self.claim is not None and self.claim.served_by(uid, charge.queue, charge.demand):
-            self.end_claim()
 
-    def release(self, uid: str, attempt: int = 0) -> Charge | None:
-        """End a charge, and with it what was asked for under that attempt; returns it, or None when there was none."""
+    def release(self, uid: str, attempt: int = 0, at: int = 0) -> Charge | None:
+        """End a charge, and with it what was asked for under that attempt; returns it, or None when there was none.
+
+        ``at``: log time (ms), for the claims that it brings nearer.
+        """
         self.dequeued(uid, attempt)
         charge = self.charges.get(uid)
         if charge is not None:
@@ -123,24 +182,27 @@ class Ledger(Struct):
             self._add(charge, -1)
             self._keep_chain(charge.queue)
             self._ask(uid, 1)
+            self.claims.left(uid, charge.demand, at)
         return charge
 
-    def open_claim(self, claim: Claim) -> None:
-        """From here on, what the claim asks for is not free for others."""
-        self.end_claim()
-        self.claim = claim
-        self.held.add(claim.queue, claim.demand)
-        above = len(claim.top) - 1 if claim.top else -1
-        for path in chain_of(claim.queue):
-            if len(path) <= above:
-                self.held.extra.pop(path, None)
+    def move(self, uid: str, queue: str, named: str) -> Charge | None:
+        """Charge a workload at another leaf; returns the charge as it was, or None when there was none."""
+        before = self.charges.get(uid)
+        if before is not None:
+            self._put(uid, structs.replace(before, queue=queue, named=named))
+        return before
 
-    def without_claim(self) -> Ledger:
+    def without_claims(self) -> Ledger:
         """The same charges with nothing held for anybody; for reading only."""
-        return structs.replace(self, claim=None, held=Scratch())
+        return structs.replace(self, claims=Claims())
 
-    def end_claim(self) -> None:
-        self.claim, self.held = None, Scratch()
+    def leaving(self) -> Scratch:
+        """What the victims of all claims will have given back, as negative amounts."""
+        gone = Scratch()
+        for uid in dict.fromkeys(self.claims.victims()):
+            if uid in self.charges:
+                gone.add(self.charges[uid].queue, self.charges[uid].demand, -1)
+        return gone
 
     def _ask(self, uid: str, times: int) -> None:
         """What a workload is charged, else what it asks for, counts once; only where the tree divides by it."""
@@ -207,7 +269,10 @@ class Ledger(Struct):
 
     def refusals(self, queue: str, demand: Demand, *scratches: Scratch) -> Iterator[Shortfall]:
         """Every limit that refuses the demand, leaf first."""
-        others = self.held if self.claim is not None and not self.claim.serves(queue, demand) else None
+        others = None
+        if self.claims.by_uid:
+            owed = bool(self.claims.total.extra) and self.owed(queue, demand, *scratches)
+            others = self.claims.beside(queue, demand, owed=owed)
         on_top = (*scratches, others) if others is not None else scratches
         amounts = counted(demand)
         names = sorted(amounts)
@@ -264,19 +329,45 @@ class Ledger(Struct):
             if request[name] and any(name in node.limit or name in node.guaranteed for node in nodes)
         ]
 
-    def owed(self, queue: str, demand: Demand) -> bool:
-        """Whether the demand stays within the leaf's own guarantee, in everything the tree manages."""
-        managed = self.managed(queue, demand.request)
-        return queue in self.nodes and bool(managed) and not self.above_min(queue, demand, managed)
+    def owed(self, queue: str, demand: Demand, *scratches: Scratch) -> bool:
+        """Whether the demand stays within a guarantee of its own, in everything the tree manages."""
+        return next(self.owed_at(queue, demand, *scratches), None) is not None
 
-    def above_min(self, queue: str, demand: Demand, managed: Iterable[str], *scratches: Scratch) -> list[str]:
-        """Of ``managed``, the resources in which the demand would take the leaf above its own guarantee."""
-        least, used = self.nodes[queue].guaranteed, self.used.get(queue, _NOTHING)
+    def owed_at(self, queue: str, demand: Demand, *scratches: Scratch) -> Iterator[str]:
+        """The nodes within whose guarantee the demand stays, the lowest first.
+
+        What an inner node is guaranteed beyond its children is theirs together: any of them may claim it from outside
+        of that node, but not what the others leave of their own guarantees. At the root there is nobody outside.
+        """
+        managed = self.managed(queue, demand.request) if queue in self.nodes else []
+        child = ""
+        for path in chain_of(queue)[:-1] if managed else ():
+            if path in self.nodes:
+                siblings = self._unfilled(path, child, *scratches) if child else _NOTHING
+                if not self.above_min(path, demand, managed, *scratches, Scratch({path: dict(siblings)})):
+                    yield path
+            child = path
+
+    def _unfilled(self, path: str, but: str, *scratches: Scratch) -> Vector:
+        """How much the children of a node, one apart, leave of their own guarantees: that is nobody else's to claim."""
+        total: Vector = {}
+        for child in self.nodes[path].children:
+            if child != but:
+                used = dict(self.used.get(child, _NOTHING))
+                for scratch in scratches:
+                    add_into(used, scratch.extra.get(child, _NOTHING))
+                least = self.nodes[child].guaranteed.items()
+                add_into(total, {name: max(amount - used.get(name, 0), 0) for name, amount in least})
+        return total
+
+    def above_min(self, path: str, demand: Demand, managed: Iterable[str], *scratches: Scratch) -> list[str]:
+        """Of ``managed``, the resources in which the demand would take a node above its own guarantee."""
+        least, used = self.nodes[path].guaranteed, self.used.get(path, _NOTHING)
         return [
             name
             for name in managed
             if used.get(name, 0)
-            + sum(scratch.extra.get(queue, _NOTHING).get(name, 0) for scratch in scratches)
+            + sum(scratch.extra.get(path, _NOTHING).get(name, 0) for scratch in scratches)
             + demand.request[name]
             > least.get(name, 0)
         ]
@@ -305,20 +396,19 @@ class Ledger(Struct):
         limit = self.limit(node, resource) if node else None
         return None if limit is None else limit - self.used.get(path, _NOTHING).get(resource, 0)
 
-    def share(self, queue: str, *scratches: Scratch) -> int:
-        """Dominant used/min of a leaf in millionths; a queue that uses what it has no min for comes last."""
-        node = self.nodes.get(queue)
-        taken = dict(self.used.get(queue, _NOTHING))
-        for scratch in scratches:
-            add_into(taken, scratch.extra.get(queue, _NOTHING))
-        return max((over_min(node, name, amount) for name, amount in taken.items() if name not in COUNTED), default=0)
-
     def recount(self) -> dict[str, Vector]:
         """``used`` counted afresh from the charges: what an audit compares with."""
         total: dict[str, Vector] = {}
         for charge in self.charges.values():
             spread(total, charge.queue, counted(charge), 1)
         return total
+
+
+def _promised(tree: QuotaTree) -> dict[str, None]:
+    """What is promised to any leaf, sorted; else what is limited anywhere. Never what is only counted."""
+    least = {name for leaf in leaves(tree) for name, amount in leaf.guaranteed.items() if amount}
+    found = least - COUNTED or {name for node in tree.nodes for name in node.limit} - COUNTED
+    return dict.fromkeys(sorted(found))
 
 
 def leaf_of(ledger: Ledger, workload: Workload) -> str | None:

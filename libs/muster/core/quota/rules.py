@@ -14,6 +14,7 @@ from muster.model.quota import DEFAULT_RULES, Rules
 from muster.model.text import clean, shorten
 
 PAUSABLE = ("admissions", "evictions")
+ORDERS = ("share", "time", "learned")
 MAX_SPAN_MS = 366 * 24 * 3_600_000
 _SPAN = re.compile(r"(?:(\d{1,6})h)?(?:(\d{1,6})m)?(?:(\d{1,6})s)?(?:(\d{1,6})ms)?")
 
@@ -57,6 +58,12 @@ def _runtime(text: str) -> str:
     return "" if text == "max" else text
 
 
+def _order(text: str) -> str:
+    if text not in ORDERS:
+        raise RuleError(f"{clean(shorten(text, 40))!r} is none of {', '.join(ORDERS)}")
+    return text
+
+
 def yes_or_no(text: str) -> bool:
     """``true`` or ``false``."""
     if text not in ("true", "false"):
@@ -67,7 +74,7 @@ def yes_or_no(text: str) -> bool:
 def _charge_pods(text: str) -> str:
     if text not in ("none", "ours", "all"):
         raise RuleError(f"{clean(shorten(text, 40))!r} is none of none, ours, all")
-    return "" if text == "none" else text
+    return "" if text == "ours" else text
 
 
 def _text(text: str) -> str:
@@ -87,6 +94,7 @@ _READERS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "running-timeout": ("running_timeout_ms", span_ms),
     "backoff": ("backoff_ms", span_ms),
     "runtime": ("runtime", _runtime),
+    "order": ("order", _order),
     "unbound-queue": ("unbound_queue", _text),
     "charge-pods": ("charge_pods", _charge_pods),
 }

@@ -24,6 +24,8 @@ WHOLE = 1000
 class Shares(Struct):
     """``runtime`` per path and resource, for the resources that the root limits."""
 
+    root: str = ""
+    """Of the tree that is divided; what belongs to another one is not counted."""
     names: tuple[str, ...] = ()
     """The resources that are divided, sorted; empty in a tree that does not divide."""
     asked: dict[str, Vector] = field(default_factory=dict)
@@ -37,6 +39,7 @@ class Shares(Struct):
     def install(self, nodes: Mapping[str, QuotaNode], *, weighted: bool) -> None:
         """Begin anew with a tree; what is asked for has to be told again."""
         root = next(iter(nodes.values()), None)
+        self.root = root.path if root is not None else ""
         self.names = tuple(sorted(root.limit.keys() - COUNTED)) if root is not None and weighted else ()
         self.asked, self.request, self.runtime, self.resized = {}, {}, {}, {}
         if root is not None:
@@ -49,7 +52,7 @@ class Shares(Struct):
 
     def ask(self, nodes: Mapping[str, QuotaNode], leaf: str, request: Mapping[str, int], times: int) -> None:
         """More is asked for at a leaf, or (with a negative ``times``) less."""
-        if leaf not in nodes:
+        if leaf not in nodes or leaf.partition("/")[0] != self.root:
             return
         add_into(self.asked.setdefault(leaf, {}), request, times)
         for name in self.names:
@@ -59,7 +62,8 @@ class Shares(Struct):
     def as_asked(self, nodes: Mapping[str, QuotaNode]) -> dict[str, Vector]:
         """``runtime`` counted afresh from what is asked for: what an audit compares with."""
         fresh = Shares()
-        fresh.install(nodes, weighted=bool(self.names))
+        own = {path: node for path, node in nodes.items() if path.partition("/")[0] == self.root}
+        fresh.install(own, weighted=bool(self.names))
         for leaf, asked in self.asked.items():
             fresh.ask(nodes, leaf, asked, 1)
         return fresh.runtime

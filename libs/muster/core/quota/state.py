@@ -10,9 +10,11 @@ from typing import Literal
 
 from msgspec import Struct, field
 
+from muster.core.objects.labels import quota_name
 from muster.core.presence import Presence
 from muster.core.quota.beside import Beside
-from muster.core.quota.demand import demand_of
+from muster.core.quota.beside import leaf_of as leaf_of_pod
+from muster.core.quota.kaiforest import Forest
 from muster.core.quota.ledger import Ledger, leaf_of
 from muster.core.seen import Seen
 from muster.core.stage import StageState
@@ -65,6 +67,10 @@ class Entry(Struct):
     """Log time at which it was resumed; 0 while it is not."""
     ran: bool = False
     """It has been seen running."""
+    pods: int = 0
+    """How many were granted, where the tree counts machines."""
+    aside: Vector = field(default_factory=dict)
+    """What runs of it by the spec it was charged for, and is not counted."""
     leaving: Leaving = ""
     """Why it has been ordered to be suspended; empty while it may stay."""
     suspended_rv: int = 0
@@ -85,6 +91,8 @@ class Plan(Struct):
 
     proposed: PreemptionProposed
     cause: Cause
+    fits: bool | None = None
+    """Whether it was found to fit on the nodes; None while that is not known."""
 
 
 class AccountantState(StageState):
@@ -93,6 +101,8 @@ class AccountantState(StageState):
     ledger: Ledger = field(default_factory=Ledger)
     trees: dict[str, QuotaTreeObserved] = field(default_factory=dict)
     """uid -> the newest state of every ElasticQuotaTree that counts."""
+    forest: Forest = field(default_factory=Forest)
+    """KAI queues, and the nodes whose sum they share."""
     tree_causes: dict[str, Cause] = field(default_factory=dict)
     judged: dict[str, int] = field(default_factory=dict)
     """tree uid -> resourceVersion judged last."""
@@ -109,12 +119,12 @@ class AccountantState(StageState):
     """workload uid -> name of the child of it seen last"""
     entries: dict[str, Entry] = field(default_factory=dict)
     proposals: dict[str, Proposal] = field(default_factory=dict)
+    places: bool = False
+    """Gangs are placed on nodes: a plan is answered once it has been tried there."""
     plans: dict[str, Plan] = field(default_factory=dict)
     """claimant uid -> what is proposed for it"""
-    claim_cause: Cause = Cause(0, 0)
-    """The newest event about the claim in force."""
-    victims_stay: bool = False
-    """Somebody who should give way to the claim in force could not be suspended."""
+    claim_causes: dict[str, Cause] = field(default_factory=dict)
+    """claimant uid -> what opened its claim"""
     paused: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """quota path -> what rests in its queue"""
     paused_by: dict[str, str] = field(default_factory=dict)
@@ -125,7 +135,10 @@ class AccountantState(StageState):
     """workload uid -> priority it was queued with last"""
     due_release: dict[str, None] = field(default_factory=dict)
     due_adoption: dict[str, None] = field(default_factory=dict)
+    due_move: dict[str, None] = field(default_factory=dict)
     due_suspension: dict[str, None] = field(default_factory=dict)
+    due_change: dict[str, None] = field(default_factory=dict)
+    """Charged workloads of which more runs, or less, than they are charged with."""
     deadlines: dict[str, int] = field(default_factory=dict)
     """workload uid -> log time at which its end counts as certain."""
 
@@ -148,11 +161,30 @@ def release_reason(state: AccountantState, entry: Entry) -> ReleaseReason | None
         if entry.failed is not None:
             return _FAILED[entry.failed]
         edited = state.attempts.get(uid, 0) > entry.attempt
-        return "superseded" if edited and not entry.admitted else None
+        return "superseded" if (edited or moved(state, entry)) and not entry.admitted else None
     if workload.rv > entry.resumed_rv and workload.phase == "waiting":
         over = workload.settled or _waited(state, entry, SETTLE_GRACE_MS)
         return (entry.leaving or "suspended_outside") if over else None
     return None
+
+
+def home_of(state: AccountantState, uid: str) -> tuple[str, str]:
+    """(the leaf that what is charged belongs to, the quota its label names); empty texts where nobody claims it."""
+    workload, pod = state.workloads.get(uid), state.beside.get(uid)
+    if workload is not None:
+        return leaf_of(state.ledger, workload) or "", quota_name(workload.labels)
+    return (leaf_of_pod(state.ledger, pod) or "", pod.named) if pod is not None else ("", "")
+
+
+def moved(state: AccountantState, entry: Entry) -> bool:
+    """Whether what is charged belongs to another leaf by now."""
+    return home_of(state, entry.ref.uid)[0] not in ("", entry.queue)
+
+
+def must_move(state: AccountantState, entry: Entry) -> bool:
+    """Whether a charge follows to another leaf: what is reserved and not admitted yet is released instead."""
+    lets_go = not entry.admitted and not entry.resumed_rv and entry.ref.uid not in state.beside
+    return not lets_go and moved(state, entry)
 
 
 def idle_deadline(state: AccountantState, entry: Entry) -> int | None:
@@ -200,13 +232,16 @@ def suspended_by_others(workload: Workload | None, entry: Entry) -> bool:
 
 def evictable(state: AccountantState, uid: str, attempt: int) -> bool:
     """Whether a charged workload may be suspended for somebody: it runs, long enough, and its controller can."""
-    entry, workload, tree = state.entries.get(uid), state.workloads.get(uid), state.ledger.tree
-    if entry is None or workload is None or tree is None or entry.attempt != attempt or entry.leaving:
+    entry, workload = state.entries.get(uid), state.workloads.get(uid)
+    if entry is None or workload is None or entry.attempt != attempt or entry.leaving:
         return False
-    resting = (*tree.rules.paused, *state.paused.get(entry.queue, ()))
+    if state.ledger.tree_of(entry.queue) is None:
+        return False
+    rules = state.ledger.rules_of(entry.queue)
+    resting = (*rules.paused, *state.paused.get(entry.queue, ()))
     return (
         entry.resumed_rv > 0
-        and state.now - entry.since >= tree.rules.least_run_ms(state.evictions.get(uid, 0))
+        and state.now - entry.since >= rules.least_run_ms(state.evictions.get(uid, 0))
         and state.ledger.charges[uid].preemptible
         and can_suspend(workload)
         and "evictions" not in resting
@@ -221,7 +256,7 @@ def can_suspend(workload: Workload) -> bool:
 
 def timeout_at(state: AccountantState, entry: Entry) -> int | None:
     """Log time at which an admitted workload has taken too long to run."""
-    limit = state.ledger.tree.rules.running_timeout_ms if state.ledger.tree else 0
+    limit = state.ledger.rules_of(entry.queue).running_timeout_ms
     return entry.since + limit if limit and entry.since and not entry.ran and not entry.leaving else None
 
 
@@ -229,24 +264,6 @@ def timed_out(state: AccountantState, entry: Entry) -> bool:
     """Whether it should be suspended again: it took too long, and its controller can."""
     at, workload = timeout_at(state, entry), state.workloads.get(entry.ref.uid)
     return at is not None and state.now >= at and workload is not None and can_suspend(workload)
-
-
-ClaimOutcome = Literal["gone", "changed", "expired", "victims_stay"]
-
-
-def claim_over(state: AccountantState) -> ClaimOutcome | None:
-    """Why the claim in force ends without an admission; None while it stands."""
-    claim = state.ledger.claim
-    if claim is None:
-        return None
-    workload = state.workloads.get(claim.uid)
-    if workload is None or workload.phase not in ("waiting", "suspending") or not workload.suspended:
-        return "gone"
-    if demand_of(state.ledger.tree, workload) != claim.demand:
-        return "changed"
-    if state.victims_stay:
-        return "victims_stay"
-    return "expired" if state.now >= claim.until else None
 
 
 def _certain(state: AccountantState, entry: Entry) -> bool:

@@ -16,11 +16,13 @@ from muster.core.objects.meta import MAX_NAME, MAX_NAMESPACE, MAX_REASON, Unread
 from muster.core.objects.registry import WATCHED, Watched
 from muster.core.seen import Seen
 from muster.core.stage import Arm, StageState, Violation
-from muster.core.workloads.registry import KINDS
+from muster.core.workloads.ownership import Parents
+from muster.core.workloads.registry import KINDS, parents_of
 from muster.events.base import Decision, Event
 from muster.events.facts import (
     ChildGone,
     ChildObserved,
+    KaiQueueObserved,
     NodeObserved,
     NodePoolsObserved,
     NodesRequestObserved,
@@ -33,6 +35,7 @@ from muster.events.facts import (
     QueueUnitObserved,
     QuotaTreeObserved,
     WorkloadFinished,
+    WorkloadGone,
     WorkloadObserved,
     WorkloadStarted,
 )
@@ -48,6 +51,10 @@ MAX_UID = MAX_NAMESPACE + 1 + MAX_NAME
 """An object without a uid goes by its namespace and name."""
 
 
+PATIENCE_MS = 5_000
+"""How long the news of a parent is waited for before a child that it does not know counts as a workload of its own."""
+
+
 class Reported(Struct):
     """What was reported of one object last."""
 
@@ -57,6 +64,8 @@ class Reported(Struct):
     phase: str = ""
     own: bool = False
     """It was reported as a workload, and may also be what another one runs through."""
+    child: bool = False
+    """It was reported as what another one runs through."""
 
 
 class WatchState(StageState):
@@ -64,6 +73,8 @@ class WatchState(StageState):
 
     objects: dict[str, Reported] = field(default_factory=dict)
     seen: Seen = field(default_factory=Seen)
+    parents: Parents = field(default_factory=Parents)
+    """What the workloads that run through objects of this shard say about those."""
 
 
 class Watcher:
@@ -77,6 +88,7 @@ class Watcher:
         self._read = self.row.read
         self.kind = self.row.kind
         self._off = self.kind in KINDS and self.kind not in kinds
+        self._parents = parents_of(self.kind) if self.row.alone is not None else ()
 
     def initial(self) -> WatchState:
         return WatchState()
@@ -85,7 +97,21 @@ class Watcher:
         arms: dict[type[Event], Arm] = {ObjectUnreadable: self._observed}
         for observed, gone in self._roles():
             arms |= {observed: self._observed, gone: self._gone}
+        if self._parents:
+            arms |= {WorkloadObserved: self._workload_observed, WorkloadGone: self._workload_gone}
         return arms
+
+    def _workload_observed(self, state: WatchState, at: Position, event: WorkloadObserved) -> None:
+        if event.workload.ref.kind in self._parents:
+            state.parents.observed(event.workload)
+        else:
+            self._observed(state, at, event)
+
+    def _workload_gone(self, state: WatchState, at: Position, event: WorkloadGone) -> None:
+        if event.ref.kind in self._parents:
+            state.parents.gone(event.ref.uid)
+        else:
+            self._gone(state, at, event)
 
     def _roles(self) -> Iterator[tuple[type[Event], type[ObjectGone]]]:
         yield self.row.observed, self.row.gone
@@ -97,11 +123,15 @@ class Watcher:
         if ref.kind == self.kind and state.seen.newer(ref.uid, rv):
             known = state.objects.get(ref.uid)
             own = isinstance(event, WorkloadObserved) and self.row.both
-            if isinstance(event, ObjectUnreadable):
-                own = known is not None and known.own
-            state.objects[ref.uid] = Reported(ref, rv, fingerprint, phase, own)
+            child = isinstance(event, ChildObserved)
+            if isinstance(event, ObjectUnreadable) and known is not None:
+                own, child = known.own, known.child
+            state.objects[ref.uid] = Reported(ref, rv, fingerprint, phase, own, child)
 
     def _gone(self, state: WatchState, at: Position, event: ObjectGone) -> None:
+        known = state.objects.get(event.ref.uid)
+        if known is not None and (known.own if isinstance(event, ChildGone) else known.child):
+            return  # It has been reported in another role just before; see _changed_role.
         if event.ref.kind == self.kind and state.seen.end(event.ref.uid, at.at):
             state.objects.pop(event.ref.uid, None)
 
@@ -126,6 +156,8 @@ class Watcher:
             return []
         try:
             fact = self._read(raw)
+            if isinstance(fact, ChildObserved) and self.row.alone is not None and state.parents.disown(fact.child):
+                fact = self.row.alone(raw)
             if fact is None or (self._off and isinstance(fact, WorkloadObserved)):
                 return self.vanished(state, ref, rv)
             size = len(encode(fact))
@@ -134,6 +166,20 @@ class Watcher:
         except UnreadableError as err:
             return self.unreadable(state, ref, rv, str(err))
         return self.report(state, fact)
+
+    def doubtful(self, state: WatchState, ref: Ref, raw: bytes) -> bool:
+        """Whether a new object names a parent that, as far as it is known here, has nothing to do with it.
+
+        The parent's own news may still be on its way: the API server promises no order between two resources. So
+        such an object is observed a moment later; see PATIENCE_MS.
+        """
+        if self.row.alone is None or bounded(ref).uid in state.objects:
+            return False
+        try:
+            fact = self._read(raw)
+        except UnreadableError:
+            return False
+        return isinstance(fact, ChildObserved) and state.parents.disown(fact.child)
 
     def unreadable(self, state: WatchState, ref: Ref, rv: int, reason: str) -> list[Event]:
         """The fact that an object cannot be used, unless it was reported with this very reason."""
@@ -146,7 +192,16 @@ class Watcher:
         known = state.objects.get(ref.uid)
         if known is not None and known.fingerprint == fingerprint:
             return []
-        return [fact, *self._lifecycle(known, fact, phase)]
+        return [fact, *self._changed_role(known, fact), *self._lifecycle(known, fact, phase)]
+
+    def _changed_role(self, known: Reported | None, fact: Event) -> Iterator[Event]:
+        """What was reported as the child of a parent turns out to be none of it, or the other way round."""
+        if known is None or not self.row.both or isinstance(fact, ObjectUnreadable):
+            return
+        if known.own and isinstance(fact, ChildObserved):
+            yield WorkloadGone(ref=known.ref, rv=fact.child.rv)
+        elif not known.own and isinstance(fact, WorkloadObserved) and known.child:
+            yield ChildGone(ref=known.ref, rv=fact.workload.rv)
 
     @staticmethod
     def _lifecycle(known: Reported | None, fact: Event, phase: str) -> Iterator[Event]:
@@ -191,6 +246,8 @@ def subject(event: Event) -> tuple[Ref, int, str, str]:
             return event.node.ref, event.node.rv, digest(replace(event.node, rv=0)), ""
         case QuotaTreeObserved() | QueueObserved() | QueueUnitObserved() | PriorityClassObserved() | ObjectUnreadable():
             return event.ref, event.rv, digest(replace(event, rv=0)), ""
+        case KaiQueueObserved():
+            return event.queue.ref, event.queue.rv, digest(replace(event.queue, rv=0)), ""
         case NodePoolsObserved() | NodesRequestObserved():
             return event.ref, event.rv, digest(replace(event, rv=0)), ""
     raise AssertionError(f"{type(event).__name__} says nothing about one object")

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from muster.core.objects.gpus import charged, with_share
 from muster.core.objects.labels import KEPT
 from muster.core.objects.meta import (
+    CHECKPOINTED_AT,
     DEQUEUE_STAMPS,
     DEQUEUED_AT,
     ENQUEUE_STAMPS,
@@ -18,12 +21,15 @@ from muster.core.objects.meta import (
     SUSPEND,
     Meta,
     UnreadableError,
+    digest,
     first_stamp,
     wishes,
 )
+from muster.core.objects.podrules import topology_of
 from muster.core.objects.podspec import PodTemplate, check_total, pod_request, pod_rules
+from muster.core.placement.gpus import shares_gpu
 from muster.core.workloads.steering import Steering
-from muster.model.placing import PodRules
+from muster.model.placing import GPU, PodRules, Topology
 from muster.model.resources import Vector, add_into, scaled
 from muster.model.workload import DIRECT, ChildState, Outcome, Phase, PodSet, Switch, Workload
 
@@ -66,6 +72,8 @@ class Needs:
         self.beside: list[PodSet] = []
         self.ack: Vector = {}
         self.full: Vector = {}
+        self.ahead: Vector = {}
+        """What of ``full`` is reserved for pods that its spec does not want yet, or no longer beside the others."""
         self.priority_class = ""
         self.priority: int | None = None
         self.steering = Steering()
@@ -93,12 +101,32 @@ class Needs:
         one = pod_request(template.spec, f"{path}.template.spec") if request is None else request
         takes = dict(sorted(whole.items())) if whole is not None and whole != one else None
         where = pod_rules(template.spec, template.labels) if rules is None else rules
+        levels = topology_of(template.annotations)
+        where = where if levels == Topology() else replace(where, topology=levels)
+        where = with_share(where, template.annotations, one.get(GPU, 0))
+        if shares_gpu(where):
+            takes = one if takes is None else takes
+            one = dict(sorted({**one, GPU: charged(where)}.items()))
         self.sets.append(PodSet(name.lower()[:MAX_NAME], pods, one, where, takes=takes))
         if steer:
             self.steering.add(template, f"{path}.template")
         add_into(self.ack, scaled(one, pods))
-        add_into(self.full, scaled(takes or one, pods))
+        add_into(self.full, scaled({**(takes or one), GPU: one[GPU]} if shares_gpu(where) else takes or one, pods))
         return one
+
+    def reserve(self, amounts: Vector, times: int = 1) -> None:
+        """Count in ``full`` what may run later, or instead of something else, and does not run by the spec as it is."""
+        add_into(self.full, amounts, times)
+        add_into(self.ahead, amounts, times)
+
+    @property
+    def runs(self) -> Vector | None:
+        """What runs once all that the spec wants is there; None when that is what ``full`` says."""
+        if not self.ahead:
+            return None
+        running = dict(self.full)
+        add_into(running, self.ahead, -1)
+        return dict(sorted(running.items()))
 
     def prioritize(self, name: str | None, value: int | None = None) -> None:
         """Take a priority, unless there is one: the first counts."""
@@ -124,6 +152,7 @@ def workload(
     switch: Switch | None = None,
 ) -> Workload:
     """The workload an object is: what its kind says of it, and what stands in the metadata of all kinds."""
+    need, pod_sets, beside = needs.totals(), tuple(needs.sets), tuple(needs.beside)
     return Workload(
         ref=meta.ref(kind),
         api_version=api_version,
@@ -132,9 +161,11 @@ def workload(
         created=meta.created,
         phase=life.phase,
         suspended=life.suspended,
-        need=needs.totals(),
-        pod_sets=tuple(needs.sets),
-        beside=tuple(needs.beside),
+        need=need,
+        topology=topology_of(meta.annotations),
+        pod_sets=pod_sets,
+        beside=beside,
+        runs=needs.runs,
         priority_class=needs.priority_class,
         priority=needs.priority,
         outcome=life.outcome,
@@ -148,20 +179,30 @@ def workload(
         labels={key: meta.labels[key] for key in KEPT if key in meta.labels},
         annotated=bool(meta.annotations),
         switch=replace(switch or DIRECT, templates=needs.steering.templates(meta)),
+        basis=basis_of(need, pod_sets, beside, refusal),
         intent=meta.annotations.get(INTENT, "")[:64],
         queued_at=first_stamp(meta.annotations, QUEUED_AT, *ENQUEUE_STAMPS),
+        checkpointed_at=first_stamp(meta.annotations, CHECKPOINTED_AT),
         dequeued_at=first_stamp(meta.annotations, DEQUEUED_AT, *DEQUEUE_STAMPS),
     )
 
 
-def child(kind: str, meta: Meta, life: Life | None = None) -> ChildState:
-    """An object as what its owner runs through."""
+def basis_of(
+    need: Mapping[str, Vector], pod_sets: tuple[PodSet, ...], beside: tuple[PodSet, ...] = (), refusal: str = ""
+) -> str:
+    """Digest of what decisions about a workload rest on; see the field of Workload."""
+    return digest((need, pod_sets, beside, refusal))
+
+
+def child(kind: str, meta: Meta, life: Life | None = None, *, asks: Vector | None = None) -> ChildState:
+    """An object as what its owner runs through. ``asks``: what its pods ask for, where it says how many there are."""
     owner = meta.controller
     return ChildState(
         ref=meta.ref(kind),
         rv=meta.rv,
         owner_uid=owner.uid,
         owner_kind=owner.kind,
+        asks=asks or {},
         over=life is not None and life.over,
     )
 

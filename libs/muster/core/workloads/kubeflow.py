@@ -68,14 +68,12 @@ def read(
     *,
     order: tuple[str, ...],
     managers: tuple[str, ...],
-) -> Workload | None:
-    """The workload such a job is; None for one that another object made, which decides itself when it runs.
+) -> Workload:
+    """The workload such a job is, whatever it names as its controller.
 
     ``replicas``: (path, specs by type). ``order``: the types in the order in which their priority counts.
     ``managers``: what ``runPolicy.managedBy`` says where the kind's own operator runs it.
     """
-    if meta.controller.kind:
-        return None
     check_version(api_version, GROUP)
     chosen = policy or RunPolicy()
     manager = "" if chosen.managed_by in managers else chosen.managed_by

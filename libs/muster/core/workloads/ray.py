@@ -50,7 +50,8 @@ class RayClusterSpec(Struct, frozen=True, rename="camel"):
 
 
 def add_cluster(needs: Needs, cluster: RayClusterSpec, at: str, *, beside_head: Vector | None = None) -> None:
-    """Add a Ray cluster's pods. ``ack``: head + sum(replicas x worker). ``full``: every container KubeRay will run.
+    """Add a Ray cluster's pods. ``ack``: head + sum(replicas x hosts x worker), without what KubeRay adds to them.
+    ``full``: every container KubeRay will run.
 
     ``beside_head``: what runs in the head's pod besides what the cluster itself asks for.
     """
@@ -64,8 +65,8 @@ def add_cluster(needs: Needs, cluster: RayClusterSpec, at: str, *, beside_head: 
     needs.add("head", 1, template, f"{at}.headGroupSpec", whole=whole, rules=rules)
     needs.prioritize(template.spec.priority_class_name, template.spec.priority)
     if cluster.gcs_fault_tolerance_options is not None:
-        add_into(needs.full, highest(whole, REDIS_CLEANUP))
-        add_into(needs.full, whole, -1)
+        needs.reserve(highest(whole, REDIS_CLEANUP))
+        needs.reserve(whole, -1)
     for index, group in enumerate(cluster.worker_group_specs or ()):
         path = f"{at}.workerGroupSpecs[{index}]"
         replicas, hosts = _replicas(group, path), max(1, count(group.num_of_hosts, 1, f"{path}.numOfHosts"))
@@ -79,7 +80,6 @@ def add_cluster(needs: Needs, cluster: RayClusterSpec, at: str, *, beside_head: 
             whole=highest(one, WAIT_FOR_HEAD),
             rules=_rules(group.template, group.group_name, "worker"),
         )
-        add_into(needs.ack, one, replicas - replicas * hosts)
 
 
 def _rules(template: PodTemplate, group: str, node_type: str) -> PodRules:

@@ -23,6 +23,8 @@ class Kind(Struct, frozen=True):
     """Name of its QueueUnit = name of the object + this."""
     suspend_path: str = "/spec/suspend"
     """JSON pointer of the field that suspends it."""
+    alone: Callable[[bytes], Workload] | None = None
+    """Reads one that names a parent as a workload by itself, where only the parent can tell whether it is its own."""
     child: str = ""
     """Kind of the objects it runs through, if any: they are watched with it."""
     pods_of: tuple[str, ...] = ()
@@ -31,7 +33,9 @@ class Kind(Struct, frozen=True):
 
 KINDS: dict[str, Kind] = {
     "RayJob": Kind(api.RAYJOBS, rayjob.read, "-ray-qu", child="RayCluster", pods_of=("RayCluster",)),
-    "RayCluster": Kind(api.RAYCLUSTERS, raycluster.read, "-raycluster-qu", pods_of=("RayCluster",)),
+    "RayCluster": Kind(
+        api.RAYCLUSTERS, raycluster.read, "-raycluster-qu", alone=raycluster.alone, pods_of=("RayCluster",)
+    ),
     "Job": Kind(api.JOBS, job.read, "", pods_of=("Job",)),
     "TFJob": Kind(api.TFJOBS, tfjob.read, "-tf-qu", kubeflow.SUSPEND_PATH, pods_of=("TFJob",)),
     "PyTorchJob": Kind(api.PYTORCHJOBS, pytorchjob.read, "-py-qu", kubeflow.SUSPEND_PATH, pods_of=("PyTorchJob",)),
@@ -54,6 +58,11 @@ def suspend_field(kind: str) -> str:
 def child_of(kind: str) -> str:
     """Kind of what a workload of a kind runs through; empty when its pods are its own."""
     return KINDS[kind].child if kind in KINDS else ""
+
+
+def parents_of(kind: str) -> tuple[str, ...]:
+    """Kinds of the workloads that run through objects of a kind."""
+    return tuple(name for name, row in KINDS.items() if row.child == kind)
 
 
 def shards(kinds: Iterable[str]) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ SERVICES = ApiResource("", "v1", "services", "Service")
 SERVICE_ACCOUNTS = ApiResource("", "v1", "serviceaccounts", "ServiceAccount")
 ROLES = ApiResource("rbac.authorization.k8s.io", "v1", "roles", "Role")
 ROLE_BINDINGS = ApiResource("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding")
-LEASES = ApiResource("coordination.k8s.io", "v1", "leases", "Lease")
+LEASES = api.LEASES
 
 _NAMED = frozenset(["metadata.name"])
 _FIELDS = frozenset(["metadata.name", "metadata.namespace"])
@@ -117,6 +117,7 @@ KINDS: tuple[Kind, ...] = (
     _custom(api.RAYCLUSTERS, status=True),
     _custom(api.QUOTA_TREES, status=False),
     _custom(api.QUEUES, status=False),
+    _custom(api.KAI_QUEUES, status=True),
     _custom(api.QUEUE_UNITS, status=False, short_names=("qu", "qus")),
     _custom(api.POD_GROUPS[0], status=False),
     _custom(api.POD_GROUPS[1], status=True, short_names=("pg", "pgs")),

@@ -32,12 +32,12 @@ _PATH_SEGMENT = ("roles", "rolebindings")
 
 
 class Names:
-    """A seeded source of name suffixes and uids."""
+    """A seeded source of name suffixes and uids. ``identity``: tells the uids from those of other servers."""
 
-    def __init__(self, seed: int = 0) -> None:
+    def __init__(self, seed: int = 0, identity: str = "") -> None:
         self._seed = seed
         self._given: dict[tuple[str, ...], int] = {}
-        self._prefix = hashlib.blake2b(f"uid-{seed}".encode(), digest_size=8).hexdigest()
+        self._prefix = hashlib.blake2b(f"uid-{seed}{identity}".encode(), digest_size=8).hexdigest()
         self._count = 0
 
     def suffix(self, *about: str) -> str:

@@ -46,6 +46,7 @@ class SimApiServer:
     ``now``: ms since the epoch. ``seed``: names and uids are the same for the same seed. ``collect``: delete what
     owners leave behind, as the controller-manager does. ``auto_namespaces``: make missing namespaces instead of
     answering 404. ``history``: changes remembered per kind. ``denied``: what requests may not do (403).
+    ``identity``: tells its uids from those of other servers of the same seed.
     """
 
     def __init__(
@@ -58,13 +59,14 @@ class SimApiServer:
         auto_namespaces: bool = False,
         history: int = 10_000,
         denied: discovery.Denied = frozenset(),
+        identity: str = "",
     ) -> None:
         self.now = now
         self.denied = denied
         self.store = Store(history)
         for kind in kinds:
             self.store.add_table(kind)
-        self.objects = Objects(self.store, now, Names(seed), collect=collect, auto_namespaces=auto_namespaces)
+        self.objects = Objects(self.store, now, Names(seed, identity), collect=collect, auto_namespaces=auto_namespaces)
         for namespace in ("default", "kube-system"):
             self.objects.create(NAMESPACES, "", {"metadata": {"name": namespace}})
 

@@ -6,6 +6,7 @@ of built-in kinds are the ones a real server computes, as far as the simulated c
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -81,12 +82,8 @@ def human_duration(ms: int) -> str:
 
 
 def _compact(value: Any) -> str:
-    """A value that is no scalar, in the way Go prints one."""
-    if isinstance(value, dict):
-        return "map[" + " ".join(f"{key}:{_compact(value[key])}" for key in sorted(value)) + "]"
-    if isinstance(value, list):
-        return "[" + " ".join(_compact(item) for item in value) + "]"
-    return str(value)
+    """A value that is no scalar, as a JSON path prints one."""
+    return json.dumps(value, separators=(",", ":"), sort_keys=True)
 
 
 def _ready(pod: Obj, _now: int) -> Cell:
@@ -162,6 +159,12 @@ _COLUMNS: dict[str, tuple[Column, ...]] = {
     "elasticquotatrees.scheduling.sigs.k8s.io": (
         Column("root", ".spec.root.name", priority=1),
         Column("age", ".metadata.creationTimestamp", "date"),
+    ),
+    "queues.scheduling.run.ai": (
+        Column("Priority", ".spec.priority"),
+        Column("Parent", ".spec.parentQueue"),
+        Column("Children", ".status.childQueues"),
+        Column("DisplayName", ".spec.displayName"),
     ),
     "queues.scheduling.x-k8s.io": (
         Column("policy", ".spec.queuePolicy", priority=1),

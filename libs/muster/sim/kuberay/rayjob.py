@@ -215,8 +215,25 @@ def _write_status(step: Step) -> None:
 
 
 def _with_finalizer(job: Obj) -> tuple[ApiOperation, ...]:
+    """The operator writes back what it has decoded, so its empty structs come along and the generation grows."""
     finalizers = [*(job["metadata"].get("finalizers") or ()), words.FINALIZER]
-    return (Replace(RAYJOBS, {**job, "metadata": {**job["metadata"], "finalizers": finalizers}}),)
+    now = {**job, "metadata": {**job["metadata"], "finalizers": finalizers}, "spec": _with_empty_structs(job["spec"])}
+    return (Replace(RAYJOBS, now),)
+
+
+def _with_empty_structs(spec: Obj) -> Obj:
+    """A RayJob's spec as Go writes it: a template without metadata gets some, a group without scaleStrategy one."""
+    cluster = spec.get("rayClusterSpec")
+    if not cluster:
+        return spec
+    head = cluster.get("headGroupSpec") or {}
+    cluster = {**cluster, "headGroupSpec": {**head, "template": {"metadata": {}, **(head.get("template") or {})}}}
+    if cluster.get("workerGroupSpecs"):
+        cluster["workerGroupSpecs"] = [
+            {"scaleStrategy": {}, **group, "template": {"metadata": {}, **(group.get("template") or {})}}
+            for group in cluster["workerGroupSpecs"]
+        ]
+    return {**spec, "rayClusterSpec": cluster}
 
 
 def _without_finalizer(job: Obj) -> tuple[ApiOperation, ...]:

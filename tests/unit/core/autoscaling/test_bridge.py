@@ -12,9 +12,8 @@ from kit.bench import Bench
 from kit.podgangs import SIGS, Scene, member
 from muster.core.actuation.provisioning import calls, pod_spec
 from muster.core.audit import audit
-from muster.core.gangstory import GangStory
+from muster.core.gangstory import gang_tale
 from muster.core.narrator import Narrator
-from muster.core.stage import next_commit
 from muster.events.base import Event
 from muster.events.envelope import Stored
 from muster.events.facts import NodePoolsGone, NodesRequestGone, NodesRequestObserved, PodGone, Synced
@@ -106,7 +105,7 @@ def test_a_request_that_nobody_needs_by_the_time_it_is_stored_is_taken_back() ->
     gang(scene, "a", 2)
     bench = scene.bench
     bench.step("gang_admitter")
-    due, at = next_commit(bench.stages["autoscaler_bridge"], bench.states["autoscaler_bridge"]), len(bench.log)
+    due, at = bench.seats["autoscaler_bridge"].decisions(), len(bench.log)
     assert [type(each) for each in due] == [NodesRequested]
     for uid in list(scene.pods):
         scene.delete(uid)
@@ -157,7 +156,7 @@ def test_a_placement_that_is_void_keeps_the_request() -> None:
     scene.settle()
     bench = scene.bench
     bench.facts(nodes.node("p-1", cpu=4, labels={"pool": "p"}), nodes.node("p-2", cpu=4, labels={"pool": "p"}))
-    due, at = next_commit(bench.stages["gang_admitter"], bench.states["gang_admitter"]), len(bench.log)
+    due, at = bench.seats["gang_admitter"].decisions(), len(bench.log)
     placed = next(each for each in due if isinstance(each, PodsPlaced))
     bench.facts(PodGone(ref=placed.pods[0].ref, rv=facts.next_rv()))
     scene.pods.pop(placed.pods[0].ref.uid)
@@ -236,11 +235,10 @@ def test_the_story_of_a_gang_tells_which_nodes_it_waits_for() -> None:
     scene.bench.facts(nodes.pools(nodes.pool("p", 3, cpu=4)))
     gang(scene, "a", 2)
     scene.settle()
-    narrator, story = Narrator(), GangStory("video/a")
+    narrator = Narrator()
     for stored in scene.bench.log:
         narrator.feed(stored)
-        story.feed(stored, narrator.state)
-    tale = story.of("video/a", narrator.state)
+    tale = gang_tale(narrator.state, "video/a")
     assert "asked for: 1 node of pool p" in tale.text
     [asked] = [each for each in tale.entries if each.word == "wants nodes"]
     assert asked.text.startswith("1 node of pool p for 2 pods without a place (ProvisioningRequest a-")

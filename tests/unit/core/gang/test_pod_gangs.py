@@ -287,7 +287,7 @@ def test_a_refused_bind_is_told_and_tried_again_later(case: Case) -> None:
 def test_a_pod_deleted_between_decision_and_commit_voids_the_whole_decision(case: Case) -> None:
     case.node("n1", 3)
     case.add(*gang("a", 3))
-    stage, state = case.bench.stages["gang_admitter"], case.bench.states["gang_admitter"]
+    stage, state = case.bench.seats["gang_admitter"].stage, case.bench.states["gang_admitter"]
     due, at = stage.decide(state), len(case.bench.log)
     case.removed("a-2")
     case.bench.append("gang_admitter", "decision", due, in_seq=at)

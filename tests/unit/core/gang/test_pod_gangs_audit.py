@@ -5,7 +5,6 @@ from __future__ import annotations
 from kit import nodes
 from kit.podgangs import SIGS, Scene, member
 from muster.core.audit import audit
-from muster.core.stage import next_commit
 
 
 def test_a_binding_refused_after_a_decision_was_made_is_not_held_against_it() -> None:
@@ -21,7 +20,7 @@ def test_a_binding_refused_after_a_decision_was_made_is_not_held_against_it() ->
     scene.put(member("a-2", "a", 2, labels=labels))
     scene.delete(first.ref.uid)
     due, at = (
-        next_commit(scene.bench.stages["gang_admitter"], scene.bench.states["gang_admitter"]),
+        scene.bench.seats["gang_admitter"].decisions(),
         len(scene.bench.log),
     )
     assert due, "the third is given a place beside the second"

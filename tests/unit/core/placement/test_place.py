@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from kit import nodes
-from muster.core.explain_nodes import no_room
 from muster.core.placement.matching import holds, tolerates
 from muster.core.placement.place import Strategy, place
 from muster.core.placement.view import Ask, View
+from muster.core.wording.explain_nodes import no_room
 from muster.model.placing import (
     HOSTNAME,
     HostPort,

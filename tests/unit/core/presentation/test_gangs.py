@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 
 from kit import facts
-from muster.core import explain_nodes
 from muster.core.gang import declare, pods
 from muster.core.gang.podgang import PodGangs
 from muster.core.presentation import gangs
 from muster.core.presentation.gangs import GangNote
-from muster.core.presentation.view import View, ViewState
+from muster.core.readmodel.model import ReadModel
+from muster.core.readmodel.state import ReadState
 from muster.core.stage import Folder
+from muster.core.wording import explain_nodes
 from muster.events.base import Cause, Event
 from muster.events.decisions import Obstacle, Shortage
 from muster.events.envelope import Commit
@@ -36,9 +37,9 @@ class Sight:
     """A view that is fed events one by one."""
 
     def __init__(self) -> None:
-        self.view = View()
+        self.view = ReadModel()
         self.folder = Folder(self.view)
-        self.state: ViewState = self.view.initial()
+        self.state: ReadState = self.view.initial()
         self.seq = 0
         self.now = 1_736_472_984_000
         self.add(Genesis(log_id="x", generation=1))

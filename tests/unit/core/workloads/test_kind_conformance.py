@@ -338,41 +338,46 @@ def test_one_that_runs_without_being_asked_is_charged_and_left_alone(kind: str) 
 # --- what is no workload, or can never be suspended -------------------------------------------------------------------
 
 
-def owned(obj: Obj, kind: str) -> Obj:
-    obj["metadata"]["ownerReferences"] = [{"kind": kind, "name": "boss", "uid": "uid-boss", "controller": True}]
+def owned(obj: Obj, owner: str) -> Obj:
+    """``owner``: apiVersion and kind of what it names as its controller, called boss."""
+    version, _, kind = owner.rpartition("/")
+    named = {"apiVersion": version, "kind": kind, "name": "boss", "uid": "uid-boss", "controller": True}
+    obj["metadata"]["ownerReferences"] = [named]
     return obj
 
 
 @pytest.mark.parametrize(
-    ("kind", "owner"),
-    [
-        ("Job", "RayJob"),
-        ("Job", "RayCluster"),
-        ("Job", "JobSet"),
-        ("TFJob", "Workflow"),
-        ("SparkApplication", "Workflow"),
-    ],
+    ("name", "owner"), [("boss", "ray.io/v1/RayJob"), ("boss-redis-cleanup", "ray.io/v1/RayCluster")]
 )
-def test_what_another_object_made_is_left_to_that(kind: str, owner: str) -> None:
-    watcher = Watcher(KINDS[kind].resource.plural)
-    obj = owned(new(kind), owner)
-    ref = Ref(kind, "video", "one", "uid-one")
+def test_what_kuberay_runs_beside_is_part_of_that(name: str, owner: str) -> None:
+    watcher = Watcher("jobs")
+    obj = owned(new("Job", name, parallelism=1), owner)
+    ref = Ref("Job", "video", name, f"uid-{name}")
     assert watcher.observe(watcher.initial(), ref, 5, json.dumps(obj).encode()) == []
 
 
-@pytest.mark.parametrize(("kind", "owner"), [("Job", "CronJob"), ("SparkApplication", "ScheduledSparkApplication")])
-def test_what_a_schedule_made_is_queued(kind: str, owner: str) -> None:
-    assert read(kind, owned(new(kind), owner)).phase == "waiting"
+@pytest.mark.parametrize("owner", ["v1/ConfigMap", "argoproj.io/v1alpha1/Workflow", "batch/v1/CronJob"])
+@each_kind
+def test_a_controller_that_is_no_parent_takes_nothing_out_of_the_queue(kind: str, owner: str) -> None:
+    found = read(kind, owned(new(kind), owner))
+    assert (found.phase, found.refusal) == ("waiting", "")
 
 
-@pytest.mark.parametrize(("kind", "owner"), [("RayCluster", "RayJob"), ("Job", "MPIJob")])
-def test_what_a_workload_runs_through_is_its_child(kind: str, owner: str) -> None:
+def test_what_a_jobset_holds_is_charged_but_never_resumed() -> None:
+    assert "JobSet boss decides" in read("Job", owned(new("Job"), "jobset.x-k8s.io/v1alpha2/JobSet")).refusal
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "owner"),
+    [("RayCluster", "one", "ray.io/v1/RayJob"), ("Job", "boss-launcher", "kubeflow.org/v2beta1/MPIJob")],
+)
+def test_what_a_workload_runs_through_is_its_child(kind: str, name: str, owner: str) -> None:
     watcher = Watcher(KINDS[kind].resource.plural)
     state = watcher.initial()
-    obj = owned(new(kind), owner)
-    [fact] = watcher.observe(state, Ref(kind, "video", "one", "uid-one"), 5, json.dumps(obj).encode())
+    obj = owned(new(kind, name, **({"parallelism": 1} if kind == "Job" else {})), owner)
+    [fact] = watcher.observe(state, Ref(kind, "video", name, f"uid-{name}"), 5, json.dumps(obj).encode())
     assert isinstance(fact, ChildObserved)
-    assert (fact.child.owner_uid, fact.child.owner_kind) == ("uid-boss", owner)
+    assert (fact.child.owner_uid, fact.child.owner_kind) == ("uid-boss", owner.rpartition("/")[2])
 
 
 @pytest.mark.parametrize(

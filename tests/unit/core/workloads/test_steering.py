@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kit.jobs import KINDS as KNOWN
-from muster.core.actuation.intents import Known, Outstanding
+from muster.core.actuation.intents import Outstanding, known_of
 from muster.core.actuation.patch import resume_patch
 from muster.core.objects.meta import GANG
 from muster.core.workloads.registry import KINDS
@@ -56,8 +56,8 @@ def job(kind: str) -> Obj:
 
 def resumed(kind: str, obj: Obj, *, placed: bool = True) -> Obj:
     workload = read(kind, obj)
-    known = Known(workload.intent, workload.annotated, workload.queued_at, workload.switch)
-    order = Outstanding(workload.ref, 1, Intent(1, 7, 0), workload.generation, 1000, 2000, placed=placed)
+    known = known_of(workload)
+    order = Outstanding(workload.ref, 1, Intent(1, 7, 0), workload.basis, 1000, 2000, placed=placed)
     return dict(json_patch(obj, json.loads(resume_patch(order, known))))
 
 

@@ -1,7 +1,7 @@
 """Job (batch/v1): suspended by ``spec.suspend``; its pods are its own. Suspending deletes the pods that run.
 
-A Job that another object made is left to that object, which decides itself when it runs: only a CronJob's are queued
-like those of people. The launcher of an MPIJob is part of what the MPIJob runs through.
+The launcher of an MPIJob is part of what the MPIJob runs through, the submitter of a RayJob is part of the RayJob.
+Every other Job is queued like those of people, whatever it names as its controller.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from muster.core.workloads.common import (
     is_true,
     workload,
 )
+from muster.core.workloads.ownership import held_by_another, launches, part_of_ray
 from muster.model.workload import ChildState, Outcome, Phase, Workload
 
 KIND = "Job"
@@ -53,18 +54,18 @@ class Job(Struct, frozen=True, rename="camel"):
 
 
 def read(raw: bytes) -> Workload | ChildState | None:
-    """A Job by itself, as the child of an MPIJob, or None: somebody else's."""
+    """A Job by itself, as the child of an MPIJob, or None: part of a RayJob or a RayCluster, which answers for it."""
     job: Job = decode(raw, Job)
-    spec, status, owner = job.spec, job.status or JobStatus(), job.metadata.controller
+    spec, status, meta = job.spec, job.status or JobStatus(), job.metadata
     if spec is None:
         raise has_no_spec()
-    life = _life(bool(spec.suspend), status)
-    if owner.kind == "MPIJob":
-        return child(KIND, job.metadata, life)
-    if owner.kind not in ("", "CronJob"):
+    life, pods = _life(bool(spec.suspend), status), count(spec.parallelism, 1, "spec.parallelism")
+    if launches(meta, pods):
+        return child(KIND, meta, life)
+    if part_of_ray(meta, pods):
         return None
     check_version(job.api_version, "batch")
-    refusal = foreign_manager("spec.managedBy", spec.managed_by, CONTROLLER)
+    refusal = foreign_manager("spec.managedBy", spec.managed_by, CONTROLLER) or held_by_another(meta)
     return workload(KIND, job.api_version, job.metadata, life, _needs(spec, status), refusal=refusal)
 
 

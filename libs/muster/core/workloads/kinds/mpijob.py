@@ -26,7 +26,7 @@ class MPIJob(Struct, frozen=True, rename="camel"):
     status: Status | None = None
 
 
-def read(raw: bytes) -> Workload | None:
+def read(raw: bytes) -> Workload:
     """The workload a MPIJob is. Raises UnreadableError naming the field that makes it unusable."""
     job: MPIJob = decode(raw, MPIJob)
     if job.spec is None:

@@ -26,7 +26,7 @@ class PyTorchJob(Struct, frozen=True, rename="camel"):
     status: Status | None = None
 
 
-def read(raw: bytes) -> Workload | None:
+def read(raw: bytes) -> Workload:
     """The workload a PyTorchJob is. Raises UnreadableError naming the field that makes it unusable."""
     job: PyTorchJob = decode(raw, PyTorchJob)
     if job.spec is None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from muster.core.objects.meta import Meta, decode
+from muster.core.objects.meta import Meta, UnreadableError, decode
 from muster.core.workloads.common import (
     Condition,
     Life,
@@ -19,7 +19,9 @@ from muster.core.workloads.common import (
     is_true,
     workload,
 )
+from muster.core.workloads.ownership import belongs
 from muster.core.workloads.ray import GROUP, OPERATOR, RayClusterSpec, add_cluster
+from muster.model.resources import Vector
 from muster.model.workload import ChildState, Phase, Workload
 
 KIND = "RayCluster"
@@ -42,10 +44,15 @@ class _Owned(Struct, frozen=True):
 
 
 def read(raw: bytes) -> Workload | ChildState:
-    """A RayCluster by itself, or as the child of its RayJob: of one that is a child nothing else is looked at."""
+    """A RayCluster by itself, or as the child of the RayJob it names: then all that counts is what it asks for."""
     meta: Meta = decode(raw, _Owned).metadata
-    if meta.controller.kind == "RayJob":
-        return child(KIND, meta)
+    if belongs(meta.controller, GROUP, "RayJob"):
+        return child(KIND, meta, asks=_asks(raw))
+    return alone(raw)
+
+
+def alone(raw: bytes) -> Workload:
+    """A RayCluster by itself, whatever it names as its controller."""
     cluster: RayCluster = decode(raw, RayCluster)
     if cluster.spec is None:
         raise has_no_spec()
@@ -54,7 +61,21 @@ def read(raw: bytes) -> Workload | ChildState:
     add_cluster(needs, cluster.spec, "spec")
     refusal = foreign_manager("spec.managedBy", cluster.spec.managed_by, OPERATOR)
     life = _life(bool(cluster.spec.suspend), cluster.status or RayClusterStatus())
-    return workload(KIND, cluster.api_version, meta, life, needs, refusal=refusal)
+    return workload(KIND, cluster.api_version, cluster.metadata, life, needs, refusal=refusal)
+
+
+def _asks(raw: bytes) -> Vector:
+    """What the pods of a child ask for; one that cannot be read still is what its owner runs through."""
+    try:
+        spec = decode(raw, RayCluster).spec
+        needs = Needs()
+        if spec is None or spec.suspend:
+            return {}
+        add_cluster(needs, spec, "spec")
+        full = needs.totals()["full"]
+    except UnreadableError:
+        return {}
+    return needs.runs or full
 
 
 def _life(suspended: bool, status: RayClusterStatus) -> Life:

@@ -20,7 +20,6 @@ from muster.core.workloads.common import (
 )
 from muster.core.workloads.spark import Role, Settings, number, request_of, template_of
 from muster.core.workloads.steering import OURS
-from muster.model.resources import add_into
 from muster.model.workload import Outcome, Phase, Switch, Template, Workload
 
 KIND = "SparkApplication"
@@ -64,14 +63,12 @@ class SparkApplication(Struct, frozen=True, rename="camel"):
     status: SparkStatus | None = None
 
 
-def read(raw: bytes) -> Workload | None:
-    """The workload a SparkApplication is; None for one that another object made, unless it is made on a schedule."""
+def read(raw: bytes) -> Workload:
+    """The workload a SparkApplication is, whatever it names as its controller."""
     app: SparkApplication = decode(raw, SparkApplication)
     spec, meta = app.spec, app.metadata
     if spec is None:
         raise has_no_spec()
-    if meta.controller.kind not in ("", "ScheduledSparkApplication"):
-        return None
     check_version(app.api_version, GROUP)
     state = app.status.application_state if app.status is not None else None
     life = _life(bool(spec.suspend) or marked_suspended(meta), state.state if state is not None else "")
@@ -114,7 +111,7 @@ def _needs(spec: SparkSpec) -> Needs:
         steered = Template(f"/spec/{name}", flat=True, named=scheduler in OURS, marked=marked, annotations=annotated)
         needs.steering.describe(steered, scheduler)
         needs.prioritize(template.spec.priority_class_name, template.spec.priority)
-    add_into(needs.full, one, max(most, first) - first)
+    needs.reserve(one, max(most, first) - first)
     return needs
 
 

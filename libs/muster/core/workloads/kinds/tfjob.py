@@ -26,7 +26,7 @@ class TFJob(Struct, frozen=True, rename="camel"):
     status: Status | None = None
 
 
-def read(raw: bytes) -> Workload | None:
+def read(raw: bytes) -> Workload:
     """The workload a TFJob is. Raises UnreadableError naming the field that makes it unusable."""
     job: TFJob = decode(raw, TFJob)
     if job.spec is None:

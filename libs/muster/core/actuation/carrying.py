@@ -1,0 +1,157 @@
+"""Carrying one decision out on the API server, without any I/O: which request comes next, and what the answers mean.
+
+``carry_out`` yields requests and is sent the replies; what it returns is the effect, or that it is to be tried again
+later. A driver only moves bytes: the actuator's runner does it over HTTP, a test's cell by function calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import Literal
+
+from msgspec import Struct
+
+from muster.core.actuation import gpus, provisioning
+from muster.core.actuation.answers import Effect, Reread, Retry, applied, message_of
+from muster.core.actuation.asking import Asking
+from muster.core.actuation.bind import Bind, after_binding, binding_for, read_binding
+from muster.core.actuation.gpus import Freeing
+from muster.core.actuation.intents import ActuatorState, Known, Outstanding
+from muster.core.actuation.patch import after_reread, patch_for, read_answer
+from muster.core.workloads.registry import KINDS
+from muster.model.api import CONFIG_MAPS, JSON, JSON_PATCH, MERGE_PATCH, PODS
+
+REREADS = 5
+"""How often a patch that does not pass its tests is built anew on the object before it counts as refused."""
+
+
+class Request(Struct, frozen=True):
+    """One request to the API server."""
+
+    method: Literal["GET", "POST", "PATCH", "DELETE"]
+    path: str
+    body: bytes | None = None
+    content_type: str = JSON
+
+
+class Reply(Struct, frozen=True):
+    """What the API server answered."""
+
+    status: int
+    body: bytes
+
+
+Order = Outstanding | Bind | Asking | Freeing
+Steps = Generator[Request, Reply, Effect | Retry]
+
+
+def orders_of(state: ActuatorState) -> dict[str, Order]:
+    """Everything that is to be carried out, by the uid of the object it is about."""
+    return {**state.outstanding, **state.binds, **state.asking, **state.freeing}
+
+
+def is_due(order: Order, state: ActuatorState) -> bool:
+    """Whether an order is still to be carried out."""
+    uid = order.ref.uid
+    of_uid = (state.outstanding.get(uid), state.binds.get(uid), state.asking.get(uid), state.freeing.get(uid))
+    return order in of_uid
+
+
+def carry_out(order: Order, state: Callable[[], ActuatorState], image: str = gpus.IMAGE) -> Steps:
+    """The requests for one order. ``state``: the actuator's, as of now; ``image``: of pods that keep shared GPUs."""
+    match order:
+        case Bind():
+            return _bind(order, image)
+        case Freeing():
+            return _free(order)
+        case Asking():
+            return _ask(order)
+    return _patch(order, state)
+
+
+def first_request(order: Outstanding, known: Known) -> Request:
+    """The patch of an order on the object as it is known."""
+    path = KINDS[order.ref.kind].resource.path(order.ref.namespace, order.ref.name)
+    return Request("PATCH", path, patch_for(order, known), JSON_PATCH)
+
+
+def _patch(order: Outstanding, state: Callable[[], ActuatorState]) -> Steps:
+    known = state().known.get(order.ref.uid, Known())
+    for _ in range(REREADS):
+        request = first_request(order, known)
+        reply = yield request
+        answer = read_answer(order, reply.status, reply.body)
+        if not isinstance(answer, Reread):
+            return answer
+        found = yield Request("GET", request.path)
+        after = after_reread(order, known, state().seq, found.status, found.body, message_of(reply.body))
+        if not isinstance(after, Known):
+            return after
+        known = after
+    return Retry("conflict", "the object keeps changing under the patch")
+
+
+def _bind(order: Bind, image: str) -> Steps:
+    path = PODS.path(order.ref.namespace, order.ref.name)
+    uuids: list[str] = []
+    for group in order.groups:
+        uuid = yield from _reserve(order, group, image)
+        if not isinstance(uuid, str):
+            return uuid
+        uuids.append(uuid)
+    trouble = (yield from _wire(order, tuple(uuids))) if uuids else None
+    if trouble is not None:
+        return trouble
+    reply = yield Request("POST", f"{path}/binding", binding_for(order, tuple(uuids)))
+    answer = read_binding(order, reply.status, reply.body)
+    if not isinstance(answer, Reread):
+        return answer
+    found = yield Request("GET", path)
+    return after_binding(order, found.status, found.body, message_of(reply.body))
+
+
+def _reserve(order: Bind, group: str, image: str) -> Generator[Request, Reply, str | Effect | Retry]:
+    """Keep a device for a group; returns its UUID."""
+    path = PODS.path(gpus.NAMESPACE, gpus.keeper_name(group))
+    reply = yield Request("GET", path)
+    if reply.status == 404:
+        reply = yield Request("POST", PODS.path(gpus.NAMESPACE), gpus.keeper_for(order, group, image))
+        trouble = gpus.read_kept(order, reply.status, reply.body)
+        if trouble is not None:
+            return trouble
+        reply = yield Request("GET", path)
+    return gpus.read_uuid(order, reply.status, reply.body)
+
+
+def _wire(order: Bind, uuids: tuple[str, ...]) -> Generator[Request, Reply, Effect | Retry | None]:
+    """Tell a pod and its ConfigMaps which devices it shares; None: it is told."""
+    path = PODS.path(order.ref.namespace, order.ref.name)
+    reply = yield Request("GET", path)
+    wiring = gpus.wiring_for(order, reply.status, reply.body, uuids)
+    if not isinstance(wiring, gpus.Wiring):
+        return wiring
+    for name, body in wiring.config_maps:
+        reply = yield Request("POST", CONFIG_MAPS.path(order.ref.namespace), body)
+        if reply.status == 409:
+            reply = yield Request("PATCH", CONFIG_MAPS.path(order.ref.namespace, name), body, MERGE_PATCH)
+        trouble = gpus.read_written(order, reply.status, reply.body)
+        if trouble is not None:
+            return trouble
+    reply = yield Request("PATCH", path, wiring.labels, MERGE_PATCH)
+    return gpus.read_written(order, reply.status, reply.body)
+
+
+def _free(order: Freeing) -> Steps:
+    path = PODS.path(order.ref.namespace, order.ref.name)
+    reply = yield Request("DELETE", path, gpus.deletion(order))
+    answer = gpus.read_deletion(order, reply.status, reply.body)
+    return applied(order) if isinstance(answer, Reread) else answer
+
+
+def _ask(order: Asking) -> Steps:
+    for call in provisioning.calls(order):
+        reply = yield Request(call.method, call.path(order.ref.namespace), call.body)
+        answer = provisioning.read_call(order, call, reply.status, reply.body)
+        if answer is not None:
+            return answer
+    return applied(order)

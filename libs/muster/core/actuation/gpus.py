@@ -1,0 +1,218 @@
+"""What it takes on the API server that pods share a GPU: a pod that keeps the device, and the wiring of each pod.
+
+The device plugin gives whole devices, so one pod for each shared device asks it for one, and its container reports by
+an annotation which one it got. Then a pod that shares it is told so, by its label, by the ConfigMaps it names, and by
+the annotations of its binding. Nothing enforces how much a pod uses.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from muster.core.actuation.answers import Answer, Effect, Retry, applied, failed, message_of, not_done, retry
+from muster.core.actuation.bind import Bind, portion
+from muster.core.objects.gpus import CONTAINER, GROUP, KEEPS
+from muster.core.objects.meta import INTENT, Meta, UnreadableError, decode
+from muster.events.base import Cause
+from muster.model.keys import Intent, Ref
+from muster.model.placing import GPU
+
+NAMESPACE = "muster-gpu-reservations"
+"""Where the pods that keep devices are."""
+REPORTED = "run.ai/reserve_for_gpu_index"
+"""Annotation by which such a pod reports the UUID of the device it got."""
+CONFIG_MAP = "runai/shared-gpu-configmap"
+"""Annotation of a pod: how the names of the ConfigMaps begin that its containers read their device from."""
+IMAGE = "muster:latest"
+"""Image of those pods, unless the configuration names another: that of the services."""
+REPORTER = ("python", "-m", "muster.runtime.gpureport")
+
+Body = dict[str, Any]
+
+
+class Freeing(Struct, frozen=True):
+    """One pod to be deleted that keeps a device for nobody."""
+
+    ref: Ref
+    intent: Intent
+    action: Literal["free_gpu"] = "free_gpu"
+    attempt: int = 0
+
+    @property
+    def cause(self) -> Cause:
+        return Cause(self.intent.seq, self.intent.item)
+
+
+class _Container(Struct, frozen=True):
+    name: str = ""
+
+
+class _Spec(Struct, frozen=True, rename="camel"):
+    node_name: str | None = None
+    containers: tuple[_Container, ...] = ()
+    init_containers: tuple[_Container, ...] | None = None
+
+
+class _Status(Struct, frozen=True):
+    phase: str = ""
+    message: str = ""
+
+
+class _Pod(Struct, frozen=True):
+    metadata: Meta
+    spec: _Spec = _Spec()
+    status: _Status | None = None
+
+
+# --- the pod that keeps a device ----------------------------------------------------------------------------------
+
+
+def keeper_name(group: str) -> str:
+    """The name of the pod that keeps the device of a group."""
+    return f"gpu-reservation-{group}"
+
+
+def keeper_for(order: Bind, group: str, image: str) -> bytes:
+    """The pod that keeps a device of the order's node for a group."""
+    body = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": keeper_name(group),
+            "namespace": NAMESPACE,
+            "labels": {GROUP: group, KEEPS: group},
+            "annotations": {INTENT: str(order.intent), "karpenter.sh/do-not-disrupt": "true"},
+        },
+        "spec": {
+            "nodeName": order.node,
+            "restartPolicy": "Always",
+            "tolerations": [{"operator": "Exists"}],
+            "serviceAccountName": "muster-gpu-reservation",
+            "terminationGracePeriodSeconds": 0,
+            "containers": [
+                {
+                    "name": "reservation",
+                    "image": image,
+                    "command": list(REPORTER),
+                    "resources": {"limits": {GPU: "1"}, "requests": {GPU: "1", "cpu": "1m", "memory": "10Mi"}},
+                    "env": [
+                        {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+                        for name, path in (("POD_NAME", "metadata.name"), ("POD_NAMESPACE", "metadata.namespace"))
+                    ],
+                }
+            ],
+        },
+    }
+    return msgspec.json.encode(body, order="deterministic")
+
+
+def read_kept(order: Bind, status: int, body: bytes) -> Effect | Retry | None:
+    """What the answer to making that pod means; None: it is there."""
+    message = message_of(body)
+    if 200 <= status < 300 or (status == 409 and "already exists" in message):
+        return None
+    if status == 404:
+        return failed(order, "refused", f"there is no namespace {NAMESPACE} for GPU reservations: {message}")
+    return retry(status, message) or failed(order, "refused", f"a GPU of {order.node} cannot be reserved: {message}")
+
+
+def read_uuid(order: Bind, status: int, body: bytes) -> str | Effect | Retry:
+    """The UUID of the device that pod got, once it has reported it."""
+    if status == 404:
+        return Retry("conflict", "the pod that reserves the GPU is gone; it is made again")
+    if not 200 <= status < 300:
+        message = message_of(body)
+        return retry(status, message) or failed(order, "refused", message)
+    try:
+        pod: _Pod = decode(body, _Pod)
+    except UnreadableError as err:
+        return failed(order, "refused", str(err))
+    where = pod.status or _Status()
+    if where.phase == "Failed":
+        text = where.message or "its pod failed"
+        return failed(order, "refused", f"node {order.node} gives no GPU for {pod.metadata.name}: {text}")
+    uuid = pod.metadata.annotations.get(REPORTED, "")
+    if not uuid:
+        return Retry("unavailable", f"{pod.metadata.name} has not reported its GPU yet")
+    return uuid[:256]
+
+
+def deletion(order: Freeing) -> bytes:
+    """The options of the deletion of a pod that keeps a device."""
+    body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": order.ref.uid}}
+    return msgspec.json.encode(body, order="deterministic")
+
+
+def read_deletion(order: Freeing, status: int, body: bytes) -> Answer:
+    """What the answer to that deletion means."""
+    if 200 <= status < 300 or status in (404, 409, 410):
+        return applied(order)  # What has its name and not its uid is another one.
+    return not_done(order, status, body, reread=0)
+
+
+# --- the pods that share it ---------------------------------------------------------------------------------------
+
+
+class Wiring(Struct, frozen=True):
+    """What a pod needs to find its devices: its labels, and the ConfigMaps it reads."""
+
+    labels: bytes
+    """A merge patch of the pod."""
+    config_maps: tuple[tuple[str, bytes], ...]
+    """(name, ConfigMap)"""
+
+
+def wiring_for(order: Bind, status: int, body: bytes, uuids: tuple[str, ...]) -> Wiring | Effect | Retry:
+    """The wiring of a pod as it is now, from the answer to reading it."""
+    if not 200 <= status < 300:
+        answer = not_done(order, status, body, reread=0)
+        return answer if isinstance(answer, Retry | Effect) else failed(order, "gone", "it no longer exists")
+    try:
+        pod: _Pod = decode(body, _Pod)
+    except UnreadableError as err:
+        return failed(order, "refused", str(err))
+    if pod.metadata.uid != order.ref.uid:
+        return failed(order, "gone", "another pod has taken its name")
+    found = tuple((name, _config_map(order, name, data)) for name, data in _config_maps(order, pod, uuids))
+    labels = {GROUP: order.groups[0]} if len(order.groups) == 1 else {f"{GROUP}/{each}": each for each in order.groups}
+    patch = {"metadata": {"uid": order.ref.uid, "labels": labels}}
+    return Wiring(msgspec.json.encode(patch, order="deterministic"), found)
+
+
+def _config_maps(order: Bind, pod: _Pod, uuids: tuple[str, ...]) -> list[tuple[str, dict[str, str]]]:
+    """(name, data) of the ConfigMaps of the container that shares, where the pod names any."""
+    base = pod.metadata.annotations.get(CONFIG_MAP, "")[:200]
+    if not base:
+        return []
+    wanted = pod.metadata.annotations.get(CONTAINER, "")
+    index = next((f"{i}" for i, each in enumerate(pod.spec.containers) if each.name == wanted), "")
+    if not index:
+        index = next((f"i{i}" for i, each in enumerate(pod.spec.init_containers or ()) if each.name == wanted), "0")
+    data = {
+        "NVIDIA_VISIBLE_DEVICES": ",".join(uuids),
+        "RUNAI_NUM_OF_GPUS": portion(order.share),
+        "GPU_PORTION": portion(order.share),
+    }
+    return [(f"{base}-{index}", data), (f"{base}-{index}-evar", {"GPU_PORTION": data["GPU_PORTION"]})]
+
+
+def _config_map(order: Bind, name: str, data: dict[str, str]) -> bytes:
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": order.ref.name, "uid": order.ref.uid}
+    meta = {"name": name, "namespace": order.ref.namespace, "ownerReferences": [owner]}
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": data}
+    return msgspec.json.encode(body, order="deterministic")
+
+
+def read_written(order: Bind, status: int, body: bytes) -> Effect | Retry | None:
+    """What the answer to a write of the wiring means; None: it is done."""
+    if 200 <= status < 300:
+        return None
+    message = message_of(body)
+    if status == 409 and "recondition" in message:
+        return failed(order, "gone", "another pod has taken its name")
+    if status == 404:
+        return failed(order, "gone", message)
+    return retry(status, message) or failed(order, "refused", message)

@@ -1,0 +1,139 @@
+"""What the audit asks of leaves and of restless stages (I22, I23), from the log alone.
+
+I22: what is charged is charged at the leaf its workload belongs to, below the ElasticQuotaTree. I23: what is decided
+between two inputs is bounded.
+Like the auditor it keeps to its own books, and calls nothing of the accountant's or the sorter's.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from muster.events.base import Event
+from muster.events.decisions import (
+    QuotaDenied,
+    QuotaMoved,
+    QuotaReleased,
+    QuotaReserved,
+    QuotaTreeAccepted,
+    QuotaTreeRemoved,
+    WorkloadAdopted,
+    WorkloadQueued,
+)
+from muster.events.envelope import MAX_EVENTS, Stored
+from muster.events.facts import WorkloadGone, WorkloadObserved
+from muster.model.quota import QuotaTree
+
+Finding = tuple[str, bool, str]
+"""Invariant, whether it holds, what is wrong if it does not."""
+
+_NAMES = ("quota.scheduling.alibabacloud.com/name", "quota.scheduling.koordinator.sh/name")
+_KAI = "kai.scheduler/queue"
+
+MOST_TURNS = 8
+"""How often one workload may be queued or proposed in vain between two inputs."""
+MOST_COMMITS = 64
+"""Decision commits between two inputs that are never too many, ..."""
+COMMITS_PER_WORKLOAD = 8
+"""... and as many more for each workload there is."""
+
+
+class LeafAudit:
+    """Feed it every commit in order, then ask :meth:`finish`."""
+
+    def __init__(self) -> None:
+        self._tree: QuotaTree | None = None
+        self._leaves: dict[str, str] = {}
+        """namespace -> leaf"""
+        self._named: dict[str, list[str]] = {}
+        """bare name -> leaves"""
+        self._tree_at = 0
+        self._asked: dict[str, tuple[str, str, int]] = {}
+        """workload uid -> (namespace, quota its label names, sequence since when)"""
+        self._charged: dict[str, tuple[str, str]] = {}
+        """workload uid -> (leaf, how it is told of)"""
+        self._judged = 0
+        """Sequence up to which the accountant had seen everything when it last left nothing undone."""
+        self._commits = 0
+        self._turns: Counter[str] = Counter()
+
+    def feed(self, stored: Stored) -> Iterator[Finding]:
+        """What is found in one commit."""
+        commit = stored.commit
+        if commit.kind == "input":
+            self._commits = 0
+            self._turns.clear()
+        else:
+            self._commits += 1
+            most = MOST_COMMITS + COMMITS_PER_WORKLOAD * len(self._asked)
+            yield "I23", self._commits <= most, f"{self._commits} commits of decisions follow one input, over {most}"
+        for event in commit.events:
+            yield from self._event(event, stored)
+        if commit.stage == "quota_accountant" and commit.kind == "decision" and len(commit.events) < MAX_EVENTS:
+            self._judged = commit.in_seq
+
+    def finish(self) -> Iterator[Finding]:
+        """What must hold at the end: what the accountant has seen of every move, it has followed."""
+        for uid, (leaf, told) in self._charged.items():
+            home, since = self._home(uid)
+            if home and since <= self._judged:
+                yield "I22", leaf == home, f"{told} is charged at {leaf} and belongs to {home}"
+
+    def _event(self, event: Event, stored: Stored) -> Iterator[Finding]:
+        match event:
+            case QuotaTreeAccepted():
+                self._install(event.tree if event.tree.nodes[0].path == "root" else self._tree, stored.seq)
+            case QuotaTreeRemoved():
+                gone = self._tree is not None and self._tree.ref.uid == event.ref.uid
+                self._install(None if gone else self._tree, stored.seq)
+            case WorkloadObserved():
+                workload = event.workload
+                # A queue of KAI has rules of its own; where it is labelled so, nothing is asked.
+                names = (_KAI, *_NAMES)
+                named = next((f"{key}:{workload.labels[key]}" for key in names if workload.labels.get(key)), "")
+                before = self._asked.get(workload.ref.uid)
+                since = before[2] if before is not None and before[1] == named else stored.seq
+                self._asked[workload.ref.uid] = (workload.ref.namespace, named, since)
+            case WorkloadGone():
+                self._asked.pop(event.ref.uid, None)
+            case WorkloadQueued():
+                yield self._turn(event.ref.uid, f"{event.ref} is queued")
+            case QuotaDenied() if event.reason == "stale":
+                yield self._turn(event.ref.uid, f"{event.ref} is proposed in vain")
+            case QuotaReserved() | WorkloadAdopted() | QuotaMoved():
+                home, since = self._home(event.ref.uid)
+                told = f"{event.ref} is charged at {event.queue} and belongs to {home}"
+                yield "I22", not home or since > stored.commit.in_seq or event.queue == home, told
+                self._charged[event.ref.uid] = (event.queue, str(event.ref))
+            case QuotaReleased():
+                self._charged.pop(event.ref.uid, None)
+            case _:
+                pass
+
+    def _turn(self, uid: str, what: str) -> Finding:
+        self._turns[uid] += 1
+        return "I23", self._turns[uid] <= MOST_TURNS, f"{what} {self._turns[uid]} times and nothing has happened"
+
+    def _install(self, tree: QuotaTree | None, seq: int) -> None:
+        """A tree moves what is charged along with the namespaces, by itself."""
+        self._tree, self._tree_at = tree, seq
+        leaves = [node for node in tree.nodes if not node.children] if tree is not None else []
+        self._leaves = {namespace: node.path for node in leaves for namespace in node.namespaces}
+        self._named = {}
+        for node in leaves:
+            self._named.setdefault(node.name, []).append(node.path)
+        for uid, (leaf, told) in self._charged.items():
+            self._charged[uid] = (self._home(uid)[0] or leaf, told)
+
+    def _home(self, uid: str) -> tuple[str, int]:
+        """(the leaf a workload belongs to, or none; sequence since when that may be so)."""
+        if uid not in self._asked or self._tree is None:
+            return "", 0
+        namespace, named, since = self._asked[uid]
+        own = self._leaves.get(namespace, "")
+        if not named:
+            return own or self._tree.rules.unbound_queue, max(since, self._tree_at)
+        found = self._named.get(named.partition(":")[2], []) if not named.startswith(_KAI) else []
+        home = own if own in found else found[0] if len(found) == 1 else ""
+        return home, max(since, self._tree_at)

@@ -1,0 +1,73 @@
+"""Plans are tried on the nodes before anybody is suspended: with the victims gone, would the claimant find its places?
+
+What was ordered before counts as if it had come to pass: its victims are gone and its claimants have their places.
+Where node pools are declared, nodes may still be added for a claimant, and what it lacks now is no reason against it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from muster.core.gang import state as g
+from muster.core.gang.state import AdmitterState, Planned
+from muster.core.placement.place import place
+from muster.core.placement.view import View
+from muster.events.base import Cause
+from muster.events.claims import ClaimEnded, PlanStale, PlanTried
+from muster.events.decisions import (
+    EvictionOrdered,
+    PreemptionProposed,
+    QuotaReserved,
+    WorkloadAdopted,
+)
+from muster.model.keys import Position
+
+
+def proposed(state: AdmitterState, at: Position, event: PreemptionProposed) -> None:
+    if event.victims and not event.withheld:
+        victims = tuple(victim.ref.uid for victim in event.victims)
+        state.plans[event.ref.uid] = Planned(event.ref, event.attempt, victims, Cause(at.seq, at.item))
+
+
+def answered(state: AdmitterState, _at: Position, event: PlanTried | PlanStale) -> None:
+    state.plans.pop(event.ref.uid, None)
+
+
+def ordered(state: AdmitterState, at: Position, event: EvictionOrdered) -> None:
+    state.plans.pop(event.ref.uid, None)
+    victims = tuple(victim.ref.uid for victim in event.victims)
+    state.orders[event.ref.uid] = Planned(event.ref, event.attempt, victims, Cause(at.seq, at.item))
+
+
+def over(state: AdmitterState, _at: Position, event: QuotaReserved | WorkloadAdopted | ClaimEnded) -> None:
+    state.orders.pop(event.ref.uid, None)
+
+
+def due(state: AdmitterState) -> Iterator[PlanTried]:
+    """What becomes of each plan on the nodes; where placement is off nobody asks."""
+    mode = state.placement.mode
+    if mode == "off" or not state.plans:
+        return
+    view = View(state.ledger)
+    for order in state.orders.values():
+        _leave(state, view, order.victims)
+        if order.ref.uid in state.gangs:
+            place(view, g.asks_of(state.gangs[order.ref.uid]), mode)
+    mark = view.mark()
+    for plan in state.plans.values():
+        _leave(state, view, plan.victims)
+        gang = state.gangs.get(plan.ref.uid)
+        short = place(view, g.asks_of(gang), mode) if gang is not None else None
+        view.undo(mark)
+        fits = short is None or bool(state.pools)
+        yield PlanTried(cause=plan.cause, ref=plan.ref, attempt=plan.attempt, fits=fits, shortage=short)
+
+
+def _leave(state: AdmitterState, view: View, uids: Iterable[str]) -> None:
+    """Suppose that nothing of these workloads were on the nodes: no pod, and no place held for one."""
+    gone = set(uids)
+    held = {key for uid in gone if uid in state.holds for key in state.holds[uid].places}
+    for key, occupant in state.ledger.occupants.items():
+        if key in held or key in gone or occupant.owner in gone:
+            for _ in range(occupant.count):
+                view.give(occupant.node, occupant.request)

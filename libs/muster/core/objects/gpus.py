@@ -1,0 +1,145 @@
+"""Shares of GPUs as pods ask for them, by annotations of the pod or of its template.
+
+``gpu-fraction: "0.5"`` or ``gpu-memory: "4096"`` (MiB), of ``gpu-fraction-num-devices`` devices, for the container
+``gpu-fraction-container-name``; ``nvidia.com/container.NAME.gpu-memory.request`` says the same of one container. The
+sentences about what is wrong are those of KAI Scheduler, word for word: users know and search for them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from decimal import ROUND_CEILING, Decimal
+
+from msgspec.structs import replace
+
+from muster.core.objects.meta import GPU_DEVICE, GPU_GROUPS
+from muster.model.placing import PodRules
+from muster.model.resources import QuantityError, parse_quantity
+
+FRACTION = "gpu-fraction"
+MEMORY = "gpu-memory"
+DEVICES = "gpu-fraction-num-devices"
+CONTAINER = "gpu-fraction-container-name"
+MPS = "mps"
+GROUP = "runai-gpu-group"
+"""Label of a pod that shares a device: which one; of several devices one label each, ``runai-gpu-group/ID``."""
+KEEPS = "muster.dev/keeps-gpu"
+"""Label of a pod that keeps a device from the device plugin: the group that shares it."""
+COMPUTE_MODE = "kai.scheduler/gpu-compute-sharing-mode"
+TIME_SLICING = "time-slicing"
+MAX_DEVICES = 64
+MAX_MEMORY = 1 << 30
+"""MiB; more than any device has."""
+WHOLE = 1000
+
+BAD_FRACTION = "gpu-fraction annotation value must be a positive number smaller than 1.0"
+BAD_MEMORY = "gpu-memory annotation value must be a positive integer greater than 0"
+BAD_COUNT = "fraction count annotation value must be a positive integer greater than 0"
+FRACTION_AND_WHOLE = "cannot have both GPU fraction request and whole GPU resource request/limit"
+MEMORY_AND_GPU = "cannot request both GPU and GPU memory"
+COUNT_ALONE = "cannot request multiple fractional devices without specifying fraction portion or gpu-memory"
+MPS_ALONE = "MPS is only supported with GPU fraction request"
+
+_NUMBER = re.compile(r"[0-9]{0,9}(\.[0-9]{0,30})?([eE][-+]?[0-9]{1,2})?", re.ASCII)
+_CONTAINER_MEMORY = re.compile(r"nvidia\.com/container\.([-a-z0-9]{1,63})\.gpu-memory\.(request|limit)", re.ASCII)
+_CONTAINER_MODE = re.compile(r"nvidia\.com/container\.[-a-z0-9]{1,63}\.gpu-compute\.mode", re.ASCII)
+
+
+def asks_for_share(annotations: Mapping[str, str]) -> bool:
+    """Whether annotations say anything of a share of a GPU, right or wrong."""
+    return any(
+        key in (FRACTION, MEMORY, DEVICES, MPS, COMPUTE_MODE)
+        or _CONTAINER_MEMORY.fullmatch(key)
+        or _CONTAINER_MODE.fullmatch(key)
+        for key in annotations
+    )
+
+
+def with_share(rules: PodRules, annotations: Mapping[str, str], whole: int) -> PodRules:
+    """The rules of a pod together with the share of a GPU that its annotations ask for; ``whole``: GPUs it asks for.
+
+    What is wrong with them is in ``unsupported``: such a pod is not placed.
+    """
+    if not asks_for_share(annotations):
+        return rules
+    share, memory, count, wrong = _read(annotations, whole)
+    return replace(rules, unsupported=wrong) if wrong else replace(rules, share=share, gpu_memory=memory, devices=count)
+
+
+def _read(annotations: Mapping[str, str], whole: int) -> tuple[int, int, int, str]:
+    """(thousandths, MiB, devices, what is wrong)"""
+    fraction, memory, count = annotations.get(FRACTION), annotations.get(MEMORY), annotations.get(DEVICES)
+    for key in sorted(annotations):
+        found = _CONTAINER_MEMORY.fullmatch(key)
+        if found is not None and memory is None:
+            memory = _mebibytes(annotations[key])
+    none = (0, 0, 1)
+    if fraction is None and memory is None and annotations.get(MPS) == "true":
+        return *none, MPS_ALONE
+    if fraction is not None and whole:
+        return *none, FRACTION_AND_WHOLE
+    if memory is not None and (fraction is not None or whole):
+        return *none, MEMORY_AND_GPU
+    if count is not None and fraction is None and memory is None:
+        return *none, COUNT_ALONE
+    mebibytes = _integer(memory, MAX_MEMORY) if memory is not None else 0
+    if memory is not None and not mebibytes:
+        return *none, BAD_MEMORY
+    share = thousandths(fraction) if fraction is not None else 0
+    if fraction is not None and not share:
+        return *none, BAD_FRACTION
+    devices = _integer(count, MAX_DEVICES) if count is not None else 1
+    if not devices:
+        return *none, BAD_COUNT
+    for key in sorted(annotations):
+        if (key == COMPUTE_MODE or _CONTAINER_MODE.fullmatch(key)) and annotations[key] != TIME_SLICING:
+            return *none, f"annotation {key}: only {TIME_SLICING} is served here"
+    return share, mebibytes, devices, ""
+
+
+def thousandths(text: str) -> int:
+    """A fraction above 0 and below 1, rounded up so that shares never come to more than a device; else 0."""
+    if not text or not any(each.isdigit() for each in text) or _NUMBER.fullmatch(text) is None:
+        return 0
+    amount = Decimal(text)
+    return int((amount * WHOLE).to_integral_value(ROUND_CEILING)) if 0 < amount < 1 else 0
+
+
+def _integer(text: str, most: int) -> int:
+    """A whole number from 1 on; 0 for anything else."""
+    found = int(text) if text.isascii() and text.isdigit() and len(text) < 20 else 0
+    return found if found <= most else 0
+
+
+def _mebibytes(text: str) -> str:
+    """An amount of memory in MiB: a quantity such as ``4Gi``; a number alone is MiB already."""
+    if text.isascii() and text.isdigit():
+        return text
+    try:
+        return str(-(-parse_quantity(text, "memory") >> 20))
+    except QuantityError:
+        return ""
+
+
+def charged(rules: PodRules) -> int:
+    """What a quota is charged with for a share, thousandths of a GPU.
+
+    How much of a device an amount of memory is, its node only knows: it counts as the whole device.
+    """
+    return (WHOLE if rules.gpu_memory else rules.share) * rules.devices
+
+
+def devices_of(annotations: Mapping[str, str]) -> tuple[int, ...]:
+    """The devices a pod was given, as our annotation says: ``0`` or ``0,2``."""
+    parts = annotations.get(GPU_DEVICE, "").split(",")
+    if not all(part.isascii() and part.isdigit() and len(part) < 5 for part in parts) or len(parts) > MAX_DEVICES:
+        return ()
+    return tuple(map(int, parts))
+
+
+def groups_of(annotations: Mapping[str, str], labels: Mapping[str, str]) -> tuple[str, ...]:
+    """The groups that share these devices, in the same order."""
+    said = annotations.get(GPU_GROUPS, "")
+    found = said.split(",") if said else [labels[GROUP]] if labels.get(GROUP) else []
+    return tuple(each[:64] for each in found[:MAX_DEVICES])

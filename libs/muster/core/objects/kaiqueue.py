@@ -1,0 +1,132 @@
+"""Queue (scheduling.run.ai/v2), the cluster-scoped queue of KAI Scheduler: its numbers as written, nothing judged."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import msgspec
+from msgspec import Struct, field
+
+from muster.core.objects.meta import Int32, Meta, decode, digest
+from muster.model.kaiqueue import KaiQueue
+from muster.model.text import clean
+
+KIND = "Queue.scheduling.run.ai"
+"""What these objects are called in the log; another API has a kind Queue too."""
+RESOURCES = {"cpu": "cpu", "gpu": "nvidia.com/gpu", "memory": "memory"}
+"""name in spec.resources -> the resource that pods ask for"""
+MAX_DIGITS = 40
+NO_STATUS = msgspec.Raw(b"{}")
+
+
+class RawAmounts(Struct, frozen=True, rename="camel"):
+    quota: Decimal | None = None
+    limit: Decimal | None = None
+    over_quota_weight: Decimal | None = None
+
+
+class RawResources(Struct, frozen=True):
+    cpu: RawAmounts | None = None
+    gpu: RawAmounts | None = None
+    memory: RawAmounts | None = None
+
+
+class RawSpec(Struct, frozen=True, rename="camel"):
+    display_name: str = ""
+    parent_queue: str = ""
+    priority: Int32 | None = None
+    resources: RawResources | None = None
+    preempt_min_runtime: str | None = None
+    reclaim_min_runtime: str | None = None
+
+
+class KaiCondition(Struct, frozen=True):
+    """One entry of status.conditions, without its times."""
+
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+
+
+class KaiStatus(Struct, frozen=True, rename="camel"):
+    """The status, as we keep it."""
+
+    child_queues: tuple[str, ...] = ()
+    allocated: dict[str, str] = field(default_factory=dict)
+    allocated_non_preemptible: dict[str, str] = field(default_factory=dict)
+    requested: dict[str, str] = field(default_factory=dict)
+    conditions: tuple[KaiCondition, ...] = ()
+
+
+class _RawStatus(Struct, frozen=True, rename="camel"):
+    """A status as anybody may have written it."""
+
+    child_queues: tuple[str, ...] | None = None
+    allocated: dict[str, str | int] | None = None
+    allocated_non_preemptible: dict[str, str | int] | None = None
+    requested: dict[str, str | int] | None = None
+    conditions: tuple[KaiCondition, ...] | None = None
+
+
+class RawQueue(Struct, frozen=True):
+    metadata: Meta
+    spec: RawSpec = field(default_factory=RawSpec)
+    status: msgspec.Raw = NO_STATUS
+
+
+def shown_status(status: KaiStatus) -> str:
+    """Digest of a status, to tell whether it is up to date."""
+    return digest(status)
+
+
+def _shown(raw: bytes) -> str:
+    """The same of what an object shows; empty where it shows none, or one of another shape."""
+    try:
+        found = msgspec.json.decode(raw, type=_RawStatus)
+    except msgspec.DecodeError:
+        return ""
+    if found.conditions is None:
+        return ""
+    return shown_status(
+        KaiStatus(
+            found.child_queues or (),
+            _texts(found.allocated),
+            _texts(found.allocated_non_preemptible),
+            _texts(found.requested),
+            found.conditions,
+        )
+    )
+
+
+def _texts(amounts: dict[str, str | int] | None) -> dict[str, str]:
+    return {name: str(amount) for name, amount in (amounts or {}).items()}
+
+
+def read_kai_queue(raw: bytes) -> KaiQueue:
+    """The queue as written. Raises UnreadableError for what is no Queue at all."""
+    queue: RawQueue = decode(raw, RawQueue)
+    spec = queue.spec
+    given = {name: getattr(spec.resources, name) or RawAmounts() for name in RESOURCES} if spec.resources else {}
+    return KaiQueue(
+        ref=queue.metadata.ref(KIND),
+        rv=queue.metadata.rv,
+        created=queue.metadata.created,
+        parent=spec.parent_queue[:300],
+        priority=spec.priority,
+        title=clean(spec.display_name[:300]),
+        quota={RESOURCES[name]: _text(each.quota) for name, each in given.items()},
+        limit={RESOURCES[name]: _text(each.limit) for name, each in given.items()},
+        weight={RESOURCES[name]: _text(each.over_quota_weight) for name, each in given.items()},
+        preempt_min_runtime=(spec.preempt_min_runtime or "")[:40],
+        reclaim_min_runtime=(spec.reclaim_min_runtime or "")[:40],
+        shown=_shown(bytes(queue.status)),
+    )
+
+
+def _text(number: Decimal | None) -> str:
+    """The number without an exponent, as far as anybody writes one; what is unset is 0."""
+    if number is None:
+        return "0"
+    text = format(number, "f") if number.is_finite() and abs(number.adjusted()) < MAX_DIGITS else str(number)
+    return text[: 2 * MAX_DIGITS]

@@ -1,0 +1,89 @@
+"""Shares of GPU devices on one node: how much of a device a pod takes, how many pods fit, and which devices they get.
+
+A device is shared or whole, never both. Amounts are thousandths of a device. A pod that asks for several devices takes
+the same share of each, and never two shares of one device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from muster.model.placing import GPU_MEMORY, PodRules
+
+WHOLE = 1000
+"""One device, in thousandths."""
+
+
+def share_on(rules: PodRules, labels: Mapping[str, str]) -> int:
+    """What a pod takes of each of its devices on a node with these labels; 0 for a pod that shares none.
+
+    Memory is counted against the memory of a device as the node's label ``nvidia.com/gpu.memory`` has it, rounded up,
+    so that shares never come to more than a device. More than ``WHOLE``: no device of the node is large enough.
+    """
+    if not rules.gpu_memory:
+        return rules.share
+    text = labels.get(GPU_MEMORY, "")
+    memory = int(text) if text.isascii() and text.isdigit() and len(text) < 12 else 0
+    return -(-rules.gpu_memory * WHOLE // memory) if memory else WHOLE + 1
+
+
+def shares_gpu(rules: PodRules) -> bool:
+    """Whether a pod takes shares of devices instead of whole ones."""
+    return bool(rules.share or rules.gpu_memory)
+
+
+def pods_fitting(left: Iterable[int], whole: int, share: int, devices: int) -> int:
+    """How many pods fit, each with ``share`` of ``devices`` different devices.
+
+    ``left``: what is left of each device that is shared already; ``whole``: how many whole devices are free.
+    """
+    if not 0 < share <= WHOLE:
+        return 0
+    each_whole = WHOLE // share
+    slots = [each // share for each in left]
+    if devices <= 1:
+        return sum(slots) + max(whole, 0) * each_whole
+    slots += [each_whole] * max(whole, 0)
+    low, high = 0, sum(slots) // devices
+    while low < high:
+        middle = (low + high + 1) // 2
+        if sum([min(each, middle) for each in slots]) >= middle * devices:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def pick(left: Mapping[int, int], whole: int, share: int, devices: int, count: int) -> list[tuple[int, ...]]:
+    """The devices of ``count`` pods that fit, pod by pod.
+
+    Devices that are shared already come first, the fullest of them first, so that few are opened; an opened one gets
+    the lowest number that is free. ``left`` and ``whole`` as in :func:`pods_fitting`.
+    """
+    order = sorted((rest, device) for device, rest in left.items() if rest >= share)
+    numbers = [device for _, device in order]
+    slots = {device: rest // share for rest, device in order}
+    opened = iter(device for device in range(len(left) + whole) if device not in left)
+    for _ in range(whole):
+        device = next(opened)
+        numbers.append(device)
+        slots[device] = WHOLE // share
+    used: list[int] = []
+    for device in numbers:
+        if sum([min(slots[each], count) for each in used]) >= count * devices:
+            break
+        used.append(device)
+    places = {device: index for index, device in enumerate(used)}
+    found: list[tuple[int, ...]] = []
+    for remaining in range(count, 0, -1):
+        # Those with as many slots as pods remain must serve every one of them; the fullest come first otherwise.
+        ready = sorted(
+            (device for device in used if slots[device] > 0),
+            key=lambda device: (-min(slots[device], remaining) if devices > 1 else 0, places[device]),
+        )
+        chosen = ready[:devices]
+        assert len(chosen) == devices, f"{count} pods with {share} of {devices} devices do not fit into {dict(left)}"
+        for device in chosen:
+            slots[device] -= 1
+        found.append(tuple(sorted(chosen)))
+    return found

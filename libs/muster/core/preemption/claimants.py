@@ -1,0 +1,123 @@
+"""The claimants: waiting jobs that are owed quota, that outrank running ones, or that have waited too long."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from muster.core.preemption.kaireclaim import between, is_kai
+from muster.core.preemption.reclaim import Basis, basis
+from muster.core.preemption.state import PreemptorState
+from muster.core.queueing.book import Shape
+from muster.core.queueing.order import share
+from muster.core.queueing.state import Job
+from muster.core.quota.demand import Shortfall, chain_of
+from muster.core.quota.kaishares import Shares, kai_shares
+
+Claimant = tuple[Shape, Job]
+
+
+def owed(state: PreemptorState) -> list[Claimant]:
+    """Who is refused what it is guaranteed, and would be let in if there were room; the first first."""
+    found = []
+    given = basis(state.ledger)
+    shares: Shares | None = None
+    for queue in state.book.queues:
+        kai = is_kai(state.ledger, queue)
+        if state.ledger.rules_of(queue).reclaim != "disabled" and (kai or state.below_guarantee(queue)):
+            for shape in state.refused(queue):
+                job = state.claimant(shape)
+                if job is None or not state.in_turn(job) or state.is_gated(job.ref.uid):
+                    continue
+                mine = _basis(state, job, given)
+                if kai:
+                    shares = kai_shares(state.ledger) if shares is None else shares
+                    entitled = between(mine, queue, shape.demand, shares).may_claim()
+                    entitled = entitled and mine.refusal(queue, shape.demand) is not None
+                else:
+                    entitled = mine.refuses_what_is_owed(queue, shape.demand)
+                if entitled:
+                    found.append((shape, job))
+    return in_order(state, found)
+
+
+def outranking(state: PreemptorState) -> list[Claimant]:
+    """Waiting jobs of queues in which work of lower priority gives way, and could make room; the first first."""
+    nodes, found = state.ledger.nodes, []
+    given: Basis | None = None
+    for queue in state.book.queues:
+        if queue not in state.runs or queue not in nodes or not nodes[queue].preempts:
+            continue
+        given = given or basis(state.ledger)
+        for shape in state.refused(queue):
+            job = state.claimant(shape)
+            if job is None or job.priority <= state.runs[queue][0].priority or state.is_gated(job.ref.uid):
+                continue
+            mine = _basis(state, job, given)
+            if (
+                state.may_be_next(job)
+                and mine.refusal(queue, shape.demand) is not None
+                and state.outranks(queue, job.priority, shape.demand, mine)
+            ):
+                found.append((shape, job))
+    return in_order(state, found)
+
+
+def aged(state: PreemptorState) -> tuple[Shape, Job, Shortfall] | None:
+    """Who has waited longest at the head of its queue beyond the age limit, and the uppermost limit that refuses it.
+
+    Nobody where something is held for age already, or was until lately.
+    """
+    heads = sorted((job for _, job in _heads(state)), key=lambda job: (job.queued_at, job.ref.uid))
+    for job in heads:
+        if _due(state, job) > state.now or not state.in_turn(job) or state.is_gated(job.ref.uid):
+            continue
+        shape, refusals = state.book.shapes[job.shape], list(state.ledger.refusals(job.queue, job.demand))
+        if shape.denial is None or not refusals or any(each.hopeless or each.of_runtime for each in refusals):
+            continue
+        if not job.demand.preemptible and state.ledger.beyond_min(job.queue, job.demand) is not None:
+            continue
+        top = min(refusals, key=lambda each: len(each.path))
+        mine = (path for path in chain_of(job.queue) if len(path) >= len(top.path))
+        if state.ledger.claims.aged_at(mine) is None and job.ref.uid not in state.ledger.claims.by_uid:
+            return shape, job, top
+    return None
+
+
+def next_aged_at(state: PreemptorState) -> int | None:
+    """Log time (ms) at which the next head of a queue will have waited too long; None for never."""
+    return min((due for _, job in _heads(state) if (due := _due(state, job)) > state.now), default=None)
+
+
+def in_order(state: PreemptorState, found: list[Claimant]) -> list[Claimant]:
+    """Queues in their order, in each the head first."""
+    if len(found) > 1:
+        ledger, priorities = state.ledger, state.queue_priorities
+        found.sort(
+            key=lambda pair: (
+                -priorities.get(pair[0].queue, 0),
+                share(ledger, pair[0].queue),
+                pair[0].queue,
+                pair[1].place,
+            )
+        )
+    return found
+
+
+def _basis(state: PreemptorState, job: Job, given: Basis) -> Basis:
+    """What a claim of a job is planned against: most have none that would have to be left out."""
+    return basis(state.ledger, job.ref.uid) if job.ref.uid in state.ledger.claims.by_uid else given
+
+
+def _heads(state: PreemptorState) -> Iterator[tuple[str, Job]]:
+    for queue in state.book.queues:
+        if queue in state.ledger.nodes and state.ledger.rules_of(queue).age_limit_ms:
+            job = state.head(queue)
+            if job is not None:
+                yield queue, job
+
+
+def _due(state: PreemptorState, job: Job) -> int:
+    """Log time from which something may be held for it."""
+    limit = state.ledger.rules_of(job.queue).age_limit_ms
+    rests = (state.age_rests.get(path, 0) for path in chain_of(job.queue)) if state.age_rests else ()
+    return max(job.queued_at + limit, *rests, 0)

@@ -1,0 +1,225 @@
+"""Reclaim between KAI queues: who may take quota back, and from whom.
+
+A claimant's queue stays within its fair share with it (and work that is not preemptible within the quota, at every
+level). Queues are compared just under the node they share. A victim's side gives while it uses more than it may keep,
+the larger of quota and share; or, where the claimant's side stays within its quota in everything, while it uses more
+than its quota of anything. In the end no claimant's side may be further above its share than a side that gave: so what
+was taken back is never claimed back. Compared are the resources that the claimant or a victim has to do with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from msgspec import Struct
+
+from muster.core.preemption.reclaim import MAX_LOOKS, Basis, Market, Search, search
+from muster.core.quota.demand import Charge, Demand, chain_of
+from muster.core.quota.fairshare import UNLIMITED
+from muster.core.quota.kaishares import Shares, kai_shares
+from muster.core.quota.ledger import Ledger
+from muster.model.quota import COUNTED, KAI_ROOT
+from muster.model.resources import EVERYTHING
+
+UNSPEAKABLE = 2**62
+"""The ratio of a queue that uses what it has no share of."""
+
+
+def is_kai(ledger: Ledger, queue: str) -> bool:
+    """Whether a queue is applied by these rules."""
+    tree = ledger.tree_of(queue)
+    return tree is not None and tree.rule_profile == "kai"
+
+
+class Between(Struct):
+    """One claimant, and the shares everybody has while it is judged."""
+
+    given: Basis
+    queue: str
+    demand: Demand
+    shares: Shares
+
+    @property
+    def ledger(self) -> Ledger:
+        return self.given.ledger
+
+    @property
+    def names(self) -> list[str]:
+        """The resources that queues share, sorted."""
+        return sorted(self.ledger.nodes[KAI_ROOT].limit.keys() - COUNTED)
+
+    def may_claim(self) -> bool:
+        """Whether its queue stays within its fair share with it, and within quota if it is not preemptible."""
+        for name in self.names:
+            found = self.shares.get(self.queue, {}).get(name)
+            if found is None or self._used(self.queue, name) + self.demand.request.get(name, 0) > found.share.amount:
+                return False
+        return self.demand.preemptible or self.ledger.beyond_min(self.queue, self.demand) is None
+
+    def sides(self, leaf: str) -> tuple[str, str]:
+        """(the claimant's side, the victim's side) just under the node both share."""
+        mine, theirs = chain_of(self.queue)[::-1], chain_of(leaf)[::-1]
+        for one, other in zip(mine, theirs, strict=False):
+            if one != other:
+                return one, other
+        return mine[-1], theirs[-1]
+
+    def gives(self, charge: Charge, found: Search) -> bool:
+        """Whether a victim's side may give one more, with those chosen so far gone."""
+        if charge.queue == self.queue or not is_kai(self.ledger, charge.queue):
+            return False
+        own, side = self.sides(charge.queue)
+        left = {name: found.used(side, name) for name in self.names}
+        if any(self._above_share(side, name, left[name]) for name in self.names):
+            return True
+        return self._within_quota(own) and any(left[name] > self._quota(side, name) for name in self.names)
+
+    def may_give(self, leaf: str) -> bool:
+        """Whether a queue comes into question at all, before anybody is looked at."""
+        if leaf == self.queue or not is_kai(self.ledger, leaf):
+            return False
+        own, side = self.sides(leaf)
+        if not self._within_quota(own):
+            return any(self._above_share(side, name, self._used(side, name)) for name in self.names)
+        asked = [name for name in self.names if self.demand.request.get(name)]
+        limited = [name for name in asked if self._quota(side, name) != EVERYTHING]
+        if any(self._used(side, name) > self._quota(side, name) for name in limited):
+            return True
+        return not any(self._used(side, name) < self._quota(side, name) for name in limited)
+
+    def balanced(self, found: Search) -> bool:
+        """Whether no side of the claimant ends further above its share than one that gave, in what is involved."""
+        for leaf in dict.fromkeys(self.ledger.charges[uid].queue for uid in found.chosen):
+            own, side = self.sides(leaf)
+            given = {
+                name
+                for uid in found.chosen
+                if self.ledger.charges[uid].queue == leaf
+                for name, amount in self.ledger.charges[uid].request.items()
+                if amount
+            }
+            for name in self.names:
+                if name not in given and not self.demand.request.get(name):
+                    continue
+                mine = found.used(own, name) + self.demand.request.get(name, 0)
+                whole, theirs = self._share(own, name), self._share(side, name)
+                if mine <= whole or theirs <= 0:
+                    continue
+                if not whole or mine * theirs >= found.used(side, name) * whole:
+                    return False
+        return True
+
+    def excess(self, leaf: str, found: Search) -> tuple[int, int]:
+        """How a queue comes in turn to give: lower priority first, then the largest part of what it may keep."""
+        _, side = self.sides(leaf)
+        node, part = self.ledger.nodes[side], 0
+        for name in self.names:
+            keeps = self._keeps(side, name)
+            used = found.used(side, name)
+            if keeps != UNLIMITED and used:
+                part = max(part, used * 1_000_000 // keeps if keeps else UNSPEAKABLE)
+        return (node.priority, -part)
+
+    def _above_share(self, path: str, name: str, used: int) -> bool:
+        keeps = self._keeps(path, name)
+        return keeps != UNLIMITED and used > keeps
+
+    def _within_quota(self, path: str) -> bool:
+        return all(
+            self._used(path, name) + self.demand.request.get(name, 0) <= self._quota(path, name) for name in self.names
+        )
+
+    def _keeps(self, path: str, name: str) -> int:
+        return self.shares[path][name].allocatable
+
+    def _share(self, path: str, name: str) -> int:
+        return self.shares[path][name].share.amount
+
+    def _quota(self, path: str, name: str) -> int:
+        return self.ledger.nodes[path].guaranteed.get(name, 0)
+
+    def _used(self, path: str, name: str) -> int:
+        """What is used there once all claims are served."""
+        parts = (self.ledger.used, self.given.leaving.extra, self.given.held.extra)
+        return sum(part.get(path, {}).get(name, 0) for part in parts)
+
+
+def between(given: Basis, queue: str, demand: Demand, shares: Shares | None = None) -> Between:
+    """A claimant as it is judged."""
+    return Between(given, queue, demand, kai_shares(given.ledger) if shares is None else shares)
+
+
+def victims(given: Basis, queue: str, demand: Demand, market: Market, shares: Shares | None = None) -> list[str]:
+    """Uids of who gives way, in the order they were chosen; empty when the rules find nobody."""
+    rules = between(given, queue, demand, shares)
+    found = search(given, queue, demand)
+    if not found.names or not rules.may_claim():
+        return []
+    at: dict[str, int] = {}
+    looks = 0
+    while (short := found.missing()) is not None:
+        uid = _next(rules, found, short.path, market, at)
+        looks += 1
+        if not uid or looks > MAX_LOOKS:
+            return []
+        charge = given.ledger.charges[uid]
+        if charge.request.get(short.resource) and market.may(uid) and rules.gives(charge, found):
+            found.take(uid)
+    found.trim(lambda each: each.missing() is None and legal(rules, each.chosen) and rules.balanced(each))
+    return found.chosen if found.chosen and legal(rules, found.chosen) and rules.balanced(found) else []
+
+
+def _next(rules: Between, found: Search, path: str, market: Market, at: dict[str, int]) -> str:
+    """The next to look at below the node that refuses: of the queue whose turn it is."""
+    below = [
+        leaf
+        for leaf, work in market.runs.items()
+        if path in chain_of(leaf) and at.get(leaf, 0) < len(work) and rules.may_give(leaf)
+    ]
+    if not below:
+        return ""
+    leaf = min(below, key=lambda leaf: (rules.excess(leaf, found), leaf))
+    uid = market.runs[leaf][at.get(leaf, 0)].uid
+    at[leaf] = at.get(leaf, 0) + 1
+    return uid
+
+
+def legal(rules: Between, chosen: Iterable[str]) -> bool:
+    """Whether each of them may be taken, one after the other."""
+    found = search(rules.given, rules.queue, rules.demand)
+    for uid in chosen:
+        charge = rules.ledger.charges.get(uid)
+        if charge is None or not rules.may_give(charge.queue) or not rules.gives(charge, found):
+            return False
+        found.take(uid)
+    return True
+
+
+def objection(given: Basis, queue: str, demand: Demand, chosen: Sequence[str]) -> str:
+    """Why these victims may not be suspended for this claimant, judged afresh; empty when they may."""
+    return next(_objections(given, queue, demand, chosen), "")
+
+
+def _objections(given: Basis, queue: str, demand: Demand, chosen: Sequence[str]) -> Iterator[str]:
+    rules = between(given, queue, demand)
+    if not rules.may_claim():
+        yield "it is beyond the fair share of its queue"
+    found = search(given, queue, demand)
+    if not found.names:
+        yield "it fits without taking anything back"
+    if any(uid not in given.ledger.charges for uid in chosen):
+        yield "a victim has left meanwhile"
+        return
+    if not legal(rules, chosen):
+        yield "a queue would give more than it has above its share"
+        return
+    for uid in chosen:
+        found.take(uid)
+    if found.missing() is not None:
+        yield "it would not fit even then"
+    if not rules.balanced(found):
+        yield "its queue would be further above its share than one that gives"
+    before = len(found.chosen)
+    found.trim(lambda each: each.missing() is None and legal(rules, each.chosen) and rules.balanced(each))
+    if len(found.chosen) != before:
+        yield "it needs fewer victims"

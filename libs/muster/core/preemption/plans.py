@@ -1,0 +1,154 @@
+"""What is proposed for a claimant: who leaves for it or what is held for it, or why nothing can be taken back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+from muster.core.preemption import inqueue, kaireclaim
+from muster.core.preemption import reclaim as ackreclaim
+from muster.core.preemption.reclaim import basis
+from muster.core.preemption.state import PreemptorState
+from muster.core.queueing.book import Shape
+from muster.core.queueing.state import Job
+from muster.core.quota.demand import Shortfall
+from muster.events.base import Cause, Decision
+from muster.events.decisions import ClaimKind, DeferralReason, PreemptionProposed, ReclaimDeferred, Victim
+
+
+def reclaim(state: PreemptorState, shape: Shape, job: Job) -> Decision:
+    """Who is above its own guarantee gives back, or it is said why nobody does."""
+    cause, short = _refusal(state, shape, job)
+    given = basis(state.ledger, job.ref.uid)
+    rules = kaireclaim if kaireclaim.is_kai(state.ledger, shape.queue) else ackreclaim
+    uids = rules.victims(given, shape.queue, shape.demand, state.market())
+    if not uids and state.ledger.nodes[shape.queue].preempts and state.may_be_next(job):
+        found = _in_its_queue(state, job, cause, short)
+        if found is not None:
+            return found
+    if not uids:
+        paused = any("evictions" in state.resting(leaf) for leaf in state.runs)
+        unpaused = state.market(state.may_evict_unpaused)
+        paused = paused and bool(rules.victims(given, shape.queue, shape.demand, unpaused))
+        from_then = 0 if paused else state.evictable_from()
+        reason: DeferralReason = "evictions_paused" if paused else "too_young" if from_then else "nothing_evictable"
+        return _deferral(state, job, cause, short, reason, from_then)
+    chosen = tuple(_victim(state, uid) for uid in uids)
+    withheld: Withheld = "" if state.reclaims() else "reclaim_disabled"
+    return _proposal(state, job, cause, short, kind="guarantee", victims=chosen, withheld=withheld)
+
+
+def preempt(state: PreemptorState, shape: Shape, job: Job) -> Decision:
+    """Work of lower priority in its own queue gives way, or it is said why none does."""
+    cause, short = _refusal(state, shape, job)
+    found = _in_its_queue(state, job, cause, short)
+    if found is not None:
+        return found
+    young = bool(_lower_victims(state, job, lambda _: True))
+    reason: DeferralReason = "lower_too_young" if young else "lower_stays"
+    if _lower_victims(state, job, state.may_evict_unpaused):
+        reason = "lower_paused"
+    until = state.evictable_from(job.queue) if reason == "lower_too_young" else 0
+    return _deferral(state, job, cause, short, reason, until)
+
+
+def hold(state: PreemptorState, shape: Shape, job: Job, top: Shortfall) -> Decision:
+    """What leaves is held for it, up to the uppermost limit that refuses it."""
+    cause = shape.denial.cause if shape.denial is not None else job.cause
+    return _proposal(state, job, cause, top, kind="age")
+
+
+Withheld = Literal["", "reclaim_disabled"]
+
+
+def _refusal(state: PreemptorState, shape: Shape, job: Job) -> tuple[Cause, Shortfall]:
+    """What refused those of this shape, and what they lack by now without regard to age claims."""
+    short = basis(state.ledger, job.ref.uid).refusal(shape.queue, shape.demand)
+    if shape.denial is None or short is None:
+        raise AssertionError(f"{job.ref} is parked and fits")
+    return shape.denial.cause, short
+
+
+def _lower_victims(state: PreemptorState, job: Job, may: Callable[[str], bool]) -> list[str]:
+    """The victims that the rules of priority allow a job."""
+    rules = state.ledger.rules_of(job.queue)
+    given, reclaims = basis(state.ledger, job.ref.uid), rules.reclaim != "disabled"
+    return inqueue.victims(given, job.queue, job.demand, job.priority, state.market(may), reclaims=reclaims)
+
+
+def _in_its_queue(state: PreemptorState, job: Job, cause: Cause, short: Shortfall) -> PreemptionProposed | None:
+    """That work of lower priority in its own queue gives way to it, if that makes room."""
+    uids = _lower_victims(state, job, state.may_evict)
+    if not uids:
+        return None
+    chosen = tuple(_victim(state, uid, job) for uid in uids)
+    withheld = state.ledger.tree is not None and not state.ledger.tree.rules.reclaim and state.foreign
+    outranks = any(each.priority is not None for each in chosen)
+    return _proposal(
+        state,
+        job,
+        cause,
+        short,
+        kind="priority" if outranks else "guarantee",
+        victims=chosen,
+        withheld="reclaim_disabled" if withheld else "",
+        priority=job.priority if outranks else None,
+    )
+
+
+def _deferral(
+    state: PreemptorState, job: Job, cause: Cause, short: Shortfall, reason: DeferralReason, until: int
+) -> ReclaimDeferred:
+    """That nobody is evicted for it now; ``until``: log time that may change that, 0: only news may."""
+    return ReclaimDeferred(
+        cause=cause,
+        ref=job.ref,
+        attempt=job.attempt,
+        queue=job.queue,
+        path=short.path,
+        resource=short.resource,
+        reason=reason,
+        until=until,
+        supply=state.supply,
+    )
+
+
+def _proposal(
+    state: PreemptorState,
+    job: Job,
+    cause: Cause,
+    short: Shortfall,
+    *,
+    kind: ClaimKind,
+    victims: tuple[Victim, ...] = (),
+    withheld: Withheld = "",
+    priority: int | None = None,
+) -> PreemptionProposed:
+    return PreemptionProposed(
+        cause=cause,
+        ref=job.ref,
+        attempt=job.attempt,
+        queue=job.queue,
+        request=job.demand.request,
+        pods=job.demand.pods,
+        preemptible=job.demand.preemptible,
+        kind=kind,
+        victims=victims,
+        path=short.path,
+        resource=short.resource,
+        asked=short.asked,
+        used=short.used,
+        limit=short.limit,
+        withheld=withheld,
+        supply=state.supply,
+        priority=priority,
+    )
+
+
+def _victim(state: PreemptorState, uid: str, claimant: Job | None = None) -> Victim:
+    """``claimant``: the job that outranks it, if they are of one queue."""
+    charge, job, workload = state.ledger.charges[uid], state.jobs.get(uid), state.workloads[uid]
+    attempt = job.attempt if job is not None else state.attempts.get(uid, 0)
+    outranked = claimant is not None and charge.queue == claimant.queue
+    priority = state.started[uid].run.priority if outranked else None
+    return Victim(workload.ref, attempt, charge.queue, charge.request, charge.pods, priority)

@@ -1,0 +1,79 @@
+"""What the status of a KAI queue should say now: what is below it, what it uses and asks for, and whether it counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec import Struct, to_builtins
+
+from muster.core.objects.kaiqueue import KaiCondition, KaiStatus, shown_status
+from muster.core.presentation.desired import Body
+from muster.core.queueing.state import SorterState
+from muster.core.quota.demand import chain_of
+from muster.model.kaiqueue import KaiQueue
+from muster.model.keys import Ref
+from muster.model.quota import COUNTED, KAI_ROOT
+from muster.model.resources import EVERYTHING, Vector, add_into, texts
+
+
+class QueueStatus(Struct, frozen=True):
+    """The status a queue should have, and its digest."""
+
+    ref: Ref
+    body: Body
+    shown: str
+
+
+def kai_status(state: SorterState, queue: KaiQueue) -> QueueStatus | None:
+    """The status of a queue; None when it shows what it should."""
+    ledger = state.ledger
+    path = ledger.queues.get(queue.name, "")
+    used, firm = ledger.used.get(path, {}), ledger.firm.get(path, {})
+    requested = dict(used)
+    if path:
+        add_into(requested, waiting_below(state, path))
+    children = [each.rpartition("/")[2] for each in ledger.nodes[path].children] if path else []
+    status = KaiStatus(
+        child_queues=tuple(children),
+        allocated=_shown(queue, used),
+        allocated_non_preemptible=_shown(queue, firm),
+        requested=_shown(queue, requested),
+        conditions=tuple(_conditions(state, queue, path)),
+    )
+    shown = shown_status(status)
+    return None if shown == queue.shown else QueueStatus(queue.ref, to_builtins(status), shown)
+
+
+def waiting_below(state: SorterState, path: str) -> Vector:
+    """What waits in a queue and below it, in all."""
+    total: Vector = {}
+    for shape in state.book.shapes.values():
+        if path in chain_of(shape.queue):
+            add_into(total, shape.demand.request, len(shape.waiting) + shape.open)
+    return total
+
+
+def _shown(queue: KaiQueue, amounts: Vector) -> dict[str, str]:
+    """What a queue speaks of, zeros too: a merge patch never takes a key away."""
+    return texts({name: amounts.get(name, 0) for name in queue.quota})
+
+
+def _asked(amounts: Vector) -> Vector:
+    return {name: amount for name, amount in amounts.items() if name not in COUNTED}
+
+
+def _conditions(state: SorterState, queue: KaiQueue, path: str) -> Iterator[KaiCondition]:
+    tree = state.ledger.trees.get(KAI_ROOT)
+    reason = tree.disabled.get(queue.name, "") if tree is not None else ""
+    if path:
+        yield KaiCondition("Ready", "True", "Counts", "")
+    else:
+        yield KaiCondition("Ready", "False", "Disabled", reason or "it is not in force yet")
+    if path and (over := _over_quota(state, path)):
+        yield KaiCondition("OverQuota", "True", "UsesSurplus", f"it uses more than its quota of {over}")
+
+
+def _over_quota(state: SorterState, path: str) -> str:
+    node, used = state.ledger.nodes[path], _asked(state.ledger.used.get(path, {}))
+    found = [name for name in sorted(used) if EVERYTHING != node.guaranteed.get(name, 0) < used[name]]
+    return ", ".join(found)

@@ -1,0 +1,44 @@
+"""Which queue comes first: by the priority of its Queue object, then by what it uses of its guarantee, then by age."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from muster.core.quota.demand import Scratch, chain_of
+from muster.core.quota.ledger import UNBOUNDED, Ledger
+from muster.model.resources import add_into
+
+_NOTHING: Mapping[str, Any] = {}
+MILLION = 1_000_000
+
+
+def share(ledger: Ledger, queue: str, *scratches: Scratch) -> int:
+    """How much of its guarantee a leaf uses, in millionths of the resource it uses most of.
+
+    Counted is what the tree promises to any leaf; what it promises to none is no reason to come later. A leaf that uses
+    something of which it has no min comes after all that do not, and among such leaves the one that uses less of what
+    there is comes first.
+    """
+    node, promised = ledger.nodes.get(queue), ledger.promised.get(queue.partition("/")[0], _NOTHING)
+    taken = dict(ledger.used.get(queue, _NOTHING))
+    for scratch in scratches:
+        add_into(taken, scratch.extra.get(queue, _NOTHING))
+    most = 0
+    for name, amount in taken.items():
+        if amount <= 0 or name not in promised:
+            continue
+        least = node.guaranteed.get(name, 0) if node is not None else 0
+        part = amount * MILLION // least if least else UNBOUNDED + _of_all(ledger, queue, name, amount)
+        most = max(most, part)
+    return most
+
+
+def _of_all(ledger: Ledger, queue: str, name: str, amount: int) -> int:
+    """Millionths of what the uppermost node that limits a resource may use of it; the amount where none does."""
+    for path in reversed(chain_of(queue)):
+        node = ledger.nodes.get(path)
+        limit = node.limit.get(name, 0) if node is not None else 0
+        if limit:
+            return amount * MILLION // limit
+    return amount

@@ -1,0 +1,154 @@
+"""What the accountant makes of proposals to take back: orders that open claims, and when a claim is over.
+
+A plan is judged as if all claims before it were served and all their victims gone. It is accepted if its claimant
+would be let in then, its victims leave for nobody else, and the rules of reclaim or of priority allow them; an age
+claim, if no other is held at a node of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from muster.core.preemption.inqueue import objection
+from muster.core.preemption.reclaim import basis
+from muster.core.quota.charging import demand_in
+from muster.core.quota.claims import Claim
+from muster.core.quota.demand import chain_of, demand_of
+from muster.core.quota.ledger import leaf_of
+from muster.core.quota.state import AccountantState, evictable
+from muster.core.quota.waiting import waits
+from muster.events.base import Decision
+from muster.events.claims import ClaimEnded, ClaimOpened, ClaimOutcome, PlanStale
+from muster.events.decisions import (
+    EvictionOrdered,
+    PreemptionProposed,
+)
+from muster.model.workload import Workload
+
+
+def ends(state: AccountantState) -> Iterator[ClaimEnded]:
+    """Claims whose reason is gone, or that have come no nearer for too long."""
+    for claim in state.ledger.claims.by_uid.values():
+        outcome = why_over(state, claim)
+        if outcome is not None:
+            cause = state.causes.get(claim.uid, state.claim_causes[claim.uid])
+            yield ClaimEnded(cause=cause, ref=claim.ref, outcome=outcome)
+
+
+def why_over(state: AccountantState, claim: Claim) -> ClaimOutcome | None:
+    """Why a claim ends without an admission; None while it stands."""
+    workload = state.workloads.get(claim.uid)
+    if workload is None or not workload.suspended or workload.phase not in ("waiting", "suspending"):
+        return "gone"
+    unjustified = _unjustified(state, workload, claim.queue)
+    if unjustified is not None:
+        return unjustified
+    tree, priority = state.ledger.tree_of(claim.queue), state.priorities.get(claim.uid)
+    if state.attempts.get(claim.uid) != claim.attempt or demand_of(tree, workload, priority) != claim.demand:
+        return "changed"
+    if not _can_be_served(state, claim):
+        return "unsatisfiable"
+    until = expires_at(state, claim)
+    return "expired" if until is not None and state.now >= until else None
+
+
+def expires_at(state: AccountantState, claim: Claim) -> int | None:
+    """Log time (ms) at which a claim that comes no nearer ends; None while victims are leaving, and for one of age."""
+    if claim.victims or not claim.firm:
+        return None
+    return claim.progress + state.ledger.rules_of(claim.queue).claim_ms
+
+
+def answers(state: AccountantState) -> Iterator[Decision]:
+    """Answers to proposed preemptions, up to the first that becomes a claim: the others are judged beside that."""
+    for plan in state.plans.values():
+        proposed = plan.proposed
+        stale = _objection(state, proposed)
+        nowhere = not stale and state.places and bool(proposed.victims) and plan.fits is False
+        if stale or nowhere:
+            reason = stale or "it would find no place on the nodes even then"
+            yield PlanStale(
+                cause=plan.cause, ref=proposed.ref, attempt=proposed.attempt, reason=reason, no_nodes=nowhere
+            )
+            continue
+        if state.places and proposed.victims and plan.fits is None:
+            continue
+        common: dict[str, Any] = {
+            "cause": plan.cause,
+            "ref": proposed.ref,
+            "attempt": proposed.attempt,
+            "queue": proposed.queue,
+            "request": proposed.request,
+            "pods": proposed.pods,
+            "preemptible": proposed.preemptible,
+        }
+        if proposed.kind == "age":
+            yield ClaimOpened(**common, top=proposed.path)
+        else:
+            yield EvictionOrdered(
+                **common,
+                kind=proposed.kind,
+                victims=proposed.victims,
+                path=proposed.path,
+                resource=proposed.resource,
+                priority=proposed.priority,
+            )
+        return
+
+
+def _objection(state: AccountantState, proposed: PreemptionProposed) -> str:
+    """Why a proposed preemption no longer holds; empty when it does."""
+    uid, workload = proposed.ref.uid, state.workloads.get(proposed.ref.uid)
+    if (
+        workload is None
+        or not waits(workload)
+        or uid in state.entries
+        or state.attempts.get(uid) != proposed.attempt
+        or _unjustified(state, workload, proposed.queue) is not None
+    ):
+        return "the claimant no longer waits as it did"
+    demand, claims = demand_in(proposed), state.ledger.claims
+    if proposed.kind == "age":
+        if state.ledger.shortfall(proposed.queue, demand) is None:
+            return "it fits meanwhile"
+        mine = (path for path in chain_of(proposed.queue) if len(path) >= len(proposed.path))
+        other = claims.aged_at(mine)
+        return f"what is freed there is held for {other.ref.key} already" if other is not None else ""
+    if not proposed.victims:
+        return "nobody is named who could give way"
+    if not all(evictable(state, victim.ref.uid, victim.attempt) for victim in proposed.victims):
+        return "a victim may not be suspended any more"
+    priorities = {victim.ref.uid: victim.priority for victim in proposed.victims}
+
+    def outranked(victim: str) -> bool:
+        """As both were queued; of what never was (it was adopted) the proposal says what it is."""
+        lower, higher = state.priorities.get(victim, priorities[victim]), state.priorities.get(uid)
+        return lower is not None and higher is not None and lower < higher and priorities[victim] is not None
+
+    return objection(basis(state.ledger, uid), proposed.queue, demand, list(priorities), outranked)
+
+
+def _unjustified(state: AccountantState, workload: Workload, queue: str) -> ClaimOutcome | None:
+    """Why nothing should be held for a waiting workload, however long it has waited and whatever it is owed."""
+    if not waits(workload):
+        return "held"
+    if leaf_of(state.ledger, workload) != queue:
+        return "moved"
+    paused = (*state.ledger.rules_of(queue).paused, *state.paused.get(queue, ()))
+    return "paused" if "admissions" in paused else None
+
+
+def _can_be_served(state: AccountantState, claim: Claim) -> bool:
+    """Whether the limits, and the guarantee it rests on, would take it if nothing else were there."""
+    ledger, request = state.ledger, claim.demand.request
+    above = [ledger.nodes[path] for path in chain_of(claim.queue) if path in ledger.nodes]
+    if any(amount > node.limit[name] for node in above for name, amount in request.items() if name in node.limit):
+        return False
+    tree = ledger.tree_of(claim.queue)
+    if claim.kind == "guarantee" and tree is not None and tree.rule_profile == "kai":
+        return True  # It rests on a fair share, which moves with what others ask for.
+    if claim.kind != "guarantee":
+        return claim.kind == "age" or ledger.nodes[claim.queue].preempts
+    managed = ledger.managed(claim.queue, request)
+    return any(all(request[name] <= node.guaranteed.get(name, 0) for name in managed) for node in above[:-1] or above)

@@ -1,0 +1,158 @@
+"""Claims: what is held for a waiting job until it is admitted.
+
+Any number stand side by side. A *guarantee* claim and a *priority* claim have victims, who leave for it, and are held
+at every node on the path of their queue; an *age* claim has none, and is held from its queue up to the uppermost node
+that refuses it. What is held is not free for anybody else, with one exception: what an age claim holds is free for
+jobs that are owed it.
+
+A further claim is planned against used - leaving + held: with all victims gone and all claims before it served, it must
+fit. So no two of them wait for each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec import Struct, field
+
+from muster.core.quota.demand import Demand, Scratch, chain_of, counted
+from muster.events.decisions import ClaimKind
+from muster.model.keys import Ref
+from muster.model.resources import add_into
+
+
+class Claim(Struct):
+    """What is held for a waiting workload, and what it still waits for."""
+
+    ref: Ref
+    attempt: int
+    queue: str
+    demand: Demand
+    kind: ClaimKind
+    opened: int
+    """Log time (ms)."""
+    top: str = ""
+    """The uppermost node at which it is held; empty for all of its path."""
+    victims: dict[str, int] = field(default_factory=dict)
+    """uid -> attempt of those who leave for it and have not left yet"""
+    progress: int = 0
+    """Log time (ms) of what brought it nearer last: it was opened, a victim left, something was released."""
+
+    @property
+    def uid(self) -> str:
+        return self.ref.uid
+
+    @property
+    def firm(self) -> bool:
+        """Whether it holds against everybody; one for age gives way to what is owed to others."""
+        return self.kind != "age"
+
+    def serves(self, queue: str, demand: Demand) -> bool:
+        """Whether somebody of this queue and demand may use what it holds: its claimant, or one that asks alike."""
+        return self.queue == queue and self.demand == demand
+
+    def paths(self) -> Iterator[str]:
+        """The nodes at which it is held, leaf first."""
+        return (path for path in chain_of(self.queue) if len(path) >= len(self.top))
+
+
+class Claims(Struct):
+    """All claims in force, and the sums of what they hold."""
+
+    by_uid: dict[str, Claim] = field(default_factory=dict)
+    """Claimant uid -> its claim, in the order in which they were opened."""
+    firm: Scratch = field(default_factory=Scratch)
+    """What claims hold against everybody."""
+    total: Scratch = field(default_factory=Scratch)
+    """What all claims hold."""
+
+    def open(self, claim: Claim) -> None:
+        """From here on it is held; what the same claimant had before is replaced, and its victims stay its own."""
+        before = self.end(claim.uid)
+        if before is not None:
+            claim.victims = before.victims | claim.victims
+        self.by_uid[claim.uid] = claim
+        self._hold(claim, 1)
+
+    def end(self, uid: str) -> Claim | None:
+        """Nothing is held for this claimant any more."""
+        claim = self.by_uid.pop(uid, None)
+        if claim is not None:
+            self._hold(claim, -1)
+        return claim
+
+    def left(self, uid: str, demand: Demand, at: int) -> None:
+        """A charge was released: its claimant has a victim less, and claims on the same resources are nearer."""
+        for claim in self.by_uid.values():
+            if claim.victims.pop(uid, None) is not None or not demand.request.keys().isdisjoint(claim.demand.request):
+                claim.progress = max(claim.progress, at)
+
+    def stays(self, uid: str, attempt: int, at: int) -> None:
+        """A victim could not be suspended: nobody waits for it any more."""
+        for claim in self.by_uid.values():
+            if claim.victims.get(uid) == attempt:
+                del claim.victims[uid]
+                claim.progress = max(claim.progress, at)
+
+    def served_by(self, uid: str, queue: str, demand: Demand) -> Claim | None:
+        """The claim that a charge ends: the claimant's own, else the oldest of one who asks for the same."""
+        own = self.by_uid.get(uid)
+        if own is not None or not self.by_uid:
+            return own
+        return next((claim for claim in self.by_uid.values() if claim.serves(queue, demand)), None)
+
+    def beside(self, queue: str, demand: Demand, *, owed: bool) -> Scratch:
+        """What is not free for somebody. ``owed``: age claims give way to it."""
+        own = [claim for claim in self.by_uid.values() if claim.serves(queue, demand)]
+        owed = owed or any(claim.firm for claim in own)
+        if not own:
+            return self.firm if owed else self.total
+        held = _copy(self.firm if owed else self.total)
+        for claim in own:
+            if claim.firm or not owed:
+                _spread(held, claim, -1)
+        return held
+
+    def firmly_beside(self, uid: str) -> Scratch:
+        """What is held against everybody, less what is held for this claimant."""
+        own = self.by_uid.get(uid)
+        if own is None or not own.firm:
+            return self.firm
+        held = _copy(self.firm)
+        _spread(held, own, -1)
+        return held
+
+    def victims(self) -> Iterator[str]:
+        """Uids of all who leave for somebody and have not left yet."""
+        return (uid for claim in self.by_uid.values() for uid in claim.victims)
+
+    def at(self, path: str, resource: str) -> tuple[int, str]:
+        """(how much is held at a node, namespace/name of the first it is held for)."""
+        held = self.total.extra.get(path, {}).get(resource, 0)
+        if not held:
+            return 0, ""
+        return held, next((claim.ref.key for claim in self.by_uid.values() if path in claim.paths()), "")
+
+    def aged_at(self, paths: Iterator[str]) -> Claim | None:
+        """An age claim that is held at one of these nodes."""
+        mine = set(paths)
+        aged = (claim for claim in self.by_uid.values() if not claim.firm)
+        return next((claim for claim in aged if not mine.isdisjoint(claim.paths())), None)
+
+    def _hold(self, claim: Claim, times: int) -> None:
+        _spread(self.total, claim, times)
+        if claim.firm:
+            _spread(self.firm, claim, times)
+
+
+def _spread(scratch: Scratch, claim: Claim, times: int) -> None:
+    amounts = counted(claim.demand)
+    for path in claim.paths():
+        vector = scratch.extra.setdefault(path, {})
+        add_into(vector, amounts, times)
+        if not vector:
+            del scratch.extra[path]
+
+
+def _copy(scratch: Scratch) -> Scratch:
+    return Scratch({path: dict(vector) for path, vector in scratch.extra.items()})

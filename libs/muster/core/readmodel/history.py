@@ -1,0 +1,299 @@
+"""From an event and the state around it to what happened to whom: one function per type of event.
+
+Called after the queues have folded the event and before the read model forgets what the event ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from heapq import merge
+from itertools import islice
+from typing import Any
+
+from msgspec import structs
+
+from muster.core.queueing.state import Job
+from muster.core.quota.demand import Shortfall
+from muster.core.readmodel.records import leaving_for
+from muster.core.readmodel.state import ReadState
+from muster.core.status.happenings import Happening, Release, Said, SetAsked, Taker, Used, Weight, Where
+from muster.core.workloads.registry import KINDS
+from muster.events import claims, effects, facts, gangs, growing
+from muster.events import decisions as d
+from muster.events.base import Cause, Event
+from muster.events.charges import ChargeChanged
+from muster.model.keys import Position, path_chain
+from muster.model.resources import Vector
+from muster.model.workload import Workload
+
+AHEAD = 3
+SHAPES = 200
+"""Where a queue has more shapes, positions are not noted: each costs a look at all of them."""
+RELEASES = 1_000
+TAKERS = 2_000
+SETS = 8
+NODES = 5
+VICTIMS = 5
+
+History = Callable[[ReadState, Position, Any], Iterable[Said]]
+
+
+def happened(at: Position, what: str, weight: Weight, **numbers: Any) -> Happening:
+    return Happening(at=at.at, seq=at.seq, item=at.item, what=what, weight=weight, **numbers)
+
+
+def tag_of(event: Event) -> str:
+    """The name of an event's type in the log."""
+    return str(event.__struct_config__.tag)
+
+
+def where(state: ReadState, job: Job) -> Where | None:
+    """A job's place in its queue; None where finding out would cost too much."""
+    if job.status != "waiting":
+        return Where()
+    keys, shapes = state.book.queues.get(job.queue, {}), state.book.shapes
+    if len(keys) > SHAPES:
+        return None
+    position, length = state.book.position(job.queue, job.place), state.book.length(job.queue)
+    heads = merge(*(shapes[key].waiting[:AHEAD] for key in keys)) if position > 1 else ()
+    return Where(position, length, tuple(place[2] for place in islice(heads, min(AHEAD, position - 1))))
+
+
+def usage(state: ReadState, path: str, names: Iterable[str]) -> tuple[Used, ...]:
+    """What a node uses of what it may."""
+    node, used = state.ledger.nodes.get(path), state.ledger.used.get(path, {})
+    limits = node.limit if node is not None else {}
+    return tuple(Used(name, used.get(name, 0), limits.get(name, -1)) for name in sorted(names))
+
+
+# --- what is seen -------------------------------------------------------------------------------------------------
+
+
+def observed(state: ReadState, at: Position, old: Workload | None, new: Workload) -> Iterator[Said]:
+    """A job looks otherwise than before."""
+    profile = state.ledger.tree.profile if state.ledger.tree else "ack"
+    need = new.need.get(profile) or next(iter(new.need.values()), {})
+    sets = tuple(SetAsked(pods.name, pods.count, pods.request) for pods in new.pod_sets[:SETS])
+    asked: dict[str, Any] = {"request": need, "sets": sets, "more": max(0, len(new.pod_sets) - SETS)}
+    if old is None:
+        words = new.detail if new.detail != "Suspended" else ""
+        yield new.ref, happened(at, "seen", "step", flag=new.suspended, words=words, kind=new.ref.kind, **asked)
+        return
+    if new.need != old.need:
+        before = old.need.get(profile, {})
+        yield new.ref, happened(at, "edited", "step", number=new.generation, before=before, **asked)
+    if new.deleting and not old.deleting:
+        yield new.ref, happened(at, "deleting", "step")
+    if new.suspended != old.suspended:
+        yield new.ref, happened(at, "switched", "detail", kind=new.ref.kind, flag=new.suspended)
+    if new.detail != old.detail and new.detail:
+        yield new.ref, happened(at, "said", "detail", kind=new.ref.kind, words=new.detail)
+
+
+def _started(state: ReadState, at: Position, event: facts.WorkloadStarted) -> Iterator[Said]:
+    record = state.records.get(event.ref.uid)
+    after = state.now - record.admitted_at if record is not None and record.admitted_at else -1
+    yield event.ref, happened(at, "workload_started", "turn", span=after)
+
+
+def _finished(state: ReadState, at: Position, event: facts.WorkloadFinished) -> Iterator[Said]:
+    uid, record = event.ref.uid, state.records.get(event.ref.uid)
+    ran = state.now - record.running_at if record is not None and record.running_at else -1
+    charged = uid in state.ledger.charges
+    told = {"reason": event.outcome, "words": event.detail, "kind": event.ref.kind}
+    yield event.ref, happened(at, "workload_finished", "turn", span=ran, flag=charged, **told)
+
+
+def _gone(state: ReadState, at: Position, event: facts.WorkloadGone) -> Iterator[Said]:
+    yield event.ref, happened(at, "workload_gone", "step", flag=event.ref.uid in state.ledger.charges)
+
+
+def _unreadable(_state: ReadState, at: Position, event: facts.ObjectUnreadable) -> Iterator[Said]:
+    if event.ref.kind in KINDS:
+        yield event.ref, happened(at, "object_unreadable", "turn", words=event.reason)
+
+
+# --- queueing -----------------------------------------------------------------------------------------------------
+
+
+def _queued(state: ReadState, at: Position, event: d.WorkloadQueued) -> Iterator[Said]:
+    job = state.jobs.get(event.ref.uid)
+    charged = job is not None and job.status == "charged"
+    place = where(state, job) if job is not None and not charged else None
+    told = {"queue": event.queue, "attempt": event.attempt, "request": event.request, "number": event.priority}
+    yield event.ref, happened(at, "workload_queued", "turn", flag=charged, where=place, **told)
+
+
+def _left(_state: ReadState, at: Position, event: d.WorkloadDequeued) -> Iterator[Said]:
+    yield event.ref, happened(at, "workload_dequeued", "turn", queue=event.queue, reason=event.reason)
+
+
+def _refused(_state: ReadState, at: Position, event: d.WorkloadRefused) -> Iterator[Said]:
+    yield event.ref, happened(at, "workload_refused", "turn", reason=event.reason, words=event.message)
+
+
+def _proposed(state: ReadState, at: Position, event: d.CandidatesProposed) -> Iterator[Said]:
+    for each in event.candidates:
+        release = state.releases.get(f"{each.cause.seq}-{each.cause.item}")
+        if release is None:
+            yield each.ref, happened(at, "candidates_proposed", "detail")
+        else:
+            told = {"name": release.job, "request": release.request, "flag": True}
+            yield each.ref, happened(at, "candidates_proposed", "step", **told)
+
+
+def _tree(state: ReadState, at: Position, _event: d.QuotaTreeAccepted) -> Iterator[Said]:
+    _remember(state, at, Release())
+    return iter(())
+
+
+# --- quota --------------------------------------------------------------------------------------------------------
+
+
+def _reserved(state: ReadState, at: Position, event: d.QuotaReserved) -> Iterator[Said]:
+    job = state.jobs.get(event.ref.uid)
+    place = job.place if job is not None else None
+    state.takers.append(Taker(at.seq, event.ref.key, event.queue, event.request, place))
+    if len(state.takers) >= 2 * TAKERS:
+        del state.takers[:-TAKERS]
+    used = usage(state, event.queue, event.request)
+    yield event.ref, happened(at, "quota_reserved", "step", queue=event.queue, request=event.request, used=used)
+
+
+def _moved(state: ReadState, at: Position, event: d.QuotaMoved) -> Iterator[Said]:
+    used = usage(state, event.queue, event.request)
+    yield event.ref, happened(at, "quota_moved", "step", queue=event.queue, path=event.before, used=used)
+
+
+def _denied(state: ReadState, at: Position, event: d.QuotaDenied) -> Iterator[Said]:
+    if event.reason == "stale":
+        yield event.ref, happened(at, "stale", "detail")
+        return
+    job = state.jobs.get(event.ref.uid)
+    place = where(state, job) if job is not None and job.status == "waiting" else None
+    short = Shortfall(
+        event.path, event.resource, event.asked, event.used, event.limit, event.of_min, event.held, event.of_runtime
+    )
+    yield event.ref, happened(at, "quota_denied", "turn", reason=event.reason, refusal=short, where=place)
+
+
+def _adopted(state: ReadState, at: Position, event: d.WorkloadAdopted) -> Iterator[Said]:
+    over = next((path for path in path_chain(event.queue) if _is_over(state, path, event.request)), "")
+    told = {"queue": event.queue, "request": event.request, "reason": event.reason, "path": over}
+    used = usage(state, over, event.request) if over else ()
+    yield event.ref, happened(at, "workload_adopted", "turn", used=used, **told)
+
+
+def _recharged(state: ReadState, at: Position, event: ChargeChanged) -> Iterator[Said]:
+    used = usage(state, event.queue, event.request)
+    told = {"queue": event.queue, "request": event.request, "before": event.over or None}
+    yield event.ref, happened(at, "charge_changed", "turn", used=used, **told)
+
+
+def _is_over(state: ReadState, path: str, request: Vector) -> bool:
+    return any((state.ledger.headroom(path, name) or 0) < 0 for name in request)
+
+
+def _released(state: ReadState, at: Position, event: d.QuotaReleased) -> Iterator[Said]:
+    _remember(state, at, Release(event.ref.key, event.request))
+    told = {"queue": event.queue, "request": event.request, "reason": event.reason}
+    yield event.ref, happened(at, "quota_released", "turn", used=usage(state, event.queue, event.request), **told)
+
+
+def _remember(state: ReadState, at: Position, release: Release) -> None:
+    state.releases[f"{at.seq}-{at.item}"] = release
+    if len(state.releases) > RELEASES:
+        del state.releases[next(iter(state.releases))]
+
+
+# --- admission ----------------------------------------------------------------------------------------------------
+
+
+def _admitted(state: ReadState, at: Position, event: d.GangAdmitted) -> Iterator[Said]:
+    job, charge = state.jobs.get(event.ref.uid), state.ledger.charges.get(event.ref.uid)
+    nodes: dict[str, int] = {}
+    for each in event.placements:
+        nodes[each.node] = nodes.get(each.node, 0) + each.count
+    yield (
+        event.ref,
+        happened(
+            at,
+            "gang_admitted",
+            "turn",
+            queue=event.queue,
+            request=charge.request if charge is not None else None,
+            span=max(0, state.now - job.queued_at) if job is not None else -1,
+            nodes=tuple(islice(nodes.items(), NODES)),
+            more=max(0, len(nodes) - NODES),
+        ),
+    )
+
+
+def _evicted(state: ReadState, at: Position, event: d.EvictionOrdered) -> Iterator[Said]:
+    kept = event
+    if len(event.victims) > VICTIMS:
+        kept = structs.replace(event, victims=event.victims[:VICTIMS])
+    told = {"event": kept, "number": sum(each.priority is not None for each in event.victims)}
+    yield event.ref, happened(at, "eviction_ordered", "turn", more=len(event.victims) - len(kept.victims), **told)
+    for victim in event.victims:
+        record = state.records.get(victim.ref.uid)
+        ran = state.now - record.running_at if record is not None and record.running_at else -1
+        leaving = leaving_for(event, victim, state.generation, Cause(at.seq, at.item))
+        yield victim.ref, happened(at, "evicted", "turn", leaving=leaving, span=ran)
+
+
+def _itself(weight: Weight) -> History:
+    """Of an event that says all there is to say of one job."""
+
+    def history(_state: ReadState, at: Position, event: Any) -> Iterator[Said]:
+        if event.ref is not None:
+            yield event.ref, happened(at, tag_of(event), weight, event=event)
+
+    return history
+
+
+def _written(weight: Weight) -> History:
+    """What was written to a job; of pods and of requests for nodes the gangs are told, and all."""
+
+    def history(_state: ReadState, at: Position, event: effects.EffectApplied | effects.EffectFailed) -> Iterator[Said]:
+        if event.action in ("resume", "suspend"):
+            yield event.ref, happened(at, tag_of(event), weight, event=event)
+
+    return history
+
+
+HISTORY: Mapping[type[Event], History] = {
+    facts.WorkloadStarted: _started,
+    facts.WorkloadFinished: _finished,
+    facts.WorkloadGone: _gone,
+    facts.ObjectUnreadable: _unreadable,
+    d.WorkloadQueued: _queued,
+    d.WorkloadDequeued: _left,
+    d.WorkloadRefused: _refused,
+    d.CandidatesProposed: _proposed,
+    d.QuotaTreeAccepted: _tree,
+    d.QuotaReserved: _reserved,
+    d.QuotaMoved: _moved,
+    d.QuotaDenied: _denied,
+    d.WorkloadAdopted: _adopted,
+    ChargeChanged: _recharged,
+    d.QuotaReleased: _released,
+    d.GangAdmitted: _admitted,
+    d.EvictionOrdered: _evicted,
+    d.SuspensionRecorded: _itself("turn"),
+    claims.ClaimOpened: _itself("turn"),
+    claims.ClaimEnded: _itself("turn"),
+    d.SuspensionOrdered: _itself("turn"),
+    d.PreemptionProposed: _itself("step"),
+    d.ReclaimDeferred: _itself("step"),
+    claims.PlanStale: _itself("step"),
+    d.GangAwaitingNodes: _itself("turn"),
+    d.GangDeferred: _itself("turn"),
+    d.PlacesReleased: _itself("step"),
+    gangs.NodesClaimed: _itself("turn"),
+    gangs.NodesClaimEnded: _itself("turn"),
+    growing.NodesRequested: _itself("turn"),
+    growing.NodesRequestWithdrawn: _itself("turn"),
+    effects.EffectApplied: _written("step"),
+    effects.EffectFailed: _written("turn"),
+}

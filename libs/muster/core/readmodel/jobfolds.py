@@ -1,0 +1,266 @@
+"""What the read model keeps of jobs: how far each has come, what holds it up, and what ended it."""
+
+from __future__ import annotations
+
+from muster.core.readmodel.historian import Historian
+from muster.core.readmodel.records import Record, leaving_for, prune
+from muster.core.readmodel.state import ReadState, record_of
+from muster.core.readmodel.touched import Marker
+from muster.core.stage import Arm
+from muster.core.status.values import Leaving, Pools
+from muster.core.workloads.registry import KINDS
+from muster.events.base import Cause, Event
+from muster.events.charges import ChargeChanged
+from muster.events.claims import ClaimEnded, ClaimOpened
+from muster.events.decisions import (
+    CandidatesProposed,
+    EvictionOrdered,
+    GangAdmitted,
+    GangAwaitingNodes,
+    GangDeferred,
+    QuotaDenied,
+    QuotaMoved,
+    QuotaReleased,
+    QuotaReserved,
+    SuspensionOrdered,
+    SuspensionRecorded,
+    WorkloadAdopted,
+    WorkloadDequeued,
+    WorkloadQueued,
+    WorkloadRefused,
+)
+from muster.events.effects import EffectApplied, EffectFailed
+from muster.events.facts import (
+    ObjectUnreadable,
+    WorkloadFinished,
+    WorkloadGone,
+    WorkloadObserved,
+    WorkloadStarted,
+)
+from muster.events.system import LogNearlyFull
+from muster.model.keys import Position
+
+
+class JobFolds:
+    """One arm per event about a job."""
+
+    def __init__(self, mark: Marker, history: Historian) -> None:
+        self._mark = mark
+        self._history = history
+
+    def arms(self) -> dict[type[Event], Arm]:
+        return {
+            WorkloadObserved: self._workload_observed,
+            WorkloadGone: self._workload_gone,
+            ObjectUnreadable: self._unreadable,
+            LogNearlyFull: self._nearly_full,
+            WorkloadQueued: self._queued,
+            WorkloadDequeued: self._dequeued,
+            WorkloadAdopted: self._adopted,
+            WorkloadStarted: self._started,
+            WorkloadFinished: self._finished,
+            QuotaReserved: self._job_changed,
+            QuotaMoved: self._moved,
+            ChargeChanged: self._charge_changed,
+            QuotaReleased: self._released,
+            QuotaDenied: self._denied,
+            CandidatesProposed: self._proposed,
+            WorkloadRefused: self._refused,
+            SuspensionRecorded: self._suspended,
+            GangAwaitingNodes: self._short,
+            GangDeferred: self._short,
+            GangAdmitted: self._placed,
+            EvictionOrdered: self._evicted,
+            ClaimOpened: self._claim_changed,
+            ClaimEnded: self._claim_changed,
+            SuspensionOrdered: self._timed_out,
+            EffectApplied: self._resumed,
+            EffectFailed: self._failed,
+        }
+
+    def _queued(self, state: ReadState, at: Position, event: WorkloadQueued) -> None:
+        record = record_of(state, event.ref)
+        record.queue, record.request, record.ended, record.reason = event.queue, event.request, "", ""
+        self._job_changed(state, at, event)
+
+    def _dequeued(self, state: ReadState, at: Position, event: WorkloadDequeued) -> None:
+        record = state.records.get(event.ref.uid)
+        if record is not None and record.ended != "finished":
+            record.ended, record.reason = "left", event.reason
+        state.pace.left(event.queue, waiting=_waits(state, event.queue))
+        self._job_changed(state, at, event)
+
+    def _adopted(self, state: ReadState, at: Position, event: WorkloadAdopted) -> None:
+        record = record_of(state, event.ref)
+        record.adoption, record.queue, record.request = event.reason, event.queue, event.request
+        self._job_changed(state, at, event)
+
+    def _started(self, state: ReadState, _at: Position, event: WorkloadStarted) -> None:
+        record_of(state, event.ref).running_at = state.now
+        self._mark.jobs(event.ref.uid)
+
+    def _finished(self, state: ReadState, _at: Position, event: WorkloadFinished) -> None:
+        record = record_of(state, event.ref)
+        record.running_at, record.finished_at, record.ended = 0, state.now, "finished"
+        record.outcome, record.detail = event.outcome, event.detail
+
+    def _job_changed(
+        self,
+        state: ReadState,
+        _at: Position,
+        event: WorkloadQueued | WorkloadDequeued | WorkloadAdopted | QuotaReserved,
+    ) -> None:
+        self._mark.jobs(event.ref.uid)
+        self._mark.queues(event.queue)
+        self._mark.tree()
+        if isinstance(event, QuotaReserved):
+            state.shortages.pop(event.ref.uid, None)
+            state.pools.pop(event.ref.uid, None)
+        if isinstance(event, QuotaReserved | WorkloadAdopted):
+            state.leaving.pop(event.ref.uid, None)
+        if isinstance(event, WorkloadQueued):
+            self._mark.clear(state, event.ref.uid)
+
+    def _moved(self, state: ReadState, _at: Position, event: QuotaMoved) -> None:
+        record = state.records.get(event.ref.uid)
+        if record is not None:
+            record.queue = event.queue
+        self._mark.jobs(event.ref.uid)
+        self._mark.queues(event.before, event.queue)
+        self._mark.tree()
+
+    def _charge_changed(self, _state: ReadState, _at: Position, event: ChargeChanged) -> None:
+        self._mark.jobs(event.ref.uid)
+        self._mark.tree()
+
+    def _released(self, state: ReadState, _at: Position, event: QuotaReleased) -> None:
+        uid = event.ref.uid
+        self._mark.jobs(uid)
+        self._mark.tree()
+        state.suspended_outside.pop(uid, None)
+        record = state.records.get(uid)
+        if record is not None:
+            record.admitted_at, record.running_at, record.adoption = 0, 0, None
+            record.request = event.request
+            if record.ended != "finished":
+                record.ended, record.reason = "released", event.reason
+            if record.gone_at:
+                self._remember(state, uid, record)
+
+    def _denied(self, state: ReadState, _at: Position, event: QuotaDenied) -> None:
+        """A denial speaks for everybody of its shape: all of them may have to be told."""
+        self._mark.queues(event.queue)
+        job = state.jobs.get(event.ref.uid)
+        shape = state.book.shapes.get(job.shape) if job is not None else None
+        if job is not None and shape is not None and event.reason != "stale":
+            state.parked_at[job.shape] = state.now
+            if len(state.parked_at) > 2 * len(state.book.shapes) + 100:
+                state.parked_at = {key: at for key, at in state.parked_at.items() if key in state.book.shapes}
+            self._mark.jobs(*(place[3] for place in shape.waiting))
+
+    def _proposed(self, _state: ReadState, _at: Position, event: CandidatesProposed) -> None:
+        for candidate in event.candidates:
+            self._mark.queues(candidate.queue)
+
+    def _refused(self, state: ReadState, _at: Position, event: WorkloadRefused) -> None:
+        self._mark.trouble(state, event.ref, event.reason, [event.message])
+        record = state.records.get(event.ref.uid)
+        if record is not None:
+            record.ended, record.reason = "refused", event.reason
+
+    def _suspended(self, state: ReadState, _at: Position, event: SuspensionRecorded) -> None:
+        if event.ref.uid in state.ledger.charges:  # In the same commit its charge may have ended.
+            state.suspended_outside[event.ref.uid] = None
+        self._mark.jobs(event.ref.uid)
+
+    def _short(self, state: ReadState, _at: Position, event: GangAwaitingNodes | GangDeferred) -> None:
+        if event.ref.uid in state.workloads:
+            state.shortages[event.ref.uid] = event.shortage
+            growth = event.growth if isinstance(event, GangAwaitingNodes) else None
+            refusals = event.refusals if isinstance(event, GangDeferred) else ()
+            state.pools.pop(event.ref.uid, None)
+            if growth is not None or refusals:
+                state.pools[event.ref.uid] = Pools(growth, refusals)
+        self._mark.jobs(event.ref.uid)
+
+    def _placed(self, state: ReadState, _at: Position, event: GangAdmitted) -> None:
+        state.pace.admitted(event.queue, state.now, waiting=_waits(state, event.queue))
+        record_of(state, event.ref).admitted_at = state.now
+        state.shortages.pop(event.ref.uid, None)
+        state.pools.pop(event.ref.uid, None)
+        self._mark.jobs(event.ref.uid)
+
+    def _evicted(self, state: ReadState, at: Position, event: EvictionOrdered) -> None:
+        for victim in event.victims:
+            self._leaves(state, victim.ref.uid, leaving_for(event, victim, state.generation, Cause(at.seq, at.item)))
+        self._claim_changed(state, at, event)
+
+    def _timed_out(self, state: ReadState, at: Position, event: SuspensionOrdered) -> None:
+        cause = Cause(at.seq, at.item)
+        self._leaves(state, event.ref.uid, Leaving("RunningTimeout", state.generation, cause))
+
+    def _leaves(self, state: ReadState, uid: str, leaving: Leaving) -> None:
+        if uid in state.workloads:
+            state.leaving[uid] = leaving
+            self._mark.jobs(uid)
+
+    def _claim_changed(
+        self, state: ReadState, _at: Position, event: EvictionOrdered | ClaimOpened | ClaimEnded
+    ) -> None:
+        """The claimant reads otherwise now; others who wait read so when they are tried or looked at again."""
+        self._mark.jobs(event.ref.uid)
+
+    def _resumed(self, state: ReadState, _at: Position, event: EffectApplied) -> None:
+        state.failure_messages.pop(event.ref.uid, None)
+        self._mark.jobs(event.ref.uid)
+
+    def _failed(self, state: ReadState, _at: Position, event: EffectFailed) -> None:
+        if event.reason == "refused" and event.ref.uid in state.workloads:
+            state.failure_messages[event.ref.uid] = event.message
+        self._mark.jobs(event.ref.uid)
+
+    def _workload_observed(self, state: ReadState, _at: Position, event: WorkloadObserved) -> None:
+        ref = event.workload.ref
+        self._mark.jobs(ref.uid)
+        if ref.uid in state.workloads:
+            record_of(state, ref).gone_at = 0
+            state.gone.pop(ref.uid, None)
+        if not event.workload.suspended:
+            state.suspended_outside.pop(event.workload.ref.uid, None)
+        trouble = state.troubles.get(event.workload.ref.uid)
+        if trouble is not None and trouble.code == "unreadable":
+            self._mark.clear(state, event.workload.ref.uid)
+
+    def _workload_gone(self, state: ReadState, _at: Position, event: WorkloadGone) -> None:
+        uid = event.ref.uid
+        record = state.records.get(uid)
+        if record is not None and uid not in state.workloads:
+            record.running_at, record.gone_at = 0, state.now
+            if uid not in state.ledger.charges:
+                self._remember(state, uid, record)
+        self._mark.forget_job(uid)
+        state.suspended_outside.pop(uid, None)
+        state.failure_messages.pop(uid, None)
+        state.shortages.pop(uid, None)
+        state.pools.pop(uid, None)
+        state.leaving.pop(uid, None)
+        self._mark.clear(state, uid)
+
+    def _remember(self, state: ReadState, uid: str, record: Record) -> None:
+        """Nothing of a job is left: it is remembered for a while."""
+        state.gone[uid] = None
+        prune(state.records, state.gone, state.now)
+
+    def _unreadable(self, state: ReadState, _at: Position, event: ObjectUnreadable) -> None:
+        self._mark.trouble(state, event.ref, "unreadable", [event.reason])
+        if event.ref.kind in KINDS:
+            record_of(state, event.ref)
+
+    def _nearly_full(self, state: ReadState, _at: Position, _event: LogNearlyFull) -> None:
+        """Every waiting job waits for the next generation of the log now."""
+        self._mark.jobs(*(uid for uid, job in state.jobs.items() if job.status == "waiting"))
+
+
+def _waits(state: ReadState, queue: str) -> bool:
+    shapes = state.book.shapes
+    return any(shapes[key].waiting for key in state.book.queues.get(queue, ()))

@@ -1,0 +1,127 @@
+"""The read model's fold: what every event changes of what is told. It decides nothing.
+
+The queues are folded by the sorter's own arms; what is told of jobs, gangs and objects is added by the arms here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import reduce
+from typing import Any, ClassVar
+
+from muster.core.queueing.sorter import QueueSorter
+from muster.core.readmodel.ganghistory import GANG_HISTORY
+from muster.core.readmodel.historian import Historian, Listener
+from muster.core.readmodel.history import HISTORY
+from muster.core.readmodel.jobfolds import JobFolds
+from muster.core.readmodel.objectfolds import ObjectFolds
+from muster.core.readmodel.phases import advance
+from muster.core.readmodel.state import ReadState
+from muster.core.readmodel.touched import Marker, Touched
+from muster.core.stage import Arm, Violation, in_turn
+from muster.events.base import Decision, Event
+from muster.events.decisions import (
+    EvictionOrdered,
+    GangAdmitted,
+    QuotaReleased,
+    QuotaReserved,
+    SuspensionOrdered,
+    SuspensionRecorded,
+    WorkloadAdopted,
+    WorkloadDequeued,
+    WorkloadQueued,
+    WorkloadRefused,
+)
+from muster.events.effects import EffectApplied
+from muster.events.facts import (
+    ObjectUnreadable,
+    WorkloadFinished,
+    WorkloadGone,
+    WorkloadObserved,
+    WorkloadStarted,
+)
+from muster.model.keys import Position
+
+
+class ReadModel:
+    """The stage ``readmodel``.
+
+    ``touched``: noted there is what may have to be shown otherwise; ``listener``: hears what happens to jobs.
+    """
+
+    name: ClassVar[str] = "readmodel"
+
+    def __init__(self, touched: Touched | None = None, listener: Listener | None = None) -> None:
+        self._sorter = QueueSorter()
+        self._history = Historian(listener)
+        mark = Marker(touched)
+        self._folds = (JobFolds(mark, self._history), ObjectFolds(mark, self._history))
+
+    def initial(self) -> ReadState:
+        return ReadState()
+
+    def arms(self) -> Mapping[type[Event], Arm]:
+        """The queues fold an event first, then it is told, then the read model changes, then phases are looked at."""
+        queues = dict(self._sorter.arms())
+        queues[WorkloadObserved] = self._history.compared(queues[WorkloadObserved])
+        own: dict[type[Event], list[Arm]] = {}
+        for folds in self._folds:
+            for kind, arm in folds.arms().items():
+                own.setdefault(kind, []).append(arm)
+        found: dict[type[Event], Arm] = {}
+        for kind in dict.fromkeys((*queues, *HISTORY, *GANG_HISTORY, *own, *_PHASES)):
+            chain = [queues.get(kind), self._history.arm_of(kind), *own.get(kind, ()), _PHASES.get(kind)]
+            found[kind] = reduce(in_turn, [arm for arm in chain if arm is not None])
+        return found
+
+    def decide(self, state: ReadState) -> list[Decision]:
+        return []
+
+    def next_deadline(self, state: ReadState) -> int | None:
+        return None
+
+    def check(self, state: ReadState) -> list[Violation]:
+        """I24: a job goes from phase to phase as ``phases.STEPS`` allows."""
+        return [
+            Violation("I24", f"{each.ref}: {each.before} to {each.after} at {each.seq}; {', '.join(each.story)}")
+            for each in state.illegal
+        ]
+
+
+def _of_ref(state: ReadState, _at: Position, event: Any) -> None:
+    advance(state, event.ref.uid)
+
+
+def _of_workload(state: ReadState, _at: Position, event: WorkloadObserved) -> None:
+    advance(state, event.workload.ref.uid)
+
+
+def _of_victims(state: ReadState, _at: Position, event: EvictionOrdered) -> None:
+    for victim in event.victims:
+        advance(state, victim.ref.uid)
+
+
+_PHASES: Mapping[type[Event], Arm] = {
+    WorkloadObserved: _of_workload,
+    EvictionOrdered: _of_victims,
+    **dict.fromkeys(
+        (
+            WorkloadGone,
+            ObjectUnreadable,
+            WorkloadFinished,
+            WorkloadStarted,
+            WorkloadQueued,
+            WorkloadDequeued,
+            WorkloadRefused,
+            WorkloadAdopted,
+            QuotaReserved,
+            QuotaReleased,
+            GangAdmitted,
+            SuspensionOrdered,
+            SuspensionRecorded,
+            EffectApplied,
+        ),
+        _of_ref,
+    ),
+}
+"""What may bring a job into another phase."""

@@ -1,0 +1,70 @@
+"""A record of every job: how far it has come and when, also of those that are gone, bounded by count and age."""
+
+from __future__ import annotations
+
+from msgspec import Struct, field
+
+from muster.core.status.happenings import Happening
+from muster.core.status.values import EndedAs, Leaving, Phase
+from muster.events.base import Cause
+from muster.events.decisions import AdoptionReason, EvictionOrdered, Victim
+from muster.model.keys import Ref
+from muster.model.resources import Vector
+from muster.model.workload import Outcome
+
+GONE_KEPT = 2_000
+"""Jobs that are gone and still remembered: the newest."""
+GONE_KEPT_MS = 14 * 24 * 3_600_000
+"""How long a job that is gone is remembered, by log time."""
+
+
+class Record(Struct):
+    """What became of one job. Times are log times in ms, 0 where it has not happened under its present charge."""
+
+    ref: Ref
+    phase: Phase = "seen"
+    since: int = 0
+    """When that phase began."""
+    seen_at: int = 0
+    queue: str = ""
+    request: Vector | None = None
+    """What it asks for, or gave back last."""
+    admitted_at: int = 0
+    adoption: AdoptionReason | None = None
+    """Why it is charged without an admission."""
+    running_at: int = 0
+    finished_at: int = 0
+    gone_at: int = 0
+    outcome: Outcome = ""
+    detail: str = ""
+    ended: EndedAs = ""
+    """What happened to it last of what may be the last thing that happens to a job."""
+    reason: str = ""
+    """Of its release, or of its leaving the queue."""
+    happenings: list[Happening] = field(default_factory=list)
+
+
+def prune(records: dict[str, Record], gone: dict[str, None], now: int) -> None:
+    """Forget the jobs that went first, beyond what is kept. ``gone``: their uids, in the order in which they went."""
+    for uid in list(gone):
+        record = records.get(uid)
+        if len(gone) <= GONE_KEPT and record is not None and now - record.gone_at <= GONE_KEPT_MS:
+            return
+        del gone[uid]
+        records.pop(uid, None)
+
+
+def leaving_for(event: EvictionOrdered, victim: Victim, generation: int, cause: Cause) -> Leaving:
+    """Why a victim of an order is suspended: for a guarantee, or for a higher priority in its own queue."""
+    preempted = victim.priority is not None and event.priority is not None
+    return Leaving(
+        "Preempted" if preempted else "Reclaimed",
+        generation,
+        cause,
+        claimant=event.ref.key,
+        queue=event.queue,
+        path=event.path,
+        resource=event.resource,
+        priority=victim.priority or 0,
+        claimant_priority=event.priority or 0,
+    )

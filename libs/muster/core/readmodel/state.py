@@ -1,0 +1,136 @@
+"""What the read model keeps: the queues as the sorter sees them, and what every reader asks of jobs and gangs.
+
+Plain data without a sentence in it: codes, numbers, names, and texts that others wrote.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from msgspec import Struct, field
+
+from muster.core.pace import Pace
+from muster.core.presence import Presence
+from muster.core.queueing.state import SorterState
+from muster.core.readmodel.gangs import GangsShown
+from muster.core.readmodel.records import Record
+from muster.core.seen import Seen
+from muster.core.status.happenings import Happening, Release, Taker
+from muster.core.status.values import Leaving, Phase, Pools
+from muster.core.workloads.registry import KINDS
+from muster.events.decisions import Shortage
+from muster.model.kaiqueue import KaiQueue
+from muster.model.keys import Ref
+
+
+class Shown(Struct, frozen=True):
+    """An object we keep, as it was observed last."""
+
+    ref: Ref
+    rv: int
+    shown: str
+    policy: str = ""
+    """Of a Queue: how it orders its jobs, as written there."""
+
+
+TroubleCode = Literal[
+    "cannot_suspend",
+    "unbound",
+    "unreadable",
+    "no_tree",
+    "held",
+    "two_quotas",
+    "queue_label_missing",
+    "queue_unknown",
+    "tree_rejected",
+    "pools_refused",
+]
+
+
+class Trouble(Struct, frozen=True):
+    """What is wrong with an object, and is told on it. ``found``: each finding, in the words of its finder."""
+
+    ref: Ref
+    code: TroubleCode
+    found: tuple[str, ...]
+    more: int = 0
+    """How many findings there are beyond those."""
+
+    @property
+    def text(self) -> str:
+        """The only finding there is, of all but trees and node pools."""
+        return self.found[0] if self.found else ""
+
+
+class Illegal(Struct, frozen=True):
+    """A step from one phase to another that may not be, with the newest of what happened: ``SEQ WHAT``."""
+
+    seq: int
+    ref: Ref
+    before: Phase
+    after: Phase
+    story: tuple[str, ...]
+
+
+class GangRecord(Struct):
+    """What happened to a gang of pods, or to a pod that is in none."""
+
+    name: str
+    """namespace/name"""
+    happenings: list[Happening] = field(default_factory=list)
+
+
+class ReadState(SorterState):
+    """The sorter's state, and what is told of it."""
+
+    decides: ClassVar[bool] = False
+    presence: Presence = field(default_factory=Presence)
+    """What is left of every workload in the cluster."""
+    units: dict[str, Shown] = field(default_factory=dict)
+    """workload uid -> its QueueUnit"""
+    unit_owner: dict[str, str] = field(default_factory=dict)
+    """QueueUnit uid -> workload uid"""
+    queue_objects: dict[str, Shown] = field(default_factory=dict)
+    """Queue object uid -> the object"""
+    kai_queues: dict[str, KaiQueue] = field(default_factory=dict)
+    """uid of a KAI queue -> as it was observed last"""
+    objects_seen: Seen = field(default_factory=Seen)
+    records: dict[str, Record] = field(default_factory=dict)
+    """workload uid -> what became of it"""
+    gone: dict[str, None] = field(default_factory=dict)
+    """uids of jobs that are gone and remembered, in the order in which they went"""
+    suspended_outside: dict[str, None] = field(default_factory=dict)
+    failure_messages: dict[str, str] = field(default_factory=dict)
+    """workload uid -> why the API server refused to resume it last"""
+    shortages: dict[str, Shortage] = field(default_factory=dict)
+    """workload uid -> why its gang has no place"""
+    pools: dict[str, Pools] = field(default_factory=dict)
+    """workload uid -> what node pools could give it, where any is declared"""
+    leaving: dict[str, Leaving] = field(default_factory=dict)
+    """workload uid -> why it was suspended; until it is admitted again"""
+    gangs: GangsShown = field(default_factory=GangsShown)
+    troubles: dict[str, Trouble] = field(default_factory=dict)
+    """object uid -> what is to be told on it"""
+    releases: dict[str, Release] = field(default_factory=dict)
+    """``SEQ-ITEM`` of the newest events that made others worth trying -> what they were"""
+    gang_records: dict[str, GangRecord] = field(default_factory=dict)
+    """key of a gang, or uid of a pod in none -> what happened to it; also of those that are gone, the newest"""
+    gangs_gone: dict[str, None] = field(default_factory=dict)
+    pace: Pace = field(default_factory=Pace)
+    """How fast the queues move."""
+    illegal: list[Illegal] = field(default_factory=list)
+    """Steps of jobs that may not be: the newest."""
+    parked_at: dict[str, int] = field(default_factory=dict)
+    """key of a refused shape -> log time (ms) of the refusal"""
+    takers: list[Taker] = field(default_factory=list)
+    """The newest reservations, oldest first."""
+
+
+def record_of(state: ReadState, ref: Ref) -> Record:
+    """The record of a job, made when there is none."""
+    record = state.records.get(ref.uid)
+    if record is None:
+        record = Record(ref, seen_at=state.now, since=state.now)
+        if ref.kind in KINDS:  # Pods of no job are charged too, and are nobody's to list.
+            state.records[ref.uid] = record
+    return record

@@ -1,0 +1,69 @@
+"""What the commits folded since the last look concern: for whoever keeps objects of the API server up to date.
+
+Everything shown is compared with what is desired, so nothing is lost when this is. Without one nothing piles up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct, field
+
+from muster.core.readmodel.state import ReadState, Trouble, TroubleCode
+from muster.model.keys import Ref
+
+
+class Touched(Struct):
+    """Names of what may have to be shown otherwise; who looks clears them."""
+
+    jobs: dict[str, None] = field(default_factory=dict)
+    queues: dict[str, None] = field(default_factory=dict)
+    troubles: dict[str, None] = field(default_factory=dict)
+    gangs: dict[str, None] = field(default_factory=dict)
+    tree: bool = False
+    gone: dict[str, None] = field(default_factory=dict)
+    """Keys of objects we kept that were taken away: what was written of them is void."""
+
+
+class Marker:
+    """Notes what is touched, for a reader that shows it; and what is wrong with objects."""
+
+    def __init__(self, touched: Touched | None) -> None:
+        self._touched = touched
+
+    def jobs(self, *uids: str) -> None:
+        if self._touched is not None:
+            self._touched.jobs.update(dict.fromkeys(uids))
+
+    def forget_job(self, uid: str) -> None:
+        if self._touched is not None:
+            self._touched.jobs.pop(uid, None)
+
+    def queues(self, *paths: str) -> None:
+        if self._touched is not None:
+            self._touched.queues.update(dict.fromkeys(paths))
+
+    def gangs(self, *keys: str) -> None:
+        if self._touched is not None:
+            self._touched.gangs.update(dict.fromkeys(key for key in keys if key))
+
+    def tree(self) -> None:
+        if self._touched is not None:
+            self._touched.tree = True
+
+    def took_away(self, *keys: str) -> None:
+        """Objects we kept are gone, or what we wrote of them is."""
+        if self._touched is not None:
+            self._touched.gone.update(dict.fromkeys(keys))
+
+    def trouble(self, state: ReadState, ref: Ref, code: TroubleCode, found: Sequence[str], *, most: int = 10) -> None:
+        """Something is wrong with an object; at most so many of the findings are kept."""
+        state.troubles[ref.uid] = Trouble(ref, code, tuple(found[:most]), max(0, len(found) - most))
+        if self._touched is not None:
+            self._touched.troubles[ref.uid] = None
+
+    def clear(self, state: ReadState, uid: str) -> None:
+        """Nothing is wrong with it any more."""
+        state.troubles.pop(uid, None)
+        if self._touched is not None:
+            self._touched.troubles.pop(uid, None)

@@ -1,0 +1,49 @@
+"""A seat: one stage at work. Every runner drives its stages through it: live, replay, simulation and tests alike.
+
+It folds commits into the stage's state and says what the stage would append next. It appends nothing itself: where a
+commit goes, and what may come between a decision and its storing, is the runner's affair.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Generic, TypeVar
+
+from muster.core.stage import Folder, Stage, StageState, next_commit
+from muster.events.base import Event
+from muster.events.envelope import CommitKind, Stored
+from muster.events.system import TimeReached
+
+S = TypeVar("S", bound=StageState)
+
+
+class Seat(Generic[S]):
+    """``state``: where the stage goes on from; its initial state where there is none."""
+
+    def __init__(self, stage: Stage[S], state: S | None = None) -> None:
+        self.stage = stage
+        self.state: S = state if state is not None else stage.initial()
+        self._folder = Folder(stage)
+
+    def fold(self, stored: Stored) -> None:
+        """Fold one commit. Its sequence must be the one after the state's."""
+        self._folder.fold(self.state, stored.seq, stored.commit)
+
+    def decisions(self) -> list[Event]:
+        """The decisions of the next commit; empty when none is due."""
+        return next_commit(self.stage, self.state)
+
+    def deadline(self) -> int | None:
+        """Log time (ms) ahead at which the stage may decide more though nothing happens."""
+        found = self.stage.next_deadline(self.state)
+        return found if found is not None and found > self.state.now else None
+
+    def due(self, now: int) -> tuple[CommitKind, list[Event]] | None:
+        """What to append at log time ``now`` (ms): decisions, else that a deadline was reached, else nothing."""
+        decisions = self.decisions()
+        if decisions:
+            return "decision", decisions
+        deadline = self.deadline()
+        return ("input", [TimeReached(at=now)]) if deadline is not None and deadline <= now else None
+
+
+AnySeat = Seat[Any]

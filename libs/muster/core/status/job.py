@@ -1,0 +1,274 @@
+"""Where a job stands: a pure function of the read model and a uid.
+
+Every reader asks this one: QueueUnits and Events, ``muster why``, ``position`` and ``ls``, the levers, ``muster up``.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+from typing import Any, cast
+
+from muster.core.queueing.book import Denial, Shape, as_of_now, clear
+from muster.core.queueing.state import Job
+from muster.core.quota.demand import Shortfall, counted
+from muster.core.quota.ledger import leaf_of
+from muster.core.readmodel.phases import phase_of
+from muster.core.readmodel.state import ReadState
+from muster.core.status.codes import refusal_code, refused_code
+from muster.core.status.values import Holder, JobCode, JobStatus, Remains, Wanting
+from muster.model.keys import path_chain
+
+HOLDERS_SHOWN = 5
+AHEAD_SHOWN = 3
+
+
+def job_status(state: ReadState, uid: str, *, acting: bool = True) -> JobStatus:
+    """Where a job stands as of the state's position. ``acting``: false where nobody carries admissions out."""
+    for look in _SITUATIONS:
+        found = look(state, uid, acting)
+        if found is not None:
+            return found
+    return _status(state, uid, "Seen")
+
+
+def _status(state: ReadState, uid: str, code: JobCode, **details: Any) -> JobStatus:
+    """A status with what every one has."""
+    workload, charge = state.workloads.get(uid), state.ledger.charges.get(uid)
+    record = state.records.get(uid)
+    common: dict[str, Any] = {
+        "kind": record.ref.kind if record is not None else workload.ref.kind if workload is not None else "",
+        "attempt": state.attempts.get(uid, 0),
+        "detail": workload.detail if workload is not None else "",
+    }
+    if charge is not None:
+        common |= {"queue": charge.queue, "charged": charge.request, "beyond": charge.over, "granted": charge.granted}
+    return JobStatus(code=code, phase=phase_of(state, uid), **{**common, **details})
+
+
+# --- over ---------------------------------------------------------------------------------------------------------
+
+
+def _over(state: ReadState, uid: str, _acting: bool) -> JobStatus | None:
+    """The object is gone, or can no longer be read."""
+    if uid in state.workloads:
+        return None
+    trouble = state.troubles.get(uid)
+    if trouble is not None and trouble.code == "unreadable":
+        return _status(state, uid, "Unreadable", message=trouble.text)
+    if uid in state.ledger.charges:
+        return _status(state, uid, "DeletedStillCharged", remains=_remains(state, uid))
+    record = state.records.get(uid)
+    if record is None:
+        return _status(state, uid, "Gone")
+    return _status(
+        state,
+        uid,
+        "Gone",
+        queue=record.queue,
+        outcome=record.outcome,
+        detail=record.detail,
+        ended=record.ended,
+        reason=record.reason,
+        request=record.request or {},
+    )
+
+
+def _finished(state: ReadState, uid: str, _acting: bool) -> JobStatus | None:
+    workload = state.workloads[uid]
+    if workload.phase != "finished":
+        return None
+    if uid not in state.ledger.charges:
+        return _status(state, uid, "Finished", outcome=workload.outcome)
+    return _status(state, uid, "FinishedStillCharged", outcome=workload.outcome, remains=_remains(state, uid))
+
+
+def _remains(state: ReadState, uid: str) -> Remains:
+    return Remains(any(state.presence.children.get(uid, {}).values()), state.presence.live_pods(uid))
+
+
+# --- charged ------------------------------------------------------------------------------------------------------
+
+
+def _holding(state: ReadState, uid: str, acting: bool) -> JobStatus | None:
+    """It has quota: suspended outside, leaving, running, starting, admitted or reserved."""
+    if uid not in state.ledger.charges:
+        return None
+    workload, record = state.workloads[uid], state.records.get(uid)
+    admitted = record.admitted_at if record is not None else 0
+    if uid in state.suspended_outside:
+        return _status(state, uid, "SuspendedOutside", remains=_remains(state, uid))
+    if uid in state.leaving:
+        leaving = state.leaving[uid]
+        return _status(state, uid, leaving.code, leaving=leaving, remains=_remains(state, uid))
+    if record is not None and record.adoption is not None:
+        return _status(state, uid, "Adopted", adoption=record.adoption, since=record.running_at)
+    if not workload.suspended and workload.phase == "running":
+        return _status(state, uid, "Running", since=record.running_at if record is not None else 0)
+    if uid in state.resumed or not workload.suspended:
+        return _status(state, uid, "Starting", since=admitted, remains=_remains(state, uid))
+    if not admitted:
+        if uid in state.shortages:
+            return _status(state, uid, "AwaitingNodes", **_nodes(state, uid))
+        return _status(state, uid, "Reserved")
+    return _status(state, uid, "Admitted" if acting else "WouldBeAdmitted", since=admitted)
+
+
+def _nodes(state: ReadState, uid: str) -> dict[str, Any]:
+    found: dict[str, Any] = {"shortage": state.shortages[uid]}
+    if uid in state.pools:
+        found["pools"] = state.pools[uid]
+    return found
+
+
+# --- not in a queue -----------------------------------------------------------------------------------------------
+
+
+def _kept_back(state: ReadState, uid: str, _acting: bool) -> JobStatus | None:
+    """It is not in a queue for a reason: it waits for its next try, or it is refused."""
+    until = state.not_before.get(uid, 0)
+    if until > state.now and uid in state.shortages:
+        return _status(state, uid, "GangUnschedulable", until=until, **_nodes(state, uid))
+    if until > state.now and uid in state.leaving:
+        leaving = state.leaving[uid]
+        return _status(state, uid, leaving.code, until=until, leaving=leaving)
+    if until > state.now:
+        message, times = state.failure_messages.get(uid, ""), state.failures.get(uid, 1)
+        return _status(state, uid, "ResumeFailed", until=until, message=message, failures=times)
+    refusal = state.refusals.get(uid)
+    if refusal is not None and uid not in state.jobs and state.workloads[uid].suspended:
+        return _status(state, uid, refused_code(refusal.reason), message=refusal.message)
+    return None
+
+
+def _outside(state: ReadState, uid: str, _acting: bool) -> JobStatus | None:
+    """It is in no queue and holds no quota."""
+    workload = state.workloads[uid]
+    if not state.synced:
+        return _status(state, uid, "NotSynced", missing=tuple(sorted(state.unsynced)))
+    if workload.suspended:
+        return None
+    return _status(state, uid, "Unmanaged" if leaf_of(state.ledger, workload) is None else "NotSuspended")
+
+
+# --- in a queue ---------------------------------------------------------------------------------------------------
+
+
+def _queued(state: ReadState, uid: str, _acting: bool) -> JobStatus | None:
+    """It is in a queue: what keeps everybody there, then what refuses it."""
+    job = state.jobs.get(uid)
+    if job is None:
+        return None
+    if job.status == "proposed":
+        return _status(state, uid, "BeingTried", queue=job.queue, since=job.queued_at)
+    found = _in_line(state, job)
+    if not state.synced:
+        return _status(state, uid, "NotSynced", missing=tuple(sorted(state.unsynced)), **found)
+    if state.closing:
+        return _status(state, uid, "LogNearlyFull", **found)
+    if "admissions" in state.resting(job.queue):
+        by, why = pause_of(state, job.queue)
+        return _status(state, uid, "Paused", by=by, message=why, **found)
+    shape = state.book.shapes.get(job.shape)
+    if shape is None or shape.denial is None:
+        return _status(state, uid, "Queued", **found)
+    refusal = refused_by(state, job, shape, shape.denial)
+    if refusal is None:
+        return _status(
+            state, uid, "Queued", cleared=shortfall_of(as_of_now(shape.denial, job.queue, state.ledger)), **found
+        )
+    claims = state.ledger.claims
+    found |= {"refusal": refusal, "cause": shape.denial.cause}
+    if claims.served_by(uid, job.queue, job.demand) is not None:
+        return _status(state, uid, "WaitingForClaim", **found)
+    holder = claims.at(refusal.path, refusal.resource)[1] if refusal.held else ""
+    return _status(state, uid, refusal_code(refusal, holder=holder), holder=holder, **found)
+
+
+def _in_line(state: ReadState, job: Job) -> dict[str, Any]:
+    found: dict[str, Any] = {"queue": job.queue, "since": job.queued_at}
+    book = state.book
+    shapes = [book.shapes[key].waiting for key in book.queues.get(job.queue, ())]
+    position = 1 + sum(bisect_left(waiting, job.place) for waiting in shapes)
+    found |= {"position": position, "length": sum(len(waiting) for waiting in shapes)}
+    if position > 1:
+        heads = sorted(place for waiting in shapes for place in waiting[:AHEAD_SHOWN])
+        found["ahead"] = tuple(place[2] for place in heads[: min(AHEAD_SHOWN, position - 1)])
+    if job.ref.uid in state.leaving:
+        found["leaving"] = state.leaving[job.ref.uid]
+    return found
+
+
+def refused_by(state: ReadState, job: Job, shape: Shape, denial: Denial) -> Shortfall | None:
+    """The limit that refuses a denied job now: the one it is parked on, else the first on its path that has no room.
+
+    What refused it first may have room again while an ancestor has none: then that one is what it waits for.
+    """
+    if not clear(shape, state.ledger):
+        return shortfall_of(as_of_now(denial, job.queue, state.ledger))
+    return state.ledger.shortfall(job.queue, job.demand)
+
+
+def shortfall_of(denial: Denial) -> Shortfall:
+    """A denial as the limit that refuses."""
+    return Shortfall(
+        path=denial.path,
+        resource=denial.resource,
+        asked=denial.asked,
+        used=denial.used,
+        limit=denial.limit,
+        of_min=denial.of_min,
+        held=denial.held,
+        of_runtime=denial.of_runtime,
+    )
+
+
+def pause_of(state: ReadState, queue: str) -> tuple[str, str]:
+    """Who paused the admissions of a queue, and why, as far as they said."""
+    rules = state.ledger.tree.rules if state.ledger.tree else None
+    if rules is not None and "admissions" in rules.paused:
+        return rules.paused_by, rules.paused_reason
+    return state.pauses.get(queue, ("", ""))
+
+
+_SITUATIONS: tuple[Callable[[ReadState, str, bool], JobStatus | None], ...] = (
+    _over,
+    _finished,
+    _holding,
+    _kept_back,
+    _queued,
+    _outside,
+)
+"""In this order: the first that applies says where a job stands."""
+
+
+# --- what holds it up ---------------------------------------------------------------------------------------------
+
+
+def wanting(state: ReadState, refusal: Shortfall) -> Wanting:
+    """Who is charged with what a refused job waits for, the largest first. O(charges)."""
+    holders = sorted(_holders(state, refusal.path, refusal.resource), key=lambda each: (-each.amount, each.job))
+    return Wanting(refusal, tuple(holders[:HOLDERS_SHOWN]), len(holders))
+
+
+def _holders(state: ReadState, path: str, name: str) -> Iterator[Holder]:
+    """Everybody who is charged at a node or below it for a resource."""
+    for uid, charge in state.ledger.charges.items():
+        amount = counted(charge.demand).get(name, 0)
+        if amount and path in path_chain(charge.queue):
+            yield _holder(state, uid, amount, charge.namespace)
+
+
+def _holder(state: ReadState, uid: str, amount: int, namespace: str) -> Holder:
+    workload, record = state.workloads.get(uid), state.records.get(uid)
+    if workload is None:
+        key = record.ref.key if record is not None else f"{namespace}/(deleted)"
+        return Holder(key, amount, "deleted")
+    key, kind = workload.ref.key, workload.ref.kind
+    if workload.phase == "finished":
+        return Holder(key, amount, "finished", kind)
+    if record is not None and record.running_at:
+        return Holder(key, amount, "running", kind, record.running_at)
+    if record is not None and record.admitted_at:
+        return Holder(key, amount, "admitted", kind, record.admitted_at)
+    return Holder(key, amount, "other", kind, phase=cast(str, workload.phase))

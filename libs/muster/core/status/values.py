@@ -1,0 +1,185 @@
+"""The values that say where a subject stands: closed codes with numbers, without a sentence.
+
+They import no state: what makes them stands in the modules beside this one, what words them in ``core.wording``.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct, field
+
+from muster.core.quota.demand import Shortfall
+from muster.events.base import Cause
+from muster.events.decisions import AdoptionReason, Shortage
+from muster.model.pools import Growth, PoolRefusal
+from muster.model.resources import Vector
+from muster.model.workload import Outcome
+
+JobCode = Literal[
+    "Seen",
+    "NotSynced",
+    "NoQuotaTree",
+    "NoQuota",
+    "TwoQuotas",
+    "QueueLabelMissing",
+    "QueueDoesNotExist",
+    "CannotSuspend",
+    "Held",
+    "Unreadable",
+    "Unmanaged",
+    "NotSuspended",
+    "Queued",
+    "BeingTried",
+    "LogNearlyFull",
+    "Paused",
+    "InsufficientQuota",
+    "InsufficientMinQuota",
+    "InsufficientRuntimeQuota",
+    "ExceedsMaxQuota",
+    "ExceedsMinQuota",
+    "QuotaHeld",
+    "WaitingForClaim",
+    "ResumeFailed",
+    "GangUnschedulable",
+    "RunningTimeout",
+    "Reclaimed",
+    "Preempted",
+    "Reserved",
+    "AwaitingNodes",
+    "WouldBeAdmitted",
+    "Admitted",
+    "Starting",
+    "Running",
+    "Adopted",
+    "SuspendedOutside",
+    "Finished",
+    "FinishedStillCharged",
+    "DeletedStillCharged",
+    "Gone",
+]
+"""Where a job stands, in one word. What each means and what to do is in docs/reference/status.md."""
+
+Phase = Literal[
+    "seen", "outside", "refused", "waiting", "reserved", "admitted", "running", "leaving", "finished", "gone"
+]
+"""How far a job has come: what ``muster ls`` filters by, and what the table of legal changes is about."""
+
+EndedAs = Literal["finished", "left", "refused", "released", ""]
+"""What happened last to a job that is gone."""
+
+
+class Pools(Struct, frozen=True):
+    """What node pools could give a gang: nodes that would do, or why none is any help."""
+
+    growth: Growth | None = None
+    refusals: tuple[PoolRefusal, ...] = ()
+
+
+class Leaving(Struct, frozen=True):
+    """Why an admitted job was suspended by a decision of ours, and which one."""
+
+    code: Literal["Reclaimed", "Preempted", "RunningTimeout"]
+    generation: int
+    cause: Cause
+    claimant: str = ""
+    """namespace/name of the job it gives way to."""
+    queue: str = ""
+    """The claimant's."""
+    path: str = ""
+    resource: str = ""
+    priority: int = 0
+    claimant_priority: int = 0
+
+    @property
+    def stamp(self) -> str:
+        return f"{self.generation}-{self.cause.seq}-{self.cause.item}"
+
+
+class Remains(Struct, frozen=True):
+    """What still exists of a job in the cluster."""
+
+    children: bool = False
+    pods: int = 0
+
+
+class JobStatus(Struct, frozen=True, kw_only=True):
+    """Where a job stands. ``code`` decides which of the other fields are set."""
+
+    code: JobCode
+    phase: Phase
+    kind: str = ""
+    queue: str = ""
+    attempt: int = 0
+    position: int = 0
+    """From 1, of those who wait in its queue; 0 when it does not."""
+    length: int = 0
+    ahead: tuple[str, ...] = ()
+    """namespace/name of the first few before it."""
+    since: int = 0
+    """Log time (ms) at which it was queued, admitted or seen running; 0 when unknown."""
+    charged: Vector | None = None
+    beyond: Vector = field(default_factory=dict)
+    """The part of it that runs beyond what was granted,"""
+    granted: Vector = field(default_factory=dict)
+    """and what was granted of the same resources."""
+    refusal: Shortfall | None = None
+    """The limit that refuses it now, with the numbers of now."""
+    cause: Cause | None = None
+    """The denial it is parked on, where there was one."""
+    holder: str = ""
+    """namespace/name of the job for which part of the quota is held."""
+    shortage: Shortage | None = None
+    pools: Pools = Pools()
+    until: int = 0
+    """Log time (ms) before which it is not tried again."""
+    failures: int = 0
+    leaving: Leaving | None = None
+    message: str = ""
+    """What the API server or a validation said, in their words."""
+    missing: tuple[str, ...] = ()
+    """Kinds that are not listed yet."""
+    by: str = ""
+    """Author of a pause."""
+    adoption: AdoptionReason | None = None
+    remains: Remains = Remains()
+    outcome: Outcome = ""
+    detail: str = ""
+    """The kind's own word for where the object stands."""
+    ended: EndedAs = ""
+    reason: str = ""
+    """Of one that is gone: the reason of its release or of its leaving the queue."""
+    request: Vector = field(default_factory=dict)
+    """Of one that is gone: what it gave back."""
+    cleared: Shortfall | None = None
+    """What refused it last and has room again."""
+
+
+class Holder(Struct, frozen=True):
+    """A charge that a waiting job waits for. ``amount`` in base units of the resource."""
+
+    job: str
+    amount: int
+    does: Literal["deleted", "finished", "running", "admitted", "other"]
+    kind: str = ""
+    since: int = 0
+    """Log time (ms) of its admission or of its first run."""
+    phase: str = ""
+
+
+class Wanting(Struct, frozen=True):
+    """What a waiting job waits for, in base units and as of now."""
+
+    refusal: Shortfall
+    holders: tuple[Holder, ...] = ()
+    """The largest first."""
+    held_by: int = 0
+    """How many hold some of it in all."""
+
+    @property
+    def free(self) -> int:
+        return max(self.refusal.limit - self.refusal.used, 0)
+
+    @property
+    def missing(self) -> int:
+        return self.refusal.asked - (self.refusal.limit - self.refusal.used)

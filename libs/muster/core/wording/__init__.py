@@ -1,0 +1,1 @@
+"""Sentences: the only place where values become English. It imports values, never a state."""

@@ -1,0 +1,292 @@
+"""From reasons to sentences: the one place where what the log says is put into words for people.
+
+A sentence names the object's own terms with numbers, says what it waits for, and what would help.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from muster.core.status.codes import REFUSED, Refusal, refusal_code
+from muster.core.status.values import Leaving
+from muster.events.claims import ClaimOutcome
+from muster.events.decisions import (
+    AdoptionReason,
+    DeferralReason,
+    DequeueReason,
+    ReleaseReason,
+)
+from muster.events.effects import FailureReason
+from muster.model.resources import Vector, format_quantity, format_vector
+from muster.model.text import span
+
+
+class Reason(Struct, frozen=True):
+    """Why something stands where it stands.
+
+    ``key`` is equal for two moments that read the same to a user, whatever is in use at the moment.
+    """
+
+    code: str
+    """CamelCase, as Kubernetes Events and conditions have it."""
+    key: str
+    text: str
+
+
+def waiting_for_quota(refusal: Refusal, holder: str = "") -> Reason:
+    """The words for a denial, in the form ``Insufficient quota(RESOURCE) in quota PATH: request R, max M, used U``.
+
+    ``holder``: namespace/name of the job for which part of the quota is held, if any is.
+    """
+    resource, path = refusal.resource, refusal.path
+    asked, limit, used = (format_quantity(amount, resource) for amount in (refusal.asked, refusal.limit, refusal.used))
+    code, node = refusal_code(refusal, holder=holder), f"quota({resource}) in quota {path}"
+    match code:
+        case "ExceedsMinQuota" | "InsufficientMinQuota":
+            never = code == "ExceedsMinQuota"
+            key = f"min:{path}:{resource}:{refusal.limit}:{never}"
+            text = (
+                f"{'Exceeds' if never else 'Insufficient'} min {node}: request {asked}, min {limit}, used {used} by "
+                "jobs that are not preemptible. "
+                + (
+                    "Raise the min, lower the request or make it preemptible"
+                    if never
+                    else "Wait for one of those to complete"
+                )
+            )
+        case "InsufficientRuntimeQuota":
+            key = f"runtime:{path}:{resource}:{refusal.asked}"
+            text = (
+                f"Insufficient runtime {node}: request {asked}, runtime {limit}, used {used}. What the quota may use "
+                "now is divided by weight: wait for its jobs to complete or others to ask for less"
+            )
+        case "ExceedsMaxQuota":
+            key = f"exceeds:{path}:{resource}:{limit}"
+            text = (
+                f"Exceeds {node}: request {asked}, max {limit}. It can never be admitted like this: lower the request "
+                "or raise the max"
+            )
+        case "QuotaHeld":
+            key = f"held:{path}:{resource}:{limit}:{holder}"
+            held = format_quantity(refusal.held, resource)
+            text = (
+                f"Insufficient {node}: request {asked}, max {limit}, used {used}, of which {held} are held for "
+                f"{holder}. Wait until it has started or its claim ends"
+            )
+        case _:
+            key = f"insufficient:{path}:{resource}:{limit}"
+            text = f"Insufficient {node}: request {asked}, max {limit}, used {used}. Wait for running jobs to complete"
+    return Reason(code, key, text)
+
+
+def waiting_for_claim(denial: Refusal) -> Reason:
+    """The words for a claimant: what leaves is held for it."""
+    resource, path = denial.resource, denial.path
+    return Reason(
+        "WaitingForClaim",
+        f"claim:{path}:{resource}",
+        f"What is given back in quota {path} is held for it: request "
+        f"{format_quantity(denial.asked, resource)} {resource}. It starts as soon as enough has left",
+    )
+
+
+def paused(queue: str, by: str, why: str) -> Reason:
+    """The words for a queue somebody has paused."""
+    who = f" by {by}" if by else ""
+    return Reason(
+        "Paused",
+        f"paused:{queue}:{by}:{why}",
+        f"Admissions are paused{who}{f': {why}' if why else ''}; `muster resume admissions` lets them go on",
+    )
+
+
+def resting(where: str, what: tuple[str, ...], by: str, why: str) -> str:
+    """The words for what somebody has paused; ``where``: a quota path, empty for the whole tree."""
+    who, reason, option = f" by {by}" if by else "", f": {why}" if why else "", f" --queue {where}" if where else ""
+    verb = "are paused" if not where else f"of queue {where} are paused"
+    again = " and ".join(f"`muster resume {each}{option}`" for each in what)
+    lets = "lets" if len(what) == 1 else "let"
+    return f"{' and '.join(what).capitalize()} {verb}{who}{reason}; {again} {lets} them go on"
+
+
+def evicted_for(claimant: str, queue: str, path: str, resource: str) -> Reason:
+    """The words for a job that was suspended to give quota back."""
+    return Reason(
+        "Reclaimed",
+        f"reclaimed:{claimant}",
+        f"Suspended to give {resource} back in quota {path}: job {claimant} stays within the min of its queue {queue}, "
+        f"and this one ran above the min of its own. It is queued again in its old place",
+    )
+
+
+def preempted_for(claimant: str, queue: str, path: str, resource: str, priorities: tuple[int, int]) -> Reason:
+    """The words for a job that was suspended for a higher priority in its own queue; ``priorities``: its, the other."""
+    return Reason(
+        "Preempted",
+        f"preempted:{claimant}",
+        f"Preempted by a job of higher priority in the same queue: {claimant} has priority {priorities[1]}, this one "
+        f"{priorities[0]}, and needs {resource} of quota {path} in queue {queue}. It is queued again in its old place",
+    )
+
+
+def leaving(why: Leaving) -> Reason:
+    """The words for a job that a decision suspends."""
+    if why.code == "RunningTimeout":
+        return RUNNING_TIMEOUT
+    if why.code == "Reclaimed":
+        return evicted_for(why.claimant, why.queue, why.path, why.resource)
+    return preempted_for(why.claimant, why.queue, why.path, why.resource, (why.priority, why.claimant_priority))
+
+
+def work_lost(ran: int) -> str:
+    """What an eviction costs, after the sentence about it; ``ran`` in ms."""
+    return f". It had run for {span(ran)}: what it has not saved since is lost"
+
+
+def taken_meanwhile(resource: str, shown: list[str], count: int) -> str:
+    """Who took what a job waits for, while it waited."""
+    more = f", and {count - len(shown)} before them" if count > len(shown) else ""
+    return f". While it waited, {resource} there went to {', '.join(shown)}{more}"
+
+
+def waiting_untried(ahead: int) -> Reason:
+    """The words for a job nobody has tried yet."""
+    who = "next in its queue" if ahead <= 0 else f"behind {ahead} in its queue"
+    return Reason("Queued", "untried", f"Queued, {who}; about to be tried")
+
+
+LOG_NEARLY_FULL = Reason(
+    "LogNearlyFull",
+    "log_nearly_full",
+    "The log is nearly full: nothing is admitted until its next generation is in force; `muster log roll` begins it",
+)
+
+
+def waiting_for_sync(kinds: list[str]) -> Reason:
+    """The words for a wait that ends when the cluster is fully known."""
+    return Reason(
+        "NotSynced",
+        "unsynced",
+        f"Nothing is admitted until the cluster is fully known; still listing {', '.join(kinds)}",
+    )
+
+
+def resume_failed(message: str, until: str) -> Reason:
+    """The words for a workload the API server refused to resume."""
+    return Reason(
+        "ResumeFailed",
+        f"resume_failed:{message}",
+        f"Admitted, but the API server refused to resume it: {message or 'no reason given'}. Tried again after {until}",
+    )
+
+
+def beyond_grant(over: Vector, granted: Vector) -> Reason:
+    """What runs of a job is more than it was granted, resource by resource."""
+    text = (
+        f"{format_vector(over)} runs beyond what it was granted ({format_vector(granted)}): all of it is charged, and "
+        "it is the first of its priority to give back. Scale it down, or suspend it and raise its request"
+    )
+    return Reason("BeyondGrant", f"beyond_grant {format_vector(over)}", text)
+
+
+SUSPENDED_OUTSIDE = Reason(
+    "SuspendedOutside",
+    "suspended_outside",
+    "Suspended by somebody else after its admission; it keeps its quota until its pods are gone, "
+    "then it is queued again",
+)
+RUNNING_TIMEOUT = Reason(
+    "RunningTimeout",
+    "running_timeout",
+    "Suspended again: it was admitted and did not come to run in time. Its quota is given back, and it is queued "
+    "again after a pause",
+)
+ADMITTED = Reason("Admitted", "admitted", "Admitted: its quota is reserved and it is being started")
+RUNNING = Reason("Running", "running", "Running")
+
+ADOPTED: dict[AdoptionReason, str] = {
+    "already_running": "it already ran when it was first seen: charged as it is, and left alone",
+    "bypassed": "it was started around the queue: charged as it is, and left alone",
+}
+RELEASED: dict[ReleaseReason, str] = {
+    "finished": "it is over and nothing of it is left",
+    "gone": "it was deleted and nothing of it is left",
+    "suspended_outside": "somebody suspended it and nothing of it is left; it is queued again",
+    "superseded": "its spec was edited before it started; it is queued again as it is now",
+    "resume_failed": "the API server refused to resume it; it is queued again after a pause",
+    "evicted": "it was suspended to give quota back, and nothing of it is left; it is queued again in its old place",
+    "preempted": "it was suspended for a job of higher priority in its queue, and nothing of it is left; it is queued "
+    "again in its old place",
+    "timed_out": "it did not come to run in time; it was suspended and is queued again after a pause",
+    "no_nodes": "its gang has no place on the nodes; it is queued again after a pause",
+}
+NOT_RESUMED: dict[FailureReason, str] = {
+    "gone": "it was deleted before it could be resumed",
+    "spec_changed": "its spec was edited after it was admitted; it is queued again as it is now",
+    "superseded": "a newer decision was carried out on it meanwhile",
+    "refused": "the API server refused to resume it",
+}
+NOT_SUSPENDED: dict[FailureReason, str] = {
+    "gone": "it was deleted before it could be suspended",
+    "spec_changed": "its spec was edited before it could be suspended",
+    "superseded": "a newer decision was carried out on it meanwhile",
+    "refused": "the API server refused to suspend it",
+}
+NOT_ASKED = "the API server refused to have nodes asked for"
+NOT_WITHDRAWN = "the API server refused to remove a request for nodes"
+GPU_KEPT = "the API server refused to delete the pod that keeps a GPU nobody shares any more"
+NOT_BOUND: dict[FailureReason, str] = {
+    "gone": "it was deleted before it could be bound",
+    "spec_changed": "it was changed before it could be bound",
+    "superseded": "somebody else has bound it to another node",
+    "refused": "the API server refused to bind it",
+}
+DEFERRED: dict[DeferralReason, str] = {
+    "nothing_evictable": "its queue is owed {0}, and nothing in quota {1} that runs above its own min may be suspended",
+    "evictions_paused": "its queue is owed {0}, and somebody has paused the evictions that would free it in quota {1} "
+    "(`muster resume evictions` lets them go on)",
+    "too_young": "its queue is owed {0}, and what runs above its min in quota {1} has not run for its minimum yet",
+    "lower_stays": "it has a higher priority than jobs that run in its queue, and those that may be suspended would "
+    "not free enough {0} for it in quota {1}",
+    "lower_paused": "it has a higher priority than jobs that run in its queue, and somebody has paused the evictions "
+    "that would free {0} for it in quota {1} (`muster resume evictions` lets them go on)",
+    "lower_too_young": "it has a higher priority than jobs that run in its queue, and they have not run for their "
+    "minimum yet, so {0} in quota {1} is not taken back from them",
+}
+"""Why nothing is taken back for somebody, with the resource and the quota that refuses it."""
+WITHHELD = {
+    "reclaim_disabled": "nothing is done: work that nobody had admitted was running when this cluster was first seen, "
+    "so nobody is evicted before you say so (`muster resume evictions`)",
+}
+CLAIM_ENDED: dict[ClaimOutcome, str] = {
+    "gone": "nothing is held for it any more: it no longer waits",
+    "held": "nothing is held for it any more: it is held back (`muster release` lets it queue again)",
+    "paused": "nothing is held for it any more: admissions of its queue are paused",
+    "moved": "nothing is held for it any more: it belongs to another queue now",
+    "changed": "nothing is held for it any more: it was edited, and is queued anew",
+    "unsatisfiable": "nothing is held for it any more: it asks for more than its quota may give now",
+    "expired": "nothing is held for it any more: not enough was given back in time",
+}
+TIMED_OUT = "it was admitted and did not come to run in time: it is suspended and queued again after a pause"
+DEQUEUED: dict[DequeueReason, str] = {
+    "gone": "it was deleted",
+    "finished": "it is over",
+    "started_outside": "it was started around the queue",
+    "refused": "it can no longer be queued",
+    "unbound": "no quota claims its namespace any more",
+    "held": "somebody holds it back",
+}
+
+
+def trouble(code: str, found: Sequence[str], more: int) -> Reason:
+    """The words for what is wrong with an object, for an Event on it. ``more``: findings beyond those found."""
+    listed = "; ".join(found) + (f"; and {more} more" if more else "")
+    if code == "tree_rejected":
+        text = f"Refused as a whole, the last good tree stays in force: {listed}"
+        return Reason("QuotaTreeRejected", code, text)
+    if code == "pools_refused":
+        return Reason("NodePoolRefused", code, f"Node pools that do not count, the others do: {listed}")
+    codes = {str(reason): word for reason, word in REFUSED.items()}
+    return Reason(codes.get(code, "Refused"), code, listed)

@@ -1,0 +1,47 @@
+"""Why a queue's fair share is what it is, in words and numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from muster.core.quota.fairshare import UNLIMITED
+from muster.core.quota.fairtree import Divided
+
+UNBOUNDED = 10**30
+"""A request of so much or more is told as all there is."""
+
+
+def why_share(found: Divided, show: Callable[[int], str], *, usage: str = "") -> str:
+    """One sentence, as ``fairshare`` got there. ``usage``: what it used lately, where that counts."""
+    sharer, share = found.sharer, found.share
+    asked = "all it can get" if sharer.request >= UNBOUNDED else show(sharer.request)
+    if sharer.request == 0:
+        return "it asks for nothing"
+    parts = [f"asks for {asked}"]
+    if sharer.limit != UNLIMITED and sharer.limit < sharer.request:
+        parts[0] += f", of which its limit allows {show(sharer.limit)}"
+    quota = "an unlimited quota" if sharer.quota == UNLIMITED else f"its quota of {show(sharer.quota)}"
+    parts.append(f"{show(share.quota)} of {quota}" if sharer.quota else "no quota")
+    wanted = sharer.requestable - share.quota
+    if share.surplus or share.left_over or wanted > 0:
+        parts.append(_surplus(found, show, wanted, usage))
+    if share.left_over:
+        over = ", past what it asks for" if share.amount > sharer.requestable else ""
+        parts.append(f"{show(share.left_over)} that rounding left over{over}")
+    return "; ".join(parts)
+
+
+def _surplus(found: Divided, show: Callable[[int], str], wanted: int, usage: str) -> str:
+    sharer, share = found.sharer, found.share
+    own, whole = share.weight_of
+    if not sharer.weight:
+        return "no surplus, as its weight is 0"
+    if not whole:
+        reason = f"used {usage} lately" if usage and usage != "0" else f"none was left at priority {sharer.priority}"
+        return f"no surplus: {reason}"
+    part = own * 1000 // whole
+    percent = f"{part // 10}" + (f".{part % 10}" if part % 10 else "") + " %"
+    of = f"of a surplus of {show(share.surplus_seen)} at priority {sharer.priority}"
+    heed = f", heeding that it used {usage} lately" if usage and usage != "0" else ""
+    enough = ", all it still wanted" if share.surplus == wanted else ""
+    return f"{show(share.surplus)} {of}, where its weight is worth {percent}{heed}{enough}"

@@ -1,0 +1,32 @@
+"""How fast a queue moves and what that lets a job expect, in English."""
+
+from __future__ import annotations
+
+from muster.core.pace import ENOUGH, Estimate
+from muster.model.text import counted, span
+
+
+def no_estimate(found: Estimate) -> str:
+    """Why nothing can be said; empty where something can."""
+    match found.why:
+        case "too_few":
+            return (
+                f"{counted(found.intervals, 'time')} one admission from this queue followed another while jobs waited; "
+                f"{ENOUGH} are needed"
+            )
+        case "overdue":
+            return "it has taken longer already than nearly everything that was seen of this queue"
+        case _:
+            return ""
+
+
+def estimate(found: Estimate, position: int, queue: str) -> str:
+    """``About 12 min, in 8 of 10 cases between 5 min and 31 min: ...``."""
+    spans = f"About {span(found.middle)}, in 8 of 10 cases between {span(found.low)} and {span(found.high)}"
+    if not found.rows:
+        return (
+            f"{spans}: {counted(position, 'admission')} in a row were never seen from {queue}; this is the mean of "
+            f"{found.intervals}, drawn out."
+        )
+    rows = f"{counted(position, 'admission')} in a row" if position > 1 else "an admission"
+    return f"{spans}: so long {rows} from {queue} took {found.rows} times while somebody waited."

@@ -1,0 +1,105 @@
+"""Events about nodes in words: places of jobs and pods, gangs that wait for some, nodes asked of pools.
+
+The part of `telling` whose reasons stand in `explain_nodes`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from muster.core.wording import explain_nodes
+from muster.events import decisions as d
+from muster.events import facts, gangs, growing
+from muster.model.text import counted, moment
+
+
+def placed(event: d.GangAdmitted) -> str:
+    """``; placed on node-1 (3), node-2 (1)``; nothing where nothing is placed."""
+    where = _where((each.node, each.count) for each in event.placements)
+    return f"; placed on {where}" if where else ""
+
+
+def on_nodes(nodes: Iterable[tuple[str, int]], more: int) -> str:
+    """``; placed on node-1 (3), node-2 (1)``; nothing where nothing is placed. ``more``: nodes beyond those."""
+    shown = listed(nodes, more)
+    return f"; placed on {shown}" if shown else ""
+
+
+def listed(nodes: Iterable[tuple[str, int]], more: int) -> str:
+    """``node-1 (3), node-2 (1) and 4 more nodes``."""
+    shown = ", ".join(f"{node} ({count})" for node, count in nodes)
+    return f"{shown} and {counted(more, 'more node')}" if more else shown
+
+
+def _where(places: Iterable[tuple[str, int]]) -> str:
+    """``node-1 (3), node-2 (1)``, of (node, how many pods)."""
+    nodes: dict[str, int] = {}
+    for node, count in places:
+        nodes[node] = nodes.get(node, 0) + count
+    shown = ", ".join(f"{node} ({count})" for node, count in list(nodes.items())[:5])
+    return shown + (f" and {len(nodes) - 5} more nodes" if len(nodes) > 5 else "")
+
+
+def given_back(event: d.PlacesReleased) -> str:
+    """Which held places are free again, and why."""
+    count = sum(each.count for each in event.placements)
+    nodes = ", ".join(dict.fromkeys(each.node for each in event.placements[:5]))
+    return f"{counted(count, 'place')} held on {nodes} given back: {explain_nodes.GIVEN_BACK[event.reason]}"
+
+
+def lacks_nodes(event: d.GangAwaitingNodes | d.GangDeferred) -> str:
+    """Why a gang of a job has no place, and what node pools could do."""
+    if isinstance(event, d.GangAwaitingNodes):
+        return f"{explain_nodes.no_room(event.shortage)}{explain_nodes.from_pools(event.growth, ())}"
+    return f"{explain_nodes.no_room(event.shortage)}{explain_nodes.from_pools(None, event.refusals)}"
+
+
+def pods_placed(event: gangs.PodsPlaced) -> str:
+    """How many pods have a node from here on, and which."""
+    where = _where((each.node, 1) for each in event.pods)
+    whose = f" of {' and '.join(event.gangs[:5])}" if event.gangs else ""
+    return f"{counted(len(event.pods), 'pod')}{whose} placed on {where}"
+
+
+def pods_released(event: gangs.PodsReleased) -> str:
+    """Which pods lost their node before they were bound, and why."""
+    shown = ", ".join(f"{each.ref.key} on {each.node}" for each in event.pods[:5])
+    more = f", and {len(event.pods) - 5} more" if len(event.pods) > 5 else ""
+    return f"{shown}{more} given back: {explain_nodes.PODS_RELEASED[event.reason]}"
+
+
+def held_back(event: gangs.GangHeldBack) -> str:
+    """Why a gang waits."""
+    parts = [explain_nodes.HELD_BACK[event.reason]]
+    if event.by:
+        parts[0] += f" ({event.by})"
+    if event.text:
+        parts.append(event.text)
+    if event.shortage is not None:
+        parts.append(explain_nodes.no_room(event.shortage, alike=True))
+    return ": ".join(parts) + explain_nodes.from_pools(event.growth, event.refusals)
+
+
+def nodes_requested(event: growing.NodesRequested) -> str:
+    """Which nodes are asked for, for how many pods."""
+    pods = counted(sum(each.count for each in event.pod_sets), "pod")
+    again = f", try {event.tries}" if event.tries > 1 else ""
+    return (
+        f"{explain_nodes.pool_nodes(event.pools)} for {pods} without a place "
+        f"(ProvisioningRequest {event.name}, class {event.provisioning}){again}"
+    )
+
+
+def nodes_withdrawn(event: growing.NodesRequestWithdrawn) -> str:
+    """Why nodes are asked for no longer, and when again."""
+    said = f": {event.message}" if event.message else ""
+    again = f"; asked for again after {moment(event.retry_at)}" if event.retry_at else ""
+    return f"nodes are asked for no longer: {explain_nodes.WITHDRAWN[event.reason]}{said}{again}"
+
+
+def node_pools(event: facts.NodePoolsObserved) -> str:
+    """Which node pools are declared, and which cannot be used."""
+    good = [f"{pool.name} (up to {counted(pool.most, 'node')})" for pool in event.pools if not pool.refusal]
+    bad = [pool.refusal for pool in event.pools if pool.refusal]
+    refused = f"; refused: {'; '.join(bad[:3])}" if bad else ""
+    return f"node pools: {', '.join(good[:10]) or 'none'}{refused}"

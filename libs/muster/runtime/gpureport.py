@@ -1,0 +1,59 @@
+"""What runs in the pod that keeps a shared GPU from the device plugin: reports which one it got, and stays.
+
+The device plugin says it in NVIDIA_VISIBLE_DEVICES; where it does not say it by UUID, the driver is asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+
+import msgspec
+
+from muster.core.actuation.gpus import REPORTED
+from muster.kube.config import connect
+from muster.model.api import MERGE_PATCH, PODS
+
+AGAIN_S = 5.0
+
+
+class NoDeviceError(Exception):
+    """Nothing says which GPU this container has."""
+
+
+def device() -> str:
+    """The UUID of the GPU of this container. Raises NoDeviceError."""
+    said = os.environ.get("NVIDIA_VISIBLE_DEVICES", "")
+    if said.startswith(("GPU-", "MIG-")):
+        return said
+    asked = ["nvidia-smi", "--query-gpu=uuid", "--format=csv,noheader"]
+    try:
+        found = subprocess.run(asked, capture_output=True, text=True, check=True, timeout=60)  # noqa: S603
+    except (OSError, subprocess.SubprocessError) as err:
+        raise NoDeviceError(f"NVIDIA_VISIBLE_DEVICES is {said!r}, and nvidia-smi does not tell: {err}") from err
+    return found.stdout.strip().partition("\n")[0].strip()
+
+
+async def report(uuid: str) -> None:
+    """Write it on our own pod, until the API server has taken it."""
+    patch = msgspec.json.encode({"metadata": {"annotations": {REPORTED: uuid}}})
+    path = PODS.path(os.environ["POD_NAMESPACE"], os.environ["POD_NAME"])
+    transport = await connect()
+    try:
+        while True:
+            response = await transport.request("PATCH", path, body=patch, content_type=MERGE_PATCH)
+            if response.ok:
+                return
+            await asyncio.sleep(AGAIN_S)
+    finally:
+        await transport.close()
+
+
+async def main() -> None:
+    await report(device())
+    await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

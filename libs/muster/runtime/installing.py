@@ -1,0 +1,313 @@
+"""What runs Muster on a cluster, as objects of Kubernetes: ``deploy/install.yaml`` and ``deploy/install-small.yaml``.
+
+``python -m muster.runtime.installing`` writes both; a test keeps them equal to what stands here. Production: three
+servers of NATS and a Deployment per service, deciders twice. Small: one NATS, and one pod with every service. Both take
+the keys that ``muster nats keys`` makes, the certificate in Secret ``muster-nats-tls``, and the rights of deploy/rbac.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from muster.core.deciders import DECIDERS
+from muster.runtime.clusterlease import NAMESPACE
+from muster.runtime.natsaccounts import ACCOUNTS_FILE, inbox
+
+Object = dict[str, Any]
+
+IMAGE = "muster:0.1.0"
+NATS_IMAGE = "nats:2.15.1-alpine"
+URL = f"nats://nats.{NAMESPACE}.svc:4222"
+SERVER_FILE = "deploy/nats/server.conf"
+KEYS, TLS, CONFIG = "muster-nats-keys", "muster-nats-tls", "muster-nats"
+"""ConfigMap with the public keys, Secret with the certificate, ConfigMap with the configuration of NATS."""
+FILES = {False: "deploy/install.yaml", True: "deploy/install-small.yaml"}
+"""{whether it is the small form: file}"""
+COMMANDS: dict[str, list[str]] = {
+    **{name: ["python", "-m", f"muster_{name}"] for name in ("watcher", *DECIDERS, "actuator", "publisher")},
+    "keeper": ["muster", "log", "keep"],
+}
+"""{service, as the user of NATS is called: what its container runs}"""
+SPEAKS_TO_KUBERNETES = ("watcher", "actuator")
+PORT = 8080
+CPU, MEMORY = {"requests": "100m", "limits": "2"}, {"requests": "256Mi", "limits": "1Gi"}
+LABEL = {"app.kubernetes.io/part-of": "muster"}
+
+
+def objects(*, small: bool) -> list[Object]:
+    """Everything of one form, in the order in which it is applied."""
+    servers = 1 if small else 3
+    files = sorted(Path("deploy/rbac").glob("*.yaml"))
+    made: list[Object] = [found for path in files for found in yaml.safe_load_all(path.read_text())]
+    made += [_nats_config(small=small), *_nats(servers), _log_init(servers)]
+    return [*made, *(_small() if small else _production()), *_network(small=small)]
+
+
+def secret_of(service: str) -> str:
+    """The Secret with the seed of a service's key."""
+    return f"muster-nats-{dashed(service)}"
+
+
+def dashed(service: str) -> str:
+    """A service's name as Kubernetes takes it."""
+    return service.replace("_", "-")
+
+
+def _meta(name: str, **labels: str) -> Object:
+    return {"name": name, "namespace": NAMESPACE, "labels": {**LABEL, **labels}}
+
+
+def _names(name: str) -> Object:
+    return {**LABEL, "app.kubernetes.io/name": name}
+
+
+def _production() -> Iterator[Object]:
+    for service in COMMANDS:
+        name = f"muster-{dashed(service)}"
+        pod = _pod(name, [_container(service, PORT)], [service], token=service in SPEAKS_TO_KUBERNETES)
+        yield _deployment(name, 2, pod)
+        budget = {"maxUnavailable": 1, "selector": {"matchLabels": _names(name)}}
+        yield {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": _meta(name), "spec": budget}
+
+
+def _small() -> Iterator[Object]:
+    yield {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": _meta("muster")}
+    rbac = "rbac.authorization.k8s.io"
+    for service in SPEAKS_TO_KUBERNETES:
+        yield {
+            "apiVersion": f"{rbac}/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": {"name": f"muster-small-{service}", "labels": LABEL},
+            "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": f"muster-{service}"},
+            "subjects": [{"kind": "ServiceAccount", "name": "muster", "namespace": NAMESPACE}],
+        }
+    containers = [_container(service, PORT + index) for index, service in enumerate(COMMANDS, 1)]
+    yield _deployment("muster", 1, _pod("muster", containers, list(COMMANDS), token=True))
+
+
+def _deployment(name: str, replicas: int, pod: Object) -> Object:
+    spec = {
+        "replicas": replicas,
+        "selector": {"matchLabels": _names(name)},
+        "strategy": {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}} if replicas > 1 else {"type": "Recreate"},
+        "template": {"metadata": {"labels": _names(name)}, "spec": pod},
+    }
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": _meta(name), "spec": spec}
+
+
+def _pod(account: str, containers: list[Object], keys: list[str], *, token: bool) -> Object:
+    volumes: list[Object] = [
+        {"name": f"key-{dashed(each)}", "secret": {"secretName": secret_of(each), "defaultMode": 0o440}}
+        for each in keys
+    ]
+    volumes += [_authority(), {"name": "tmp", "emptyDir": {}}]
+    spread = {
+        "maxSkew": 1,
+        "topologyKey": "kubernetes.io/hostname",
+        "whenUnsatisfiable": "ScheduleAnyway",
+        "labelSelector": {"matchLabels": _names(account)},
+    }
+    return {
+        "serviceAccountName": account,
+        "automountServiceAccountToken": token,
+        "securityContext": _identity(65532),
+        "terminationGracePeriodSeconds": 15,
+        "topologySpreadConstraints": [spread],
+        "containers": containers,
+        "volumes": volumes,
+    }
+
+
+def _authority() -> Object:
+    return {"name": "tls", "secret": {"secretName": TLS, "items": [{"key": "ca.crt", "path": "ca.crt"}]}}
+
+
+def _identity(user: int) -> Object:
+    return {
+        "runAsNonRoot": True,
+        "runAsUser": user,
+        "runAsGroup": user,
+        "fsGroup": user,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+
+
+CONFINED = {
+    "allowPrivilegeEscalation": False,
+    "readOnlyRootFilesystem": True,
+    "capabilities": {"drop": ["ALL"]},
+}
+
+
+def _container(service: str, port: int) -> Object:
+    def probe(path: str, **more: int) -> Object:
+        return {"httpGet": {"path": path, "port": port}, **more}
+
+    return {
+        "name": dashed(service),
+        "image": IMAGE,
+        "command": COMMANDS[service],
+        "env": _environment(service, port),
+        "ports": [{"containerPort": port}],
+        "startupProbe": probe("/startupz", periodSeconds=2, failureThreshold=300),
+        "readinessProbe": probe("/readyz", periodSeconds=5, timeoutSeconds=3),
+        "livenessProbe": probe("/livez", periodSeconds=10, timeoutSeconds=5),
+        "resources": {kind: {"cpu": CPU[kind], "memory": MEMORY[kind]} for kind in ("requests", "limits")},
+        "securityContext": CONFINED,
+        "volumeMounts": _mounts(service),
+    }
+
+
+def _environment(user: str, port: int = 0) -> list[Object]:
+    plain = {
+        "MUSTER_NATS_URL": URL,
+        "MUSTER_NATS_NKEY_FILE": f"/run/muster/{dashed(user)}/seed",
+        "MUSTER_NATS_INBOX_PREFIX": inbox(user),
+        "MUSTER_NATS_CA_FILE": "/run/muster/tls/ca.crt",
+    }
+    if port:
+        plain |= {"MUSTER_HEALTH_HOST": "0.0.0.0", "MUSTER_HEALTH_PORT": str(port)}  # noqa: S104 - inside its pod
+    name = {"name": "MUSTER_PROCESS", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
+    return [*({"name": key, "value": value} for key, value in plain.items()), name]
+
+
+def _mounts(user: str) -> list[Object]:
+    return [
+        {"name": f"key-{dashed(user)}", "mountPath": f"/run/muster/{dashed(user)}", "readOnly": True},
+        {"name": "tls", "mountPath": "/run/muster/tls", "readOnly": True},
+        {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - of the container
+    ]
+
+
+def _log_init(replicas: int) -> Object:
+    container = {
+        "name": "log-init",
+        "image": IMAGE,
+        "command": ["muster", "log", "init", "--replicas", str(replicas)],
+        "env": _environment("admin"),
+        "resources": {kind: {"cpu": CPU[kind], "memory": MEMORY[kind]} for kind in ("requests", "limits")},
+        "securityContext": CONFINED,
+        "volumeMounts": _mounts("admin"),
+    }
+    pod = _pod("default", [container], ["admin"], token=False) | {"restartPolicy": "OnFailure"}
+    del pod["topologySpreadConstraints"]
+    spec = {"backoffLimit": 100, "template": {"metadata": {"labels": _names("muster-log-init")}, "spec": pod}}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": _meta("muster-log-init"), "spec": spec}
+
+
+# --- NATS -------------------------------------------------------------------------------------------------------------
+
+
+def _nats_config(*, small: bool) -> Object:
+    server = Path(SERVER_FILE).read_text()
+    if small:
+        server = server.partition("\ncluster {")[0]
+    data = {"server.conf": server, "accounts.conf": Path(ACCOUNTS_FILE).read_text()}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": _meta(CONFIG), "data": data}
+
+
+def _nats(servers: int) -> Iterator[Object]:
+    names = _names("nats")
+    ports = [{"name": "client", "port": 4222}, {"name": "cluster", "port": 6222}]
+    service = {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": names, "ports": ports}
+    yield {"apiVersion": "v1", "kind": "Service", "metadata": _meta("nats"), "spec": service}
+    if servers > 1:
+        budget = {"maxUnavailable": 1, "selector": {"matchLabels": names}}
+        yield {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": _meta("nats"), "spec": budget}
+    health = {"path": "/healthz?js-enabled-only=true", "port": 8222}
+    container = {
+        "name": "nats",
+        "image": NATS_IMAGE,
+        "command": ["nats-server", "--config", "/etc/nats/conf/server.conf"],
+        "env": [{"name": "NATS_SERVER_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
+        "ports": [{"containerPort": port} for port in (4222, 6222, 8222)],
+        "startupProbe": {"httpGet": health, "periodSeconds": 2, "failureThreshold": 150},
+        "readinessProbe": {"httpGet": health, "periodSeconds": 5},
+        "livenessProbe": {"httpGet": {"path": "/healthz?js-server-only=true", "port": 8222}, "periodSeconds": 10},
+        "resources": {"requests": {"cpu": "250m", "memory": "512Mi"}, "limits": {"cpu": "2", "memory": "2Gi"}},
+        "securityContext": CONFINED,
+        "volumeMounts": [
+            {"name": "conf", "mountPath": "/etc/nats/conf", "readOnly": True},
+            {"name": "tls", "mountPath": "/etc/nats/tls", "readOnly": True},
+            {"name": "data", "mountPath": "/data"},
+        ],
+    }
+    apart = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": names}}
+    pod = {
+        "automountServiceAccountToken": False,
+        "securityContext": _identity(1000),
+        "terminationGracePeriodSeconds": 60,
+        "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}},
+        "containers": [container],
+        "volumes": [
+            {"name": "conf", "projected": {"sources": [{"configMap": {"name": name}} for name in (CONFIG, KEYS)]}},
+            {"name": "tls", "secret": {"secretName": TLS, "defaultMode": 0o440}},
+        ],
+    }
+    claim = {
+        "metadata": {"name": "data"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "72Gi"}}},
+    }
+    spec = {
+        "replicas": servers,
+        "serviceName": "nats",
+        "podManagementPolicy": "Parallel",
+        "selector": {"matchLabels": names},
+        "template": {"metadata": {"labels": names}, "spec": pod},
+        "volumeClaimTemplates": [claim],
+    }
+    yield {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": _meta("nats"), "spec": spec}
+
+
+# --- who may reach whom -----------------------------------------------------------------------------------------------
+
+
+def _network(*, small: bool) -> Iterator[Object]:
+    """Nothing, but: services to NATS, servers of NATS to each other, two services to the API server, and metrics."""
+    nats, ours = {"podSelector": {"matchLabels": _names("nats")}}, {"podSelector": {"matchLabels": LABEL}}
+    yield _rule("muster-nothing-else", {}, {"ingress": [], "egress": []})
+    names = [{"protocol": protocol, "port": 53} for protocol in ("UDP", "TCP")]
+    to_nats = [{"to": [nats], "ports": _tcp(4222)}, {"ports": names}]
+    monitors = {"namespaceSelector": {"matchLabels": {"muster.dev/monitoring": "true"}}}
+    metrics = [{"from": [monitors], "ports": _tcp(PORT, PORT + len(COMMANDS))}]
+    yield _rule("muster-services", LABEL, {"egress": to_nats, "ingress": metrics})
+    servers = {
+        "ingress": [{"from": [ours], "ports": _tcp(4222)}, {"from": [nats], "ports": _tcp(6222)}],
+        "egress": [{"to": [nats], "ports": _tcp(6222)}, {"ports": names}],
+    }
+    yield _rule("muster-nats", _names("nats"), servers)
+    # The API server has no pods to select; its usual ports.
+    speakers = ["muster"] if small else [f"muster-{service}" for service in SPEAKS_TO_KUBERNETES]
+    for name in speakers:
+        api = [{"ports": [{"protocol": "TCP", "port": port} for port in (443, 6443)]}]
+        yield _rule(f"{name}-to-kubernetes", _names(name), {"egress": api})
+
+
+def _tcp(port: int, last: int = 0) -> list[Object]:
+    return [{"protocol": "TCP", "port": port, **({"endPort": last} if last else {})}]
+
+
+def _rule(name: str, pods: Object, rules: Object) -> Object:
+    types = [kind.capitalize() for kind in ("ingress", "egress") if kind in rules]
+    spec = {"podSelector": {"matchLabels": pods} if pods else {}, "policyTypes": types, **rules}
+    return {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": _meta(name), "spec": spec}
+
+
+def render(*, small: bool) -> str:
+    """One form as YAML."""
+    head = "# Generated by `python -m muster.runtime.installing`; do not edit. What it is stands there.\n"
+    return head + yaml.safe_dump_all(objects(small=small), sort_keys=False, width=120)
+
+
+def main() -> None:
+    """Write both forms."""
+    for small, file in FILES.items():
+        Path(file).write_text(render(small=small))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,279 @@
+"""Lets the real stages decide about a situation, and tells what they did.
+
+What runs is adopted at the times it started. Then what is pending is submitted, and the stages decide until they are
+quiet: a pod that has a place runs there at once, one that is evicted is gone at once, and nothing ends by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from msgspec.structs import replace
+
+from muster.core.narrator import Narrator
+from muster.core.stage import REQUIRED_KINDS
+from muster.core.standing import stand
+from muster.core.story import more_of
+from muster.events.base import Event
+from muster.events.decisions import EvictionOrdered, GangAdmitted, QuotaTreeAccepted
+from muster.events.effects import EffectApplied
+from muster.events.envelope import Stored
+from muster.events.facts import (
+    NodeObserved,
+    PodGone,
+    PodObserved,
+    Synced,
+    SyncStarted,
+    WorkloadGone,
+    WorkloadObserved,
+    WorkloadStarted,
+)
+from muster.events.system import PlacementChosen
+from muster.simulation.decide.answer import Answer, Eviction, Member, Waiting, Where, answer_of
+from muster.simulation.decide.live import Live
+from muster.simulation.decide.situation import Job, Pod, Situation, Unit
+from muster.simulation.stages import ACTUATOR, FOR_EVER_MS, WATCHER, Stages
+
+SETTLING_MS = 60_000
+"""How much virtual time may pass until everything is quiet: retries and pauses, not waiting."""
+
+MAX_JOINS = 3
+"""How often a pod beyond its gang's minimum is submitted: a gang may be evicted and admitted again meanwhile."""
+
+
+def decide(situation: Situation) -> Answer:
+    """What the stages decide about a situation."""
+    return _Run(situation).answer()
+
+
+class _Run:
+    def __init__(self, situation: Situation) -> None:
+        self._situation = situation
+        self._jobs = {job.name: job for job in situation.jobs}
+        self._rv = 1000
+        self._live: dict[str, Live] = {}
+        """uid of a workload -> the unit it stands for."""
+        self._units: dict[str, Live] = {}
+        """uid of a unit -> what was submitted of it last."""
+        self._joined: dict[str, int] = {}
+        """uid -> how often it was submitted."""
+        self._admitted: dict[str, GangAdmitted] = {}
+        self._evictions: list[Eviction] = []
+        self._warnings: list[str] = []
+        self._began: dict[str, Where] = {}
+        self._narrator = Narrator()
+        self._stages = Stages(self._heard, "state")
+        chosen = PlacementChosen(mode="spread" if situation.placement == "spread" else "pack", hold_ms=FOR_EVER_MS)
+        self._stages.append("gang_admitter", "input", [chosen])
+        beginning: list[Event] = [SyncStarted(kinds=REQUIRED_KINDS), *situation.queues]
+        beginning += [NodeObserved(node=node) for node in situation.nodes]
+        self._watch(beginning + [Synced(kind=kind) for kind in REQUIRED_KINDS])
+        self._settle()
+        self._adopt()
+        self._began = {
+            f"{live.job.name}/{name}": at for live in self._units.values() for name, at in live.places.items()
+        }
+        self._stages.now = situation.now
+        self._submit_all()
+        self._pass_time()
+
+    def _heard(self, stored: Stored) -> None:
+        self._narrator.feed(stored)
+        for event in stored.commit.events:
+            if isinstance(event, GangAdmitted):
+                self._admitted[event.ref.uid] = event
+            elif isinstance(event, QuotaTreeAccepted):
+                self._warnings = list(event.warnings)
+            elif isinstance(event, EvictionOrdered):
+                self._ordered(event)
+
+    def _ordered(self, event: EvictionOrdered) -> None:
+        for victim in event.victims:
+            live = self._live[victim.ref.uid]
+            self._evictions.append(
+                Eviction(
+                    job=live.job.name,
+                    pods=[pod.name for pod in live.unit.pods],
+                    claimant=self._live[event.ref.uid].job.name,
+                    rule="preempt" if victim.priority is not None else "reclaim",
+                    queue=live.job.queue,
+                    quota=event.path,
+                    resource=event.resource,
+                )
+            )
+
+    # --- what is there ----------------------------------------------------------------------------------------
+
+    def _next_rv(self) -> int:
+        self._rv += 1
+        return self._rv
+
+    def _watch(self, events: list[Event]) -> None:
+        self._stages.report(WATCHER, events)
+
+    def _adopt(self) -> None:
+        """What runs, in the order in which it started."""
+        running = [(unit, job) for job in self._situation.jobs for unit in job.units if unit.running]
+        for unit, job in sorted(running, key=lambda each: (each[0].started, each[0].created)):
+            self._stages.now = max(self._stages.now, min(unit.started, self._situation.now))
+            live = self._enlist(unit, job)
+            events = self._start(live, {pod.name: Where(pod.node, pod.devices) for pod in unit.pods})
+            self._watch(events)
+            self._settle()
+
+    def _submit_all(self) -> None:
+        """What is pending. Where gangs may grow, in order of priority: the gangs first, then what joins them."""
+        pending = [(unit, job) for job in self._situation.jobs for unit in job.units if not unit.running]
+        if all(unit.core for unit, _ in pending):
+            self._submit(pending)
+            self._join()
+            return
+        for priority in sorted({job.priority for _, job in pending}, reverse=True):
+            here = [(unit, job) for unit, job in pending if job.priority == priority]
+            self._submit([(unit, job) for unit, job in here if unit.core])
+            self._join(priority)
+
+    def _join(self, least: int | None = None) -> None:
+        """Pods join gangs that run, of jobs with at least this priority; no pod more often than MAX_JOINS times."""
+        self._submit(
+            [
+                (unit, job)
+                for job in self._situation.jobs
+                for unit in job.units
+                if not unit.core
+                and (least is None or job.priority >= least)
+                and unit.uid not in self._units
+                and self._runs(job)
+                and self._joined.get(unit.uid, 0) < MAX_JOINS
+            ]
+        )
+
+    def _runs(self, job: Job) -> bool:
+        """Whether the least a job starts with runs."""
+        core = self._units.get(job.units[0].uid)
+        return core is not None and bool(core.places)
+
+    def _submit(self, units: Iterable[tuple[Unit, Job]]) -> None:
+        found: list[Event] = []
+        for unit, job in units:
+            found.append(WorkloadObserved(workload=self._enlist(unit, job).workload))
+        if found:
+            self._watch(found)
+            self._settle()
+
+    def _enlist(self, unit: Unit, job: Job) -> Live:
+        times = self._joined[unit.uid] = self._joined.get(unit.uid, 0) + 1
+        uid = unit.uid if times == 1 else f"{unit.uid} ({times})"
+        live = Live(unit, job, uid, self._next_rv())
+        self._live[uid] = self._units[unit.uid] = live
+        return live
+
+    # --- what the cluster does --------------------------------------------------------------------------------
+
+    def _settle(self) -> None:
+        self._stages.settle(self._act)
+
+    def _pass_time(self) -> None:
+        until = self._stages.now + SETTLING_MS
+        while (deadline := self._stages.next_deadline()) is not None and deadline <= until:
+            self._stages.now = max(self._stages.now, deadline)
+            self._settle()
+            self._join()
+
+    def _act(self) -> bool:
+        """Carry out what is ordered; whether anything was."""
+        orders = list(self._stages.orders.outstanding.values())
+        facts: list[Event] = []
+        effects: list[Event] = []
+        for order in orders:
+            live = self._live[order.ref.uid]
+            live.workload = replace(
+                live.workload,
+                rv=self._next_rv(),
+                generation=live.workload.generation + 1,
+                annotated=True,
+                intent=str(order.intent),
+                queued_at=order.queued_at or live.workload.queued_at,
+            )
+            effects.append(
+                EffectApplied(
+                    cause=order.cause,
+                    ref=order.ref,
+                    attempt=order.attempt,
+                    rv=live.workload.rv,
+                    action=order.action,
+                )
+            )
+            if order.action == "resume":
+                facts += self._start(live, live.assigned(self._admitted[order.ref.uid].placements))
+            else:
+                facts += self._stop(live)
+        self._stages.report(ACTUATOR, effects)
+        self._watch(facts)
+        return bool(orders)
+
+    def _start(self, live: Live, places: dict[str, Where]) -> list[Event]:
+        """A unit runs: its pods are bound, all at once."""
+        live.places, live.starts = places, live.starts + 1
+        now = live.workload = replace(
+            live.workload, rv=self._next_rv(), phase="running", detail="Running", suspended=False, settled=False
+        )
+        pods = [PodObserved(pod=live.pod_state(name, pod, self._next_rv())) for name, pod in live.members()]
+        return [WorkloadObserved(workload=now), *pods, WorkloadStarted(ref=now.ref, detail="Running")]
+
+    def _stop(self, live: Live) -> list[Event]:
+        """A unit is evicted: it waits again, and nothing of it is left. With its core all of a job goes."""
+        gone = list(self._gone(live))
+        now = live.workload = replace(
+            live.workload,
+            rv=self._next_rv(),
+            phase="waiting",
+            suspended=True,
+            settled=True,
+            detail="Suspended",
+        )
+        events: list[Event] = [*gone, WorkloadObserved(workload=now)]
+        if live.unit.core:
+            others = [each for each in self._units.values() if each.job is live.job and each is not live]
+            for other in others:
+                if other.places:
+                    last = self._evictions[-1]
+                    pods = [pod.name for pod in other.unit.pods]
+                    self._evictions.append(replace(last, job=live.job.name, pods=pods, rule="gang"))
+                events += [*self._gone(other), WorkloadGone(ref=other.workload.ref, rv=self._next_rv())]
+                del self._units[other.unit.uid]
+        return events
+
+    def _gone(self, live: Live) -> Iterator[Event]:
+        for pod in live.unit.pods if live.places else ():
+            yield PodGone(ref=live.pod_ref(pod), rv=self._next_rv())
+        live.places = {}
+
+    # --- what came of it --------------------------------------------------------------------------------------
+
+    def answer(self) -> Answer:
+        members, waiting = list[Member](), list[Waiting]()
+        for job in self._situation.jobs:
+            for unit in job.units:
+                live = self._units.get(unit.uid)
+                for pod in unit.pods:
+                    where = live.places.get(pod.name) if live is not None else None
+                    if where is not None:
+                        new = self._began.get(f"{job.name}/{pod.name}") != where or self._left(job, pod)
+                        members.append(Member(job.name, pod.name, where, new))
+                if live is None or not live.places:
+                    waiting.append(self._waits(job, unit, live))
+        return answer_of(self._situation, members, self._evictions, waiting, self._warnings)
+
+    def _left(self, job: Job, pod: Pod) -> bool:
+        return any(each.job == job.name and pod.name in each.pods for each in self._evictions)
+
+    def _waits(self, job: Job, unit: Unit, live: Live | None) -> Waiting:
+        pods = [pod.name for pod in unit.pods]
+        if live is None:
+            least = len(job.units[0].pods)
+            text = f"It joins the gang of {job.name} once the {least} pods that gang starts with run"
+            return Waiting(job.name, pods, "WaitsForGang", text)
+        state, uid = self._narrator.state, live.workload.ref.uid
+        found = stand(state, uid, state.now, more=more_of(state, uid))
+        return Waiting(job.name, pods, found.code, found.text)

@@ -1,0 +1,53 @@
+"""``muster decide``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+from msgspec import to_builtins
+
+from muster.simulation.decide.reading import read_state
+from muster.simulation.decide.run import decide as ask
+from muster.simulation.decide.situation import StateFileError
+from muster_cli.console import Output
+from muster_cli.exits import NOT_FOUND, CliError
+from muster_cli.render.deciding import answer_lines
+
+
+def decide(
+    *,
+    state: Annotated[
+        str,
+        Parameter(
+            allow_leading_hyphen=True, help="YAML or JSON file of nodes, queues and jobs as they are now; - for stdin."
+        ),
+    ],
+    output: Annotated[
+        Literal["table", "json", "yaml"],
+        Parameter(name=["--output", "-o"], help="How to print it: a table for people, the others for programs."),
+    ] = "table",
+) -> None:
+    """Ask what would be decided about a state, without a cluster."""
+    out = Output()
+    try:
+        answer = ask(read_state(_text(state), "stdin" if state == "-" else state))
+    except StateFileError as err:
+        raise CliError(str(err)) from err
+    if output == "table":
+        out.lines(answer_lines(answer))
+    else:
+        out.data(to_builtins(answer), output)
+
+
+def _text(state: str) -> str:
+    if state == "-":
+        return sys.stdin.read()
+    try:
+        return Path(state).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise CliError(f"cannot read {state}: there is no such file", NOT_FOUND) from None
+    except (OSError, UnicodeDecodeError) as err:
+        raise CliError(f"cannot read {state}: {err}") from err

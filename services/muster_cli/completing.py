@@ -1,0 +1,85 @@
+"""What may stand at the cursor of a command line: for ``kubectl muster``, whose plugins answer one question at a time.
+
+kubectl runs ``kubectl_complete-muster`` with the words so far, the last one unfinished, and reads one proposal per
+line, with an explanation after a tab; the last line is a number that says what the shell does with them.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+
+from muster_cli.registry import COMMANDS, GROUPS
+
+NO_FILES = ":4"
+FILES = ":0"
+"""Directives of the shell completion that kubectl uses: propose no file names, or propose them as well."""
+
+
+def kubectl() -> None:
+    """Entry point of ``kubectl_complete-muster``. Proposes nothing where it cannot: a shell waits for it."""
+    proposals, directive = proposed(sys.argv[1:])
+    sys.stdout.writelines(f"{line}\n" for line in (*proposals, directive))
+
+
+def proposed(words: Sequence[str]) -> tuple[list[str], str]:
+    """The proposals for the last of the words, which may be empty, and the directive."""
+    *before, last = words or [""]
+    name, known = _command(before)
+    if not known:
+        return [line for line in _names(name) if line.startswith(last)], NO_FILES
+    options = dict(_options(name))
+    if before and before[-1] in options:
+        values = _values(before[-1], options[before[-1]])
+        return [value for value in values if value.startswith(last)], NO_FILES if values else FILES
+    if last.startswith("-"):
+        return [option for option in sorted(options) if option.startswith(last)], NO_FILES
+    return [value for value in _values("", options.get("", ())) if value.startswith(last)], FILES
+
+
+def _command(before: Sequence[str]) -> tuple[str, bool]:
+    """The command that the words name so far, and whether it is a whole one."""
+    words = [word for word in before[:2] if not word.startswith("-")]
+    name = " ".join(words if words and words[0] in GROUPS else words[:1])
+    return name, any(page.name == name for page in COMMANDS)
+
+
+def _names(group: str) -> Iterator[str]:
+    """The commands of a group, or all of the first level, with what they are for."""
+    prefix = f"{group} " if group in GROUPS else ""
+    for page in (*COMMANDS, *(() if prefix else GROUPS.values())):
+        rest = page.name.removeprefix(prefix)
+        if page.name.startswith(prefix) and " " not in rest:
+            yield f"{rest}\t{page.summary}"
+
+
+def _options(name: str) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """The options of a command with the values they may have; those of its arguments under an empty name."""
+    from muster_cli.main import make_app
+
+    app = make_app()
+    for word in name.split():
+        app = app[word]
+    for argument in app.assemble_argument_collection():
+        choices = tuple(argument.get_choices() or ())
+        positional = argument.field_info.is_positional_only
+        for each in ("",) if positional else argument.names:
+            yield each, choices
+
+
+def _values(option: str, choices: Sequence[str]) -> list[str]:
+    if option == "--context":
+        return _contexts()
+    return list(choices)
+
+
+def _contexts() -> list[str]:
+    """The contexts of the kubeconfig of the shell; none where it cannot be read."""
+    from muster.kube import kubeconfig
+    from muster.kube.errors import KubeConfigError
+
+    try:
+        return sorted(kubeconfig.read(kubeconfig.locate("", os.environ)).contexts)
+    except (KubeConfigError, OSError):
+        return []

@@ -1,0 +1,127 @@
+"""The jobs of a cell as rows: where each stands, by the same status as everything else that is said of it. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+
+from muster.core.readmodel.records import Record
+from muster.core.readmodel.state import ReadState
+from muster.core.status.job import job_status
+from muster.core.status.values import JobCode, Phase
+from muster.core.wording import jobs
+from muster.model.keys import path_chain
+from muster.model.resources import Vector, texts
+from muster.model.text import instant
+
+ENDED: tuple[Phase, ...] = ("finished", "gone")
+ORDER: tuple[Phase, ...] = (
+    "running",
+    "leaving",
+    "admitted",
+    "reserved",
+    "waiting",
+    "refused",
+    "outside",
+    "seen",
+    "finished",
+    "gone",
+)
+"""What holds quota first, then what waits, then the rest."""
+
+
+class Row(Struct, frozen=True):
+    """One job. Times in ms since the epoch."""
+
+    uid: str
+    kind: str
+    namespace: str
+    name: str
+    phase: Phase
+    code: JobCode
+    queue: str
+    position: int
+    length: int
+    priority: int | None
+    request: Vector
+    since: int
+    """When its state began."""
+    text: str
+
+    @property
+    def key(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+class Filter(Struct, frozen=True):
+    """Which jobs; what is empty leaves none out. ``ended_after``: log time (ms) from which on ended ones count."""
+
+    states: tuple[str, ...] = ()
+    queue: str = ""
+    namespace: str = ""
+    kind: str = ""
+    ended_after: int = 0
+
+    def takes(self, row: Row) -> bool:
+        """Whether a row is asked for. A queue is meant by its path, the end of it, or a path above it."""
+        if self.states and row.phase not in self.states:
+            return False
+        if self.namespace and row.namespace != self.namespace:
+            return False
+        if self.kind and row.kind.lower() != self.kind.lower():
+            return False
+        if self.queue and not any(
+            path == self.queue or path.endswith(f"/{self.queue}") for path in path_chain(row.queue)
+        ):
+            return False
+        return row.phase not in ENDED or row.since >= self.ended_after
+
+
+def job_rows(state: ReadState, now: int) -> list[Row]:
+    """Every job there is or that is remembered: those that hold quota first, then the others in queue order."""
+    rows = [_row(state, uid, record, now) for uid, record in state.records.items()]
+    return sorted(rows, key=lambda row: (ORDER.index(row.phase), row.queue, row.position, row.since, row.key, row.uid))
+
+
+def _row(state: ReadState, uid: str, record: Record, now: int) -> Row:
+    status, workload, job = job_status(state, uid), state.workloads.get(uid), state.jobs.get(uid)
+    ref = record.ref
+    priority = job.priority if job is not None else state.priority_of(workload) if workload is not None else None
+    request = status.charged or (job.demand.request if job is not None else None)
+    if request is None and workload is not None:
+        request = state.demand_of(workload).request
+    return Row(
+        uid=uid,
+        kind=ref.kind,
+        namespace=ref.namespace,
+        name=ref.name,
+        phase=status.phase,
+        code=status.code,
+        queue=status.queue,
+        position=status.position,
+        length=status.length,
+        priority=priority,
+        request=request or record.request or {},
+        since=status.since or record.since,
+        text=jobs.reason(status).text if status.phase not in ENDED else jobs.text(status, now),
+    )
+
+
+def record_of_row(row: Row) -> dict[str, Any]:
+    """For programs: quantities as Kubernetes writes them, times in RFC 3339."""
+    return {
+        "kind": row.kind,
+        "namespace": row.namespace,
+        "name": row.name,
+        "uid": row.uid,
+        "state": row.phase,
+        "status": row.code,
+        "queue": row.queue,
+        "position": row.position or None,
+        "length": row.length or None,
+        "priority": row.priority,
+        "request": texts(row.request),
+        "since": instant(row.since),
+        "message": row.text,
+    }

@@ -1,0 +1,51 @@
+"""The answer to a state file as lines: who is admitted and where, who is evicted for whom, who waits and why."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.text import Text
+
+from muster.simulation.decide.answer import Answer, Eviction, Runs
+from muster_cli.console import BAD, DIM, GOOD, STRONG, WARN, columns, styled
+
+RULES = {
+    "reclaim": "its queue gives back what another queue is entitled to",
+    "preempt": "a job of higher priority in its queue takes its place",
+    "gang": "the rest of its gang is evicted",
+}
+"""Rule of an eviction -> what it means."""
+
+
+def answer_lines(answer: Answer) -> list[Text]:
+    """A section for each of admitted, running, evicted, waiting and warnings; nothing where there is none of it."""
+    lines: list[Text] = []
+    for title, colour, runs in (("Admitted", GOOD, answer.admitted), ("Running on", DIM, answer.running)):
+        lines += _section(title, colour, _runs(runs))
+    lines += _section("Evicted", BAD, [_evicted(each) for each in answer.evicted])
+    waiting = [[each.job, _named(each.job, each.pods), each.code, each.text] for each in answer.waiting]
+    lines += _section("Waiting", WARN, waiting)
+    lines += _section("Warnings", WARN, [[each] for each in answer.warnings])
+    return lines or [Text("Nothing is there, and nothing is decided.")]
+
+
+def _section(title: str, colour: str, rows: Sequence[Sequence[str]]) -> list[Text]:
+    if not rows:
+        return []
+    return [styled((title, f"{STRONG} {colour}")), *columns(rows, indent=2)]
+
+
+def _runs(runs: Sequence[Runs]) -> list[list[str]]:
+    return [
+        [each.job, each.queue, pod.name, pod.node, f"GPU {', '.join(map(str, pod.devices))}" if pod.devices else "-"]
+        for each in runs
+        for pod in each.pods
+    ]
+
+
+def _evicted(each: Eviction) -> list[str]:
+    return [each.job, _named(each.job, each.pods), f"for {each.claimant}", f"{each.rule}: {RULES[each.rule]}"]
+
+
+def _named(job: str, pods: Sequence[str]) -> str:
+    return ", ".join(pods) if len(pods) <= 4 else f"{', '.join(pods[:3])} and {len(pods) - 3} more"

@@ -1,0 +1,66 @@
+"""The jobs of a cell as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.text import Text
+
+from muster.core.objects.meta import rfc3339
+from muster.model.resources import format_vector
+from muster.model.text import shorten, span
+from muster_cli.console import BAD, DIM, GOOD, STRONG, WARN, columns
+from muster_cli.listing import Row
+
+NARROW = 90
+"""Below so many columns the queue is left out."""
+MESSAGE = 160
+
+_COLOURS = {
+    "running": GOOD,
+    "admitted": GOOD,
+    "reserved": GOOD,
+    "waiting": WARN,
+    "leaving": WARN,
+    "refused": BAD,
+    "finished": DIM,
+    "gone": DIM,
+}
+
+
+def cells_of(rows: Sequence[Row], now: int, *, wide: bool, width: int) -> list[list[str]]:
+    """A head, then one line per job; nothing where there is none. ``wide``: with request, start and message."""
+    if not rows:
+        return []
+    queues = wide or width >= NARROW
+    head = ["KIND"] if wide else []
+    head += ["JOB", "STATE", "STATUS", *(["QUEUE"] if queues else []), "PLACE", "FOR"]
+    head += ["PRIORITY", "REQUEST", "SINCE", "MESSAGE"] if wide else []
+    table = [head]
+    for row in rows:
+        cells = [row.kind] if wide else []
+        cells += [row.key, row.phase, row.code]
+        cells += [row.queue or "-"] if queues else []
+        cells += [f"{row.position}/{row.length}" if row.position else "-", span(max(0, now - row.since) // 1000 * 1000)]
+        if wide:
+            priority = "-" if row.priority is None else str(row.priority)
+            since = rfc3339(row.since // 1000 * 1000)
+            cells += [priority, format_vector(row.request) or "-", since, shorten(row.text, MESSAGE)]
+        table.append(cells)
+    return table
+
+
+def plain_lines(table: Sequence[Sequence[str]]) -> list[str]:
+    """With aligned columns, and no colour."""
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)] if table else []
+    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in table]
+
+
+def coloured_lines(rows: Sequence[Row], table: Sequence[Sequence[str]], *, wide: bool) -> list[Text]:
+    """For a terminal: state and status in colour."""
+    first = 2 if wide else 1
+    lines: list[list[Text | str]] = [[Text(each, STRONG) for each in head] for head in table[:1]]
+    for row, cells in zip(rows, table[1:], strict=True):
+        colour = _COLOURS.get(row.phase, "")
+        lines.append([Text(cell, colour) if first <= at < first + 2 else cell for at, cell in enumerate(cells)])
+    return columns(lines)

@@ -1,0 +1,316 @@
+"""Queues in a file, and what they would share: KAI Queues, an ElasticQuotaTree, or a table of queues and amounts."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import yaml
+from msgspec import Struct, field
+
+from muster.core.objects.kaiqueue import RESOURCES, read_kai_queue
+from muster.core.objects.meta import UnreadableError, is_name
+from muster.core.quota import kai
+from muster.core.quota.fairshare import Law
+from muster.core.wording.explain_shares import UNBOUNDED
+from muster.model.kaiqueue import KaiQueue
+from muster.model.keys import Ref
+from muster.model.quota import QuotaNode, Violation
+from muster.model.resources import EVERYTHING, QuantityError, Vector, in_bytes, parse_quantity
+from muster_cli.exits import NOT_FOUND, USAGE, CliError
+from muster_cli.manifests import Manifest, read_manifests
+
+SCALE = 10**6
+"""Parts of one of what the file counts in: numbers are exact to six digits."""
+KAI_GROUP = "scheduling.run.ai/"
+PLAIN = ""
+"""The resource of a table whose amounts are plain numbers."""
+USAGE_WHOLE = 10**12
+FIELDS = ("quota", "limit", "weight", "request", "usage")
+ALIASES = {
+    "parentQueue": "parent",
+    "overQuotaWeight": "weight",
+    "displayName": "display_name",
+    "preemptMinRuntime": "preempt_min_runtime",
+    "reclaimMinRuntime": "reclaim_min_runtime",
+}
+KNOWN = ("name", "parent", "priority", *FIELDS, "uid", "created", "display_name", *sorted(ALIASES.values()))
+SHORT = {long: short for short, long in RESOURCES.items()}
+
+
+class Asked(Struct):
+    """What a file says, ready to be divided. Amounts in SCALE parts of what the file counts in."""
+
+    nodes: list[QuotaNode]
+    total: Vector
+    requests: dict[str, Vector]
+    """path -> what it asks for"""
+    usage: dict[str, Vector] = field(default_factory=dict)
+    laws: dict[str, Law] = field(default_factory=dict)
+    disabled: dict[str, str] = field(default_factory=dict)
+    warnings: list[Violation] = field(default_factory=list)
+    plain: bool = False
+    """Amounts are plain numbers, not one for each resource."""
+
+
+class Given(Struct):
+    """What is known of the queues before they are compiled."""
+
+    queues: list[KaiQueue]
+    total: dict[str, Fraction]
+    requests: dict[str, dict[str, Fraction]] = field(default_factory=dict)
+    usage: dict[str, dict[str, Fraction]] = field(default_factory=dict)
+    k: Fraction = Fraction(1)
+    plain: bool = False
+    broken: dict[str, str] = field(default_factory=dict)
+    """name of a queue -> what is wrong with what was written"""
+    warnings: list[Violation] = field(default_factory=list)
+
+
+def read_text(path: Path) -> tuple[str, str]:
+    """(the text, what it is called); ``-`` is stdin. Raises CliError."""
+    if str(path) == "-":
+        return sys.stdin.read(), "standard input"
+    try:
+        return path.read_text(encoding="utf-8"), str(path)
+    except FileNotFoundError:
+        raise CliError(f"cannot read {path}: there is no such file", NOT_FOUND) from None
+    except (OSError, UnicodeDecodeError) as err:
+        raise CliError(f"cannot read {path}: {err}") from err
+
+
+def is_table(text: str, origin: str) -> dict[str, Any] | None:
+    """The document, if it is a table of queues; None for Kubernetes objects. Raises CliError when it is no YAML."""
+    try:
+        documents = [each for each in yaml.safe_load_all(text) if each is not None]
+    except yaml.YAMLError as err:
+        raise CliError(f"{origin} is neither YAML nor JSON: {' '.join(str(err).split())}", USAGE) from err
+    if not documents:
+        raise CliError(f"{origin} is empty; write Queues, an ElasticQuotaTree, or {{total, queues: [...]}}", USAGE)
+    found = documents[0]
+    return found if len(documents) == 1 and isinstance(found, dict) and "queues" in found else None
+
+
+def read_table(found: Mapping[str, Any], origin: str) -> Given:
+    """``{total, queues: [{name, parent, quota, request, weight, priority, limit, usage}], k}``."""
+    rows = found["queues"]
+    if isinstance(rows, Mapping):
+        rows = [{"name": name, **(row or {})} for name, row in rows.items()]
+    if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):
+        raise CliError(f"{origin}: queues must be a list of {{name, ...}}", USAGE)
+    if "total" not in found:
+        raise CliError(f"{origin}: total is missing; write what there is to share, as `total: 8` or {{gpu: 8}}", USAGE)
+    plain = not isinstance(found["total"], Mapping)
+    given = Given([], _amounts(found["total"], f"{origin}: total"), plain=plain)
+    given.k = _number(found.get("k", 1), f"{origin}: k")
+    if given.k < 0:
+        raise CliError(f"{origin}: k is {found['k']}; write 0 for no heed of past usage, or more", USAGE)
+    for key in sorted(set(map(str, found)) - {"total", "queues", "k"}):
+        given.warnings.append(Violation(origin, "field", f"{key} means nothing here; known: total, queues, k"))
+    names: set[str] = set()
+    for number, row in enumerate(rows, start=1):
+        name = str(row.get("name") or "")
+        if not name or "/" in name:
+            raise CliError(f"{origin}: queue {number} has the name {name!r}; write one without a slash", USAGE)
+        if name in names:
+            raise CliError(f"{origin}: queue {name} is written twice; leave one out", USAGE)
+        names.add(name)
+        _take_row(given, name, {ALIASES.get(str(key), str(key)): value for key, value in row.items()})
+    return given
+
+
+def _take_row(given: Given, name: str, row: dict[str, Any]) -> None:
+    for key in sorted(row.keys() - set(KNOWN)):
+        said = f"field {key} means nothing here; known: {', '.join(KNOWN)}"
+        given.warnings.append(Violation(name, "field", said))
+    texts: dict[str, dict[str, str]] = {}
+    defaults = {"quota": "0", "limit": "-1", "weight": "1"}
+    for which in FIELDS:
+        try:
+            amounts = _amounts(row[which], f"{which} of queue {name}", given) if row.get(which) is not None else {}
+        except CliError as err:
+            given.broken[name] = str(err)
+            amounts = {}
+        if which in defaults:
+            filled = dict.fromkeys(given.total, defaults[which])
+            texts[which] = filled | {resource: _decimal(amount) for resource, amount in amounts.items()}
+        elif any(amount < 0 for amount in amounts.values()):
+            given.broken[name] = f"{which} of queue {name} is {row[which]}; write 0 or more"
+        elif amounts:
+            (given.requests if which == "request" else given.usage)[name] = amounts
+    priority = row.get("priority")
+    if priority is not None and (isinstance(priority, bool) or not isinstance(priority, int)):
+        given.broken[name] = f"priority of queue {name} is {priority!r}; write a whole number, the higher the earlier"
+        priority = None
+    given.queues.append(
+        KaiQueue(
+            ref=Ref("Queue", "", name, str(row.get("uid") or "")),
+            rv=1,
+            created=row["created"] if isinstance(row.get("created"), int) else 0,
+            parent=str(row.get("parent") or ""),
+            priority=priority,
+            title=str(row.get("display_name") or ""),
+            quota=texts["quota"],
+            limit=texts["limit"],
+            weight=texts["weight"],
+        )
+    )
+
+
+def read_queues(manifests: list[Manifest]) -> Given:
+    """KAI Queues as the cluster would read them; what asks for how much is not known from them."""
+    given = Given([], {})
+    for number, each in enumerate(manifests, start=1):
+        meta = {**each.body["metadata"], "name": each.name or f"generated-{number}"}
+        meta = {"uid": f"file-{number}", "resourceVersion": "1", **meta}
+        try:
+            found = read_kai_queue(json.dumps({**each.body, "metadata": meta}, default=str).encode())
+        except UnreadableError as err:
+            if not is_name(each.name):
+                raise CliError(f"{each}: {err}", USAGE) from err
+            spec = each.body.get("spec")
+            parent = str(spec.get("parentQueue") or "") if isinstance(spec, Mapping) else ""
+            given.broken[each.name] = str(err)
+            given.queues.append(KaiQueue(Ref("Queue", "", each.name, "unreadable"), 1, parent=parent))
+            continue
+        given.queues.append(found)
+    return given
+
+
+def compiled(given: Given) -> Asked:
+    """The queues in force, with what each asks for: all it can get where nothing is said."""
+    resources = {name for each in given.queues for name in each.quota} | given.total.keys()
+    units = dict.fromkeys(resources, SCALE)
+    found = kai.compile_queues(given.queues, units, given.broken, lambda amount, _: _plain(amount))
+    nodes = list(found.nodes)
+    total = {name: int(amount * SCALE) for name, amount in given.total.items()}
+    requests: dict[str, Vector] = {}
+    usage: dict[str, Vector] = {}
+    for node in nodes:
+        asked = given.requests.get(node.name)
+        if asked is not None or not node.children:
+            told = {name: int(amount * SCALE) for name, amount in (asked or {}).items()}
+            requests[node.path] = told if asked is not None else dict.fromkeys(sorted(total), UNBOUNDED)
+        used = given.usage.get(node.name, {})
+        usage[node.path] = {name: int(amount * USAGE_WHOLE) for name, amount in used.items()}
+    k = (given.k.numerator, given.k.denominator)
+    laws = {name: Law(1 if in_bytes(name) else SCALE, k, USAGE_WHOLE) for name in total}
+    warnings = [*given.warnings, *found.warnings]
+    if nodes:
+        warnings += _beyond_total(nodes, total)
+    return Asked(nodes, total, requests, usage, laws, found.disabled, warnings, given.plain)
+
+
+def total_of(given: Given) -> tuple[dict[str, Fraction], str]:
+    """(what the quotas of the top queues come to, a warning that says so), where nobody says what there is."""
+    tops = [each for each in given.queues if not each.parent and each.name not in given.broken]
+    total: dict[str, Fraction] = {}
+    for resource in sorted({name for each in tops for name in each.quota}):
+        amounts = [Fraction(each.quota.get(resource, "0")) for each in tops if _is_number(each.quota.get(resource))]
+        if any(amount < 0 for amount in amounts):
+            continue
+        total[resource] = Fraction(sum(amounts))
+    told = "it is not said what there is to share: taken to be the quotas of the top queues; say it with --total"
+    return total, told
+
+
+def parse_amounts(text: str, option: str) -> dict[str, Fraction]:
+    """``gpu=8,cpu=64000`` as of an option. Raises CliError."""
+    found: dict[str, Fraction] = {}
+    for part in text.split(","):
+        name, equals, amount = part.partition("=")
+        if not equals or not name.strip():
+            raise CliError(f"{option} {text}: write it like gpu=8,cpu=64000,memory=512000", USAGE)
+        name = name.strip()
+        number = _is_number(amount.strip())
+        value = _number(amount.strip(), option) if number else _amount(amount.strip(), name, f"{option} {name}")
+        if value < 0:
+            raise CliError(f"{option} {text}: {name} is negative; write 0 or more", USAGE)
+        found[RESOURCES.get(name, name)] = value
+    return found
+
+
+def shown_name(resource: str) -> str:
+    """As the file calls it."""
+    return SHORT.get(resource, resource)
+
+
+def _beyond_total(nodes: list[QuotaNode], total: Vector) -> Iterator[Violation]:
+    known = {node.path: node for node in nodes}
+    for name in sorted(total):
+        quotas = sum(known[child].guaranteed.get(name, 0) for child in nodes[0].children)
+        if total[name] < quotas < EVERYTHING:
+            said = (
+                f"the quotas of the top queues sum up to {_plain(quotas)}{' ' + shown_name(name) if name else ''}, "
+                f"over the total of {_plain(total[name])}: they cannot all be guaranteed; lower them or add more"
+            )
+            yield Violation("total", "over_subscribed", said)
+
+
+def _plain(amount: int) -> str:
+    return _decimal(Fraction(amount, SCALE))
+
+
+def _amounts(value: Any, where: str, given: Given | None = None) -> dict[str, Fraction]:
+    """A number, or one for each resource. Raises CliError naming where, the value and the way out."""
+    if isinstance(value, Mapping):
+        if given is not None and given.plain:
+            raise CliError(f"{where} is {json.dumps(value, default=str)}, but total is one number; write one", USAGE)
+        found = {}
+        for key, amount in value.items():
+            name = RESOURCES.get(str(key), str(key))
+            found[name] = _amount(amount, str(key), f"{where}, {key}")
+        return found
+    number = _amount(value, PLAIN, where)
+    return {PLAIN: number} if given is None or given.plain else dict.fromkeys(given.total, number)
+
+
+def _amount(value: Any, resource: str, where: str) -> Fraction:
+    """A number as a Queue counts (cpu in thousandths, memory in 10^6 bytes), or a Kubernetes quantity as a text."""
+    if not isinstance(value, str) or not resource or value == "-1":
+        return _number(value, where)
+    name = RESOURCES.get(resource, resource)
+    try:
+        return Fraction(parse_quantity(value, name), kai.unit_of(name))
+    except QuantityError as err:
+        raise CliError(f"{where}: {err}", USAGE) from None
+
+
+def _number(value: Any, where: str) -> Fraction:
+    text = str(value)
+    if isinstance(value, bool) or not _is_number(text):
+        raise CliError(f"{where} is {value!r}; write a number", USAGE)
+    return Fraction(text)
+
+
+def _is_number(text: str | None) -> bool:
+    try:
+        return text is not None and len(text) < 60 and abs(Fraction(text)) < 10**18
+    except (ValueError, ZeroDivisionError):
+        return False
+
+
+def _decimal(number: Fraction) -> str:
+    """Exact where six digits are enough, else rounded down."""
+    scaled = int(number * SCALE)
+    sign, scaled = ("-", -scaled) if scaled < 0 else ("", scaled)
+    text = f"{scaled // SCALE}.{scaled % SCALE:06d}".rstrip("0").rstrip(".")
+    return sign + text
+
+
+def manifests_of(text: str, origin: str) -> tuple[list[Manifest], list[Manifest]]:
+    """(the KAI Queues of a file, its ElasticQuotaTrees)."""
+    found = read_manifests(text, origin)
+    queues = [each for each in found if each.kind == "Queue" and each.api_version.startswith(KAI_GROUP)]
+    trees = [each for each in found if each.kind == "ElasticQuotaTree"]
+    if bool(queues) == bool(trees):
+        what = (
+            "both Queues and ElasticQuotaTrees: put one of them" if queues else "no Queue and no ElasticQuotaTree: put"
+        )
+        more = " into a file of its own" if queues else f" {KAI_GROUP}v2 Queues, a tree or {{total, queues}} into it"
+        raise CliError(f"{origin} holds {what}{more}", USAGE)
+    return queues, trees

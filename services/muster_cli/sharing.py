@@ -1,0 +1,167 @@
+"""What queues in a file would share: the division, as values for people and for programs. Pure."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+from msgspec import Struct, field
+
+from muster.core.quota.fairshare import UNLIMITED
+from muster.core.quota.fairtree import Divided, asked_above, divide_tree
+from muster.core.quota.shares import Shares
+from muster.core.wording.explain_shares import UNBOUNDED, why_share
+from muster.model.quota import QuotaNode, QuotaTree, Violation
+from muster.model.resources import format_quantity
+from muster_cli.exits import VIOLATED, CliError
+from muster_cli.manifests import Manifest
+from muster_cli.quotafiles import lint
+from muster_cli.sharefiles import SCALE, USAGE_WHOLE, Asked, shown_name
+
+Number = int | float | str
+
+
+class Row(Struct, frozen=True):
+    """One queue and one resource; amounts as the file counts them, None for a request without a bound."""
+
+    queue: str
+    parent: str
+    priority: int
+    resource: str
+    guarantee: Number
+    request: Number | None
+    weight: Number
+    limit: Number
+    fair_share: Number
+    allocatable: Number
+    why: str
+    depth: int = 0
+
+
+class Shared(Struct):
+    """The answer."""
+
+    total: dict[str, Number]
+    rows: list[Row]
+    disabled: dict[str, str] = field(default_factory=dict)
+    warnings: list[Violation] = field(default_factory=list)
+    plain: bool = False
+
+
+def of_queues(asked: Asked) -> Shared:
+    """KAI queues, by their rules."""
+    requests = asked_above(asked.nodes, asked.requests)
+    divided = divide_tree(asked.nodes, asked.total, requests, asked.usage, asked.laws)
+    known = {node.path: node for node in asked.nodes}
+    rows = [
+        _row(known[path], resource, found, asked)
+        for path, of_path in divided.items()
+        for resource, found in of_path.items()
+    ]
+    total: dict[str, Number] = {shown_name(name): _number(amount) for name, amount in asked.total.items()}
+    return Shared(total, rows, asked.disabled, asked.warnings, asked.plain)
+
+
+def _row(node: QuotaNode, resource: str, found: Divided, asked: Asked) -> Row:
+    sharer = found.sharer
+    parent = node.path.rpartition("/")[0].rpartition("/")[2] if node.path.count("/") > 1 else ""
+    name = shown_name(resource)
+    used = Fraction(asked.usage.get(node.path, {}).get(resource, 0), USAGE_WHOLE)
+    usage = str(_plain(used)) if asked.laws[resource].k[0] else ""
+    return Row(
+        queue=node.name,
+        parent=parent,
+        priority=node.priority,
+        resource=name,
+        guarantee=_number(sharer.quota),
+        request=None if sharer.request >= UNBOUNDED else _number(sharer.request),
+        weight=_number(sharer.weight),
+        limit=_number(sharer.limit),
+        fair_share=_number(found.share.amount),
+        allocatable=_number(found.allocatable),
+        why=why_share(found, lambda amount: f"{_number(amount)}{' ' + name if name else ''}", usage=usage),
+        depth=node.path.count("/") - 1,
+    )
+
+
+def of_tree(manifest: Manifest) -> Shared:
+    """An ElasticQuotaTree if every queue asked for all it can get, by what its rules divide. Raises CliError."""
+    found = lint(manifest)
+    if found.broken or found.tree is None:
+        first = found.broken[0]
+        raise CliError(f"{found.name} breaks {len(found.broken)} rules: {first}; `muster quota lint` has all", VIOLATED)
+    tree: QuotaTree = found.tree
+    nodes = {node.path: node for node in tree.nodes}
+    root = tree.nodes[0]
+    divides = tree.rules.runtime == "weight"
+    shares = Shares()
+    shares.install(nodes, weighted=True)
+    for node in tree.nodes:
+        if not node.children:
+            shares.ask(nodes, node.path, {name: node.limit.get(name, root.limit[name]) for name in shares.names}, 1)
+    rows = []
+    for node in tree.nodes:
+        for name in shares.names:
+            share, most = shares.runtime[node.path][name], node.limit.get(name, root.limit[name])
+            least = node.guaranteed.get(name, 0)
+            rows.append(
+                Row(
+                    queue=node.path,
+                    parent=node.path.rpartition("/")[0],
+                    priority=node.priority,
+                    resource=name,
+                    guarantee=format_quantity(least, name),
+                    request=None,
+                    weight=format_quantity(node.weight.get(name, most), name),
+                    limit=format_quantity(most, name),
+                    fair_share=format_quantity(share, name),
+                    allocatable=format_quantity(share if divides else most, name),
+                    why=_why_in_tree(name, least, share, most, divides=divides),
+                    depth=node.path.count("/"),
+                )
+            )
+    total: dict[str, Number] = {name: format_quantity(root.limit[name], name) for name in shares.names}
+    return Shared(total, rows, {}, found.warnings)
+
+
+def _why_in_tree(name: str, least: int, share: int, most: int, *, divides: bool) -> str:
+    said = (
+        f"min {format_quantity(least, name)}, and {format_quantity(max(0, share - least), name)} of the rest by weight"
+    )
+    if not divides:
+        said += f"; this tree does not divide by weight, so it may use up to its max of {format_quantity(most, name)}"
+    return said + ", if every queue asked for all it can get"
+
+
+def record(shared: Shared) -> dict[str, Any]:
+    """As programs read it: one entry a queue; amounts in the shape of the total, one or {resource: amount}."""
+    queues: dict[str, dict[str, Any]] = {}
+    columns = ("fair_share", "guarantee", "allocatable", "request", "limit", "weight", "why")
+    for row in shared.rows:
+        entry = queues.setdefault(
+            row.queue, {"name": row.queue, "parent": row.parent or None, "priority": row.priority}
+        )
+        for column in columns:
+            value = getattr(row, column)
+            if shared.plain:
+                entry[column] = value
+            else:
+                entry.setdefault(column, {})[row.resource] = value
+    total: Any = shared.total
+    if shared.plain:
+        total = next(iter(shared.total.values()), 0)
+    return {
+        "total": total,
+        "queues": list(queues.values()),
+        "disabled": [{"name": name, "reason": reason} for name, reason in sorted(shared.disabled.items())],
+        "warnings": [{"path": each.path, "rule": each.rule, "detail": each.detail} for each in shared.warnings],
+    }
+
+
+def _number(amount: int) -> int | float:
+    """An amount in SCALE parts, as a number; UNLIMITED stays -1."""
+    return UNLIMITED if amount == UNLIMITED else _plain(Fraction(amount, SCALE))
+
+
+def _plain(number: Fraction) -> int | float:
+    return number.numerator if number.denominator == 1 else float(number)

@@ -1,0 +1,341 @@
+"""DisorderedCell: the real stages on a simulated cluster, in virtual time, without an event loop.
+
+Everything a live system does between the cluster and the log happens here by function calls: observations become
+facts through the watcher's own code, decisions are cut into commits, admissions become the actuator's own fenced
+patches. ``Disorder`` says what goes wrong on the way; all of it is drawn from one seed.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from muster.core.actuation.answers import Retry
+from muster.core.actuation.carrying import Order, Reply, Request, carry_out, first_request, orders_of
+from muster.core.actuation.intents import Actuator, ActuatorState, Known, Outstanding
+from muster.core.deciders import DECIDERS
+from muster.core.objects.registry import SHARD_OF, WATCHED, required_of, shards_of
+from muster.core.seat import Seat
+from muster.core.stage import Stage, StageState
+from muster.core.watching.watcher import PATIENCE_MS, Watcher
+from muster.events.base import Event
+from muster.events.envelope import MAX_EVENTS, Commit, CommitKind, Stored, decode_commit, encode_commit
+from muster.events.facts import KindsConfigured, Synced, SyncStarted
+from muster.events.system import Genesis, LeaderStarted, PlacementChosen
+from muster.model.keys import Ref
+from muster.runtime.snapshotting import decode_state, encode_state
+from muster.sim.apiserver.store import Change
+from muster.sim.world import SimCluster
+
+
+class Disorder(Struct, frozen=True, kw_only=True):
+    """Chances of what goes wrong, each per opportunity; all zero is a perfect world."""
+
+    late: float = 0.0
+    """A stage's decision is stored only after other commits: they lie in the gap."""
+    crash: float = 0.0
+    """A stage starts anew, from a snapshot or from the beginning of the log."""
+    unseen: float = 0.0
+    """An observation waits until later; a newer state of the object may take its place."""
+    repeat: float = 0.0
+    """A fact is stored twice."""
+    lost_answer: float = 0.0
+    """A patch is carried out and its answer lost: it is sent again."""
+    stale_patch: float = 0.0
+    """A patch is built now and sent much later, by an actuator that was paused in between."""
+    outage: float = 0.0
+    """The API server takes no patch this time."""
+
+
+class _Leading(Seat[Any]):
+    """One stage, the last sequence it appended, and the one at which it began to lead."""
+
+    def __init__(self, stage: Stage[Any], state: StageState | None = None) -> None:
+        super().__init__(stage, state)
+        self.last_own = 0
+        self.epoch = 0
+
+
+class DisorderedCell:
+    """A cell and its cluster. ``log`` grows; ``step`` and ``advance`` move things along."""
+
+    def __init__(
+        self,
+        cluster: SimCluster,
+        *,
+        seed: int = 0,
+        disorder: Disorder | None = None,
+        isolate: bool = True,
+        kinds: tuple[str, ...] = ("RayJob",),
+        placement: PlacementChosen | None = None,
+    ) -> None:
+        """``placement``: how gangs are placed; not at all where there is none."""
+        self.cluster = cluster
+        self.rng = Random(f"simulation-{seed}")
+        self.disorder = disorder or Disorder()
+        self.log: list[Stored] = []
+        self.on_commit: Callable[[Stored], None] | None = None
+        self._isolate = isolate
+        self._kinds = kinds
+        self._count = 0
+        self.seats: dict[str, _Leading] = {name: _Leading(make()) for name, make in DECIDERS.items()}
+        self.seats["actuator"] = _Leading(Actuator())
+        self._watchers = {shard: Watcher(shard, kinds) for shard in shards_of(kinds)}
+        for shard, watcher in self._watchers.items():
+            self.seats[f"watcher/{shard}"] = _Leading(watcher)
+        self._changed: dict[str, dict[str, Change]] = {shard: {} for shard in self._watchers}
+        """shard -> uid -> newest change not reported yet"""
+        self._doubted: dict[str, int] = {}
+        """uid -> when it was first put off, since its parent did not know it"""
+        self._paused: deque[Request] = deque()
+        """patches built by an actuator that was paused before it sent them"""
+        self._append("genesis", "0", "input", [Genesis(log_id=f"simulation-{seed}", generation=1)])
+        for key in self.seats:
+            self._take_over(key)
+        if placement is not None:
+            self._append_as("gang_admitter", "input", [placement])
+        self._open()
+
+    # --- the log ----------------------------------------------------------------------------------------------
+
+    def _append(
+        self,
+        stage: str,
+        shard: str,
+        kind: CommitKind,
+        events: list[Event],
+        *,
+        in_seq: int | None = None,
+        epoch: int = 0,
+    ) -> int:
+        self._count += 1
+        commit = Commit(
+            commit_id=f"sim-{self._count}",
+            stage=stage,
+            shard=shard,
+            kind=kind,
+            at=self.cluster.clock.now(),
+            epoch=epoch,
+            in_seq=len(self.log) if in_seq is None else in_seq,
+            events=tuple(events),  # type: ignore[arg-type]
+        )
+        if self._isolate:
+            commit = decode_commit(encode_commit(commit))
+        stored = Stored(len(self.log) + 1, commit)
+        self.log.append(stored)
+        for seat in self.seats.values():
+            seat.fold(stored)
+        if self.on_commit is not None:
+            self.on_commit(stored)
+        return stored.seq
+
+    def _append_as(self, key: str, kind: CommitKind, events: list[Event], in_seq: int | None = None) -> None:
+        stage, _, shard = key.partition("/")
+        seat = self.seats[key]
+        seat.last_own = self._append(stage, shard or "0", kind, events, in_seq=in_seq, epoch=seat.epoch)
+
+    def _take_over(self, key: str) -> None:
+        self.seats[key].epoch = 0
+        self._append_as(key, "input", [LeaderStarted(process="simulation")])
+        self.seats[key].epoch = self.seats[key].last_own
+
+    # --- the cluster ------------------------------------------------------------------------------------------
+
+    def _open(self) -> None:
+        """Open the watch epoch: report everything that exists, then say that it was everything."""
+        server = self.cluster.server
+        if self._kinds != StageState().kinds:
+            configured = KindsConfigured(kinds=self._kinds, required=required_of(self._kinds))
+            self._append_as("watcher/elasticquotatrees", "input", [configured])
+        for shard, watcher in self._watchers.items():
+            row = watcher.row
+            self._append_as(f"watcher/{shard}", "input", [SyncStarted(kinds=(shard,))])
+            for found in server.store.table(row.resource).objects.values():
+                self._observe(Change("ADDED", int(found["metadata"]["resourceVersion"]), row.resource, found, None))
+            server.subscribe(self._observe, row.resource)
+        self._report(everything=True)
+        for shard in self._watchers:
+            self._append_as(f"watcher/{shard}", "input", [Synced(kind=shard)])
+
+    def _observe(self, change: Change) -> None:
+        row = WATCHED[SHARD_OF[change.resource]]
+        meta = change.object["metadata"]
+        if row.namespace and meta.get("namespace", "") != row.namespace:
+            return
+        if row.name and meta["name"] != row.name:
+            return
+        if row.label_selector:
+            key, _, value = row.label_selector.partition("=")
+            if (meta.get("labels") or {}).get(key) != value:
+                return
+        self._changed[row.shard].pop(meta["uid"], None)
+        self._changed[row.shard][meta["uid"]] = change
+
+    def _report(self, *, everything: bool = False) -> bool:
+        """Report what has changed; some of it later, where the disorder wants it so."""
+        reported = False
+        for shard, changed in self._changed.items():
+            facts: list[Event] = []
+            for uid in list(changed):
+                if not everything and (self._happens(self.disorder.unseen) or self._puts_off(shard, changed[uid])):
+                    continue
+                facts += self._facts(shard, changed.pop(uid))
+                if len(facts) >= MAX_EVENTS - 2:
+                    self._append_as(f"watcher/{shard}", "input", facts)
+                    facts, reported = [], True
+            if facts:
+                self._append_as(f"watcher/{shard}", "input", facts)
+                reported = True
+                if self._happens(self.disorder.repeat):
+                    self._append_as(f"watcher/{shard}", "input", facts)
+        return reported
+
+    def _puts_off(self, shard: str, change: Change) -> bool:
+        """As the watcher's runner does: a new object that its parent does not know is looked at a moment later."""
+        watcher, state = self._watchers[shard], self.seats[f"watcher/{shard}"].state
+        meta = change.object["metadata"]
+        ref = Ref(watcher.kind, meta.get("namespace", ""), meta["name"], meta["uid"])
+        if change.type == "DELETED" or not watcher.doubtful(state, ref, msgspec.json.encode(change.object)):  # type: ignore[arg-type]
+            return False
+        now = self.cluster.clock.now()
+        return now < self._doubted.setdefault(ref.uid, now) + PATIENCE_MS
+
+    def _facts(self, shard: str, change: Change) -> list[Event]:
+        watcher, state = self._watchers[shard], self.seats[f"watcher/{shard}"].state
+        meta = change.object["metadata"]
+        ref = Ref(watcher.kind, meta.get("namespace", ""), meta["name"], meta["uid"])
+        if change.type == "DELETED":
+            return watcher.vanished(state, ref, change.version)  # type: ignore[arg-type]
+        return watcher.observe(state, ref, change.version, msgspec.json.encode(change.object))  # type: ignore[arg-type]
+
+    # --- the stages -------------------------------------------------------------------------------------------
+
+    def _happens(self, chance: float) -> bool:
+        return chance > 0 and self.rng.random() < chance
+
+    def _decide(self, key: str) -> bool:
+        """Let a stage decide and commit, or reach its deadline; whether it did anything."""
+        seat = self.seats[key]
+        if self._happens(self.disorder.crash):
+            self._restart(key)
+        due = seat.due(self.cluster.clock.now())
+        if due is None:
+            return False
+        kind, events = due
+        in_seq = len(self.log)
+        if kind == "decision" and self._happens(self.disorder.late):
+            self._something_else(key)
+        self._append_as(key, kind, events, in_seq)
+        return True
+
+    def _something_else(self, but: str) -> None:
+        """Time passes and other commits come in between a decision and its storing."""
+        for _ in range(self.rng.randrange(1, 4)):
+            self.cluster.clock.set(self.cluster.clock.now() + self.rng.randrange(2_000))
+            self.cluster.step()
+            self._report()
+            other = self.rng.choice([key for key in DECIDERS if key != but])
+            due = self.seats[other].decisions()
+            if due:
+                self._append_as(other, "decision", due)
+            self._act()
+
+    def _restart(self, key: str) -> None:
+        """The stage's process dies; another takes over, from a snapshot of some moment or from the beginning."""
+        seat = self.seats[key]
+        if self.rng.random() < 0.5:
+            fresh = _Leading(seat.stage, decode_state(encode_state(seat.state), type(seat.state)))
+        else:
+            fresh = _Leading(seat.stage)
+            for stored in self.log:
+                fresh.fold(stored)
+        fresh.last_own = seat.last_own
+        self.seats[key] = fresh
+        self._take_over(key)
+
+    # --- the actuator -----------------------------------------------------------------------------------------
+
+    def _act(self) -> bool:
+        """Carry out what is outstanding; effects are stored. Whether anything was answered."""
+        seat = self.seats["actuator"]
+        state: ActuatorState = seat.state  # type: ignore[assignment]
+        effects: list[Event] = []
+        if self._paused and self._happens(0.5):
+            self._send(self._paused.popleft())
+        for order in list(orders_of(state).values()):
+            if self._happens(self.disorder.outage):
+                continue
+            if isinstance(order, Outstanding) and self._happens(self.disorder.stale_patch):
+                self._paused.append(first_request(order, state.known.get(order.ref.uid, Known())))
+            effect = self._carry_out(order, state)
+            if effect is not None:
+                effects.append(effect)
+        for start in range(0, len(effects), MAX_EVENTS):
+            self._append_as("actuator", "input", effects[start : start + MAX_EVENTS])
+        return bool(effects)
+
+    def _carry_out(self, order: Order, state: ActuatorState) -> Event | None:
+        """The actuator's own requests; some are sent twice, and some tries end between two of them."""
+        steps = carry_out(order, lambda: state)
+        request = next(steps)
+        while True:
+            reply = self._send(request)
+            if request.method != "GET" and self._happens(self.disorder.lost_answer):
+                reply = self._send(request)
+            try:
+                request = steps.send(reply)
+            except StopIteration as ended:
+                return None if isinstance(ended.value, Retry) else ended.value
+            if self._happens(self.disorder.outage):
+                return None
+
+    def _send(self, request: Request) -> Reply:
+        server = self.cluster.server
+        answer = server.handle(request.method, request.path, body=request.body, content_type=request.content_type)
+        return Reply(answer.status, answer.body)
+
+    # --- time -------------------------------------------------------------------------------------------------
+
+    def settle(self) -> None:
+        """Let everything that is due now happen."""
+        busy = True
+        while busy:
+            self.cluster.step()
+            busy = self._report()
+            for key in DECIDERS:
+                while self._decide(key):
+                    busy = True
+            busy = self._act() or busy
+
+    def advance(self, ms: int) -> None:
+        """Let that much time pass, stopping wherever something is due on the way."""
+        end = self.cluster.clock.now() + ms
+        while True:
+            self.settle()
+            times = [at for at in (self.cluster.driver.next_at(), self._next_deadline()) if at is not None]
+            at = min(times, default=None)
+            if self._waiting_for_luck():
+                at = min(at, self.cluster.clock.now() + 1000) if at is not None else self.cluster.clock.now() + 1000
+            if at is None or at > end:
+                break
+            self.cluster.clock.set(max(at, self.cluster.clock.now()))
+        self.cluster.clock.set(max(end, self.cluster.clock.now()))
+        self.settle()
+
+    def _waiting_for_luck(self) -> bool:
+        """Whether something was put off by the disorder and must be tried again a moment later."""
+        state: ActuatorState = self.seats["actuator"].state  # type: ignore[assignment]
+        return bool(orders_of(state)) or any(self._changed.values())
+
+    def _next_deadline(self) -> int | None:
+        deadlines = [deadline for key in DECIDERS if (deadline := self.seats[key].deadline()) is not None]
+        return min(deadlines, default=None)
+
+    def heal(self) -> None:
+        """Nothing goes wrong from now on."""
+        self.disorder = Disorder()

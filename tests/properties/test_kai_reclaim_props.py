@@ -1,0 +1,157 @@
+"""Reclaim between KAI queues: who may take, who gives, no more than is needed, and never back again."""
+
+from __future__ import annotations
+
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from kit.kai import queue
+from muster.core.preemption import kaireclaim
+from muster.core.preemption.reclaim import Market, Run, basis
+from muster.core.quota.demand import Ask, Charge, Demand
+from muster.core.quota.kai import compile_queues
+from muster.core.quota.kaiforest import Forest
+from muster.core.quota.ledger import Ledger
+from muster.events.base import Cause
+from muster.events.facts import KaiQueueObserved
+from muster.model.keys import Ref
+from muster.model.workload import NodeState
+
+GPU = "nvidia.com/gpu"
+
+
+def ledger(total: int, *queues: KaiQueueObserved) -> Ledger:
+    forest = Forest()
+    node = NodeState(Ref("Node", "", "n", "n"), 1, {"cpu": 10**9, "memory": 10**15, GPU: total * 1000})
+    forest.node(node, Cause(1, 0))
+    for each in queues:
+        forest.queue(each.queue, Cause(1, 0))
+    assert forest.tree is not None
+    found = Ledger()
+    found.install(forest.tree)
+    return found
+
+
+def path_of(found: Ledger, name: str) -> str:
+    return found.queues[name]
+
+
+def run(found: Ledger, uid: str, name: str, gpus: int, *, preemptible: bool = True) -> Run:
+    found.charge(uid, Charge("ns", path_of(found, name), {GPU: gpus * 1000}, 1, preemptible, f"kai:{name}"))
+    return Run(50, -len(found.charges), 0, f"ns/{uid}", uid)
+
+
+def wait(found: Ledger, uid: str, name: str, gpus: int) -> Demand:
+    demand = Demand({GPU: gpus * 1000}, 1)
+    found.queued(uid, Ask(1, path_of(found, name), demand.request))
+    return demand
+
+
+def taken(found: Ledger, name: str, demand: Demand, runs: dict[str, list[Run]]) -> list[str]:
+    uids = kaireclaim.victims(basis(found), path_of(found, name), demand, Market(runs))
+    if uids:
+        assert kaireclaim.objection(basis(found), path_of(found, name), demand, uids) == ""
+    return uids
+
+
+def test_a_queue_takes_back_what_it_is_guaranteed() -> None:
+    found = ledger(4, queue("a", gpu=(2, -1, 1)), queue("b", gpu=(2, -1, 1)))
+    runs = {path_of(found, "b"): [run(found, f"b{index}", "b", 1) for index in range(4)]}
+    assert len(taken(found, "a", wait(found, "x", "a", 2), runs)) == 2
+    assert taken(found, "a", wait(found, "y", "a", 3), runs) == [], "three are beyond its fair share"
+
+
+def test_a_queue_takes_back_its_fair_share_of_what_nobody_is_guaranteed() -> None:
+    found = ledger(4, queue("a", gpu=(0, -1, 1)), queue("b", gpu=(0, -1, 1)))
+    runs = {path_of(found, "b"): [run(found, f"b{index}", "b", 1) for index in range(4)]}
+    assert len(taken(found, "a", wait(found, "x", "a", 2), runs)) == 2
+
+
+def test_nothing_is_taken_between_queues_that_are_guaranteed_everything() -> None:
+    found = ledger(4, queue("a"), queue("b"))
+    runs = {path_of(found, "b"): [run(found, f"b{index}", "b", 1) for index in range(4)]}
+    assert taken(found, "a", wait(found, "x", "a", 1), runs) == []
+
+
+def test_queues_are_compared_under_the_node_they_share() -> None:
+    """The department of ``b`` is within its share, however far above its own ``b`` is."""
+    found = ledger(
+        8,
+        queue("one", gpu=(4, -1, 1)),
+        queue("two", gpu=(4, -1, 1)),
+        queue("a", "one", gpu=(4, -1, 1)),
+        queue("b", "two", gpu=(0, -1, 1)),
+        queue("c", "two", gpu=(4, -1, 1)),
+    )
+    runs = {
+        path_of(found, "b"): [run(found, f"b{index}", "b", 1) for index in range(4)],
+        path_of(found, "a"): [run(found, f"a{index}", "a", 1) for index in range(4)],
+    }
+    assert taken(found, "a", wait(found, "x", "a", 1), runs) == [], "its side has its four"
+    victims = taken(found, "c", wait(found, "y", "c", 2), runs)
+    assert sorted(victims) == ["b0", "b1"] or all(uid.startswith("b") for uid in victims), victims
+    assert len(victims) == 2
+
+
+NAMES = ("q0", "q1", "q2", "q3")
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[Ledger, dict[str, list[Run]], str, Demand]:
+    total = draw(st.integers(2, 10))
+    nested = draw(st.booleans())
+    tops = [queue("top0", gpu=(draw(st.integers(0, 5)), -1, 1)), queue("top1", gpu=(draw(st.integers(0, 5)), -1, 1))]
+    queues = [
+        queue(
+            name,
+            f"top{index % 2}" if nested else "",
+            gpu=(draw(st.integers(0, 4)), -1, draw(st.integers(0, 3))),
+            priority=draw(st.sampled_from([100, 100, 200])),
+        )
+        for index, name in enumerate(NAMES)
+    ]
+    found = ledger(total, *(tops if nested else []), *queues)
+    runs: dict[str, list[Run]] = {}
+    left = total
+    for index in range(draw(st.integers(1, 8))):
+        gpus = draw(st.integers(1, 3))
+        if gpus > left:
+            break
+        left -= gpus
+        name = draw(st.sampled_from(NAMES))
+        runs.setdefault(path_of(found, name), []).append(run(found, f"r{index}", name, gpus))
+    for name in NAMES:
+        if draw(st.booleans()):
+            wait(found, f"w-{name}", name, draw(st.integers(1, 4)))
+    claimant = draw(st.sampled_from(NAMES))
+    demand = wait(found, "claimant", claimant, draw(st.integers(1, 4)))
+    return found, {leaf: sorted(work) for leaf, work in runs.items()}, claimant, demand
+
+
+@settings(suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
+@given(cases())
+def test_what_is_taken_is_needed_legal_and_never_taken_back(
+    case: tuple[Ledger, dict[str, list[Run]], str, Demand],
+) -> None:
+    found, runs, claimant, demand = case
+    uids = taken(found, claimant, demand, runs)
+    assume(uids)
+    path = path_of(found, claimant)
+    charges = {uid: found.charges[uid] for uid in uids}
+    assert all(charge.preemptible and charge.queue != path for charge in charges.values())
+    for uid in uids:
+        rest = [each for each in uids if each != uid]
+        assert kaireclaim.objection(basis(found), path, demand, rest) != "", "nobody of them is too many"
+    for uid, charge in charges.items():
+        found.release(uid)
+        found.queued(uid, Ask(2, charge.queue, charge.request))
+    assert found.shortfall(path, demand) is None, "the claimant fits"
+    found.charge("claimant", Charge("ns", path, demand.request, 1, True, f"kai:{claimant}"))
+    back = {path: [Run(50, 0, 0, "ns/claimant", "claimant")]}
+    for uid, charge in charges.items():
+        assert kaireclaim.victims(basis(found), charge.queue, charge.demand, Market(back)) == [], uid
+
+
+def test_the_compiler_does_not_care_for_the_order_of_the_queues() -> None:
+    queues = [queue("a").queue, queue("b", "a").queue, queue("c", "nowhere").queue]
+    assert compile_queues(queues) == compile_queues(reversed(queues))

@@ -1,0 +1,96 @@
+"""Every reader says the same of a job, at any position of any history; its phases follow each other as they may."""
+
+from __future__ import annotations
+
+from random import Random
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kit.chaos import Chaos
+from muster.core.presentation import desired
+from muster.core.readmodel.model import ReadModel
+from muster.core.readmodel.phases import phase_of
+from muster.core.readmodel.state import ReadState
+from muster.core.stage import Folder
+from muster.core.standing import stand
+from muster.core.status.job import job_status
+from muster.core.story import Story
+from muster.core.wording import jobs
+from muster.events.decisions import WorkloadQueued
+from muster.model.keys import Ref
+from muster.runtime.snapshotting import decode_state, encode_state
+from muster_cli.board import board_of
+from muster_cli.levers import standing_line
+from muster_cli.listing import job_rows
+
+SETTINGS = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SEEDS = st.integers(0, 2**32)
+SHOWN_AS = {
+    "Finished": ("Succeed", "Failed"),
+    "FinishedStillCharged": ("Succeed", "Failed"),
+    "Reserved": ("Admitted",),
+    "Starting": ("Admitted",),
+    "BeingTried": ("Queued",),
+    "Seen": ("Queued",),
+}
+"""Words of kube-queue for what we tell apart; its phases tell some of it apart again."""
+
+
+def readers_agree(state: ReadState) -> None:
+    """All of them, of every job there is or was."""
+    listed = {row.uid: row for row in job_rows(state, state.now)}
+    heads = {node.head.job: node.head.code for node in board_of(state).nodes if node.head is not None}
+    for uid, record in state.records.items():
+        status = job_status(state, uid)
+        assert phase_of(state, uid) == status.phase
+        story = Story(record.ref.key, record.ref.kind, state).of(record.ref.key)
+        if story.ref.uid == uid:
+            assert story.standing.code == status.code
+        assert stand(state, uid, state.now).code == status.code
+        assert (listed[uid].code, listed[uid].phase) == (status.code, status.phase)
+        assert jobs.reason(status).text
+        assert standing_line(state, uid) == jobs.line(status)
+        unit = desired.unit_state(state, uid)
+        if unit is not None:
+            shown = unit.reason.code
+            assert shown in (status.code, *SHOWN_AS.get(status.code, ())), status
+        event = desired.job_event(state, uid)
+        assert event is None or event.reason == status.code
+        if record.ref.key in heads and status.position == 1:
+            assert heads[record.ref.key] == status.code
+        if status.refusal is not None:
+            assert status.refusal.asked + status.refusal.used > status.refusal.limit or status.refusal.held, status
+
+
+@SETTINGS
+@given(SEEDS, st.lists(st.integers(0, 10_000), min_size=1, max_size=6))
+def test_all_readers_say_the_same_at_any_position(seed: int, cuts: list[int]) -> None:
+    chaos = Chaos(Random(seed))
+    chaos.run(steps=200)
+    model = ReadModel()
+    folder, state = Folder(model), model.initial()
+    looked = {cut % len(chaos.bench.log) for cut in cuts}
+    for stored in chaos.bench.log:
+        folder.fold(state, stored.seq, stored.commit)
+        if stored.seq in looked:
+            readers_agree(state)
+            state = decode_state(encode_state(state), ReadState)
+    readers_agree(state)
+    assert model.check(state) == []
+
+
+@SETTINGS
+@given(SEEDS, st.integers(0, 10_000))
+def test_the_read_model_goes_on_from_a_snapshot(seed: int, cut: int) -> None:
+    chaos = Chaos(Random(seed))
+    chaos.run(steps=200)
+    folder, one, other = Folder(ReadModel()), ReadState(), ReadState()
+    for stored in chaos.bench.log:
+        folder.fold(one, stored.seq, stored.commit)
+        folder.fold(other, stored.seq, stored.commit)
+        if stored.seq == cut % len(chaos.bench.log):
+            other = decode_state(encode_state(other), ReadState)
+    assert encode_state(one) == encode_state(other)
+    assert any(isinstance(event, WorkloadQueued) for stored in chaos.bench.log for event in stored.commit.events)
+    assert all(isinstance(record.ref, Ref) for record in one.records.values())

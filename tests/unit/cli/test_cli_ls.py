@@ -1,0 +1,122 @@
+"""``muster ls``: every job, also those in no queue, by the status that everything else says."""
+
+import pytest
+
+from kit import facts
+from kit.scenario import Play
+from muster.core.readmodel.model import ReadModel
+from muster.core.readmodel.records import GONE_KEPT
+from muster.core.readmodel.state import ReadState
+from muster.core.stage import Folder
+from muster.events.envelope import Commit
+from muster.events.facts import WorkloadGone
+from muster.runtime.snapshotting import encode_state
+from muster_cli.commands.ls import span_of
+from muster_cli.exits import CliError
+from muster_cli.listing import Filter, Row, job_rows, record_of_row
+from muster_cli.render.jobs import cells_of, coloured_lines, plain_lines
+
+
+def read(*lines: str) -> ReadState:
+    scene = Play()
+    for line in lines:
+        scene.line(line)
+        scene.settle()
+    folder, state = Folder(ReadModel()), ReadState()
+    for stored in scene.bench.log:
+        folder.fold(state, stored.seq, stored.commit)
+    return state
+
+
+@pytest.fixture(scope="module")
+def busy() -> ReadState:
+    """One runs, two wait, one is refused, one is nobody's, one has finished and is gone."""
+    gone = ("job old", "resumed old", "cluster old", "runs old", "finishes old", "cluster-gone old", "gone old")
+    more = ("job one", "resumed one", "cluster one", "pod one 0", "runs one", "job two", "job three prio=7")
+    return read(
+        "tree",
+        "synced",
+        *gone,
+        *more,
+        "job stranger/odd",
+        "starts stranger/odd",
+        "job text/bad refusal=spec.x_cannot_be",
+    )
+
+
+def test_every_job_has_a_row_in_the_order_of_what_it_holds(busy: ReadState) -> None:
+    rows = job_rows(busy, busy.now)
+    assert [(row.key, row.phase, row.code, row.position) for row in rows] == [
+        ("video/one", "running", "Running", 0),
+        ("video/three", "waiting", "InsufficientQuota", 1),
+        ("video/two", "waiting", "InsufficientQuota", 2),
+        ("text/bad", "refused", "CannotSuspend", 0),
+        ("stranger/odd", "outside", "Unmanaged", 0),
+        ("video/old", "gone", "Gone", 0),
+    ]
+
+
+def names(state: ReadState, asked: Filter) -> list[str]:
+    return [row.name for row in job_rows(state, state.now) if asked.takes(row)]
+
+
+def test_rows_are_filtered(busy: ReadState) -> None:
+    assert names(busy, Filter(("waiting",))) == ["three", "two"]
+    assert names(busy, Filter(queue="video", states=("running", "waiting"))) == ["one", "three", "two"]
+    assert names(busy, Filter(queue="root/algorithm", states=("running",))) == ["one"]
+    assert names(busy, Filter(namespace="stranger")) == ["odd"]
+    assert names(busy, Filter(kind="tfjob")) == []
+    assert "old" not in names(busy, Filter(ended_after=busy.now + 1))
+
+
+def test_a_row_for_programs_has_one_format_for_quantities_and_times(busy: ReadState) -> None:
+    found = record_of_row(next(row for row in job_rows(busy, busy.now) if row.name == "two"))
+    assert found["request"] == {"cpu": "12", "memory": "12G"}
+    assert found["since"].endswith("Z")
+    assert (found["state"], found["status"], found["position"], found["length"]) == (
+        "waiting",
+        "InsufficientQuota",
+        2,
+        2,
+    )
+    assert found["message"].startswith("Insufficient quota(cpu) in quota root/algorithm/video: request 12, max 14")
+
+
+def table(rows: list[Row], now: int, **options: bool | int) -> list[str]:
+    return plain_lines(cells_of(rows, now, **{"wide": False, "width": 200, **options}))  # type: ignore[arg-type]
+
+
+def test_the_table_fits_narrow_terminals_and_tells_more_when_wide(busy: ReadState) -> None:
+    rows = job_rows(busy, busy.now)
+    assert table(rows, busy.now)[0].split() == ["JOB", "STATE", "STATUS", "QUEUE", "PLACE", "FOR"]
+    narrow = table(rows, busy.now, width=60)
+    assert "QUEUE" not in narrow[0]
+    assert all(len(line) <= 60 for line in narrow)
+    wide = table(rows, busy.now, wide=True)
+    assert "Unmanaged" in next(line for line in wide if "stranger/odd" in line)
+    cells = cells_of(rows, busy.now, wide=True, width=200)
+    assert [line.plain for line in coloured_lines(rows, cells, wide=True)] == wide
+    assert table([], 0) == []
+
+
+@pytest.mark.parametrize("text", ["", "h", "1", "1w", "-1h"])
+def test_a_span_that_is_none_is_refused_with_an_example(text: str) -> None:
+    with pytest.raises(CliError, match="write 90s, 30m, 1h or 7d"):
+        span_of(text)
+
+
+def test_a_hundred_thousand_jobs_that_are_gone_leave_the_read_model_bounded() -> None:
+    """Fewer come and go here, many times as many as are remembered; what is remembered is the newest of them."""
+    folder, state, sizes = Folder(ReadModel()), ReadState(), []
+    for number in range(5 * GONE_KEPT):
+        job = facts.job(f"j{number}", created=1_000)
+        events = (facts.seen(job), WorkloadGone(ref=job.ref, rv=facts.next_rv()))
+        at = 1_000 + number * 1_000
+        commit = Commit(commit_id=f"c{number}", stage="watcher", shard="rayjobs", kind="input", at=at, events=events)
+        folder.fold(state, number + 1, commit)
+        if number % GONE_KEPT == GONE_KEPT - 1:
+            sizes.append(len(encode_state(state)))
+    assert len(state.records) == len(state.gone) == GONE_KEPT
+    assert state.workloads == {}
+    assert max(sizes[2:]) < 1.05 * min(sizes[2:]), sizes
+    assert f"j{5 * GONE_KEPT - 1}" in [record.ref.name for record in state.records.values()]

@@ -1,0 +1,80 @@
+"""Run times learned from the log alone, and the orders of queues that a tree may ask for."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from kit import facts
+from kit.traces import run, starts, trace
+from muster.core.queueing.learned import ENOUGH, LONGEST_MS, Learned
+from muster.core.quota.rules import read_rules
+from muster.simulation.model import Trace
+
+ONE = facts.vector(gpu=1)
+
+
+def taught(*runs: tuple[str, int], learned: Learned | None = None) -> Learned:
+    learned = learned or Learned()
+    for name, ms in runs:
+        job = facts.job(name, gpu=1)
+        learned.observed(replace(job, phase="running", suspended=False), "root/a", ONE, 1_000)
+        learned.observed(replace(job, phase="finished", suspended=False), "root/a", ONE, 1_000 + ms)
+    return learned
+
+
+def test_nothing_is_expected_before_enough_have_finished() -> None:
+    few = taught(*((f"train-{n}", 500) for n in range(ENOUGH - 1)))
+    assert few.expected_ms("train-9", "root/a", ONE) == 0
+    assert taught(("train-8", 500), learned=few).expected_ms("train-9", "root/a", ONE) == 500
+
+
+def test_the_kind_that_is_most_like_it_counts() -> None:
+    learned = taught(*((f"train-{n}", 9_000) for n in range(ENOUGH)), *((f"eval-{n}", 1_000) for n in range(ENOUGH)))
+    assert learned.expected_ms("eval-77", "root/a", ONE) == 1_000
+    assert learned.expected_ms("train-77", "root/a", ONE) == 9_000
+    assert learned.expected_ms("other", "root/a", ONE) == 5_000
+    assert learned.expected_ms("other", "root/b", facts.vector(gpu=2)) == 5_000
+
+
+def test_what_is_evicted_teaches_nothing_and_is_not_kept() -> None:
+    learned, job = Learned(), facts.job("one", gpu=1)
+    learned.observed(replace(job, phase="running", suspended=False), "root/a", ONE, 1_000)
+    learned.observed(replace(job, phase="suspending"), "root/a", ONE, 2_000)
+    assert (learned.means, learned.running) == ({}, {})
+
+
+def test_a_longer_job_counts_as_queued_later_and_never_later_than_the_bound() -> None:
+    learned = taught(*((f"train-{n}", 10_000) for n in range(ENOUGH)))
+    job = facts.job("train-77", gpu=1)
+    assert learned.rank(job, "root/a", ONE, 100) == 100 + 3_000
+    assert learned.rank(job, "root/a", facts.vector(gpu=10**9), 100) == 100 + LONGEST_MS
+
+
+def test_an_order_that_is_none_refuses_the_tree() -> None:
+    assert read_rules({"order": "fair"})[1] == ["annotation muster.dev/order: 'fair' is none of share, time, learned"]
+
+
+@pytest.mark.parametrize(("order", "first"), [("share", "late"), ("time", "early")])
+def test_beyond_the_guarantees_a_tree_may_serve_by_time(tmp_path, order: str, first: str) -> None:
+    """Two queues without a min; one of them uses something already, and its next job waits longer."""
+    cluster = {"nodes": [{"count": 1, "gpus": 4}], "queues": {"a": {"max": 4}, "b": {"max": 4}}}
+    made = trace(tmp_path, cluster, "u,a,1,0,500\nv,b,3,0,100\nearly,a,3,10,50\nlate,b,3,20,50")
+    found = run(Trace(replace(made.cluster, rules={"order": order, "age-limit": "0"}), made.jobs))
+    begun = starts(found.history)
+    assert min(("early", "late"), key=begun.__getitem__) == first
+
+
+def test_by_learned_durations_the_shorter_job_goes_first(tmp_path) -> None:
+    cluster = {"nodes": [{"count": 1, "gpus": 1}], "queues": {"a": {"max": 1}}}
+    past = "\n".join(f"long-{n},a,1,{n * 1000},800\nbrief-{n},a,1,{n * 1000 + 1},10" for n in range(ENOUGH))
+    now = ENOUGH * 1000
+    made = trace(
+        tmp_path, cluster, f"{past}\nlong-90,a,1,{now},800\nlong-91,a,1,{now + 1},800\nbrief-92,a,1,{now + 9},10"
+    )
+    for order, expected in (
+        ("share", ["long-90", "long-91", "brief-92"]),
+        ("learned", ["long-90", "brief-92", "long-91"]),
+    ):
+        begun = starts(run(Trace(replace(made.cluster, rules={"order": order}), made.jobs)).history)
+        assert sorted(expected, key=begun.__getitem__) == expected

@@ -1,0 +1,219 @@
+"""What runs is charged, whatever made it run: read from objects as the API server has them, through all stages."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from kit import facts, ray
+from kit.bench import Bench
+from kit.jobs import Obj
+from muster.core.objects.cluster import read_pod
+from muster.core.objects.registry import WATCHED
+from muster.events.charges import ChargeChanged
+from muster.events.decisions import GangAdmitted, WorkloadAdopted
+from muster.events.effects import EffectApplied
+from muster.events.facts import ChildGone, ChildObserved, WorkloadObserved
+from muster.model.keys import Ref
+from muster.model.resources import Vector
+
+CPU = 1000
+
+
+class Cell:
+    """A bench that is handed objects."""
+
+    def __init__(self, profile: str = "ack") -> None:
+        self.bench = Bench()
+        ten = {"cpu": 100}
+        leaf = facts.node("team", ten, ten, ("ns",))
+        self.bench.facts(facts.tree(facts.node("root", ten, ten, children=(leaf,)), profile=profile))
+        self.bench.synced()
+        self.rv = 100
+
+    def sees(self, shard: str, obj: Obj) -> Any:
+        """The watcher sees an object; returns the fact."""
+        self.rv += 1
+        obj["metadata"]["resourceVersion"] = str(self.rv)
+        fact = WATCHED[shard].read(json.dumps(obj).encode())
+        assert fact is not None
+        seq = self.bench.facts(fact)
+        self.decided = self.bench.settle()
+        for event in self.decided:
+            if isinstance(event, GangAdmitted):
+                effect = EffectApplied(cause=(seq, 0), ref=event.ref, attempt=event.attempt, rv=self.rv)
+                self.bench.append("actuator", "input", [effect])
+        return fact
+
+    def charged(self, uid: str = "job-uid") -> Vector:
+        return self.bench.states["quota_accountant"].ledger.charges[uid].request
+
+    def over(self, uid: str = "job-uid") -> Vector:
+        return self.bench.states["quota_accountant"].ledger.charges[uid].over
+
+
+def admitted_job(cell: Cell, **spec: Any) -> Obj:
+    """A RayJob that was queued, admitted and resumed."""
+    job = ray.rayjob("", suspend=True, **spec)
+    cell.sees("rayjobs", job)
+    job["spec"]["suspend"] = False
+    job["status"] = {"jobDeploymentStatus": "Initializing", "rayClusterName": "j-raycluster-1"}
+    cell.sees("rayjobs", job)
+    return job
+
+
+def cluster_of(**spec: Any) -> Obj:
+    owner = {"apiVersion": "ray.io/v1", "kind": "RayJob", "name": "j", "uid": "job-uid", "controller": True}
+    return ray.raycluster(meta={"ownerReferences": [owner]}, **spec)
+
+
+def pod(number: int, cpu: str = "1", **status: Any) -> Obj:
+    owner = {
+        "apiVersion": "ray.io/v1",
+        "kind": "RayCluster",
+        "name": "j-raycluster-1",
+        "uid": "cluster-uid",
+        "controller": True,
+    }
+    container = {"name": "ray", "resources": {"requests": {"cpu": cpu}}}
+    meta = {"name": f"p{number}", "namespace": "ns", "uid": f"pod-{number}", "ownerReferences": [owner]}
+    meta["labels"] = {"ray.io/cluster": "j-raycluster-1"}
+    return {"metadata": meta, "spec": {"containers": [container]}, "status": {"phase": "Running", **status}}
+
+
+@pytest.mark.parametrize("profile", ["ack", "full"])
+def test_workers_that_ray_or_a_person_adds_are_charged(profile: str) -> None:
+    """Seen on a real operator: 2 -> 14 workers, charged as before."""
+    cell = Cell(profile)
+    admitted_job(cell)
+    granted = cell.charged()
+    cell.sees("rayclusters", cluster_of())
+    assert cell.charged() == granted and not cell.over()
+    cell.sees("rayclusters", cluster_of(workerGroupSpecs=[ray.group(replicas=14)]))
+    assert cell.over()["cpu"] == 12 * CPU and cell.charged()["cpu"] == granted["cpu"] + 12 * CPU
+    assert any(isinstance(event, ChargeChanged) for event in cell.decided)
+    cell.sees("rayclusters", cluster_of())
+    assert cell.charged() == granted and not cell.over()
+
+
+def test_a_worker_group_of_a_thousand_hosts_is_a_thousand_workers() -> None:
+    cell = Cell()
+    cluster = ray.cluster_spec(ray.group(replicas=1, numOfHosts=1000))
+    fact: WorkloadObserved = cell.sees("rayjobs", ray.rayjob("", suspend=True, rayClusterSpec=cluster))
+    assert fact.workload.need["ack"]["cpu"] == 1001 * CPU
+    assert fact.workload.pod_sets[1].count == 1000
+
+
+def test_a_group_that_is_unsuspended_later_is_charged() -> None:
+    cell = Cell()
+    groups = [ray.group("one", replicas=1), ray.group("two", replicas=5, suspend=True)]
+    admitted_job(cell, rayClusterSpec=ray.cluster_spec(*groups))
+    assert cell.charged()["cpu"] == 2 * CPU
+    groups[1]["suspend"] = False
+    cell.sees("rayclusters", cluster_of(workerGroupSpecs=groups))
+    assert cell.over()["cpu"] == 5 * CPU
+
+
+@pytest.mark.parametrize("profile", ["ack", "full"])
+def test_helpers_of_the_admitted_spec_are_no_overuse(profile: str) -> None:
+    """Autoscaler, submitter: what kube-queue does not count stays uncounted, what was reserved stays reserved."""
+    cell = Cell(profile)
+    admitted_job(cell, rayClusterSpec=ray.cluster_spec(enableInTreeAutoscaling=True))
+    granted = cell.charged()
+    cell.sees("rayclusters", cluster_of(enableInTreeAutoscaling=True))
+    for number, cpu in enumerate(("1500m", "1", "1")):
+        cell.sees("pods", pod(number, cpu))
+    assert cell.charged() == granted and not cell.over()
+
+
+def test_pods_count_where_no_spec_tells_of_them() -> None:
+    """Defaults of a LimitRange, a mutating webhook: the pods ask for more than their templates."""
+    cell = Cell()
+    admitted_job(cell)
+    cell.sees("rayclusters", cluster_of())
+    for number in range(3):
+        cell.sees("pods", pod(number, "3"))
+    assert cell.over()["cpu"] == 6 * CPU
+
+
+def test_a_pod_resized_in_place_is_charged_with_the_larger_of_both() -> None:
+    """2 -> 1,000 CPU without any new pod."""
+    cell = Cell()
+    admitted_job(cell)
+    cell.sees("rayclusters", cluster_of())
+    cell.sees("pods", pod(0))
+    cell.sees("pods", pod(0, "1000"))
+    assert cell.over()["cpu"] == 997 * CPU
+
+
+def allocated(cpu: str) -> Obj:
+    return {"containerStatuses": [{"name": "ray", "allocatedResources": {"cpu": cpu}}]}
+
+
+def test_a_resize_downwards_counts_once_the_kubelet_has_done_it() -> None:
+    fact = read_pod(json.dumps(pod(0, "1", **allocated("4"))).encode())
+    assert fact is not None and fact.pod.request == {"cpu": 4 * CPU}
+
+
+def test_a_resize_that_can_never_be_done_does_not_count() -> None:
+    pending = {"type": "PodResizePending", "status": "True", "reason": "Infeasible"}
+    fact = read_pod(json.dumps(pod(0, "900", **allocated("4"), conditions=[pending])).encode())
+    assert fact is not None and fact.pod.request == {"cpu": 4 * CPU}
+
+
+def test_a_raised_parallelism_is_charged() -> None:
+    cell = Cell()
+    job: Obj = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "j", "namespace": "ns", "uid": "job-uid", "generation": 1},
+        "spec": {"suspend": True, "parallelism": 2, "template": ray.pod_template()},
+    }
+    cell.sees("jobs", job)
+    job["spec"]["suspend"] = False
+    cell.sees("jobs", job)
+    assert cell.charged()["cpu"] == 2 * CPU
+    job["spec"]["parallelism"] = 50
+    cell.sees("jobs", job)
+    assert cell.over()["cpu"] == 48 * CPU
+
+
+def test_a_raycluster_scaled_by_hand_is_charged() -> None:
+    cell = Cell()
+    cluster = ray.raycluster(suspend=True)
+    cell.sees("rayclusters", cluster)
+    cluster["spec"]["suspend"] = False
+    cell.sees("rayclusters", cluster)
+    cluster["spec"]["workerGroupSpecs"][0]["replicas"] = 14
+    cell.sees("rayclusters", cluster)
+    assert cell.over("cluster-uid")["cpu"] == 12 * CPU
+
+
+def test_an_adopted_cluster_is_charged_as_it_has_grown() -> None:
+    cell = Cell()
+    job = ray.rayjob("Running", suspend=False)
+    cell.sees("rayjobs", job)
+    assert any(isinstance(event, WorkloadAdopted) for event in cell.decided)
+    cell.sees("rayclusters", cluster_of(workerGroupSpecs=[ray.group(replicas=14)]))
+    assert cell.charged()["cpu"] == 15 * CPU
+
+
+def test_a_child_that_cannot_be_read_is_a_child_still() -> None:
+    cell = Cell()
+    broken = cluster_of(workerGroupSpecs=[{**ray.group(), "replicas": -4}])
+    fact: ChildObserved = cell.sees("rayclusters", broken)
+    assert fact.child.owner_uid == "job-uid" and fact.child.asks == {}
+
+
+def test_what_is_released_is_what_was_charged() -> None:
+    cell = Cell()
+    job = admitted_job(cell)
+    cell.sees("rayclusters", cluster_of(workerGroupSpecs=[ray.group(replicas=14)]))
+    job["status"]["jobDeploymentStatus"] = "Complete"
+    cell.sees("rayjobs", job)
+    cell.bench.facts(ChildGone(ref=Ref("RayCluster", "ns", "j-raycluster-1", "cluster-uid")))
+    cell.bench.settle()
+    state = cell.bench.states["quota_accountant"]
+    assert not state.ledger.charges and not state.ledger.used

@@ -1,0 +1,338 @@
+"""What must not lead reclaim astray: unreadable objects, late adoptions, edits, charges that come to nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from kit import facts
+from kit.scenes import Scene
+from muster.core.audit import audit
+from muster.events.claims import ClaimEnded, ClaimOpened, PlanTried
+from muster.events.decisions import (
+    EvictionOrdered,
+    PreemptionProposed,
+    QuotaReserved,
+    ReclaimDeferred,
+    WorkloadAdopted,
+)
+from muster.events.envelope import Stored
+from muster.events.facts import ObjectUnreadable
+from muster.model.workload import Wishes
+from muster.runtime.replay import replay
+
+
+def borrowed(*leaves: tuple[str, int], jobs: int = 2, cpu: int = 4, **rules: str) -> Scene:
+    """Eight cores, all of them borrowed by jobs of b that run."""
+    scene = Scene()
+    scene.tree_of(*(leaves or (("a", 4), ("b", 0))), **rules)
+    scene.lines("synced")
+    for index in range(jobs):
+        scene.lines(f"job b/x{index} cpu={cpu}")
+        scene.runs(f"b/x{index}")
+    return scene
+
+
+def happened(log: list[Stored], *kinds: type) -> list[object]:
+    return [event for stored in log for event in stored.commit.events if isinstance(event, kinds)]
+
+
+def unreadable(scene: Scene, name: str) -> None:
+    job = scene.jobs[name]
+    scene.do(ObjectUnreadable(ref=job.ref, rv=facts.next_rv(), reason="spec.rayClusterSpec is no object"))
+
+
+def test_a_borrower_that_cannot_be_read_any_more_is_no_victim() -> None:
+    scene = borrowed()
+    unreadable(scene, "b/x0")
+    scene.lines("job a/owed cpu=4")
+    assert scene.victims() == ["b/x1"]
+    assert not replay(scene.bench.log, silences=False).divergences
+
+
+def test_with_nothing_but_unreadable_borrowers_it_is_said_and_waited_for() -> None:
+    scene = borrowed(jobs=1, cpu=8)
+    unreadable(scene, "b/x0")
+    scene.lines("job a/owed cpu=4")
+    assert [each.reason for each in happened(scene.bench.log, ReclaimDeferred)] == ["nothing_evictable"]
+    job = scene.jobs["b/x0"]
+    scene.change("b/x0", rv=facts.next_rv(), phase=job.phase)
+    assert scene.victims() == ["b/x0"], "it can be read again"
+
+
+def test_what_starts_around_the_queue_later_does_not_turn_reclaim_off() -> None:
+    scene = borrowed(jobs=1)
+    scene.do(facts.seen(facts.job("around", "b", cpu=4, memory=0, suspended=False, phase="running")))
+    assert [each.reason for each in happened(scene.bench.log, WorkloadAdopted)] == ["already_running"]
+    scene.lines("job a/owed cpu=4")
+    assert scene.victims(), "only what ran when the cluster was first seen makes reclaim wait for a word"
+
+
+def test_a_tree_that_comes_later_adopts_what_ran_at_first_sight_and_reclaim_waits() -> None:
+    scene = Scene()
+    scene.lines("job b/before cpu=8", "starts b/before", "synced")
+    scene.tree_of(("a", 4), ("b", 0))
+    scene.lines("job a/owed cpu=4")
+    withheld = [each.withheld for each in happened(scene.bench.log, PreemptionProposed)]
+    assert withheld == ["reclaim_disabled"]
+    assert not happened(scene.bench.log, EvictionOrdered)
+
+
+def test_an_edit_opens_the_gate_that_the_request_before_it_met() -> None:
+    """Both borrowers together cannot go, for b would fall below its guarantee of one core; one of them can."""
+    scene = borrowed(("a", 7), ("b", 1))
+    scene.lines("job a/owed cpu=7")
+    assert [each.reason for each in happened(scene.bench.log, ReclaimDeferred)] == ["nothing_evictable"]
+    scene.lines("edit a/owed cpu=4")
+    assert scene.victims() == ["b/x0"]
+
+
+def test_a_charge_that_comes_to_nothing_opens_the_gate() -> None:
+    """Two cores of b/x0 are not enough for four; with those of a charge that never came to run they are."""
+    scene = borrowed(("a", 4), ("b", 0), jobs=1, cpu=2)
+    scene.lines("job b/fails cpu=2", "job b/starts cpu=4", "job a/owed cpu=4")
+    assert [each.reason for each in happened(scene.bench.log, ReclaimDeferred)] == ["nothing_evictable"]
+    scene.fails("b/fails", "resume", "refused")
+    assert scene.victims() == ["b/x0"]
+
+
+def test_a_charge_makes_a_leaf_give_that_could_not_before() -> None:
+    """Without b/x0 its queue would be below its guarantee, until one more is charged there, running or not."""
+    scene = borrowed(("a", 7), ("b", 1), jobs=1, cpu=2)
+    scene.lines("job a/first cpu=5")
+    scene.runs("a/first")
+    scene.lines("job a/owed cpu=2")
+    assert [each.reason for each in happened(scene.bench.log, ReclaimDeferred)] == ["nothing_evictable"]
+    scene.lines("job b/more cpu=1")
+    assert scene.victims() == ["b/x0"]
+
+
+def test_nobody_takes_in_the_same_commit_what_an_order_makes_room_for() -> None:
+    """The order, and the answer to a proposal that was open beside it: two commits, and what is held stays so."""
+    scene = borrowed(jobs=1, cpu=6)
+    scene.line("job a/owed cpu=4")
+    scene.take("queue_sorter", "quota_accountant", "queue_sorter", "preemptor")
+    scene.line("job b/late cpu=2")
+    scene.take("queue_sorter", "quota_accountant")
+    scene.settle()
+    orders = [
+        [type(event) for event in stored.commit.events]
+        for stored in scene.bench.log
+        if any(isinstance(event, EvictionOrdered) for event in stored.commit.events)
+    ]
+    assert orders == [[EvictionOrdered]]
+    reserved = [each.ref.name for each in happened(scene.bench.log, QuotaReserved)]
+    assert "late" not in reserved, "its two cores are held for a/owed"
+    assert audit(scene.bench.log).broken == {}
+
+
+# --- claims side by side, and when they are over ----------------------------------------------------------------
+
+
+def orders(scene: Scene) -> list[tuple[str, list[str]]]:
+    """(claimant, its victims) of every order."""
+    found = happened(scene.bench.log, EvictionOrdered)
+    return [(each.ref.name, [victim.ref.name for victim in each.victims]) for each in found]
+
+
+def ended(scene: Scene) -> list[tuple[str, str]]:
+    return [(each.ref.name, each.outcome) for each in happened(scene.bench.log, ClaimEnded)]
+
+
+def sound(scene: Scene) -> None:
+    """The log keeps the invariants and replays."""
+    assert audit(scene.bench.log).broken == {}
+    assert not replay(scene.bench.log, silences=False).divergences
+
+
+def reserved(scene: Scene) -> list[str]:
+    return [each.ref.name for each in happened(scene.bench.log, QuotaReserved)]
+
+
+def test_claims_of_two_queues_and_of_two_jobs_of_one_stand_side_by_side() -> None:
+    scene = borrowed(("a", 4), ("c", 2), ("b", 0), jobs=4, cpu=2)
+    scene.lines("job a/one cpu=2", "job c/two cpu=2", "job a/three cpu=2")
+    assert [claimant for claimant, _ in orders(scene)] == ["one", "two", "three"]
+    victims = [victim for _, each in orders(scene) for victim in each]
+    assert len(set(victims)) == len(victims) == 3, "nobody leaves for two"
+    for victim in victims:
+        scene.suspended(f"b/{victim}")
+    assert set(reserved(scene)) >= {"one", "two", "three"}
+    sound(scene)
+
+
+def test_a_claim_waits_for_victims_that_take_longer_to_stop_than_it_lasts() -> None:
+    """Bound to ten minutes without progress, and the clock starts when the last victim has left."""
+    scene = borrowed(claim="1m", age_limit="0")
+    scene.lines("job a/owed cpu=4", "time +1800s")
+    assert orders(scene) == [("owed", ["x0"])]
+    assert ended(scene) == []
+    scene.suspended("b/x0")
+    assert reserved(scene)[-1] == "owed"
+    sound(scene)
+
+
+def test_a_claim_that_comes_no_nearer_ends_that_long_after_its_last_victim_left() -> None:
+    """What b/x0 gives back is taken by one that was started around the queue and cannot be suspended."""
+    scene = borrowed(claim="1m", age_limit="0")
+    scene.lines("job a/owed cpu=4", "time +600s")
+    around = facts.job("around", "b", cpu=4, memory=0, suspended=False, phase="running", busy=True)
+    scene.do(facts.seen(around))
+    scene.change("b/x1", busy=True)
+    scene.suspended("b/x0")
+    scene.lines("time +50s")
+    assert ended(scene) == []
+    scene.lines("time +20s")
+    assert ended(scene) == [("owed", "expired")]
+    sound(scene)
+
+
+def test_who_cannot_be_suspended_is_replaced_and_what_the_others_gave_back_stays_held() -> None:
+    scene = borrowed(("a", 6), ("b", 0), jobs=4, cpu=2)
+    scene.lines("job a/owed cpu=4")
+    assert orders(scene) == [("owed", ["x0", "x1"])]
+    scene.suspended("b/x1")
+    scene.fails("b/x0", "suspend", "refused")
+    assert orders(scene)[1:] == [("owed", ["x2"])], "one more, and not the one that could not be suspended"
+    scene.lines("job b/greedy cpu=2")
+    assert "greedy" not in reserved(scene), "what b/x1 gave back is still held"
+    scene.suspended("b/x2")
+    assert reserved(scene)[-1] == "owed"
+    sound(scene)
+
+
+def test_a_late_failure_of_an_older_order_does_not_touch_a_newer_claim() -> None:
+    scene = borrowed(("a", 4), ("c", 2), ("b", 0), jobs=4, cpu=2)
+    scene.lines("job a/first cpu=2", "job c/second cpu=2")
+    assert orders(scene) == [("first", ["x0"]), ("second", ["x1"])]
+    scene.lines("gone a/first")
+    scene.fails("b/x0", "suspend", "refused")
+    assert ended(scene) == [("first", "gone")]
+    scene.suspended("b/x1")
+    assert reserved(scene)[-1] == "second"
+    sound(scene)
+
+
+def test_a_claimant_that_moves_claims_anew_where_it_belongs_now() -> None:
+    """Its old claim must not keep it out, nor anybody else."""
+    scene = borrowed(("a", 4), ("c", 4), ("b", 0), jobs=2, cpu=4)
+    scene.lines("job a/owed cpu=4")
+    scene.change("a/owed", labels={"quota.scheduling.alibabacloud.com/name": "c"})
+    assert ended(scene) == [("owed", "moved")]
+    scene.suspended("b/x0")
+    assert reserved(scene)[-1] == "owed"
+    assert happened(scene.bench.log, QuotaReserved)[-1].queue == "root/c"
+    sound(scene)
+
+
+@pytest.mark.parametrize("outcome", ["held", "paused"])
+def test_nothing_is_held_for_who_is_held_back_or_paused(outcome: str) -> None:
+    scene = borrowed()
+    scene.lines("job a/owed cpu=4")
+    if outcome == "held":
+        scene.change("a/owed", wishes=Wishes(hold=True, by="ann"))
+    else:
+        scene.tree_of(("a", 4), ("b", 0), paused="admissions")
+    assert ended(scene) == [("owed", outcome)]
+    sound(scene)
+
+
+def test_what_an_inner_node_is_guaranteed_beyond_its_children_can_be_claimed() -> None:
+    """Of six cores of root/n its children have four between them; root/n/a claims the other two from outside."""
+    scene = Scene()
+    inner = tuple(facts.node(name, {"cpu": 2}, {"cpu": 8}, (name,)) for name in ("a", "c"))
+    leaves = (
+        facts.node("n", {"cpu": 6}, {"cpu": 8}, children=inner),
+        facts.node("b", {"cpu": 2}, {"cpu": 8}, ("b",)),
+    )
+    scene.do(facts.tree(facts.node("root", {"cpu": 8}, {"cpu": 8}, children=leaves)))
+    scene.lines("synced", "job a/base cpu=2")
+    scene.runs("a/base")
+    for index in range(3):
+        scene.lines(f"job b/x{index} cpu=2")
+        scene.runs(f"b/x{index}")
+    scene.lines("job a/more cpu=2")
+    assert orders(scene) == [("more", ["x0"])]
+    scene.suspended("b/x0")
+    assert reserved(scene)[-1] == "more"
+    scene.lines("job a/most cpu=2")
+    assert len(orders(scene)) == 1, "the two cores of root/n/c are for root/n/c alone"
+    scene.lines("job c/own cpu=2")
+    assert orders(scene)[1:] == [("own", ["x1"])]
+    sound(scene)
+
+
+# --- who has waited too long ------------------------------------------------------------------------------------
+
+
+def test_what_is_held_for_age_lasts_until_it_is_served_however_long_others_run() -> None:
+    """The limit passes while other news is folded; then hours go by between one end and the next."""
+    scene = borrowed(("a", 0), ("b", 0), jobs=4, cpu=2, age_limit="10m", claim="10m")
+    scene.lines("job a/big cpu=8", "time +590s")
+    scene.bench.now += 20_000
+    scene.lines("job b/new cpu=2")
+    assert [each.ref.name for each in happened(scene.bench.log, ClaimOpened)] == ["big"]
+    for index in range(4):
+        scene.lines(f"time +{4 * 3600}s", f"finishes b/x{index}", f"gone b/x{index}")
+    assert reserved(scene)[-1] == "big"
+    assert ended(scene) == []
+    sound(scene)
+
+
+def test_what_is_held_for_age_is_free_for_who_is_owed_it() -> None:
+    scene = borrowed(("a", 0), ("c", 4), ("b", 0), jobs=4, cpu=2, age_limit="10m", reclaim="disabled")
+    scene.lines("job a/big cpu=8", "time +700s", "finishes b/x0", "gone b/x0", "finishes b/x1", "gone b/x1")
+    assert happened(scene.bench.log, ClaimOpened)
+    scene.lines("job b/more cpu=2", "job c/owed cpu=4")
+    assert "more" not in reserved(scene)
+    assert reserved(scene)[-1] == "owed"
+    sound(scene)
+
+
+def test_it_is_held_up_to_the_uppermost_node_that_refuses_it() -> None:
+    scene = Scene()
+    leaf = facts.node("a", {"cpu": 0}, {"cpu": 4}, ("a",))
+    root = facts.node("root", {"cpu": 8}, {"cpu": 8}, children=(leaf, facts.node("b", {"cpu": 0}, {"cpu": 8}, ("b",))))
+    scene.do(facts.tree(root, rules={"age-limit": "10m"}))
+    scene.lines("synced", "job a/x cpu=2")
+    scene.runs("a/x")
+    scene.lines("job b/y cpu=6")
+    scene.runs("b/y")
+    scene.lines("job a/big cpu=4", "time +700s")
+    assert [each.top for each in happened(scene.bench.log, ClaimOpened)] == ["root"]
+    scene.lines("finishes b/y", "gone b/y", "job b/small cpu=4")
+    assert "small" not in reserved(scene), "four of the six are held at the root as well, until a/x has ended"
+    sound(scene)
+
+
+# --- on the nodes -----------------------------------------------------------------------------------------------
+
+
+def placed(*nodes: int) -> Scene:
+    """Eight cores on nodes of that size, all of them borrowed by jobs of b with a pod of four; a is owed them."""
+    scene = Scene()
+    scene.tree_of(("a", 8), ("b", 0), age_limit="0")
+    scene.lines("placement pack", *(f"node n{index} cpu={cpu}" for index, cpu in enumerate(nodes)), "synced")
+    for index in range(2):
+        scene.lines(f"gang b/x{index} head=4 workers=0x0")
+        scene.runs(f"b/x{index}")
+    return scene
+
+
+def test_nobody_leaves_for_a_gang_that_no_node_can_hold() -> None:
+    scene = placed(4, 4)
+    scene.lines("gang a/wide head=8 workers=0x0")
+    assert orders(scene) == []
+    assert [each.fits for each in happened(scene.bench.log, PlanTried)] == [False]
+    scene.lines("time +86400s")
+    assert len(happened(scene.bench.log, PlanTried)) == 1, "and it is not tried again while nothing changes"
+    scene.lines("node large cpu=8")
+    assert orders(scene) == [("wide", ["x0", "x1"])], "quota still refuses it, and now a node would do"
+    sound(scene)
+
+
+def test_who_leaves_is_tried_on_the_nodes_first() -> None:
+    scene = placed(8)
+    scene.lines("gang a/wide head=8 workers=0x0")
+    assert [each.fits for each in happened(scene.bench.log, PlanTried)] == [True]
+    assert orders(scene) == [("wide", ["x0", "x1"])]
+    sound(scene)
