@@ -9,6 +9,7 @@ PYTEST := $(BIN)/python -m pytest
 WORKERS ?= 2
 SHARDS ?= 3
 ROUNDS ?= 10
+DEMAND := services/muster_autoscaler_bridge/demand
 
 help:  ## list the targets
 	@grep -hE '^[a-z][a-z-]*:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -64,6 +65,7 @@ picture: $(READY)  ## draw the picture of the README from a small simulation
 	PYTHONPATH=tests $(BIN)/python -m kit.picture
 
 schemas: $(READY) picture  ## write what is made from the code: public contract, event catalogue, reference pages, picture
+	$(BIN)/python -m grpc_tools.protoc -Iproto-schemas/ray --python_out=$(DEMAND) --pyi_out=$(DEMAND) ray_head.proto
 	$(BIN)/python -m muster.runtime.schemas
 	$(BIN)/python -m muster.runtime.catalogue
 	$(BIN)/python -m muster_cli.docs
@@ -78,7 +80,7 @@ sbom: $(READY)  ## write sbom.json (CycloneDX): what the image holds, from the l
 
 lock: $(READY)  ## compile the lock files from pyproject.toml
 	$(BIN)/python -m pip install --quiet uv
-	$(BIN)/uv pip compile pyproject.toml --extra local --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url --quiet -o requirements/runtime.txt
-	$(BIN)/uv pip compile pyproject.toml --extra local --group dev --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url --quiet -o requirements/dev.txt
+	$(BIN)/uv pip compile pyproject.toml --extra local --extra ray --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url --quiet -o requirements/runtime.txt
+	$(BIN)/uv pip compile pyproject.toml --extra local --extra ray --group dev --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url --quiet -o requirements/dev.txt
 
 .PHONY: help setup demo up down fmt lint check test shake controlplane rewrite picture schemas bench lock sbom

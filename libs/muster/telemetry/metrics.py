@@ -30,6 +30,7 @@ COUNTERS: dict[str, str] = {
     "muster_charges_beyond_grant": "Times more came to run of a job than it was granted, by queue",
     "muster_kube_requests": "Requests to the API server, by verb, resource and code",
     "muster_watch_restarts": "Ends of lists and watches, by resource and reason",
+    "muster_ray_readings": "Readings of Ray heads, by source and outcome",
 }
 GAUGES: dict[str, str] = {
     "muster_stage_lag_batches": "Batches read and not folded yet, by stage and shard",
@@ -78,6 +79,12 @@ class Metrics:
             "muster_kube_request_duration",
             unit="s",
             description="Requests to the API server, by verb and resource",
+            explicit_bucket_boundaries_advisory=SECONDS,
+        )
+        self.ray_duration: Histogram = meter.create_histogram(
+            "muster_ray_reading_duration",
+            unit="s",
+            description="Readings of Ray heads, by source",
             explicit_bucket_boundaries_advisory=SECONDS,
         )
 

@@ -1,0 +1,74 @@
+"""What a Ray head says of its cluster: what waits for workers, and which workers have nothing to do."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct, field
+
+RAY_UNIT = 10_000
+"""Ray counts every resource in ten-thousandths: ``CPU: 0.5`` is 5,000, one byte of ``memory`` is 10,000."""
+
+Strategy = Literal["PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"]
+
+Trouble = Literal["", "unreachable", "unauthorized", "unreadable", "stalled"]
+"""What is wrong with a head or its autoscaler:
+
+unreachable   nobody answers at its address
+unauthorized  it wants a token that we do not have
+unreadable    it answers with something that cannot be read
+stalled       its autoscaler says nothing new for three ticks, while there is demand or an idle worker
+"""
+
+
+class RayShape(Struct, frozen=True, gc=False, omit_defaults=True):
+    """``count`` requests of one shape."""
+
+    resources: dict[str, int] = field(default_factory=dict)
+    """{Ray's name of a resource (``CPU``, ``GPU``, ``memory``, or a custom one): amount in ten-thousandths}"""
+    count: int = 1
+
+
+class RayPlacementGroup(Struct, frozen=True, gc=False, omit_defaults=True):
+    """A placement group that waits: it starts as a whole."""
+
+    name: str = ""
+    """Its id in hex, where Ray says it."""
+    strategy: Strategy = "PACK"
+    bundles: tuple[RayShape, ...] = ()
+
+
+class RayIdle(Struct, frozen=True, gc=False, omit_defaults=True):
+    """A worker that has nothing to do."""
+
+    pod: str
+    """Name of its pod."""
+    group: str
+    """Name of its worker group."""
+    since: int = 0
+    """ms since the epoch. The reader keeps what it said first while the worker stays idle, so that nothing changes."""
+
+
+class RayDemand(Struct, frozen=True, gc=False, omit_defaults=True):
+    """What one head says at one moment. Everything is sorted, so that equal values are the same demand."""
+
+    session: str = ""
+    """Ray's name of its session: another one is another head."""
+    version: Literal["", "v1", "v2"] = ""
+    """Which autoscaler runs; empty where that cannot be told."""
+    pending: tuple[RayShape, ...] = ()
+    """Tasks and actors that wait, by shape; what can never be placed apart."""
+    infeasible: tuple[RayShape, ...] = ()
+    """Tasks and actors that no worker group could ever hold, as the autoscaler says."""
+    placement_groups: tuple[RayPlacementGroup, ...] = ()
+    explicit: tuple[RayShape, ...] = ()
+    """What ``request_resources`` asks the whole cluster to hold; not on top of what waits."""
+    joined: dict[str, int] = field(default_factory=dict)
+    """{worker group: workers (hosts) that have joined and are not draining}"""
+    launching: dict[str, int] = field(default_factory=dict)
+    """{worker group: workers that the autoscaler has asked for and that have not joined}; v2 only."""
+    idle: tuple[RayIdle, ...] = ()
+    pinned: tuple[str, ...] = ()
+    """Pods that hold actors or parts of placement groups, where the head says so: they are taken last."""
+    trouble: Trouble = ""
+    """Empty while all is well; then the rest is what was known last."""

@@ -1,0 +1,107 @@
+"""One reading of one head, and the demand it says. Pure."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct, structs
+
+from muster.model.raydemand import RayDemand, RayIdle, RayPlacementGroup, RayShape
+
+SAME_IDLE_MS = 5_000
+"""Two readings of one idle time differ by less: by the ways of the answers and by the clocks of two machines."""
+
+Status = Literal["running", "idle", "draining"]
+
+
+class RayNode(Struct, frozen=True):
+    """A node of a Ray cluster that lives: a pod."""
+
+    id: str
+    """Hex; what `drain` takes."""
+    pod: str
+    group: str
+    status: Status
+    idle_ms: int = 0
+    head: bool = False
+    holds: tuple[str, ...] = ()
+    """Ids of the placement groups that have resources set aside here."""
+    activity: tuple[str, ...] = ()
+    """Why it is not idle, in Ray's words."""
+
+
+class Ticks(Struct, frozen=True):
+    """How far the autoscaler is. Equal values in two readings: it made no tick between them."""
+
+    seen: int
+    version: int
+
+
+class Reading(Struct, frozen=True):
+    """What a head says at one moment."""
+
+    session: str
+    version: Literal["", "v1", "v2"]
+    pending: tuple[RayShape, ...]
+    placement_groups: tuple[RayPlacementGroup, ...]
+    explicit: tuple[RayShape, ...]
+    nodes: tuple[RayNode, ...]
+    """Sorted by id."""
+    launching: dict[str, int]
+    actors_on: frozenset[str] | None = None
+    """Ids of the nodes with actors that live; None where that was not read."""
+    ticks: Ticks | None = None
+    """None where no autoscaler reports: the first version never does."""
+    failed: tuple[tuple[str, str], ...] = ()
+    """(worker group, reason) of launches that failed."""
+    left_out: int = 0
+    """Requests that are not in the lists because there are too many shapes."""
+
+    def node_of(self, pod: str) -> RayNode | None:
+        """The node that runs in a pod."""
+        return next((node for node in self.nodes if node.pod == pod), None)
+
+
+def demand_of(reading: Reading, read_at: int, before: RayDemand | None = None) -> RayDemand:
+    """What of a reading is demand. Equal as long as nothing changes, whenever it is read.
+
+    ``read_at``: ms since the epoch; ``before``: the demand that was known until now: an idle worker keeps the time at
+    which it became idle, and pods that hold actors stay known where this reading does not say which do. ``infeasible``
+    stays empty: to the autoscaler, demand above maxReplicas is infeasible as well.
+    """
+    workers = [node for node in reading.nodes if not node.head]
+    joined: dict[str, int] = {}
+    for node in workers:
+        if node.status != "draining":
+            joined[node.group] = joined.get(node.group, 0) + 1
+    known = {} if before is None else {idle.pod: idle.since for idle in before.idle}
+    pinned = {node.pod for node in workers if node.holds}
+    if reading.actors_on is not None:
+        pinned |= {node.pod for node in workers if node.id in reading.actors_on}
+    elif before is not None and before.session == reading.session:
+        pinned |= {node.pod for node in workers if node.pod in before.pinned and node.status != "idle"}
+    same_head = before is not None and before.session == reading.session
+    return RayDemand(
+        session=reading.session,
+        version=reading.version or (before.version if before is not None and same_head else ""),
+        pending=reading.pending,
+        placement_groups=reading.placement_groups,
+        explicit=reading.explicit,
+        joined=dict(sorted(joined.items())),
+        launching={group: count for group, count in sorted(reading.launching.items()) if count},
+        idle=tuple(
+            RayIdle(node.pod, node.group, _since(read_at - node.idle_ms, known.get(node.pod)))
+            for node in sorted(workers, key=lambda node: node.pod)
+            if node.status == "idle"
+        ),
+        pinned=tuple(sorted(pinned)),
+    )
+
+
+def in_trouble(error_trouble: str, before: RayDemand | None) -> RayDemand:
+    """What was known last, marked with what is wrong."""
+    return structs.replace(before or RayDemand(), trouble=error_trouble)
+
+
+def _since(now: int, before: int | None) -> int:
+    return before if before is not None and abs(now - before) < SAME_IDLE_MS else now
