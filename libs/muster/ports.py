@@ -141,6 +141,10 @@ class Snapshots(Protocol):
 
     async def load(self, stage: str, shard: str) -> Snapshot | None: ...
 
+    def each(self, stage: str, shard: str) -> AsyncGenerator[Snapshot, None]:
+        """All that can be used, the newest first; the state that this generation of the log began with comes last."""
+        ...
+
     async def save(self, snapshot: Snapshot) -> bool:
         """Keep it if it is newer than the one kept; False when another one already is."""
         ...

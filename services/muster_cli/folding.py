@@ -1,8 +1,10 @@
-"""From a log to what it comes to: the read model, from the newest snapshot and what came after it."""
+"""From a log to the state of a stage: from the newest snapshot that will do, and what came after it."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+import contextlib
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import TypeVar
 
 from msgspec import Struct
 
@@ -10,14 +12,18 @@ from muster.bus.errors import BusError
 from muster.bus.snapshots import JetStreamSnapshots
 from muster.core.readmodel.model import ReadModel
 from muster.core.readmodel.state import ReadState
-from muster.core.stage import Folder
+from muster.core.stage import Folder, Stage, StageState
 from muster.events.envelope import Stored
 from muster.ports import Snapshot
-from muster.runtime.snapshotting import decode_state, restore, state_schema
+from muster.runtime.snapshotting import decode_state, state_schema, usable
 from muster_cli.console import Output
 from muster_cli.positions import Mark, until
 from muster_cli.reading import Reading, commits
-from muster_cli.sources import Source, source_of
+from muster_cli.sources import Feed, Source, source_of
+
+S = TypeVar("S", bound=StageState)
+Fits = Callable[[int, int], bool]
+"""Whether a state of this sequence and log time (ms) may be begun with."""
 
 
 class Read(Struct, frozen=True):
@@ -36,23 +42,33 @@ async def read_model(source: Source | None, out: Output, end: Mark | None) -> Re
     model = ReadModel()
     folder = Folder(model)
     async with source_of(source, out, based=True) as feed:
-        state = _based(feed.base, model)
-        stream: AsyncIterator[Stored] = feed.commits
-        if feed.reading is not None:
-            kept = await _restored(feed.reading, model)
-            if kept.seq > state.seq and not (end is not None and end.passed(kept.seq, kept.now)):
-                state, stream = kept, commits(feed.reading.log, kept.seq, whole=False)
+        state, stream = await begun(feed, lambda seq, now: end is None or not end.passed(seq, now))
         async for stored in until(stream, end):
             folder.fold(state, stored.seq, stored.commit)
         present = end.at if end is not None else await feed.time()
         return Read(state, feed.acting, present)
 
 
+async def begun(feed: Feed, fits: Fits) -> tuple[ReadState, AsyncIterator[Stored]]:
+    """The newest read model that is kept and fits, else that before the first commit; and the commits after it."""
+    model = ReadModel()
+    state = _based(feed.base, model)
+    if feed.reading is not None:
+        kept = await _kept(feed.reading, model, fits)
+        if kept is not None and kept.seq > state.seq:
+            return kept, feed.after(kept.seq)
+    return state, feed.commits
+
+
 async def present_view(reading: Reading, view: ReadModel | None = None) -> ReadState:
     """The read model as of now. A ``view`` is given by who goes on folding."""
-    view = view or ReadModel()
-    folder = Folder(view)
-    state = await _restored(reading, view)
+    return await present_state(reading, view or ReadModel())
+
+
+async def present_state(reading: Reading, stage: Stage[S]) -> S:
+    """The state of a stage as of now. Raises BusError; CliError where it needs commits that were removed."""
+    state = await _kept(reading, stage, lambda _seq, _now: True) or stage.initial()
+    folder = Folder(stage)
     async for stored in commits(reading.log, state.seq):
         folder.fold(state, stored.seq, stored.commit)
     return state
@@ -66,11 +82,11 @@ def _based(base: Sequence[Snapshot], model: ReadModel) -> ReadState:
     return model.initial()
 
 
-async def _restored(reading: Reading, view: ReadModel) -> ReadState:
-    """The newest snapshot of the read model; its beginning when none can be used."""
+async def _kept(reading: Reading, stage: Stage[S], fits: Fits) -> S | None:
+    """The newest snapshot of a stage that can be used and fits; None when none does."""
     snapshots = JetStreamSnapshots(reading.js, reading.log.identity, warn=lambda _: None)
-    try:
-        state, _ = await restore(snapshots, reading.log.identity, view.name, "0", view.initial())
-    except BusError:
-        return view.initial()
-    return state
+    with contextlib.suppress(BusError):
+        async for state in usable(snapshots, reading.log.identity, stage.name, "0", stage.initial()):
+            if fits(state.seq, state.now):
+                return state
+    return None

@@ -13,18 +13,18 @@ from muster.core.preemption.preemptor import Preemptor
 from muster.core.quota.rules import RuleError, paused_parts
 from muster.core.quota.tree import ROOT
 from muster.core.readmodel.state import ReadState
-from muster.core.stage import Folder
 from muster.model.api import QUEUES, QUOTA_TREES, ApiResource
 from muster.model.keys import Ref
 from muster_cli.api import Api, api_of, check_pair
 from muster_cli.commands.tail import tell_which
 from muster_cli.console import Output
 from muster_cli.exits import FAILED, NOT_FOUND, OK, CliError
+from muster_cli.folding import present_state
 from muster_cli.following import Present
 from muster_cli.levers import NO_CLUSTER, UNCONFIRMED
 from muster_cli.marking import annotate, annotations_of, author, short
 from muster_cli.options import Bus, Cluster
-from muster_cli.reading import Reading, commits, locate, opened
+from muster_cli.reading import Reading, locate, opened
 
 What = Literal["evictions", "admissions"]
 PAUSED, BY, REASON = (f"{PREFIX}/{name}" for name in ("paused", "paused-by", "paused-reason"))
@@ -154,9 +154,6 @@ def _parts(text: str) -> tuple[str, ...]:
 
 async def reclaim_is_off(reading: Reading) -> bool:
     """Whether nothing is reclaimed only because foreign work ran when the cluster was first seen."""
-    stage = Preemptor()
-    folder, state = Folder(stage), stage.initial()
-    async for stored in commits(reading.log):
-        folder.fold(state, stored.seq, stored.commit)
+    state = await present_state(reading, Preemptor())
     tree = state.ledger.tree
     return tree is not None and not tree.rules.reclaim and not state.reclaims()

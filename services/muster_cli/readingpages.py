@@ -27,10 +27,10 @@ muster why video/train --at 2026-03-01T09:00:00Z     why did it wait then?
         function="ls",
         order=24,
         summary="List the jobs: waiting, running, refused, and those that ended in the last hour.",
-        details="Jobs in no queue stand in it too, with the reason. It reads the newest snapshot of the log and what "
-        "came after it. A state is one of seen, outside (not suspended, so nobody queues it), refused, waiting, "
-        "reserved, admitted, running, leaving, finished, gone; what the word in STATUS means and what to do about it "
-        "stands in docs/reference/status.md.",
+        details="Jobs in no queue are listed too, with the reason. It reads the newest snapshot of the log and what "
+        "came after it. A state is one of seen, outside (not suspended, so not queued), refused, waiting, "
+        "reserved, admitted, running, leaving, finished, gone; docs/reference/status.md explains the words in "
+        "STATUS, and what to do.",
         examples="""
 muster ls
 muster ls --state waiting --queue root/algorithm
@@ -58,7 +58,8 @@ muster position video/train --log archive --at 2026-03-01T09:00:00Z
         function="story",
         order=27,
         summary="Show what happened in a queue: numbers, waiting jobs with reasons, then line by line.",
-        details="QUEUE is a path of the quota tree, or a unique end of one; the queues below it count too.",
+        details="QUEUE is a path of the quota tree, or a unique end of one; the queues below it count too. With "
+        "--from it begins with a snapshot of the log; without it reads the log from its beginning.",
         examples="""
 muster story root/algorithm/video
 muster story video --from 2026-03-01T00:00:00Z --until 2026-03-02T00:00:00Z

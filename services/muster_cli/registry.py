@@ -171,8 +171,8 @@ muster queue ls -o json
         summary="Change the priority of a job.",
         details="Takes effect at once: a waiting job moves in its queue; of running jobs, the lowest priority is "
         "evicted first. The job keeps the priority, your name and the reason in annotations (muster.dev/priority), "
-        "which override the priority of its pod template. Where policies guard these annotations, you need the "
-        "permission `admit` on queues.queues.muster.dev in the namespace of the job.",
+        "which override the priority of its pod template. Where the policies are applied you need verb `set-priority` "
+        "on queues.queues.muster.dev in the namespace of the job.",
         examples="""
 muster priority video/train 100 --reason "demo on Friday"
 muster priority tfjob/video/train -5 --reason "can wait"
@@ -184,7 +184,8 @@ muster priority tfjob/video/train -5 --reason "can wait"
         order=42,
         summary="Put a waiting job first in its queue.",
         details="Sets its priority to one above the highest priority that waits in its queue, as `muster priority` "
-        "does. It starts next in its queue, as soon as it fits; no running job is evicted for it.",
+        "does. It starts next in its queue, as soon as it fits; no running job is evicted for it. Where the policies "
+        "are applied you need verb `jump` or `set-priority` on queues.queues.muster.dev in the namespace of the job.",
         examples="""
 muster jump video/train --reason "deadline tonight"
 muster jump train --reason "deadline tonight" --context prod
@@ -196,7 +197,7 @@ muster jump train --reason "deadline tonight" --context prod
         order=43,
         summary="Keep a job out of its queue until it is released.",
         details="The job stays suspended and keeps its place: the time when it was first queued. A running job is not "
-        "affected until it would be queued again.",
+        "affected until it would be queued again. Everybody who may change the job may hold it.",
         examples="""
 muster hold video/train --reason "waits for its data"
 """,
@@ -206,7 +207,8 @@ muster hold video/train --reason "waits for its data"
         function="release",
         order=44,
         summary="Let a held job queue again.",
-        details="Undoes `muster hold`. The job returns to its old place.",
+        details="Undoes `muster hold`. The job returns to its old place. To release a job that another user holds you "
+        "need verb `hold` on queues.queues.muster.dev in its namespace, where the policies are applied.",
         examples="""
 muster release video/train
 muster release video/train --reason "data is there"

@@ -68,7 +68,10 @@ class Feed:
         log: JetStreamLog | None = None,
         base: Sequence[Snapshot] = (),
         reading: Reading | None = None,
+        shown: Callable[[int], None] | None = None,
     ) -> None:
+        """``shown``: is called with the sequence of each commit that is read."""
+        self._shown = shown
         self.commits = stored
         self.reading = reading
         """Where the log runs, the open connection to it: commits may be read again from any position."""
@@ -80,6 +83,11 @@ class Feed:
     def acting(self) -> bool:
         """False when it is known that nobody carries admissions out there."""
         return self.place is None or self.place.acting
+
+    def after(self, seq: int) -> AsyncIterator[Stored]:
+        """The commits after a sequence, of a log that runs."""
+        assert self.reading is not None
+        return watched(commits(self.reading.log, seq, whole=False), self._shown)
 
     async def time(self) -> int:
         """When it is now where the log is; 0 for a recorded one."""
@@ -117,7 +125,7 @@ async def source_of(
         stream = commits(reading.log, whole=not base)
         stack.push_async_callback(stream.aclose)
         shown = stack.enter_context(counting(verb, await reading.log.end(), "commits"))
-        yield Feed(watched(stream, shown), place, reading.log, base, reading)
+        yield Feed(watched(stream, shown), place, reading.log, base, reading, shown)
 
 
 async def watched(stream: AsyncIterator[Stored], shown: Callable[[int], None] | None) -> AsyncGenerator[Stored, None]:

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+from functools import partial
 from random import Random
+from typing import get_args
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from kit import gangscenes
 from kit.chaos import Chaos
+from kit.scenario import Play
+from kit.standings import SCENES
+from muster.core.gangstory import gang_tale
 from muster.core.presentation import desired
+from muster.core.presentation.gangs import gang_events
 from muster.core.readmodel.model import ReadModel
 from muster.core.readmodel.phases import phase_of
 from muster.core.readmodel.state import ReadState
 from muster.core.stage import Folder
 from muster.core.standing import stand
+from muster.core.status.gang import gang_status
 from muster.core.status.job import job_status
+from muster.core.status.values import GangCode, JobCode
 from muster.core.story import Story
 from muster.core.wording import jobs
 from muster.events.decisions import WorkloadQueued
@@ -37,8 +47,9 @@ SHOWN_AS = {
 """Words of kube-queue for what we tell apart; its phases tell some of it apart again."""
 
 
-def readers_agree(state: ReadState) -> None:
-    """All of them, of every job there is or was."""
+def readers_agree(state: ReadState) -> set[str]:
+    """All of them, of every job there is or was, and of every gang of pods; returns the codes that were met."""
+    met: set[str] = set()
     listed = {row.uid: row for row in job_rows(state, state.now)}
     heads = {node.head.job: node.head.code for node in board_of(state).nodes if node.head is not None}
     for uid, record in state.records.items():
@@ -61,6 +72,17 @@ def readers_agree(state: ReadState) -> None:
             assert heads[record.ref.key] == status.code
         if status.refusal is not None:
             assert status.refusal.asked + status.refusal.used > status.refusal.limit or status.refusal.held, status
+        met |= {status.code, job_status(state, uid, acting=False).code}
+    for key, record in state.gang_records.items():
+        gang = state.gangs.gangs.get(key)
+        found = gang_status(gang)
+        newest = next(each for each, other in reversed(state.gang_records.items()) if other.name == record.name)
+        assert gang_tale(state, record.name).code == gang_status(state.gangs.gangs.get(newest)).code
+        if found.held is not None:
+            told = {each.note.reason for each in gang_events(state, key)} - {"GangMarkIgnored"}
+            assert told <= {found.code}
+        met.add(found.code)
+    return met
 
 
 @SETTINGS
@@ -94,3 +116,59 @@ def test_the_read_model_goes_on_from_a_snapshot(seed: int, cut: int) -> None:
     assert encode_state(one) == encode_state(other)
     assert any(isinstance(event, WorkloadQueued) for stored in chaos.bench.log for event in stored.commit.events)
     assert all(isinstance(record.ref, Ref) for record in one.records.values())
+
+
+def fold(scene: Play) -> list[ReadState]:
+    """The read model after every commit of a play; each a state of its own."""
+    folder, state, found = Folder(ReadModel()), ReadState(), []
+    for stored in scene.bench.log:
+        folder.fold(state, stored.seq, stored.commit)
+        found.append(decode_state(encode_state(state), ReadState))
+    return found
+
+
+def goes_on(scene: Play, rng: Random) -> None:
+    """A few things that may happen in any cell."""
+    for number in range(rng.randrange(5)):
+        waiting = [name for name, job in scene.jobs.items() if job.suspended and job.phase == "waiting"]
+        line = rng.choice(("time", "job", "edit", "gone", "tree", "full"))
+        if line == "time":
+            scene.line(f"time +{rng.choice((1, 30, 700, 4_000))}s")
+        elif line == "job":
+            scene.line(f"job {rng.choice(('video', 'text', 'nowhere'))}/new-{number} cpu={rng.choice((1, 4, 12))}")
+        elif line == "edit" and waiting:
+            scene.line(f"edit {rng.choice(waiting)} cpu={rng.choice((1, 7, 13))}")
+        elif line == "gone" and waiting:
+            scene.line(f"gone {rng.choice(waiting)}")
+        elif line == "tree":
+            scene.line(rng.choice(("tree", "tree none")))
+        elif line == "full" and rng.random() < 0.2:
+            scene.line("log-nearly-full")
+        scene.settle()
+
+
+@pytest.mark.parametrize("name", SCENES)
+@settings(max_examples=4, deadline=None)
+@given(SEEDS)
+def test_all_readers_say_the_same_wherever_a_scene_goes_on(name: str, seed: int) -> None:
+    rng, (scene, _) = Random(seed), SCENES[name]()
+    goes_on(scene, rng)
+    states = fold(scene)
+    for state in rng.sample(states, min(4, len(states))):
+        readers_agree(state)
+
+
+def test_every_code_is_asked_of_all_readers() -> None:
+    """Each code of docs/reference/status.md, and each that a gang of pods may have."""
+    met: set[str] = set()
+    for make in SCENES.values():
+        scene, _ = make()
+        met |= readers_agree(fold(scene)[-1])
+    assert set(get_args(JobCode)) - met == set()
+    for gang in (*gangscenes.HELD.values(), *(partial(gangscenes.standing, code) for code in GANGS_AT_EASE)):
+        play, _ = gang()
+        met |= readers_agree(fold(play)[-1])
+    assert set(get_args(GangCode)) - met == set()
+
+
+GANGS_AT_EASE = ("Waiting", "OtherScheduler", "Gone", "Starting", "Bound", "Running", "Finished", "Failed")

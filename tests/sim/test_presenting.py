@@ -1,5 +1,7 @@
 """What is about to change is not written to a QueueUnit, unless it stays."""
 
+from typing import Any
+
 from kit.shell import Cell, play, small_job, small_tree
 from muster.core.deciders import DECIDERS
 from muster.model import api
@@ -32,8 +34,15 @@ def test_admitted_is_written_only_when_nobody_resumes_the_job() -> None:
         assert told(cell, "second").startswith("Admitted"), told(cell, "second")
         waited = (cell.clock.now() - admitted) / 1000
         assert PASSING_S <= waited <= PASSING_S + 2 * SETTLE_S["unit"] + 1, waited
+        events = [each for each in cell.request("GET", api.EVENTS, "")["items"] if about(each) == "second"]
+        assert [each["reason"] for each in events] == ["InsufficientQuota", "Admitted"], "the refusal is not the last"
 
     play(Cell(services=("watcher", *DECIDERS, "presenter")), scene)
+
+
+def about(event: dict[str, Any]) -> str:
+    """Name of the object an Event is on."""
+    return str(event["involvedObject"]["name"])
 
 
 def admissions(cell: Cell) -> int:

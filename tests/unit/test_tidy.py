@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 from muster.core.status import codes
 from muster.core.wording import explain, explain_nodes
-from muster.events import decisions, effects, gangs
+from muster.events import claims, decisions, effects, gangs
 
 ROOT = Path(__file__).parents[2]
 LARGEST = 500
@@ -54,6 +55,8 @@ WORDS = {
     "dequeue": (decisions.DequeueReason, explain.DEQUEUED),
     "refusal": (decisions.RefusalReason, codes.REFUSED),
     "release": (decisions.ReleaseReason, explain.RELEASED),
+    "stale plan": (claims.PlanObjection, explain.STALE),
+    "claim ended": (claims.ClaimOutcome, explain.CLAIM_ENDED),
     "not resumed": (effects.FailureReason, explain.NOT_RESUMED),
     "not bound": (effects.FailureReason, explain.NOT_BOUND),
     "held back": (gangs.HeldBackReason, explain_nodes.HELD_BACK),
@@ -67,3 +70,31 @@ def test_every_reason_has_words_and_no_two_the_same(what: str) -> None:
     reasons, words = WORDS[what]
     assert set(get_args(reasons)) == set(words)
     assert len(set(words.values())) == len(words)
+
+
+VIEWS = ("presentation", "readmodel", "status", "standing", "story", "gangstory", "queuestory", "narrator", "takers")
+"""Rooms of the core that show what is, and leave its words to ``core.wording``."""
+_WORDS = re.compile(r"[a-z]{2,} [a-z]{2,}")
+
+
+def sentences(path: Path) -> list[str]:
+    """Texts of a module with two words in a row, without docstrings and what only an assertion says."""
+    tree = ast.parse(path.read_text())
+    quiet = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Raise | ast.Assert):
+            quiet |= {id(each) for each in ast.walk(node)}
+    texts = [node for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    return [
+        f"{path.name}:{each.lineno}: {each.value}"
+        for each in texts
+        if id(each) not in quiet and _WORDS.search(each.value)
+    ]
+
+
+def test_sentences_are_in_the_wording_only() -> None:
+    core = ROOT / "libs" / "muster" / "core"
+    rooms = [path for path in core.rglob("*.py") if path.relative_to(core).parts[0].removesuffix(".py") in VIEWS]
+    assert len(rooms) > 20
+    assert [text for path in rooms for text in sentences(path)] == []
+    assert len(sentences(core / "wording" / "explain.py")) > 50, "the rule finds none where there are"

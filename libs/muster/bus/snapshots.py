@@ -5,7 +5,8 @@ A snapshot only saves time: whatever is wrong with one is told and answered by d
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import AsyncGenerator, Callable
 
 import msgspec
 from msgspec import Struct
@@ -65,11 +66,18 @@ class JetStreamSnapshots:
         A missing or damaged one is passed over with a warning, and so is any trouble with the bus but the end of
         the connection.
         """
+        async with contextlib.aclosing(self.each(stage, shard)) as found:
+            async for snapshot in found:
+                return snapshot
+        return None
+
+    async def each(self, stage: str, shard: str) -> AsyncGenerator[Snapshot, None]:
+        """See ports.Snapshots. What cannot be used is passed over with a warning."""
         try:
             pointer, _ = await self._pointer(stage, shard)
         except BusError as err:
             self._warn(f"no snapshot of {stage}/{shard}: {err}")
-            return None
+            return
         for kept in pointer.kept:
             if kept.log_id != self._identity.log_id:
                 self._warn(f"snapshot of {stage}/{shard} at {kept.seq} is of another log ({kept.log_id}): not used")
@@ -82,8 +90,10 @@ class JetStreamSnapshots:
             if body_hash(body) != kept.digest:
                 self._warn(f"snapshot of {stage}/{shard} at {kept.seq} is not used: its body is not the one saved")
                 continue
-            return Snapshot(log_id=kept.log_id, stage=stage, shard=shard, seq=kept.seq, schema=kept.schema, body=body)
-        return await self._first(stage, shard)
+            yield Snapshot(log_id=kept.log_id, stage=stage, shard=shard, seq=kept.seq, schema=kept.schema, body=body)
+        first = await self._first(stage, shard)
+        if first is not None:
+            yield first
 
     async def _first(self, stage: str, shard: str) -> Snapshot | None:
         """The state this generation began with."""

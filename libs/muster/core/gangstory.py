@@ -10,15 +10,16 @@ from msgspec import Struct
 from muster.core.narrator import Entry, entry_of
 from muster.core.readmodel.gangs import GangShown
 from muster.core.readmodel.state import ReadState
-from muster.core.wording import explain_nodes, telling_nodes
-from muster.model.text import counted
+from muster.core.status.gang import gang_status
+from muster.core.status.values import GangCode
+from muster.core.wording import gangs as words
 
 
 class GangTale(Struct, frozen=True):
     """A gang's story. ``name``: namespace/name of the gang, or of the pod where it is of none."""
 
     name: str
-    code: str
+    code: GangCode
     text: str
     pods: dict[str, str]
     """name -> where it is: its node, or what it has come to"""
@@ -47,11 +48,11 @@ def gang_tale(state: ReadState, name: str) -> GangTale:
     """The story of one of ``gangs_named``; of several pods that had the name the newest."""
     key = next(each for each, record in reversed(state.gang_records.items()) if record.name == name)
     gang = state.gangs.gangs.get(key)
-    code, text = stand(gang)
+    status = gang_status(gang)
     return GangTale(
         name=name,
-        code=code,
-        text=text,
+        code=status.code,
+        text=words.text(status),
         pods=_pods(gang) if gang is not None else {},
         entries=[entry_of(None, each) for each in state.gang_records[key].happenings],
         seq=state.seq,
@@ -70,28 +71,3 @@ def _pods(gang: GangShown) -> dict[str, str]:
             word = "waits"
         found[pod.ref.name] = word
     return found
-
-
-def stand(gang: GangShown | None) -> tuple[str, str]:
-    """Where a gang stands: (code, sentence)."""
-    if gang is None or not gang.pods:
-        return "Gone", "none of its pods exists any more"
-    found = gang.counted()
-    sizes = f"{counted(found.pods, 'pod')}, {found.bound} with a node, {found.running} running"
-    if gang.held is not None:
-        event = gang.held.event
-        round_ = f" in round {event.cycle}" if event.cycle else ""
-        return explain_nodes.held_back_code(event), f"It waits{round_}: {telling_nodes.held_back(event)} ({sizes})"
-    if not gang.ours:
-        return "OtherScheduler", f"none of its pods names our scheduler: spec.schedulerName places them ({sizes})"
-    if gang.ended == "Finished":
-        return gang.ended, f"it is over: {found.succeeded} of its pods have succeeded, and it took {gang.minimum}"
-    if gang.ended:
-        return gang.ended, f"it is over: {counted(found.failed, 'pod')} of it failed ({sizes})"
-    if found.pods and found.bound == found.pods:
-        if found.running:
-            return "Running", f"all of its pods have a node, and {found.running} of them run ({sizes})"
-        return "Bound", f"all of its pods have a node, and none runs yet ({sizes})"
-    if found.bound:
-        return "Starting", f"its pods are being bound ({sizes})"
-    return "Waiting", f"it has been seen, and nothing has been decided of it yet ({sizes}, it takes {gang.minimum})"

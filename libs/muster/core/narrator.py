@@ -5,8 +5,7 @@ Pure: it folds the read model, words what that notes of jobs, and tells the rest
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from msgspec import Struct
 
@@ -14,18 +13,17 @@ from muster.core.readmodel.model import ReadModel
 from muster.core.readmodel.state import ReadState
 from muster.core.stage import Folder
 from muster.core.status.happenings import Happening, Weight
-from muster.core.wording import telling
+from muster.core.wording import narration, telling
 from muster.core.wording.happenings import line
 from muster.events import decisions as d
-from muster.events import effects, facts, growing, system
+from muster.events import effects, facts, gangs, growing, system
 from muster.events.base import Event
 from muster.events.envelope import Stored
 from muster.model.keys import Ref
-from muster.model.text import counted
 
 
 class Entry(Struct, frozen=True):
-    """One thing that happened, in words. ``ref`` is the job it happened to, None when it concerns all."""
+    """One thing that happened, in words. ``ref`` is the job it happened to, None when it concerns all, or a gang."""
 
     at: int
     seq: int
@@ -36,6 +34,13 @@ class Entry(Struct, frozen=True):
     weight: Weight
     what: str = ""
     """The type of the event, or the part of a fact that changed; what programs look at."""
+    gang: str = ""
+    """namespace/name of the gang of pods it happened to, or of the pod that is in none."""
+
+    @property
+    def subject(self) -> str:
+        """namespace/name of the job or gang; empty where it concerns all."""
+        return self.ref.key if self.ref is not None else self.gang
 
 
 def entry_of(ref: Ref | None, happening: Happening) -> Entry:
@@ -47,13 +52,16 @@ def entry_of(ref: Ref | None, happening: Happening) -> Entry:
 class Narrator:
     """Folds a log, and tells what each commit means."""
 
-    def __init__(self) -> None:
+    def __init__(self, state: ReadState | None = None) -> None:
+        """``state``: the read model from whose position on it tells."""
         self._heard: list[tuple[Ref, Happening]] = []
         model = ReadModel(listener=lambda ref, happening: self._heard.append((ref, happening)))
         self._folder = Folder(model)
-        self.state: ReadState = model.initial()
-        self._trees = 0
-        self._synced = False
+        self.state: ReadState = model.initial() if state is None else state
+        self._trees = len(self.state.ledger.trees)
+        self._synced = self.state.synced and self.state.seq > 0
+        self._phases: dict[str, str] = {}
+        """Key of a gang of pods -> its phase when it was looked at last."""
 
     def feed(self, stored: Stored) -> list[Entry]:
         """Fold one commit and tell it."""
@@ -67,54 +75,90 @@ class Narrator:
         for item, event in enumerate(stored.commit.events):
             found = of_item.get(item)
             if found is None and not isinstance(event, _TOLD_OF_JOBS):
-                word, text, weight = self._of_all(event)
-                found = [Entry(self.state.now, stored.seq, item, None, word, text, weight)]
+                word, text, weight, gang = self._of_all(event)
+                found = [Entry(self.state.now, stored.seq, item, None, word, text, weight, gang=gang)]
             entries += found or ()
+            if isinstance(event, facts.PodObserved | facts.PodGone):
+                entries += self._of_gang(stored.seq, item, event)
         if self.state.synced and not self._synced:
-            jobs = counted(len(self.state.workloads), "job")
-            known = f"the cluster is fully known ({jobs}): jobs are admitted from here on"
+            known = narration.ready(len(self.state.workloads))
             last = len(stored.commit.events) - 1
             entries.append(Entry(self.state.now, stored.seq, last, None, "ready", known, "step"))
         self._synced = self.state.synced
         return entries
 
-    def _of_all(self, event: Event) -> tuple[str, str, Weight]:
-        """What concerns no job alone."""
-        if isinstance(event, d.QuotaTreeAccepted):
-            self._trees += 1
-        say = _OF_ALL.get(type(event))
-        if say is not None:
-            return say(self, event)
-        told = telling.tell(event)
-        weight: Weight = "detail"
-        if isinstance(event, effects.EffectFailed) and event.action in ("request_nodes", "withdraw_nodes", "free_gpu"):
-            weight = "turn"
-        elif isinstance(event, growing.NodesRequested | growing.NodesRequestWithdrawn):
-            weight = "step"
-        return told.word, f"{told.subject}: {told.text}" if told.subject else told.text, weight
+    def _of_gang(self, seq: int, item: int, event: facts.PodObserved | facts.PodGone) -> Iterator[Entry]:
+        """That a gang of pods runs, or is over."""
+        if isinstance(event, facts.PodGone):
+            if len(self._phases) > 2 * len(self.state.gangs.gangs) + 100:
+                self._phases = {key: phase for key, phase in self._phases.items() if key in self.state.gangs.gangs}
+            return
+        key = self.state.gangs.gang_of.get(event.pod.ref.uid, "")
+        gang = self.state.gangs.gangs.get(key)
+        if gang is None or "/" not in key or not gang.ours:
+            return
+        found, minimum = gang.counted(), gang.minimum
+        phase, before = found.phase(minimum), self._phases.get(key, "")
+        self._phases[key] = phase
+        if phase != before and phase in ("Running", "Finished", "Failed"):
+            word, text = narration.gang_phase(phase, found, minimum)
+            yield Entry(self.state.now, seq, item, None, word, text, "turn", gang=key)
 
-    def _tree(self, event: d.QuotaTreeAccepted) -> tuple[str, str, Weight]:
-        again = "a new tree is in force" if self._trees > 1 else "in force"
-        return "quota tree", f"{event.tree.ref.name} {again}: {telling.tree_summary(event)}", "turn"
+    def _of_all(self, event: Event) -> tuple[str, str, Weight, str]:
+        """What concerns no job alone: word, sentence, weight, and the gang where it concerns one."""
+        match event:
+            case d.QuotaTreeAccepted():
+                self._trees += 1
+                return narration.TREE, narration.tree(event, first=self._trees == 1), "turn", ""
+            case d.QuotaTreeRejected():
+                return narration.TREE, narration.tree_refused(event), "turn", ""
+            case d.QuotaTreeRemoved():
+                return narration.TREE, narration.tree_removed(event), "turn", ""
+            case facts.ObjectUnreadable():
+                return "unreadable", f"{event.ref}: {event.reason}", "turn", ""
+            case system.PlacementChosen():
+                return "placement", telling.placement(event), "step", ""
+            case system.Genesis():
+                return "log", narration.genesis(event), "step", ""
+            case system.LogNearlyFull():
+                return "log", narration.nearly_full(event), "turn", ""
+        told, gang = telling.tell(event), self._gang_of(event)
+        if gang:
+            return told.word, told.text, "turn", gang
+        return told.word, f"{told.subject}: {told.text}" if told.subject else told.text, _weight(event), ""
 
-    def _tree_refused(self, event: d.QuotaTreeRejected) -> tuple[str, str, Weight]:
-        return "quota tree", f"{event.ref.name} is {telling.broken_rules(event)}", "turn"
+    def _gang_of(self, event: Event) -> str:
+        """The gang of pods, or the pod in none, that a decision or its outcome is about; empty for all others.
 
-    def _tree_removed(self, event: d.QuotaTreeRemoved) -> tuple[str, str, Weight]:
-        return "quota tree", f"{event.ref.name} was deleted: nothing is admitted until another is applied", "turn"
+        Pods of jobs are none: their jobs' own events tell of them.
+        """
+        match event:
+            case gangs.GangHeldBack():
+                return event.gang or next((ref.key for ref in event.pods[:1]), "")
+            case gangs.PodsPlaced() | gangs.PodsReleased():
+                return " ".join(event.gangs[:1]) or next((p.ref.key for p in event.pods[:1] if self._alone(p.ref)), "")
+            case gangs.NodesClaimed() | gangs.NodesClaimEnded() if event.ref is None:
+                return event.gang
+            case growing.NodesRequested() | growing.NodesRequestWithdrawn() if event.ref is None and event.gangs:
+                return event.gangs[0]
+            case effects.EffectFailed(action="bind") if self._alone(event.ref):
+                return self.state.gangs.gang_of.get(event.ref.uid, "") if self._in_gang(event.ref) else event.ref.key
+            case _:
+                return ""
 
-    def _unreadable(self, event: facts.ObjectUnreadable) -> tuple[str, str, Weight]:
-        return "unreadable", f"{event.ref}: {event.reason}", "turn"
+    def _in_gang(self, ref: Ref) -> bool:
+        return "/" in self.state.gangs.gang_of.get(ref.uid, "")
 
-    def _placement(self, event: system.PlacementChosen) -> tuple[str, str, Weight]:
-        return "placement", telling.placement(event), "step"
+    def _alone(self, ref: Ref) -> bool:
+        """Whether a pod belongs to no job that is known."""
+        owner = self.state.presence.pod_owner.get(ref.uid, "")
+        return self.state.presence.owner_of.get(owner, owner) not in self.state.workloads
 
-    def _genesis(self, event: system.Genesis) -> tuple[str, str, Weight]:
-        text = f"log {event.log_id} begins, generation {event.generation}{telling.before(event)}"
-        return "log", text, "step"
 
-    def _nearly_full(self, event: system.LogNearlyFull) -> tuple[str, str, Weight]:
-        return "log", f"it is {event.percent} % full: nothing is queued or admitted from here on", "turn"
+def _weight(event: Event) -> Weight:
+    if isinstance(event, effects.EffectFailed) and event.action in ("request_nodes", "withdraw_nodes", "free_gpu"):
+        return "turn"
+    return "step" if isinstance(event, growing.NodesRequested | growing.NodesRequestWithdrawn) else "detail"
 
 
 _TOLD_OF_JOBS = (
@@ -126,13 +170,3 @@ _TOLD_OF_JOBS = (
     facts.PodGone,
 )
 """Facts that are told of the job they change something for, or not at all."""
-
-_OF_ALL: Mapping[type[Event], Callable[[Narrator, Any], tuple[str, str, Weight]]] = {
-    system.Genesis: Narrator._genesis,
-    system.LogNearlyFull: Narrator._nearly_full,
-    system.PlacementChosen: Narrator._placement,
-    facts.ObjectUnreadable: Narrator._unreadable,
-    d.QuotaTreeAccepted: Narrator._tree,
-    d.QuotaTreeRejected: Narrator._tree_refused,
-    d.QuotaTreeRemoved: Narrator._tree_removed,
-}

@@ -1,21 +1,151 @@
-"""From events of the log to public events: a pure function of the event and its position."""
+"""From events of the log to public events: a pure function of the event, its position, and what is known of its job."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from msgspec import Struct, field
+
 from muster.core.objects.meta import rfc3339
+from muster.core.readmodel.state import ReadState
 from muster.core.wording.explain import waiting_for_quota
 from muster.core.workloads.registry import KINDS
 from muster.events import decisions, effects, facts, public
 from muster.events.base import Event
 from muster.events.charges import ChargeChanged
 from muster.model.keys import Ref
-from muster.model.resources import format_quantity, texts
+from muster.model.resources import Vector, format_quantity, texts
 
 
-def public_event(cell: str, generation: int, seq: int, index: int, at: int, event: Event) -> public.PublicEvent | None:
-    """What outsiders are told of an event of the log; None when it is not for them."""
+class Told(Struct):
+    """A job in its queue, or charged. Times are log times in ms, 0 where it has not happened."""
+
+    attempt: int
+    queue: str
+    request: Vector
+    priority: int | None = None
+    queued_at: int = 0
+    admitted_at: int = 0
+
+
+class Facets(Struct, frozen=True):
+    """Optional fields of public events; the default where a thing is not known."""
+
+    priority: int | None = None
+    queue: str = ""
+    request: dict[str, str] = field(default_factory=dict)
+    waited_ms: int | None = None
+    started_ms: int | None = None
+    ran_ms: int | None = None
+    reason: str = ""
+    claimant: str = ""
+
+
+class Known(Struct):
+    """What the events so far say of the jobs there are: fold every event after it was published."""
+
+    jobs: dict[str, Told] = field(default_factory=dict)
+    running: dict[str, int] = field(default_factory=dict)
+    """uid -> log time from which it has run"""
+    leaving: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """uid -> (why it is suspended, the job it gives way to)"""
+
+    def facets(self, uid: str, now: int) -> Facets:
+        """What is known of a job. ``now``: log time, ms."""
+        job, running = self.jobs.get(uid), self.running.get(uid)
+        reason, claimant = self.leaving.get(uid, ("", ""))
+        return Facets(
+            priority=job.priority if job is not None else None,
+            queue=job.queue if job is not None else "",
+            request=texts(job.request) if job is not None else {},
+            waited_ms=max(0, (job.admitted_at or now) - job.queued_at) if job is not None and job.queued_at else None,
+            started_ms=max(0, now - job.admitted_at) if job is not None and job.admitted_at else None,
+            ran_ms=max(0, now - running) if running is not None else None,
+            reason=reason,
+            claimant=claimant,
+        )
+
+    def fold(self, at: int, event: Event) -> None:  # noqa: C901 - a table of events
+        """Take in an event that has been published. ``at``: log time, ms."""
+        match event:
+            case decisions.WorkloadQueued():
+                old = self.jobs.get(event.ref.uid)
+                admitted = old.admitted_at if old is not None else 0
+                self.jobs[event.ref.uid] = Told(
+                    event.attempt, event.queue, event.request, event.priority, event.queued_at, admitted
+                )
+            case decisions.WorkloadDequeued():
+                self.jobs.pop(event.ref.uid, None)
+            case decisions.QuotaReserved() | decisions.WorkloadAdopted():
+                self.leaving.pop(event.ref.uid, None)
+                if event.ref.uid not in self.jobs:
+                    self.jobs[event.ref.uid] = Told(event.attempt, event.queue, event.request)
+            case decisions.GangAdmitted():
+                if event.ref.uid in self.jobs:
+                    self.jobs[event.ref.uid].admitted_at = at
+            case decisions.QuotaMoved():
+                if event.ref.uid in self.jobs:
+                    self.jobs[event.ref.uid].queue = event.queue
+            case decisions.QuotaReleased():
+                self._released(event)
+            case decisions.EvictionOrdered():
+                for victim in event.victims:
+                    why = "preempted" if victim.priority is not None and event.priority is not None else "reclaimed"
+                    self.leaving[victim.ref.uid] = (why, event.ref.key)
+            case decisions.SuspensionOrdered():
+                self.leaving[event.ref.uid] = ("running_timeout", "")
+            case facts.WorkloadStarted():
+                self.running[event.ref.uid] = at
+            case facts.WorkloadFinished():
+                self.running.pop(event.ref.uid, None)
+            case facts.WorkloadGone():
+                self.running.pop(event.ref.uid, None)
+                self.leaving.pop(event.ref.uid, None)
+            case _:
+                pass
+
+    def _released(self, event: decisions.QuotaReleased) -> None:
+        uid = event.ref.uid
+        self.running.pop(uid, None)
+        job = self.jobs.get(uid)
+        if job is None:
+            return
+        job.admitted_at = 0
+        if event.attempt >= job.attempt:
+            del self.jobs[uid]
+
+
+def known_of(state: ReadState) -> Known:
+    """The same from the read model, as of its position."""
+    known = Known()
+    for uid, record in state.records.items():
+        job, charge = state.jobs.get(uid), state.ledger.charges.get(uid)
+        if job is not None:
+            known.jobs[uid] = Told(
+                job.attempt, job.queue, job.demand.request, job.priority, job.queued_at, record.admitted_at
+            )
+        elif charge is not None:
+            attempt = state.attempts.get(uid, 0)
+            known.jobs[uid] = Told(
+                attempt, charge.queue, charge.granted or charge.request, admitted_at=record.admitted_at
+            )
+        if record.running_at:
+            known.running[uid] = record.running_at
+    for uid, leaving in state.leaving.items():
+        known.leaving[uid] = (_LEAVING[leaving.code], leaving.claimant)
+    return known
+
+
+_LEAVING = {"Reclaimed": "reclaimed", "Preempted": "preempted", "RunningTimeout": "running_timeout"}
+
+
+def public_event(
+    cell: str, generation: int, seq: int, index: int, at: int, event: Event, known: Known | None = None
+) -> public.PublicEvent | None:
+    """The public event of an event of the log; None when it is not for others.
+
+    ``at``: log time, ms; ``known``: what the events before it say of jobs.
+    """
     where: dict[str, Any] = {
         "cell": cell,
         "at": rfc3339(at),
@@ -38,12 +168,16 @@ def public_event(cell: str, generation: int, seq: int, index: int, at: int, even
     if ref is None or ref.kind == "Pod":
         return None  # Pods of no job are charged where the tree says so; outsiders are told of jobs.
     where["workload"] = public.PublicWorkload(ref.kind, ref.namespace, ref.name, ref.uid)
-    return _about_workload(where, event)
+    return _about_workload(where, event, (known or Known()).facets(ref.uid, at))
 
 
 def _about_workload(  # noqa: C901 - a table of events
-    where: dict[str, Any], event: Event
+    where: dict[str, Any], event: Event, known: Facets
 ) -> public.PublicEvent | None:
+    if not isinstance(event, decisions.WorkloadQueued):
+        where["priority"] = known.priority
+    waits: dict[str, Any] = {"request": known.request, "waited_ms": known.waited_ms}
+    holds: dict[str, Any] = {"queue": known.queue, "request": known.request}
     match event:
         case decisions.WorkloadQueued():
             return public.WorkloadQueued(
@@ -55,7 +189,9 @@ def _about_workload(  # noqa: C901 - a table of events
                 queued_at=rfc3339(event.queued_at),
             )
         case decisions.WorkloadDequeued():
-            return public.WorkloadDequeued(**where, attempt=event.attempt, queue=event.queue, reason=event.reason)
+            return public.WorkloadDequeued(
+                **where, attempt=event.attempt, queue=event.queue, reason=event.reason, **waits
+            )
         case decisions.WorkloadRefused():
             return public.WorkloadRefused(**where, reason=event.reason, message=event.message)
         case facts.ObjectUnreadable() if event.ref.kind in KINDS:
@@ -72,9 +208,11 @@ def _about_workload(  # noqa: C901 - a table of events
                 used=format_quantity(event.used, event.resource),
                 limit=format_quantity(event.limit, event.resource),
                 message=waiting_for_quota(event).text,
+                request=texts(event.request),
+                waited_ms=known.waited_ms,
             )
         case decisions.GangAdmitted():
-            return public.WorkloadAdmitted(**where, attempt=event.attempt, queue=event.queue)
+            return public.WorkloadAdmitted(**where, attempt=event.attempt, queue=event.queue, **waits)
         case decisions.WorkloadAdopted():
             return public.WorkloadAdopted(
                 **where, attempt=event.attempt, queue=event.queue, request=texts(event.request), reason=event.reason
@@ -94,7 +232,14 @@ def _about_workload(  # noqa: C901 - a table of events
         case effects.EffectFailed(action="request_nodes" | "withdraw_nodes" | "free_gpu"):
             return None
         case effects.EffectApplied(action="suspend"):
-            return public.WorkloadEvicted(**where, attempt=event.attempt)
+            return public.WorkloadEvicted(
+                **where,
+                attempt=event.attempt,
+                **holds,
+                reason=known.reason,
+                claimant=known.claimant,
+                ran_ms=known.ran_ms,
+            )
         case effects.EffectFailed(action="suspend"):
             return None
         case decisions.EvictionOrdered():
@@ -109,17 +254,29 @@ def _about_workload(  # noqa: C901 - a table of events
                 quota=event.path,
                 resource=event.resource,
                 victims=victims,
+                request=texts(event.request),
+                waited_ms=known.waited_ms,
+                reason="priority" if event.kind == "priority" else "guarantee",
             )
         case effects.EffectApplied():
-            return public.WorkloadResumed(**where, attempt=event.attempt)
+            return public.WorkloadResumed(**where, attempt=event.attempt, queue=known.queue, **waits)
         case effects.EffectFailed():
-            return public.WorkloadNotResumed(**where, attempt=event.attempt, reason=event.reason, message=event.message)
+            return public.WorkloadNotResumed(
+                **where,
+                attempt=event.attempt,
+                reason=event.reason,
+                message=event.message,
+                queue=known.queue,
+                **waits,
+            )
         case facts.WorkloadStarted():
-            return public.WorkloadStarted(**where)
+            return public.WorkloadStarted(**where, **holds, started_ms=known.started_ms)
         case decisions.SuspensionRecorded():
-            return public.WorkloadSuspended(**where, attempt=event.attempt)
+            return public.WorkloadSuspended(**where, attempt=event.attempt, **holds, ran_ms=known.ran_ms)
         case facts.WorkloadFinished():
-            return public.WorkloadFinished(**where, outcome=event.outcome)
+            return public.WorkloadFinished(
+                **where, outcome=event.outcome, **holds, reason=event.detail, ran_ms=known.ran_ms
+            )
         case decisions.QuotaReleased():
             return public.WorkloadReleased(
                 **where, attempt=event.attempt, queue=event.queue, request=texts(event.request), reason=event.reason

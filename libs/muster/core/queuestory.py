@@ -11,6 +11,7 @@ from muster.core.narrator import Entry, Narrator
 from muster.core.pace import Estimate
 from muster.core.presentation.desired import pauses_over
 from muster.core.readmodel.history import usage
+from muster.core.readmodel.state import ReadState
 from muster.core.status.job import job_status
 from muster.core.wording import happenings as worded
 from muster.core.wording import jobs
@@ -74,17 +75,18 @@ class QueueTale(Struct, frozen=True):
 class QueueStory:
     """Listens to a log for one queue and everything below it."""
 
-    def __init__(self, wanted: str) -> None:
-        """``wanted``: a full path, or the end of one."""
-        self.told = Narrator()
+    def __init__(self, wanted: str, state: ReadState | None = None) -> None:
+        """``wanted``: a full path, or the end of one; ``state``: the read model from whose position on it listens."""
+        self.told = Narrator(state)
         self._wanted = wanted
         self._entries: list[Entry] = []
         self._left_out = 0
         self._tally = Tally()
-        self._queue_of: dict[str, str] = {}
+        known = self.told.state
+        self._queue_of = {uid: record.queue for uid, record in known.records.items() if record.queue}
         """uid -> the queue it was in last"""
-        self._paths: dict[str, None] = {}
-        """Every queue there ever was."""
+        self._paths: dict[str, None] = dict.fromkeys(known.ledger.nodes)
+        """Every queue there was since it listens."""
 
     def feed(self, stored: Stored, *, shown: bool = True) -> None:
         """Hear one commit. ``shown``: false for one before the moment from which on it is told."""
@@ -108,7 +110,9 @@ class QueueStory:
             del self._entries[:-KEPT]
 
     def _concerns(self, entry: Entry) -> bool:
-        return entry.ref is None or self._within(self._queue_of.get(entry.ref.uid, ""))
+        if entry.ref is None:
+            return not entry.gang
+        return self._within(self._queue_of.get(entry.ref.uid, ""))
 
     def _within(self, queue: str) -> bool:
         return any(path == self._wanted or path.endswith(f"/{self._wanted}") for path in path_chain(queue))

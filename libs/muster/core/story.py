@@ -22,6 +22,7 @@ from muster.core.stage import Folder
 from muster.core.standing import Standing, stand
 from muster.core.status.happenings import Happening as Told
 from muster.core.status.job import job_status, shortfall_of
+from muster.core.wording.explain import room_made
 from muster.core.wording.happenings import line
 from muster.events.envelope import Stored
 from muster.model.keys import Ref
@@ -168,5 +169,5 @@ def _tried(record: Record) -> str:
         if each.what == "workload_queued":
             return ""
         if each.what in _TRIES:
-            return f". To make room for it: {line(each).text}"
+            return room_made(line(each).text)
     return ""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from muster.core.queueing.state import Job
 from muster.core.status.codes import Refusal
 from muster.core.status.happenings import Taker
-from muster.core.wording.explain import taken_meanwhile
+from muster.core.wording import explain
 from muster.model.keys import path_chain
 from muster.model.resources import format_quantity
 
@@ -30,15 +30,10 @@ def told(kept: Sequence[Taker], seq: int, job: Job, refusal: Refusal) -> str:
     """The same as a sentence; empty when there were none."""
     found = since(kept, seq, job, refusal)
     shown = [_one(each, job, refusal) for each in found[:SHOWN]]
-    return taken_meanwhile(refusal.resource, shown, len(found)) if found else ""
+    return explain.taken_meanwhile(refusal.resource, shown, len(found)) if found else ""
 
 
 def _one(taker: Taker, job: Job, refusal: Refusal) -> str:
     amount = format_quantity(taker.request[refusal.resource], refusal.resource)
-    if taker.queue != job.queue:
-        how = f"of queue {taker.queue}"
-    elif taker.place is not None and taker.place < job.place:
-        how = "ahead of it"
-    else:
-        how = "behind it, and small enough"
-    return f"{taker.job} ({amount}, {how})"
+    queue = taker.queue if taker.queue != job.queue else ""
+    return explain.taker(taker.job, amount, queue, ahead=taker.place is not None and taker.place < job.place)

@@ -12,6 +12,44 @@ from muster.model.resources import Vector
 ClaimOutcome = Literal["gone", "held", "paused", "moved", "changed", "unsatisfiable", "expired"]
 """Why a claim ends without an admission."""
 
+PlanObjection = Literal[
+    "not_waiting",
+    "fits",
+    "held_for_age",
+    "no_victims",
+    "victim_protected",
+    "victim_left",
+    "not_preempting",
+    "not_lower",
+    "below_min",
+    "gives_too_much",
+    "not_enough",
+    "beyond_guarantee",
+    "beyond_share",
+    "unbalanced",
+    "too_many_victims",
+    "no_nodes",
+]
+"""Why a proposed preemption is not carried out:
+
+not_waiting       the claimant no longer waits as it did
+fits              it fits without taking anything back
+held_for_age      what is freed there is held for a job that has waited longer (``holder``)
+no_victims        no job is named that could give way
+victim_protected  a victim may not be suspended any more
+victim_left       a victim has left
+not_preempting    no job of its own queue gives way to it
+not_lower         a victim of its own queue has no lower priority
+below_min         the queue of a victim would fall below its min
+gives_too_much    a queue would give more than it has above its share
+not_enough        it would not fit even with the victims gone
+beyond_guarantee  it is beyond the guarantee of its queue
+beyond_share      it is beyond the fair share of its queue
+unbalanced        its queue would be further above its share than one that gives
+too_many_victims  fewer victims are enough
+no_nodes          it would find no place on the nodes even with the victims gone
+"""
+
 
 class ClaimOpened(Decision, frozen=True, kw_only=True):
     """What others give back is held for ``ref``, which has waited longer than the age limit."""
@@ -31,9 +69,9 @@ class PlanStale(Decision, frozen=True, kw_only=True):
 
     ref: Ref
     attempt: int
-    reason: str
-    no_nodes: bool = False
-    """It would find no place on the nodes even with the victims gone."""
+    reason: PlanObjection
+    holder: str = ""
+    """namespace/name of the job that ``held_for_age`` is about."""
 
 
 class PlanTried(Decision, frozen=True, kw_only=True):

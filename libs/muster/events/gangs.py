@@ -115,6 +115,8 @@ class GangHeldBack(Decision, frozen=True, kw_only=True):
     """The gang, namespace/name, that was let in before it, and without whose pods it would have its places."""
     ended: bool = False
     """The round is over with this; the next one begins."""
+    group: tuple[str, ...] = ()
+    """The gangs, namespace/name, that start together with it, itself included; empty where it starts alone."""
     complaints: tuple[str, ...] = ()
     growth: Growth | None = None
     """The nodes that would do, where node pools are declared."""

@@ -43,6 +43,8 @@ class PublicWorkloadEvent(PublicEvent, frozen=True, kw_only=True):
     """What every public event about a workload carries."""
 
     workload: PublicWorkload
+    priority: int | None = None
+    """Under which it was queued; left out where it never was."""
 
 
 class WorkloadQueued(PublicWorkloadEvent, frozen=True, kw_only=True):
@@ -53,6 +55,7 @@ class WorkloadQueued(PublicWorkloadEvent, frozen=True, kw_only=True):
     request: dict[str, str]
     priority: int = 0
     queued_at: str = ""
+    """RFC 3339: the wait is counted from here."""
 
 
 class WorkloadDequeued(PublicWorkloadEvent, frozen=True, kw_only=True):
@@ -61,6 +64,8 @@ class WorkloadDequeued(PublicWorkloadEvent, frozen=True, kw_only=True):
     attempt: int
     queue: str
     reason: str
+    request: dict[str, str] = field(default_factory=dict)
+    waited_ms: int | None = None
 
 
 class WorkloadRefused(PublicWorkloadEvent, frozen=True, kw_only=True):
@@ -82,6 +87,8 @@ class WorkloadDenied(PublicWorkloadEvent, frozen=True, kw_only=True):
     used: str
     limit: str
     message: str
+    request: dict[str, str] = field(default_factory=dict)
+    waited_ms: int | None = None
 
 
 class WorkloadAdmitted(PublicWorkloadEvent, frozen=True, kw_only=True):
@@ -89,6 +96,9 @@ class WorkloadAdmitted(PublicWorkloadEvent, frozen=True, kw_only=True):
 
     attempt: int
     queue: str
+    request: dict[str, str] = field(default_factory=dict)
+    waited_ms: int | None = None
+    """From when it was queued to its admission."""
 
 
 class WorkloadAdopted(PublicWorkloadEvent, frozen=True, kw_only=True):
@@ -114,6 +124,9 @@ class WorkloadResumed(PublicWorkloadEvent, frozen=True, kw_only=True):
     """The API server has been told to run it."""
 
     attempt: int
+    queue: str = ""
+    request: dict[str, str] = field(default_factory=dict)
+    waited_ms: int | None = None
 
 
 class WorkloadNotResumed(PublicWorkloadEvent, frozen=True, kw_only=True):
@@ -122,6 +135,9 @@ class WorkloadNotResumed(PublicWorkloadEvent, frozen=True, kw_only=True):
     attempt: int
     reason: str
     message: str
+    queue: str = ""
+    request: dict[str, str] = field(default_factory=dict)
+    waited_ms: int | None = None
 
 
 class WorkloadReclaimed(PublicWorkloadEvent, frozen=True, kw_only=True):
@@ -132,28 +148,52 @@ class WorkloadReclaimed(PublicWorkloadEvent, frozen=True, kw_only=True):
     quota: str
     resource: str
     victims: list[PublicWorkload]
+    request: dict[str, str] = field(default_factory=dict)
+    waited_ms: int | None = None
+    reason: str = ""
+    """``guarantee``: its queue is owed it; ``priority``: the victims have a lower one in its own queue."""
 
 
 class WorkloadEvicted(PublicWorkloadEvent, frozen=True, kw_only=True):
     """The API server has been told to suspend it again: to give quota back, or because it did not come to run."""
 
     attempt: int
+    queue: str = ""
+    request: dict[str, str] = field(default_factory=dict)
+    reason: str = ""
+    """``reclaimed``, ``preempted`` or ``running_timeout``."""
+    claimant: str = ""
+    """namespace/name of the job it gives way to."""
+    ran_ms: int | None = None
 
 
 class WorkloadStarted(PublicWorkloadEvent, frozen=True, kw_only=True):
     """It runs."""
+
+    queue: str = ""
+    request: dict[str, str] = field(default_factory=dict)
+    started_ms: int | None = None
+    """From its admission to its start."""
 
 
 class WorkloadSuspended(PublicWorkloadEvent, frozen=True, kw_only=True):
     """Somebody else suspended it after its admission."""
 
     attempt: int
+    queue: str = ""
+    request: dict[str, str] = field(default_factory=dict)
+    ran_ms: int | None = None
 
 
 class WorkloadFinished(PublicWorkloadEvent, frozen=True, kw_only=True):
     """It is over: succeeded, failed or invalid."""
 
     outcome: str
+    queue: str = ""
+    request: dict[str, str] = field(default_factory=dict)
+    reason: str = ""
+    """How it ended, in the words of its kind."""
+    ran_ms: int | None = None
 
 
 class WorkloadReleased(PublicWorkloadEvent, frozen=True, kw_only=True):

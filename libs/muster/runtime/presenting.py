@@ -213,7 +213,8 @@ class Presenter(Follower[ReadState]):
     # --- what is written --------------------------------------------------------------------------------------
 
     async def _unit(self, uid: str) -> bool:
-        await self._overuse(uid)
+        await self._note_once(f"over/{uid}", desired.overuse_event(self.state, uid))
+        await self._note_once(f"admitted/{uid}", desired.admitted_event(self.state, uid))
         wanted = desired.queue_unit(self.state, uid)
         since = self._passing.pop(f"unit/{uid}", None)
         if wanted is None:
@@ -232,10 +233,7 @@ class Presenter(Follower[ReadState]):
         stamp = desired.queued_stamp(self.state, uid)
         if note is not None:
             await self._event(note)
-        left = desired.leaving_event(self.state, uid)
-        if left is not None and self._told.get(f"left/{uid}") != left.name:
-            await self._event(left)
-            self._told[f"left/{uid}"] = left.name
+        await self._note_once(f"left/{uid}", desired.leaving_event(self.state, uid))
         if stamp is not None:
             await self._send(
                 "PATCH", KINDS[stamp[0].kind].resource, stamp[0].namespace, stamp[0].name, JSON_PATCH, stamp[1]
@@ -243,14 +241,13 @@ class Presenter(Follower[ReadState]):
         await self._upsert(wanted)
         return True
 
-    async def _overuse(self, uid: str) -> None:
-        """Tell a job once that more of it runs than it was granted."""
-        note = desired.overuse_event(self.state, uid)
-        if note is None:
-            self._told.pop(f"over/{uid}", None)
-        elif self._told.get(f"over/{uid}") != note.name:
+    async def _note_once(self, key: str, note: EventNote | None) -> None:
+        """Write an Event unless it was written last under that key, ``WHAT/UID``."""
+        if key.partition("/")[2] not in self.state.workloads:
+            self._told.pop(key, None)
+        elif note is not None and self._told.get(key) != note.name:
             await self._event(note)
-            self._told[f"over/{uid}"] = note.name
+            self._told[key] = note.name
 
     async def _queue(self, path: str) -> bool:
         for ref in queues.surplus_queues(self.state):

@@ -222,7 +222,13 @@ class Process(Struct, dict=True):
         )
         outlet = PublicPublisher(self.js, self.config.cell)
         self.publishers.append(
-            Publisher(log=self.log, outlet=outlet, lease=self.lease("publisher"), hooks=self.telemetry("publisher"))
+            Publisher(
+                log=self.log,
+                outlet=outlet,
+                lease=self.lease("publisher"),
+                snapshots=self.snapshots(),
+                hooks=self.telemetry("publisher"),
+            )
         )
 
     def add_keeper(self) -> None:

@@ -7,14 +7,16 @@ from contextlib import aclosing
 from typing import Protocol
 
 from muster.bus.public import Published
-from muster.core.publication import public_event
+from muster.core.publication import Known, known_of, public_event
+from muster.core.readmodel.model import ReadModel
 from muster.events.envelope import Stored
 from muster.events.public import PublicEvent, PublicWorkloadEvent, ce_id, ce_type, parse_ce_id
 from muster.events.registry import encode
 from muster.events.subjects import public_subject
-from muster.ports import Lease, Log
+from muster.ports import Lease, Log, Snapshots
 from muster.runtime.hooks import Hooks, NoHooks
 from muster.runtime.leader import LEASE_RENEWAL_S, LostLeadershipError
+from muster.runtime.snapshotting import restore_before
 from muster.telemetry.traceids import traceparent
 
 
@@ -31,7 +33,10 @@ class Outlet(Protocol):
 class Publisher:
     """At least once, exactly once after de-duplication by ``ce-id``: goes on after what is known to be stored."""
 
-    def __init__(self, *, log: Log, outlet: Outlet, lease: Lease, hooks: Hooks | None = None) -> None:
+    def __init__(
+        self, *, log: Log, outlet: Outlet, lease: Lease, snapshots: Snapshots | None = None, hooks: Hooks | None = None
+    ) -> None:
+        """``snapshots``: those of the read model, from which a restart knows what was queued before."""
         self._log = log
         self._outlet = outlet
         self._lease = lease
@@ -39,6 +44,8 @@ class Publisher:
         self.caught_up = False
         self.published = 0
         self._at = 0
+        self._snapshots = snapshots
+        self._known = Known()
 
     async def run(self) -> None:
         """Publish until cancelled; stands by while another publisher holds the lease."""
@@ -68,15 +75,35 @@ class Publisher:
         known = {identity.generation, *(each.generation for each in identity.earlier)}
         if settled is not None and settled.generation in known and settled.sequence >= identity.origin:
             after, skip = settled.sequence - 1, settled.index
-        async with aclosing(self._log.follow(after)) as stream:
+        async with aclosing(self._log.follow(await self._recall(after))) as stream:
             async for batch in stream:
                 if not batch:
                     self.caught_up = True
                 for stored in batch:
-                    await self._publish_commit(stored, skip if stored.seq == after + 1 else -1)
+                    if stored.seq <= after:
+                        self._hear(stored)
+                    else:
+                        await self._publish_commit(stored, skip if stored.seq == after + 1 else -1)
                 if batch:
                     self._hooks.folded(batch, 0)
                     await self._outlet.settle()
+
+    async def _recall(self, after: int) -> int:
+        """Know the jobs as of a sequence, or as late before it as a snapshot allows: that is returned."""
+        if not after or self._snapshots is None:
+            return 0
+        fresh = ReadModel().initial()
+        state = await restore_before(self._snapshots, self._log.identity, "readmodel", "0", fresh, after)
+        if state is None:
+            return 0
+        self._known, self._at = known_of(state), state.now
+        return state.seq
+
+    def _hear(self, stored: Stored) -> None:
+        """A commit that was published before."""
+        self._at = max(self._at, stored.commit.at)
+        for event in stored.commit.events:
+            self._known.fold(self._at, event)
 
     async def _publish_commit(self, stored: Stored, skip: int) -> None:
         """Publish the events of one commit with an index over ``skip``."""
@@ -84,11 +111,11 @@ class Publisher:
         generation = identity.generation_of(stored.seq)
         self._at = max(self._at, stored.commit.at)
         for index, event in enumerate(stored.commit.events):
-            if index <= skip:
-                continue
-            found = public_event(identity.cell, generation, stored.seq, index, self._at, event)
-            if found is not None:
-                await self._send(found, stored.trace)
+            if index > skip:
+                found = public_event(identity.cell, generation, stored.seq, index, self._at, event, self._known)
+                if found is not None:
+                    await self._send(found, stored.trace)
+            self._known.fold(self._at, event)
 
     async def _send(self, event: PublicEvent, trace: str) -> None:
         if isinstance(event, PublicWorkloadEvent):

@@ -6,7 +6,7 @@ import contextlib
 import gc
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
 from typing import Any, TypeVar
 
 import msgspec
@@ -88,3 +88,28 @@ async def restore(snapshots: Snapshots, identity: LogIdentity, stage: str, shard
         return fresh, "unreadable"
     gc.freeze()  # It lives as long as the process does.
     return state, "restored"
+
+
+async def restore_before(
+    snapshots: Snapshots, identity: LogIdentity, stage: str, shard: str, fresh: S, seq: int
+) -> S | None:
+    """The newest usable state of a (stage, shard) that is not after a sequence; None when there is none."""
+    async for state in usable(snapshots, identity, stage, shard, fresh, seq):
+        return state
+    return None
+
+
+async def usable(
+    snapshots: Snapshots, identity: LogIdentity, stage: str, shard: str, fresh: S, seq: int | None = None
+) -> AsyncGenerator[S, None]:
+    """Every usable state of a (stage, shard), the newest first; ``seq``: only those that are not after it."""
+    async with contextlib.aclosing(snapshots.each(stage, shard)) as found:
+        async for snapshot in found:
+            passed = seq is not None and snapshot.seq > seq
+            if passed or snapshot.log_id != identity.log_id or snapshot.schema != state_schema(type(fresh)):
+                continue
+            try:
+                state = decode_state(snapshot.body, type(fresh))
+            except ValueError:  # DecodeError, ValidationError, and bytes that are no UTF-8
+                continue
+            yield state

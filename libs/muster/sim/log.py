@@ -7,6 +7,7 @@ the same every time. What can go wrong with the real bus is asked of a :class:`L
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Protocol
 
@@ -283,13 +284,19 @@ class MemorySnapshots:
 
     async def load(self, stage: str, shard: str) -> Snapshot | None:
         """See ports.Snapshots."""
+        async with contextlib.aclosing(self.each(stage, shard)) as found:
+            async for snapshot in found:
+                return snapshot
+        return None
+
+    async def each(self, stage: str, shard: str) -> AsyncGenerator[Snapshot, None]:
+        """See ports.Snapshots."""
         _, kept = self._store.kept.get((stage, shard), (0, None))
         if kept is not None and kept.log_id == self._identity.log_id:
-            return kept
+            yield kept
         for first in self._store.bases.get(self._identity.state, ()):
             if (first.stage, first.shard) == (stage, shard):
-                return replace(first, log_id=self._identity.log_id)
-        return None
+                yield replace(first, log_id=self._identity.log_id)
 
     async def save(self, snapshot: Snapshot) -> bool:
         """See ports.Snapshots. Raises ValueError when the snapshot is of another log."""

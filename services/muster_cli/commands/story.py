@@ -9,6 +9,7 @@ from cyclopts import Parameter
 from muster.core.queuestory import QueueStory
 from muster_cli.console import Output
 from muster_cli.exits import NOT_FOUND, USAGE, CliError
+from muster_cli.folding import begun
 from muster_cli.options import Document
 from muster_cli.positions import Clock, reached, window
 from muster_cli.positions import until as up_to
@@ -31,9 +32,11 @@ async def story(
 ) -> None:
     """Tell what happened in a queue."""
     begin, end = window(from_, until)
-    told, clock, out, last = QueueStory(queue.strip("/")), Clock(), Output(), 0
-    async with source_of(source, out) as feed:
-        async for stored in up_to(feed.commits, end):
+    clock, out = Clock(), Output()
+    async with source_of(source, out, based=begin is not None) as feed:
+        state, stream = await begun(feed, lambda seq, now: begin is not None and not begin.reached(seq, now))
+        told, last, clock.now = QueueStory(queue.strip("/"), state), state.seq, state.now
+        async for stored in up_to(stream, end):
             last, now = stored.seq, clock.tell(stored)
             told.feed(stored, shown=begin is None or begin.reached(stored.seq, now))
         present = end.at if end is not None else await feed.time()

@@ -94,7 +94,7 @@ class Services:
 
 
 async def _forget_leases(process: Process) -> None:
-    """Void the leases of whoever was here before: nobody else can be on this store, so they are dead."""
+    """Void the leases of an earlier process: no other can be on this store, so it is dead."""
     bucket = Bucket(process.js, lease_bucket(process.config.cell))
     for stage, shard in SEATS:
         entry = await bucket.get(f"{stage}.{shard}")

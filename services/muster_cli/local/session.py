@@ -307,4 +307,4 @@ async def _end_of(js: JetStream, cell: str) -> tuple[int, int]:
     try:
         return end, decode_commit(last.data).at if last is not None else 0
     except (UnknownEventError, UnreadableCommitError):
-        return end, 0  # Whoever folds it will say what is wrong with it.
+        return end, 0  # The stages that fold it report what is wrong with it.

@@ -1,4 +1,4 @@
-"""Who tells what happens: follows the log like any reader, prints the turns, and counts."""
+"""The lines of `muster up`: follows the log like any reader, prints what happens, and counts."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Teller:
                 after = max(after, self._told)
                 await asyncio.sleep(AGAIN_S)
             except (LogGoneError, BusError):
-                # The log was lost: the services found a new generation, which is told from its beginning.
+                # The log was lost: the services found a new generation, which is printed from its beginning.
                 after = 0
                 await asyncio.sleep(AGAIN_S)
 

@@ -94,7 +94,7 @@ def tries(facts: Facts) -> list[Text]:
     needs = "" if facts.nats_command else " (needs the command of NATS, github.com/nats-io/natscli)"
     commands += [
         (f"{muster} tail", "every event of the log"),
-        (f"nats sub {server}'muster.pub.v1.>'", f"what other systems are told{needs}"),
+        (f"nats sub {server}'muster.pub.v1.>'", f"the public events{needs}"),
         (f"{muster} export --out log.jsonl.gz", f"then: {muster} replay --log log.jsonl.gz"),
     ]
     rows = [(styled((command, LINK)), styled((why, DIM))) for command, why in commands]

@@ -1,4 +1,4 @@
-"""The answer to a state file as lines: who is admitted and where, who is evicted for whom, who waits and why."""
+"""The answer to a state file as lines: jobs that are admitted and where, evicted and for which job, waiting and why."""
 
 from __future__ import annotations
 

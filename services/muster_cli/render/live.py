@@ -28,7 +28,7 @@ class LiveLines:
         if entry.weight != "turn" and (entry.word, entry.weight) != ("tried", "step"):
             return []
         word = "would admit" if entry.word == "admitted" and not self._acting else entry.word
-        who = entry.ref.key if entry.ref is not None else ""
+        who = entry.subject
         self._job_width = min(max(self._job_width, len(who)), MAX_JOB_WIDTH)
         head = [
             (f"{elapsed(entry.at - self._began):>9}  ", DIM),

@@ -83,7 +83,7 @@ def position_record(found: Expected) -> dict[str, Any]:
 
 
 def tale_lines(tale: QueueTale) -> list[Text]:
-    """A queue: how it stands, what happened in numbers, who waits, and then one line each."""
+    """A queue: its usage, what happened in numbers, the waiting jobs, and then one line each."""
     lines = [
         styled((tale.queue, STRONG), f"  uses {tale.usage}"),
         styled((f"  guaranteed: {tale.guaranteed}; {moment(tale.now)} UTC, sequence {tale.seq}", DIM)),

@@ -6,11 +6,13 @@ from typing import Any
 
 from kit import facts
 from kit.bench import Bench
+from kit.scenes import Scene
 from muster.core.gangstory import GangTale, gang_tale, gangs_named
 from muster.core.narrator import Narrator
 from muster.events.facts import NodeObserved, PodGone, PodObserved
 from muster.model.keys import Ref
 from muster.model.workload import NodeState, PodState
+from muster_cli.render.live import LiveLines
 
 LABELS = {"pod-group.scheduling.sigs.k8s.io/name": "train", "pod-group.scheduling.sigs.k8s.io/min-available": "2"}
 
@@ -99,3 +101,55 @@ def test_others_are_not_told() -> None:
     names, tale = told(bench, "video/other")
     assert (names, list(tale.pods)) == (["video/other"], ["c"])
     assert all("video/train" not in entry.text for entry in tale.entries)
+
+
+def lived(bench: Bench) -> list[str]:
+    """What `muster up` prints, without times."""
+    narrator, lines = Narrator(), LiveLines(bench.now)
+    shown = [line.plain for stored in bench.log for entry in narrator.feed(stored) for line in lines.lines(entry)]
+    return [" ".join(line.split()[1:]) for line in shown]
+
+
+def test_muster_up_tells_of_gangs_of_pods() -> None:
+    bench = begun()
+    bench.facts(pod("a"), pod("b"))
+    bench.settle()
+    waits = lived(bench)[-1]
+    assert waits.startswith("held back video/train the nodes have no place for all of it")
+    assert "1 Insufficient cpu" in waits
+    bench.facts(node("two", 4))
+    bench.settle()
+    assert lived(bench)[-1] == "placed video/train 2 pods of video/train placed on one (1), two (1)"
+    bench.facts(pod("a", node="one", running=True), pod("b", node="two", running=True))
+    assert lived(bench)[-1] == "running video/train 2 of its 2 pods run"
+    bench.facts(*(pod(name, node="one", over=True, succeeded=True) for name in "ab"))
+    assert lived(bench)[-1] == "finished video/train 2 of its 2 pods succeeded"
+
+
+def test_muster_up_tells_of_a_pod_in_no_gang_by_its_own_name() -> None:
+    bench = begun(cpu=1)
+    bench.facts(pod("single", labels={}))
+    bench.settle()
+    assert lived(bench)[-1].startswith("held back video/single the nodes have no place for all of it")
+
+
+def test_pods_of_a_job_are_told_of_their_job_and_not_one_by_one() -> None:
+    scene = Scene()
+    scene.lines("placement pack", "node n cpu=8", "tree", "synced", "gang one head=1 workers=2x1", "resumed one")
+    scene.lines("cluster one", "member one head 0 node=n", "member one worker 0 node=n")
+    assert not [line for line in lived(scene.bench) if "one-" in line]
+
+
+def test_of_a_group_the_gangs_are_named_and_not_only_a_pod() -> None:
+    groups = '["video/ga", "video/gb"]'
+    bench = begun(cpu=12)
+    for gang in ("ga", "gb"):
+        labels = {**LABELS, "pod-group.scheduling.sigs.k8s.io/name": gang}
+        marks = {"pod-group.scheduling.sigs.k8s.io/groups": groups}
+        bench.facts(pod(f"{gang}-0", labels, marks=marks), pod(f"{gang}-1", labels, marks=marks))
+    bench.settle()
+    _, tale = told(bench, "video/ga")
+    assert (
+        "3 of 4 pods like ga-0 of gangs video/ga and video/gb, which start together, fit; for the next one 0/1 nodes"
+        in tale.text
+    )

@@ -5,26 +5,18 @@ The codes are a closed set: a new one without a scene fails here.
 
 from __future__ import annotations
 
-import ast
-import inspect
 import re
-from collections.abc import Callable
 from typing import get_args
 
 import pytest
 
-from kit import facts, gangscenes, scenes
-from kit.scenes import TWO, Scene, beginning, claimed, outranked, timed_out
-from muster.core import gangstory
+from kit import gangscenes
+from kit.standings import SCENES
 from muster.core.gangstory import gang_tale
 from muster.core.narrator import Narrator
 from muster.core.readmodel.gangs import ENDED
-from muster.core.status.values import JobCode
+from muster.core.status.values import GangCode, JobCode
 from muster.core.story import Story
-from muster.core.wording import explain_nodes
-from muster.events.facts import ObjectUnreadable
-from muster.events.system import LogNearlyFull
-from muster.model.keys import Ref
 
 
 def codes() -> set[str]:
@@ -32,193 +24,13 @@ def codes() -> set[str]:
     return set(get_args(JobCode))
 
 
-def _is_code(value: object) -> bool:
-    return isinstance(value, str) and re.fullmatch(r"[A-Z][A-Za-z]+", value) is not None
-
-
-# --- scenes -------------------------------------------------------------------------------------------------------
-
-
-def after(*lines: str) -> Callable[[], tuple[Scene, str]]:
-    return lambda: (beginning(*lines), "video/one")
-
-
-def stepped(*stages: str) -> Callable[[], tuple[Scene, str]]:
-    """The job has come, and only these stages have decided."""
-
-    def scene() -> tuple[Scene, str]:
-        made = beginning()
-        made.line("job one")
-        made.take(*stages)
-        return made, "video/one"
-
-    return scene
-
-
-def of(make: Callable[[str], tuple[Scene, str]], reason: str) -> Callable[[], tuple[Scene, str]]:
-    return lambda: make(reason)
-
-
-def firm(cpu: int, *, first: int = 0) -> tuple[Scene, str]:
-    """A job that is not preemptible stays within the min of its queue: cpu 12."""
-    scene = beginning()
-    label = {"quota.scheduling.alibabacloud.com/preemptible": "false"}
-    for name, amount in (("first", first), ("one", cpu)):
-        if amount:
-            scene.do(facts.seen(facts.job(name, cpu=amount, labels=label, created=scene.bench.now - 60_000)))
-    return scene, "video/one"
-
-
-def held_for_another() -> tuple[Scene, str]:
-    """Two have to go for a/owed; one has left, and what it gave back is not for b/late."""
-    scene = Scene()
-    scene.tree_of(*TWO)
-    scene.lines("synced")
-    for name, cpu in (("b/x", 2), ("b/y", 3), ("b/z", 3)):
-        scene.lines(f"job {name} cpu={cpu}")
-        scene.runs(name)
-    scene.lines("job a/owed cpu=5")
-    scene.suspended(scene.victims()[0])
-    scene.lines("job b/late cpu=1")
-    return scene, "b/late"
-
-
-def weighed() -> tuple[Scene, str]:
-    scene = Scene()
-    scene.tree_of(*TWO, runtime="weight")
-    scene.lines("synced", "job a/other cpu=5", "job b/one cpu=5")
-    return scene, "b/one"
-
-
-def room_again() -> tuple[Scene, str]:
-    """What it waits for was given back, and it has not been tried again yet."""
-    scene = beginning("job two", "job one", "resumed two", "cluster two", "runs two", "finishes two")
-    scene.line("cluster-gone two")
-    scene.take("quota_accountant")
-    return scene, "video/one"
-
-
-def paused() -> tuple[Scene, str]:
-    scene = Scene()
-    scene.tree_of(*TWO, paused="admissions", paused_by="ann", paused_reason="maintenance")
-    scene.lines("synced", "job a/one cpu=5")
-    return scene, "a/one"
-
-
-def suspended_again() -> tuple[Scene, str]:
-    scene = timed_out()
-    scene.suspended("a/one")
-    return scene, "a/one"
-
-
-def evicted_and_waiting() -> tuple[Scene, str]:
-    scene = claimed()
-    scene.suspended("b/greedy")
-    return scene, "b/greedy"
-
-
-def nearly_full() -> tuple[Scene, str]:
-    scene = beginning("job two", "job one")
-    scene.bench.append("quota_accountant", "input", [LogNearlyFull(percent=95)])
-    return scene, "video/one"
-
-
-def unreadable() -> tuple[Scene, str]:
-    scene = beginning()
-    scene.do(ObjectUnreadable(ref=Ref("RayJob", "video", "one", "uid-odd"), rv=9_999_999, reason="spec.x: missing"))
-    return scene, "video/one"
-
-
-def unsynced() -> tuple[Scene, str]:
-    scene = Scene()
-    scene.lines("tree", "job one")
-    return scene, "video/one"
-
-
-def outside(name: str) -> Callable[[], tuple[Scene, str]]:
-    return lambda: (beginning("job two", f"job {name}", f"starts {name}"), name if "/" in name else f"video/{name}")
-
-
-def unqueued() -> tuple[Scene, str]:
-    """It was never suspended, and does not run yet."""
-    scene = beginning()
-    scene.do(facts.seen(facts.job("one", suspended=False, created=scene.bench.now)))
-    return scene, "video/one"
-
-
-def seen_only() -> tuple[Scene, str]:
-    scene = beginning()
-    scene.line("job one")
-    return scene, "video/one"
-
-
-GANG = ("placement pack grow=600", "node n cpu=2", "gang one head=4 workers=1x4")
-RUN = ("resumed one", "cluster one", "pod one 0", "runs one")
-
-SCENES: dict[str, Callable[[], tuple[Scene, str]]] = {
-    "Seen": seen_only,
-    "BeingTried": stepped("queue_sorter"),
-    "Reserved": stepped("queue_sorter", "quota_accountant"),
-    "Admitted": after("job one"),
-    "Starting": after("job one", "resumed one", "cluster one", "pod one 0"),
-    "Running": after("job one", *RUN),
-    "Running, beyond its grant": after("job one", *RUN, "cluster one cpu=90"),
-    "Reclaimed": lambda: (claimed(), "b/greedy"),
-    "Preempted": lambda: (outranked(), "b/greedy"),
-    "RunningTimeout": lambda: (timed_out(), "a/one"),
-    "RunningTimeout, and resting": suspended_again,
-    "Finished": after("job one", *RUN, "finishes one", "cluster-gone one", "pod-gone one 0"),
-    "FinishedStillCharged": after("job one", *RUN, "finishes one", "cluster-gone one"),
-    "DeletedStillCharged": after("job one", *RUN, "gone one"),
-    "Gone, from its queue": after("job two", "job one", "gone one"),
-    "Gone, refused": after("job one refusal=spec.x_cannot_be", "gone one"),
-    "Gone, released": of(scenes.released, "gone"),
-    "Unreadable": unreadable,
-    "SuspendedOutside": after("job one", *RUN, "suspends one"),
-    "Adopted, ran already": of(scenes.adopted, "already_running"),
-    "Adopted, around the queue": of(scenes.adopted, "bypassed"),
-    "ResumeFailed": after("job one", "failed one refused a policy says no"),
-    "CannotSuspend": of(scenes.refused, "cannot_suspend"),
-    "NoQuota": of(scenes.refused, "unbound"),
-    "TwoQuotas": of(scenes.refused, "two_quotas"),
-    "QueueLabelMissing": of(scenes.refused, "queue_label_missing"),
-    "QueueDoesNotExist": of(scenes.refused, "queue_unknown"),
-    "NoQuotaTree": of(scenes.refused, "no_tree"),
-    "Held": of(scenes.dequeued, "held"),
-    "Unmanaged": outside("nowhere/one"),
-    "NotSuspended": unqueued,
-    "InsufficientQuota": of(scenes.denied, "insufficient_quota"),
-    "InsufficientQuota, evicted": evicted_and_waiting,
-    "InsufficientQuota, owed and nobody may go": of(scenes.deferred, "nothing_evictable"),
-    "InsufficientQuota, owed and too young": of(scenes.deferred, "too_young"),
-    "QuotaHeld, the claim has ended": of(scenes.claim_ended, "expired"),
-    "InsufficientQuota, reclaim is off": of(scenes.withheld, "reclaim_disabled"),
-    "ExceedsMaxQuota": of(scenes.denied, "exceeds_limit"),
-    "InsufficientMinQuota": lambda: firm(5, first=8),
-    "ExceedsMinQuota": lambda: firm(13),
-    "InsufficientRuntimeQuota": weighed,
-    "WaitingForClaim": lambda: (claimed(), "a/owed"),
-    "QuotaHeld": held_for_another,
-    "Queued": room_again,
-    "Paused": paused,
-    "NotSynced": unsynced,
-    "LogNearlyFull": nearly_full,
-    "AwaitingNodes": after(*GANG),
-    "GangUnschedulable": of(scenes.released, "no_nodes"),
-    "WouldBeAdmitted": after("job one"),
-}
-"""What a job stands at, and how it came there: the code, and after a comma what tells it from others of that code."""
-
-
 GANG_STANDINGS = ("Waiting", "OtherScheduler", "Gone", "Starting", "Bound", "Running", *ENDED)
 """What a gang of pods stands at when nothing holds it back."""
 
 
 def gang_codes() -> set[str]:
-    """Every code a gang may stand at: the words of gangstory.stand, of what holds it back, and of how it ended."""
-    source = ast.parse(inspect.getsource(gangstory.stand))
-    words = {node.value for node in ast.walk(source) if isinstance(node, ast.Constant) and _is_code(node.value)}
-    return (words - {"Gang"}) | set(explain_nodes.GANG_EVENTS.values()) | set(ENDED)
+    """Every code a gang of pods may stand at."""
+    return set(get_args(GangCode))
 
 
 def told_of_gang(play: gangscenes.Play, gang: str) -> tuple[str, str]:

@@ -278,6 +278,7 @@ class Tries:
             shortage=why.shortage,
             by=by,
             ended=over,
+            group=tuple(each.key for each in unit.gangs) if len(unit.gangs) > 1 else (),
             complaints=gang.declared.complaints if gang.declared is not None else (),
             growth=growth,
             refusals=refusals,

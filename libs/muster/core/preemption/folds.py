@@ -164,7 +164,7 @@ def deferred(state: PreemptorState, at: Position, event: ReclaimDeferred) -> Non
 
 def plan_stale(state: PreemptorState, at: Position, event: PlanStale) -> None:
     state.open.pop(event.ref.uid, None)
-    if event.no_nodes:
+    if event.reason == "no_nodes":
         bar(state, event.ref.uid, RetryGate(state.supply, rest=at.at + NO_NODES_MS, nodes=state.nodes))
 
 

@@ -15,7 +15,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 
 from muster.core.preemption import kaireclaim, reclaim
-from muster.core.preemption.reclaim import MAX_LOOKS, Basis, Market, Picker, Run, Search, search
+from muster.core.preemption.reclaim import MAX_LOOKS, Basis, Market, Objection, Picker, Run, Search, search
 from muster.core.quota.demand import Demand, counted
 from muster.core.quota.ledger import Ledger
 
@@ -93,7 +93,9 @@ def holds(found: Search, own: Iterable[str]) -> bool:
     return bool(managed) and not found.above_min(managed)
 
 
-def objection(given: Basis, queue: str, demand: Demand, chosen: Sequence[str], outranked: Callable[[str], bool]) -> str:
+def objection(
+    given: Basis, queue: str, demand: Demand, chosen: Sequence[str], outranked: Callable[[str], bool]
+) -> Objection:
     """Why these may not be suspended for this claimant, judged afresh; empty when they may.
 
     ``outranked``: whether somebody of the claimant's queue has lower priority.
@@ -103,33 +105,33 @@ def objection(given: Basis, queue: str, demand: Demand, chosen: Sequence[str], o
     if not own:
         return _between_queues(given, queue, demand, chosen)
     if not allowed(given.ledger, queue, demand):
-        return "nobody of its own queue gives way to it"
+        return "not_preempting"
     if not all(outranked(uid) for uid in own):
-        return "a victim of its own queue has no lower priority"
+        return "not_lower"
     found = search(given, queue, demand)
     found.level = queue
     if not found.names:
-        return "it fits without taking anything back"
+        return "fits"
     for uid in own:
         found.take(uid)
     for uid in chosen:
         charge = charges.get(uid)
         if charge is None:
-            return "a victim has left meanwhile"
+            return "victim_left"
         if charge.queue != queue:
             if not found.spares(charge):
-                return f"quota {charge.queue} would fall below its min"
+                return "below_min"
             found.take(uid)
     if found.missing() is not None:
-        return "it would not fit even then"
+        return "not_enough"
     if not holds(found, own):
-        return "it is beyond the guarantee of its queue"
+        return "beyond_guarantee"
     before = len(found.chosen)
     found.trim(lambda found: holds(found, own))
-    return "" if len(found.chosen) == before else "it needs fewer victims"
+    return "" if len(found.chosen) == before else "too_many_victims"
 
 
-def _between_queues(given: Basis, queue: str, demand: Demand, chosen: Sequence[str]) -> str:
+def _between_queues(given: Basis, queue: str, demand: Demand, chosen: Sequence[str]) -> Objection:
     """The objection of the rules by which the claimant's tree is applied."""
     if kaireclaim.is_kai(given.ledger, queue):
         return kaireclaim.objection(given, queue, demand, chosen)

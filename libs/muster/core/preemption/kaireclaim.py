@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
-from muster.core.preemption.reclaim import MAX_LOOKS, Basis, Market, Search, search
+from muster.core.preemption.reclaim import MAX_LOOKS, Basis, Market, Objection, Search, search
 from muster.core.quota.demand import Charge, Demand, chain_of
 from muster.core.quota.fairshare import UNLIMITED
 from muster.core.quota.kaishares import Shares, kai_shares
@@ -195,31 +195,31 @@ def legal(rules: Between, chosen: Iterable[str]) -> bool:
     return True
 
 
-def objection(given: Basis, queue: str, demand: Demand, chosen: Sequence[str]) -> str:
+def objection(given: Basis, queue: str, demand: Demand, chosen: Sequence[str]) -> Objection:
     """Why these victims may not be suspended for this claimant, judged afresh; empty when they may."""
     return next(_objections(given, queue, demand, chosen), "")
 
 
-def _objections(given: Basis, queue: str, demand: Demand, chosen: Sequence[str]) -> Iterator[str]:
+def _objections(given: Basis, queue: str, demand: Demand, chosen: Sequence[str]) -> Iterator[Objection]:
     rules = between(given, queue, demand)
     if not rules.may_claim():
-        yield "it is beyond the fair share of its queue"
+        yield "beyond_share"
     found = search(given, queue, demand)
     if not found.names:
-        yield "it fits without taking anything back"
+        yield "fits"
     if any(uid not in given.ledger.charges for uid in chosen):
-        yield "a victim has left meanwhile"
+        yield "victim_left"
         return
     if not legal(rules, chosen):
-        yield "a queue would give more than it has above its share"
+        yield "gives_too_much"
         return
     for uid in chosen:
         found.take(uid)
     if found.missing() is not None:
-        yield "it would not fit even then"
+        yield "not_enough"
     if not rules.balanced(found):
-        yield "its queue would be further above its share than one that gives"
+        yield "unbalanced"
     before = len(found.chosen)
     found.trim(lambda each: each.missing() is None and legal(rules, each.chosen) and rules.balanced(each))
     if len(found.chosen) != before:
-        yield "it needs fewer victims"
+        yield "too_many_victims"

@@ -14,12 +14,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from msgspec import Struct
 
 from muster.core.quota.demand import Charge, Demand, Scratch, Shortfall, chain_of, counted
 from muster.core.quota.ledger import Ledger
+from muster.events.claims import PlanObjection
+
+Objection = PlanObjection | Literal[""]
+"""Why victims may not be suspended for a claimant; empty when they may."""
 
 MAX_LOOKS = 10_000
 """Running workloads looked at for one claimant: a budget of steps, so that no search holds up the log."""
@@ -275,22 +279,22 @@ class Picker:
         return chosen
 
 
-def objection(given: Basis, queue: str, demand: Demand, chosen: Iterable[str]) -> str:
+def objection(given: Basis, queue: str, demand: Demand, chosen: Iterable[str]) -> Objection:
     """Why these victims may not be suspended for this claimant, judged afresh; empty when they may."""
     if not given.owed_at(queue, demand):
-        return "it is beyond the guarantee of its queue"
+        return "beyond_guarantee"
     found = search(given, queue, demand)
     if not found.names:
-        return "it fits without taking anything back"
+        return "fits"
     for uid in chosen:
         charge = found.ledger.charges.get(uid)
         if charge is None:
-            return "a victim has left meanwhile"
+            return "victim_left"
         if not found.spares(charge):
-            return f"quota {charge.queue} would fall below its min"
+            return "below_min"
         found.take(uid)
     if found.missing() is not None:
-        return "it would not fit even then"
+        return "not_enough"
     before = len(found.chosen)
     found.trim()
-    return "" if len(found.chosen) == before else "it needs fewer victims"
+    return "" if len(found.chosen) == before else "too_many_victims"

@@ -17,6 +17,7 @@ from muster.core.objects.kubequeue import (
 )
 from muster.core.objects.meta import MAX_NAME, SHOWN, digest, rfc3339
 from muster.core.quota.ledger import leaf_of
+from muster.core.readmodel.records import Record
 from muster.core.readmodel.state import ReadState
 from muster.core.status.job import job_status
 from muster.core.status.values import JobCode, Phase
@@ -233,6 +234,10 @@ def queued_stamp(state: ReadState, uid: str) -> tuple[Ref, bytes] | None:
     return workload.ref, stamp_patch(uid, job.queued_at, known)
 
 
+WAITED_MS = 2_000
+"""A job that waited this long may have an Event that says why."""
+ADMITTED_MS = 300_000
+"""How long after an admission it is told: Events are kept for an hour, and are not made again for old admissions."""
 TOLD = (
     "InsufficientQuota",
     "ExceedsMaxQuota",
@@ -256,8 +261,35 @@ def leaving_event(state: ReadState, uid: str) -> EventNote | None:
     if workload is None or job is None or leaving is None or job.status != "waiting":
         return None
     place, length = state.book.position(job.queue, job.place), state.book.length(job.queue)
-    text = f"{explain.leaving(leaving).text}; position {place} of {length} in queue {job.queue}"
+    text = explain.in_place(explain.leaving(leaving).text, place, length, job.queue)
     return note_on(state, workload.ref, workload.api_version, leaving.stamp, leaving.code, text)
+
+
+def admitted_event(state: ReadState, uid: str) -> EventNote | None:
+    """The Event that tells a job that it is admitted, so that the newest one on it is not a refusal.
+
+    None for a job that was admitted at once (no Event came before), and for one that was long ago.
+    """
+    workload, record, job = state.workloads.get(uid), state.records.get(uid), state.jobs.get(uid)
+    charge = state.ledger.charges.get(uid)
+    if workload is None or record is None or job is None or charge is None or not record.admitted_at:
+        return None
+    waited, ago = max(0, record.admitted_at - job.queued_at), state.now - record.admitted_at
+    if ago > ADMITTED_MS or (waited < WAITED_MS and not _was_refused(record)):
+        return None
+    reason = explain.admitted(job.queue, charge.request, waited)
+    stamp = f"{job.attempt}.admitted.{record.admitted_at}"
+    return note_on(state, workload.ref, workload.api_version, stamp, reason.code, reason.text, kind="Normal")
+
+
+def _was_refused(record: Record) -> bool:
+    """Whether it was refused itself since it was queued."""
+    for each in reversed(record.happenings):
+        if each.what == "quota_denied":
+            return True
+        if each.what == "workload_queued":
+            return False
+    return False
 
 
 def overuse_event(state: ReadState, uid: str) -> EventNote | None:
@@ -283,17 +315,19 @@ def job_event(state: ReadState, uid: str) -> EventNote | None:
     if pools:
         stamp = f"pools.{digest((reason.code, pools))}"
     if status.position:
-        text = f"{text}; position {status.position} of {status.length} in queue {status.queue}"
+        text = explain.in_place(text, status.position, status.length, status.queue)
     if status.cause is not None:
         stamp = f"{state.generation}-{status.cause.seq}-{status.cause.item}.{digest(reason.key)}"
     return note_on(state, workload.ref, workload.api_version, stamp, reason.code, text)
 
 
-def note_on(state: ReadState, ref: Ref, api_version: str, stamp: str, reason: str, text: str) -> EventNote:
-    """A warning, within what the API server takes of an Event whatever the object is called."""
+def note_on(
+    state: ReadState, ref: Ref, api_version: str, stamp: str, reason: str, text: str, *, kind: str = "Warning"
+) -> EventNote:
+    """An Event, within what the API server takes of an Event whatever the object is called."""
     base = re.sub(r"[^a-z0-9.-]", "-", ref.name[:200].lower())
     base = re.sub(r"[-.]*\.[-.]*", ".", base).strip("-.") or "object"
-    return EventNote(ref, api_version, f"{base}.{stamp}", "Warning", reason, shown_text(text), state.now)
+    return EventNote(ref, api_version, f"{base}.{stamp}", kind, reason, shown_text(text), state.now)
 
 
 def shown_text(text: str) -> str:

@@ -11,7 +11,10 @@ from muster.core.objects.meta import MADE_FOR, SHOWN, digest, rfc3339
 from muster.core.presentation.desired import EventNote, Upsert, note_on, shown_text
 from muster.core.readmodel.gangs import GangShown, Held
 from muster.core.readmodel.state import ReadState
+from muster.core.status.gang import held_back_code
 from muster.core.wording import explain_nodes, telling_nodes
+from muster.core.wording import gangs as words
+from muster.core.wording.gangs import NO_PLACE, TRIED
 from muster.events.gangs import LACKS_NODES, MAX_PODS_NAMED, GangHeldBack
 from muster.model import api
 from muster.model.api import ApiResource
@@ -21,10 +24,6 @@ from muster.model.workload import PodState
 
 TOLD_CYCLES = 2
 """Rounds that every pod is told of; those after them are told once for the whole gang."""
-
-TRIED = ("no_nodes", "timed_out", "gave_way")
-"""Reasons that end a round: told as the documents do."""
-NO_PLACE = ("no_nodes", "timed_out")
 
 
 class GangNote(Struct, frozen=True):
@@ -50,7 +49,7 @@ def gang_events(state: ReadState, key: str) -> list[GangNote]:
     refs = _about(gang, held)
     if not refs:
         return found
-    code = explain_nodes.held_back_code(held.event)
+    code = held_back_code(held.event)
     if held.event.reason in TRIED and held.event.cycle > TOLD_CYCLES:
         whose = f"{held.event.gang or refs[0].key}: {held.event.waiting or len(refs)} pods"
         note = _note(state, _whole(gang, refs[0]), "gang-series", code, f"{whose} {_words(gang, held)}")
@@ -73,21 +72,8 @@ def _about(gang: GangShown, held: Held) -> list[Ref]:
 
 
 def _words(gang: GangShown, held: Held) -> str:
-    """Without whom it is about."""
-    told, has = _told(held), gang.counted().alive
-    if held.event.gang and held.event.reason != "broken" and 0 < has < gang.minimum:
-        return f"{told}; {explain_nodes.half_bound(has, gang.minimum)}"
-    return told
-
-
-def _told(held: Held) -> str:
-    event = held.event
-    if not event.gang and event.reason in NO_PLACE and event.shortage is not None:
-        return f"finds no node: {explain_nodes.no_room(event.shortage, alike=True)}"
-    if event.reason not in TRIED:
-        return f"in gang waits: {telling_nodes.held_back(event)}"
-    why = f"rejected by podgroup {event.by}" if event.reason == "gave_way" else _lack(event)
-    return f"in gang failed to be scheduled in cycle {max(event.cycle, 1)}: {why}"
+    """Without the name of what it is about."""
+    return words.told(held.event, gang.counted().alive, gang.minimum)
 
 
 def _stamp(held: Held, ref: Ref) -> str:
@@ -219,25 +205,16 @@ def conditions(state: ReadState, key: str) -> list[tuple[Ref, str, bytes]]:
 def _lacking(event: GangHeldBack) -> str:
     """The reason of the condition."""
     if event.reason not in LACKS_NODES:
-        return explain_nodes.held_back_code(event)
+        return held_back_code(event)
     if event.refusals:
         return "NoNodePool"
     return "NodesRequested" if event.growth is not None and event.growth.provisioning else "Unschedulable"
 
 
 def _lacks(held: Held) -> str:
-    """What the condition says: the nodes first, as all schedulers do, then who has taken the room."""
+    """What the condition says."""
     event = held.event
-    if event.reason not in LACKS_NODES:
-        return telling_nodes.held_back(event)
-    return f"{_lack(event)}; rejected by podgroup {event.by}" if event.by else _lack(event)
-
-
-def _lack(event: GangHeldBack) -> str:
-    """What a gang lacks, and what node pools could do."""
-    if event.shortage is None:
-        return event.text
-    return explain_nodes.no_room(event.shortage, alike=True) + explain_nodes.from_pools(event.growth, event.refusals)
+    return words.lacks(event) if event.reason in LACKS_NODES else telling_nodes.held_back(event)
 
 
 def _pending(gang: GangShown) -> list[PodState]:

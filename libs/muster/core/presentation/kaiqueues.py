@@ -10,6 +10,7 @@ from muster.core.objects.kaiqueue import KaiCondition, KaiStatus, shown_status
 from muster.core.presentation.desired import Body
 from muster.core.queueing.state import SorterState
 from muster.core.quota.demand import chain_of
+from muster.core.wording import queues
 from muster.model.kaiqueue import KaiQueue
 from muster.model.keys import Ref
 from muster.model.quota import COUNTED, KAI_ROOT
@@ -68,9 +69,9 @@ def _conditions(state: SorterState, queue: KaiQueue, path: str) -> Iterator[KaiC
     if path:
         yield KaiCondition("Ready", "True", "Counts", "")
     else:
-        yield KaiCondition("Ready", "False", "Disabled", reason or "it is not in force yet")
+        yield KaiCondition("Ready", "False", "Disabled", reason or queues.NOT_IN_FORCE)
     if path and (over := _over_quota(state, path)):
-        yield KaiCondition("OverQuota", "True", "UsesSurplus", f"it uses more than its quota of {over}")
+        yield KaiCondition("OverQuota", "True", "UsesSurplus", queues.over_quota(over))
 
 
 def _over_quota(state: SorterState, path: str) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from muster.core.preemption.inqueue import objection
-from muster.core.preemption.reclaim import basis
+from muster.core.preemption.reclaim import Objection, basis
 from muster.core.quota.charging import demand_in
 from muster.core.quota.claims import Claim
 from muster.core.quota.demand import chain_of, demand_of
@@ -64,13 +64,11 @@ def answers(state: AccountantState) -> Iterator[Decision]:
     """Answers to proposed preemptions, up to the first that becomes a claim: the others are judged beside that."""
     for plan in state.plans.values():
         proposed = plan.proposed
-        stale = _objection(state, proposed)
-        nowhere = not stale and state.places and bool(proposed.victims) and plan.fits is False
-        if stale or nowhere:
-            reason = stale or "it would find no place on the nodes even then"
-            yield PlanStale(
-                cause=plan.cause, ref=proposed.ref, attempt=proposed.attempt, reason=reason, no_nodes=nowhere
-            )
+        reason, holder = _objection(state, proposed)
+        if not reason and state.places and proposed.victims and plan.fits is False:
+            reason = "no_nodes"
+        if reason:
+            yield PlanStale(cause=plan.cause, ref=proposed.ref, attempt=proposed.attempt, reason=reason, holder=holder)
             continue
         if state.places and proposed.victims and plan.fits is None:
             continue
@@ -97,8 +95,8 @@ def answers(state: AccountantState) -> Iterator[Decision]:
         return
 
 
-def _objection(state: AccountantState, proposed: PreemptionProposed) -> str:
-    """Why a proposed preemption no longer holds; empty when it does."""
+def _objection(state: AccountantState, proposed: PreemptionProposed) -> tuple[Objection, str]:
+    """Why a proposed preemption no longer holds, empty when it does; and the job that holds what it would take."""
     uid, workload = proposed.ref.uid, state.workloads.get(proposed.ref.uid)
     if (
         workload is None
@@ -107,18 +105,18 @@ def _objection(state: AccountantState, proposed: PreemptionProposed) -> str:
         or state.attempts.get(uid) != proposed.attempt
         or _unjustified(state, workload, proposed.queue) is not None
     ):
-        return "the claimant no longer waits as it did"
+        return "not_waiting", ""
     demand, claims = demand_in(proposed), state.ledger.claims
     if proposed.kind == "age":
         if state.ledger.shortfall(proposed.queue, demand) is None:
-            return "it fits meanwhile"
+            return "fits", ""
         mine = (path for path in chain_of(proposed.queue) if len(path) >= len(proposed.path))
         other = claims.aged_at(mine)
-        return f"what is freed there is held for {other.ref.key} already" if other is not None else ""
+        return ("held_for_age", other.ref.key) if other is not None else ("", "")
     if not proposed.victims:
-        return "nobody is named who could give way"
+        return "no_victims", ""
     if not all(evictable(state, victim.ref.uid, victim.attempt) for victim in proposed.victims):
-        return "a victim may not be suspended any more"
+        return "victim_protected", ""
     priorities = {victim.ref.uid: victim.priority for victim in proposed.victims}
 
     def outranked(victim: str) -> bool:
@@ -126,7 +124,7 @@ def _objection(state: AccountantState, proposed: PreemptionProposed) -> str:
         lower, higher = state.priorities.get(victim, priorities[victim]), state.priorities.get(uid)
         return lower is not None and higher is not None and lower < higher and priorities[victim] is not None
 
-    return objection(basis(state.ledger, uid), proposed.queue, demand, list(priorities), outranked)
+    return objection(basis(state.ledger, uid), proposed.queue, demand, list(priorities), outranked), ""
 
 
 def _unjustified(state: AccountantState, workload: Workload, queue: str) -> ClaimOutcome | None:

@@ -9,6 +9,7 @@ from msgspec import Struct, field
 
 from muster.core.gang.declare import Declared, counting, declare
 from muster.core.seen import Seen
+from muster.core.status.values import Counted
 from muster.events.base import Cause
 from muster.events.facts import PodGone, PodGroupGone, PodGroupObserved, PodObserved
 from muster.events.gangs import LACKS_NODES, GangHeldBack, PodsPlaced
@@ -18,31 +19,6 @@ from muster.model.workload import PodState
 
 ENDED = ("Finished", "Failed")
 """Phases that a PodGroup does not leave because its pods are taken away."""
-
-
-class Counted(Struct, frozen=True):
-    """How many pods of a gang there are, and how far they have come."""
-
-    pods: int = 0
-    bound: int = 0
-    running: int = 0
-    succeeded: int = 0
-    failed: int = 0
-
-    @property
-    def alive(self) -> int:
-        """Pods that have a node and have not failed."""
-        return self.bound - self.failed
-
-    def phase(self, minimum: int) -> str:
-        """The phase of its PodGroup."""
-        if self.succeeded >= minimum > 0:
-            return "Finished"
-        if self.failed and self.running + self.succeeded + self.failed >= minimum:
-            return "Failed"
-        if self.running + self.succeeded >= minimum:
-            return "Running"
-        return "Scheduling" if self.pods >= minimum else "Pending"
 
 
 class Held(Struct, frozen=True):

@@ -12,6 +12,7 @@ from msgspec import Struct, field
 from muster.core.quota.demand import Shortfall
 from muster.events.base import Cause
 from muster.events.decisions import AdoptionReason, Shortage
+from muster.events.gangs import GangHeldBack
 from muster.model.pools import Growth, PoolRefusal
 from muster.model.resources import Vector
 from muster.model.workload import Outcome
@@ -183,3 +184,63 @@ class Wanting(Struct, frozen=True):
     @property
     def missing(self) -> int:
         return self.refusal.asked - (self.refusal.limit - self.refusal.used)
+
+
+# --- gangs of pods ------------------------------------------------------------------------------------------------
+
+GangCode = Literal[
+    "Gone",
+    "Waiting",
+    "OtherScheduler",
+    "Starting",
+    "Bound",
+    "Running",
+    "Finished",
+    "Failed",
+    "GangRefused",
+    "GangNotPlaced",
+    "GangWaits",
+    "GangFailedScheduling",
+    "GangStarved",
+    "GangBindRefused",
+    "GangBroken",
+    "Waits",
+    "FailedScheduling",
+    "BindRefused",
+]
+"""Where a gang stands, in one word; the last three are of pods in no gang."""
+
+
+class Counted(Struct, frozen=True):
+    """How many pods of a gang there are, and how far they have come."""
+
+    pods: int = 0
+    bound: int = 0
+    running: int = 0
+    succeeded: int = 0
+    failed: int = 0
+
+    @property
+    def alive(self) -> int:
+        """Pods that have a node and have not failed."""
+        return self.bound - self.failed
+
+    def phase(self, minimum: int) -> str:
+        """The phase of its PodGroup."""
+        if self.succeeded >= minimum > 0:
+            return "Finished"
+        if self.failed and self.running + self.succeeded + self.failed >= minimum:
+            return "Failed"
+        if self.running + self.succeeded >= minimum:
+            return "Running"
+        return "Scheduling" if self.pods >= minimum else "Pending"
+
+
+class GangStatus(Struct, frozen=True):
+    """Where a gang stands. ``held``: what it was told last of why it waits, while it does."""
+
+    code: GangCode
+    pods: Counted = Counted()
+    minimum: int = 0
+    """How many pods it takes; 0 when nobody says."""
+    held: GangHeldBack | None = None

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from muster.core.status.codes import REFUSED, Refusal, refusal_code
 from muster.core.status.values import Leaving
-from muster.events.claims import ClaimOutcome
+from muster.events.claims import ClaimOutcome, PlanObjection
 from muster.events.decisions import (
     AdoptionReason,
     DeferralReason,
@@ -145,8 +145,24 @@ def work_lost(ran: int) -> str:
     return f". It had run for {span(ran)}: what it has not saved since is lost"
 
 
+def taker(job: str, amount: str, queue: str, *, ahead: bool) -> str:
+    """A job that took what another one waits for. ``queue``: its own, where it is another; ``ahead`` of it or not."""
+    how = f"of queue {queue}" if queue else "ahead of it" if ahead else "behind it, and small enough"
+    return f"{job} ({amount}, {how})"
+
+
+def room_made(what: str) -> str:
+    """What was tried last to make room for a job, and what became of that."""
+    return f". To make room for it: {what}"
+
+
+def in_place(text: str, place: int, length: int, queue: str) -> str:
+    """A reason, and the place of the job in its queue."""
+    return f"{text}; position {place} of {length} in queue {queue}"
+
+
 def taken_meanwhile(resource: str, shown: list[str], count: int) -> str:
-    """Who took what a job waits for, while it waited."""
+    """Which jobs took what a job waits for, while it waited."""
     more = f", and {count - len(shown)} before them" if count > len(shown) else ""
     return f". While it waited, {resource} there went to {', '.join(shown)}{more}"
 
@@ -203,6 +219,15 @@ RUNNING_TIMEOUT = Reason(
     "Suspended again: it was admitted and did not come to run in time. Its quota is given back, and it is queued "
     "again after a pause",
 )
+
+
+def admitted(queue: str, request: Vector, waited: int) -> Reason:
+    """The words for an admission after a wait of so many ms."""
+    what = format_vector(request)
+    text = f"Admitted from queue {queue} after {span(waited)}: its quota ({what}) is reserved and it is being started"
+    return Reason("Admitted", "admitted", text)
+
+
 ADMITTED = Reason("Admitted", "admitted", "Admitted: its quota is reserved and it is being started")
 RUNNING = Reason("Running", "running", "Running")
 
@@ -260,6 +285,25 @@ WITHHELD = {
     "reclaim_disabled": "nothing is done: work that nobody had admitted was running when this cluster was first seen, "
     "so nobody is evicted before you say so (`muster resume evictions`)",
 }
+STALE: dict[PlanObjection, str] = {
+    "not_waiting": "it no longer waits as it did",
+    "fits": "it fits without taking anything back",
+    "held_for_age": "what is freed there is held for {}, which has waited longer",
+    "no_victims": "no job is named that could give way",
+    "victim_protected": "a victim may not be suspended any more",
+    "victim_left": "a victim has left meanwhile",
+    "not_preempting": "no job of its own queue gives way to it",
+    "not_lower": "a victim of its own queue has no lower priority",
+    "below_min": "the queue of a victim would fall below its min",
+    "gives_too_much": "a queue would give more than it has above its share",
+    "not_enough": "it would not fit even with the victims gone",
+    "beyond_guarantee": "it is beyond the guarantee of its queue",
+    "beyond_share": "it is beyond the fair share of its queue",
+    "unbalanced": "its queue would be further above its share than one that gives",
+    "too_many_victims": "it needs fewer victims",
+    "no_nodes": "it would find no place on the nodes even with the victims gone",
+}
+"""Why a proposed preemption is not carried out, with the job that holds what it would take."""
 CLAIM_ENDED: dict[ClaimOutcome, str] = {
     "gone": "nothing is held for it any more: it no longer waits",
     "held": "nothing is held for it any more: it is held back (`muster release` lets it queue again)",

@@ -27,8 +27,8 @@ OBSTACLES: dict[ObstacleCode, str] = {
 """Why a node refuses a pod, as kube-scheduler words it."""
 
 
-def no_room(short: Shortage, *, alike: bool = False) -> str:
-    """Why there is no place; ``alike``: the pods are those like the one that is named, and no set of a job's.
+def no_room(short: Shortage, pods: str = "") -> str:
+    """Why there is no place. ``pods``: what is counted, see :func:`pods_of`; empty: the pods of a set of a job.
 
     ``0/5 nodes are available: 1 Insufficient nvidia.com/gpu, 4 node(s) had untolerated taint {a: b}``.
     """
@@ -40,8 +40,22 @@ def no_room(short: Shortage, *, alike: bool = False) -> str:
         text += f"; what is free is kept for {short.kept_for}, which has waited longer"
     if not short.fitted:
         return text
-    pods = f"pods like {short.pod_set}" if alike else counted(short.count, f"{short.pod_set} pod").partition(" ")[2]
+    pods = pods or counted(short.count, f"{short.pod_set} pod").partition(" ")[2]
     return f"{short.fitted} of {short.count} {pods} fit; for the next one {text}"
+
+
+GANGS_NAMED = 5
+
+
+def pods_of(event: GangHeldBack) -> str:
+    """What the shortage of a gang of pods counts: ``pods like train-0``, also ``of gangs video/a and video/b``."""
+    like = f"pods like {event.shortage.pod_set}" if event.shortage is not None else "pods"
+    if not event.group:
+        return like
+    *first, last = event.group[:GANGS_NAMED]
+    more = len(event.group) - GANGS_NAMED
+    named = f"{', '.join(first)} and {last}" if more <= 0 else f"{', '.join((*first, last))} and {more} more"
+    return f"{like} of gangs {named}, which start together,"
 
 
 def _obstacle(each: Obstacle) -> str:
@@ -146,21 +160,6 @@ HELD_BACK: dict[HeldBackReason, str] = {
     "bind_refused": "the API server refused to bind one of its pods; it is tried again",
     "broken": "it has lost so many pods that fewer than its minimum are left",
 }
-GANG_EVENTS: dict[HeldBackReason, str] = {
-    "refused": "GangRefused",
-    "other_scheduler": "GangNotPlaced",
-    "priority_clash": "GangRefused",
-    "gated": "GangWaits",
-    "too_few_pods": "GangWaits",
-    "group_incomplete": "GangWaits",
-    "no_nodes": "GangFailedScheduling",
-    "timed_out": "GangFailedScheduling",
-    "gave_way": "GangFailedScheduling",
-    "starved": "GangStarved",
-    "bind_refused": "GangBindRefused",
-    "broken": "GangBroken",
-}
-"""Reasons of the Events on pods of a gang that waits."""
 
 
 def half_bound(bound: int, minimum: int) -> str:
@@ -178,9 +177,3 @@ NODES_CLAIM_ENDED = {
     "changed": "its pods, or the nodes, are others now",
     "yielded": "a gang that has waited longer claims nodes instead",
 }
-
-
-def held_back_code(event: GangHeldBack) -> str:
-    """Reason of the Events on pods that wait; one that is in no gang is not called one."""
-    code = GANG_EVENTS[event.reason]
-    return code if event.gang else code.removeprefix("Gang")

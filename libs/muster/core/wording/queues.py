@@ -1,4 +1,4 @@
-"""How fast a queue moves and what that lets a job expect, in English."""
+"""Queues in English: how fast one moves, what that lets a job expect, and what their status says."""
 
 from __future__ import annotations
 
@@ -30,3 +30,11 @@ def estimate(found: Estimate, position: int, queue: str) -> str:
         )
     rows = f"{counted(position, 'admission')} in a row" if position > 1 else "an admission"
     return f"{spans}: so long {rows} from {queue} took {found.rows} times while somebody waited."
+
+
+NOT_IN_FORCE = "it is not in force yet"
+
+
+def over_quota(names: str) -> str:
+    """A queue borrows. ``names``: the resources, with commas."""
+    return f"it uses more than its quota of {names}"

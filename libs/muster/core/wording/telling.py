@@ -319,7 +319,7 @@ _WORDS: Mapping[type[Event], tuple[str, _Say]] = {
         "tried",
         lambda e: f"with its victims gone it would find {'its' if e.fits else 'no'} places on the nodes",
     ),
-    claims.PlanStale: ("stale", lambda e: f"nobody is suspended for it: {e.reason}"),
+    claims.PlanStale: ("stale", lambda e: f"no job is suspended for it: {explain.STALE[e.reason].format(e.holder)}"),
     claims.ClaimEnded: ("claim ends", lambda e: explain.CLAIM_ENDED[e.outcome]),
     d.SuspensionOrdered: ("timed out", lambda _: explain.TIMED_OUT),
     d.GangAdmitted: ("admitted", lambda e: f"at {e.queue}, attempt {e.attempt}{telling_nodes.placed(e)}"),

@@ -76,7 +76,7 @@ def held_back(event: gangs.GangHeldBack) -> str:
     if event.text:
         parts.append(event.text)
     if event.shortage is not None:
-        parts.append(explain_nodes.no_room(event.shortage, alike=True))
+        parts.append(explain_nodes.no_room(event.shortage, explain_nodes.pods_of(event)))
     return ": ".join(parts) + explain_nodes.from_pools(event.growth, event.refusals)
 
 

@@ -15,6 +15,7 @@ from muster.core.presentation.gangs import GangNote
 from muster.core.readmodel.model import ReadModel
 from muster.core.readmodel.state import ReadState
 from muster.core.stage import Folder
+from muster.core.status.gang import HELD_BACK
 from muster.core.wording import explain_nodes
 from muster.events.base import Cause, Event
 from muster.events.decisions import Obstacle, Shortage
@@ -374,4 +375,4 @@ def test_of_two_pod_groups_of_one_api_group_the_older_one_counts_until_it_is_gon
 
 
 def test_every_reason_has_an_event_and_words() -> None:
-    assert explain_nodes.GANG_EVENTS.keys() == explain_nodes.HELD_BACK.keys()
+    assert HELD_BACK.keys() == explain_nodes.HELD_BACK.keys()

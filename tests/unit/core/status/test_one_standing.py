@@ -138,3 +138,28 @@ def test_what_ended_a_job_that_is_gone_is_told_without_reading_prose() -> None:
     state = read(scene)
     uid = next(iter(state.gone))
     assert jobs.reason(job_status(state, uid)).code == "Gone"
+
+
+def test_after_a_refusal_an_event_says_that_it_is_admitted() -> None:
+    scene = Scene()
+    scene.lines("tree", "synced", "job two", "job one")
+    scene.do(facts.seen(facts.job("quick", "text", cpu=1, created=scene.bench.now)))
+    state = read(scene)
+    assert job_status(state, uid_of(state, "text/quick")).code == "Admitted"
+    assert desired.admitted_event(state, uid_of(state, "text/quick")) is None, "it was admitted at once"
+    assert desired.admitted_event(state, uid_of(state, "video/one")) is None, "it waits"
+    scene.lines("time +60s", "resumed two", "cluster two", "runs two", "finishes two", "cluster-gone two")
+    state = read(scene)
+    note = desired.admitted_event(state, uid_of(state, "video/one"))
+    assert note is not None
+    assert (note.type, note.reason) == ("Normal", "Admitted")
+    assert note.message == (
+        "Admitted from queue root/algorithm/video after 1 min 59 s: its quota (cpu 12, memory 12G) is reserved and it "
+        "is being started"
+    )
+    again = desired.admitted_event(read(scene), uid_of(state, "video/one"))
+    assert again is not None
+    assert again.name == note.name, "written twice it is one Event"
+    scene.lines("resumed one", "time +600s", "job text/later cpu=1")
+    state = read(scene)
+    assert desired.admitted_event(state, uid_of(state, "video/one")) is None, "it was long ago"

@@ -1,0 +1,50 @@
+"""Where a gang of pods stands: a pure function of what is shown of it. A pod in no gang is one of its own."""
+
+from __future__ import annotations
+
+from muster.core.readmodel.gangs import GangShown
+from muster.core.status.values import Counted, GangCode, GangStatus
+from muster.events.gangs import GangHeldBack, HeldBackReason
+
+HELD_BACK: dict[HeldBackReason, GangCode] = {
+    "refused": "GangRefused",
+    "other_scheduler": "GangNotPlaced",
+    "priority_clash": "GangRefused",
+    "gated": "GangWaits",
+    "too_few_pods": "GangWaits",
+    "group_incomplete": "GangWaits",
+    "no_nodes": "GangFailedScheduling",
+    "timed_out": "GangFailedScheduling",
+    "gave_way": "GangFailedScheduling",
+    "starved": "GangStarved",
+    "bind_refused": "GangBindRefused",
+    "broken": "GangBroken",
+}
+"""What holds a gang back -> where it stands; also the reason of the Events on its pods."""
+_ALONE: dict[GangCode, GangCode] = {"GangWaits": "Waits", "GangBindRefused": "BindRefused"}
+
+
+def held_back_code(event: GangHeldBack) -> GangCode:
+    """Where what holds it back leaves a gang; a pod in none is not called one."""
+    code = HELD_BACK[event.reason]
+    return code if event.gang else _ALONE.get(code, "FailedScheduling")
+
+
+def gang_status(gang: GangShown | None) -> GangStatus:
+    """Where a gang stands; ``None``: one that is not known any more."""
+    if gang is None or not gang.pods:
+        return GangStatus("Gone")
+    found, held = gang.counted(), gang.held.event if gang.held is not None else None
+    return GangStatus(_code(gang, found, held), found, gang.minimum, held)
+
+
+def _code(gang: GangShown, found: Counted, held: GangHeldBack | None) -> GangCode:
+    if held is not None:
+        return held_back_code(held)
+    if not gang.ours:
+        return "OtherScheduler"
+    if gang.ended:
+        return "Finished" if gang.ended == "Finished" else "Failed"
+    if found.pods and found.bound == found.pods:
+        return "Running" if found.running else "Bound"
+    return "Starting" if found.bound else "Waiting"

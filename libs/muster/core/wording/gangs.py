@@ -1,0 +1,71 @@
+"""Where a gang of pods stands, in English, and what its pods and its PodGroup are told of it."""
+
+from __future__ import annotations
+
+from muster.core.status.values import GangStatus
+from muster.core.wording import explain_nodes, telling_nodes
+from muster.core.wording.explain_nodes import no_room, pods_of
+from muster.events.gangs import GangHeldBack
+from muster.model.text import counted
+
+TRIED = ("no_nodes", "timed_out", "gave_way")
+"""Reasons that end a round: told as the documents do."""
+NO_PLACE = ("no_nodes", "timed_out")
+
+
+def text(status: GangStatus) -> str:
+    """One sentence, without a full stop."""
+    found, held = status.pods, status.held
+    sizes = f"{counted(found.pods, 'pod')}, {found.bound} with a node, {found.running} running"
+    if held is not None:
+        round_ = f" in round {held.cycle}" if held.cycle else ""
+        return f"It waits{round_}: {telling_nodes.held_back(held)} ({sizes})"
+    match status.code:
+        case "Gone":
+            return "None of its pods exists any more"
+        case "OtherScheduler":
+            return f"None of its pods names our scheduler: spec.schedulerName places them ({sizes})"
+        case "Finished":
+            return f"It is over: {found.succeeded} of its pods have succeeded, and it took {status.minimum}"
+        case "Failed":
+            return f"It is over: {counted(found.failed, 'pod')} of it failed ({sizes})"
+        case "Running":
+            return f"All of its pods have a node, and {found.running} of them run ({sizes})"
+        case "Bound":
+            return f"All of its pods have a node, and none runs yet ({sizes})"
+        case "Starting":
+            return f"Its pods are being bound ({sizes})"
+        case _:
+            return f"It was seen, and nothing has been decided about it yet ({sizes}, it takes {status.minimum})"
+
+
+def told(event: GangHeldBack, alive: int, minimum: int) -> str:
+    """What an Event says of pods that wait, after their names.
+
+    ``alive``: how many pods of the gang have a node, of the ``minimum`` that it takes.
+    """
+    said = _told(event)
+    if event.gang and event.reason != "broken" and 0 < alive < minimum:
+        return f"{said}; {explain_nodes.half_bound(alive, minimum)}"
+    return said
+
+
+def _told(event: GangHeldBack) -> str:
+    if not event.gang and event.reason in NO_PLACE and event.shortage is not None:
+        return f"finds no node: {no_room(event.shortage, pods_of(event))}"
+    if event.reason not in TRIED:
+        return f"in gang waits: {telling_nodes.held_back(event)}"
+    why = f"rejected by podgroup {event.by}" if event.reason == "gave_way" else lack(event)
+    return f"in gang failed to be scheduled in cycle {max(event.cycle, 1)}: {why}"
+
+
+def lacks(event: GangHeldBack) -> str:
+    """What the condition of a pod says: the nodes first, as all schedulers do, then who has taken the room."""
+    return f"{lack(event)}; rejected by podgroup {event.by}" if event.by else lack(event)
+
+
+def lack(event: GangHeldBack) -> str:
+    """What a gang lacks, and what node pools could do."""
+    if event.shortage is None:
+        return event.text
+    return no_room(event.shortage, pods_of(event)) + explain_nodes.from_pools(event.growth, event.refusals)

@@ -1,0 +1,83 @@
+"""Questions about the past begin with a snapshot of the log where one will do, and not with its first commit."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kit.cli import Cli
+from kit.nats import SMALL
+from kit.scenario import Play
+from muster.bus.cell import open_log, open_stores
+from muster.bus.importing import import_log
+from muster.bus.jetstream import JetStream
+from muster.bus.log import Body
+from muster.bus.server import EmbeddedServer
+from muster.bus.snapshots import JetStreamSnapshots
+from muster.core.preemption.preemptor import Preemptor
+from muster.core.readmodel.model import ReadModel
+from muster.core.stage import Folder
+from muster.events.envelope import encode_commit
+from muster.runtime.snapshotting import make_snapshot
+from muster_cli.folding import present_state
+from muster_cli.options import Bus
+from muster_cli.reading import locate, opened
+
+MARK = "from-a-snapshot"
+"""What stands in a snapshot where the log says otherwise: who begins with the snapshot says it too."""
+
+
+class Kept:
+    """A cell with a log, and snapshots of the read model and of the preemptor in the middle of it."""
+
+    def __init__(self, cli: Cli, where: tuple[str, ...], bus: Bus, seq: int, last: int) -> None:
+        self.cli, self.where, self.bus, self.seq, self.last = cli, where, bus, seq, last
+
+    async def json(self, *words: str) -> Any:
+        return (await self.cli.run(*words, "-o", "json", *self.where)).ok().json()
+
+
+@pytest.fixture
+async def kept(tmp_path: Path, nats_server: EmbeddedServer, js: JetStream, cell: str) -> Kept:
+    play = Play()
+    for line in ("tree", "synced", "job two", "job one", "resumed two", "runs two", "time +60s", "job three"):
+        play.line(line)
+        play.settle()
+    log = play.bench.log
+    await open_stores(js, cell, create=True, limits=SMALL)
+    await import_log(js, cell, [Body(each.seq, encode_commit(each.commit)) for each in log], limits=SMALL)
+    identity = (await open_log(js, cell)).identity
+    seq = next(stored.seq for stored in log if stored.commit.at >= 1_060_000) - 1
+    for stage in (ReadModel(), Preemptor()):
+        folder, state = Folder(stage), stage.initial()
+        for stored in log[:seq]:
+            folder.fold(state, stored.seq, stored.commit)
+        state.log_id = MARK
+        snapshot = make_snapshot(identity, stage.name, "0", state)
+        assert await JetStreamSnapshots(js, identity, warn=pytest.fail).save(snapshot)
+    where = ("--url", nats_server.url, "--cell", cell)
+    return Kept(Cli(tmp_path), where, Bus(nats_server.url, cell), seq, len(log))
+
+
+async def test_why_begins_with_the_newest_snapshot_before_the_position(kept: Kept) -> None:
+    assert (await kept.json("why", "video/one"))["log_id"] == MARK
+    assert (await kept.json("why", "video/one", "--at", str(kept.seq)))["log_id"] == MARK
+    before = await kept.json("why", "video/one", "--at", str(kept.seq - 1))
+    assert (before["log_id"], before["sequence"]) == ("bench", kept.seq - 1)
+    assert (await kept.json("why", "video/three"))["standing"]["position"] == 2
+
+
+async def test_the_story_of_a_queue_begins_with_a_snapshot_where_it_may(kept: Kept) -> None:
+    late = await kept.json("story", "video", "--from", str(kept.seq + 1))
+    assert (late["log_id"], late["tally"]["queued"], late["length"]) == (MARK, 1, 2)
+    assert [entry["job"] for entry in late["entries"]] == ["video/three"]
+    whole = await kept.json("story", "video")
+    assert (whole["log_id"], whole["tally"]["queued"]) == ("bench", 3)
+    early = await kept.json("story", "video", "--from", str(kept.seq))
+    assert early["log_id"] == "bench", "the snapshot has folded what is asked for"
+
+
+async def test_what_a_stage_knows_is_read_from_its_snapshot_too(kept: Kept) -> None:
+    async with opened(locate(kept.bus)) as reading:
+        state = await present_state(reading, Preemptor())
+        assert (state.log_id, state.seq) == (MARK, kept.last)

@@ -1,0 +1,88 @@
+"""What public events say of a job beyond their own event: queue, request, priority, waits and reasons."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import msgspec
+import pytest
+
+from kit.chaos import Chaos
+from kit.scenes import Scene, claimed
+from muster.core.publication import Known, known_of, public_event
+from muster.core.readmodel.model import ReadModel
+from muster.core.stage import Folder
+from muster.events.envelope import Stored
+from muster.events.facts import WorkloadFinished, WorkloadStarted
+from muster.events.public import PublicEvent
+from muster.events.registry import encode
+
+
+def published(log: list[Stored], known: Known | None = None, now: int = 0) -> list[PublicEvent]:
+    """The public events of commits, one after another."""
+    known, found = known or Known(), []
+    for stored in log:
+        now = max(now, stored.commit.at)
+        for index, event in enumerate(stored.commit.events):
+            each = public_event("main", 1, stored.seq, index, now, event, known)
+            if each is not None:
+                found.append(each)
+            known.fold(now, event)
+    return found
+
+
+def bodies(log: list[Stored], kind: str) -> list[dict[str, Any]]:
+    return [body for each in published(log) if (body := msgspec.json.decode(encode(each)))["type"] == kind]
+
+
+def test_an_admission_says_what_was_asked_for_and_how_long_it_waited() -> None:
+    scene = Scene()
+    scene.lines("tree", "synced", "job two", "job one prio=7", "resumed two", "cluster two", "runs two")
+    scene.do(WorkloadStarted(ref=scene.jobs["two"].ref))
+    scene.line("time +30s")
+    scene.do(WorkloadFinished(ref=scene.jobs["two"].ref, outcome="succeeded", detail="Complete"))
+    scene.lines("finishes two", "cluster-gone two", "resumed one", "time +5s", "runs one")
+    scene.do(WorkloadStarted(ref=scene.jobs["one"].ref))
+    log = scene.bench.log
+    first, second = bodies(log, "workload_admitted")
+    assert (first["workload"]["name"], first["waited_ms"]) == ("two", 59_001), "created a minute before it was seen"
+    assert second["workload"]["name"] == "one"
+    assert second["queue"] == "root/algorithm/video"
+    assert second["request"] == {"cpu": "12", "memory": "12G"}
+    assert second["priority"] == 7
+    assert second["waited_ms"] == 89_001
+    (denied,) = bodies(log, "workload_denied")
+    assert (denied["request"], denied["priority"]) == ({"cpu": "12", "memory": "12G"}, 7)
+    (finished,) = bodies(log, "workload_finished")
+    assert (finished["queue"], finished["ran_ms"], finished["priority"]) == ("root/algorithm/video", 30_000, 0)
+    assert finished["reason"] == "Complete"
+    started = bodies(log, "workload_started")[-1]
+    assert (started["started_ms"], started["request"]) == (5_000, {"cpu": "12", "memory": "12G"})
+
+
+def test_an_eviction_says_for_which_job() -> None:
+    scene = claimed()
+    scene.do(WorkloadStarted(ref=scene.jobs["b/greedy"].ref))
+    scene.line("time +9s")
+    scene.suspended("b/greedy")
+    (order,) = bodies(scene.bench.log, "workload_reclaimed")
+    assert (order["reason"], order["workload"]["name"], order["victims"][0]["name"]) == ("guarantee", "owed", "greedy")
+    (evicted,) = bodies(scene.bench.log, "workload_evicted")
+    assert (evicted["reason"], evicted["claimant"], evicted["queue"]) == ("reclaimed", "a/owed", "root/b")
+    assert evicted["ran_ms"] == 9_000
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_who_goes_on_from_the_read_model_publishes_the_same(seed: int) -> None:
+    rng = Random(seed)
+    chaos = Chaos(rng)
+    chaos.run(steps=150)
+    log = chaos.bench.log
+    whole = published(log)
+    cut = rng.randrange(1, len(log))
+    folder, state = Folder(ReadModel()), ReadModel().initial()
+    for stored in log[:cut]:
+        folder.fold(state, stored.seq, stored.commit)
+    rest = published(log[cut:], known_of(state), state.now)
+    assert [encode(each) for each in rest] == [encode(each) for each in whole if each.position.sequence > cut]
