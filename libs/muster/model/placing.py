@@ -106,7 +106,7 @@ class PodRules(Struct, frozen=True, gc=False, omit_defaults=True):
     volumes: tuple[tuple[NodeTerm, ...], ...] = ()
     """Node affinity of its volumes: of each, one term matches."""
     claims: tuple[str, ...] = ()
-    """Its persistent volume claims by name, for whoever knows the volumes."""
+    """Its persistent volume claims by name, for the stage that knows the volumes."""
     together: tuple[PodTerm, ...] = ()
     apart: tuple[PodTerm, ...] = ()
     spread: tuple[Spread, ...] = ()

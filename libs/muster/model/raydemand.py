@@ -55,7 +55,7 @@ class RayDemand(Struct, frozen=True, gc=False, omit_defaults=True):
     session: str = ""
     """Ray's name of its session: another one is another head."""
     version: Literal["", "v1", "v2"] = ""
-    """Which autoscaler runs; empty where that cannot be told."""
+    """Which autoscaler runs; empty where that is not known."""
     pending: tuple[RayShape, ...] = ()
     """Tasks and actors that wait, by shape; what can never be placed apart."""
     infeasible: tuple[RayShape, ...] = ()

@@ -169,7 +169,7 @@ class PodState(Struct, frozen=True, gc=False, omit_defaults=True):
     rules: PodRules = ANYWHERE
     """Where it may run, and what it keeps others from."""
     scheduler: str = ""
-    """spec.schedulerName, where it is one of ours or the pod has the marks of a gang; what follows is told of those."""
+    """spec.schedulerName, where it is one of ours or the pod has the marks of a gang; what follows is about those."""
     priority: int | None = None
     created: int = 0
     succeeded: bool = False
