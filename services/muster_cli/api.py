@@ -11,12 +11,12 @@ import yaml
 from msgspec import Struct
 
 from muster.kube import kubeconfig
-from muster.kube.transport import KubeTransport, Target
+from muster.kube.transport import ApiTarget, KubeTransport
 from muster.runtime.pairing import cluster_uid, recorded_cluster
 from muster_cli import instances
 from muster_cli.exits import NOT_FOUND, CliError
-from muster_cli.options import Cluster
-from muster_cli.reading import Place, Reading
+from muster_cli.options import ClusterOption
+from muster_cli.reading import LogPlace, LogReading
 
 
 class Api(Struct, frozen=True):
@@ -29,7 +29,7 @@ class Api(Struct, frozen=True):
 
 @contextlib.asynccontextmanager
 async def api_of(
-    cluster: Cluster | None, place: Place | None = None, *, simulated_only: bool = False
+    cluster: ClusterOption | None, place: LogPlace | None = None, *, simulated_only: bool = False
 ) -> AsyncIterator[Api | None]:
     """The cluster a command line names, else the one its log is about; None when neither says.
 
@@ -37,7 +37,7 @@ async def api_of(
     kubeconfig of the shell (KUBECONFIG, else ~/.kube/config). Without a log: the cluster of the newest instance.
     ``simulated_only``: of running instances, only those with a simulated cluster. Raises KubeConfigError, CliError.
     """
-    cluster = cluster or Cluster()
+    cluster = cluster or ClusterOption()
     if cluster.context is not None or cluster.kubeconfig is not None:
         transport, name, simulated = await _real(cluster), "", False
     else:
@@ -50,7 +50,7 @@ async def api_of(
         elif instance.simulated:
             transport, name, simulated = _demo(Path(instance.kubeconfig)), _named(instance), True
         else:
-            transport = await _real(Cluster(instance.context or None, instance.kubeconfig or None))
+            transport = await _real(ClusterOption(instance.context or None, instance.kubeconfig or None))
             name, simulated = "", False
     try:
         yield Api(transport, name or f"{transport.target.server} ({transport.target.origin})", simulated)
@@ -62,7 +62,7 @@ def _named(instance: instances.Instance) -> str:
     return f"the simulated cluster of `muster up` at {instance.url}"
 
 
-def _instance(place: Place | None, *, simulated_only: bool) -> instances.Instance | None:
+def _instance(place: LogPlace | None, *, simulated_only: bool) -> instances.Instance | None:
     if place is not None:
         return place.instance
     return next((each for each in instances.running() if each.simulated or not simulated_only), None)
@@ -72,7 +72,7 @@ def _has_kubeconfig(environ: Mapping[str, str] = os.environ) -> bool:
     return bool(environ.get("KUBECONFIG")) or Path(kubeconfig.DEFAULT_PATH).expanduser().exists()
 
 
-async def check_pair(reading: Reading, api: Api) -> None:
+async def check_pair(reading: LogReading, api: Api) -> None:
     """Raises CliError when a log is about another cluster than the one that a connection leads to."""
     said = await mismatch(reading, api)
     if said:
@@ -82,7 +82,7 @@ async def check_pair(reading: Reading, api: Api) -> None:
         )
 
 
-async def mismatch(reading: Reading, api: Api) -> str:
+async def mismatch(reading: LogReading, api: Api) -> str:
     """How a log and a cluster do not belong together; empty when they do, or when it cannot be known."""
     known = await recorded_cluster(reading.js, reading.log.identity)
     if known is None:
@@ -95,7 +95,7 @@ async def mismatch(reading: Reading, api: Api) -> str:
     return f"{log} is about another cluster ({known.server or 'simulated'}, id {known.uid}) than {api.name}, id {uid}"
 
 
-async def _real(cluster: Cluster) -> KubeTransport:
+async def _real(cluster: ClusterOption) -> KubeTransport:
     from muster.kube.config import connect
     from muster.kube.sources import FromKubeconfig
     from muster.runtime.clock import SystemClock
@@ -117,4 +117,4 @@ def _demo(path: Path) -> KubeTransport:
         raise CliError(f"cannot use the kubeconfig of the running demo, {path}: {err}", NOT_FOUND) from err
     connector = aiohttp.TCPConnector()
     wire = Wire(connector=connector, close=connector.close)
-    return KubeTransport(Target(server, "the running demo"), wire, Credential(Loaded(None)), user_agent="muster")
+    return KubeTransport(ApiTarget(server, "the running demo"), wire, Credential(Loaded(None)), user_agent="muster")

@@ -35,7 +35,7 @@ class Amount(Struct, frozen=True):
         return max(0, self.used - self.guaranteed)
 
 
-class Head(Struct, frozen=True):
+class QueueHead(Struct, frozen=True):
     """The first job of a queue, and why it waits."""
 
     job: str
@@ -43,7 +43,7 @@ class Head(Struct, frozen=True):
     text: str
 
 
-class Node(Struct, frozen=True):
+class BoardNode(Struct, frozen=True):
     """One node of the tree. The counts of an inner node include everything below it."""
 
     path: str
@@ -59,7 +59,7 @@ class Node(Struct, frozen=True):
     running: int = 0
     policy: str = DEFAULT_POLICY
     priority: int = 0
-    head: Head | None = None
+    head: QueueHead | None = None
     paused: tuple[str, ...] = ()
     """What rests here: ``admissions``, ``evictions``."""
     beyond: dict[str, int] = field(default_factory=dict)
@@ -79,7 +79,7 @@ class Board(Struct, frozen=True):
     tree: str = ""
     """``namespace/name`` of the tree in force; empty when there is none."""
     profile: str = ""
-    nodes: list[Node] = field(default_factory=list)
+    nodes: list[BoardNode] = field(default_factory=list)
     unsynced: list[str] = field(default_factory=list)
     """What has not been listed yet: nothing is admitted meanwhile."""
     pauses: list[str] = field(default_factory=list)
@@ -122,13 +122,13 @@ def _counts(state: ReadState) -> dict[str, list[int]]:
     return counts
 
 
-def _node(state: ReadState, node: QuotaNode, counts: dict[str, list[int]], policy: str, last: set[str]) -> Node:
+def _node(state: ReadState, node: QuotaNode, counts: dict[str, list[int]], policy: str, last: set[str]) -> BoardNode:
     used = shown_amounts(node, state.ledger.used.get(node.path, {}))
     waiting, admitted, running = counts.get(node.path, [0, 0, 0])
     mine = [charge.over for charge in state.ledger.charges.values() if charge.over and _within(charge.queue, node.path)]
     beyond = dict(sorted(summed(mine).items()))
     names = sorted(node.limit.keys() | node.guaranteed.keys() | used.keys())
-    return Node(
+    return BoardNode(
         path=node.path,
         depth=node.path.count("/"),
         leaf=not node.children,
@@ -150,16 +150,16 @@ def _within(queue: str, path: str) -> bool:
     return queue == path or queue.startswith(f"{path}/")
 
 
-def _head(state: ReadState, path: str) -> Head | None:
+def _head(state: ReadState, path: str) -> QueueHead | None:
     first = next(state.book.in_order(path), None)
     if first is None:
         return None
     job = state.jobs[first[0][3]]
     reason = jobs.reason(job_status(state, job.ref.uid))
-    return Head(job.ref.key, reason.code, reason.text)
+    return QueueHead(job.ref.key, reason.code, reason.text)
 
 
-def record(board: Board, nodes: list[Node]) -> dict[str, Any]:
+def record(board: Board, nodes: list[BoardNode]) -> dict[str, Any]:
     """The board for programs, quantities as Kubernetes writes them."""
     return {
         "generation": board.generation,
@@ -173,7 +173,7 @@ def record(board: Board, nodes: list[Node]) -> dict[str, Any]:
     }
 
 
-def _record(node: Node) -> dict[str, Any]:
+def _record(node: BoardNode) -> dict[str, Any]:
     head = node.head
     return {
         "path": node.path,

@@ -8,7 +8,7 @@ from muster.model.text import span
 from muster.ports import Clock, LogGoneError
 from muster.runtime.leader import MAX_SKEW_MS
 from muster_cli.findings import Finding, Grade
-from muster_cli.reading import Place, Reading, connected
+from muster_cli.reading import LogPlace, LogReading, connected
 from muster_cli.render.cell import ALARM_PERCENT, size
 from muster_cli.state import CellState, cell_state
 
@@ -16,7 +16,7 @@ FULL_PERCENT = 95
 """From here on the log takes only releases and effects."""
 
 
-async def bus_findings(place: Place | None, clock: Clock) -> list[Finding]:
+async def bus_findings(place: LogPlace | None, clock: Clock) -> list[Finding]:
     """Everything that was examined; one note when there is no ``place`` to look at."""
     if place is None:
         what = "not examined: no NATS is named and no `muster up` runs"
@@ -32,14 +32,14 @@ async def bus_findings(place: Place | None, clock: Clock) -> list[Finding]:
             except BusError as err:
                 return [*findings, Finding("bad", "streams", str(err))]
             before = clock.now()
-            state = await cell_state(Reading(place, js.connection, js, log))
+            state = await cell_state(LogReading(place, js.connection, js, log))
             after = clock.now()
             return [*findings, *judged(state, place, before, after)]
     except ConnectError as err:
         return [Finding("bad", "NATS", str(err))]
 
 
-def judged(state: CellState, place: Place, before: int, after: int) -> list[Finding]:
+def judged(state: CellState, place: LogPlace, before: int, after: int) -> list[Finding]:
     """What a cell's state says; ``before`` and ``after``: our clock around the question, ms."""
     return [_skew(state.usage.broker_ms, before, after), _room(state), *_leads(state, place)]
 
@@ -64,7 +64,7 @@ def _room(state: CellState) -> Finding:
     return Finding(grade, "log", detail, "raise max_bytes of the stream, or roll the log over")
 
 
-def _leads(state: CellState, place: Place) -> list[Finding]:
+def _leads(state: CellState, place: LogPlace) -> list[Finding]:
     idle = () if place.acting else ("actuator", "presenter")
     missing = sorted({lead.stage for lead in state.leads if not lead.process and lead.stage not in idle})
     if not missing:

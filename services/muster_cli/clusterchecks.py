@@ -27,7 +27,7 @@ OLDEST = ServerVersion(1, 28)
 ADMISSION = "admissionregistration.k8s.io"
 
 
-class Policy(Struct, frozen=True):
+class AdmissionPolicy(Struct, frozen=True):
     """A policy of ``deploy/policies``: its kind, its binding of the same name, and the first server that has them."""
 
     name: str
@@ -40,11 +40,13 @@ class Policy(Struct, frozen=True):
     """Gives pods of gangs our name."""
 
 
-def _policy(name: str, sort: str, since: ServerVersion, *, guards: bool = True, steers: bool = False) -> Policy:
+def _policy(
+    name: str, sort: str, since: ServerVersion, *, guards: bool = True, steers: bool = False
+) -> AdmissionPolicy:
     kind = f"{sort}AdmissionPolicy"
     resource = ApiResource(ADMISSION, "v1", f"{sort.lower()}admissionpolicies", kind, namespaced=False)
     binding = ApiResource(ADMISSION, "v1", f"{sort.lower()}admissionpolicybindings", f"{kind}Binding", namespaced=False)
-    return Policy(name, resource, binding, since, guards, steers)
+    return AdmissionPolicy(name, resource, binding, since, guards, steers)
 
 
 POLICIES = (
@@ -212,7 +214,7 @@ async def _policies(transport: ApiTransport, version: ServerVersion, *, acting: 
     if not wanted:
         what = "this server has none of ours: a bypass is noticed and charged, not stopped"
         return [Finding("note", "policies", what), *_steered(wanted, [])]
-    missing: dict[str, Policy] = {}
+    missing: dict[str, AdmissionPolicy] = {}
     unknown: list[str] = []
     for policy in wanted:
         for resource in (policy.resource, policy.binding):
@@ -233,7 +235,7 @@ async def _policies(transport: ApiTransport, version: ServerVersion, *, acting: 
     return [*findings, *_steered(wanted, [name for name, policy in missing.items() if policy.steers])]
 
 
-def _steered(wanted: Collection[Policy], missing: Collection[str]) -> list[Finding]:
+def _steered(wanted: Collection[AdmissionPolicy], missing: Collection[str]) -> list[Finding]:
     """Whether pods of gangs get our name as their scheduler, where they name none."""
     what = "pods with the marks of a gang have to say schedulerName: muster themselves"
     if missing:

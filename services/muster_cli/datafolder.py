@@ -14,21 +14,21 @@ from muster.bus.server import EmbeddedServer
 from muster.runtime.config import load
 from muster_cli import instances
 from muster_cli.exits import NOT_FOUND, CliError
-from muster_cli.reading import Place
+from muster_cli.reading import LogPlace
 
 NATS_FOLDER = "nats"
 """Where below its data directory `muster up` keeps the store of its nats-server."""
 
 
 @contextlib.asynccontextmanager
-async def place_of(data: Path, cell: str | None) -> AsyncIterator[Place]:
+async def place_of(data: Path, cell: str | None) -> AsyncIterator[LogPlace]:
     """The log of a data directory: of the instance that runs on it, else of a server started for the while."""
     given: dict[str, Any] = {} if cell is None else {"cell": cell}
     config = load(**given)
     home = data.resolve()  # noqa: ASYNC240 -- one look at the disk, before anything runs
     for instance in instances.running():
         if Path(instance.home) == home:
-            yield Place(replace(config, nats_url=instance.url, cell=cell or instance.cell), instance)
+            yield LogPlace(replace(config, nats_url=instance.url, cell=cell or instance.cell), instance)
             return
     store = home / NATS_FOLDER
     if not (store / "jetstream").is_dir():
@@ -38,6 +38,6 @@ async def place_of(data: Path, cell: str | None) -> AsyncIterator[Place]:
     server = EmbeddedServer(data=store, data_option="--data")
     await server.start()
     try:
-        yield Place(replace(config, nats_url=server.url))
+        yield LogPlace(replace(config, nats_url=server.url))
     finally:
         await server.stop()

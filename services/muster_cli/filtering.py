@@ -16,7 +16,7 @@ from muster.model.keys import Ref
 _TREE = (d.QuotaTreeAccepted, d.QuotaTreeRejected, d.QuotaTreeRemoved)
 
 
-class Filter:
+class EventFilter:
     """``job``: ``namespace/name`` or a bare name. ``queue``: a quota path; what lies below it counts too."""
 
     def __init__(self, *, job: str = "", queue: str = "") -> None:

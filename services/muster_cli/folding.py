@@ -18,7 +18,7 @@ from muster.ports import Snapshot
 from muster.runtime.snapshotting import decode_state, state_schema, usable
 from muster_cli.console import Output
 from muster_cli.positions import Mark, until
-from muster_cli.reading import Reading, commits
+from muster_cli.reading import LogReading, commits
 from muster_cli.sources import Feed, Source, source_of
 
 S = TypeVar("S", bound=StageState)
@@ -60,12 +60,12 @@ async def begun(feed: Feed, fits: Fits) -> tuple[ReadState, AsyncIterator[Stored
     return state, feed.commits
 
 
-async def present_view(reading: Reading, view: ReadModel | None = None) -> ReadState:
+async def present_view(reading: LogReading, view: ReadModel | None = None) -> ReadState:
     """The read model as of now. A ``view`` is given by who goes on folding."""
     return await present_state(reading, view or ReadModel())
 
 
-async def present_state(reading: Reading, stage: Stage[S]) -> S:
+async def present_state(reading: LogReading, stage: Stage[S]) -> S:
     """The state of a stage as of now. Raises BusError; CliError where it needs commits that were removed."""
     state = await _kept(reading, stage, lambda _seq, _now: True) or stage.initial()
     folder = Folder(stage)
@@ -82,7 +82,7 @@ def _based(base: Sequence[Snapshot], model: ReadModel) -> ReadState:
     return model.initial()
 
 
-async def _kept(reading: Reading, stage: Stage[S], fits: Fits) -> S | None:
+async def _kept(reading: LogReading, stage: Stage[S], fits: Fits) -> S | None:
     """The newest snapshot of a stage that can be used and fits; None when none does."""
     snapshots = JetStreamSnapshots(reading.js, reading.log.identity, warn=lambda _: None)
     with contextlib.suppress(BusError):

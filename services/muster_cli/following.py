@@ -10,7 +10,7 @@ from muster.core.readmodel.model import ReadModel
 from muster.core.readmodel.state import ReadState
 from muster.core.stage import Folder
 from muster_cli.folding import present_view
-from muster_cli.reading import Reading
+from muster_cli.reading import LogReading
 
 LIMIT_S = 15.0
 """How long to wait for the log to show an effect."""
@@ -19,7 +19,7 @@ LIMIT_S = 15.0
 class Present:
     """A cell as its log tells it: as of now, and then on."""
 
-    def __init__(self, reading: Reading) -> None:
+    def __init__(self, reading: LogReading) -> None:
         self.reading = reading
         self._view = ReadModel()
         self._folder = Folder(self._view)

@@ -21,7 +21,7 @@ from muster_cli.console import Output
 from muster_cli.exits import FAILED, NOT_FOUND, OK, USAGE, CliError
 from muster_cli.following import LIMIT_S, Present
 from muster_cli.marking import annotate, annotations_of, author, short
-from muster_cli.options import Bus, Cluster
+from muster_cli.options import Bus, ClusterOption
 from muster_cli.reading import locate, opened
 
 NO_CLUSTER = "no cluster to act on: start one with `muster up`, or name yours with --context"
@@ -65,7 +65,7 @@ class Lever(Struct, frozen=True):
 
 
 @contextlib.asynccontextmanager
-async def lever(job: str, out: Output, bus: Bus | None, cluster: Cluster | None) -> AsyncIterator[Lever]:
+async def lever(job: str, out: Output, bus: Bus | None, cluster: ClusterOption | None) -> AsyncIterator[Lever]:
     """Everything it takes to act on a job. Raises CliError when there is no such job, no log or no cluster."""
     place = locate(bus)
     tell_which(out, place)

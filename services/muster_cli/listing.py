@@ -31,7 +31,7 @@ ORDER: tuple[Phase, ...] = (
 """What holds quota first, then what waits, then the rest."""
 
 
-class Row(Struct, frozen=True):
+class JobRow(Struct, frozen=True):
     """One job. Times in ms since the epoch."""
 
     uid: str
@@ -54,7 +54,7 @@ class Row(Struct, frozen=True):
         return f"{self.namespace}/{self.name}"
 
 
-class Filter(Struct, frozen=True):
+class JobFilter(Struct, frozen=True):
     """Which jobs; what is empty leaves none out. ``ended_after``: log time (ms) from which on ended ones count."""
 
     states: tuple[str, ...] = ()
@@ -63,7 +63,7 @@ class Filter(Struct, frozen=True):
     kind: str = ""
     ended_after: int = 0
 
-    def takes(self, row: Row) -> bool:
+    def takes(self, row: JobRow) -> bool:
         """Whether a row is asked for. A queue is meant by its path, the end of it, or a path above it."""
         if self.states and row.phase not in self.states:
             return False
@@ -78,20 +78,20 @@ class Filter(Struct, frozen=True):
         return row.phase not in ENDED or row.since >= self.ended_after
 
 
-def job_rows(state: ReadState, now: int) -> list[Row]:
+def job_rows(state: ReadState, now: int) -> list[JobRow]:
     """Every job there is or that is remembered: those that hold quota first, then the others in queue order."""
     rows = [_row(state, uid, record, now) for uid, record in state.records.items()]
     return sorted(rows, key=lambda row: (ORDER.index(row.phase), row.queue, row.position, row.since, row.key, row.uid))
 
 
-def _row(state: ReadState, uid: str, record: Record, now: int) -> Row:
+def _row(state: ReadState, uid: str, record: Record, now: int) -> JobRow:
     status, workload, job = job_status(state, uid), state.workloads.get(uid), state.jobs.get(uid)
     ref = record.ref
     priority = job.priority if job is not None else state.priority_of(workload) if workload is not None else None
     request = status.charged or (job.demand.request if job is not None else None)
     if request is None and workload is not None:
         request = state.demand_of(workload).request
-    return Row(
+    return JobRow(
         uid=uid,
         kind=ref.kind,
         namespace=ref.namespace,
@@ -108,7 +108,7 @@ def _row(state: ReadState, uid: str, record: Record, now: int) -> Row:
     )
 
 
-def record_of_row(row: Row) -> dict[str, Any]:
+def record_of_row(row: JobRow) -> dict[str, Any]:
     """For programs: quantities as Kubernetes writes them, times in RFC 3339."""
     return {
         "kind": row.kind,

@@ -17,7 +17,7 @@ from muster.model.text import clean
 from muster.ports import ApiResponse, ApiTransport
 from muster_cli.api import Api
 from muster_cli.exits import FAILED, FORBIDDEN, NOT_FOUND, CliError
-from muster_cli.options import Cluster
+from muster_cli.options import ClusterOption
 
 SELF_REVIEWS = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 MAX_TEXT = 200
@@ -76,7 +76,7 @@ def refusal(answer: ApiResponse, attempted: str) -> CliError:
     return CliError(f"cannot {attempted}: {said}", code)
 
 
-async def author(api: Api, cluster: Cluster | None, environ: Mapping[str, str] = os.environ) -> str:
+async def author(api: Api, cluster: ClusterOption | None, environ: Mapping[str, str] = os.environ) -> str:
     """The author of a change: as the server knows us, else the user of the kubeconfig, else of this machine."""
     review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
     answer = await api.transport.request("POST", SELF_REVIEWS, body=msgspec.json.encode(review))
@@ -98,14 +98,14 @@ def user_here(environ: Mapping[str, str]) -> str:
         return f"uid {os.getuid()} (set USER to give a name)"
 
 
-def _context_user(api: Api, cluster: Cluster | None, environ: Mapping[str, str]) -> str:
+def _context_user(api: Api, cluster: ClusterOption | None, environ: Mapping[str, str]) -> str:
     """The name of the user entry of the context in use; empty for the demo and inside a pod."""
     from muster.kube import kubeconfig
     from muster.kube.errors import KubeConfigError
 
     if api.simulated:
         return ""
-    cluster = cluster or Cluster()
+    cluster = cluster or ClusterOption()
     try:
         read = kubeconfig.read(kubeconfig.locate(cluster.kubeconfig or "", environ))
     except (KubeConfigError, OSError):

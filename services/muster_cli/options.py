@@ -71,7 +71,7 @@ class Room:
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class Cluster:
+class ClusterOption:
     """Which Kubernetes API server."""
 
     context: Annotated[

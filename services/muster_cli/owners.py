@@ -24,7 +24,7 @@ FRESH_MS = 60_000
 OURS = "app.kubernetes.io/part-of=muster"
 
 
-class Owner(Struct, frozen=True):
+class QueueManager(Struct, frozen=True):
     """A queue manager that takes jobs of our kinds. ``leases``: beginnings of their names."""
 
     name: str
@@ -34,14 +34,16 @@ class Owner(Struct, frozen=True):
 
 
 OWNERS = (
-    Owner("kube-queue (ack-kube-queue)", ("kube-queue-controller", "job-extensions"), ("kube-queue",), ("kube-queue",)),
-    Owner(
+    QueueManager(
+        "kube-queue (ack-kube-queue)", ("kube-queue-controller", "job-extensions"), ("kube-queue",), ("kube-queue",)
+    ),
+    QueueManager(
         "koord-queue",
         ("koord-queue", "koord-queue-controller", "koord-queue-controllers"),
         ("koord-queue",),
         ("koord-queue",),
     ),
-    Owner("Kueue", ("kueue-controller-manager",), ("kueue-system",), ("c1f6bfd2.kueue.x-k8s.io",)),
+    QueueManager("Kueue", ("kueue-controller-manager",), ("kueue-system",), ("c1f6bfd2.kueue.x-k8s.io",)),
 )
 KUEUE_CONFIG = ("kueue-system", "kueue-manager-config", "controller_manager_config.yaml")
 KUEUE_FRAMEWORKS = {
@@ -98,7 +100,7 @@ async def acting_lease(transport: ApiTransport, now: int) -> str:
     return str(spec["holderIdentity"])
 
 
-async def _active(transport: ApiTransport, owner: Owner, now: int) -> str:
+async def _active(transport: ApiTransport, owner: QueueManager, now: int) -> str:
     """What shows that an owner is active; empty when nothing does."""
     for name in owner.deployments:
         for item in await _items(transport, DEPLOYMENTS, "", {"fieldSelector": f"metadata.name={name}"}):

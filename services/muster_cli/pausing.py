@@ -23,8 +23,8 @@ from muster_cli.folding import present_state
 from muster_cli.following import Present
 from muster_cli.levers import NO_CLUSTER, UNCONFIRMED
 from muster_cli.marking import annotate, annotations_of, author, short
-from muster_cli.options import Bus, Cluster
-from muster_cli.reading import Reading, locate, opened
+from muster_cli.options import Bus, ClusterOption
+from muster_cli.reading import LogReading, locate, opened
 
 What = Literal["evictions", "admissions"]
 PAUSED, BY, REASON = (f"{PREFIX}/{name}" for name in ("paused", "paused-by", "paused-reason"))
@@ -33,7 +33,7 @@ Change = Callable[[Mapping[str, str]], dict[str, str | None]]
 """From the annotations of an object to those that are to be set or taken away."""
 
 
-class Target(Struct, frozen=True):
+class PauseTarget(Struct, frozen=True):
     """An object that carries a pause. ``path``: of its queue; empty for the tree."""
 
     ref: Ref
@@ -50,7 +50,7 @@ class Switchboard(Struct, frozen=True):
 
     api: Api
     present: Present
-    targets: list[Target]
+    targets: list[PauseTarget]
     by: str
 
     async def turn(self, out: Output, change: Change, did: str) -> int:
@@ -74,8 +74,8 @@ class Switchboard(Struct, frozen=True):
 
 @contextlib.asynccontextmanager
 async def switchboard(
-    queue: str, out: Output, bus: Bus | None, cluster: Cluster | None
-) -> AsyncIterator[tuple[Switchboard, Reading]]:
+    queue: str, out: Output, bus: Bus | None, cluster: ClusterOption | None
+) -> AsyncIterator[tuple[Switchboard, LogReading]]:
     """Everything it takes to pause. Raises CliError when there is no such queue, no tree, no log or no cluster."""
     place = locate(bus)
     tell_which(out, place)
@@ -88,13 +88,13 @@ async def switchboard(
         yield Switchboard(api, present, targets, await author(api, cluster)), reading
 
 
-def targets_of(state: ReadState, path: str) -> list[Target]:
+def targets_of(state: ReadState, path: str) -> list[PauseTarget]:
     """The tree in force, or the Queue of a path: of an inner node, those of all leaves below it."""
     tree = state.ledger.trees.get(ROOT)
     if tree is None:
         raise CliError("no quota tree is in force, so there is nothing to pause; apply an ElasticQuotaTree", NOT_FOUND)
     if not path:
-        return [Target(tree.ref, QUOTA_TREES)]
+        return [PauseTarget(tree.ref, QUOTA_TREES)]
     leaves = [node.path for node in tree.nodes if not node.children]
     below = [leaf for leaf in leaves if leaf == path or leaf.startswith(f"{path}/")]
     if not below:
@@ -103,7 +103,7 @@ def targets_of(state: ReadState, path: str) -> list[Target]:
     missing = [leaf for leaf in below if leaf not in shown]
     if missing:
         raise CliError(f"there is no Queue object of {missing[0]} yet; a Muster that acts makes one", NOT_FOUND)
-    return [Target(shown[leaf], QUEUES, leaf) for leaf in below]
+    return [PauseTarget(shown[leaf], QUEUES, leaf) for leaf in below]
 
 
 def paused_at(state: ReadState, path: str) -> tuple[str, ...]:
@@ -152,7 +152,7 @@ def _parts(text: str) -> tuple[str, ...]:
         return ()
 
 
-async def reclaim_is_off(reading: Reading) -> bool:
+async def reclaim_is_off(reading: LogReading) -> bool:
     """Whether nothing is reclaimed only because foreign work ran when the cluster was first seen."""
     state = await present_state(reading, Preemptor())
     tree = state.ledger.tree

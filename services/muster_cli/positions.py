@@ -62,7 +62,7 @@ def reached(wanted: Mark | None, option: str, last: int, now: int) -> None:
         )
 
 
-class Clock:
+class LogClock:
     """Log time while a log is read: the running maximum of what its writers' clocks said."""
 
     def __init__(self) -> None:
@@ -75,7 +75,7 @@ class Clock:
 
 async def until(stream: AsyncIterator[Stored], end: Mark | None) -> AsyncIterator[Stored]:
     """The commits up to a position, and with it."""
-    clock = Clock()
+    clock = LogClock()
     async for stored in stream:
         if end is not None and end.passed(stored.seq, clock.tell(stored)):
             return

@@ -16,7 +16,7 @@ from muster.model.quota import QuotaNode, QuotaTree
 from muster.model.resources import Vector, format_quantity
 
 
-class Change(Struct, frozen=True):
+class FieldChange(Struct, frozen=True):
     """One field of a node, or of the tree for an empty path, before and after; ``-`` where there is nothing."""
 
     path: str
@@ -42,13 +42,13 @@ class Affected(Struct, frozen=True):
     why: str = ""
 
 
-class Difference(Struct, frozen=True):
+class TreeDifference(Struct, frozen=True):
     """Everything another tree would change."""
 
     seq: int
     added: list[str] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
-    changed: list[Change] = field(default_factory=list)
+    changed: list[FieldChange] = field(default_factory=list)
     kept: list[str] = field(default_factory=list)
     """Annotations of the tree in force that the file does not name, and that applying it leaves in place."""
     over: list[Excess] = field(default_factory=list)
@@ -58,7 +58,7 @@ class Difference(Struct, frozen=True):
     """Room now, and there would be none."""
     hopeless: list[Affected] = field(default_factory=list)
     """It would be more than the max itself: they could never start."""
-    homeless: list[Affected] = field(default_factory=list)
+    unqueued: list[Affected] = field(default_factory=list)
     """No quota would claim them, so that they would leave their queue."""
     unclaimed: list[Affected] = field(default_factory=list)
     """Running, and no quota would claim them: they stay charged where they are."""
@@ -68,7 +68,7 @@ LEVERS: dict[str, tuple[str, ...]] = {"paused": ("paused", "paused_by", "paused_
 """Annotations that commands set on the tree -> the rules they stand for. Applying a file without them keeps them."""
 
 
-def difference(state: ReadState, tree: QuotaTree, stated: Collection[str] = tuple(LEVERS)) -> Difference:
+def difference(state: ReadState, tree: QuotaTree, stated: Collection[str] = tuple(LEVERS)) -> TreeDifference:
     """From the tree in force to another one, as of now. ``stated``: the annotations that the new one has itself."""
     old = state.ledger.trees.get(tree.root)
     kept = {
@@ -83,7 +83,7 @@ def difference(state: ReadState, tree: QuotaTree, stated: Collection[str] = tupl
     new.install(tree)
     before = {node.path: node for node in old.nodes} if old is not None else {}
     after = {node.path: node for node in tree.nodes}
-    found = Difference(
+    found = TreeDifference(
         state.seq,
         kept=sorted(kept),
         added=[path for path in after if path not in before],
@@ -100,7 +100,7 @@ def difference(state: ReadState, tree: QuotaTree, stated: Collection[str] = tupl
     return found
 
 
-def _rules(old: QuotaTree | None, new: QuotaTree) -> list[Change]:
+def _rules(old: QuotaTree | None, new: QuotaTree) -> list[FieldChange]:
     """How the whole tree is applied."""
     if old is None:
         return []
@@ -109,14 +109,14 @@ def _rules(old: QuotaTree | None, new: QuotaTree) -> list[Change]:
         (name.replace("_", "-"), _text(getattr(old.rules, name)), _text(getattr(new.rules, name)))
         for name in new.rules.__struct_fields__
     ]
-    return [Change("", what, before or "-", after or "-") for what, before, after in pairs if before != after]
+    return [FieldChange("", what, before or "-", after or "-") for what, before, after in pairs if before != after]
 
 
 def _text(value: object) -> str:
     return ",".join(str(each) for each in value) if isinstance(value, tuple) else str(value)
 
 
-def _node(old: QuotaNode | None, new: QuotaNode) -> list[Change]:
+def _node(old: QuotaNode | None, new: QuotaNode) -> list[FieldChange]:
     if old is None:
         return []
     found = []
@@ -127,15 +127,15 @@ def _node(old: QuotaNode | None, new: QuotaNode) -> list[Change]:
         ("weight", old.weight, new.weight),
     ):
         found += [
-            Change(new.path, f"{what} {name}", _amount(before, name), _amount(after, name))
+            FieldChange(new.path, f"{what} {name}", _amount(before, name), _amount(after, name))
             for name in sorted(before.keys() | after.keys())
             if before.get(name) != after.get(name)
         ]
     if old.preempts != new.preempts:
-        found.append(Change(new.path, "preempts lower priority", *(_yes(each.preempts) for each in (old, new))))
+        found.append(FieldChange(new.path, "preempts lower priority", *(_yes(each.preempts) for each in (old, new))))
     if sorted(old.namespaces) != sorted(new.namespaces):
         shown = [", ".join(sorted(each)) or "-" for each in (old.namespaces, new.namespaces)]
-        found.append(Change(new.path, "namespaces", *shown))
+        found.append(FieldChange(new.path, "namespaces", *shown))
     return found
 
 
@@ -155,7 +155,7 @@ def _excess(node: QuotaNode, used: Vector) -> list[Excess]:
     ]
 
 
-def _judge_waiting(state: ReadState, new: Ledger, tree: QuotaTree, found: Difference) -> None:
+def _judge_waiting(state: ReadState, new: Ledger, tree: QuotaTree, found: TreeDifference) -> None:
     """Each waiting job by itself: whether it would find room at once, as things stand."""
     old = state.ledger.without_claims()
     waiting = [job for uid, job in state.jobs.items() if uid not in state.ledger.charges and uid in state.workloads]
@@ -163,7 +163,7 @@ def _judge_waiting(state: ReadState, new: Ledger, tree: QuotaTree, found: Differ
         workload = state.workloads[job.ref.uid]
         leaf = leaf_of(new, workload)
         if leaf is None:
-            found.homeless.append(Affected(job.ref.key, job.queue))
+            found.unqueued.append(Affected(job.ref.key, job.queue))
             continue
         before, after = old.shortfall(job.queue, job.demand), new.shortfall(leaf, demand_of(tree, workload))
         if after is None and before is not None:

@@ -13,7 +13,7 @@ from muster.core.objects.quotatree import NAMESPACE, PROFILE, read_quota_tree
 from muster.core.quota.rules import KNOWN
 from muster.core.quota.tree import PREEMPTS, ROOT, WEIGHTS, read_tree
 from muster.events.facts import TreeNodeSpec
-from muster.model.quota import QuotaTree, Violation
+from muster.model.quota import BrokenRule, QuotaTree
 from muster.model.resources import format_quantity
 from muster_cli.exits import NOT_FOUND, USAGE, CliError
 from muster_cli.manifests import Manifest, read_manifests
@@ -28,8 +28,8 @@ class Linted(Struct, frozen=True):
     tree: QuotaTree | None
     rules: dict[str, str] = field(default_factory=dict)
     """what its annotations ask for"""
-    broken: list[Violation] = field(default_factory=list)
-    warnings: list[Violation] = field(default_factory=list)
+    broken: list[BrokenRule] = field(default_factory=list)
+    warnings: list[BrokenRule] = field(default_factory=list)
 
 
 def read_trees(path: Path) -> list[Linted]:
@@ -53,33 +53,33 @@ def lint(manifest: Manifest) -> Linted:
         observed = read_quota_tree(json.dumps({**manifest.body, "metadata": meta}, default=str).encode())
     except UnreadableError as err:
         where, _, what = str(err).partition(": ")
-        return Linted(str(manifest), None, broken=[Violation(where, "unreadable", what)])
+        return Linted(str(manifest), None, broken=[BrokenRule(where, "unreadable", what)])
     tree, broken = read_tree(observed)
     warnings = [*_around(manifest), *_named(observed.root, ROOT), *_within(tree)]
     return Linted(str(manifest), tree, observed.rules, broken, warnings)
 
 
-def _around(manifest: Manifest) -> Iterator[Violation]:
+def _around(manifest: Manifest) -> Iterator[BrokenRule]:
     """What is odd about the object."""
     if manifest.namespace != NAMESPACE:
         where = f"namespace {manifest.namespace}" if manifest.namespace else "no namespace"
-        yield Violation("metadata.namespace", "namespace", f"it names {where}; a tree outside {NAMESPACE} is ignored")
+        yield BrokenRule("metadata.namespace", "namespace", f"it names {where}; a tree outside {NAMESPACE} is ignored")
     known = {PROFILE, CHANGED_BY, CHANGE_REASON, *(f"{PREFIX}/{name}" for name in KNOWN)}
     for key in sorted(manifest.body["metadata"].get("annotations") or {}):
         if key.startswith(f"{PREFIX}/") and key not in known:
-            yield Violation("metadata.annotations", "annotation", f"{key} means nothing here; is it misspelt?")
+            yield BrokenRule("metadata.annotations", "annotation", f"{key} means nothing here; is it misspelt?")
 
 
-def _named(node: TreeNodeSpec, path: str) -> Iterator[Violation]:
+def _named(node: TreeNodeSpec, path: str) -> Iterator[BrokenRule]:
     """Attributes of nodes that look like ours and are not."""
     for key in sorted(node.attributes):
         if key.startswith(f"{PREFIX}/") and key not in (PREEMPTS, *WEIGHTS):
-            yield Violation(path, "attribute", f"attribute {key} means nothing here; is it misspelt?")
+            yield BrokenRule(path, "attribute", f"attribute {key} means nothing here; is it misspelt?")
     for child in node.children:
         yield from _named(child, f"{path}/{child.name}")
 
 
-def _within(tree: QuotaTree) -> Iterator[Violation]:
+def _within(tree: QuotaTree) -> Iterator[BrokenRule]:
     """What keeps every rule, and probably is not meant."""
     limits = {node.path: node.limit for node in tree.nodes}
     for node in tree.nodes:
@@ -90,6 +90,6 @@ def _within(tree: QuotaTree) -> Iterator[Violation]:
                     f"max {name} {format_quantity(limit, name)} is over the parent's "
                     f"{format_quantity(parent[name], name)}, so it is never reached"
                 )
-                yield Violation(node.path, "max_over_parent", detail)
+                yield BrokenRule(node.path, "max_over_parent", detail)
         if not node.children and not node.namespaces and node.path != tree.rules.unbound_queue:
-            yield Violation(node.path, "no_namespace", "no namespace is on this leaf: only labels lead jobs to it")
+            yield BrokenRule(node.path, "no_namespace", "no namespace is on this leaf: only labels lead jobs to it")

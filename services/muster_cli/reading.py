@@ -29,7 +29,7 @@ from muster_cli.options import Bus
 CONNECT_LIMIT_S = 5.0
 
 
-class Place(Struct, frozen=True):
+class LogPlace(Struct, frozen=True):
     """Where the log is: the settings that lead there, and the running instance they were taken from, if any."""
 
     config: Config
@@ -43,16 +43,16 @@ class Place(Struct, frozen=True):
         return self.instance is None or self.instance.acting
 
 
-class Reading(Struct, frozen=True):
+class LogReading(Struct, frozen=True):
     """An open log."""
 
-    place: Place
+    place: LogPlace
     connection: Connection
     js: JetStream
     log: JetStreamLog
 
 
-def locate(bus: Bus | None) -> Place:
+def locate(bus: Bus | None) -> LogPlace:
     """Which log is meant: by option, else by setting, else that of the newest running ``muster up``.
 
     Raises CliError when none of them says, ConfigError for settings that cannot be used.
@@ -64,7 +64,7 @@ def locate(bus: Bus | None) -> Place:
     found = instances.running()
     if "nats_url" in origins:
         mine = [instance for instance in found if instance.url == config.nats_url]
-        return Place(_with_cell(config, origins, mine[0]) if mine else config, mine[0] if mine else None)
+        return LogPlace(_with_cell(config, origins, mine[0]) if mine else config, mine[0] if mine else None)
     if not found:
         raise CliError(
             "no running Muster found: start one with `muster up`, or name the NATS of yours with --url nats://HOST:PORT",
@@ -72,7 +72,7 @@ def locate(bus: Bus | None) -> Place:
         )
     newest = found[0]
     config, origins = load_with_origins(**given, nats_url=newest.url)
-    return Place(_with_cell(config, origins, newest), newest, len(found) - 1)
+    return LogPlace(_with_cell(config, origins, newest), newest, len(found) - 1)
 
 
 def _with_cell(config: Config, origins: dict[str, str], instance: Instance) -> Config:
@@ -81,7 +81,7 @@ def _with_cell(config: Config, origins: dict[str, str], instance: Instance) -> C
 
 
 @contextlib.asynccontextmanager
-async def connected(place: Place) -> AsyncIterator[JetStream]:
+async def connected(place: LogPlace) -> AsyncIterator[JetStream]:
     """A connection to the NATS of a place. Raises BusError."""
     connection = await connect_bus(place.config, "muster-cli", _ignore, timeout_s=CONNECT_LIMIT_S)
     try:
@@ -91,17 +91,17 @@ async def connected(place: Place) -> AsyncIterator[JetStream]:
 
 
 @contextlib.asynccontextmanager
-async def opened(place: Place) -> AsyncIterator[Reading]:
+async def opened(place: LogPlace) -> AsyncIterator[LogReading]:
     """The log of a place, read only. Raises BusError; CliError when there is no log."""
     async with connected(place) as js:
         try:
             log = await open_log(js, place.config.cell, create=False)
         except LogGoneError as err:
             raise CliError(str(err), NOT_FOUND) from err
-        yield Reading(place, js.connection, js, log)
+        yield LogReading(place, js.connection, js, log)
 
 
-async def base_of(reading: Reading) -> list[Snapshot]:
+async def base_of(reading: LogReading) -> list[Snapshot]:
     """The states the log can be read from, where what came before them was deleted. Raises BusError."""
     return await JetStreamGenerations(reading.js, reading.log.identity.cell).origin(reading.log.identity)
 

@@ -19,7 +19,7 @@ from muster.core.quota.fairshare import Law
 from muster.core.wording.explain_shares import UNBOUNDED
 from muster.model.kaiqueue import KaiQueue
 from muster.model.keys import Ref
-from muster.model.quota import QuotaNode, Violation
+from muster.model.quota import BrokenRule, QuotaNode
 from muster.model.resources import EVERYTHING, QuantityError, Vector, in_bytes, parse_quantity
 from muster_cli.exits import NOT_FOUND, USAGE, CliError
 from muster_cli.manifests import Manifest, read_manifests
@@ -42,7 +42,7 @@ KNOWN = ("name", "parent", "priority", *FIELDS, "uid", "created", "display_name"
 SHORT = {long: short for short, long in RESOURCES.items()}
 
 
-class Asked(Struct):
+class ShareQuestion(Struct):
     """What a file says, ready to be divided. Amounts in SCALE parts of what the file counts in."""
 
     nodes: list[QuotaNode]
@@ -52,7 +52,7 @@ class Asked(Struct):
     usage: dict[str, Vector] = field(default_factory=dict)
     laws: dict[str, Law] = field(default_factory=dict)
     disabled: dict[str, str] = field(default_factory=dict)
-    warnings: list[Violation] = field(default_factory=list)
+    warnings: list[BrokenRule] = field(default_factory=list)
     plain: bool = False
     """Amounts are plain numbers, not one for each resource."""
 
@@ -68,7 +68,7 @@ class Given(Struct):
     plain: bool = False
     broken: dict[str, str] = field(default_factory=dict)
     """name of a queue -> what is wrong with what was written"""
-    warnings: list[Violation] = field(default_factory=list)
+    warnings: list[BrokenRule] = field(default_factory=list)
 
 
 def read_text(path: Path) -> tuple[str, str]:
@@ -110,7 +110,7 @@ def read_table(found: Mapping[str, Any], origin: str) -> Given:
     if given.k < 0:
         raise CliError(f"{origin}: k is {found['k']}; write 0 for no heed of past usage, or more", USAGE)
     for key in sorted(set(map(str, found)) - {"total", "queues", "k"}):
-        given.warnings.append(Violation(origin, "field", f"{key} means nothing here; known: total, queues, k"))
+        given.warnings.append(BrokenRule(origin, "field", f"{key} means nothing here; known: total, queues, k"))
     names: set[str] = set()
     for number, row in enumerate(rows, start=1):
         name = str(row.get("name") or "")
@@ -126,7 +126,7 @@ def read_table(found: Mapping[str, Any], origin: str) -> Given:
 def _take_row(given: Given, name: str, row: dict[str, Any]) -> None:
     for key in sorted(row.keys() - set(KNOWN)):
         said = f"field {key} means nothing here; known: {', '.join(KNOWN)}"
-        given.warnings.append(Violation(name, "field", said))
+        given.warnings.append(BrokenRule(name, "field", said))
     texts: dict[str, dict[str, str]] = {}
     defaults = {"quota": "0", "limit": "-1", "weight": "1"}
     for which in FIELDS:
@@ -181,7 +181,7 @@ def read_queues(manifests: list[Manifest]) -> Given:
     return given
 
 
-def compiled(given: Given) -> Asked:
+def compiled(given: Given) -> ShareQuestion:
     """The queues in force, with what each asks for: all it can get where nothing is said."""
     resources = {name for each in given.queues for name in each.quota} | given.total.keys()
     units = dict.fromkeys(resources, SCALE)
@@ -202,7 +202,7 @@ def compiled(given: Given) -> Asked:
     warnings = [*given.warnings, *found.warnings]
     if nodes:
         warnings += _beyond_total(nodes, total)
-    return Asked(nodes, total, requests, usage, laws, found.disabled, warnings, given.plain)
+    return ShareQuestion(nodes, total, requests, usage, laws, found.disabled, warnings, given.plain)
 
 
 def total_of(given: Given) -> tuple[dict[str, Fraction], str]:
@@ -239,7 +239,7 @@ def shown_name(resource: str) -> str:
     return SHORT.get(resource, resource)
 
 
-def _beyond_total(nodes: list[QuotaNode], total: Vector) -> Iterator[Violation]:
+def _beyond_total(nodes: list[QuotaNode], total: Vector) -> Iterator[BrokenRule]:
     known = {node.path: node for node in nodes}
     for name in sorted(total):
         quotas = sum(known[child].guaranteed.get(name, 0) for child in nodes[0].children)
@@ -248,7 +248,7 @@ def _beyond_total(nodes: list[QuotaNode], total: Vector) -> Iterator[Violation]:
                 f"the quotas of the top queues sum up to {_plain(quotas)}{' ' + shown_name(name) if name else ''}, "
                 f"over the total of {_plain(total[name])}: they cannot all be guaranteed; lower them or add more"
             )
-            yield Violation("total", "over_subscribed", said)
+            yield BrokenRule("total", "over_subscribed", said)
 
 
 def _plain(amount: int) -> str:

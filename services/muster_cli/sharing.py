@@ -11,17 +11,17 @@ from muster.core.quota.fairshare import UNLIMITED
 from muster.core.quota.fairtree import Divided, asked_above, divide_tree
 from muster.core.quota.shares import Shares
 from muster.core.wording.explain_shares import UNBOUNDED, why_share
-from muster.model.quota import QuotaNode, QuotaTree, Violation
+from muster.model.quota import BrokenRule, QuotaNode, QuotaTree
 from muster.model.resources import format_quantity
 from muster_cli.exits import VIOLATED, CliError
 from muster_cli.manifests import Manifest
 from muster_cli.quotafiles import lint
-from muster_cli.sharefiles import SCALE, USAGE_WHOLE, Asked, shown_name
+from muster_cli.sharefiles import SCALE, USAGE_WHOLE, ShareQuestion, shown_name
 
 Number = int | float | str
 
 
-class Row(Struct, frozen=True):
+class ShareRow(Struct, frozen=True):
     """One queue and one resource; amounts as the file counts them, None for a request without a bound."""
 
     queue: str
@@ -42,13 +42,13 @@ class Shared(Struct):
     """The answer."""
 
     total: dict[str, Number]
-    rows: list[Row]
+    rows: list[ShareRow]
     disabled: dict[str, str] = field(default_factory=dict)
-    warnings: list[Violation] = field(default_factory=list)
+    warnings: list[BrokenRule] = field(default_factory=list)
     plain: bool = False
 
 
-def of_queues(asked: Asked) -> Shared:
+def of_queues(asked: ShareQuestion) -> Shared:
     """KAI queues, by their rules."""
     requests = asked_above(asked.nodes, asked.requests)
     divided = divide_tree(asked.nodes, asked.total, requests, asked.usage, asked.laws)
@@ -62,13 +62,13 @@ def of_queues(asked: Asked) -> Shared:
     return Shared(total, rows, asked.disabled, asked.warnings, asked.plain)
 
 
-def _row(node: QuotaNode, resource: str, found: Divided, asked: Asked) -> Row:
+def _row(node: QuotaNode, resource: str, found: Divided, asked: ShareQuestion) -> ShareRow:
     sharer = found.sharer
     parent = node.path.rpartition("/")[0].rpartition("/")[2] if node.path.count("/") > 1 else ""
     name = shown_name(resource)
     used = Fraction(asked.usage.get(node.path, {}).get(resource, 0), USAGE_WHOLE)
     usage = str(_plain(used)) if asked.laws[resource].k[0] else ""
-    return Row(
+    return ShareRow(
         queue=node.name,
         parent=parent,
         priority=node.priority,
@@ -105,7 +105,7 @@ def of_tree(manifest: Manifest) -> Shared:
             share, most = shares.runtime[node.path][name], node.limit.get(name, root.limit[name])
             least = node.guaranteed.get(name, 0)
             rows.append(
-                Row(
+                ShareRow(
                     queue=node.path,
                     parent=node.path.rpartition("/")[0],
                     priority=node.priority,

@@ -22,7 +22,7 @@ from muster_cli.datafolder import place_of
 from muster_cli.exits import USAGE, CliError
 from muster_cli.logfiles import complete, existing, progress
 from muster_cli.options import LOG_GROUP, Bus, Cell, Url
-from muster_cli.reading import Place, Reading, base_of, commits, locate, opened
+from muster_cli.reading import LogPlace, LogReading, base_of, commits, locate, opened
 from muster_cli.waitbar import counting
 
 
@@ -64,10 +64,10 @@ class Feed:
     def __init__(
         self,
         stored: AsyncIterator[Stored],
-        place: Place | None = None,
+        place: LogPlace | None = None,
         log: JetStreamLog | None = None,
         base: Sequence[Snapshot] = (),
-        reading: Reading | None = None,
+        reading: LogReading | None = None,
         shown: Callable[[int], None] | None = None,
     ) -> None:
         """``shown``: is called with the sequence of each commit that is read."""

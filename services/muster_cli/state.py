@@ -11,7 +11,7 @@ from muster.bus.log import LogUsage
 from muster.core.deciders import DECIDERS
 from muster.core.objects.registry import WATCHED
 from muster.events.subjects import log_stream
-from muster_cli.reading import Reading
+from muster_cli.reading import LogReading
 
 SEATS: tuple[tuple[str, str], ...] = (
     *(("watcher", shard) for shard in WATCHED),
@@ -49,7 +49,7 @@ class CellState(Struct, frozen=True):
         return self.usage.bytes * 100 // self.usage.max_bytes if self.usage.max_bytes > 0 else 0
 
 
-async def cell_state(reading: Reading) -> CellState:
+async def cell_state(reading: LogReading) -> CellState:
     """Ask the bus. Raises BusError."""
     identity = reading.log.identity
     usage, leads = await asyncio.gather(reading.log.usage(), leaders(reading))
@@ -64,7 +64,7 @@ async def cell_state(reading: Reading) -> CellState:
     )
 
 
-async def leaders(reading: Reading) -> list[Lead]:
+async def leaders(reading: LogReading) -> list[Lead]:
     """Who leads each stage now."""
 
     async def ask(stage: str, shard: str) -> Lead:

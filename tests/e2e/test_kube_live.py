@@ -13,14 +13,14 @@ from kit.controlplane import ControlPlane, User
 from kit.controlplane.build import Binaries
 from kit.kubeclient import KubeClient
 from muster.kube.config import connect
-from muster.kube.deltas import Absent, Delete, Synced, Upsert
+from muster.kube.deltas import Absent, Delete, ListSynced, Upsert
 from muster.kube.discovery import can_i, has_status_subresource, served, server_version
 from muster.kube.errors import KubeConfigError
-from muster.kube.hooks import NoHooks
+from muster.kube.hooks import NoWatchHooks
 from muster.kube.reflector import Reflector
 from muster.kube.sources import Explicit, FromKubeconfig
 from muster.kube.transport import KubeTransport
-from muster.kube.trouble import Cause, from_response
+from muster.kube.trouble import RestartCause, from_response
 from muster.model.api import NODES, PODS, RAYJOBS, ApiResource
 
 CONFIG_MAPS = ApiResource("", "v1", "configmaps", "ConfigMap")
@@ -32,7 +32,7 @@ async def impatient(seconds: float) -> None:
     await asyncio.sleep(min(seconds, 0.2))
 
 
-class Model(NoHooks):
+class Model(NoWatchHooks):
     """What a reflector's consumer knows; waits for conditions on it."""
 
     def __init__(self, transport: KubeTransport, resource: ApiResource, namespace: str) -> None:
@@ -58,7 +58,7 @@ class Model(NoHooks):
                         self.live[meta.name] = meta.resource_version
                     case Delete(meta, _):
                         del self.live[meta.name]
-                    case Synced():
+                    case ListSynced():
                         self.lists += 1
                     case Absent():
                         self.absent = True
@@ -173,7 +173,7 @@ async def test_position_from_before_the_servers_memory_is_told_in_the_stream(
 
 async def test_version_the_server_has_not_reached_is_too_new(transport: KubeTransport) -> None:
     answer = await transport.request("GET", "/api/v1/configmaps", query={"resourceVersion": "99999999"})
-    assert (from_response(answer).cause, answer.retry_after_s) == (Cause.TOO_NEW, 1.0)
+    assert (from_response(answer).cause, answer.retry_after_s) == (RestartCause.TOO_NEW, 1.0)
 
 
 async def test_user_without_rights_is_told_so(plane: ControlPlane) -> None:

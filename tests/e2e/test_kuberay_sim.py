@@ -18,7 +18,7 @@ from muster.kube.sources import FromKubeconfig
 from muster.model.api import JOBS, NODES, PODS, RAYCLUSTERS, RAYJOBS
 from muster.ports import ApiTransport
 from muster.sim.asyncdriver import AsyncDriver
-from muster.sim.kuberay import OUTCOME, RUNTIME, KubeRayOperator, Settings
+from muster.sim.kuberay import OUTCOME, RUNTIME, KubeRayOperator, OperatorSettings
 
 __all__ = ["real_api"]
 
@@ -32,13 +32,13 @@ async def cluster(real_api: Api) -> AsyncIterator[Api]:
     name = f"kuberay-{api.namespace}"
     made = {"metadata": {"name": name}, "status": {"capacity": room, "allocatable": room}}
     assert (await api.call("POST", NODES.path(), made)).status == 201
-    settings = Settings(run_for="kit.muster.dev/run-for", fail_after="kit.muster.dev/fail-after")
+    settings = OperatorSettings(run_for="kit.muster.dev/run-for", fail_after="kit.muster.dev/fail-after")
     async with beside(operator(api.transport, settings).run()):
         yield api
     await api.call("DELETE", NODES.path(name=name))
 
 
-def operator(transport: ApiTransport, settings: Settings) -> AsyncDriver:
+def operator(transport: ApiTransport, settings: OperatorSettings) -> AsyncDriver:
     return AsyncDriver(transport, [KubeRayOperator(settings)], lambda: time.time_ns() // 1_000_000)
 
 
@@ -199,7 +199,7 @@ async def test_without_any_other_controller(control_plane_binaries: Binaries) ->
         transport = await connect(FromKubeconfig(str(plane.kubeconfig)))
         await install_crds(transport)
         api = Api(transport, "default", real=True, server=None)
-        settings = Settings(pods=False, submitter_pods=False, ready_ms=500)
+        settings = OperatorSettings(pods=False, submitter_pods=False, ready_ms=500)
         driver = operator(transport, settings)
         async with beside(driver.run()):
             job = rayjob(api, **{RUNTIME: "1s"})

@@ -11,7 +11,7 @@ from muster.bus.connection import connect
 from muster.bus.errors import BusError
 from muster.bus.generations import JetStreamGenerations
 from muster.bus.jetstream import JetStream
-from muster.bus.kv import Bucket
+from muster.bus.kv import KvBucket
 from muster.bus.log import JetStreamLog, genesis_of
 from muster.bus.server import EmbeddedServer
 from muster.bus.snapshots import JetStreamSnapshots
@@ -77,7 +77,7 @@ async def test_what_a_founder_left_half_done_is_finished(js: JetStream, cell: st
     lost = await open_log(js, cell, create=True, limits=SMALL)
     if with_genesis:
         # It got as far as the genesis, and not to the pointer.
-        await Bucket(js, subjects.state_bucket(cell)).delete(POINTER, revision=1)
+        await KvBucket(js, subjects.state_bucket(cell)).delete(POINTER, revision=1)
         again = await open_log(js, cell, create=True, limits=SMALL)
         assert again.identity == lost.identity
         return
@@ -146,7 +146,7 @@ async def test_given_limits_must_be_those_of_the_log_and_none_take_any(js: JetSt
 
 async def test_the_pointer_to_another_log_is_refused(js: JetStream, cell: str) -> None:
     log = await open_log(js, cell, create=True, limits=SMALL)
-    bucket = Bucket(js, subjects.state_bucket(cell))
+    bucket = KvBucket(js, subjects.state_bucket(cell))
     entry = await bucket.get(POINTER)
     assert entry is not None
     assert entry.value is not None
@@ -222,7 +222,7 @@ async def test_a_lost_pointer_finds_all_generations_again(js: JetStream, cell: s
     for _ in range(2):
         await roll(JetStreamGenerations(js, cell), clock=SystemClock())
     before = (await open_log(js, cell)).identity
-    bucket = Bucket(js, subjects.state_bucket(cell))
+    bucket = KvBucket(js, subjects.state_bucket(cell))
     entry = await bucket.get(POINTER)
     assert entry is not None
     await bucket.delete(POINTER, revision=entry.revision)

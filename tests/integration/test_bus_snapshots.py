@@ -10,7 +10,7 @@ from muster.bus import objects
 from muster.bus.cell import open_log, open_stores
 from muster.bus.connection import connect
 from muster.bus.jetstream import JetStream
-from muster.bus.kv import Bucket
+from muster.bus.kv import KvBucket
 from muster.bus.objects import CHUNK
 from muster.bus.server import EmbeddedServer
 from muster.bus.snapshots import JetStreamSnapshots
@@ -102,7 +102,7 @@ async def test_a_bucket_that_is_gone_is_warned_of_and_no_error(kept: Kept) -> No
 
 
 async def test_a_pointer_that_cannot_be_read_is_replaced(kept: Kept) -> None:
-    bucket = Bucket(kept.js, subjects.state_bucket(kept.cell))
+    bucket = KvBucket(kept.js, subjects.state_bucket(kept.cell))
     await bucket.put("snapshot.preemptor.0", b"\x00", revision=0)
     assert await kept.load() is None
     assert await kept.save(10)

@@ -14,7 +14,7 @@ from kit.waiting import until
 from muster.model import api
 from muster.model.api import ApiResource
 from muster.runtime.clock import SystemClock
-from muster.sim.apiserver.kinds import LEASES, Kind
+from muster.sim.apiserver.kinds import LEASES, ResourceRules
 from muster.sim.apiserver.names import stamp
 from muster.sim.world import SimCluster, VirtualClock
 from muster_cli.clusterchecks import POLICIES
@@ -42,7 +42,7 @@ class Theirs:
         """Serve admission policies, which this server otherwise does not know, and create ours."""
         for policy in POLICIES:
             for resource in (policy.resource, policy.binding):
-                self.cluster.server.serve(Kind(resource=resource))
+                self.cluster.server.serve(ResourceRules(resource=resource))
                 self.create(resource, {"metadata": {"name": policy.name}})
 
     def names(self, resource: ApiResource) -> list[str]:

@@ -13,7 +13,7 @@ from kit.story import quota_tree, rayjob
 from muster.model import api
 from muster.model.api import ApiResource
 from muster.runtime.clock import SystemClock
-from muster.sim.apiserver.kinds import Kind
+from muster.sim.apiserver.kinds import ResourceRules
 from muster.sim.world import SimCluster, VirtualClock
 from muster_cli.clusterchecks import POLICIES
 
@@ -57,7 +57,7 @@ async def theirs(tmp_path: Path) -> AsyncIterator[Theirs]:
         made.create(api.QUOTA_TREES, quota_tree())
         for policy in POLICIES:
             for resource in (policy.resource, policy.binding):
-                cluster.server.serve(Kind(resource=resource))
+                cluster.server.serve(ResourceRules(resource=resource))
                 made.create(resource, {"metadata": {"name": policy.name}})
         yield made
 

@@ -10,7 +10,7 @@ import pytest_asyncio
 
 from kit.fakeapi import Answer, Close, FakeApi, Fault, Stream, event, refusal, status
 from muster.kube.config import connect
-from muster.kube.deltas import Absent, Delete, Delta, Synced, Upsert
+from muster.kube.deltas import Absent, Delete, Delta, ListSynced, Upsert
 from muster.kube.reflector import Reflector
 from muster.kube.sources import Explicit
 from muster.kube.transport import KubeTransport
@@ -59,7 +59,7 @@ class Follower:
             case Delete(meta, _):
                 del self.live[meta.name]
                 self.words.append(f"-{meta.name}")
-            case Synced(_, relist):
+            case ListSynced(_, relist):
                 self.words.append("resynced" if relist else "synced")
             case Absent():
                 self.words.append("absent")

@@ -21,7 +21,14 @@ from muster.bus.cell import open_log, open_stores
 from muster.bus.jetstream import JetStream
 from muster.bus.public import PublicPublisher
 from muster.events import subjects
-from muster.events.public import PublicEvent, PublicPosition, PublicWorkload, WorkloadAdmitted, WorkloadStarted, ce_type
+from muster.events.public import (
+    PublicEvent,
+    PublicPosition,
+    PublicWorkload,
+    PublicWorkloadAdmitted,
+    PublicWorkloadStarted,
+    ce_type,
+)
 from muster.events.registry import encode
 from muster.runtime.connecting import connect_bus
 from muster.runtime.natsaccounts import EXPORTED_API
@@ -70,8 +77,8 @@ def event(number: int) -> PublicEvent:
         "workload": PublicWorkload("RayJob", "video", f"job-{number}", f"uid-{number}"),
     }
     if number % 3:
-        return WorkloadAdmitted(**common, attempt=1, queue="root/video")
-    return WorkloadStarted(**common)
+        return PublicWorkloadAdmitted(**common, attempt=1, queue="root/video")
+    return PublicWorkloadStarted(**common)
 
 
 def admitted(last: int) -> set[str]:

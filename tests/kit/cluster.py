@@ -29,7 +29,7 @@ from muster.kube.transport import KubeTransport
 from muster.runtime.clusterlease import PATH
 from muster.sim.asyncdriver import AsyncDriver
 from muster.sim.controllers import Controller
-from muster.sim.kuberay import RUNTIME, KubeRayOperator, Settings
+from muster.sim.kuberay import RUNTIME, KubeRayOperator, OperatorSettings
 
 T = TypeVar("T")
 
@@ -100,7 +100,7 @@ class Cluster:
         self.kube = KubeClient(plane.url, token=plane.admin.token, ca_file=plane.ca_file)
         self.transport: KubeTransport
         self._kuberay = contextlib.AsyncExitStack()
-        self._settings = Settings(
+        self._settings = OperatorSettings(
             pods=pods,
             submitter_pods=pods,
             # KubeRay fails a job whose end it could not see for so long, as when the API server is away for a while.

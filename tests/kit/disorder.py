@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from muster.core.actuation.answers import Retry
+from muster.core.actuation.answers import RetryLater
 from muster.core.actuation.carrying import Order, Reply, Request, carry_out, first_request, orders_of
 from muster.core.actuation.intents import Actuator, ActuatorState, Known, Outstanding
 from muster.core.deciders import DECIDERS
@@ -29,7 +29,7 @@ from muster.events.facts import KindsConfigured, Synced, SyncStarted
 from muster.events.system import Genesis, LeaderStarted, PlacementChosen
 from muster.model.keys import Ref
 from muster.runtime.snapshotting import decode_state, encode_state
-from muster.sim.apiserver.store import Change
+from muster.sim.apiserver.store import StoredChange
 from muster.sim.world import SimCluster
 
 
@@ -88,7 +88,7 @@ class DisorderedCell:
         self._watchers = {shard: Watcher(shard, kinds) for shard in shards_of(kinds)}
         for shard, watcher in self._watchers.items():
             self.seats[f"watcher/{shard}"] = _Leading(watcher)
-        self._changed: dict[str, dict[str, Change]] = {shard: {} for shard in self._watchers}
+        self._changed: dict[str, dict[str, StoredChange]] = {shard: {} for shard in self._watchers}
         """shard -> uid -> newest change not reported yet"""
         self._doubted: dict[str, int] = {}
         """uid -> when it was first put off, since its parent did not know it"""
@@ -156,13 +156,15 @@ class DisorderedCell:
             row = watcher.row
             self._append_as(f"watcher/{shard}", "input", [SyncStarted(kinds=(shard,))])
             for found in server.store.table(row.resource).objects.values():
-                self._observe(Change("ADDED", int(found["metadata"]["resourceVersion"]), row.resource, found, None))
+                self._observe(
+                    StoredChange("ADDED", int(found["metadata"]["resourceVersion"]), row.resource, found, None)
+                )
             server.subscribe(self._observe, row.resource)
         self._report(everything=True)
         for shard in self._watchers:
             self._append_as(f"watcher/{shard}", "input", [Synced(kind=shard)])
 
-    def _observe(self, change: Change) -> None:
+    def _observe(self, change: StoredChange) -> None:
         row = WATCHED[SHARD_OF[change.resource]]
         meta = change.object["metadata"]
         if row.namespace and meta.get("namespace", "") != row.namespace:
@@ -195,7 +197,7 @@ class DisorderedCell:
                     self._append_as(f"watcher/{shard}", "input", facts)
         return reported
 
-    def _puts_off(self, shard: str, change: Change) -> bool:
+    def _puts_off(self, shard: str, change: StoredChange) -> bool:
         """As the watcher's runner does: a new object that its parent does not know is looked at a moment later."""
         watcher, state = self._watchers[shard], self.seats[f"watcher/{shard}"].state
         meta = change.object["metadata"]
@@ -205,7 +207,7 @@ class DisorderedCell:
         now = self.cluster.clock.now()
         return now < self._doubted.setdefault(ref.uid, now) + PATIENCE_MS
 
-    def _facts(self, shard: str, change: Change) -> list[Event]:
+    def _facts(self, shard: str, change: StoredChange) -> list[Event]:
         watcher, state = self._watchers[shard], self.seats[f"watcher/{shard}"].state
         meta = change.object["metadata"]
         ref = Ref(watcher.kind, meta.get("namespace", ""), meta["name"], meta["uid"])
@@ -290,7 +292,7 @@ class DisorderedCell:
             try:
                 request = steps.send(reply)
             except StopIteration as ended:
-                return None if isinstance(ended.value, Retry) else ended.value
+                return None if isinstance(ended.value, RetryLater) else ended.value
             if self._happens(self.disorder.outage):
                 return None
 

@@ -260,14 +260,14 @@ def some_nodes(rng: Random, most: int = 6) -> list[NodeObserved]:
     return found
 
 
-def some_rules(rng: Random, *, crowd: bool) -> PodRules:
+def some_rules(rng: Random, *, pod_rules: bool) -> PodRules:
     app = rng.choice(("a", "b"))
     rules: dict[str, object] = {"labels": {"app": app}}
     if rng.random() < 0.1:
         rules["node_labels"] = {"disk": "ssd"}
     if rng.random() < 0.5:
         rules["tolerations"] = (Toleration("gpu", "Exists"),)
-    if crowd:
+    if pod_rules:
         key = rng.choice((ZONE, HOSTNAME))
         of = (Requirement("app", "In", (rng.choice(("a", "b")),)),)
         match rng.randint(0, 4):
@@ -284,12 +284,12 @@ def some_rules(rng: Random, *, crowd: bool) -> PodRules:
     return PodRules(**rules)
 
 
-def some_ask(rng: Random, name: str, *, crowd: bool = False, most: int = 5) -> Ask:
+def some_ask(rng: Random, name: str, *, pod_rules: bool = False, most: int = 5) -> Ask:
     return ask(
         name,
         count=rng.randint(1, most),
         cpu=rng.choice((1, 1, 2, 3)),
         memory=rng.choice((1, 2, 4)),
         gpu=rng.choice((0, 0, 1, 2)),
-        rules=some_rules(rng, crowd=crowd),
+        rules=some_rules(rng, pod_rules=pod_rules),
     )

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from muster.model.api import PODS, SPARKAPPLICATIONS, ApiResource
 from muster.sim.apiserver.store import ChangeType
 from muster.sim.controllers import WorkQueue
-from muster.sim.operations import ApiOperation, Create, Delete, Merge, Plan
+from muster.sim.operations import ApiOperation, Create, DeleteObject, Merge, OperationPlan
 
 Obj = dict[str, Any]
 
@@ -43,17 +43,17 @@ class _Operator:
             kept[name] = found
         self.queue.mark(key)
 
-    def plan(self, key: str, now: int) -> Plan:
+    def plan(self, key: str, now: int) -> OperationPlan:
         found = self._objects.get(key)
         if found is None or found["metadata"].get("deletionTimestamp"):
-            return Plan()
+            return OperationPlan()
         status, pods = self.look(found, self._pods.get(key, {}))
         operations: list[ApiOperation] = list(pods)
         if status is not None and status != (found.get("status") or {}):
             meta = found["metadata"]
             resource = next(each for each in self.kinds if each.kind == found["kind"])
             operations.append(Merge(resource, meta["namespace"], meta["name"], {"status": status}, "status"))
-        return Plan(tuple(operations))
+        return OperationPlan(tuple(operations))
 
     def look(self, found: Obj, pods: dict[str, Obj]) -> tuple[Obj | None, list[ApiOperation]]:
         raise NotImplementedError
@@ -86,7 +86,7 @@ def phase_of(pod: Obj | None) -> str:
 
 def deletions(pods: dict[str, Obj]) -> list[ApiOperation]:
     return [
-        Delete(PODS, pod["metadata"]["namespace"], name, pod["metadata"]["uid"])
+        DeleteObject(PODS, pod["metadata"]["namespace"], name, pod["metadata"]["uid"])
         for name, pod in pods.items()
         if not pod["metadata"].get("deletionTimestamp")
     ]

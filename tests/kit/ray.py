@@ -6,10 +6,10 @@ from muster.model.api import RAYJOBS
 from muster.sim.apiserver.defaults import raycluster as with_cluster_defaults
 from muster.sim.apiserver.defaults import rayjob as with_job_defaults
 from muster.sim.apiserver.names import stamp
-from muster.sim.kuberay import Settings, words
+from muster.sim.kuberay import OperatorSettings, words
 from muster.sim.kuberay.rayjob import reconcile_rayjob
 from muster.sim.kuberay.step import RayJobPlan, RayJobSeen, RayRun
-from muster.sim.operations import ApiOperation, Create, Delete, Merge, Replace
+from muster.sim.operations import ApiOperation, Create, DeleteObject, Merge, Replace
 from muster.sim.world import BEGINNING_MS
 
 Object = dict[str, Any]
@@ -109,10 +109,10 @@ class Outcome:
         return None if self.status is None else self.status.get("jobDeploymentStatus", "")
 
 
-def look(job: Object, *, after_ms: int = 0, settings: Settings | None = None, **seen: Any) -> Outcome:
+def look(job: Object, *, after_ms: int = 0, settings: OperatorSettings | None = None, **seen: Any) -> Outcome:
     """Look at a RayJob ``after_ms`` after BEGAN."""
     found = RayJobSeen(job, **seen)
-    return Outcome(reconcile_rayjob(found, BEGAN + after_ms, settings or Settings()))
+    return Outcome(reconcile_rayjob(found, BEGAN + after_ms, settings or OperatorSettings()))
 
 
 def short(operation: ApiOperation) -> str:
@@ -124,7 +124,7 @@ def short(operation: ApiOperation) -> str:
             return f"replace {resource.plural}{'/' + subresource if subresource else ''} {operation.name}"
         case Merge(resource, _, name, _, subresource):
             return f"merge {resource.plural}{'/' + subresource if subresource else ''} {name}"
-        case Delete(resource, _, name):
+        case DeleteObject(resource, _, name):
             return f"delete {resource.plural} {name}"
         case _:
             return f"bind {operation.name} {operation.node}"

@@ -6,7 +6,7 @@ from random import Random
 from typing import Any
 
 from kit.scripted import ScriptedTransport
-from muster.kube.deltas import Absent, Delete, Delta, Synced, Unreadable, Upsert
+from muster.kube.deltas import Absent, Delete, Delta, ListSynced, Unreadable, Upsert
 from muster.kube.reflector import Reflector
 from muster.model.api import PODS
 
@@ -68,7 +68,7 @@ def words(deltas: list[Delta]) -> list[str]:
                 result.append(f"-{meta.name}@{meta.resource_version}{'' if raw else ' concluded'}")
             case Unreadable(meta, _, _):
                 result.append(f"?{meta.name if meta else ''}")
-            case Synced(count, relist):
+            case ListSynced(count, relist):
                 result.append(f"{'re' if relist else ''}synced {count}")
             case Absent():
                 result.append("absent")

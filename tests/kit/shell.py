@@ -31,7 +31,7 @@ from muster.runtime.leader import AnyLeader, Leader, LostLeadershipError
 from muster.runtime.presenting import Presenter
 from muster.runtime.rolling import Rolled, kept_snapshots, roll
 from muster.runtime.watching import WatcherRunner
-from muster.sim.apiserver import Faults
+from muster.sim.apiserver import FaultDraw
 from muster.sim.log import (
     LogFaults,
     MemoryGenerations,
@@ -76,7 +76,7 @@ class Cell:
         self,
         *,
         seed: int = 0,
-        faults: Faults | None = None,
+        faults: FaultDraw | None = None,
         log_faults: LogFaults | None = None,
         services: tuple[str, ...] = ("watcher", *DECIDERS, "actuator", "presenter"),
     ) -> None:

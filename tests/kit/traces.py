@@ -12,7 +12,7 @@ import pytest
 
 from muster.simulation.history import History
 from muster.simulation.jobsfile import read_trace
-from muster.simulation.metrics import Metrics
+from muster.simulation.metrics import SimulationMetrics
 from muster.simulation.model import Trace
 from muster.simulation.runner import Options, Result, simulate
 
@@ -51,7 +51,7 @@ def ends(history: History) -> dict[str, float]:
     return {job.id: job.end / 1000 for job in history.jobs.values() if job.end >= 0}
 
 
-def figure(metrics: Metrics, name: str) -> Any:
+def figure(metrics: SimulationMetrics, name: str) -> Any:
     return getattr(metrics, name)
 
 

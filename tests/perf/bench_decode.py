@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from muster.kube.deltas import Synced
+from muster.kube.deltas import ListSynced
 from muster.kube.lines import LineSplitter
 from muster.kube.nesting import array_items, object_members
 from muster.kube.objects import decode_event, decode_meta, decode_page
@@ -113,7 +113,7 @@ async def follow(transport: Canned) -> tuple[float, float]:
     async with aclosing(Reflector(transport, PODS).deltas()) as deltas:
         seen = 0
         async for delta in deltas:
-            if isinstance(delta, Synced):
+            if isinstance(delta, ListSynced):
                 synced = time.process_time()
             elif synced:
                 seen += 1
@@ -155,7 +155,7 @@ def main() -> None:
     async def list_only() -> None:
         async with aclosing(reflector.deltas()) as deltas:
             async for delta in deltas:
-                if isinstance(delta, Synced):
+                if isinstance(delta, ListSynced):
                     break
 
     asyncio.run(list_only())

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from kit.kai import queue
 from muster.core.preemption import kaireclaim
 from muster.core.preemption.reclaim import Market, Run, basis
-from muster.core.quota.demand import Ask, Charge, Demand
+from muster.core.quota.demand import Charge, Demand, QueuedRequest
 from muster.core.quota.kai import compile_queues
 from muster.core.quota.kaiforest import Forest
 from muster.core.quota.ledger import Ledger
@@ -43,7 +43,7 @@ def run(found: Ledger, uid: str, name: str, gpus: int, *, preemptible: bool = Tr
 
 def wait(found: Ledger, uid: str, name: str, gpus: int) -> Demand:
     demand = Demand({GPU: gpus * 1000}, 1)
-    found.queued(uid, Ask(1, path_of(found, name), demand.request))
+    found.queued(uid, QueuedRequest(1, path_of(found, name), demand.request))
     return demand
 
 
@@ -144,7 +144,7 @@ def test_what_is_taken_is_needed_legal_and_never_taken_back(
         assert kaireclaim.objection(basis(found), path, demand, rest) != "", "nobody of them is too many"
     for uid, charge in charges.items():
         found.release(uid)
-        found.queued(uid, Ask(2, charge.queue, charge.request))
+        found.queued(uid, QueuedRequest(2, charge.queue, charge.request))
     assert found.shortfall(path, demand) is None, "the claimant fits"
     found.charge("claimant", Charge("ns", path, demand.request, 1, True, f"kai:{claimant}"))
     back = {path: [Run(50, 0, 0, "ns/claimant", "claimant")]}

@@ -22,12 +22,12 @@ SETTINGS = settings(max_examples=400)
 SEEDS = st.integers(0, 2**32)
 
 
-def cluster(rng: Random, *, crowd: bool, most: int = 6) -> NodeLedger:
+def cluster(rng: Random, *, pod_rules: bool, most: int = 6) -> NodeLedger:
     """Nodes, and foreign pods on them (also more than fit, also on nodes nobody knows)."""
     found = nodes.ledger(*nodes.some_nodes(rng, most))
     for index in range(rng.randint(0, 6)):
         where = rng.choice([*found.nodes, "unknown"])
-        foreign = nodes.some_ask(rng, f"foreign-{index}", crowd=crowd)
+        foreign = nodes.some_ask(rng, f"foreign-{index}", pod_rules=pod_rules)
         found.settle(f"pod-{index}", Occupant(where, "video", foreign.request, 1, foreign.rules))
     return found
 
@@ -66,7 +66,7 @@ def valid(found: NodeLedger, view: View, asks: Sequence[Ask]) -> None:
 @given(SEEDS, st.sampled_from(["pack", "spread"]))
 def test_one_shape_is_placed_exactly_when_it_fits(seed: int, strategy: str) -> None:
     rng = Random(seed)
-    found = cluster(rng, crowd=False)
+    found = cluster(rng, pod_rules=False)
     one = nodes.some_ask(rng, "worker", most=9)
     view = View(found)
     short = place(view, [one], strategy)
@@ -92,7 +92,7 @@ def told(found: NodeLedger, one: Ask, short: Shortage) -> None:
 @given(SEEDS)
 def test_a_head_and_one_group_are_placed_exactly_when_they_fit(seed: int) -> None:
     rng = Random(seed)
-    found = cluster(rng, crowd=False, most=4)
+    found = cluster(rng, pod_rules=False, most=4)
     head = nodes.some_ask(rng, "head", most=1)
     group = nodes.some_ask(rng, "worker", most=6)
     view = View(found)
@@ -107,8 +107,8 @@ def test_a_head_and_one_group_are_placed_exactly_when_they_fit(seed: int) -> Non
 @given(SEEDS, st.sampled_from(["pack", "spread"]))
 def test_several_shapes_are_whole_or_nothing(seed: int, strategy: str) -> None:
     rng = Random(seed)
-    found = cluster(rng, crowd=True)
-    asks = [nodes.some_ask(rng, f"set-{index}", crowd=rng.random() < 0.5) for index in range(rng.randint(1, 4))]
+    found = cluster(rng, pod_rules=True)
+    asks = [nodes.some_ask(rng, f"set-{index}", pod_rules=rng.random() < 0.5) for index in range(rng.randint(1, 4))]
     view = View(found)
     earlier = nodes.some_ask(rng, "earlier")
     place(view, [earlier], strategy)
@@ -130,8 +130,8 @@ def naive_slots(view: View) -> dict[str, object]:
 def test_rules_between_pods_hold_whatever_the_order(seed: int) -> None:
     """One shape with one rule between pods: what is found is legal pod by pod in the order it was taken."""
     rng = Random(seed)
-    found = cluster(rng, crowd=True)
-    one = nodes.some_ask(rng, "worker", crowd=True)
+    found = cluster(rng, pod_rules=True)
+    one = nodes.some_ask(rng, "worker", pod_rules=True)
     view = View(found)
     short = place(view, [one])
     naive = Naive(found)
@@ -164,13 +164,13 @@ def test_the_ledger_is_a_function_of_what_is_there(seed: int) -> None:
                 found.node_gone(NodeGone(ref=Ref("Node", "", name, f"uid-{name}"), rv=rv), 0)
                 found.seen.ended.clear()
             case 3:
-                shape = nodes.some_ask(rng, "x", crowd=True)
+                shape = nodes.some_ask(rng, "x", pod_rules=True)
                 found.learn(shape.rules)
             case 4 if found.occupants:
                 key = rng.choice(sorted(found.occupants))
                 found.thin(key) if rng.random() < 0.5 else found.evict(key)
             case _:
-                shape = nodes.some_ask(rng, "x", crowd=True)
+                shape = nodes.some_ask(rng, "x", pod_rules=True)
                 found.settle(f"p{step}", Occupant(f"n{rng.randint(0, 6)}", "video", shape.request, 2, shape.rules))
         consistent(found)
     fresh = nodes.ledger(*observed.values())
@@ -214,7 +214,7 @@ def test_shares_of_devices_never_add_up_to_more_than_a_device(seed: int) -> None
 def test_what_is_placed_does_not_depend_on_the_order_nodes_came_in(seed: int) -> None:
     rng = Random(seed)
     observed = nodes.some_nodes(rng, 8)
-    asks = [nodes.some_ask(rng, f"set-{index}", crowd=True) for index in range(2)]
+    asks = [nodes.some_ask(rng, f"set-{index}", pod_rules=True) for index in range(2)]
     answers = []
     for _ in range(2):
         view = View(nodes.ledger(*observed))

@@ -101,10 +101,10 @@ def looked_at(chance: Chance) -> int:
 
 @settings(parent=SETTINGS, max_examples=50)
 @given(SEEDS, st.booleans())
-def test_a_gang_that_fits_is_never_missed_for_what_is_known_of_it(seed: int, crowded: bool) -> None:
+def test_a_gang_that_fits_is_never_missed_for_what_is_known_of_it(seed: int, with_pod_rules: bool) -> None:
     rng = Random(seed)
     chance = Chance(rng)
-    if crowded:
+    if with_pod_rules:
         for number in range(rng.randint(2, 12)):
             size = rng.choice((1, 2, 2, 3))
             owner = rng.choice(("", "", "uid-of-a-job"))

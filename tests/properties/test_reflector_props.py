@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kit.scripted import bookmark, error, line, obj
-from muster.kube.deltas import Delete, Delta, Synced, Upsert
+from muster.kube.deltas import Delete, Delta, ListSynced, Upsert
 from muster.kube.objects import ObjectMeta
 from muster.kube.reflector import Reflector
 from muster.model.api import PODS
@@ -205,7 +205,7 @@ class Consumer:
             case Delete(meta, _):
                 assert meta.uid in self.live, "the end of something never reported"
                 del self.live[meta.uid]
-            case Synced(count, _, rv):
+            case ListSynced(count, _, rv):
                 assert count == len(self.live)
                 assert self.state() == self.cluster.states[rv], "a list does not leave its own state"
 

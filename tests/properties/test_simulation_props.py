@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kit.traces import run
-from muster.simulation.model import GPU, Cluster, Job, NodeGroup, Queue, Trace
+from muster.simulation.model import GPU, NodeGroup, Trace, TraceCluster, TraceJob, TraceQueue
 from muster.simulation.policies import POLICIES
 from muster.simulation.runner import ALL
 from muster.simulation.stops import Stops
@@ -13,10 +13,10 @@ from muster.simulation.sweep import Moment, Sweep
 GPUS = 8
 
 
-def cluster(mins: tuple[int, ...], limits: tuple[int | None, ...]) -> Cluster:
+def cluster(mins: tuple[int, ...], limits: tuple[int | None, ...]) -> TraceCluster:
     capacity = {GPU: GPUS * 1000}
     queues = tuple(
-        Queue(
+        TraceQueue(
             name=f"q{index}",
             path=f"root/q{index}",
             min={GPU: low * 1000},
@@ -24,8 +24,8 @@ def cluster(mins: tuple[int, ...], limits: tuple[int | None, ...]) -> Cluster:
         )
         for index, (low, limit) in enumerate(zip(mins, limits, strict=True))
     )
-    return Cluster(
-        (NodeGroup(2, {GPU: 4000}),), Queue(name="root", path="root", min=capacity, max=capacity, children=queues)
+    return TraceCluster(
+        (NodeGroup(2, {GPU: 4000}),), TraceQueue(name="root", path="root", min=capacity, max=capacity, children=queues)
     )
 
 
@@ -48,7 +48,7 @@ def traces(draw: st.DrawFn) -> Trace:
         )
     )
     jobs = [
-        Job(
+        TraceJob(
             id=f"j{index}",
             queue=f"root/q{queue}",
             request={GPU: gpus * 1000},
@@ -123,14 +123,16 @@ def test_whoever_can_run_at_all_ends(made, policy):
 @given(traces())
 def test_where_every_job_takes_one_gpu_least_work_left_beats_arrival(made):
     jobs = tuple(
-        Job(id=job.id, queue=job.queue, request={GPU: 1000}, submit=job.submit, duration=job.duration)
+        TraceJob(id=job.id, queue=job.queue, request={GPU: 1000}, submit=job.submit, duration=job.duration)
         for job in made.jobs
     )
     one = NodeGroup(1, {GPU: 1000})
     capacity = {GPU: 1000}
-    leaf = Queue(name="q", path="root/q", min=capacity)
-    alone = Cluster((one,), Queue(name="root", path="root", min=capacity, max=capacity, children=(leaf,)))
-    jobs = tuple(Job(id=j.id, queue="root/q", request=j.request, submit=j.submit, duration=j.duration) for j in jobs)
+    leaf = TraceQueue(name="q", path="root/q", min=capacity)
+    alone = TraceCluster((one,), TraceQueue(name="root", path="root", min=capacity, max=capacity, children=(leaf,)))
+    jobs = tuple(
+        TraceJob(id=j.id, queue="root/q", request=j.request, submit=j.submit, duration=j.duration) for j in jobs
+    )
     single = Trace(alone, jobs)
     best = run(single, "srtf").metrics.jct_mean_s
     for policy in POLICIES:

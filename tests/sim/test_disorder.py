@@ -17,7 +17,7 @@ from muster.core.audit import audit
 from muster.model import api
 from muster.model.resources import Vector, add_into
 from muster.runtime.replay import replay
-from muster.sim.apiserver.store import Change
+from muster.sim.apiserver.store import StoredChange
 from muster.sim.world import SimCluster
 
 NODES = {f"node-{index}": {"cpu": "16", "memory": "64Gi", "nvidia.com/gpu": "8"} for index in range(6)}
@@ -40,7 +40,7 @@ class Truth:
         self.worst: Vector = {}
         cluster.server.subscribe(self._heard, api.RAYCLUSTERS)
 
-    def _heard(self, change: Change) -> None:
+    def _heard(self, change: StoredChange) -> None:
         meta = change.object["metadata"]
         job = meta["ownerReferences"][0]["name"]
         if change.type == "ADDED":

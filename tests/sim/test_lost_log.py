@@ -11,7 +11,7 @@ from kit.story import quota_tree, rayjob
 from muster.core.audit import audit
 from muster.events.decisions import GangAdmitted, WorkloadAdopted
 from muster.model import api
-from muster.sim.apiserver.store import Change
+from muster.sim.apiserver.store import StoredChange
 
 RUNNING, WAITING = 20, 20
 CPU = RUNNING * 2
@@ -29,7 +29,7 @@ class Clusters:
         self.most = 0
         cell.cluster.server.subscribe(self._heard, api.RAYCLUSTERS)
 
-    def _heard(self, change: Change) -> None:
+    def _heard(self, change: StoredChange) -> None:
         if change.type == "ADDED":
             self.started.append(change.object["metadata"]["ownerReferences"][0]["name"])
             self.live += 1

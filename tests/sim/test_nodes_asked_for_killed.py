@@ -15,9 +15,9 @@ from muster.core.objects.nodepools import NAME, NAMESPACE
 from muster.events.growing import NodesRequested
 from muster.model import api
 from muster.model.api import ApiResource
-from muster.sim.apiserver import Faults
+from muster.sim.apiserver import FaultDraw
 from muster.sim.apiserver.faults import FaultRates
-from muster.sim.apiserver.store import Change
+from muster.sim.apiserver.store import StoredChange
 from muster.sim.world import node
 
 pytestmark = pytest.mark.timeout(300)
@@ -29,7 +29,7 @@ def made(cell: Cell) -> Counter[str]:
     """{request: how often it was made on the cluster itself}"""
     found: Counter[str] = Counter()
 
-    def heard(change: Change) -> None:
+    def heard(change: StoredChange) -> None:
         if change.type == "ADDED":
             found[change.object["metadata"]["name"]] += 1
 
@@ -99,5 +99,5 @@ def test_whoever_is_killed_there_is_one_request(service: str) -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_answers_that_are_lost_and_refusals_that_pass(seed: int) -> None:
-    faults = Faults(FaultRates(lose_request=0.1, lose_response=0.2, throttle=0.1, error=0.1), seed)
+    faults = FaultDraw(FaultRates(lose_request=0.1, lose_response=0.2, throttle=0.1, error=0.1), seed)
     witnessed(Cell(seed=seed, faults=faults))

@@ -15,7 +15,7 @@ from kit.story import quota_tree, rayjob
 from muster.events.decisions import GangAdmitted, GangDeferred
 from muster.events.system import PlacementChosen
 from muster.model import api
-from muster.sim.apiserver.store import Change
+from muster.sim.apiserver.store import StoredChange
 from muster.sim.world import SimCluster
 
 NODES = {f"node-{index}": {"cpu": "8", "memory": "64Gi"} for index in range(2)}
@@ -34,7 +34,7 @@ class Play:
         self.post(api.QUOTA_TREES, quota_tree())
         self.simulation.advance(1_000)
 
-    def _heard(self, change: Change) -> None:
+    def _heard(self, change: StoredChange) -> None:
         for each in change.object.get("status", {}).get("conditions", ()):
             if each["type"] == "PodScheduled" and each["status"] == "False":
                 self.stranded.add(change.object["metadata"]["name"])

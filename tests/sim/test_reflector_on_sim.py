@@ -8,11 +8,11 @@ from random import Random
 
 import pytest
 
-from muster.kube.deltas import Delete, Synced, Upsert
+from muster.kube.deltas import Delete, ListSynced, Upsert
 from muster.kube.reflector import Reflector
 from muster.model.api import NODES
 from muster.sim.apiserver import SimApiServer, SimTransport
-from muster.sim.apiserver.faults import FaultRates, Faults
+from muster.sim.apiserver.faults import FaultDraw, FaultRates
 
 RATES = FaultRates(
     lose_request=0.1,
@@ -58,7 +58,7 @@ async def sleep(seconds: float) -> None:
 async def test_after_the_faults_the_reflector_holds_what_exists(seed: int) -> None:
     loop = asyncio.get_running_loop()
     server = SimApiServer(lambda: int(loop.time() * 1000), seed=seed, history=50)
-    calm, faults = SimTransport(server), Faults(RATES, seed)
+    calm, faults = SimTransport(server), FaultDraw(RATES, seed)
     live: dict[str, str] = {}
     lists = 0
 
@@ -73,7 +73,7 @@ async def test_after_the_faults_the_reflector_holds_what_exists(seed: int) -> No
                         live[meta.uid] = meta.resource_version
                     case Delete(meta, _):
                         del live[meta.uid]
-                    case Synced(count):
+                    case ListSynced(count):
                         assert count == len(live)
                         lists += 1
 

@@ -21,7 +21,7 @@ from muster.runtime.leader import Leader
 from muster.runtime.replay import replay
 from muster.runtime.rolling import RollError, States, roll
 from muster.runtime.snapshotting import encode_state
-from muster.sim.apiserver.store import Change
+from muster.sim.apiserver.store import StoredChange
 from muster.sim.log import MemoryGenerations
 
 JOBS = [f"job-{number}" for number in range(5)]
@@ -37,7 +37,7 @@ class Starts:
         self.most = 0
         cell.cluster.server.subscribe(self._heard, api.RAYCLUSTERS)
 
-    def _heard(self, change: Change) -> None:
+    def _heard(self, change: StoredChange) -> None:
         if change.type == "ADDED":
             self.of[change.object["metadata"]["ownerReferences"][0]["name"]] += 1
             self.live += 1

@@ -17,9 +17,9 @@ from kit.shell import Cell, play, small_job, small_tree
 from muster.core.deciders import DECIDERS
 from muster.events.envelope import Commit
 from muster.model import api
-from muster.sim.apiserver import Faults
+from muster.sim.apiserver import FaultDraw
 from muster.sim.apiserver.faults import FaultRates
-from muster.sim.apiserver.store import Change
+from muster.sim.apiserver.store import StoredChange
 from muster.sim.log import AckLost
 
 pytestmark = pytest.mark.timeout(300)  # hundreds of runs each
@@ -36,7 +36,7 @@ class Witness:
         self.most = 0
         cell.cluster.server.subscribe(self._heard, api.RAYCLUSTERS)
 
-    def _heard(self, change: Change) -> None:
+    def _heard(self, change: StoredChange) -> None:
         if change.type == "ADDED":
             self.started[change.object["metadata"]["ownerReferences"][0]["name"]] += 1
             self.live += 1
@@ -179,7 +179,7 @@ RATES = FaultRates(
 @pytest.mark.parametrize("block", range(10))
 def test_a_bad_api_server(block: int) -> None:
     for seed in range(block * 3, block * 3 + 3):
-        cell = Cell(seed=seed, faults=Faults(RATES, seed=seed))
+        cell = Cell(seed=seed, faults=FaultDraw(RATES, seed=seed))
         witnessed(cell)
 
 

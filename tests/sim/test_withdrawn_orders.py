@@ -8,13 +8,13 @@ from kit.shell import Cell, play, small_job, small_tree
 from muster.events.decisions import GangAdmitted
 from muster.model import api
 from muster.runtime import acting
-from muster.sim.apiserver import Faults
+from muster.sim.apiserver import FaultDraw
 from muster.sim.apiserver.faults import FaultRates
 
 
 def test_an_admitted_job_that_is_deleted_before_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(acting, "MAX_IN_FLIGHT", 1)
-    cell = Cell(faults=Faults(FaultRates(delay=1.0, delay_s=8.0)))
+    cell = Cell(faults=FaultDraw(FaultRates(delay=1.0, delay_s=8.0)))
 
     async def scene(cell: Cell) -> None:
         cell.create(small_tree())

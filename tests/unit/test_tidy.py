@@ -45,6 +45,17 @@ def test_nothing_speaks_of_one_machine() -> None:
     assert not found
 
 
+def test_no_two_classes_have_one_name() -> None:
+    """A name that is read in one place means the same in every other."""
+    homes: dict[str, list[str]] = {}
+    for path in tracked("libs/*.py", "services/*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                homes.setdefault(node.name, []).append(f"{path.relative_to(ROOT)}:{node.lineno}")
+    assert len(homes) > 400, "the classes were not found"
+    assert not {name: found for name, found in homes.items() if len(found) > 1}
+
+
 def test_no_test_sleeps() -> None:
     found = [str(path.relative_to(ROOT)) for path in tracked("tests/*.py") if _SLEEPS.search(path.read_text())]
     assert [path for path in found if not path.endswith("test_tidy.py")] == []

@@ -11,8 +11,8 @@ import msgspec
 from msgspec import Struct
 
 from muster.bus.errors import UnansweredError
-from muster.bus.jetstream import Backoff
-from muster.bus.objects import ObjectBroken, Objects
+from muster.bus.jetstream import GrowingPause
+from muster.bus.objects import ObjectBroken, ObjectBucket
 from muster.events.envelope import body_hash
 from muster.events.registry import encode
 from muster.ports import LogIdentity, Snapshot
@@ -49,7 +49,7 @@ def base_digest(states: Sequence[Snapshot]) -> str:
     return body_hash(encode(_listed(states)))
 
 
-async def keep_base(objects: Objects, states: Sequence[Snapshot]) -> str:
+async def keep_base(objects: ObjectBucket, states: Sequence[Snapshot]) -> str:
     """Store states and the list of them; returns the digest. Storing them once more changes nothing."""
     listed = _listed(states)
     for state, entry in zip(states, listed.states, strict=True):
@@ -60,7 +60,7 @@ async def keep_base(objects: Objects, states: Sequence[Snapshot]) -> str:
     return digest
 
 
-async def load_base_list(objects: Objects, digest: str) -> BaseList:
+async def load_base_list(objects: ObjectBucket, digest: str) -> BaseList:
     """The list of that digest. Raises ObjectBroken, BusError."""
     body = await objects.get(f"base/{digest}")
     if body_hash(body) != digest:
@@ -68,7 +68,7 @@ async def load_base_list(objects: Objects, digest: str) -> BaseList:
     return _lists.decode(body)
 
 
-async def load_base(objects: Objects, identity: LogIdentity, stage: str, shard: str) -> Snapshot | None:
+async def load_base(objects: ObjectBucket, identity: LogIdentity, stage: str, shard: str) -> Snapshot | None:
     """The state of a (stage, shard) that a generation began with, None when there is none. Raises as above."""
     if not identity.state:
         return None
@@ -78,7 +78,7 @@ async def load_base(objects: Objects, identity: LogIdentity, stage: str, shard: 
     return None
 
 
-async def load_whole_base(objects: Objects, identity: LogIdentity) -> list[Snapshot]:
+async def load_whole_base(objects: ObjectBucket, identity: LogIdentity) -> list[Snapshot]:
     """Every state that a generation began with. Raises as above."""
     if not identity.state:
         return []
@@ -86,7 +86,7 @@ async def load_whole_base(objects: Objects, identity: LogIdentity) -> list[Snaps
     return [await _load(objects, identity, entry) for entry in listed.states]
 
 
-async def _load(objects: Objects, identity: LogIdentity, entry: Listed) -> Snapshot:
+async def _load(objects: ObjectBucket, identity: LogIdentity, entry: Listed) -> Snapshot:
     body = await objects.get(entry.name)
     if body_hash(body) != entry.digest:
         raise ObjectBroken(f"object {entry.name} is not the state it was")
@@ -99,8 +99,8 @@ def _listed(states: Sequence[Snapshot]) -> BaseList:
     )
 
 
-async def _put(objects: Objects, name: str, body: bytes) -> None:
-    backoff = Backoff()
+async def _put(objects: ObjectBucket, name: str, body: bytes) -> None:
+    backoff = GrowingPause()
     for number in range(TRIES):
         try:
             await objects.put(name, body)

@@ -14,8 +14,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from muster.bus.errors import WRONG_LAST_SEQUENCE, BusError, UnansweredError
-from muster.bus.jetstream import EXPECTED_LAST, EXPECTED_STREAM, Backoff, JetStream
-from muster.bus.kv import Bucket
+from muster.bus.jetstream import EXPECTED_LAST, EXPECTED_STREAM, GrowingPause, JetStream
+from muster.bus.kv import KvBucket
 from muster.bus.lease import LEASE_S
 from muster.bus.log import JetStreamLog, genesis_of
 from muster.bus.streams import (
@@ -79,7 +79,7 @@ async def open_log(
     bucket = bucket_config(subjects.state_bucket(cell), limits or Limits())
     if await ensure(js, bucket, create=create, ignore=SIZES) is None:
         raise LogGoneError(f"cell {cell} has no log yet; found it with `{_command(cell)}`")
-    state = Bucket(js, subjects.state_bucket(cell))
+    state = KvBucket(js, subjects.state_bucket(cell))
     while True:
         entry = await state.get(POINTER)
         pointer = read_pointer(cell, entry.value if entry is not None else None)
@@ -111,13 +111,13 @@ async def pointer_of(js: JetStream, cell: str) -> LogPointer | None:
     bucket = bucket_config(subjects.state_bucket(cell), Limits())
     if await ensure(js, bucket, create=False, ignore=SIZES) is None:
         return None
-    entry = await Bucket(js, subjects.state_bucket(cell)).get(POINTER)
+    entry = await KvBucket(js, subjects.state_bucket(cell)).get(POINTER)
     return read_pointer(cell, entry.value if entry is not None else None)
 
 
 async def point_to(js: JetStream, cell: str, pointer: LogPointer) -> None:
     """Put a generation in force in a cell that has none, or has lost this very one. Raises BusError."""
-    state = Bucket(js, subjects.state_bucket(cell))
+    state = KvBucket(js, subjects.state_bucket(cell))
     entry = await state.get(POINTER)
     found = read_pointer(cell, entry.value if entry is not None else None)
     if found == pointer:
@@ -160,7 +160,7 @@ async def found_generation(
     commit = genesis_commit(genesis, at)
     subject = subjects.log_subject(cell, generation, commit.stage, commit.shard)
     body = encode_commit(commit)
-    backoff = Backoff()
+    backoff = GrowingPause()
     for _ in range(FOUNDING_TRIES):
         try:
             ack = await js.publish(subject, body, {EXPECTED_LAST: str(first - 1), EXPECTED_STREAM: stream})

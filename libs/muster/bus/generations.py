@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from muster.bus.bases import keep_base, load_whole_base
 from muster.bus.cell import POINTER, LogPointer, found_generation, open_log, read_pointer
 from muster.bus.errors import BusError, UnansweredError
-from muster.bus.jetstream import Backoff, JetStream
-from muster.bus.kv import Bucket
+from muster.bus.jetstream import GrowingPause, JetStream
+from muster.bus.kv import KvBucket
 from muster.bus.log import JetStreamLog, genesis_of
-from muster.bus.objects import ObjectBroken, Objects
+from muster.bus.objects import ObjectBroken, ObjectBucket
 from muster.bus.streams import SEALED, Limits
 from muster.events import subjects
 from muster.events.registry import encode
@@ -35,8 +35,8 @@ class JetStreamGenerations:
     def __init__(self, js: JetStream, cell: str) -> None:
         self._js = js
         self._cell = cell
-        self._state = Bucket(js, subjects.state_bucket(cell))
-        self._objects = Objects(js, subjects.snapshot_bucket(cell))
+        self._state = KvBucket(js, subjects.state_bucket(cell))
+        self._objects = ObjectBucket(js, subjects.snapshot_bucket(cell))
 
     async def current(self) -> tuple[JetStreamLog, bool]:
         """See ports.Generations."""
@@ -115,7 +115,7 @@ class JetStreamGenerations:
             return await self._point_to(identity, made)
 
     async def _point_to(self, identity: LogIdentity, made: LogPointer) -> LogIdentity:
-        backoff = Backoff()
+        backoff = GrowingPause()
         while True:
             entry = await self._state.get(POINTER)
             pointer = read_pointer(self._cell, entry.value if entry is not None else None)

@@ -13,7 +13,7 @@ from nats.aio.msg import Msg
 from muster.bus.cell import LogPointer, point_to, pointer_of
 from muster.bus.connection import no_responders
 from muster.bus.errors import BusError, UnansweredError
-from muster.bus.jetstream import EXPECTED_LAST, EXPECTED_STREAM, Backoff, JetStream, decode_ack
+from muster.bus.jetstream import EXPECTED_LAST, EXPECTED_STREAM, GrowingPause, JetStream, decode_ack
 from muster.bus.log import TRACE, Body, JetStreamLog, genesis_of
 from muster.bus.snapshots import forget_snapshots
 from muster.bus.streams import Limits, bucket_config, ensure, log_config
@@ -135,7 +135,7 @@ async def _store(js: JetStream, cell: str, generation: int, body: Body) -> None:
     """Append one message at exactly its sequence; sent again it is stored once."""
     stream = subjects.log_stream(cell, generation)
     subject, headers = _addressed(cell, generation, body)
-    backoff = Backoff()
+    backoff = GrowingPause()
     refusal = None
     for _ in range(TRIES):
         try:

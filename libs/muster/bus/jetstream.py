@@ -104,7 +104,7 @@ _messages = msgspec.json.Decoder(_MessageAnswer)
 _names = msgspec.json.Decoder(_Names)
 
 
-class Backoff:
+class GrowingPause:
     """Growing pauses between tries, in seconds."""
 
     def __init__(self, first_s: float = 0.05, most_s: float = 1.0) -> None:
@@ -147,7 +147,7 @@ class JetStream:
 
         Raises ApiError when JetStream refuses it, BusError after ``patience_s`` without answer (None: never).
         """
-        backoff = Backoff()
+        backoff = GrowingPause()
         trouble: Exception | None = None
         try:
             async with asyncio.timeout(patience_s):
@@ -176,7 +176,7 @@ class JetStream:
         self, stream: str, *, patience_s: float | None = 30.0, checks: int = GONE_CHECKS
     ) -> StreamInfo | None:
         """The stream, or None when the server has said ``checks`` times in a row that there is none."""
-        backoff = Backoff()
+        backoff = GrowingPause()
         for check in range(checks):
             if check:
                 await backoff.pause()

@@ -11,12 +11,12 @@ import msgspec
 from msgspec import Struct
 
 from muster.bus.errors import WRONG_LAST_SEQUENCE, BusError, UnansweredError
-from muster.bus.jetstream import EXPECTED_LAST_OF_SUBJECT, Backoff, JetStream, StreamInfo
+from muster.bus.jetstream import EXPECTED_LAST_OF_SUBJECT, GrowingPause, JetStream, StreamInfo
 
 _OPERATION = "KV-Operation"
 
 
-class Entry(Struct, frozen=True):
+class KvEntry(Struct, frozen=True):
     """The newest revision of a key. ``value`` is None when the key was deleted."""
 
     value: bytes | None
@@ -26,7 +26,7 @@ class Entry(Struct, frozen=True):
 _infos = msgspec.json.Decoder(StreamInfo)
 
 
-class Bucket:
+class KvBucket:
     """One bucket. Keys are subject tokens joined by dots."""
 
     def __init__(self, js: JetStream, name: str) -> None:
@@ -34,12 +34,12 @@ class Bucket:
         self._stream = f"KV_{name}"
         self._prefix = f"$KV.{name}."
 
-    async def get(self, key: str, *, patience_s: float | None = 30.0) -> Entry | None:
+    async def get(self, key: str, *, patience_s: float | None = 30.0) -> KvEntry | None:
         """The newest revision of ``key``, None when there never was one or it expired."""
         found = await self._js.last(self._stream, self._prefix + key, patience_s=patience_s)
         if found is None:
             return None
-        return Entry(None if found.headers.get(_OPERATION) else found.data, found.seq)
+        return KvEntry(None if found.headers.get(_OPERATION) else found.data, found.seq)
 
     async def keys(self, prefix: str) -> list[str]:
         """Every key below a prefix of tokens, in sorted order, deleted ones too. Raises BusError."""
@@ -66,7 +66,7 @@ class Bucket:
             raise BusError(f"no answer to a write of {self._prefix}{key} for {patience_s:g} s") from None
 
     async def _set(self, key: str, value: bytes, revision: int) -> int | None:
-        backoff = Backoff()
+        backoff = GrowingPause()
         while True:
             try:
                 written = await self.put(key, value, revision=revision)

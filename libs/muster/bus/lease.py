@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from muster.bus.errors import ApiError, BusError, UnansweredError
 from muster.bus.jetstream import JetStream
-from muster.bus.kv import Bucket
+from muster.bus.kv import KvBucket
 from muster.events import subjects
 from muster.events.registry import encode
 from muster.ports import LogIdentity
@@ -19,7 +19,7 @@ LEASE_S = 10.0
 """How long a lease lasts without renewal. Renew three times as often."""
 
 
-class Holder(Struct, frozen=True):
+class LeaseHolder(Struct, frozen=True):
     """Who holds a lease: a process (unique per start) and the log it writes to."""
 
     process: str
@@ -33,9 +33,9 @@ class JetStreamLease:
         self, js: JetStream, identity: LogIdentity, stage: str, shard: str, process: str, *, lease_s: float = LEASE_S
     ) -> None:
         self._connection = js.connection
-        self._bucket = Bucket(js, subjects.lease_bucket(identity.cell))
+        self._bucket = KvBucket(js, subjects.lease_bucket(identity.cell))
         self._key = f"{stage}.{shard}"
-        self._value = encode(Holder(process=process, log_id=identity.log_id))
+        self._value = encode(LeaseHolder(process=process, log_id=identity.log_id))
         self._lease_s = lease_s
         self._try_s = lease_s / 3
         self._revision = 0
@@ -83,10 +83,10 @@ class JetStreamLease:
             with contextlib.suppress(UnansweredError, BusError):
                 await self._bucket.delete(self._key, revision=revision, timeout_s=self._try_s)
 
-    async def holder(self) -> Holder | None:
+    async def holder(self) -> LeaseHolder | None:
         """Who holds it now, None for nobody."""
         entry = await self._bucket.get(self._key)
-        return None if entry is None or entry.value is None else msgspec.json.decode(entry.value, type=Holder)
+        return None if entry is None or entry.value is None else msgspec.json.decode(entry.value, type=LeaseHolder)
 
     async def _write(self, revision: int, asked: float) -> bool:
         written = await self._bucket.put(self._key, self._value, revision=revision, timeout_s=self._try_s)

@@ -28,7 +28,7 @@ from muster.bus.errors import (
     BusError,
     UnansweredError,
 )
-from muster.bus.jetstream import EXPECTED_LAST_OF_SUBJECT, EXPECTED_STREAM, Backoff, JetStream, PubAck, StreamInfo
+from muster.bus.jetstream import EXPECTED_LAST_OF_SUBJECT, EXPECTED_STREAM, GrowingPause, JetStream, PubAck, StreamInfo
 from muster.bus.reader import HEARTBEAT_S, Raw, StreamReader
 from muster.events import subjects
 from muster.events.envelope import (
@@ -99,7 +99,7 @@ class JetStreamLog:
             )
         subject = subjects.log_subject(self._identity.cell, self._identity.generation, commit.stage, commit.shard)
         sent = {EXPECTED_LAST_OF_SUBJECT: str(expected), EXPECTED_STREAM: self._stream, **(headers or {})}
-        backoff = Backoff()
+        backoff = GrowingPause()
         for tries in itertools.count(1):
             # After a reconnect the server may have another log under the name; with no expectation nothing else
             # would tell. Both are rare.

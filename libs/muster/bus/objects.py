@@ -55,7 +55,7 @@ class ObjectBroken(Exception):
     """An object is missing, incomplete, or not what its digest says."""
 
 
-class Objects:
+class ObjectBucket:
     """One object store bucket."""
 
     def __init__(self, js: JetStream, name: str) -> None:

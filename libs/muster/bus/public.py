@@ -16,7 +16,7 @@ from nats.aio.msg import Msg
 
 from muster.bus.connection import Connection, no_responders
 from muster.bus.errors import UnansweredError
-from muster.bus.jetstream import MESSAGE_ID, Backoff, JetStream, PubAck, decode_ack
+from muster.bus.jetstream import MESSAGE_ID, GrowingPause, JetStream, PubAck, decode_ack
 from muster.events import subjects
 
 ACK_TIMEOUT_S = 5.0
@@ -103,7 +103,7 @@ class PublicPublisher:
 
     async def _send_again(self, sent: _Sent) -> None:
         # The server drops it within its duplicate window if it has it; after that the ce-id tells outsiders.
-        backoff = Backoff()
+        backoff = GrowingPause()
         while True:
             try:
                 ack = await self._js.publish(sent.subject, sent.body, sent.headers, timeout_s=ACK_TIMEOUT_S)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from muster.bus.errors import ApiError, BusError, UnansweredError
-from muster.bus.jetstream import Backoff, JetStream
+from muster.bus.jetstream import GrowingPause, JetStream
 from muster.events import subjects
 
 CAUSE = "muster-cause"
@@ -25,7 +25,7 @@ class Quarantine:
         May store it twice when an answer is lost. Raises BusError when it cannot be stored.
         """
         sent = {**(headers or {}), CAUSE: " ".join(cause.split())}
-        backoff = Backoff()
+        backoff = GrowingPause()
         trouble: Exception | None = None
         for _ in range(TRIES):
             try:

@@ -20,7 +20,7 @@ from nats.aio.subscription import Subscription
 
 from muster.bus.connection import Connection
 from muster.bus.errors import STREAM_NOT_FOUND, ApiError, BusError, UnansweredError
-from muster.bus.jetstream import Backoff, JetStream
+from muster.bus.jetstream import GrowingPause, JetStream
 from muster.ports import LogGapError
 
 PULL = 1000
@@ -148,7 +148,7 @@ class StreamReader:
             )
         await self._drop_consumer()
         name = f"{self._connection.name}-{secrets.token_hex(6)}".translate(_NAME)
-        backoff = Backoff()
+        backoff = GrowingPause()
         # On a large stream it takes a while, while a request that met no leader is not answered at all. Asking again
         # for the same name finds the same consumer.
         for timeout_s in itertools.chain((2.0, 4.0, 8.0), itertools.repeat(16.0)):

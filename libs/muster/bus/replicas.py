@@ -8,7 +8,7 @@ import msgspec
 
 from muster.bus.errors import UnansweredError
 from muster.bus.jetstream import JetStream
-from muster.bus.kv import Bucket
+from muster.bus.kv import KvBucket
 from muster.events import subjects
 from muster.events.registry import encode
 from muster.ports import Replica
@@ -22,7 +22,7 @@ class JetStreamReplicas:
     def __init__(self, js: JetStream, cell: str) -> None:
         self._js = js
         self._name = subjects.lease_bucket(cell)
-        self._bucket = Bucket(js, self._name)
+        self._bucket = KvBucket(js, self._name)
 
     async def announce(self, replica: Replica) -> None:
         """See ports.Replicas. What does not arrive is made up for by the next one."""

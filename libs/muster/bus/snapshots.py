@@ -14,8 +14,8 @@ from msgspec import Struct
 from muster.bus.bases import load_base
 from muster.bus.errors import BusError, UnansweredError
 from muster.bus.jetstream import JetStream
-from muster.bus.kv import Bucket, Entry
-from muster.bus.objects import ObjectBroken, Objects
+from muster.bus.kv import KvBucket, KvEntry
+from muster.bus.objects import ObjectBroken, ObjectBucket
 from muster.events import subjects
 from muster.events.envelope import body_hash
 from muster.events.registry import encode
@@ -56,8 +56,8 @@ class JetStreamSnapshots:
 
     def __init__(self, js: JetStream, identity: LogIdentity, *, warn: Warn) -> None:
         self._identity = identity
-        self._state = Bucket(js, subjects.state_bucket(identity.cell))
-        self._objects = Objects(js, subjects.snapshot_bucket(identity.cell))
+        self._state = KvBucket(js, subjects.state_bucket(identity.cell))
+        self._objects = ObjectBucket(js, subjects.snapshot_bucket(identity.cell))
         self._warn = warn
 
     async def load(self, stage: str, shard: str) -> Snapshot | None:
@@ -148,7 +148,7 @@ class JetStreamSnapshots:
             self._warn(f"snapshot object {kept.object} stays behind: {err}")
 
     async def _pointer(self, stage: str, shard: str) -> tuple[Pointer, int]:
-        entry: Entry | None = await self._state.get(_key(stage, shard))
+        entry: KvEntry | None = await self._state.get(_key(stage, shard))
         if entry is None or entry.value is None:
             return Pointer(), entry.revision if entry is not None else 0
         try:
@@ -160,7 +160,7 @@ class JetStreamSnapshots:
 
 async def forget_snapshots(js: JetStream, cell: str) -> None:
     """Have every (stage, shard) of a cell do without its snapshots. Raises BusError."""
-    state = Bucket(js, subjects.state_bucket(cell))
+    state = KvBucket(js, subjects.state_bucket(cell))
     for key in await state.keys(SNAPSHOTS):
         entry = await state.get(key)
         if entry is not None:

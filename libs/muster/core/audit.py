@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from muster.core.audit_evictions import Held, Orders, counted, findings
+from muster.core.audit_evictions import AuditedCharge, Orders, counted, findings
 from muster.core.audit_gangs import GangAudit
 from muster.core.audit_growth import GrowthAudit
 from muster.core.audit_leaves import LeafAudit
@@ -342,7 +342,7 @@ class Auditor:
     def _evicts(self, event: EvictionOrdered) -> None:
         """I8, I19: what is taken back is owed, may be taken, and is needed."""
         held = {
-            uid: Held(
+            uid: AuditedCharge(
                 charge.queue,
                 counted(charge.request, charge.pods),
                 charge.attempt,

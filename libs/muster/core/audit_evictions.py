@@ -26,7 +26,7 @@ Found = tuple[str, bool, str]
 """(invariant, whether it holds, what is wrong otherwise)."""
 
 
-class Held(Struct):
+class AuditedCharge(Struct):
     """What somebody is charged with, as the auditor knows it."""
 
     queue: str
@@ -48,7 +48,7 @@ def chain(queue: str) -> list[str]:
     return ["/".join(parts[:size]) for size in range(len(parts), 0, -1)]
 
 
-class Order(Struct):
+class AuditedClaim(Struct):
     """What is held for somebody: an order to leave for it, or (without victims) that it has waited too long."""
 
     shape: tuple[object, ...]
@@ -67,10 +67,10 @@ def _shape(event: EvictionOrdered | ClaimOpened | QuotaReserved | WorkloadAdopte
 class Orders(Struct):
     """All that is held, in the order in which it was opened."""
 
-    by_uid: dict[str, Order] = field(default_factory=dict)
+    by_uid: dict[str, AuditedClaim] = field(default_factory=dict)
 
     def _opened(self, event: EvictionOrdered | ClaimOpened) -> None:
-        order = Order(
+        order = AuditedClaim(
             _shape(event), event.queue, counted(event.request, event.pods), firm=isinstance(event, EvictionOrdered)
         )
         before = self.by_uid.pop(event.ref.uid, None)
@@ -126,15 +126,15 @@ class Books(Struct):
 
     event: EvictionOrdered
     nodes: Mapping[str, QuotaNode]
-    held: Mapping[str, Held]
+    held: Mapping[str, AuditedCharge]
     used: dict[str, Vector]
     claimed: dict[str, Vector]
     """What is held for others."""
-    own: list[Held]
+    own: list[AuditedCharge]
     """Victims of the claimant's own queue."""
-    others: list[Held]
+    others: list[AuditedCharge]
 
-    def leave(self, charges: Sequence[Held], times: int = -1) -> None:
+    def leave(self, charges: Sequence[AuditedCharge], times: int = -1) -> None:
         for charge in charges:
             _add(self.used, charge.queue, charge.amounts, times)
 
@@ -157,7 +157,7 @@ class Books(Struct):
 def findings(
     event: EvictionOrdered,
     nodes: Mapping[str, QuotaNode],
-    held: Mapping[str, Held],
+    held: Mapping[str, AuditedCharge],
     *,
     orders: Orders | None = None,
     priority: int | None = None,
@@ -215,14 +215,14 @@ def _needed(books: Books) -> Iterator[Found]:
             mine.append(charge)
 
 
-def _outranked(event: EvictionOrdered, victim: Victim, charge: Held, priority: int | None) -> Found:
+def _outranked(event: EvictionOrdered, victim: Victim, charge: AuditedCharge, priority: int | None) -> Found:
     """As both were queued; what never was (it was adopted) has the priority that the order names."""
     lower = victim.priority if charge.priority is None else charge.priority
     holds = lower is not None and priority is not None and lower < priority == event.priority
     return "I19", holds, f"{victim.ref} of priority {lower} gives way in its own queue to priority {priority}"
 
 
-def _firm(event: EvictionOrdered, nodes: Mapping[str, QuotaNode], held: Mapping[str, Held]) -> Iterator[Found]:
+def _firm(event: EvictionOrdered, nodes: Mapping[str, QuotaNode], held: Mapping[str, AuditedCharge]) -> Iterator[Found]:
     """A claimant that is not preemptible stays within the min at every level, whoever leaves."""
     firm: dict[str, Vector] = {}
     for each in held.values():

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct, field
 
-from muster.core.gang.declare import Counts, Declared, counting, declare, missing
+from muster.core.gang.declare import Declared, GangCounts, counting, declare, missing
 from muster.events.base import Cause, Event
 from muster.events.decisions import GangAdmitted, GangAwaitingNodes, GangDeferred, WorkloadDequeued
 from muster.events.effects import EffectApplied, EffectFailed
@@ -155,10 +155,10 @@ class GangAudit:
         for key in event.gangs:
             self._team(key).started = True
 
-    def _counts(self, team: _Team) -> Counts:
+    def _counts(self, team: _Team) -> GangCounts:
         pods = [self._pods[uid] for uid in team.pods]
         running = sum(not pod.over and (bool(pod.node) or pod.ref.uid in self._placed) for pod in pods)
-        return Counts(0, running, sum(pod.succeeded for pod in pods), team.started)
+        return GangCounts(0, running, sum(pod.succeeded for pod in pods), team.started)
 
     def _said(self, key: str) -> Declared | None:
         team = self._teams.get(key)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from muster.core.narrator import Entry, entry_of
+from muster.core.narrator import NarratedEvent, entry_of
 from muster.core.readmodel.gangs import GangShown
 from muster.core.readmodel.state import ReadState
 from muster.core.status.gang import gang_status
@@ -23,7 +23,7 @@ class GangTale(Struct, frozen=True):
     text: str
     pods: dict[str, str]
     """name -> where it is: its node, or what it has come to"""
-    entries: list[Entry]
+    entries: list[NarratedEvent]
     seq: int
     now: int
 

@@ -22,7 +22,7 @@ from muster.events.envelope import Stored
 from muster.model.keys import Ref
 
 
-class Entry(Struct, frozen=True):
+class NarratedEvent(Struct, frozen=True):
     """One thing that happened, in words. ``ref`` is the job it happened to, None when it concerns all, or a gang."""
 
     at: int
@@ -43,10 +43,10 @@ class Entry(Struct, frozen=True):
         return self.ref.key if self.ref is not None else self.gang
 
 
-def entry_of(ref: Ref | None, happening: Happening) -> Entry:
+def entry_of(ref: Ref | None, happening: Happening) -> NarratedEvent:
     """A happening in words."""
     word, text = line(happening)
-    return Entry(happening.at, happening.seq, happening.item, ref, word, text, happening.weight, happening.what)
+    return NarratedEvent(happening.at, happening.seq, happening.item, ref, word, text, happening.weight, happening.what)
 
 
 class Narrator:
@@ -63,31 +63,31 @@ class Narrator:
         self._phases: dict[str, str] = {}
         """Key of a gang of pods -> its phase when it was looked at last."""
 
-    def feed(self, stored: Stored) -> list[Entry]:
+    def feed(self, stored: Stored) -> list[NarratedEvent]:
         """Fold one commit and tell it."""
         self._heard.clear()
         self._folder.fold(self.state, stored.seq, stored.commit)
-        of_item: dict[int, list[Entry]] = {}
+        of_item: dict[int, list[NarratedEvent]] = {}
         for ref, happening in self._heard:
             of_item.setdefault(happening.item, []).append(entry_of(ref, happening))
         self._heard.clear()
-        entries: list[Entry] = []
+        entries: list[NarratedEvent] = []
         for item, event in enumerate(stored.commit.events):
             found = of_item.get(item)
             if found is None and not isinstance(event, _TOLD_OF_JOBS):
                 word, text, weight, gang = self._of_all(event)
-                found = [Entry(self.state.now, stored.seq, item, None, word, text, weight, gang=gang)]
+                found = [NarratedEvent(self.state.now, stored.seq, item, None, word, text, weight, gang=gang)]
             entries += found or ()
             if isinstance(event, facts.PodObserved | facts.PodGone):
                 entries += self._of_gang(stored.seq, item, event)
         if self.state.synced and not self._synced:
             known = narration.ready(len(self.state.workloads))
             last = len(stored.commit.events) - 1
-            entries.append(Entry(self.state.now, stored.seq, last, None, "ready", known, "step"))
+            entries.append(NarratedEvent(self.state.now, stored.seq, last, None, "ready", known, "step"))
         self._synced = self.state.synced
         return entries
 
-    def _of_gang(self, seq: int, item: int, event: facts.PodObserved | facts.PodGone) -> Iterator[Entry]:
+    def _of_gang(self, seq: int, item: int, event: facts.PodObserved | facts.PodGone) -> Iterator[NarratedEvent]:
         """That a gang of pods runs, or is over."""
         if isinstance(event, facts.PodGone):
             if len(self._phases) > 2 * len(self.state.gangs.gangs) + 100:
@@ -102,7 +102,7 @@ class Narrator:
         self._phases[key] = phase
         if phase != before and phase in ("Running", "Finished", "Failed"):
             word, text = narration.gang_phase(phase, found, minimum)
-            yield Entry(self.state.now, seq, item, None, word, text, "turn", gang=key)
+            yield NarratedEvent(self.state.now, seq, item, None, word, text, "turn", gang=key)
 
     def _of_all(self, event: Event) -> tuple[str, str, Weight, str]:
         """What concerns no job alone: word, sentence, weight, and the gang where it concerns one."""

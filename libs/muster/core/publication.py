@@ -17,7 +17,7 @@ from muster.model.keys import Ref
 from muster.model.resources import Vector, format_quantity, texts
 
 
-class Told(Struct):
+class PublishedJob(Struct):
     """A job in its queue, or charged. Times are log times in ms, 0 where it has not happened."""
 
     attempt: int
@@ -41,10 +41,10 @@ class Facets(Struct, frozen=True):
     claimant: str = ""
 
 
-class Known(Struct):
+class PublishedJobs(Struct):
     """What the events so far say of the jobs there are: fold every event after it was published."""
 
-    jobs: dict[str, Told] = field(default_factory=dict)
+    jobs: dict[str, PublishedJob] = field(default_factory=dict)
     running: dict[str, int] = field(default_factory=dict)
     """uid -> log time from which it has run"""
     leaving: dict[str, tuple[str, str]] = field(default_factory=dict)
@@ -71,7 +71,7 @@ class Known(Struct):
             case decisions.WorkloadQueued():
                 old = self.jobs.get(event.ref.uid)
                 admitted = old.admitted_at if old is not None else 0
-                self.jobs[event.ref.uid] = Told(
+                self.jobs[event.ref.uid] = PublishedJob(
                     event.attempt, event.queue, event.request, event.priority, event.queued_at, admitted
                 )
             case decisions.WorkloadDequeued():
@@ -79,7 +79,7 @@ class Known(Struct):
             case decisions.QuotaReserved() | decisions.WorkloadAdopted():
                 self.leaving.pop(event.ref.uid, None)
                 if event.ref.uid not in self.jobs:
-                    self.jobs[event.ref.uid] = Told(event.attempt, event.queue, event.request)
+                    self.jobs[event.ref.uid] = PublishedJob(event.attempt, event.queue, event.request)
             case decisions.GangAdmitted():
                 if event.ref.uid in self.jobs:
                     self.jobs[event.ref.uid].admitted_at = at
@@ -115,18 +115,18 @@ class Known(Struct):
             del self.jobs[uid]
 
 
-def known_of(state: ReadState) -> Known:
+def known_of(state: ReadState) -> PublishedJobs:
     """The same from the read model, as of its position."""
-    known = Known()
+    known = PublishedJobs()
     for uid, record in state.records.items():
         job, charge = state.jobs.get(uid), state.ledger.charges.get(uid)
         if job is not None:
-            known.jobs[uid] = Told(
+            known.jobs[uid] = PublishedJob(
                 job.attempt, job.queue, job.demand.request, job.priority, job.queued_at, record.admitted_at
             )
         elif charge is not None:
             attempt = state.attempts.get(uid, 0)
-            known.jobs[uid] = Told(
+            known.jobs[uid] = PublishedJob(
                 attempt, charge.queue, charge.granted or charge.request, admitted_at=record.admitted_at
             )
         if record.running_at:
@@ -140,7 +140,7 @@ _LEAVING = {"Reclaimed": "reclaimed", "Preempted": "preempted", "RunningTimeout"
 
 
 def public_event(
-    cell: str, generation: int, seq: int, index: int, at: int, event: Event, known: Known | None = None
+    cell: str, generation: int, seq: int, index: int, at: int, event: Event, known: PublishedJobs | None = None
 ) -> public.PublicEvent | None:
     """The public event of an event of the log; None when it is not for others.
 
@@ -154,21 +154,21 @@ def public_event(
     match event:
         case decisions.QuotaTreeAccepted():
             tree = event.tree
-            return public.QuotaTreeAccepted(
+            return public.PublicQuotaTreeAccepted(
                 **where, namespace=tree.ref.namespace, name=tree.ref.name, nodes=[node.path for node in tree.nodes]
             )
         case decisions.QuotaTreeRejected():
             broken = [str(violation) for violation in event.violations]
-            return public.QuotaTreeRejected(
+            return public.PublicQuotaTreeRejected(
                 **where, namespace=event.ref.namespace, name=event.ref.name, violations=broken
             )
         case decisions.QuotaTreeRemoved():
-            return public.QuotaTreeRemoved(**where, namespace=event.ref.namespace, name=event.ref.name)
+            return public.PublicQuotaTreeRemoved(**where, namespace=event.ref.namespace, name=event.ref.name)
     ref: Ref | None = getattr(event, "ref", None)
     if ref is None or ref.kind == "Pod":
         return None  # Pods of no job are charged where the tree says so; outsiders are told of jobs.
     where["workload"] = public.PublicWorkload(ref.kind, ref.namespace, ref.name, ref.uid)
-    return _about_workload(where, event, (known or Known()).facets(ref.uid, at))
+    return _about_workload(where, event, (known or PublishedJobs()).facets(ref.uid, at))
 
 
 def _about_workload(  # noqa: C901 - a table of events
@@ -180,7 +180,7 @@ def _about_workload(  # noqa: C901 - a table of events
     holds: dict[str, Any] = {"queue": known.queue, "request": known.request}
     match event:
         case decisions.WorkloadQueued():
-            return public.WorkloadQueued(
+            return public.PublicWorkloadQueued(
                 **where,
                 attempt=event.attempt,
                 queue=event.queue,
@@ -189,15 +189,15 @@ def _about_workload(  # noqa: C901 - a table of events
                 queued_at=rfc3339(event.queued_at),
             )
         case decisions.WorkloadDequeued():
-            return public.WorkloadDequeued(
+            return public.PublicWorkloadDequeued(
                 **where, attempt=event.attempt, queue=event.queue, reason=event.reason, **waits
             )
         case decisions.WorkloadRefused():
-            return public.WorkloadRefused(**where, reason=event.reason, message=event.message)
+            return public.PublicWorkloadRefused(**where, reason=event.reason, message=event.message)
         case facts.ObjectUnreadable() if event.ref.kind in KINDS:
-            return public.WorkloadRefused(**where, reason="unreadable", message=event.reason)
+            return public.PublicWorkloadRefused(**where, reason="unreadable", message=event.reason)
         case decisions.QuotaDenied() if event.reason != "stale":
-            return public.WorkloadDenied(
+            return public.PublicWorkloadDenied(
                 **where,
                 attempt=event.attempt,
                 queue=event.queue,
@@ -212,13 +212,13 @@ def _about_workload(  # noqa: C901 - a table of events
                 waited_ms=known.waited_ms,
             )
         case decisions.GangAdmitted():
-            return public.WorkloadAdmitted(**where, attempt=event.attempt, queue=event.queue, **waits)
+            return public.PublicWorkloadAdmitted(**where, attempt=event.attempt, queue=event.queue, **waits)
         case decisions.WorkloadAdopted():
-            return public.WorkloadAdopted(
+            return public.PublicWorkloadAdopted(
                 **where, attempt=event.attempt, queue=event.queue, request=texts(event.request), reason=event.reason
             )
         case ChargeChanged():
-            return public.WorkloadRecharged(
+            return public.PublicWorkloadRecharged(
                 **where,
                 attempt=event.attempt,
                 queue=event.queue,
@@ -232,7 +232,7 @@ def _about_workload(  # noqa: C901 - a table of events
         case effects.EffectFailed(action="request_nodes" | "withdraw_nodes" | "free_gpu"):
             return None
         case effects.EffectApplied(action="suspend"):
-            return public.WorkloadEvicted(
+            return public.PublicWorkloadEvicted(
                 **where,
                 attempt=event.attempt,
                 **holds,
@@ -247,7 +247,7 @@ def _about_workload(  # noqa: C901 - a table of events
                 public.PublicWorkload(each.ref.kind, each.ref.namespace, each.ref.name, each.ref.uid)
                 for each in event.victims
             ]
-            return public.WorkloadReclaimed(
+            return public.PublicWorkloadReclaimed(
                 **where,
                 attempt=event.attempt,
                 queue=event.queue,
@@ -259,9 +259,9 @@ def _about_workload(  # noqa: C901 - a table of events
                 reason="priority" if event.kind == "priority" else "guarantee",
             )
         case effects.EffectApplied():
-            return public.WorkloadResumed(**where, attempt=event.attempt, queue=known.queue, **waits)
+            return public.PublicWorkloadResumed(**where, attempt=event.attempt, queue=known.queue, **waits)
         case effects.EffectFailed():
-            return public.WorkloadNotResumed(
+            return public.PublicWorkloadNotResumed(
                 **where,
                 attempt=event.attempt,
                 reason=event.reason,
@@ -270,15 +270,15 @@ def _about_workload(  # noqa: C901 - a table of events
                 **waits,
             )
         case facts.WorkloadStarted():
-            return public.WorkloadStarted(**where, **holds, started_ms=known.started_ms)
+            return public.PublicWorkloadStarted(**where, **holds, started_ms=known.started_ms)
         case decisions.SuspensionRecorded():
-            return public.WorkloadSuspended(**where, attempt=event.attempt, **holds, ran_ms=known.ran_ms)
+            return public.PublicWorkloadSuspended(**where, attempt=event.attempt, **holds, ran_ms=known.ran_ms)
         case facts.WorkloadFinished():
-            return public.WorkloadFinished(
+            return public.PublicWorkloadFinished(
                 **where, outcome=event.outcome, **holds, reason=event.detail, ran_ms=known.ran_ms
             )
         case decisions.QuotaReleased():
-            return public.WorkloadReleased(
+            return public.PublicWorkloadReleased(
                 **where, attempt=event.attempt, queue=event.queue, request=texts(event.request), reason=event.reason
             )
     return None

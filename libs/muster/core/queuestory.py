@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from msgspec import Struct, field
 
-from muster.core.narrator import Entry, Narrator
+from muster.core.narrator import NarratedEvent, Narrator
 from muster.core.pace import Estimate
 from muster.core.presentation.desired import pauses_over
 from muster.core.readmodel.history import usage
@@ -62,7 +62,7 @@ class QueueTale(Struct, frozen=True):
     tally: Tally
     waiting: list[Waiter]
     length: int
-    entries: list[Entry]
+    entries: list[NarratedEvent]
     left_out: int
     log_id: str
     generation: int
@@ -79,7 +79,7 @@ class QueueStory:
         """``wanted``: a full path, or the end of one; ``state``: the read model from whose position on it listens."""
         self.told = Narrator(state)
         self._wanted = wanted
-        self._entries: list[Entry] = []
+        self._entries: list[NarratedEvent] = []
         self._left_out = 0
         self._tally = Tally()
         known = self.told.state
@@ -103,13 +103,13 @@ class QueueStory:
         if shown:
             self._keep(entries)
 
-    def _keep(self, entries: list[Entry]) -> None:
+    def _keep(self, entries: list[NarratedEvent]) -> None:
         self._entries += [each for each in entries if each.weight == "turn" and self._concerns(each)]
         if len(self._entries) > 2 * KEPT:
             self._left_out += len(self._entries) - KEPT
             del self._entries[:-KEPT]
 
-    def _concerns(self, entry: Entry) -> bool:
+    def _concerns(self, entry: NarratedEvent) -> bool:
         if entry.ref is None:
             return not entry.gang
         return self._within(self._queue_of.get(entry.ref.uid, ""))

@@ -9,13 +9,12 @@ from msgspec import Struct, field
 
 from muster.core.readmodel.state import ReadState
 from muster.core.status.job import job_status, wanting
-from muster.core.status.values import JobCode, JobStatus
-from muster.core.status.values import Wanting as Wanted
+from muster.core.status.values import JobCode, JobStatus, Wanting
 from muster.core.wording import jobs
 from muster.model.resources import format_quantity, format_vector
 
 
-class Holder(Struct, frozen=True):
+class ShownHolder(Struct, frozen=True):
     """A job whose quota another one waits for."""
 
     job: str
@@ -23,7 +22,7 @@ class Holder(Struct, frozen=True):
     text: str
 
 
-class Wanting(Struct, frozen=True):
+class ShownWanting(Struct, frozen=True):
     """What a waiting job waits for, in numbers of now: at which quota, and what must be released there."""
 
     quota: str
@@ -33,7 +32,7 @@ class Wanting(Struct, frozen=True):
     used: str
     free: str
     missing: str
-    holders: list[Holder] = field(default_factory=list)
+    holders: list[ShownHolder] = field(default_factory=list)
     """The largest first."""
     held_by: int = 0
     """How many hold some of it in all."""
@@ -48,7 +47,7 @@ class Standing(Struct, frozen=True):
     position: int = 0
     length: int = 0
     charged: str = ""
-    wanting: Wanting | None = None
+    wanting: ShownWanting | None = None
 
 
 def stand(state: ReadState, uid: str, now: int, *, acting: bool = True, more: str = "") -> Standing:
@@ -68,12 +67,12 @@ def stand(state: ReadState, uid: str, now: int, *, acting: bool = True, more: st
     )
 
 
-def _wanting(state: ReadState, status: JobStatus, now: int) -> Wanting | None:
+def _wanting(state: ReadState, status: JobStatus, now: int) -> ShownWanting | None:
     if status.refusal is None:
         return None
-    found: Wanted = wanting(state, status.refusal)
+    found: Wanting = wanting(state, status.refusal)
     name = found.refusal.resource
-    return Wanting(
+    return ShownWanting(
         quota=found.refusal.path,
         resource=name,
         request=format_quantity(found.refusal.asked, name),
@@ -81,6 +80,8 @@ def _wanting(state: ReadState, status: JobStatus, now: int) -> Wanting | None:
         used=format_quantity(found.refusal.used, name),
         free=format_quantity(found.free, name),
         missing=format_quantity(found.missing, name),
-        holders=[Holder(each.job, format_quantity(each.amount, name), jobs.holds(each, now)) for each in found.holders],
+        holders=[
+            ShownHolder(each.job, format_quantity(each.amount, name), jobs.holds(each, now)) for each in found.holders
+        ],
         held_by=found.held_by,
     )

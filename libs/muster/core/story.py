@@ -11,7 +11,7 @@ from difflib import get_close_matches
 from msgspec import Struct, field
 
 from muster.core import takers
-from muster.core.narrator import Entry, entry_of
+from muster.core.narrator import NarratedEvent, entry_of
 from muster.core.presentation.desired import pauses_over
 from muster.core.quota.ledger import leaf_of
 from muster.core.readmodel.history import where
@@ -20,7 +20,7 @@ from muster.core.readmodel.records import Record
 from muster.core.readmodel.state import ReadState
 from muster.core.stage import Folder
 from muster.core.standing import Standing, stand
-from muster.core.status.happenings import Happening as Told
+from muster.core.status.happenings import Happening
 from muster.core.status.job import job_status, shortfall_of
 from muster.core.wording.explain import room_made
 from muster.core.wording.happenings import line
@@ -30,10 +30,10 @@ from muster.model.keys import Ref
 SIMILAR_SHOWN = 5
 
 
-class Happening(Struct, frozen=True):
+class StoryEntry(Struct, frozen=True):
     """One entry of a story; ``times`` over 1 when the same was said that often in a row, last at ``last_at``."""
 
-    entry: Entry
+    entry: NarratedEvent
     times: int = 1
     last_at: int = 0
 
@@ -43,7 +43,7 @@ class JobStory(Struct, frozen=True):
 
     ref: Ref
     standing: Standing
-    happenings: list[Happening]
+    happenings: list[StoryEntry]
     log_id: str
     generation: int
     seq: int
@@ -114,8 +114,8 @@ class Story:
         )
 
 
-def _shown(ref: Ref, each: Told) -> Happening:
-    return Happening(entry_of(ref, each), each.times, each.last_at or each.at)
+def _shown(ref: Ref, each: Happening) -> StoryEntry:
+    return StoryEntry(entry_of(ref, each), each.times, each.last_at or each.at)
 
 
 def _queue(state: ReadState, uid: str) -> str:
@@ -126,7 +126,7 @@ def _queue(state: ReadState, uid: str) -> str:
     return (leaf_of(state.ledger, workload) if workload is not None else None) or ""
 
 
-def _parked(state: ReadState, record: Record) -> Iterator[Told]:
+def _parked(state: ReadState, record: Record) -> Iterator[Happening]:
     """That a job waits because one of its size was refused in its stead, where it was not tried itself since."""
     job = state.jobs.get(record.ref.uid)
     shape = state.book.shapes.get(job.shape) if job is not None and job.status == "waiting" else None
@@ -136,7 +136,7 @@ def _parked(state: ReadState, record: Record) -> Iterator[Told]:
     tried = next((each for each in reversed(record.happenings) if each.what == "quota_denied"), None)
     if tried is not None and max(tried.seq, tried.last_seq) >= denial.cause.seq:
         return
-    yield Told(
+    yield Happening(
         at=state.parked_at.get(job.shape, record.since),
         seq=denial.cause.seq,
         item=denial.cause.item,

@@ -12,7 +12,7 @@ from msgspec import Struct, field
 from muster.events.base import Cause, Decision
 from muster.model.keys import Ref
 from muster.model.pools import Growth, PoolRefusal
-from muster.model.quota import QuotaTree, Violation
+from muster.model.quota import BrokenRule, QuotaTree
 from muster.model.resources import Vector
 from muster.model.workload import PodSet
 
@@ -181,7 +181,7 @@ class QuotaTreeRejected(Decision, frozen=True, kw_only=True):
 
     ref: Ref
     rv: int
-    violations: tuple[Violation, ...]
+    violations: tuple[BrokenRule, ...]
 
 
 class QuotaTreeRemoved(Decision, frozen=True, kw_only=True):

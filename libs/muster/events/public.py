@@ -30,7 +30,12 @@ class PublicPosition(Struct, frozen=True, gc=False):
     index: int
 
 
-class PublicEvent(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag_field="type", tag=tag_of):
+def public_tag_of(class_name: str) -> str:
+    """``PublicWorkloadQueued`` -> ``workload_queued``."""
+    return tag_of(class_name.removeprefix("Public"))
+
+
+class PublicEvent(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag_field="type", tag=public_tag_of):
     """What every public event carries."""
 
     cell: str
@@ -47,7 +52,7 @@ class PublicWorkloadEvent(PublicEvent, frozen=True, kw_only=True):
     """Under which it was queued; left out where it never was."""
 
 
-class WorkloadQueued(PublicWorkloadEvent, frozen=True, kw_only=True):
+class PublicWorkloadQueued(PublicWorkloadEvent, frozen=True, kw_only=True):
     """It entered its queue. ``attempt`` counts how often it did."""
 
     attempt: int
@@ -58,7 +63,7 @@ class WorkloadQueued(PublicWorkloadEvent, frozen=True, kw_only=True):
     """RFC 3339: the wait is counted from here."""
 
 
-class WorkloadDequeued(PublicWorkloadEvent, frozen=True, kw_only=True):
+class PublicWorkloadDequeued(PublicWorkloadEvent, frozen=True, kw_only=True):
     """It left its queue without being admitted."""
 
     attempt: int
@@ -68,14 +73,14 @@ class WorkloadDequeued(PublicWorkloadEvent, frozen=True, kw_only=True):
     waited_ms: int | None = None
 
 
-class WorkloadRefused(PublicWorkloadEvent, frozen=True, kw_only=True):
+class PublicWorkloadRefused(PublicWorkloadEvent, frozen=True, kw_only=True):
     """It asks to be queued and cannot be; ``message`` says what to do."""
 
     reason: str
     message: str
 
 
-class WorkloadDenied(PublicWorkloadEvent, frozen=True, kw_only=True):
+class PublicWorkloadDenied(PublicWorkloadEvent, frozen=True, kw_only=True):
     """It was tried and does not fit now; all of its size in the queue wait for the same."""
 
     attempt: int
@@ -91,7 +96,7 @@ class WorkloadDenied(PublicWorkloadEvent, frozen=True, kw_only=True):
     waited_ms: int | None = None
 
 
-class WorkloadAdmitted(PublicWorkloadEvent, frozen=True, kw_only=True):
+class PublicWorkloadAdmitted(PublicWorkloadEvent, frozen=True, kw_only=True):
     """Its quota is reserved and it is being started."""
 
     attempt: int
@@ -101,7 +106,7 @@ class WorkloadAdmitted(PublicWorkloadEvent, frozen=True, kw_only=True):
     """From when it was queued to its admission."""
 
 
-class WorkloadAdopted(PublicWorkloadEvent, frozen=True, kw_only=True):
+class PublicWorkloadAdopted(PublicWorkloadEvent, frozen=True, kw_only=True):
     """It runs without having been admitted, and is charged."""
 
     attempt: int
@@ -110,7 +115,7 @@ class WorkloadAdopted(PublicWorkloadEvent, frozen=True, kw_only=True):
     reason: str
 
 
-class WorkloadRecharged(PublicWorkloadEvent, frozen=True, kw_only=True):
+class PublicWorkloadRecharged(PublicWorkloadEvent, frozen=True, kw_only=True):
     """What runs of it has grown beyond what was granted, or shrunk again: it is charged with this from here on."""
 
     attempt: int
@@ -120,7 +125,7 @@ class WorkloadRecharged(PublicWorkloadEvent, frozen=True, kw_only=True):
     """The part of ``request`` that was not granted; empty when all of it was."""
 
 
-class WorkloadResumed(PublicWorkloadEvent, frozen=True, kw_only=True):
+class PublicWorkloadResumed(PublicWorkloadEvent, frozen=True, kw_only=True):
     """The API server has been told to run it."""
 
     attempt: int
@@ -129,7 +134,7 @@ class WorkloadResumed(PublicWorkloadEvent, frozen=True, kw_only=True):
     waited_ms: int | None = None
 
 
-class WorkloadNotResumed(PublicWorkloadEvent, frozen=True, kw_only=True):
+class PublicWorkloadNotResumed(PublicWorkloadEvent, frozen=True, kw_only=True):
     """The API server could not be told to run it."""
 
     attempt: int
@@ -140,7 +145,7 @@ class WorkloadNotResumed(PublicWorkloadEvent, frozen=True, kw_only=True):
     waited_ms: int | None = None
 
 
-class WorkloadReclaimed(PublicWorkloadEvent, frozen=True, kw_only=True):
+class PublicWorkloadReclaimed(PublicWorkloadEvent, frozen=True, kw_only=True):
     """It is owed quota that others use: they are being suspended, and what they give back is held for it."""
 
     attempt: int
@@ -154,7 +159,7 @@ class WorkloadReclaimed(PublicWorkloadEvent, frozen=True, kw_only=True):
     """``guarantee``: its queue is owed it; ``priority``: the victims have a lower one in its own queue."""
 
 
-class WorkloadEvicted(PublicWorkloadEvent, frozen=True, kw_only=True):
+class PublicWorkloadEvicted(PublicWorkloadEvent, frozen=True, kw_only=True):
     """The API server has been told to suspend it again: to give quota back, or because it did not come to run."""
 
     attempt: int
@@ -167,7 +172,7 @@ class WorkloadEvicted(PublicWorkloadEvent, frozen=True, kw_only=True):
     ran_ms: int | None = None
 
 
-class WorkloadStarted(PublicWorkloadEvent, frozen=True, kw_only=True):
+class PublicWorkloadStarted(PublicWorkloadEvent, frozen=True, kw_only=True):
     """It runs."""
 
     queue: str = ""
@@ -176,7 +181,7 @@ class WorkloadStarted(PublicWorkloadEvent, frozen=True, kw_only=True):
     """From its admission to its start."""
 
 
-class WorkloadSuspended(PublicWorkloadEvent, frozen=True, kw_only=True):
+class PublicWorkloadSuspended(PublicWorkloadEvent, frozen=True, kw_only=True):
     """Somebody else suspended it after its admission."""
 
     attempt: int
@@ -185,7 +190,7 @@ class WorkloadSuspended(PublicWorkloadEvent, frozen=True, kw_only=True):
     ran_ms: int | None = None
 
 
-class WorkloadFinished(PublicWorkloadEvent, frozen=True, kw_only=True):
+class PublicWorkloadFinished(PublicWorkloadEvent, frozen=True, kw_only=True):
     """It is over: succeeded, failed or invalid."""
 
     outcome: str
@@ -196,7 +201,7 @@ class WorkloadFinished(PublicWorkloadEvent, frozen=True, kw_only=True):
     ran_ms: int | None = None
 
 
-class WorkloadReleased(PublicWorkloadEvent, frozen=True, kw_only=True):
+class PublicWorkloadReleased(PublicWorkloadEvent, frozen=True, kw_only=True):
     """Its quota is free again."""
 
     attempt: int
@@ -205,7 +210,7 @@ class WorkloadReleased(PublicWorkloadEvent, frozen=True, kw_only=True):
     reason: str
 
 
-class QuotaTreeAccepted(PublicEvent, frozen=True, kw_only=True):
+class PublicQuotaTreeAccepted(PublicEvent, frozen=True, kw_only=True):
     """A quota tree is in force from here on."""
 
     namespace: str
@@ -214,7 +219,7 @@ class QuotaTreeAccepted(PublicEvent, frozen=True, kw_only=True):
     """Full paths."""
 
 
-class QuotaTreeRejected(PublicEvent, frozen=True, kw_only=True):
+class PublicQuotaTreeRejected(PublicEvent, frozen=True, kw_only=True):
     """A quota tree breaks rules and changes nothing."""
 
     namespace: str
@@ -222,7 +227,7 @@ class QuotaTreeRejected(PublicEvent, frozen=True, kw_only=True):
     violations: list[str] = field(default_factory=list)
 
 
-class QuotaTreeRemoved(PublicEvent, frozen=True, kw_only=True):
+class PublicQuotaTreeRemoved(PublicEvent, frozen=True, kw_only=True):
     """The quota tree in force was deleted."""
 
     namespace: str
@@ -230,24 +235,24 @@ class QuotaTreeRemoved(PublicEvent, frozen=True, kw_only=True):
 
 
 AnyPublicEvent = (
-    WorkloadQueued
-    | WorkloadDequeued
-    | WorkloadRefused
-    | WorkloadDenied
-    | WorkloadAdmitted
-    | WorkloadAdopted
-    | WorkloadRecharged
-    | WorkloadResumed
-    | WorkloadNotResumed
-    | WorkloadReclaimed
-    | WorkloadEvicted
-    | WorkloadStarted
-    | WorkloadSuspended
-    | WorkloadFinished
-    | WorkloadReleased
-    | QuotaTreeAccepted
-    | QuotaTreeRejected
-    | QuotaTreeRemoved
+    PublicWorkloadQueued
+    | PublicWorkloadDequeued
+    | PublicWorkloadRefused
+    | PublicWorkloadDenied
+    | PublicWorkloadAdmitted
+    | PublicWorkloadAdopted
+    | PublicWorkloadRecharged
+    | PublicWorkloadResumed
+    | PublicWorkloadNotResumed
+    | PublicWorkloadReclaimed
+    | PublicWorkloadEvicted
+    | PublicWorkloadStarted
+    | PublicWorkloadSuspended
+    | PublicWorkloadFinished
+    | PublicWorkloadReleased
+    | PublicQuotaTreeAccepted
+    | PublicQuotaTreeRejected
+    | PublicQuotaTreeRemoved
 )
 
 PUBLIC_TYPES: dict[str, type[PublicEvent]] = {cls.__struct_config__.tag: cls for cls in get_args(AnyPublicEvent)}
@@ -256,7 +261,7 @@ PUBLIC_TYPES: dict[str, type[PublicEvent]] = {cls.__struct_config__.tag: cls for
 
 def ce_type_of(cls: type[PublicEvent]) -> str:
     """CloudEvents type: ``workload_not_resumed`` -> ``dev.muster.workload.not-resumed.v1``."""
-    tag = tag_of(cls.__name__)
+    tag = public_tag_of(cls.__name__)
     noun = "workload" if issubclass(cls, PublicWorkloadEvent) else tag.rpartition("_")[0]
     verb = tag.removeprefix(f"{noun}_")
     return f"dev.muster.{noun.replace('_', '-')}.{verb.replace('_', '-')}.v1"

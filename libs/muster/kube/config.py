@@ -25,7 +25,7 @@ from muster.kube.sources import Explicit, FromKubeconfig, InCluster, Source, def
 from muster.ports import ApiUnreachableError, Clock
 
 if TYPE_CHECKING:
-    from muster.kube.transport import KubeTransport, OnRequest, Target
+    from muster.kube.transport import ApiTarget, KubeTransport, OnRequest
 
 TOKEN_RECHECK_S = 60.0
 """Projected tokens are replaced in their file when 80 % of an hour is over."""
@@ -34,10 +34,10 @@ LOGIN_TIMEOUT_S = 120.0
 """For the first login: a plugin may open a browser."""
 
 
-class _Plan(Struct):
+class _SourcePlan(Struct):
     """What one source comes to: the address, kubernetes-asyncio's configuration, the credential."""
 
-    target: Target
+    target: ApiTarget
     configuration: Any
     credential: Credential
     headers: list[tuple[str, str]]
@@ -126,11 +126,11 @@ def _configuration() -> Any:
     return configuration
 
 
-def _in_cluster(source: InCluster, environ: Mapping[str, str]) -> _Plan:
+def _in_cluster(source: InCluster, environ: Mapping[str, str]) -> _SourcePlan:
     from kubernetes_asyncio.config import ConfigException
     from kubernetes_asyncio.config.incluster_config import InClusterConfigLoader
 
-    from muster.kube.transport import Target
+    from muster.kube.transport import ApiTarget
 
     directory = Path(source.directory)
     configuration = _configuration()
@@ -148,12 +148,12 @@ def _in_cluster(source: InCluster, environ: Mapping[str, str]) -> _Plan:
         ) from err
     namespace = directory / "namespace"
     home = namespace.read_text().strip() if namespace.exists() else ""
-    target = Target(configuration.host, "in-cluster", home or "default")
-    return _Plan(target, configuration, credential, [], None)
+    target = ApiTarget(configuration.host, "in-cluster", home or "default")
+    return _SourcePlan(target, configuration, credential, [], None)
 
 
-async def _from_kubeconfig(source: FromKubeconfig, environ: Mapping[str, str], clock: Clock | None) -> _Plan:
-    from muster.kube.transport import Target
+async def _from_kubeconfig(source: FromKubeconfig, environ: Mapping[str, str], clock: Clock | None) -> _SourcePlan:
+    from muster.kube.transport import ApiTarget
 
     found = kubeconfig.read(kubeconfig.locate(source.path, environ))
     choice = kubeconfig.choose(found, source.context)
@@ -171,12 +171,12 @@ async def _from_kubeconfig(source: FromKubeconfig, environ: Mapping[str, str], c
             credential = Credential(first)
     except (CredentialError, OSError) as err:
         raise KubeConfigError(f"cannot log in with {origin}: {_words(err)}") from err
-    target = Target(choice.server, origin, choice.namespace, choice.context)
-    return _Plan(target, configuration, credential, _impersonation(choice.user), configuration.proxy)
+    target = ApiTarget(choice.server, origin, choice.namespace, choice.context)
+    return _SourcePlan(target, configuration, credential, _impersonation(choice.user), configuration.proxy)
 
 
-def _explicit(source: Explicit) -> _Plan:
-    from muster.kube.transport import Target
+def _explicit(source: Explicit) -> _SourcePlan:
+    from muster.kube.transport import ApiTarget
 
     configuration = _configuration()
     configuration.host = source.server.rstrip("/")
@@ -192,10 +192,12 @@ def _explicit(source: Explicit) -> _Plan:
             credential = Credential(Loaded(f"Bearer {source.token.strip()}" if source.token else None))
     except (OSError, CredentialError) as err:
         raise KubeConfigError(f"cannot read the token for {source.server}: {err}") from err
-    return _Plan(Target(configuration.host, "explicit", source.namespace), configuration, credential, [], None)
+    return _SourcePlan(ApiTarget(configuration.host, "explicit", source.namespace), configuration, credential, [], None)
 
 
-def _build(plan: _Plan, environ: Mapping[str, str], *, compress: bool, on_request: OnRequest | None) -> KubeTransport:
+def _build(
+    plan: _SourcePlan, environ: Mapping[str, str], *, compress: bool, on_request: OnRequest | None
+) -> KubeTransport:
     from kubernetes_asyncio import client
 
     from muster.kube.transport import KubeTransport, Wire
@@ -243,7 +245,7 @@ def _file_credential(path: Path) -> Credential:
     return Credential(read(), load)
 
 
-def _user_loader(choice: kubeconfig.Choice, clock: Clock | None) -> Callable[[Any], Awaitable[Loaded]]:
+def _user_loader(choice: kubeconfig.ContextChoice, clock: Clock | None) -> Callable[[Any], Awaitable[Loaded]]:
     """Logs in anew each time it is called: runs the exec plugin, refreshes the OIDC token, or reads what is there."""
 
     async def load(configuration: Any) -> Loaded:

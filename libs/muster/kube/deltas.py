@@ -35,7 +35,7 @@ class Unreadable(Struct, frozen=True):
     """The first bytes of its JSON, HEAD_BYTES at most."""
 
 
-class Synced(Struct, frozen=True):
+class ListSynced(Struct, frozen=True):
     """A complete list has been reported: everything before this is what existed at ``resource_version``."""
 
     count: int
@@ -46,15 +46,15 @@ class Synced(Struct, frozen=True):
 
 
 class Absent(Struct, frozen=True):
-    """The server does not serve the resource (any more). Reported once; a Synced follows when it appears.
+    """The server does not serve the resource (any more). Reported once; a ListSynced follows when it appears.
 
-    It says nothing about objects reported before: they are neither confirmed nor gone until that Synced.
+    It says nothing about objects reported before: they are neither confirmed nor gone until that ListSynced.
     """
 
     known: int
     """Objects reported and not deleted so far."""
 
 
-Delta = Upsert | Delete | Unreadable | Synced | Absent
+Delta = Upsert | Delete | Unreadable | ListSynced | Absent
 
 HEAD_BYTES = 512

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 
-class Hooks(Protocol):
+class WatchHooks(Protocol):
     """Called in the event loop: must not block and must not raise. ``resource`` is ``rayjobs.ray.io`` or ``pods``."""
 
     def restarted(self, resource: str, cause: str, detail: str) -> None:
@@ -24,7 +24,7 @@ class Hooks(Protocol):
         """
 
 
-class NoHooks:
+class NoWatchHooks:
     """Hooks of those who do not care."""
 
     def restarted(self, resource: str, cause: str, detail: str) -> None: ...

@@ -37,7 +37,7 @@ class Kubeconfig(Struct, frozen=True):
     users: dict[str, dict[str, Any]]
 
 
-class Choice(Struct, frozen=True):
+class ContextChoice(Struct, frozen=True):
     """One context, resolved."""
 
     context: str
@@ -90,7 +90,7 @@ def read(paths: Sequence[Path]) -> Kubeconfig:
     return Kubeconfig(origin, current, merged.clusters, merged.contexts, merged.users)
 
 
-def choose(config: Kubeconfig, context: str = "") -> Choice:
+def choose(config: Kubeconfig, context: str = "") -> ContextChoice:
     """The named context, or the current one. Raises KubeConfigError with everything that is wrong with it."""
     name = context or config.current
     if not name:
@@ -115,7 +115,7 @@ def choose(config: Kubeconfig, context: str = "") -> Choice:
     if user.get("tokenFile"):
         user.pop("token", None)
     server = str(cluster["server"]).rstrip("/")
-    return Choice(name, str(chosen.get("namespace") or "default"), server, cluster, user)
+    return ContextChoice(name, str(chosen.get("namespace") or "default"), server, cluster, user)
 
 
 def _parse(path: Path) -> dict[str, Any]:

@@ -46,7 +46,7 @@ class Malformed(Struct, frozen=True):
     reason: str
 
 
-class Page(Struct, frozen=True):
+class ListPage(Struct, frozen=True):
     """One page of a list. ``items`` are views into the answer's bytes: copy what outlives the page."""
 
     resource_version: str
@@ -81,7 +81,7 @@ class _List(Struct):
     items: list[Raw] | None = None  # Go writes null for an empty list
 
 
-class _Object(Struct):
+class _ListedObject(Struct):
     metadata: ObjectMeta
 
 
@@ -89,7 +89,7 @@ class _StatusDetails(Struct, rename="camel"):
     retry_after_seconds: float = 0
 
 
-class _Status(Struct):
+class _StatusBody(Struct):
     kind: str = ""
     code: int = 0
     reason: str = ""
@@ -99,17 +99,17 @@ class _Status(Struct):
 
 _list = msgspec.json.Decoder(_List)
 _event = msgspec.json.Decoder(WatchEvent)
-_object = msgspec.json.Decoder(_Object)
+_object = msgspec.json.Decoder(_ListedObject)
 _list_meta = msgspec.json.Decoder(_ListMeta)
-_status = msgspec.json.Decoder(_Status)
+_status = msgspec.json.Decoder(_StatusBody)
 _any = msgspec.json.Decoder()
 
 
-def decode_page(body: bytes) -> Page:
+def decode_page(body: bytes) -> ListPage:
     """The list in ``body``. Raises MalformedError when it is none (a proxy's page, a cut-off answer)."""
     try:
         found = _list.decode(body)
-        return Page(found.metadata.resource_version, found.metadata.token, found.items or [])
+        return ListPage(found.metadata.resource_version, found.metadata.token, found.items or [])
     except RecursionError:
         pass  # one object nested beyond the decoder's depth must not take the whole page with it
     except ValueError as err:
@@ -117,7 +117,9 @@ def decode_page(body: bytes) -> Page:
     try:
         parts = object_members(body)
         meta = _list_meta.decode(parts.get("metadata", b"{}"))
-        return Page(meta.resource_version, meta.token, [Raw(item) for item in array_items(parts.get("items", b"[]"))])
+        return ListPage(
+            meta.resource_version, meta.token, [Raw(item) for item in array_items(parts.get("items", b"[]"))]
+        )
     except (NestingError, ValueError) as err:
         raise MalformedError(f"cannot read a list: {err}") from err
 

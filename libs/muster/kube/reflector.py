@@ -2,7 +2,7 @@
 
 The watcher runs one Reflector per resource on a real or simulated ApiTransport. A reflector survives every fault a
 server or network can show; it ends only by being closed or cancelled. It does not interpret objects and logs
-nothing: ``Hooks`` tell what it goes through.
+nothing: ``WatchHooks`` tell what it goes through.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import TypeVar
 
 from muster.kube import trouble
 from muster.kube.backoff import Backoff
-from muster.kube.deltas import Absent, Delete, Delta, Synced
-from muster.kube.hooks import Hooks, NoHooks
+from muster.kube.deltas import Absent, Delete, Delta, ListSynced
+from muster.kube.hooks import NoWatchHooks, WatchHooks
 from muster.kube.objects import (
+    ListPage,
     Malformed,
     MalformedError,
     ObjectMeta,
-    Page,
     WatchEvent,
     decode_event,
     decode_meta,
@@ -30,7 +30,7 @@ from muster.kube.objects import (
     decode_version,
 )
 from muster.kube.store import ObjectStore
-from muster.kube.trouble import Cause, Trouble
+from muster.kube.trouble import RestartCause, WatchTrouble
 from muster.model.api import ApiResource
 from muster.ports import ApiStatusError, ApiTransport, ApiUnreachableError
 
@@ -76,7 +76,7 @@ class Reflector:
         namespace: str = "",
         known: Iterable[ObjectMeta] = (),
         page_size: int = PAGE_SIZE,
-        hooks: Hooks | None = None,
+        hooks: WatchHooks | None = None,
         rng: Random | None = None,
         clock: Callable[[], float] | None = None,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
@@ -87,7 +87,7 @@ class Reflector:
         self._name = str(resource)
         self._selectors = dict(selectors or {})
         self._page_size = page_size
-        self._hooks: Hooks = hooks or NoHooks()
+        self._hooks: WatchHooks = hooks or NoWatchHooks()
         self._rng = rng or Random()  # noqa: S311 - spreads load, guards nothing
         self._clock = clock or (lambda: asyncio.get_running_loop().time())
         self._sleep = sleep
@@ -103,7 +103,7 @@ class Reflector:
         self._strikes = 0
 
     async def deltas(self) -> AsyncGenerator[Delta, None]:
-        """All changes, for ever: those of a first list, Synced, those of watches, those of a new list, and so on.
+        """All changes, for ever: those of a first list, ListSynced, those of watches, those of a new list, and so on.
 
         Per object in the order of the server; a Delete only of what was reported; nothing for an object that is
         unchanged. Close the iterator (``contextlib.aclosing``) to end the connection at once.
@@ -119,7 +119,7 @@ class Reflector:
     # ---- list
 
     async def _list(self) -> AsyncIterator[Delta]:
-        """How a complete list differs from the store, page by page, then Synced. Tries until it is done."""
+        """How a complete list differs from the store, page by page, then ListSynced. Tries until it is done."""
         backoff = Backoff(self._rng)
         seen: set[str] = set()
         token = ""
@@ -127,7 +127,7 @@ class Reflector:
         absent = False
         while True:
             page = await self._page(token, whole=expired >= STRIKES)
-            if isinstance(page, Page):
+            if isinstance(page, ListPage):
                 backoff.reset()
                 for raw in page.items:
                     for delta in self.store.observe(decode_meta(raw), raw, seen):
@@ -135,7 +135,7 @@ class Reflector:
                 token = page.token
                 if not token:
                     break
-            elif page.cause is Cause.ABSENT:
+            elif page.cause is RestartCause.ABSENT:
                 token = ""
                 seen.clear()
                 if not absent:
@@ -143,10 +143,10 @@ class Reflector:
                     yield Absent(len(self.store))
                 await self._pause(page, ABSENT_S)
             else:
-                if page.cause in {Cause.EXPIRED, Cause.REFUSED}:
+                if page.cause in {RestartCause.EXPIRED, RestartCause.REFUSED}:
                     token = ""
                     seen.clear()
-                    expired += page.cause is Cause.EXPIRED
+                    expired += page.cause is RestartCause.EXPIRED
                 await self._pause(page, backoff.next_s())
         for meta in self.store.others(seen):
             self.store.drop(meta)
@@ -156,9 +156,9 @@ class Reflector:
         self._lists += 1
         self._hooks.sized(self._name, len(self.store))
         self._set_ready(True)
-        yield Synced(len(self.store), relist=self._lists > 1, resource_version=self._rv)
+        yield ListSynced(len(self.store), relist=self._lists > 1, resource_version=self._rv)
 
-    async def _page(self, token: str, *, whole: bool) -> Page | Trouble:
+    async def _page(self, token: str, *, whole: bool) -> ListPage | WatchTrouble:
         """One page of a consistent list: no resourceVersion is asked for. ``whole`` asks for all pages in one."""
         query = dict(self._selectors)
         if not whole:
@@ -171,9 +171,9 @@ class Reflector:
                 return trouble.from_response(answer)
             page = decode_page(answer.body)
         except ApiUnreachableError as err:
-            return Trouble(Cause.UNREACHABLE, str(err))
+            return WatchTrouble(RestartCause.UNREACHABLE, str(err))
         except MalformedError as err:
-            return Trouble(Cause.GARBLED, str(err))
+            return WatchTrouble(RestartCause.GARBLED, str(err))
         self._slow.reset()
         self._hooks.heard(self._name, self._clock())
         return page
@@ -183,7 +183,7 @@ class Reflector:
     async def _watch(self) -> AsyncIterator[Delta]:
         """What happens, connection after connection, until only a new list can help."""
         while True:
-            started, rv, end, silent = self._clock(), self._rv, Trouble(Cause.ENDED), True
+            started, rv, end, silent = self._clock(), self._rv, WatchTrouble(RestartCause.ENDED), True
             try:
                 lines = self._transport.watch(self._path, query=self._watch_query(), idle_limit_s=IDLE_LIMIT_S)
                 async with _closing(lines):
@@ -199,20 +199,20 @@ class Reflector:
                         for delta in self._apply(event):
                             yield delta
             except ApiUnreachableError as err:
-                end = Trouble(Cause.UNREACHABLE, str(err))
+                end = WatchTrouble(RestartCause.UNREACHABLE, str(err))
             except ApiStatusError as err:
                 end = trouble.from_error(err)
             except MalformedError as err:
-                end = Trouble(Cause.GARBLED, str(err))
+                end = WatchTrouble(RestartCause.GARBLED, str(err))
             lived_s = self._clock() - started
-            productive = self._rv != rv and (end.cause is not Cause.EXPIRED or lived_s >= RELIST_GAP_S)
+            productive = self._rv != rv and (end.cause is not RestartCause.EXPIRED or lived_s >= RELIST_GAP_S)
             healthy = productive or lived_s >= HEALTHY_S
             if healthy:
                 self._backoff.reset()
                 self._strikes = 0
-            if healthy and end.cause is Cause.ENDED:
+            if healthy and end.cause is RestartCause.ENDED:
                 self._set_ready(True)
-            if healthy and end.cause in {Cause.ENDED, Cause.EXPIRED}:
+            if healthy and end.cause in {RestartCause.ENDED, RestartCause.EXPIRED}:
                 await self._pause(end, max(0.0, MIN_GAP_S - lived_s))
             else:
                 await self._pause(end, max(self._backoff.next_s(), MIN_GAP_S - lived_s))
@@ -220,11 +220,11 @@ class Reflector:
             if self._must_relist(end.cause) or (silent and lived_s >= HEALTHY_S):
                 return
 
-    def _must_relist(self, cause: Cause) -> bool:
+    def _must_relist(self, cause: RestartCause) -> bool:
         """Whether the watch cannot go on from where it stands, or has tried that often enough."""
-        if cause in {Cause.TOO_NEW, Cause.GARBLED, Cause.STREAM_ERROR}:
+        if cause in {RestartCause.TOO_NEW, RestartCause.GARBLED, RestartCause.STREAM_ERROR}:
             self._strikes += 1
-        if cause in {Cause.EXPIRED, Cause.REFUSED, Cause.ABSENT} or self._strikes >= STRIKES:
+        if cause in {RestartCause.EXPIRED, RestartCause.REFUSED, RestartCause.ABSENT} or self._strikes >= STRIKES:
             self._strikes = 0
             return True
         return False
@@ -270,12 +270,12 @@ class Reflector:
 
     # ---- both
 
-    async def _pause(self, end: Trouble, delay_s: float) -> None:
+    async def _pause(self, end: WatchTrouble, delay_s: float) -> None:
         """Tell of the end of a list or watch and wait: ``delay_s``, or as long as cause or server say."""
         self._hooks.restarted(self._name, end.cause, end.detail)
-        if end.cause in {Cause.FORBIDDEN, Cause.ABSENT, Cause.REFUSED}:
+        if end.cause in {RestartCause.FORBIDDEN, RestartCause.ABSENT, RestartCause.REFUSED}:
             self._set_ready(False, f"{end.cause}: {end.detail}")
-        if end.cause is Cause.FORBIDDEN:
+        if end.cause is RestartCause.FORBIDDEN:
             delay_s = self._slow.next_s()
         delay_s = max(delay_s, min(end.retry_after_s or 0.0, RETRY_AFTER_MAX_S))
         if delay_s > 0.0:

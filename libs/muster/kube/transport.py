@@ -49,7 +49,7 @@ class OnRequest(Protocol):
         """``("patch", "rayjobs.ray.io/status", 200, 0.012)``; ``code`` is UNREACHABLE without an answer."""
 
 
-class Target(Struct, frozen=True):
+class ApiTarget(Struct, frozen=True):
     """Where a transport leads, for messages and defaults."""
 
     server: str
@@ -76,7 +76,7 @@ class KubeTransport:
 
     def __init__(
         self,
-        target: Target,
+        target: ApiTarget,
         wire: Wire,
         credential: Credential,
         *,

@@ -10,7 +10,7 @@ from muster.kube.objects import RESOURCE_VERSION_TOO_LARGE, Status, decode_statu
 from muster.ports import ApiResponse, ApiStatusError
 
 
-class Cause(StrEnum):
+class RestartCause(StrEnum):
     """Label of ``watch_restarts_total``."""
 
     ENDED = "ended"
@@ -32,57 +32,57 @@ class Cause(StrEnum):
     """An ERROR event of another kind than the above."""
 
 
-class Trouble(Struct, frozen=True):
+class WatchTrouble(Struct, frozen=True):
     """A cause, in the server's words, and the time it asked us to wait."""
 
-    cause: Cause
+    cause: RestartCause
     detail: str = ""
     retry_after_s: float | None = None
 
 
-def from_response(response: ApiResponse) -> Trouble:
+def from_response(response: ApiResponse) -> WatchTrouble:
     """What a list's answer other than 2xx means."""
     status = decode_status(response.body)
     after = response.retry_after_s if response.retry_after_s is not None else status.retry_after_s
-    return Trouble(_cause(response.status, status.message), status.message or f"HTTP {response.status}", after)
+    return WatchTrouble(_cause(response.status, status.message), status.message or f"HTTP {response.status}", after)
 
 
-def from_error(err: ApiStatusError) -> Trouble:
+def from_error(err: ApiStatusError) -> WatchTrouble:
     """What a watch's answer other than 200 means."""
-    return Trouble(_cause(err.status, err.message), err.message, err.retry_after_s)
+    return WatchTrouble(_cause(err.status, err.message), err.message, err.retry_after_s)
 
 
-def from_event(status: Status) -> Trouble:
+def from_event(status: Status) -> WatchTrouble:
     """What an ERROR event means. Its code counts for less than in HTTP: only what a relist or a wait cures is told
     apart.
     """
     if status.code == 410 or status.reason in {"Expired", "Gone"}:
-        cause = Cause.EXPIRED
+        cause = RestartCause.EXPIRED
     elif _too_large(status.message):
-        cause = Cause.TOO_NEW
+        cause = RestartCause.TOO_NEW
     elif status.code == 429:
-        cause = Cause.THROTTLED
+        cause = RestartCause.THROTTLED
     else:
-        cause = Cause.STREAM_ERROR
-    return Trouble(cause, status.message or status.reason, status.retry_after_s)
+        cause = RestartCause.STREAM_ERROR
+    return WatchTrouble(cause, status.message or status.reason, status.retry_after_s)
 
 
-def _cause(code: int, message: str) -> Cause:
+def _cause(code: int, message: str) -> RestartCause:
     match code:
         case 404:
-            return Cause.ABSENT
+            return RestartCause.ABSENT
         case 410:
-            return Cause.EXPIRED
+            return RestartCause.EXPIRED
         case 401 | 403:
-            return Cause.FORBIDDEN
+            return RestartCause.FORBIDDEN
         case 429:
-            return Cause.THROTTLED
+            return RestartCause.THROTTLED
         case 504 if _too_large(message):
-            return Cause.TOO_NEW
+            return RestartCause.TOO_NEW
         case _ if code >= 500 or code == 408:
-            return Cause.UNAVAILABLE
+            return RestartCause.UNAVAILABLE
         case _:
-            return Cause.REFUSED
+            return RestartCause.REFUSED
 
 
 def _too_large(message: str) -> bool:

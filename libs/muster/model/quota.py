@@ -126,7 +126,7 @@ class QuotaTree(Struct, frozen=True, gc=False, omit_defaults=True):
         return self.nodes[0].path
 
 
-class Violation(Struct, frozen=True, gc=False):
+class BrokenRule(Struct, frozen=True, gc=False):
     """One broken rule: where, which rule, and the values that break it, as one sentence."""
 
     path: str

@@ -70,7 +70,7 @@ class Template(Struct, frozen=True, gc=False, omit_defaults=True):
 class Switch(Struct, frozen=True, gc=False, omit_defaults=True):
     """What a patch has to know of an object to suspend or resume it."""
 
-    homeless: bool = False
+    suspend_parent_missing: bool = False
     """The object that the field belongs to is not there: it can only be set together with it."""
     annotation: bool = False
     """The annotation of older operators is there (scheduling.x-k8s.io/suspend): it is set along with the field."""
@@ -104,7 +104,7 @@ class Workload(Struct, frozen=True, gc=False, omit_defaults=True):
     runs: Vector | None = None
     """What its pods ask for once its controller has made all that the spec wants; None: what ``need`` says in full."""
     pod_sets: tuple[PodSet, ...] = ()
-    beside: tuple[PodSet, ...] = ()
+    auxiliary: tuple[PodSet, ...] = ()
     """Pods outside the gang that its controller makes and that need a place as well (a submitter)."""
     priority_class: str = ""
     priority: int | None = None

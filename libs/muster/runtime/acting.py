@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from random import Random
 
-from muster.core.actuation.answers import Effect, Retry
+from muster.core.actuation.answers import Effect, RetryLater
 from muster.core.actuation.carrying import Order, Reply, Request, carry_out, is_due, orders_of
 from muster.core.actuation.gpus import IMAGE
 from muster.core.actuation.intents import Actuator, ActuatorState, Outstanding
@@ -105,7 +105,7 @@ class ActuatorRunner(Leader[ActuatorState]):
             # A task that pauses holds no slot: what is refused for one kind or namespace may be fine for all others.
             async with self._slots:
                 answer = await self._try(order)
-            if not isinstance(answer, Retry):
+            if not isinstance(answer, RetryLater):
                 return answer
             self.hooks.note(
                 "warning", "actuation_retried", ref=str(order.ref), why=answer.reason, message=answer.message
@@ -113,7 +113,7 @@ class ActuatorRunner(Leader[ActuatorState]):
             await asyncio.sleep(pause_s * (0.5 + self._rng.random() / 2))
             pause_s = min(pause_s * 2, BACKOFF_S[1])
 
-    async def _try(self, order: Order) -> Effect | Retry | None:
+    async def _try(self, order: Order) -> Effect | RetryLater | None:
         """One try, request by request; None once the order has been withdrawn."""
         steps = carry_out(order, lambda: self.state, self._image)
         began = self.clock.now()
@@ -122,17 +122,17 @@ class ActuatorRunner(Leader[ActuatorState]):
             try:
                 request = steps.send(reply) if reply is not None else next(steps)
             except StopIteration as ended:
-                answer: Effect | Retry = ended.value
+                answer: Effect | RetryLater = ended.value
                 break
             if not self._is_due(order):
                 return None
             try:
                 reply = await self._send(request)
             except ApiUnreachableError as err:
-                answer = Retry("unavailable", str(err))
+                answer = RetryLater("unavailable", str(err))
                 break
         if isinstance(order, Outstanding):
-            trouble = answer.reason if isinstance(answer, Retry | EffectFailed) else ""
+            trouble = answer.reason if isinstance(answer, RetryLater | EffectFailed) else ""
             times = (began * NS_PER_MS, self.clock.now() * NS_PER_MS)
             self.hooks.wrote(order.ref, order.cause, "PATCH", times, trouble)
         return answer

@@ -49,7 +49,7 @@ class Segment(Struct, frozen=True, kw_only=True):
     """Of what it holds, uncompressed: the same whoever compressed it."""
 
 
-class Manifest(Struct, kw_only=True):
+class ArchiveManifest(Struct, kw_only=True):
     """What an archive holds."""
 
     format: int = FORMAT
@@ -67,7 +67,7 @@ class Manifest(Struct, kw_only=True):
         return self.segments[-1].last if self.segments else 0
 
 
-class Line(Struct, frozen=True, omit_defaults=True):
+class ArchivedCommit(Struct, frozen=True, omit_defaults=True):
     """A commit of an archive: its bytes as the log has them."""
 
     seq: int
@@ -79,9 +79,9 @@ class _At(Struct, frozen=True):
     at: int = 0
 
 
-_lines = msgspec.json.Decoder(Line)
+_lines = msgspec.json.Decoder(ArchivedCommit)
 _at = msgspec.json.Decoder(_At)
-_manifests = msgspec.json.Decoder(Manifest)
+_manifests = msgspec.json.Decoder(ArchiveManifest)
 
 
 def is_archive(path: Path) -> bool:
@@ -89,7 +89,7 @@ def is_archive(path: Path) -> bool:
     return (path / MANIFEST).is_file()
 
 
-def read_manifest(folder: Path) -> Manifest:
+def read_manifest(folder: Path) -> ArchiveManifest:
     """What an archive says it holds. Raises ArchiveError."""
     path = folder / MANIFEST
     try:
@@ -144,7 +144,7 @@ class ArchiveWriter:
             raise ArchiveError(f"{folder} holds other things; give an empty folder, or one that does not exist")
         else:
             size = commits or SEGMENT_COMMITS
-            self.manifest = Manifest(cell=cell, log_id=log_id, generation=generation, segment_commits=size)
+            self.manifest = ArchiveManifest(cell=cell, log_id=log_id, generation=generation, segment_commits=size)
         self._short = self._cut_short()
         self.after = self._short.first - 1 if self._short is not None else self.manifest.end
         self._open: _Segment | None = None
@@ -266,7 +266,7 @@ def _sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def read_lines(folder: Path, manifest: Manifest | None = None) -> Iterator[Line]:
+def read_lines(folder: Path, manifest: ArchiveManifest | None = None) -> Iterator[ArchivedCommit]:
     """The commits of an archive, in order, as they are in the log; each file is compared with the manifest first.
 
     Raises ArchiveError.
@@ -286,7 +286,7 @@ def read_lines(folder: Path, manifest: Manifest | None = None) -> Iterator[Line]
             raise ArchiveError(f"{path} is missing; {MANIFEST} names it") from err
 
 
-def _of_segment(path: Path, file: IO[bytes], segment: Segment) -> Iterator[Line]:
+def _of_segment(path: Path, file: IO[bytes], segment: Segment) -> Iterator[ArchivedCommit]:
     seq = segment.first - 1
     with gzip.open(file, "rb") as lines:
         for line in lines:

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from muster.bus.log import Body
 from muster.ports import LogIdentity
-from muster.runtime.archive import SEGMENT_COMMITS, ArchiveError, ArchiveWriter, Manifest
+from muster.runtime.archive import SEGMENT_COMMITS, ArchiveError, ArchiveManifest, ArchiveWriter
 
 
 class Copied(Protocol):
@@ -25,7 +25,7 @@ class Copied(Protocol):
 class Archived(Struct, frozen=True):
     """What was done. ``begun``: where the archive ended before; ``first``, ``last``: what was written."""
 
-    manifest: Manifest
+    manifest: ArchiveManifest
     begun: int
     first: int
     last: int

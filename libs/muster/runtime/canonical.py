@@ -35,7 +35,7 @@ class Decided(Struct, frozen=True):
     """What was decided, without what passes."""
 
 
-class Difference(Struct, frozen=True):
+class FirstDifference(Struct, frozen=True):
     """The first decision that two logs do not share: ``index`` decisions before it are the same."""
 
     index: int
@@ -97,7 +97,7 @@ def _without(value: Any) -> Any:
 
 def difference(
     one: Iterable[Stored], other: Iterable[Stored], *, but: Collection[str] = ()
-) -> tuple[Difference | None, int]:
+) -> tuple[FirstDifference | None, int]:
     """The first decision that differs, and how many are the same before it (or in all).
 
     ``but``: types of decisions that are not compared.
@@ -106,6 +106,6 @@ def difference(
     sides = [(each for each in canonical(log) if each.event["type"] not in but) for log in (one, other)]
     for left, right in zip_longest(*sides):
         if left is None or right is None or (left.stage, left.event) != (right.stage, right.event):
-            return Difference(index, left, right), index
+            return FirstDifference(index, left, right), index
         index += 1
     return None, index

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from muster.core.presentation import gangs
-from muster.core.presentation.desired import EventNote, Upsert
+from muster.core.presentation.desired import DesiredObject, EventNote
 from muster.core.readmodel.state import ReadState
 from muster.kube.discovery import served
 from muster.model import api
@@ -37,7 +37,7 @@ class GangWriter:
         transport: ApiTransport,
         send: Sender,
         event: Callable[[EventNote, int], Awaitable[None]],
-        upsert: Callable[[Upsert], Awaitable[None]],
+        upsert: Callable[[DesiredObject], Awaitable[None]],
     ) -> None:
         self._transport = transport
         self._send = send

@@ -30,7 +30,7 @@ class KeptGenerations(Generations, Protocol):
     async def current(self) -> tuple[JetStreamLog, bool]: ...
 
 
-class Keeper:
+class LogKeeper:
     """Runs until another generation than ``log_id`` is in force.
 
     ``percent``: how full the log may be; ``folder``: where its archive is, None for none.

@@ -32,7 +32,7 @@ class LogFileError(Exception):
     """A file is not an exported log, or it is cut off; the message names the line."""
 
 
-class _Line(Struct, frozen=True):
+class _FileLine(Struct, frozen=True):
     seq: int
     commit: msgspec.Raw
 
@@ -41,7 +41,7 @@ class _Base(Struct, frozen=True):
     base: Snapshot
 
 
-_lines = msgspec.json.Decoder(_Line)
+_lines = msgspec.json.Decoder(_FileLine)
 _bases = msgspec.json.Decoder(_Base)
 _BASE = b'{"base":'
 

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from muster.bus.jetstream import JetStream
-from muster.bus.kv import Bucket
+from muster.bus.kv import KvBucket
 from muster.events import subjects
 from muster.model.api import NAMESPACES
 from muster.ports import ApiTransport, LogIdentity
@@ -41,7 +41,7 @@ async def record_cluster(js: JetStream, identity: LogIdentity, transport: ApiTra
     uid = await cluster_uid(transport)
     if not uid:
         return False
-    bucket = Bucket(js, subjects.state_bucket(identity.cell))
+    bucket = KvBucket(js, subjects.state_bucket(identity.cell))
     body = msgspec.json.encode(ClusterIdentity(uid, server, identity.log_id))
     entry = await bucket.get(KEY, patience_s=PATIENCE_S)
     if entry is None or entry.value != body:
@@ -51,7 +51,7 @@ async def record_cluster(js: JetStream, identity: LogIdentity, transport: ApiTra
 
 async def recorded_cluster(js: JetStream, identity: LogIdentity) -> ClusterIdentity | None:
     """The cluster a log is about; None where nothing was recorded for it, or nothing that can be read."""
-    entry = await Bucket(js, subjects.state_bucket(identity.cell)).get(KEY, patience_s=PATIENCE_S)
+    entry = await KvBucket(js, subjects.state_bucket(identity.cell)).get(KEY, patience_s=PATIENCE_S)
     if entry is None or entry.value is None:
         return None
     try:

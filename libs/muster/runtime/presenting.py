@@ -16,7 +16,7 @@ from muster.core.actuation.answers import message_of
 from muster.core.objects.kubequeue import QUEUE_NAMESPACE
 from muster.core.objects.meta import digest, rfc3339
 from muster.core.presentation import desired, kaiqueues, queues
-from muster.core.presentation.desired import EventNote, Upsert
+from muster.core.presentation.desired import DesiredObject, EventNote
 from muster.core.quota.tree import ROOT
 from muster.core.readmodel.model import ReadModel
 from muster.core.readmodel.state import ReadState
@@ -302,7 +302,7 @@ class Presenter(Follower[ReadState]):
     async def _gang(self, key: str) -> bool:
         return await self._gangs.show(self.state, key, self._told)
 
-    async def _upsert(self, wanted: Upsert) -> None:
+    async def _upsert(self, wanted: DesiredObject) -> None:
         split = await self._has_split_status(wanted.resource)
         whole = {"metadata": wanted.metadata, "spec": wanted.spec, "status": wanted.status}
         if not wanted.exists:
@@ -333,7 +333,7 @@ class Presenter(Follower[ReadState]):
             )
         self._note_told(wanted, answer)
 
-    def _note_told(self, wanted: Upsert, answer: ApiResponse) -> None:
+    def _note_told(self, wanted: DesiredObject, answer: ApiResponse) -> None:
         if answer.ok:
             self._told[wanted.key] = wanted.shown
         else:
@@ -345,7 +345,7 @@ class Presenter(Follower[ReadState]):
                 body=answer.body[:300].decode(errors="replace"),
             )
 
-    async def _create(self, wanted: Upsert, body: dict[str, Any]) -> ApiResponse:
+    async def _create(self, wanted: DesiredObject, body: dict[str, Any]) -> ApiResponse:
         encoded = msgspec.json.encode(body)
         answer = await self._send("POST", wanted.resource, wanted.namespace, "", JSON, encoded)
         if answer.status == 404 and wanted.namespace == QUEUE_NAMESPACE:

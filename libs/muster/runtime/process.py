@@ -38,7 +38,7 @@ from muster.runtime.activating import Activator, announce
 from muster.runtime.clusterlease import ClusterLease, Fenced
 from muster.runtime.config import Config
 from muster.runtime.follower import AnyFollower, Follower
-from muster.runtime.keeping import Keeper
+from muster.runtime.keeping import LogKeeper
 from muster.runtime.leader import Leader
 from muster.runtime.pairing import record_cluster
 from muster.runtime.presenting import Presenter
@@ -72,7 +72,7 @@ class Process(Struct, dict=True):
     log: SharedLog
     runners: list[AnyFollower] = field(default_factory=list)
     publishers: list[Publisher] = field(default_factory=list)
-    keepers: list[Keeper] = field(default_factory=list)
+    keepers: list[LogKeeper] = field(default_factory=list)
     telemetries: list[StageTelemetry] = field(default_factory=list)
 
     cluster_leases: list[ClusterLease] = field(default_factory=list)
@@ -234,7 +234,7 @@ class Process(Struct, dict=True):
     def add_keeper(self) -> None:
         """Roll the log over when it is getting full, and keep its archive."""
         self.keepers.append(
-            Keeper(
+            LogKeeper(
                 JetStreamGenerations(self.js, self.config.cell),
                 self.log.identity.log_id,
                 lease=self.lease("keeper"),

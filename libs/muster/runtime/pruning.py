@@ -23,7 +23,7 @@ from muster.events import subjects
 from muster.events.envelope import decode_commit
 from muster.events.public import parse_ce_id
 from muster.ports import LogIdentity
-from muster.runtime.archive import Line, read_lines, read_manifest
+from muster.runtime.archive import ArchivedCommit, read_lines, read_manifest
 from muster.runtime.rolling import RollError, restored, seats
 
 
@@ -127,7 +127,7 @@ async def _check_archive(js: JetStream, identity: LogIdentity, found: Sealed, fo
                 _check_published(identity, found, body)
 
 
-def _check_same(body: Body, lines: Iterator[Line], folder: Path) -> None:
+def _check_same(body: Body, lines: Iterator[ArchivedCommit], folder: Path) -> None:
     line = next(lines, None)
     if line is None or line.seq != body.seq or bytes(line.commit) != body.data:
         raise PruneError(

@@ -7,7 +7,7 @@ from contextlib import aclosing
 from typing import Protocol
 
 from muster.bus.public import Published
-from muster.core.publication import Known, known_of, public_event
+from muster.core.publication import PublishedJobs, known_of, public_event
 from muster.core.readmodel.model import ReadModel
 from muster.events.envelope import Stored
 from muster.events.public import PublicEvent, PublicWorkloadEvent, ce_id, ce_type, parse_ce_id
@@ -45,7 +45,7 @@ class Publisher:
         self.published = 0
         self._at = 0
         self._snapshots = snapshots
-        self._known = Known()
+        self._known = PublishedJobs()
 
     async def run(self) -> None:
         """Publish until cancelled; stands by while another publisher holds the lease."""

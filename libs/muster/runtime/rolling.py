@@ -44,7 +44,7 @@ class Rolled(Struct, frozen=True):
     unlike: tuple[str, ...] = ()
 
 
-class Tally(Struct):
+class SnapshotTally(Struct):
     """How often a snapshot that a running stage kept was compared with the log, and which were found wrong."""
 
     compared: int = 0
@@ -67,7 +67,7 @@ class States:
         begun = restored(base, stages) if base else {}
         self._seats: dict[StageShard, AnySeat] = {key: Seat(stage, begun.get(key)) for key, stage in stages.items()}
         self._kept: dict[StageShard, Snapshot] = {}
-        self.tally = Tally()
+        self.tally = SnapshotTally()
 
     @property
     def states(self) -> dict[StageShard, StageState]:

@@ -20,7 +20,7 @@ from muster.events.envelope import MAX_BYTES, MAX_EVENTS, CommitKind
 from muster.events.facts import KindsConfigured, Synced, SyncStarted
 from muster.events.registry import encode
 from muster.kube import deltas
-from muster.kube.hooks import Hooks as ReflectorHooks
+from muster.kube.hooks import WatchHooks
 from muster.kube.objects import ObjectMeta
 from muster.kube.reflector import Reflector
 from muster.model.keys import Ref
@@ -32,7 +32,7 @@ CONFIGURING = "elasticquotatrees"
 """The shard that tells which kinds are on: without it nothing is admitted."""
 
 
-class _Pending(Struct):
+class _UnreportedObject(Struct):
     """What is known of an object and not reported yet; ``raw`` is None when it is gone."""
 
     ref: Ref
@@ -59,7 +59,7 @@ class WatcherRunner(Leader[WatchState]):
         clock: Clock,
         process: str,
         hooks: Hooks | None = None,
-        reflector_hooks: ReflectorHooks | None = None,
+        reflector_hooks: WatchHooks | None = None,
         quarantine: Callable[[bytes, str], Awaitable[object]] | None = None,
         kinds: tuple[str, ...] = tuple(KINDS),
     ) -> None:
@@ -77,8 +77,8 @@ class WatcherRunner(Leader[WatchState]):
         self._reflector_hooks = reflector_hooks
         self._quarantine = quarantine
         """Takes (bytes, cause) of what cannot even be told apart from other objects."""
-        self._pending: dict[str, _Pending] = {}
-        self._put_off: dict[str, _Pending] = {}
+        self._pending: dict[str, _UnreportedObject] = {}
+        self._put_off: dict[str, _UnreportedObject] = {}
         """New objects that name a parent which does not know them yet."""
         self._kinds = kinds
         self._retired = shard not in shards_of(kinds)
@@ -99,7 +99,7 @@ class WatcherRunner(Leader[WatchState]):
             if not self._retired:
                 self._tasks.create_task(self._watch())
             for uid, was in self.state.objects.items() if self._retired else ():
-                self._pending[uid] = _Pending(was.ref, 0, None)
+                self._pending[uid] = _UnreportedObject(was.ref, 0, None)
             self._announcements += self._configured()
             if self._announcements:
                 return "input", self._take_announcements()
@@ -130,7 +130,7 @@ class WatcherRunner(Leader[WatchState]):
             if pending.due <= now or not self._doubtful(pending):
                 self._pending[uid] = self._put_off.pop(uid)
 
-    def _doubtful(self, pending: _Pending) -> bool:
+    def _doubtful(self, pending: _UnreportedObject) -> bool:
         raw = pending.raw
         return raw is not None and not pending.unreadable and self.stage.doubtful(self.state, pending.ref, raw)
 
@@ -167,7 +167,7 @@ class WatcherRunner(Leader[WatchState]):
             del self._pending[uid]
         return facts
 
-    def _facts(self, pending: _Pending) -> list[Event]:
+    def _facts(self, pending: _UnreportedObject) -> list[Event]:
         if pending.raw is None:
             return self.stage.vanished(self.state, pending.ref, pending.rv)
         if pending.unreadable:
@@ -203,7 +203,7 @@ class WatcherRunner(Leader[WatchState]):
                         await self._quarantine(delta.head, f"{self.stage.kind} without identity: {delta.reason}")
                 else:
                     self._pend(delta.meta, delta.head, unreadable=delta.reason)
-            case deltas.Synced():
+            case deltas.ListSynced():
                 if not delta.relist:
                     self._announcements.append(Synced(kind=self.shard, objects=delta.count))
             case deltas.Absent():
@@ -213,7 +213,7 @@ class WatcherRunner(Leader[WatchState]):
     def _pend(self, meta: ObjectMeta, raw: bytes | None, unreadable: str = "") -> None:
         ref = Ref(self.stage.kind, meta.namespace, meta.name, meta.uid or meta.path)
         self._pending.pop(ref.uid, None)
-        pending = _Pending(ref, version_of(meta.resource_version) or 0, raw, unreadable)
+        pending = _UnreportedObject(ref, version_of(meta.resource_version) or 0, raw, unreadable)
         put_off = self._put_off.pop(ref.uid, None)
         if put_off is not None and raw is not None:
             pending.due = put_off.due

@@ -18,7 +18,7 @@ from muster.ports import ApiResponse, ApiStatusError, ApiTransport, ApiUnreachab
 from muster.sim.apiserver.status import Obj
 from muster.sim.apiserver.store import ChangeType, encode
 from muster.sim.controllers import Controller
-from muster.sim.operations import ApiOperation, Bind, Create, Delete, Merge, Replace
+from muster.sim.operations import ApiOperation, BindPod, Create, DeleteObject, Merge, Replace
 from muster.sim.syncdriver import as_good
 
 RELIST_AFTER_S = 1.0
@@ -217,14 +217,14 @@ class AsyncDriver:
             return
         found: Any = _decode(answer.body)
         meta = found.get("metadata") or {}
-        if isinstance(operation, Delete) and meta.get("uid") and not meta.get("resourceVersion"):
+        if isinstance(operation, DeleteObject) and meta.get("uid") and not meta.get("resourceVersion"):
             # Somebody else's deletion was quicker: the answer is what was about to be written, which has no version.
             self._hear_gone(resource, meta["uid"])
         elif found.get("kind") != "Status" and meta.get("uid"):
             ended = bool(meta.get("deletionTimestamp")) and meta.get("deletionGracePeriodSeconds") == 0
             gone = ended and not meta.get("finalizers") and not isinstance(operation, Create)
             self._hear("DELETED" if gone else "MODIFIED", resource, found)
-        elif isinstance(operation, Delete):
+        elif isinstance(operation, DeleteObject):
             self._hear_gone(resource, (found.get("details") or {}).get("uid", operation.uid))
 
     def _hear_gone(self, resource: ApiResource, uid: str) -> None:
@@ -247,14 +247,14 @@ def _request(operation: ApiOperation) -> tuple[str, str, bytes | None, str]:
             return "PUT", path, encode(body), JSON
         case Merge(resource, namespace, name, patch, subresource):
             return "PATCH", resource.path(namespace, name, subresource), encode(patch), MERGE_PATCH
-        case Delete(resource, namespace, name, uid, grace_s, propagation):
+        case DeleteObject(resource, namespace, name, uid, grace_s, propagation):
             options: dict[str, object] = {"propagationPolicy": propagation or "Background"}
             if uid:
                 options["preconditions"] = {"uid": uid}
             if grace_s is not None:
                 options["gracePeriodSeconds"] = grace_s
             return "DELETE", resource.path(namespace, name), json.dumps(options).encode(), JSON
-        case Bind(namespace, name, uid, node):
+        case BindPod(namespace, name, uid, node):
             target = {"apiVersion": "v1", "kind": "Node", "name": node}
             meta = {"name": name, "uid": uid}
             body = {"apiVersion": "v1", "kind": "Binding", "metadata": meta, "target": target}

@@ -13,7 +13,7 @@ from typing import Protocol
 from muster.model.api import ApiResource
 from muster.sim.apiserver.status import Obj
 from muster.sim.apiserver.store import ChangeType
-from muster.sim.operations import Plan
+from muster.sim.operations import OperationPlan
 
 RETRY_MS = 500
 """Until a key whose plan could not be carried out is looked at again; doubled each time, up to MAX_RETRY_MS."""
@@ -37,7 +37,7 @@ class Controller(Protocol):
         """A change, in order per object. Only notes; never plans."""
         ...
 
-    def plan(self, key: str, now: int) -> Plan:
+    def plan(self, key: str, now: int) -> OperationPlan:
         """What is due for a key, from the state as heard so far."""
         ...
 
@@ -83,7 +83,7 @@ class WorkQueue:
             heapq.heappop(self._later)
         return self._later[0][0] if self._later else None
 
-    def done(self, key: str, plan: Plan, now: int) -> None:
+    def done(self, key: str, plan: OperationPlan, now: int) -> None:
         """The plan was carried out."""
         self._tries.pop(key, None)
         if plan.again_ms is not None:

@@ -12,7 +12,7 @@ from muster.sim.apiserver.names import stamp
 from muster.sim.apiserver.status import Obj
 from muster.sim.apiserver.store import ChangeType
 from muster.sim.controllers import WorkQueue
-from muster.sim.operations import ApiOperation, Create, Delete, Merge, Plan, controller_uid, owner_of
+from muster.sim.operations import ApiOperation, Create, DeleteObject, Merge, OperationPlan, controller_uid, owner_of
 from muster.sim.podneeds import OVER, is_going, phase
 
 RETRY_MS = 10_000
@@ -56,14 +56,14 @@ class JobController:
         if uid in self._jobs:
             self.queue.mark(uid)
 
-    def plan(self, key: str, now: int) -> Plan:
+    def plan(self, key: str, now: int) -> OperationPlan:
         """Make the pods a Job lacks, and report how it stands."""
         job = self._jobs.get(key)
         if job is None or job["metadata"].get("deletionTimestamp"):
-            return Plan()
+            return OperationPlan()
         old = job.get("status") or {}
         if any(entry["type"] in FINISHED and entry["status"] == "True" for entry in old.get("conditions") or ()):
-            return Plan()
+            return OperationPlan()
         spec, pods = job["spec"], list(self._pods.get(key, {}).values())
         active = [pod for pod in pods if phase(pod) not in OVER and not is_going(pod)]
         failed = sum(1 for pod in pods if phase(pod) == "Failed")
@@ -94,7 +94,7 @@ class JobController:
         if any(old.get(name) != value for name, value in status.items()):
             meta = job["metadata"]
             operations.append(Merge(JOBS, meta["namespace"], meta["name"], {"status": status}, "status"))
-        return Plan(tuple(operations), again_ms)
+        return OperationPlan(tuple(operations), again_ms)
 
     def _pause(self, key: str, failed: int, now: int) -> int | None:
         """How many ms to wait before the next try, None when it may begin."""
@@ -128,6 +128,6 @@ def _over(kind: str, reason: str, now: int, message: str = "") -> list[Obj]:
     return [{"type": before, **entry}, {"type": kind, **entry}]
 
 
-def _delete(pod: Obj) -> Delete:
+def _delete(pod: Obj) -> DeleteObject:
     meta = pod["metadata"]
-    return Delete(PODS, meta["namespace"], meta["name"], meta["uid"])
+    return DeleteObject(PODS, meta["namespace"], meta["name"], meta["uid"])

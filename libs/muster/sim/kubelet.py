@@ -17,7 +17,7 @@ from muster.sim.apiserver.status import Obj
 from muster.sim.apiserver.store import ChangeType
 from muster.sim.controllers import WorkQueue
 from muster.sim.kuberay.settings import FAIL_AFTER, RUN_FOR, duration_ms
-from muster.sim.operations import Delete, Merge, Plan
+from muster.sim.operations import DeleteObject, Merge, OperationPlan
 from muster.sim.podneeds import OVER, is_going, key_of, phase
 
 STOPPED_EXIT_CODE = 143
@@ -72,24 +72,24 @@ class Kubelet:
                 self._stages[uid] = stage
                 self.queue.mark(key)
 
-    def plan(self, key: str, now: int) -> Plan:
+    def plan(self, key: str, now: int) -> OperationPlan:
         """The next step of a pod's life, or when it is due."""
         pod = self._pods.get(key)
         if pod is None:
-            return Plan()
+            return OperationPlan()
         times = self._times.setdefault(pod["metadata"]["uid"], _Times())
         if is_going(pod):
             return self._stop(pod, times, now)
         if phase(pod) == "Pending":
             return self._start(pod, times, now)
-        return self._run(pod, times, now) if phase(pod) == "Running" else Plan()
+        return self._run(pod, times, now) if phase(pod) == "Running" else OperationPlan()
 
-    def _start(self, pod: Obj, times: _Times, now: int) -> Plan:
+    def _start(self, pod: Obj, times: _Times, now: int) -> OperationPlan:
         if times.bound is None:
             times.bound = now
         due = times.bound + self.settings.start_ms
         if now < due:
-            return Plan(again_ms=due - now)
+            return OperationPlan(again_ms=due - now)
         times.started = now
         status = dict(pod.get("status") or {})
         for kind in ("PodReadyToStartContainers", "Initialized", "ContainersReady", "Ready"):
@@ -99,39 +99,39 @@ class Kubelet:
         started = {"phase": "Running", "startTime": stamp(now), "podIP": address, "podIPs": [{"ip": address}]}
         return _report(pod, {**started, "conditions": status["conditions"], "containerStatuses": containers})
 
-    def _run(self, pod: Obj, times: _Times, now: int) -> Plan:
+    def _run(self, pod: Obj, times: _Times, now: int) -> OperationPlan:
         annotations = pod["metadata"].get("annotations") or {}
         fails = FAIL_AFTER in annotations
         limit = annotations.get(FAIL_AFTER if fails else RUN_FOR)
         if limit is None:
-            return Plan()
+            return OperationPlan()
         if times.started is None:
             times.started = now
         try:
             due = times.started + duration_ms(limit)
         except ValueError:
             # What is no duration ends no pod.
-            return Plan()
+            return OperationPlan()
         if now < due:
-            return Plan(again_ms=due - now)
+            return OperationPlan(again_ms=due - now)
         return _report(pod, _ended(pod, now, exit_code=1 if fails else 0))
 
-    def _stop(self, pod: Obj, times: _Times, now: int) -> Plan:
+    def _stop(self, pod: Obj, times: _Times, now: int) -> OperationPlan:
         if times.deleted is None:
             times.deleted = now
         due = times.deleted + self.settings.stop_ms
         if now < due:
-            return Plan(again_ms=due - now)
+            return OperationPlan(again_ms=due - now)
         meta = pod["metadata"]
-        gone = Delete(PODS, meta["namespace"], meta["name"], meta["uid"], grace_s=0)
+        gone = DeleteObject(PODS, meta["namespace"], meta["name"], meta["uid"], grace_s=0)
         if not self.settings.report_stop or phase(pod) in OVER:
-            return Plan((gone,))
-        return Plan((*_report(pod, _ended(pod, now, exit_code=STOPPED_EXIT_CODE)).operations, gone))
+            return OperationPlan((gone,))
+        return OperationPlan((*_report(pod, _ended(pod, now, exit_code=STOPPED_EXIT_CODE)).operations, gone))
 
 
-def _report(pod: Obj, status: Obj) -> Plan:
+def _report(pod: Obj, status: Obj) -> OperationPlan:
     meta = pod["metadata"]
-    return Plan((Merge(PODS, meta["namespace"], meta["name"], {"status": status}, "status"),))
+    return OperationPlan((Merge(PODS, meta["namespace"], meta["name"], {"status": status}, "status"),))
 
 
 def _ended(pod: Obj, now: int, *, exit_code: int) -> Obj:

@@ -47,7 +47,7 @@ class Merge(Struct, frozen=True):
     subresource: str = ""
 
 
-class Delete(Struct, frozen=True):
+class DeleteObject(Struct, frozen=True):
     """Delete an object, if it has this uid; one that is gone is as good."""
 
     resource: ApiResource
@@ -58,7 +58,7 @@ class Delete(Struct, frozen=True):
     propagation: Propagation = "Background"
 
 
-class Bind(Struct, frozen=True):
+class BindPod(Struct, frozen=True):
     """Put a pod on a node; refused when it is bound, going, gated or another one by now."""
 
     namespace: str
@@ -71,10 +71,10 @@ class Bind(Struct, frozen=True):
         return PODS
 
 
-ApiOperation = Create | Replace | Merge | Delete | Bind
+ApiOperation = Create | Replace | Merge | DeleteObject | BindPod
 
 
-class Plan(Struct, frozen=True):
+class OperationPlan(Struct, frozen=True):
     """What one look at one object comes to: operations in order, and when to look again if nothing changes."""
 
     operations: tuple[ApiOperation, ...] = ()

@@ -16,7 +16,7 @@ from muster.sim.apiserver.pods import condition, with_condition
 from muster.sim.apiserver.status import Obj
 from muster.sim.apiserver.store import ChangeType
 from muster.sim.controllers import WorkQueue
-from muster.sim.operations import ApiOperation, Bind, Merge, Plan
+from muster.sim.operations import ApiOperation, BindPod, Merge, OperationPlan
 from muster.sim.podneeds import OVER, amounts, is_going, phase, pod_request
 
 NAME = "default-scheduler"
@@ -29,7 +29,7 @@ Shape = tuple[tuple[tuple[str, int], ...], tuple[tuple[str, str], ...]]
 """(request, node selector): pods of one shape fit or do not fit alike."""
 
 
-class _Node:
+class _NodeRoom:
     """A node and what is left of it."""
 
     def __init__(self, found: Obj) -> None:
@@ -60,7 +60,7 @@ class DefaultScheduler:
 
     def __init__(self) -> None:
         self.queue = WorkQueue()
-        self._nodes: dict[str, _Node] = {}
+        self._nodes: dict[str, _NodeRoom] = {}
         self._order: list[str] = []
         """Names of the nodes, sorted: the order in which they are tried."""
         self._placed: dict[str, tuple[str, Vector]] = {}
@@ -86,7 +86,7 @@ class DefaultScheduler:
         else:
             self._heard_pod(kind, found)
 
-    def plan(self, key: str, now: int) -> Plan:
+    def plan(self, key: str, now: int) -> OperationPlan:
         """Place whatever can be placed, best first; tell the others once that they cannot."""
         for uid in [uid for uid, until in self._assumed.items() if until <= now]:
             del self._assumed[uid]
@@ -107,7 +107,7 @@ class DefaultScheduler:
                 self._hold(uid, node, dict(shape[0]))
                 self._assumed[uid] = now + ASSUMED_MS
                 meta = pod["metadata"]
-                operations.append(Bind(meta["namespace"], meta["name"], uid, node))
+                operations.append(BindPod(meta["namespace"], meta["name"], uid, node))
             line = self._lines[shape]
             heapq.heappop(line)
             if line:
@@ -116,7 +116,7 @@ class DefaultScheduler:
                 del self._lines[shape]
         for shape in [shape for shape in self._untold if shape in self._full]:
             operations.extend(self._tell(shape, now))
-        return Plan(tuple(operations), ASSUMED_MS if self._assumed else None)
+        return OperationPlan(tuple(operations), ASSUMED_MS if self._assumed else None)
 
     def _find(self, shape: Shape) -> str | None:
         start = self._first.get(shape, 0)
@@ -153,7 +153,7 @@ class DefaultScheduler:
                 change = node.allocatable.get(resource, 0) - before.get(resource, 0)
                 node.free[resource] = node.free.get(resource, 0) + change
         else:
-            node = self._nodes[name] = _Node(found)
+            node = self._nodes[name] = _NodeRoom(found)
             node.free = dict(node.allocatable)
             for holder, request in self._placed.values():
                 if holder == name:

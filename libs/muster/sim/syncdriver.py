@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from muster.sim.apiserver.deletion import DeleteOptions
 from muster.sim.apiserver.server import SimApiServer
 from muster.sim.apiserver.status import StatusError
-from muster.sim.apiserver.store import Change
+from muster.sim.apiserver.store import StoredChange
 from muster.sim.controllers import Controller
-from muster.sim.operations import ApiOperation, Bind, Create, Delete, Merge, Replace
+from muster.sim.operations import ApiOperation, BindPod, Create, DeleteObject, Merge, Replace
 
 MAX_PLANS = 1_000_000
 """In one step; more means that controllers undo each other's work without end."""
@@ -81,10 +81,10 @@ class SyncDriver:
                     objects.replace(resource, operation.namespace, operation.name, body, subresource)
                 case Merge(resource, namespace, name, patch, subresource):
                     objects.patch(resource, namespace, name, patch, subresource=subresource)
-                case Delete(resource, namespace, name, uid, grace_s, propagation):
+                case DeleteObject(resource, namespace, name, uid, grace_s, propagation):
                     options = DeleteOptions(uid=uid, grace_s=grace_s, propagation=propagation)
                     objects.delete(resource, namespace, name, options)
-                case Bind(namespace, name, uid, node):
+                case BindPod(namespace, name, uid, node):
                     objects.bind(namespace, name, {"metadata": {"uid": uid}, "target": {"name": node}})
         except StatusError as err:
             if not as_good(operation, err.code):
@@ -96,7 +96,7 @@ def as_good(operation: ApiOperation, status: int) -> bool:
     match operation:
         case Create():
             return status == 409
-        case Delete():
+        case DeleteObject():
             # 409 is another object of the same name.
             return status in (404, 409)
         case Merge():
@@ -105,10 +105,10 @@ def as_good(operation: ApiOperation, status: int) -> bool:
             return False
 
 
-def _listener(controller: Controller) -> Callable[[Change], None]:
+def _listener(controller: Controller) -> Callable[[StoredChange], None]:
     heard = controller.heard
 
-    def listen(change: Change) -> None:
+    def listen(change: StoredChange) -> None:
         heard(change.type, change.resource, change.object)
 
     return listen

@@ -15,7 +15,7 @@ from muster.sim.apiserver.names import stamp
 from muster.sim.apiserver.status import Obj
 from muster.sim.apiserver.store import ChangeType
 from muster.sim.controllers import WorkQueue
-from muster.sim.operations import ApiOperation, Create, Delete, Merge, Plan, controller_uid, owner_of
+from muster.sim.operations import ApiOperation, Create, DeleteObject, Merge, OperationPlan, controller_uid, owner_of
 from muster.sim.podneeds import OVER, is_going, phase
 
 SUSPEND = "scheduling.x-k8s.io/suspend"
@@ -60,13 +60,13 @@ class TrainingOperator:
         if uid in self._jobs:
             self.queue.mark(uid)
 
-    def plan(self, key: str, now: int) -> Plan:
+    def plan(self, key: str, now: int) -> OperationPlan:
         """Make the pods a job lacks, delete those it is to lose, and report how it stands."""
         if key not in self._jobs:
-            return Plan()
+            return OperationPlan()
         resource, job = self._jobs[key]
         if job["metadata"].get("deletionTimestamp"):
-            return Plan()
+            return OperationPlan()
         old = job.get("status") or {}
         true = [each["type"] for each in old.get("conditions") or () if each["status"] == "True"]
         pods = self._pods.get(key, {})
@@ -93,7 +93,7 @@ class TrainingOperator:
         if any(old.get(name) != value for name, value in status.items()):
             meta = job["metadata"]
             operations.append(Merge(resource, meta["namespace"], meta["name"], {"status": status}, "status"))
-        return Plan(tuple(operations))
+        return OperationPlan(tuple(operations))
 
 
 def suspended(job: Obj) -> bool:
@@ -161,7 +161,7 @@ def _conditions(words: list[str], now: int) -> list[Obj]:
 def _deletions(pods: dict[str, Obj], *, over: bool) -> list[ApiOperation]:
     """``over``: those that have ended too."""
     return [
-        Delete(PODS, pod["metadata"]["namespace"], name, pod["metadata"]["uid"])
+        DeleteObject(PODS, pod["metadata"]["namespace"], name, pod["metadata"]["uid"])
         for name, pod in pods.items()
         if not is_going(pod) and (over or phase(pod) not in OVER)
     ]

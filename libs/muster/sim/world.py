@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
 from muster.model.api import NODES
-from muster.sim.apiserver import Faults, SimApiServer, SimTransport
+from muster.sim.apiserver import FaultDraw, SimApiServer, SimTransport
 from muster.sim.apiserver.journal import Saved, restore
 from muster.sim.apiserver.kinds import KINDS, kinds_of_definition
 from muster.sim.apiserver.names import stamp
@@ -18,7 +18,7 @@ from muster.sim.apiserver.status import Obj
 from muster.sim.controllers import Controller
 from muster.sim.jobcontroller import JobController
 from muster.sim.kubelet import Kubelet, KubeletSettings
-from muster.sim.kuberay import KubeRayOperator, Settings
+from muster.sim.kuberay import KubeRayOperator, OperatorSettings
 from muster.sim.scheduler import DefaultScheduler
 from muster.sim.syncdriver import SyncDriver
 
@@ -67,7 +67,7 @@ class SimCluster:
         *,
         seed: int = 0,
         clock: VirtualClock | None = None,
-        kuberay: Settings | None = None,
+        kuberay: OperatorSettings | None = None,
         kubelet: KubeletSettings | None = None,
         scheduler: bool = True,
         auto_namespaces: bool = True,
@@ -101,7 +101,7 @@ class SimCluster:
             controllers.append(DefaultScheduler())
         self.driver = SyncDriver(self.server, [*controllers, *others])
 
-    def transport(self, faults: Faults | None = None) -> SimTransport:
+    def transport(self, faults: FaultDraw | None = None) -> SimTransport:
         """A client's connection to the cluster's API server."""
         return SimTransport(self.server, faults)
 

@@ -17,17 +17,17 @@ from muster.events.facts import WorkloadObserved
 from muster.events.system import PlacementChosen, RulesetActivated
 from muster.model.workload import Workload
 from muster.simulation.facts import Facts
-from muster.simulation.faults import NO_FAULTS, Faults
-from muster.simulation.machines import Machines, Running, Timeline, node_capacities
-from muster.simulation.model import Job, Trace
+from muster.simulation.faults import NO_FAULTS, FaultSchedule
+from muster.simulation.machines import Machines, Running, VirtualTime, node_capacities
+from muster.simulation.model import Trace, TraceJob
 from muster.simulation.stages import ACTUATOR, FOR_EVER_MS, WATCHER, Sink, Stages
 from muster.simulation.stops import COSTLY, Stops
 
 
-class Live(Struct):
+class LiveJob(Struct):
     """A job that has been submitted and has not ended."""
 
-    job: Job
+    job: TraceJob
     workload: Workload
     done: int = 0
     """Work that is saved, ms."""
@@ -35,7 +35,7 @@ class Live(Struct):
     """It has been stopped, once at least."""
 
 
-class Cell(Timeline):
+class Cell(VirtualTime):
     """A cell and its cluster; ``sink`` gets every commit. ``run`` lets time pass."""
 
     def __init__(
@@ -45,11 +45,11 @@ class Cell(Timeline):
         *,
         seed: int = 0,
         stops: Stops = COSTLY,
-        faults: Faults = NO_FAULTS,
+        faults: FaultSchedule = NO_FAULTS,
     ) -> None:
         super().__init__(trace, Machines(trace, node_capacities(trace), faults, seed), faults)
         self.facts = Facts(trace.cluster)
-        self.live: dict[str, Live] = {}
+        self.live: dict[str, LiveJob] = {}
         self._stops = stops
         self._stopping: dict[str, int] = {}
         """evicted job -> when it will have stopped, in the order of the evictions"""
@@ -81,10 +81,10 @@ class Cell(Timeline):
         """When a stage may have more to say though nothing happens, ms of the trace."""
         return self._stages.next_deadline()
 
-    def _arrive(self, job: Job) -> WorkloadObserved:
+    def _arrive(self, job: TraceJob) -> WorkloadObserved:
         """A job is there: suspended, or started already by somebody else."""
         workload = self.facts.running_already(job) if job.adopted else self.facts.submitted(job)
-        self.live[job.id] = Live(job, workload)
+        self.live[job.id] = LiveJob(job, workload)
         if job.adopted:
             self._pending.append(job.id)
         return WorkloadObserved(workload=workload)
@@ -118,11 +118,11 @@ class Cell(Timeline):
         self._watch(seen + self._start_pending())
         return True
 
-    def _resume(self, live: Live, order: Outstanding) -> None:
+    def _resume(self, live: LiveJob, order: Outstanding) -> None:
         live.workload = self.facts.starting(live.workload, str(order.intent), order.queued_at)
         self._pending.append(live.job.id)
 
-    def _suspend(self, live: Live, order: Outstanding) -> None:
+    def _suspend(self, live: LiveJob, order: Outstanding) -> None:
         """The job is evicted, and holds its resources until it has stopped."""
         uid = live.job.id
         if uid in self._pending:
@@ -135,7 +135,7 @@ class Cell(Timeline):
             self._save(live, self.machines.stop(uid))
         live.workload = self.facts.suspended(live.workload, str(order.intent), order.queued_at)
 
-    def _save(self, live: Live, run: Running) -> None:
+    def _save(self, live: LiveJob, run: Running) -> None:
         live.done += self._stops.kept(live.job.id, self.now - run.began, run.idle)
         live.stopped = True
 
@@ -205,7 +205,7 @@ class Cell(Timeline):
 
     # --- time -------------------------------------------------------------------------------------------------
 
-    def moment(self, arrivals: list[Job]) -> None:
+    def moment(self, arrivals: list[TraceJob]) -> None:
         self._stages.now = self.now
         facts: list[Event] = [self.facts.gone(workload) for workload in self._over]
         self._over.clear()

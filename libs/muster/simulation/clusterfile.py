@@ -8,9 +8,19 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from muster.model.resources import QuantityError, Vector, add_into, format_quantity, is_resource_name, parse_quantity
-from muster.simulation.documents import Document, Place
-from muster.simulation.model import CPU, GPU, MEMORY, WHOLE, Cluster, NodeGroup, Queue, TraceError, capacity_of
-from muster.simulation.tables import Table
+from muster.simulation.documents import Document, DocumentPlace
+from muster.simulation.model import (
+    CPU,
+    GPU,
+    MEMORY,
+    WHOLE,
+    NodeGroup,
+    TraceCluster,
+    TraceError,
+    TraceQueue,
+    capacity_of,
+)
+from muster.simulation.tables import CsvTable
 
 MIB = 2**20
 MAX_NODES = 1_000_000
@@ -21,13 +31,13 @@ _SHORT = {"gpus": (GPU, WHOLE), "cpu_milli": (CPU, 1), "memory_mib": (MEMORY, MI
 NODE_COLUMNS = ("cpu_milli", "memory_mib", "gpu")
 
 
-def read_cluster(path: Path, queues: tuple[str, ...] = ()) -> Cluster:
+def read_cluster(path: Path, queues: tuple[str, ...] = ()) -> TraceCluster:
     """The cluster a file describes. ``queues``: the names the jobs use, for a file that has no queues: each gets an
     equal part of the GPUs as its min. Raises TraceError, and OSError for a file that cannot be read.
     """
     if path.suffix == ".csv":
         groups = _node_list(path)
-        return Cluster(groups, _shared_equally(capacity_of(groups), queues))
+        return TraceCluster(groups, _shared_equally(capacity_of(groups), queues))
     document = Document(path)
     members = document.root.members(known=("nodes", "queues"))
     if "nodes" not in members:
@@ -37,17 +47,17 @@ def read_cluster(path: Path, queues: tuple[str, ...] = ()) -> Cluster:
         raise members["nodes"].error("holds no node")
     capacity = capacity_of(groups)
     if "queues" not in members:
-        return Cluster(groups, _shared_equally(capacity, queues))
+        return TraceCluster(groups, _shared_equally(capacity, queues))
     children = _queues(members["queues"], ROOT, capacity, 1)
     if not children:
         raise members["queues"].error("holds no queue; leave it out, and every queue gets an equal part")
-    root = Queue(name=ROOT, path=ROOT, min=capacity, max=capacity, children=children)
+    root = TraceQueue(name=ROOT, path=ROOT, min=capacity, max=capacity, children=children)
     _check_sum(root, members["queues"])
     _check_names(root, members["queues"])
-    return Cluster(groups, root)
+    return TraceCluster(groups, root)
 
 
-def _group(place: Place) -> NodeGroup:
+def _group(place: DocumentPlace) -> NodeGroup:
     members = place.members(known=_NODE)
     if "gpus" not in members:
         raise place.error("names no gpus; write 0 for nodes without any")
@@ -59,20 +69,20 @@ def _group(place: Place) -> NodeGroup:
     return NodeGroup(count, dict(sorted(capacity.items())), model)
 
 
-def _whole(place: Place) -> int:
+def _whole(place: DocumentPlace) -> int:
     value = place.expect(int)
     if value < 0:
         raise place.error(f"must not be negative, and is {value}")
     return int(value)
 
 
-def _queues(place: Place, parent: str, capacity: Vector, depth: int) -> tuple[Queue, ...]:
+def _queues(place: DocumentPlace, parent: str, capacity: Vector, depth: int) -> tuple[TraceQueue, ...]:
     if depth > 30:
         raise place.error("the tree is deeper than 30 levels")
     return tuple(_queue(each, name, parent, capacity, depth) for name, each in place.members().items())
 
 
-def _queue(place: Place, name: str, parent: str, capacity: Vector, depth: int) -> Queue:
+def _queue(place: DocumentPlace, name: str, parent: str, capacity: Vector, depth: int) -> TraceQueue:
     if not name or "/" in name or len(name) > 250 or not name.isprintable():
         raise place.error(f"{name!r} is not a queue's name: 1 to 250 readable characters without a slash")
     members = place.members(known=_QUEUE)
@@ -88,10 +98,10 @@ def _queue(place: Place, name: str, parent: str, capacity: Vector, depth: int) -
         raise members["weight"].error("must be 1 or more")
     priority = int(members["priority"].expect(int)) if "priority" in members else 0
     preempts = bool(members["preempt_lower_priority"].expect(bool)) if "preempt_lower_priority" in members else None
-    children: tuple[Queue, ...] = ()
+    children: tuple[TraceQueue, ...] = ()
     if "children" in members:
         children = _queues(members["children"], path, capacity, depth + 1)
-    queue = Queue(
+    queue = TraceQueue(
         name=name,
         path=path,
         min=low,
@@ -111,7 +121,7 @@ def _queue(place: Place, name: str, parent: str, capacity: Vector, depth: int) -
     return queue
 
 
-def _amounts(place: Place) -> Vector:
+def _amounts(place: DocumentPlace) -> Vector:
     """A number of GPUs, or an object per resource."""
     if not isinstance(place.value, dict):
         return {GPU: _gpus(place)}
@@ -131,14 +141,14 @@ def _amounts(place: Place) -> Vector:
     return dict(sorted(found.items()))
 
 
-def _gpus(place: Place) -> int:
+def _gpus(place: DocumentPlace) -> int:
     value = float(place.expect(int, float))
     if not math.isfinite(value) or value < 0 or round(value * WHOLE) != value * WHOLE:
         raise place.error(f"must be a number of GPUs, in thousandths at the finest, and is {value}")
     return round(value * WHOLE)
 
 
-def _check_sum(queue: Queue, place: Place) -> None:
+def _check_sum(queue: TraceQueue, place: DocumentPlace) -> None:
     total: Vector = {}
     for child in queue.children:
         add_into(total, child.min)
@@ -152,7 +162,7 @@ def _check_sum(queue: Queue, place: Place) -> None:
             raise place.error(f"the queues' min {name} sum up to {shown[0]}, and {what} {shown[1]}")
 
 
-def _check_names(root: Queue, place: Place) -> None:
+def _check_names(root: TraceQueue, place: DocumentPlace) -> None:
     seen: dict[str, str] = {}
     for queue in root.walk():
         if queue.children:
@@ -162,18 +172,18 @@ def _check_names(root: Queue, place: Place) -> None:
             raise place.error(f"two leaf queues are called {queue.name}: {other} and {queue.path}; rename one")
 
 
-def _shared_equally(capacity: Vector, names: tuple[str, ...]) -> Queue:
+def _shared_equally(capacity: Vector, names: tuple[str, ...]) -> TraceQueue:
     names = names or ("default",)
     each = {name: amount // len(names) for name, amount in capacity.items()}
     if GPU in each and len(names) > 1:
         each[GPU] -= each[GPU] % WHOLE
-    children = tuple(Queue(name=name, path=f"{ROOT}/{name}", min=each) for name in names)
-    return Queue(name=ROOT, path=ROOT, min=capacity, max=capacity, children=children)
+    children = tuple(TraceQueue(name=name, path=f"{ROOT}/{name}", min=each) for name in names)
+    return TraceQueue(name=ROOT, path=ROOT, min=capacity, max=capacity, children=children)
 
 
 def _node_list(path: Path) -> tuple[NodeGroup, ...]:
     """One node per line; equal ones become one group, in the order of the first of each."""
-    table = Table(path, NODE_COLUMNS)
+    table = CsvTable(path, NODE_COLUMNS)
     counts: dict[tuple[int, int, int, str], int] = {}
     for row in table.rows():
         key = (row.whole("gpu"), row.whole("cpu_milli"), row.whole("memory_mib"), row.text("model", ""))

@@ -16,7 +16,7 @@ class Shift(Struct):
     after: int
 
 
-class Stops(Struct):
+class EvictionChange(Struct):
     """One job that is evicted more or less often."""
 
     job: str
@@ -48,7 +48,7 @@ class Contrast(Struct):
     """Started only without it."""
     same: int
     queues: list[QueueShift]
-    evicted: list[Stops]
+    evicted: list[EvictionChange]
     """Evicted more or less often than without the change, the largest difference first."""
 
     @property
@@ -70,7 +70,7 @@ def contrast(before: Result, after: Result, names: dict[str, str]) -> Contrast:
             found.lost.append(shift)
         else:
             (found.earlier if other < one else found.later).append(shift)
-        stops = Stops(shift.job, _stops(before, job.id), _stops(after, job.id))
+        stops = EvictionChange(shift.job, _stops(before, job.id), _stops(after, job.id))
         if stops.before != stops.after:
             found.evicted.append(stops)
     found.evicted.sort(key=lambda each: (-abs(each.after - each.before), each.job))

@@ -12,7 +12,7 @@ _SPACE = " \t\r\n"
 _WORDS = {dict: "an object", list: "a list", str: "a text", bool: "true or false", int: "a number", float: "a number"}
 
 
-class Place:
+class DocumentPlace:
     """A value in a document: itself, and where it stands."""
 
     def __init__(self, document: Document, value: Any, offset: int, path: str) -> None:
@@ -37,26 +37,26 @@ class Place:
         words = list(dict.fromkeys(_WORDS[kind] for kind in kinds))
         raise self.error(f"must be {' or '.join(words)}, and is {_shown(value)}")
 
-    def members(self, *, known: tuple[str, ...] = ()) -> dict[str, Place]:
+    def members(self, *, known: tuple[str, ...] = ()) -> dict[str, DocumentPlace]:
         """The members of an object, each with its place; others than ``known`` are an error where it is given."""
         self.expect(dict)
-        found: dict[str, Place] = {}
-        keys: dict[str, Place] = {}
+        found: dict[str, DocumentPlace] = {}
+        keys: dict[str, DocumentPlace] = {}
         for key, key_at, at in self.document.entries(self.offset):
             path = f"{self.path}.{key}" if self.path else key
-            keys[key] = Place(self.document, key, key_at, path)
-            found[key] = Place(self.document, self.value[key], at, path)
+            keys[key] = DocumentPlace(self.document, key, key_at, path)
+            found[key] = DocumentPlace(self.document, self.value[key], at, path)
         for key, place in keys.items():
             if known and key not in known:
                 raise place.error(f"{key!r} is unknown here; known are {', '.join(known)}")
         return found
 
-    def items(self) -> list[Place]:
+    def items(self) -> list[DocumentPlace]:
         """The elements of a list, each with its place."""
         self.expect(list)
         offsets = self.document.elements(self.offset)
         return [
-            Place(self.document, value, at, f"{self.path}[{index}]")
+            DocumentPlace(self.document, value, at, f"{self.path}[{index}]")
             for index, (value, at) in enumerate(zip(self.value, offsets, strict=True))
         ]
 
@@ -78,7 +78,7 @@ class Document:
             raise TraceError(f"{path}: an object names {err.args[0]!r} twice") from err
         except RecursionError as err:
             raise TraceError(f"{path}: is nested too deeply") from err
-        self.root = Place(self, value, self._skip(0), "")
+        self.root = DocumentPlace(self, value, self._skip(0), "")
 
     def entries(self, offset: int) -> list[tuple[str, int, int]]:
         """(key, offset of the key, offset of the value) of the object that begins at ``offset``."""

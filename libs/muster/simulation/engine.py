@@ -17,9 +17,9 @@ from muster.events.facts import WorkloadObserved
 from muster.events.system import Genesis, LeaderStarted
 from muster.model.workload import Workload
 from muster.simulation.facts import EPOCH_MS, Facts
-from muster.simulation.faults import NO_FAULTS, Faults
-from muster.simulation.machines import Machines, Timeline, node_capacities
-from muster.simulation.model import GPU, Job, Trace
+from muster.simulation.faults import NO_FAULTS, FaultSchedule
+from muster.simulation.machines import Machines, VirtualTime, node_capacities
+from muster.simulation.model import GPU, Trace, TraceJob
 from muster.simulation.stops import COSTLY, FREE, Stops
 
 WATCHER = "watcher"
@@ -29,7 +29,7 @@ Sink = Callable[[Stored], None]
 class Task(Struct, eq=False):
     """A job that has been submitted and has not ended."""
 
-    job: Job
+    job: TraceJob
     order: int
     """Its place among all jobs, by arrival."""
     workload: Workload
@@ -60,17 +60,17 @@ class Usage:
         self.max = {path: queue.max for path, queue in queues.items()}
         self.chain = {path: _chain(path) for path in trace.cluster.leaves}
 
-    def add(self, job: Job, times: int) -> None:
+    def add(self, job: TraceJob, times: int) -> None:
         for path in self.chain[job.queue]:
             used = self.used[path]
             for name, amount in job.request.items():
                 used[name] = used.get(name, 0) + amount * times
 
-    def within_max(self, job: Job) -> bool:
+    def within_max(self, job: TraceJob) -> bool:
         """Whether one more such job stays within the max of its queue and of every one above."""
         return all(self._within(path, self.max[path], job) for path in self.chain[job.queue])
 
-    def within_min(self, job: Job) -> bool:
+    def within_min(self, job: TraceJob) -> bool:
         """Whether one more such job stays within the min of its queue."""
         low = self.min[job.queue]
         return all(
@@ -86,7 +86,7 @@ class Usage:
     def gpus(self, path: str) -> int:
         return self.used[path].get(GPU, 0)
 
-    def _within(self, path: str, limit: dict[str, int], job: Job) -> bool:
+    def _within(self, path: str, limit: dict[str, int], job: TraceJob) -> bool:
         used = self.used[path]
         return all(used.get(name, 0) + amount <= limit[name] for name, amount in job.request.items() if name in limit)
 
@@ -115,7 +115,7 @@ class Policy:
         raise NotImplementedError
 
 
-class Engine(Timeline):
+class Engine(VirtualTime):
     """Runs a policy over a trace; ``sink`` gets every commit."""
 
     def __init__(
@@ -126,7 +126,7 @@ class Engine(Timeline):
         *,
         seed: int = 0,
         stops: Stops = COSTLY,
-        faults: Faults = NO_FAULTS,
+        faults: FaultSchedule = NO_FAULTS,
     ) -> None:
         super().__init__(trace, Machines(trace, node_capacities(trace), faults, seed), faults)
         self.policy = policy
@@ -232,7 +232,7 @@ class Engine(Timeline):
 
     # --- time -------------------------------------------------------------------------------------------------
 
-    def moment(self, arrivals: list[Job]) -> None:
+    def moment(self, arrivals: list[TraceJob]) -> None:
         for uid in self.machines.ended(self.now):
             task = self.running.pop(uid)
             self.usage.add(task.job, -1)

@@ -27,7 +27,7 @@ from muster.events.facts import (
 from muster.model.keys import Ref
 from muster.model.resources import texts
 from muster.model.workload import NodeState, PodSet, Workload
-from muster.simulation.model import CPU, GPU, MEMORY, Cluster, Job, NodeGroup, Queue
+from muster.simulation.model import CPU, GPU, MEMORY, NodeGroup, TraceCluster, TraceJob, TraceQueue
 
 EPOCH_MS = 1_736_467_200_000
 """Log time at which a trace begins: 2025-01-10T00:00:00Z."""
@@ -44,7 +44,7 @@ _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 class Facts:
     """Builds the facts of one simulation; ``rv`` counts up like the resourceVersion of an API server."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: TraceCluster) -> None:
         self.cluster = cluster
         self.namespaces = _namespaces(cluster)
         self.paths = {namespace: path for path, namespace in self.namespaces.items()}
@@ -68,14 +68,14 @@ class Facts:
         events += [self.node(name) for name in self.nodes]
         return [*events, *found] + [Synced(kind=kind) for kind in REQUIRED_KINDS]
 
-    def tree(self, root: Queue) -> QuotaTreeObserved:
+    def tree(self, root: TraceQueue) -> QuotaTreeObserved:
         """The quota tree as an object of the cluster."""
         ref = Ref("ElasticQuotaTree", "kube-system", "simulation", "tree-simulation")
         return QuotaTreeObserved(
             ref=ref, rv=self.next_rv(), created=EPOCH_MS, root=self._spec(root), rules=self.cluster.rules
         )
 
-    def _spec(self, queue: Queue) -> TreeNodeSpec:
+    def _spec(self, queue: TraceQueue) -> TreeNodeSpec:
         return TreeNodeSpec(
             name=queue.name,
             min=texts(queue.min),
@@ -96,7 +96,7 @@ class Facts:
 
     # --- jobs -------------------------------------------------------------------------------------------------
 
-    def submitted(self, job: Job) -> Workload:
+    def submitted(self, job: TraceJob) -> Workload:
         """A job as it is created: suspended."""
         namespace = self.namespaces[job.queue]
         need, pod_sets = {"ack": job.request, "full": job.request}, self.pods(job)
@@ -116,11 +116,11 @@ class Facts:
             labels={} if job.preemptible else {"quota.scheduling.alibabacloud.com/preemptible": "false"},
         )
 
-    def running_already(self, job: Job) -> Workload:
+    def running_already(self, job: TraceJob) -> Workload:
         """A job that starts without an admission, and is adopted."""
         return replace(self.submitted(job), phase="starting", suspended=False, settled=False)
 
-    def pods(self, job: Job) -> tuple[PodSet, ...]:
+    def pods(self, job: TraceJob) -> tuple[PodSet, ...]:
         """The members of a gang: as many as the trace says, else as few as the largest node allows."""
         count = job.members
         gpus = job.gpus
@@ -190,7 +190,7 @@ class Facts:
         return WorkloadGone(ref=workload.ref, rv=self.next_rv())
 
 
-def _namespaces(cluster: Cluster) -> dict[str, str]:
+def _namespaces(cluster: TraceCluster) -> dict[str, str]:
     """Path of a leaf -> its namespace: the queue's own name where that can be one."""
     found: dict[str, str] = {}
     taken: set[str] = set()
@@ -205,6 +205,6 @@ def _namespaces(cluster: Cluster) -> dict[str, str]:
     return found
 
 
-def _nodes(cluster: Cluster) -> list[tuple[str, NodeGroup]]:
+def _nodes(cluster: TraceCluster) -> list[tuple[str, NodeGroup]]:
     groups = [group for group in cluster.groups for _ in range(group.count)]
     return [(f"node-{index:04}", group) for index, group in enumerate(groups)]

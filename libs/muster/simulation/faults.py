@@ -7,7 +7,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from muster.simulation.documents import Document, Place
+from muster.simulation.documents import Document, DocumentPlace
 from muster.simulation.model import WHOLE
 
 Kind = Literal["node_loss", "api_outage"]
@@ -24,7 +24,7 @@ class Fault(Struct, frozen=True):
     nodes: tuple[str, ...] = ()
 
 
-class Faults(Struct, frozen=True):
+class FaultSchedule(Struct, frozen=True):
     """Every fault, in the order of the file."""
 
     rows: tuple[Fault, ...] = ()
@@ -52,19 +52,19 @@ class Faults(Struct, frozen=True):
         return at
 
 
-NO_FAULTS = Faults()
+NO_FAULTS = FaultSchedule()
 
 
-def read_faults(path: Path, nodes: tuple[str, ...]) -> Faults:
+def read_faults(path: Path, nodes: tuple[str, ...]) -> FaultSchedule:
     """The faults of a file; ``nodes``: names of all nodes. Raises TraceError naming file, line and column."""
     document = Document(path)
     members = document.root.members(known=("faults",))
     if "faults" not in members:
         raise document.root.error('has no faults; write "faults": [{"kind": "node_loss", "at_s": 3600, "nodes": 2}]')
-    return Faults(tuple(_fault(place, nodes) for place in members["faults"].items()))
+    return FaultSchedule(tuple(_fault(place, nodes) for place in members["faults"].items()))
 
 
-def _fault(place: Place, nodes: tuple[str, ...]) -> Fault:
+def _fault(place: DocumentPlace, nodes: tuple[str, ...]) -> Fault:
     members = place.members(known=_KNOWN)
     for name in ("kind", "at_s"):
         if name not in members:
@@ -85,7 +85,7 @@ def _fault(place: Place, nodes: tuple[str, ...]) -> Fault:
     return Fault("node_loss", at, until, _nodes(members.get("nodes"), nodes))
 
 
-def _nodes(place: Place | None, nodes: tuple[str, ...]) -> tuple[str, ...]:
+def _nodes(place: DocumentPlace | None, nodes: tuple[str, ...]) -> tuple[str, ...]:
     """A number of nodes (the last ones), or a list of names; one node where nothing is said."""
     if place is None:
         return nodes[-1:]
@@ -100,7 +100,7 @@ def _nodes(place: Place | None, nodes: tuple[str, ...]) -> tuple[str, ...]:
     return nodes[len(nodes) - count :]
 
 
-def _ms(place: Place) -> int:
+def _ms(place: DocumentPlace) -> int:
     value = float(place.expect(int, float))
     if not 0 <= value < 10**10:
         raise place.error(f"must be seconds from 0 on, and is {value}")

@@ -40,7 +40,7 @@ gone      it never started, or nothing is left of it
 """
 
 
-class Run(Struct):
+class JobRun(Struct):
     """One time a job was let in. Times are ms since the beginning of the log, -1 where it did not happen."""
 
     reserved: int = -1
@@ -62,7 +62,7 @@ class JobHistory(Struct):
     request: Vector
     submit: int
     priority: int = 0
-    runs: list[Run] = field(default_factory=list)
+    runs: list[JobRun] = field(default_factory=list)
     end: int = -1
     adopted: bool = False
     """It ran without an admission when it was first seen."""
@@ -83,7 +83,7 @@ class JobHistory(Struct):
     def gpus(self) -> int:
         return self.request.get(GPU, 0)
 
-    def open_run(self) -> Run | None:
+    def open_run(self) -> JobRun | None:
         """The run that goes on, if it has been let in."""
         return self.runs[-1] if self.runs and not self.runs[-1].outcome else None
 
@@ -149,7 +149,7 @@ class History:
         run.outcome = "evicted" if workload.suspended else "lost"
         if run.outcome == "lost":
             job.reason = "node_lost"
-            job.runs.append(Run(run.reserved, run.admitted))
+            job.runs.append(JobRun(run.reserved, run.admitted))
 
     def _queued(self, _now: int, event: WorkloadQueued) -> None:
         job = self.jobs.get(event.ref.uid)
@@ -165,12 +165,12 @@ class History:
         job.adopted = event.reason == "already_running" and not job.runs
         if job.open_run() is None:
             began = job.submit if job.adopted else now
-            job.runs.append(Run(began, began, began))
+            job.runs.append(JobRun(began, began, began))
 
     def _reserved(self, now: int, event: QuotaReserved) -> None:
         job = self.jobs.get(event.ref.uid)
         if job is not None:
-            job.runs.append(Run(reserved=now))
+            job.runs.append(JobRun(reserved=now))
 
     def _admitted(self, now: int, event: GangAdmitted) -> None:
         job = self.jobs.get(event.ref.uid)
@@ -178,7 +178,7 @@ class History:
             return
         run = job.open_run()
         if run is None or run.admitted >= 0:
-            run = Run(reserved=now)
+            run = JobRun(reserved=now)
             job.runs.append(run)
         run.admitted = now
 

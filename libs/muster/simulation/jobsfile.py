@@ -6,8 +6,8 @@ from pathlib import Path
 
 from muster.model.resources import Vector
 from muster.simulation.clusterfile import MIB, read_cluster
-from muster.simulation.model import CPU, GPU, MEMORY, WHOLE, Cluster, Job, Queue, Trace, TraceError
-from muster.simulation.tables import Row, Table
+from muster.simulation.model import CPU, GPU, MEMORY, WHOLE, Trace, TraceCluster, TraceError, TraceJob, TraceQueue
+from muster.simulation.tables import CsvTable, TableRow
 
 NEEDED = ("job_id", "gpus", "submit_s", "duration_s")
 POD_COLUMNS = ("name", "num_gpu", "cpu_milli", "memory_mib")
@@ -22,7 +22,7 @@ def read_trace(cluster: Path, jobs: Path) -> Trace:
     names = dict.fromkeys(name for _, name, _ in rows)
     found = read_cluster(cluster, tuple(names))
     paths = _paths(found)
-    placed: list[Job] = []
+    placed: list[TraceJob] = []
     for row, name, job in rows:
         path = paths.get(name)
         if path is None:
@@ -39,7 +39,7 @@ def is_pod_list(path: Path) -> bool:
     return "num_gpu" in header and "job_id" not in header
 
 
-def _paths(cluster: Cluster) -> dict[str, str]:
+def _paths(cluster: TraceCluster) -> dict[str, str]:
     """Every way to name a leaf: its name, its full path, its path without the root."""
     names: dict[str, str] = {}
     for path, queue in cluster.leaves.items():
@@ -47,7 +47,7 @@ def _paths(cluster: Cluster) -> dict[str, str]:
     return names
 
 
-def _no_such_queue(row: Row, name: str, cluster: Cluster) -> TraceError:
+def _no_such_queue(row: TableRow, name: str, cluster: TraceCluster) -> TraceError:
     column = "queue" if "queue" in row.table.columns else "job_id"
     for queue in cluster.root.walk():
         if name in (queue.name, queue.path):
@@ -55,7 +55,7 @@ def _no_such_queue(row: Row, name: str, cluster: Cluster) -> TraceError:
     return row.error(column, f"there is no queue {name} in the cluster; there are {_some(cluster.root)}")
 
 
-def _some(root: Queue) -> str:
+def _some(root: TraceQueue) -> str:
     names = [queue.name for queue in root.walk() if not queue.children]
     return ", ".join(names[:8]) + (", …" if len(names) > 8 else "")
 
@@ -63,14 +63,14 @@ def _some(root: Queue) -> str:
 class _Draft:
     """A job that waits for the path of its queue."""
 
-    def __init__(self, row: Row, submit: int, duration: int | None, request: Vector) -> None:
+    def __init__(self, row: TableRow, submit: int, duration: int | None, request: Vector) -> None:
         self.id = row.text("job_id" if "job_id" in row.table.columns else "name")
         self.row, self.submit, self.duration, self.request = row, submit, duration, request
 
-    def __call__(self, queue: str) -> Job:
+    def __call__(self, queue: str) -> TraceJob:
         row = self.row
         members = row.whole("min_member", "0")
-        return Job(
+        return TraceJob(
             id=self.id,
             queue=queue,
             request=dict(sorted(self.request.items())),
@@ -82,11 +82,11 @@ class _Draft:
         )
 
 
-Drafts = list[tuple[Row, str, _Draft]]
+Drafts = list[tuple[TableRow, str, _Draft]]
 
 
 def _jobs(path: Path) -> Drafts:
-    table = Table(path, NEEDED, {"vc": "queue"})
+    table = CsvTable(path, NEEDED, {"vc": "queue"})
     found: Drafts = []
     lines: dict[str, int] = {}
     for row in table.rows():
@@ -101,7 +101,7 @@ def _jobs(path: Path) -> Drafts:
     return found
 
 
-def _request(row: Row, column: str) -> Vector:
+def _request(row: TableRow, column: str) -> Vector:
     """What the whole job asks for; ``gpu_milli`` is the share of the one GPU that a job of one asks for."""
     gpus = row.milli(column)
     if gpus > 10**12:
@@ -115,7 +115,7 @@ def _request(row: Row, column: str) -> Vector:
     return {name: amount for name, amount in amounts.items() if amount}
 
 
-def _check_id(row: Row, column: str, job: str, lines: dict[str, int]) -> None:
+def _check_id(row: TableRow, column: str, job: str, lines: dict[str, int]) -> None:
     if len(job) > MAX_ID or not job.isprintable():
         raise row.error(column, f"{job[:40]!r} is not an id: at most {MAX_ID} readable characters")
     if job in lines:
@@ -125,7 +125,7 @@ def _check_id(row: Row, column: str, job: str, lines: dict[str, int]) -> None:
 
 def _pods(path: Path) -> Drafts:
     """Pods as jobs of one queue. Without times they come one per second in the order of the file, and stay."""
-    table = Table(path, POD_COLUMNS)
+    table = CsvTable(path, POD_COLUMNS)
     found: Drafts = []
     lines: dict[str, int] = {}
     for index, row in enumerate(table.rows()):

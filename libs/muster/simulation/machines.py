@@ -9,8 +9,8 @@ from random import Random
 from msgspec import Struct
 
 from muster.model.resources import Vector
-from muster.simulation.faults import Faults
-from muster.simulation.model import Job, Trace
+from muster.simulation.faults import FaultSchedule
+from muster.simulation.model import Trace, TraceJob
 from muster.simulation.pool import Pool
 
 
@@ -41,7 +41,7 @@ class Machines:
     the seed.
     """
 
-    def __init__(self, trace: Trace, nodes: dict[str, Vector], faults: Faults, seed: int) -> None:
+    def __init__(self, trace: Trace, nodes: dict[str, Vector], faults: FaultSchedule, seed: int) -> None:
         self.pool = Pool(trace.cluster.capacity)
         self.running: dict[str, Running] = {}
         self._nodes = nodes
@@ -119,10 +119,10 @@ class Machines:
         return self.running.pop(uid)
 
 
-class Timeline:
+class VirtualTime:
     """Lets time pass from one thing that happens to the next. Subclasses say what a moment does."""
 
-    def __init__(self, trace: Trace, machines: Machines, faults: Faults) -> None:
+    def __init__(self, trace: Trace, machines: Machines, faults: FaultSchedule) -> None:
         self.trace = trace
         self.machines = machines
         self.faults = faults
@@ -140,7 +140,7 @@ class Timeline:
     def deadline(self) -> None:
         """That moment has come, and nothing else has happened."""
 
-    def moment(self, arrivals: list[Job]) -> None:
+    def moment(self, arrivals: list[TraceJob]) -> None:
         """``now`` has moved on: something ended, something arrives, or nodes changed."""
         raise NotImplementedError
 

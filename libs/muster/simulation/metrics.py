@@ -11,7 +11,7 @@ from msgspec import Struct, structs
 
 from muster.simulation.bounds import Work, jct_bound, makespan_bound
 from muster.simulation.history import History, JobHistory
-from muster.simulation.model import WHOLE, Job, Trace
+from muster.simulation.model import WHOLE, Trace, TraceJob
 from muster.simulation.stops import COSTLY, Stops
 from muster.simulation.sweep import Integrals, Moment, Sweep, kept, waits
 
@@ -22,7 +22,7 @@ REVERSAL_MS = 60_000
 """An admission that is taken back within this time was a wrong one."""
 
 
-class Metrics(Struct, kw_only=True):
+class SimulationMetrics(Struct, kw_only=True):
     """null where there is nothing to measure."""
 
     goodput_utilisation: float | None
@@ -48,7 +48,7 @@ class Metrics(Struct, kw_only=True):
     pingpong_pairs: int
 
 
-class Counts(Struct):
+class JobCounts(Struct):
     """How many jobs came, and how many are done."""
 
     submitted: int
@@ -56,12 +56,12 @@ class Counts(Struct):
     unfinished: int
 
 
-Pair = tuple[Job, JobHistory]
+Pair = tuple[TraceJob, JobHistory]
 
 
-def counts(history: History) -> Counts:
+def counts(history: History) -> JobCounts:
     finished = sum(job.end >= 0 for job in history.jobs.values())
-    return Counts(len(history.jobs), finished, len(history.jobs) - finished)
+    return JobCounts(len(history.jobs), finished, len(history.jobs) - finished)
 
 
 def measure(
@@ -71,7 +71,7 @@ def measure(
     stops: Stops = COSTLY,
     alone: dict[str, float] | None = None,
     watch: Callable[[Moment], None] | None = None,
-) -> Metrics:
+) -> SimulationMetrics:
     """The metrics of a schedule. ``alone``: queue -> mean delay of its jobs on a cluster of its own (see incentive).
     ``watch`` is shown every span between two changes.
     """
@@ -86,7 +86,7 @@ def measure(
     evictions = [past.evictions for _, past in pairs]
     jain, worst = _fairness(sums)
     return _rounded(
-        Metrics(
+        SimulationMetrics(
             goodput_utilisation=_ratio(sums.contended_useful, sums.contended_capacity),
             queue_delay_mean_s=mean(delays),
             queue_delay_p95_s=percentile(delays, 95),
@@ -112,7 +112,7 @@ def measure(
     )
 
 
-def _work(job: Job) -> Work:
+def _work(job: TraceJob) -> Work:
     return Work(job.submit / 1000, (job.duration or 0) / 1000, job.gpus / WHOLE)
 
 
@@ -171,7 +171,7 @@ def incentive(trace: Trace, history: History, alone: dict[str, float]) -> float 
     return max(ratios, default=None)
 
 
-def alone_jobs(trace: Trace, path: str) -> list[Job]:
+def alone_jobs(trace: Trace, path: str) -> list[TraceJob]:
     """The jobs of a queue that its min could run."""
     low = trace.cluster.queues[path].min
     return [
@@ -181,7 +181,7 @@ def alone_jobs(trace: Trace, path: str) -> list[Job]:
     ]
 
 
-def _wait(history: History, job: Job) -> float | None:
+def _wait(history: History, job: TraceJob) -> float | None:
     past = history.jobs.get(job.id)
     return waits(past, job) if past is not None else None
 
@@ -205,7 +205,7 @@ def _ratio(part: float, whole: float) -> float | None:
     return part / whole if whole > 0 else None
 
 
-def _rounded(metrics: Metrics) -> Metrics:
+def _rounded(metrics: SimulationMetrics) -> SimulationMetrics:
     """Six digits after the point: what is beyond is the noise of summing up."""
     changes = {name: round(value, 6) for name, value in structs.asdict(metrics).items() if isinstance(value, float)}
     return structs.replace(metrics, **changes)

@@ -32,7 +32,7 @@ class NodeGroup(Struct, frozen=True):
     model: str = ""
 
 
-class Queue(Struct, frozen=True, kw_only=True):
+class TraceQueue(Struct, frozen=True, kw_only=True):
     """One node of the quota tree; ``path`` is its full path below ``root``."""
 
     name: str
@@ -44,16 +44,16 @@ class Queue(Struct, frozen=True, kw_only=True):
     priority: int = 0
     preempts: bool | None = None
     """Whether its work of lower priority gives way to its own of higher; None: as what stands above it."""
-    children: tuple[Queue, ...] = ()
+    children: tuple[TraceQueue, ...] = ()
 
-    def walk(self) -> Iterator[Queue]:
+    def walk(self) -> Iterator[TraceQueue]:
         """The queue and everything below it, parents first."""
         yield self
         for child in self.children:
             yield from child.walk()
 
 
-class Job(Struct, frozen=True, kw_only=True):
+class TraceJob(Struct, frozen=True, kw_only=True):
     """One job as it arrives. ``request`` is of the whole gang."""
 
     id: str
@@ -75,11 +75,11 @@ class Job(Struct, frozen=True, kw_only=True):
         return self.request.get(GPU, 0)
 
 
-class Cluster(Struct, frozen=True, dict=True):
+class TraceCluster(Struct, frozen=True, dict=True):
     """Nodes and quota. ``root`` holds the queues; its max is what the cluster has."""
 
     groups: tuple[NodeGroup, ...]
-    root: Queue
+    root: TraceQueue
     rules: dict[str, str] = {}
     """How the quota tree is applied: its annotations ``muster.dev/...``, without the prefix."""
     placement: PlacementMode = "off"
@@ -95,12 +95,12 @@ class Cluster(Struct, frozen=True, dict=True):
         return capacity_of(self.groups)
 
     @cached_property
-    def leaves(self) -> dict[str, Queue]:
+    def leaves(self) -> dict[str, TraceQueue]:
         """Path -> queue where jobs may wait, in tree order."""
         return {queue.path: queue for queue in self.root.walk() if not queue.children and queue is not self.root}
 
     @cached_property
-    def queues(self) -> dict[str, Queue]:
+    def queues(self) -> dict[str, TraceQueue]:
         """Path -> every queue, the root included, parents first."""
         return {queue.path: queue for queue in self.root.walk()}
 
@@ -112,11 +112,11 @@ class Cluster(Struct, frozen=True, dict=True):
 class Trace(Struct, frozen=True, dict=True):
     """A cluster and its jobs in the order of their arrival."""
 
-    cluster: Cluster
-    jobs: tuple[Job, ...]
+    cluster: TraceCluster
+    jobs: tuple[TraceJob, ...]
 
     @cached_property
-    def by_id(self) -> dict[str, Job]:
+    def by_id(self) -> dict[str, TraceJob]:
         return {job.id: job for job in self.jobs}
 
 

@@ -15,8 +15,8 @@ from muster.events.facts import NodeGone, NodeObserved, QueueObserved, QuotaTree
 from muster.events.system import PlacementChosen, PlacementMode, RulesetActivated
 from muster.model.quota import QuotaNode, QuotaTree
 from muster.model.resources import Vector, add_into
-from muster.simulation.history import History, JobHistory, Run
-from muster.simulation.model import Cluster, Job, NodeGroup, Queue, Trace, TraceError
+from muster.simulation.history import History, JobHistory, JobRun
+from muster.simulation.model import NodeGroup, Trace, TraceCluster, TraceError, TraceJob, TraceQueue
 
 
 class Past(Struct):
@@ -124,8 +124,8 @@ class PastReader:
         groups = pooled(nodes) if mode == "off" else single(nodes)
         rules = self._rules.get(tree.ref.uid, {})
         root = queues_of(tree, priorities)
-        cluster = Cluster(groups, root, rules, placement=mode, ruleset=self._ruleset, policies=policies)
-        jobs: list[Job] = []
+        cluster = TraceCluster(groups, root, rules, placement=mode, ruleset=self._ruleset, policies=policies)
+        jobs: list[TraceJob] = []
         stood = {"runs": 0, "waits": 0, "comes": 0}
         came = sorted(taken, key=lambda job: job.submit)
         for order in ("runs", "waits", "comes"):
@@ -159,7 +159,7 @@ class PastReader:
         """It was deleted before it ran: how long it would have run is not known, and it must not run for ever."""
         return job.id in self._deleted and all(_began(run) < 0 for run in job.runs)
 
-    def _job(self, past: JobHistory, how: str, number: int) -> Job:
+    def _job(self, past: JobHistory, how: str, number: int) -> TraceJob:
         """``number``: how many come before it."""
         run = past.runs[self._stood[past.id][1]] if how == "runs" else None
         ended = [each for each in past.runs if _began(each) >= 0 and each.outcome in ("finished", "gone")]
@@ -167,7 +167,7 @@ class PastReader:
         if run is not None and run.outcome in ("finished", "gone") and _began(run) >= 0:
             duration = run.end - max(_began(run), self._from)
         members, preemptible = self._members[past.id]
-        return Job(
+        return TraceJob(
             id=past.id,
             queue=past.queue,
             request=past.request,
@@ -181,7 +181,7 @@ class PastReader:
         )
 
 
-def _began(run: Run) -> int:
+def _began(run: JobRun) -> int:
     """When a run began, -1 for never; with its admission, where it was done before anybody saw it run."""
     return run.admitted if run.start < 0 and run.outcome == "finished" else run.start
 
@@ -216,15 +216,17 @@ def single(nodes: Mapping[str, Vector]) -> tuple[NodeGroup, ...]:
     return tuple(NodeGroup(1, node) for node in nodes.values())
 
 
-def queues_of(tree: QuotaTree, priorities: Mapping[str, int]) -> Queue:
+def queues_of(tree: QuotaTree, priorities: Mapping[str, int]) -> TraceQueue:
     """A quota tree as queues of a simulation; ``priorities`` of Queue objects by path."""
     nodes = {node.path: node for node in tree.nodes}
     return _queue(tree.nodes[0], nodes, priorities, preempts=tree.rules.preempt_lower_priority)
 
 
-def _queue(node: QuotaNode, nodes: Mapping[str, QuotaNode], priorities: Mapping[str, int], *, preempts: bool) -> Queue:
+def _queue(
+    node: QuotaNode, nodes: Mapping[str, QuotaNode], priorities: Mapping[str, int], *, preempts: bool
+) -> TraceQueue:
     """``preempts``: what the nodes above it say; it says so itself only where it says otherwise."""
-    return Queue(
+    return TraceQueue(
         name=node.name,
         path=node.path,
         min=node.guaranteed,

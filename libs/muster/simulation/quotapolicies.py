@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from muster.simulation.engine import Engine, Policy, Task
 from muster.simulation.model import GPU
-from muster.simulation.shares import Shares
+from muster.simulation.shares import GpuShares
 from muster.simulation.waiting import Waiting, by_arrival
 
 
@@ -60,7 +60,7 @@ class _Reclaiming(_Queued):
 
     def victims(self, engine: Engine, task: Task) -> list[Task]:
         """The smallest set that lets a job fit, in the order of ``victim_order``; empty when there is none."""
-        plan = _Plan(engine)
+        plan = _EvictionPlan(engine)
         if plan.fits(task):
             return []
         over = {path: engine.usage.over_min(path) for path in engine.usage.chain}
@@ -77,7 +77,7 @@ class _Reclaiming(_Queued):
         return []
 
     @staticmethod
-    def _trimmed(plan: _Plan, task: Task, chosen: list[Task]) -> list[Task]:
+    def _trimmed(plan: _EvictionPlan, task: Task, chosen: list[Task]) -> list[Task]:
         """Without those that need not leave, looking at the first chosen first."""
         needed = list(chosen)
         for victim in chosen:
@@ -151,7 +151,7 @@ class VolcanoLike(_Reclaiming):
     name = "volcano-like"
 
     def begin(self, engine: Engine) -> None:
-        self._shares = Shares(engine.trace.cluster.root)
+        self._shares = GpuShares(engine.trace.cluster.root)
         self._asked: dict[str, float] = {}
         self._deserved: dict[str, float] = {}
 
@@ -198,7 +198,7 @@ class VolcanoLike(_Reclaiming):
                 yield victim
 
 
-class _Plan:
+class _EvictionPlan:
     """What would be free, and used, if some jobs had left."""
 
     def __init__(self, engine: Engine) -> None:

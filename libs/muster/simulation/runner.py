@@ -13,10 +13,10 @@ from muster.model.resources import Vector
 from muster.runtime.logfile import LogWriter
 from muster.simulation.cell import Cell
 from muster.simulation.engine import Engine
-from muster.simulation.faults import Faults
+from muster.simulation.faults import FaultSchedule
 from muster.simulation.history import History
-from muster.simulation.metrics import Counts, Metrics, alone_jobs, counts, mean, measure
-from muster.simulation.model import Cluster, NodeGroup, Queue, Trace
+from muster.simulation.metrics import JobCounts, SimulationMetrics, alone_jobs, counts, mean, measure
+from muster.simulation.model import NodeGroup, Trace, TraceCluster, TraceQueue
 from muster.simulation.policies import POLICIES, BestEffortFifo
 from muster.simulation.stops import COSTLY, FREE, Stops
 from muster.simulation.sweep import waits
@@ -33,7 +33,7 @@ class Options(Struct, frozen=True, kw_only=True):
     seed: int = 0
     until: int | None = None
     stops: Stops = COSTLY
-    faults: Faults = Faults()
+    faults: FaultSchedule = FaultSchedule()
 
 
 class Result(Struct, kw_only=True):
@@ -43,8 +43,8 @@ class Result(Struct, kw_only=True):
     options: Options
     trace: Trace
     history: History
-    jobs: Counts
-    metrics: Metrics
+    jobs: JobCounts
+    metrics: SimulationMetrics
     timeline: Timeline
 
     @property
@@ -122,8 +122,8 @@ def _delay_alone(trace: Trace, path: str) -> float | None:
     root = trace.cluster.leaves[path]
     while root.path != "root":
         above = root.path.rpartition("/")[0]
-        root = Queue(name=above.rpartition("/")[2], path=above, min=capacity, max=capacity, children=(root,))
-    own = Trace(Cluster((NodeGroup(1, capacity),), root), jobs)
+        root = TraceQueue(name=above.rpartition("/")[2], path=above, min=capacity, max=capacity, children=(root,))
+    own = Trace(TraceCluster((NodeGroup(1, capacity),), root), jobs)
     history = History()
     Engine(own, BestEffortFifo(), history.fold).run()
     found = [waits(history.jobs[job.id], job) for job in jobs if job.id in history.jobs]

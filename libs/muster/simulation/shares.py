@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from muster.simulation.model import GPU, Queue
+from muster.simulation.model import GPU, TraceQueue
 
 
-class Shares:
+class GpuShares:
     """Fair shares of GPUs over a quota tree, in base units as floats.
 
     At every node first each child gets its min (as far as it asks for it), then the rest goes out in proportion to the
@@ -15,8 +15,8 @@ class Shares:
     without either count as equals.
     """
 
-    def __init__(self, root: Queue) -> None:
-        self._root = _Node(root)
+    def __init__(self, root: TraceQueue) -> None:
+        self._root = _ShareNode(root)
         self._cache: dict[tuple[float, tuple[float, ...]], dict[str, float]] = {}
         self.leaves = tuple(queue.path for queue in root.walk() if not queue.children)
 
@@ -35,12 +35,12 @@ class Shares:
         return found
 
 
-class _Node:
-    def __init__(self, queue: Queue) -> None:
+class _ShareNode:
+    def __init__(self, queue: TraceQueue) -> None:
         self.path = queue.path
         self.min = float(queue.min.get(GPU, 0))
         self.max = float(queue.max[GPU]) if GPU in queue.max else float("inf")
-        self.children = tuple(_Node(child) for child in queue.children)
+        self.children = tuple(_ShareNode(child) for child in queue.children)
         weights = [float(child.weight) if child.weight else float(child.min.get(GPU, 0)) for child in queue.children]
         self.weights = weights if any(weights) else [1.0] * len(weights)
         self.asked = 0.0

@@ -7,9 +7,9 @@ from heapq import heappop, heappush
 
 from msgspec import Struct, field
 
-from muster.simulation.history import History, JobHistory, Run
-from muster.simulation.model import GPU, Cluster, Job, Trace
-from muster.simulation.shares import Shares
+from muster.simulation.history import History, JobHistory, JobRun
+from muster.simulation.model import GPU, Trace, TraceCluster, TraceJob
+from muster.simulation.shares import GpuShares
 from muster.simulation.stops import COSTLY, Stops
 
 _PER_GPU_S = 1e-6
@@ -45,7 +45,7 @@ class Moment(Struct):
     deserved: Mapping[str, float]
 
 
-def kept(uid: str, run: Run, stops: Stops, *, again: bool = False) -> int:
+def kept(uid: str, run: JobRun, stops: Stops, *, again: bool = False) -> int:
     """How much of a run (ms) is never done again: all of one that was not stopped, else up to its last checkpoint.
 
     ``again``: it was stopped before, so it began with a restart, which is no work.
@@ -75,11 +75,11 @@ def changes(trace: Trace, history: History, stops: Stops) -> list[Change]:
     return found
 
 
-def _run_changes(job: Job, run: Run, order: int, last: int, stops: Stops, *, again: bool) -> Iterator[Change]:
+def _run_changes(job: TraceJob, run: JobRun, order: int, last: int, stops: Stops, *, again: bool) -> Iterator[Change]:
     """Of one run; one that took no time changes nothing."""
     if run.start < 0 or run.end == run.start:
         return
-    whole = Run(run.reserved, run.admitted, run.start, run.end if run.end >= 0 else last, run.outcome)
+    whole = JobRun(run.reserved, run.admitted, run.start, run.end if run.end >= 0 else last, run.outcome)
     if run.start <= run.ordered < run.end:
         yield run.ordered, ORDER, order, job.id, 0
     useful = kept(job.id, whole, stops, again=again)
@@ -98,7 +98,7 @@ class Sweep:
         self.history = history
         self.changes = changes(trace, history, stops)
         self.cluster = trace.cluster
-        self.shares = Shares(trace.cluster.root)
+        self.shares = GpuShares(trace.cluster.root)
         self.capacity = 0
         self.useful = 0
         self.used = dict.fromkeys(trace.cluster.leaves, 0)
@@ -172,12 +172,12 @@ class Sweep:
             self.asked[job.queue] -= job.gpus
             self._unwait(at, job)
 
-    def _wait(self, at: int, job: Job, order: int) -> None:
+    def _wait(self, at: int, job: TraceJob, order: int) -> None:
         sizes = self.waiting[job.queue]
         sizes[job.gpus] = sizes.get(job.gpus, 0) + 1
         self.heads[job.queue].add(at, job, order)
 
-    def _unwait(self, at: int, job: Job) -> None:
+    def _unwait(self, at: int, job: TraceJob) -> None:
         sizes = self.waiting[job.queue]
         sizes[job.gpus] -= 1
         if not sizes[job.gpus]:
@@ -215,13 +215,13 @@ class Sweep:
 class _Bounded:
     """A queue with the leaves below it and its max."""
 
-    def __init__(self, path: str, cluster: Cluster) -> None:
+    def __init__(self, path: str, cluster: TraceCluster) -> None:
         queue = cluster.queues[path]
         self.limit = queue.max.get(GPU)
         self.leaves = tuple(each.path for each in queue.walk() if each.path in cluster.leaves)
 
 
-def _most(path: str, cluster: Cluster) -> int:
+def _most(path: str, cluster: TraceCluster) -> int:
     """GPUs of the largest gang that the limits of a queue, of those above it, and the cluster allow."""
     limits = [
         queue.max[GPU] for at, queue in cluster.queues.items() if GPU in queue.max and f"{path}/".startswith(f"{at}/")
@@ -245,12 +245,12 @@ class _Heads:
         self._head_gpus = 0
         self._since = 0
 
-    def add(self, at: int, job: Job, order: int) -> None:
+    def add(self, at: int, job: TraceJob, order: int) -> None:
         self._waiting[job.id] = job.gpus
         heappush(self._heap, (-job.priority, job.submit, order, job.id))
         self._update(at)
 
-    def remove(self, at: int, job: Job) -> None:
+    def remove(self, at: int, job: TraceJob) -> None:
         self._waiting.pop(job.id, None)
         self._update(at)
 
@@ -270,7 +270,7 @@ class _Heads:
         self._since = at
 
 
-def waits(past: JobHistory, job: Job) -> float | None:
+def waits(past: JobHistory, job: TraceJob) -> float | None:
     """Seconds a finished job waited in all, after a stop included; None when it has not finished."""
     if past.end < 0 or job.duration is None:
         return None

@@ -10,7 +10,7 @@ from pathlib import Path
 from muster.simulation.model import TraceError
 
 
-class Table:
+class CsvTable:
     """A CSV file with a header. Columns nobody asks for are tolerated."""
 
     def __init__(self, path: Path, needed: tuple[str, ...], aliases: dict[str, str] | None = None) -> None:
@@ -35,20 +35,20 @@ class Table:
         if missing:
             raise TraceError(f"{path} line 1: column {missing[0]} is missing; the header is {','.join(header)[:200]}")
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[TableRow]:
         """Every line that is not empty."""
         try:
             for cells in self._reader:
                 if any(cell.strip() for cell in cells):
-                    yield Row(self, self._reader.line_num, cells)
+                    yield TableRow(self, self._reader.line_num, cells)
         except csv.Error as err:
             raise TraceError(f"{self.path} line {self._reader.line_num}: is not CSV: {err}") from err
 
 
-class Row:
+class TableRow:
     """One line of a table."""
 
-    def __init__(self, table: Table, line: int, cells: list[str]) -> None:
+    def __init__(self, table: CsvTable, line: int, cells: list[str]) -> None:
         self.table = table
         self.line = line
         self.cells = cells

@@ -7,7 +7,7 @@ from fractions import Fraction
 from msgspec.structs import replace
 
 from muster.model.resources import Vector
-from muster.simulation.model import Cluster, Job, Queue, Trace
+from muster.simulation.model import Trace, TraceCluster, TraceJob, TraceQueue
 
 MERGED = "all"
 
@@ -22,7 +22,7 @@ def larger(trace: Trace, times: Fraction) -> Trace:
     return Trace(trace.cluster, tuple(_larger(trace.cluster, job, times) for job in trace.jobs))
 
 
-def _larger(cluster: Cluster, job: Job, times: Fraction) -> Job:
+def _larger(cluster: TraceCluster, job: TraceJob, times: Fraction) -> TraceJob:
     most = dict(cluster.capacity)
     for path, queue in cluster.queues.items():
         if f"{job.queue}/".startswith(f"{path}/"):
@@ -37,7 +37,7 @@ def _larger(cluster: Cluster, job: Job, times: Fraction) -> Job:
 def merged(trace: Trace) -> Trace:
     """Everybody in one queue that has all there is."""
     whole = trace.cluster.capacity
-    queue = Queue(name=MERGED, path=f"root/{MERGED}", min=whole, max=whole)
+    queue = TraceQueue(name=MERGED, path=f"root/{MERGED}", min=whole, max=whole)
     cluster = replace(trace.cluster, root=replace(trace.cluster.root, children=(queue,)), policies={})
     return Trace(cluster, tuple(replace(job, queue=queue.path) for job in trace.jobs))
 
@@ -49,5 +49,5 @@ def without_guarantees(trace: Trace) -> Trace:
     return Trace(replace(cluster, root=replace(cluster.root, children=children)), trace.jobs)
 
 
-def _promised_nothing(queue: Queue) -> Queue:
+def _promised_nothing(queue: TraceQueue) -> TraceQueue:
     return replace(queue, min={}, children=tuple(_promised_nothing(child) for child in queue.children))

@@ -15,7 +15,7 @@ from msgspec import Struct, field
 from muster_autoscaler_bridge.demand.decoding import HEAD_RESOURCE, placement_groups
 from muster_autoscaler_bridge.demand.errors import (
     DemandError,
-    MalformedError,
+    GarbledError,
     RefusedError,
     SlowError,
     TooLargeError,
@@ -140,9 +140,9 @@ class DashboardClient:
         answer = await self._get(path, dict[str, Any])
         found = answer.get("result")
         if not isinstance(found, dict):
-            raise MalformedError(f"{self._url}{path}: a list without a result")
+            raise GarbledError(f"{self._url}{path}: a list without a result")
         if found.get("partial_failure_warning"):
-            raise MalformedError(f"{self._url}{path}: half an answer: {str(found['partial_failure_warning'])[:200]}")
+            raise GarbledError(f"{self._url}{path}: half an answer: {str(found['partial_failure_warning'])[:200]}")
         return self._converted(path, found.get("result"), list[row])  # type: ignore[valid-type]
 
     async def _get(self, path: str, wanted: type[Row]) -> Row:
@@ -150,17 +150,17 @@ class DashboardClient:
         try:
             answer = msgspec.json.decode(body)
         except (msgspec.DecodeError, RecursionError) as err:
-            raise MalformedError(f"{self._url}{path}: {body[:80]!r} is not JSON: {err}") from err
+            raise GarbledError(f"{self._url}{path}: {body[:80]!r} is not JSON: {err}") from err
         if not isinstance(answer, dict) or answer.get("result") is not True:
             said = answer.get("msg", "") if isinstance(answer, dict) else answer
-            raise MalformedError(f"{self._url}{path}: no result: {str(said)[:200]}")
+            raise GarbledError(f"{self._url}{path}: no result: {str(said)[:200]}")
         return self._converted(path, answer.get("data"), wanted)
 
     def _converted(self, path: str, value: object, wanted: type[Row]) -> Row:
         try:
             return msgspec.convert(value, wanted, strict=False)
         except msgspec.ValidationError as err:
-            raise MalformedError(f"{self._url}{path}: another form than expected: {err}") from err
+            raise GarbledError(f"{self._url}{path}: another form than expected: {err}") from err
 
     async def _body(self, path: str) -> bytes:
         if self._session is None:
@@ -179,7 +179,7 @@ class DashboardClient:
         except (aiohttp.ClientError, OSError, ValueError) as err:
             raise UnreachableError(f"{url}: {type(err).__name__}: {err}") from err
         if status != 200:
-            kind: type[DemandError] = MalformedError
+            kind: type[DemandError] = GarbledError
             if status in (401, 403):
                 kind = RefusedError
             elif status in (301, 302, 307, 308, 404, 405):
@@ -221,7 +221,7 @@ def _node(raylet: _Raylet, totals: dict[str, float]) -> RayNode:
     try:
         idle = int(snapshot.idle_duration_ms)
     except ValueError as err:
-        raise MalformedError(f"node {raylet.node_id}: idle for {snapshot.idle_duration_ms!r} ms") from err
+        raise GarbledError(f"node {raylet.node_id}: idle for {snapshot.idle_duration_ms!r} ms") from err
     return RayNode(
         id=raylet.node_id,
         pod=raylet.instance_id,

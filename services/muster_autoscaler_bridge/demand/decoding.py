@@ -9,7 +9,7 @@ from google.protobuf.message import DecodeError, Message
 
 from muster.model.raydemand import RayPlacementGroup, Strategy
 from muster_autoscaler_bridge.demand import ray_head_pb2 as pb
-from muster_autoscaler_bridge.demand.errors import MalformedError
+from muster_autoscaler_bridge.demand.errors import GarbledError
 from muster_autoscaler_bridge.demand.reading import RayNode, Reading, Status, Ticks
 from muster_autoscaler_bridge.demand.shapes import MAX_SHAPES, bundle, group_of, is_held, shapes
 
@@ -23,11 +23,11 @@ Answer = TypeVar("Answer", bound=Message)
 
 
 def parse(message: Answer, body: bytes, what: str) -> Answer:
-    """The message that the bytes are. Raises MalformedError."""
+    """The message that the bytes are. Raises GarbledError."""
     try:
         message.ParseFromString(body)
     except DecodeError as err:
-        raise MalformedError(f"{what} answered {len(body)} bytes that are not the message expected: {err}") from err
+        raise GarbledError(f"{what} answered {len(body)} bytes that are not the message expected: {err}") from err
     return message
 
 
@@ -41,13 +41,13 @@ def reading_of(
     """A reading from GetClusterStatus.
 
     ``constraints``: bundles of request_resources, where the first version keeps them apart; ``actors_on``: hex ids of
-    nodes. Raises MalformedError.
+    nodes. Raises GarbledError.
     """
     if not status.HasField("cluster_resource_state"):
-        raise MalformedError("the head answered without the state of its cluster; it may still be starting")
+        raise GarbledError("the head answered without the state of its cluster; it may still be starting")
     state, autoscaling = status.cluster_resource_state, status.autoscaling_state
     if not state.cluster_session_name and not state.node_states:
-        raise MalformedError("the head answered with neither a session nor a node; it may still be starting")
+        raise GarbledError("the head answered with neither a session nor a node; it may still be starting")
     pending, left_out = shapes(_counted(state.pending_resource_requests))
     asked = [
         *((bundle(each), 1) for each in constraints),
@@ -84,14 +84,12 @@ def reading_of(
 def placement_groups(
     found: Iterable[tuple[str, str, Sequence[dict[str, int]]]],
 ) -> tuple[tuple[RayPlacementGroup, ...], int]:
-    """(id, strategy, bundles) as placement groups, sorted by id; and how many were left out. Raises MalformedError."""
+    """(id, strategy, bundles) as placement groups, sorted by id; and how many were left out. Raises GarbledError."""
     groups: list[RayPlacementGroup] = []
     left_out = 0
     for name, strategy, bundles in sorted(found, key=lambda each: each[0]):
         if strategy not in _STRATEGIES:
-            raise MalformedError(
-                f"placement group {name} has strategy {strategy!r}; known are {', '.join(_STRATEGIES)}"
-            )
+            raise GarbledError(f"placement group {name} has strategy {strategy!r}; known are {', '.join(_STRATEGIES)}")
         needs, lost = shapes((each, 1) for each in bundles)
         if lost or len(groups) >= MAX_SHAPES:  # half a group is no group
             left_out += 1

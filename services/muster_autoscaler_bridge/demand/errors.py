@@ -42,7 +42,7 @@ class UnsupportedError(DemandError):
     trouble = "unreadable"
 
 
-class MalformedError(DemandError):
+class GarbledError(DemandError):
     """The answer cannot be read, or half of it is missing."""
 
     code = "malformed"

@@ -16,7 +16,7 @@ from muster_autoscaler_bridge.demand import ray_head_pb2 as pb
 from muster_autoscaler_bridge.demand.decoding import HEAD_RESOURCE, parse, reading_of
 from muster_autoscaler_bridge.demand.errors import (
     DemandError,
-    MalformedError,
+    GarbledError,
     RefusedError,
     SlowError,
     TooLargeError,
@@ -113,7 +113,7 @@ class GcsClient:
             asked = json.loads(value)
             return [{str(name): float(each[name]) for name in each} for each in asked]
         except (ValueError, TypeError) as err:
-            raise MalformedError(
+            raise GarbledError(
                 f"{self._address}: request_resources is kept as {value[:_SHOWN]!r}, not as a list of bundles"
             ) from err
 

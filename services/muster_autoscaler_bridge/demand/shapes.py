@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from muster.model.raydemand import RAY_UNIT, RayShape
-from muster_autoscaler_bridge.demand.errors import MalformedError
+from muster_autoscaler_bridge.demand.errors import GarbledError
 
 MAX_SHAPES = 1_000
 """Of one list. A list with more keeps those with the highest counts."""
@@ -20,16 +20,16 @@ Bundle = Mapping[str, float]
 
 
 def amount(value: float, resource: str) -> int:
-    """Ten-thousandths, rounded to the nearest as Ray does. Raises MalformedError for what is no amount."""
+    """Ten-thousandths, rounded to the nearest as Ray does. Raises GarbledError for what is no amount."""
     if not math.isfinite(value) or value < 0 or value * RAY_UNIT > _LARGEST:
-        raise MalformedError(f"{resource} {value!r} is not an amount of a Ray resource")
+        raise GarbledError(f"{resource} {value!r} is not an amount of a Ray resource")
     return round(value * RAY_UNIT)
 
 
 def bundle(resources: Bundle) -> dict[str, int]:
-    """``{"CPU": 0.5}`` as ``{"CPU": 5000}``, sorted, without zeros. Raises MalformedError."""
+    """``{"CPU": 0.5}`` as ``{"CPU": 5000}``, sorted, without zeros. Raises GarbledError."""
     if len(resources) > MAX_RESOURCES:
-        raise MalformedError(f"a request names {len(resources)} resources; at most {MAX_RESOURCES} are read")
+        raise GarbledError(f"a request names {len(resources)} resources; at most {MAX_RESOURCES} are read")
     exact = {name: amount(resources[name], name) for name in sorted(resources)}
     return {name: value for name, value in exact.items() if value}
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from msgspec import Struct, field
 
 from muster.model.raydemand import RayShape
-from muster_autoscaler_bridge.demand.errors import MalformedError
+from muster_autoscaler_bridge.demand.errors import GarbledError
 from muster_autoscaler_bridge.demand.shapes import bundle, shapes
 
 MAX_TEXT = 4 * 1024 * 1024
@@ -77,12 +77,12 @@ class StatusText(Struct):
 
 
 def parse_status(text: str) -> StatusText:
-    """Read a text. Raises MalformedError where it is no `ray status` at all, or has amounts that are none."""
+    """Read a text. Raises GarbledError where it is no `ray status` at all, or has amounts that are none."""
     if len(text) > MAX_TEXT:
-        raise MalformedError(f"a status of {len(text)} characters; at most {MAX_TEXT} are read")
+        raise GarbledError(f"a status of {len(text)} characters; at most {MAX_TEXT} are read")
     header = _HEADER.search(text)
     if header is None:
-        raise MalformedError(f"no `Autoscaler status` in {text[:80]!r}: the head may still be starting")
+        raise GarbledError(f"no `Autoscaler status` in {text[:80]!r}: the head may still be starting")
     status = StatusText(time=header["time"])
     requested: list[tuple[dict[str, int], int]] = []
     waiting: list[tuple[dict[str, int], int]] = []
@@ -101,7 +101,7 @@ def parse_status(text: str) -> StatusText:
         elif not _nodes_line(status, section, line):
             status.passed_over += 1
     if not {"active", "demands"} <= seen:
-        raise MalformedError(f"half a status: it ends with {text[-80:]!r}, before its nodes and demands are all said")
+        raise GarbledError(f"half a status: it ends with {text[-80:]!r}, before its nodes and demands are all said")
     status.requested, lost = shapes(requested)
     status.waiting, more = shapes(waiting)
     status.left_out = lost + more
@@ -148,4 +148,4 @@ def _bundle(text: str) -> dict[str, int]:
         found = ast.literal_eval(text)
         return bundle({str(name): float(value) for name, value in found.items()})
     except (ValueError, SyntaxError, TypeError, AttributeError, RecursionError, MemoryError) as err:
-        raise MalformedError(f"{text[:80]!r} is not a bundle such as {{'CPU': 1.0}}") from err
+        raise GarbledError(f"{text[:80]!r} is not a bundle such as {{'CPU': 1.0}}") from err

@@ -20,8 +20,8 @@ from muster_cli.commands.version import nats_server_version
 from muster_cli.console import Output
 from muster_cli.exits import FAILED, NOT_FOUND, OK, CliError
 from muster_cli.findings import Finding, must_fix, record
-from muster_cli.options import Bus, Cluster, Document
-from muster_cli.reading import Place, locate, opened
+from muster_cli.options import Bus, ClusterOption, Document
+from muster_cli.reading import LogPlace, locate, opened
 from muster_cli.render.findings import findings_lines, verdict
 
 
@@ -31,7 +31,7 @@ async def doctor(
         bool, Parameter(negative="", help="Ask only for what watching takes; acting needs more.")
     ] = False,
     output: Document = "text",
-    cluster: Cluster | None = None,
+    cluster: ClusterOption | None = None,
     bus: Bus | None = None,
 ) -> int:
     """Say what is missing."""
@@ -49,7 +49,7 @@ async def doctor(
     return OK if examined else NOT_FOUND
 
 
-def _place(bus: Bus | None) -> Place | None:
+def _place(bus: Bus | None) -> LogPlace | None:
     try:
         return locate(bus)
     except CliError:
@@ -71,7 +71,7 @@ def _kinds() -> tuple[str, ...]:
         return tuple(KINDS)
 
 
-async def _cluster(cluster: Cluster | None, place: Place | None, *, acting: bool) -> list[Finding]:
+async def _cluster(cluster: ClusterOption | None, place: LogPlace | None, *, acting: bool) -> list[Finding]:
     try:
         async with api_of(cluster, place) as api:
             if api is None:
@@ -86,7 +86,7 @@ async def _cluster(cluster: Cluster | None, place: Place | None, *, acting: bool
         return [Finding("bad", "cluster", str(err))]
 
 
-async def _pair(place: Place | None, api: Api) -> tuple[list[Finding], str]:
+async def _pair(place: LogPlace | None, api: Api) -> tuple[list[Finding], str]:
     """Whether the log is about this cluster, and under which name its Muster acts there; nothing without a log."""
     if place is None:
         return [], ""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from muster.core.objects.meta import HOLD
 from muster_cli.console import Output
 from muster_cli.levers import lever
-from muster_cli.options import Bus, Cluster, Job, Reason
+from muster_cli.options import Bus, ClusterOption, Job, Reason
 
 
-async def hold(job: Job, /, *, reason: Reason, cluster: Cluster | None = None, bus: Bus | None = None) -> int:
+async def hold(job: Job, /, *, reason: Reason, cluster: ClusterOption | None = None, bus: Bus | None = None) -> int:
     """Keep a job out of its queue."""
     out = Output()
     async with lever(job, out, bus, cluster) as found:

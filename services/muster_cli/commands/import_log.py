@@ -11,7 +11,7 @@ from cyclopts import Parameter
 from muster.bus.importing import import_log as store
 from muster.bus.log import Body
 from muster.bus.streams import Limits
-from muster.runtime.archive import Manifest, read_lines, read_manifest
+from muster.runtime.archive import ArchiveManifest, read_lines, read_manifest
 from muster_cli.console import Output
 from muster_cli.exits import NOT_FOUND, CliError
 from muster_cli.options import Bus, Room
@@ -49,6 +49,6 @@ async def import_log(
     )
 
 
-def _bodies(folder: Path, manifest: Manifest) -> Iterator[Body]:
+def _bodies(folder: Path, manifest: ArchiveManifest) -> Iterator[Body]:
     for line in read_lines(folder, manifest):
         yield Body(line.seq, bytes(line.commit), line.trace)

@@ -6,10 +6,10 @@ from muster.core.objects.meta import PRIORITY
 from muster_cli.console import Output
 from muster_cli.exits import OK
 from muster_cli.levers import above_all, lever, standing_line
-from muster_cli.options import Bus, Cluster, Job, Reason
+from muster_cli.options import Bus, ClusterOption, Job, Reason
 
 
-async def jump(job: Job, /, *, reason: Reason, cluster: Cluster | None = None, bus: Bus | None = None) -> int:
+async def jump(job: Job, /, *, reason: Reason, cluster: ClusterOption | None = None, bus: Bus | None = None) -> int:
     """Put a waiting job first in its queue."""
     out = Output()
     async with lever(job, out, bus, cluster) as found:

@@ -13,7 +13,7 @@ from muster_cli.commands.tail import tell_which
 from muster_cli.console import Output
 from muster_cli.exits import USAGE, CliError
 from muster_cli.options import Bus
-from muster_cli.reading import Place, connected, locate
+from muster_cli.reading import LogPlace, connected, locate
 from muster_cli.render.cell import size
 
 
@@ -44,7 +44,7 @@ async def log_delete(
         out.line("Nothing was deleted: say --yes to do it.")
 
 
-def archive_of(place: Place, given: Path | None) -> Path:
+def archive_of(place: LogPlace, given: Path | None) -> Path:
     """Where the archive is. Raises CliError."""
     folder = given or (Path(place.config.log_archive) if place.config.log_archive else None)
     if folder is None:

@@ -11,7 +11,7 @@ from muster.model.text import counted
 from muster_cli.console import Output
 from muster_cli.exits import NOT_FOUND, USAGE, CliError
 from muster_cli.folding import read_model
-from muster_cli.listing import Filter, job_rows, record_of_row
+from muster_cli.listing import JobFilter, job_rows, record_of_row
 from muster_cli.render.jobs import cells_of, coloured_lines, plain_lines
 from muster_cli.sources import Source
 
@@ -44,7 +44,7 @@ async def ls(
     ago = span_of(since)
     read = await read_model(source, out, None)
     now = max(read.state.now, read.present)
-    asked = Filter(states, queue.strip("/"), namespace, kind, now - ago)
+    asked = JobFilter(states, queue.strip("/"), namespace, kind, now - ago)
     _known(read.state.ledger.nodes, asked.queue)
     rows = [row for row in job_rows(read.state, now) if asked.takes(row)]
     if output in ("table", "wide"):
@@ -56,7 +56,7 @@ async def ls(
             out.plain(plain_lines(table))
         if not rows:
             out.line(
-                f"No jobs{' of these' if asked != Filter(ended_after=asked.ended_after) else ''} as of "
+                f"No jobs{' of these' if asked != JobFilter(ended_after=asked.ended_after) else ''} as of "
                 f"sequence {read.state.seq}; {counted(len(read.state.records), 'job')} known in all."
             )
     elif output == "name":

@@ -7,7 +7,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from muster_cli.console import Output
-from muster_cli.options import Bus, Cluster, Reason
+from muster_cli.options import Bus, ClusterOption, Reason
 from muster_cli.pausing import What, pausing, switchboard
 
 
@@ -19,7 +19,7 @@ async def pause(
     queue: Annotated[
         str, Parameter(show_default=False, help="Only this queue, by its full path, or all queues below this path.")
     ] = "",
-    cluster: Cluster | None = None,
+    cluster: ClusterOption | None = None,
     bus: Bus | None = None,
 ) -> int:
     """Pause evictions or admissions."""

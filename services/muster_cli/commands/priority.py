@@ -10,7 +10,7 @@ from muster.core.objects.meta import PRIORITY
 from muster_cli.console import Output
 from muster_cli.exits import USAGE, CliError
 from muster_cli.levers import HIGHEST, lever
-from muster_cli.options import Bus, Cluster, Job, Reason
+from muster_cli.options import Bus, ClusterOption, Job, Reason
 
 
 async def priority(
@@ -21,7 +21,7 @@ async def priority(
     /,
     *,
     reason: Reason,
-    cluster: Cluster | None = None,
+    cluster: ClusterOption | None = None,
     bus: Bus | None = None,
 ) -> int:
     """Give a job another priority."""

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from muster_cli.board import Board, Node, board_of, record
+from muster_cli.board import Board, BoardNode, board_of, record
 from muster_cli.commands.tail import tell_which
 from muster_cli.console import Output
 from muster_cli.exits import NOT_FOUND, CliError
@@ -37,7 +37,7 @@ async def queue_tree(
         out.data(record(board, nodes), "json" if output == "json" else "yaml")
 
 
-def chosen(board: Board, under: str) -> list[Node]:
+def chosen(board: Board, under: str) -> list[BoardNode]:
     """The nodes at and below a path; all for an empty one. Raises CliError when there is no such path."""
     path = under.rstrip("/")
     nodes = [node for node in board.nodes if not path or node.path == path or node.path.startswith(f"{path}/")]

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from muster.model.quota import Violation
+from muster.model.quota import BrokenRule
 from muster_cli.console import Output
 from muster_cli.exits import OK, USAGE, CliError
 from muster_cli.options import pair
@@ -82,7 +82,7 @@ def _shared(text: str, origin: str, total: str, request: tuple[str, ...]) -> Sha
         given.total = parse_amounts(total, "--total") if total else {}
         if not given.total:
             given.total, told = total_of(given)
-            given.warnings.append(Violation("total", "assumed", told))
+            given.warnings.append(BrokenRule("total", "assumed", told))
     _take_requests(given, request, origin)
     return of_queues(compiled(given))
 

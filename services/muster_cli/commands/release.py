@@ -10,7 +10,7 @@ from muster.core.objects.meta import HOLD
 from muster_cli.console import Output
 from muster_cli.exits import OK
 from muster_cli.levers import lever, standing_line
-from muster_cli.options import Bus, Cluster, Job
+from muster_cli.options import Bus, ClusterOption, Job
 
 
 async def release(
@@ -18,7 +18,7 @@ async def release(
     /,
     *,
     reason: Annotated[str, Parameter(show_default=False, help="Why; kept on the job.")] = "",
-    cluster: Cluster | None = None,
+    cluster: ClusterOption | None = None,
     bus: Bus | None = None,
 ) -> int:
     """Let a held job queue again."""

@@ -13,7 +13,7 @@ from muster.runtime.states import plain
 from muster_cli.console import Output
 from muster_cli.exits import OK, USAGE, VIOLATED, CliError
 from muster_cli.options import Document
-from muster_cli.positions import Clock, reached, window
+from muster_cli.positions import LogClock, reached, window
 from muster_cli.positions import until as up_to
 from muster_cli.render.states import cell_lines, state_lines
 from muster_cli.render.verdicts import replay_lines, replay_record
@@ -49,7 +49,7 @@ async def replay(
     """Decide a log again."""
     known_stage(stage)
     begin, end = window(from_, until)
-    clock, out, last = Clock(), Output(), 0
+    clock, out, last = LogClock(), Output(), 0
     async with source_of(source, out, "Replaying", based=True) as feed:
         replayer = Replayer(silences=verify, stages=(stage,) if stage else (), base=feed.base)
         async for stored in up_to(feed.commits, end):

@@ -7,7 +7,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from muster_cli.console import Output
-from muster_cli.options import Bus, Cluster
+from muster_cli.options import Bus, ClusterOption
 from muster_cli.pausing import What, reclaim_is_off, resuming, switchboard
 
 
@@ -19,7 +19,7 @@ async def resume(
     queue: Annotated[
         str, Parameter(show_default=False, help="Only this queue, by its full path, or all queues below this path.")
     ] = "",
-    cluster: Cluster | None = None,
+    cluster: ClusterOption | None = None,
     bus: Bus | None = None,
 ) -> int:
     """Resume evictions or admissions."""

@@ -11,7 +11,7 @@ from muster_cli.console import Output
 from muster_cli.exits import NOT_FOUND, USAGE, CliError
 from muster_cli.folding import begun
 from muster_cli.options import Document
-from muster_cli.positions import Clock, reached, window
+from muster_cli.positions import LogClock, reached, window
 from muster_cli.positions import until as up_to
 from muster_cli.render.queuestories import tale_lines, tale_record
 from muster_cli.sources import Source, source_of
@@ -32,7 +32,7 @@ async def story(
 ) -> None:
     """Tell what happened in a queue."""
     begin, end = window(from_, until)
-    clock, out = Clock(), Output()
+    clock, out = LogClock(), Output()
     async with source_of(source, out, based=begin is not None) as feed:
         state, stream = await begun(feed, lambda seq, now: begin is not None and not begin.reached(seq, now))
         told, last, clock.now = QueueStory(queue.strip("/"), state), state.seq, state.now

@@ -16,7 +16,7 @@ from muster_cli.api import api_of
 from muster_cli.console import Output
 from muster_cli.exits import FAILED, FORBIDDEN, NOT_FOUND, OK, USAGE, CliError
 from muster_cli.manifests import Manifest, read_manifests
-from muster_cli.options import Cluster
+from muster_cli.options import ClusterOption
 
 MAX_TIMES = 10_000
 
@@ -28,7 +28,7 @@ async def submit(
     /,
     *,
     times: Annotated[int, Parameter(help="How often to create it; more than once needs generateName.")] = 1,
-    cluster: Cluster | None = None,
+    cluster: ClusterOption | None = None,
 ) -> int:
     """Create the objects of a file."""
     if not 1 <= times <= MAX_TIMES:

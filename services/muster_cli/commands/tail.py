@@ -14,9 +14,9 @@ from muster.events.envelope import Stored
 from muster.ports import LogSealedError
 from muster_cli.console import Output
 from muster_cli.exits import NOT_FOUND, CliError
-from muster_cli.filtering import Filter
+from muster_cli.filtering import EventFilter
 from muster_cli.options import Bus
-from muster_cli.reading import Place, locate, opened
+from muster_cli.reading import LogPlace, locate, opened
 from muster_cli.render.events import EventLines, record
 
 LAST_SHOWN = 25
@@ -47,7 +47,7 @@ async def tail(
     """Print the log."""
     place = locate(bus)
     async with opened(place) as reading:
-        out, chosen = Output(), Filter(job=job, queue=queue)
+        out, chosen = Output(), EventFilter(job=job, queue=queue)
         tell_which(out, place)
         first = since if since is not None else max(1, await reading.log.end() - LAST_SHOWN + 1)
         printer = _Printer(out, reading.log, chosen, output)
@@ -72,7 +72,7 @@ async def tail(
 
 
 class _Printer:
-    def __init__(self, out: Output, log: JetStreamLog, chosen: Filter, form: str) -> None:
+    def __init__(self, out: Output, log: JetStreamLog, chosen: EventFilter, form: str) -> None:
         self._out = out
         self.log = log
         self._chosen = chosen
@@ -91,7 +91,7 @@ class _Printer:
             self._out.lines(self._lines.lines(stored, wanted))
 
 
-def tell_which(out: Output, place: Place) -> None:
+def tell_which(out: Output, place: LogPlace) -> None:
     """Say which of several running instances was taken."""
     if place.others:
         out.note(

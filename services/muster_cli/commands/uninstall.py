@@ -14,7 +14,7 @@ from muster_cli.api import Api, api_of
 from muster_cli.console import Output
 from muster_cli.exits import NOT_FOUND, CliError
 from muster_cli.levers import NO_CLUSTER
-from muster_cli.options import Cluster
+from muster_cli.options import ClusterOption
 from muster_cli.owners import own_deployments
 from muster_cli.removal import leftovers, remove
 
@@ -24,7 +24,7 @@ LISTED = 50
 async def uninstall(
     *,
     yes: Annotated[bool, Parameter(negative="", help="Do it; without this it only says what it would do.")] = False,
-    cluster: Cluster | None = None,
+    cluster: ClusterOption | None = None,
 ) -> None:
     """Take from a cluster what Muster made there."""
     out = Output()

@@ -60,9 +60,9 @@ async def up(
         raise CliError(f"--port is {port}; take one from 1 to 65535", USAGE)
     # What follows takes a second to import, which `muster up --help` need not wait for.
     from muster_cli.console import Output
-    from muster_cli.local.session import Session, Wishes
+    from muster_cli.local.session import Session, UpOptions
 
-    wishes = Wishes(
+    wishes = UpOptions(
         context=context,
         kubeconfig=kubeconfig,
         act=act,

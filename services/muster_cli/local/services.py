@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 
-from muster.bus.kv import Bucket
+from muster.bus.kv import KvBucket
 from muster.core.deciders import DECIDERS
 from muster.events.subjects import lease_bucket
 from muster.ports import ApiTransport, Clock
@@ -95,7 +95,7 @@ class Services:
 
 async def _forget_leases(process: Process) -> None:
     """Void the leases of an earlier process: no other can be on this store, so it is dead."""
-    bucket = Bucket(process.js, lease_bucket(process.config.cell))
+    bucket = KvBucket(process.js, lease_bucket(process.config.cell))
     for stage, shard in SEATS:
         entry = await bucket.get(f"{stage}.{shard}")
         if entry is not None and entry.value is not None:

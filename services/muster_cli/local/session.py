@@ -21,7 +21,7 @@ from muster.bus.cell import open_log
 from muster.bus.jetstream import JetStream
 from muster.bus.server import EmbeddedServer
 from muster.core.deciders import DECIDERS
-from muster.core.narrator import Entry
+from muster.core.narrator import NarratedEvent
 from muster.events.envelope import UnknownEventError, UnreadableCommitError, decode_commit
 from muster.events.subjects import log_stream
 from muster.model.text import counted, span
@@ -41,8 +41,8 @@ from muster_cli.local.home import Home
 from muster_cli.local.services import Reach, Services
 from muster_cli.local.teller import Teller
 from muster_cli.ourselves import own_command
-from muster_cli.reading import Place, connected
-from muster_cli.render.banner import Facts, banner, tries
+from muster_cli.reading import LogPlace, connected
+from muster_cli.render.banner import BannerFacts, banner, tries
 from muster_cli.render.findings import findings_lines
 from muster_cli.render.live import LiveLines
 
@@ -50,7 +50,7 @@ LOG_MAX_BYTES = 1 << 30
 MAX_WIDTH = 160
 
 
-class Wishes(Struct, frozen=True, kw_only=True):
+class UpOptions(Struct, frozen=True, kw_only=True):
     """What the user asked for."""
 
     context: str = ""
@@ -78,7 +78,7 @@ class Wishes(Struct, frozen=True, kw_only=True):
 class Session:
     """Run it with :meth:`run` as a task; :meth:`stop` ends it in good order."""
 
-    def __init__(self, wishes: Wishes, out: Output) -> None:
+    def __init__(self, wishes: UpOptions, out: Output) -> None:
         self.wishes = wishes
         self.out = out
         self.stopped = False
@@ -117,7 +117,7 @@ class Session:
         logs.configure(level="info", style="json", stream=service_log)
         server = await stack.enter_async_context(broker(home.store, wishes.port, self._note))
         config = _config(wishes, server.url)
-        js = await stack.enter_async_context(connected(Place(config)))
+        js = await stack.enter_async_context(connected(LogPlace(config)))
         after, log_time = await _end_of(js, config.cell)
         clock = self._clock(log_time)
         cluster: LocalCluster | None = None
@@ -206,10 +206,10 @@ class Session:
         cluster: LocalCluster | None,
         after: int,
         took_ms: int,
-    ) -> Facts:
+    ) -> BannerFacts:
         nodes, capacity = await cluster.capacity() if cluster is not None else (0, {})
         names = ["watcher", *DECIDERS, *(["actuator"] if self.wishes.acting else []), "publisher"]
-        return Facts(
+        return BannerFacts(
             version=muster.__version__,
             nats_version=nats_server_version(),
             url=server.url,
@@ -230,7 +230,7 @@ class Session:
             nats_command=shutil.which("nats") is not None,
         )
 
-    def _greet(self, facts: Facts) -> None:
+    def _greet(self, facts: BannerFacts) -> None:
         if self.wishes.quiet:
             return
         self.out.lines(banner(facts))
@@ -242,8 +242,8 @@ class Session:
     def _width(self) -> int:
         return min(self.out.width, MAX_WIDTH) if self.out.is_terminal and not self.wishes.headless else 0
 
-    def _printer(self, lines: LiveLines) -> Callable[[Entry], None]:
-        def print_entry(entry: Entry) -> None:
+    def _printer(self, lines: LiveLines) -> Callable[[NarratedEvent], None]:
+        def print_entry(entry: NarratedEvent) -> None:
             if not self.wishes.quiet:
                 self.out.lines(lines.lines(entry))
 
@@ -282,7 +282,7 @@ def _first_of(group: BaseExceptionGroup[BaseException]) -> BaseException:
     return found
 
 
-def _config(wishes: Wishes, url: str) -> Config:
+def _config(wishes: UpOptions, url: str) -> Config:
     """The settings of the services: what the environment says, but for what makes them this session's."""
     return load(
         nats_url=url,

@@ -10,7 +10,7 @@ from msgspec import Struct
 from muster.bus.cell import open_log
 from muster.bus.errors import BusError
 from muster.bus.jetstream import JetStream
-from muster.core.narrator import Entry, Narrator
+from muster.core.narrator import NarratedEvent, Narrator
 from muster.core.status.job import job_status
 from muster.core.wording import jobs
 from muster.ports import LogGoneError, LogSealedError
@@ -18,7 +18,7 @@ from muster.ports import LogGoneError, LogSealedError
 AGAIN_S = 0.5
 
 
-class Counts(Struct):
+class EventCounts(Struct):
     """What has happened since the start."""
 
     queued: int = 0
@@ -32,8 +32,8 @@ class Counts(Struct):
 class Teller:
     """``print_entry`` is called for every entry after the position the log had when this began."""
 
-    def __init__(self, js: JetStream, cell: str, began: int, print_entry: Callable[[Entry], None]) -> None:
-        self.counts = Counts()
+    def __init__(self, js: JetStream, cell: str, began: int, print_entry: Callable[[NarratedEvent], None]) -> None:
+        self.counts = EventCounts()
         self.ready = asyncio.Event()
         """A quota tree is in force and the cluster is fully known: what is submitted now is decided at once."""
         self._narrator: Narrator | None = None
@@ -90,7 +90,7 @@ class Teller:
             return "no job waits"
         return f"{waiting.ref.key}: {jobs.reason(job_status(state, waiting.ref.uid)).text}"
 
-    def _count(self, entry: Entry) -> None:
+    def _count(self, entry: NarratedEvent) -> None:
         counts, uid = self.counts, entry.ref.uid if entry.ref is not None else ""
         match entry.what:
             case "workload_queued" if uid not in self._queued:

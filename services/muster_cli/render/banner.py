@@ -12,7 +12,7 @@ from muster.model.text import counted, span
 from muster_cli.console import DIM, LINK, STRONG, columns, styled
 
 
-class Facts(Struct, frozen=True, kw_only=True):
+class BannerFacts(Struct, frozen=True, kw_only=True):
     """What a banner says."""
 
     version: str
@@ -41,7 +41,7 @@ class Facts(Struct, frozen=True, kw_only=True):
     """Whether the command `nats` is there."""
 
 
-def banner(facts: Facts) -> list[Text]:
+def banner(facts: BannerFacts) -> list[Text]:
     """The banner."""
     local = not facts.server
     what = "local playground: nothing here touches a Kubernetes cluster"
@@ -70,14 +70,14 @@ def banner(facts: Facts) -> list[Text]:
     ]
 
 
-def _cluster(facts: Facts) -> str:
+def _cluster(facts: BannerFacts) -> str:
     if facts.server:
         return f"{facts.server} ({facts.origin})"
     again = ", as it was left" if facts.continued else ""
     return f"simulated{again}: {counted(facts.nodes, 'node')}, {format_vector(facts.capacity)}"
 
 
-def tries(facts: Facts) -> list[Text]:
+def tries(facts: BannerFacts) -> list[Text]:
     """What to try in another terminal."""
     local = not facts.server
     muster = facts.command

@@ -8,7 +8,7 @@ from typing import Any
 from rich.text import Text
 
 from muster.core.gangstory import GangTale
-from muster.core.story import Happening
+from muster.core.story import StoryEntry
 from muster.model.text import instant
 from muster_cli.console import BAD, DIM, GOOD, STRONG, WARN, styled
 from muster_cli.render.why import happening_lines
@@ -26,7 +26,7 @@ def tale_lines(tale: GangTale, *, every: bool = False, width: int = 100) -> list
     if len(tale.pods) > MAX_PODS:
         lines.append(Text(f"    and {len(tale.pods) - MAX_PODS} more"))
     lines.append(Text())
-    shown = [Happening(entry) for entry in tale.entries if every or entry.weight != "detail"]
+    shown = [StoryEntry(entry) for entry in tale.entries if every or entry.weight != "detail"]
     lines += happening_lines(shown, width)
     return [*lines, Text()] if shown else lines
 

@@ -10,7 +10,7 @@ from muster.core.objects.meta import rfc3339
 from muster.model.resources import format_vector
 from muster.model.text import shorten, span
 from muster_cli.console import BAD, DIM, GOOD, STRONG, WARN, columns
-from muster_cli.listing import Row
+from muster_cli.listing import JobRow
 
 NARROW = 90
 """Below so many columns the queue is left out."""
@@ -28,7 +28,7 @@ _COLOURS = {
 }
 
 
-def cells_of(rows: Sequence[Row], now: int, *, wide: bool, width: int) -> list[list[str]]:
+def cells_of(rows: Sequence[JobRow], now: int, *, wide: bool, width: int) -> list[list[str]]:
     """A head, then one line per job; nothing where there is none. ``wide``: with request, start and message."""
     if not rows:
         return []
@@ -56,7 +56,7 @@ def plain_lines(table: Sequence[Sequence[str]]) -> list[str]:
     return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in table]
 
 
-def coloured_lines(rows: Sequence[Row], table: Sequence[Sequence[str]], *, wide: bool) -> list[Text]:
+def coloured_lines(rows: Sequence[JobRow], table: Sequence[Sequence[str]], *, wide: bool) -> list[Text]:
     """For a terminal: state and status in colour."""
     first = 2 if wide else 1
     lines: list[list[Text | str]] = [[Text(each, STRONG) for each in head] for head in table[:1]]

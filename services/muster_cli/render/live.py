@@ -6,7 +6,7 @@ import textwrap
 
 from rich.text import Text
 
-from muster.core.narrator import Entry
+from muster.core.narrator import NarratedEvent
 from muster_cli.console import DIM, STRONG, WORDS, styled
 
 WORD_WIDTH = 12
@@ -23,7 +23,7 @@ class LiveLines:
         self._width = width
         self._job_width = MIN_JOB_WIDTH
 
-    def lines(self, entry: Entry) -> list[Text]:
+    def lines(self, entry: NarratedEvent) -> list[Text]:
         """The lines of one entry: none when it is not worth one."""
         if entry.weight != "turn" and (entry.word, entry.weight) != ("tried", "step"):
             return []

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from muster.model.resources import format_quantity, format_vector
 from muster.model.text import moment
-from muster_cli.board import Amount, Board, Node
+from muster_cli.board import Amount, Board, BoardNode
 from muster_cli.console import BAD, DIM, GOOD, STRONG, WARN, columns, styled
 
 BAR_WIDTH = 20
@@ -26,7 +26,7 @@ class Strokes:
         self.fork, self.corner, self.line = ("├─ ", "└─ ", "│  ") if unicode else ("|- ", "`- ", "|  ")
 
 
-def tree_lines(board: Board, nodes: Sequence[Node], *, unicode: bool = True, width: int = 200) -> list[Text]:
+def tree_lines(board: Board, nodes: Sequence[BoardNode], *, unicode: bool = True, width: int = 200) -> list[Text]:
     """The tree: a line per node and resource, with a bar that is as long as the node's max. ``width``: columns."""
     if not board.tree:
         return [Text("No quota tree is in force: apply an ElasticQuotaTree in kube-system."), *_notes(board)]
@@ -52,9 +52,9 @@ def tree_lines(board: Board, nodes: Sequence[Node], *, unicode: bool = True, wid
     return lines + _notes(board)
 
 
-def _stems(nodes: Sequence[Node], strokes: Strokes) -> list[tuple[str, str, Node]]:
+def _stems(nodes: Sequence[BoardNode], strokes: Strokes) -> list[tuple[str, str, BoardNode]]:
     """Each node with what is drawn before its name, and before its further lines."""
-    found: list[tuple[str, str, Node]] = []
+    found: list[tuple[str, str, BoardNode]] = []
     open_at: dict[int, bool] = {}
     top = nodes[0].depth if nodes else 0
     for node in nodes:
@@ -98,7 +98,7 @@ def _numbers(amount: Amount) -> tuple[Text, Text]:
     return styled((f"{used}{limit}", BAD if amount.over else "")), least
 
 
-def _jobs(node: Node) -> Text:
+def _jobs(node: BoardNode) -> Text:
     parts: list[tuple[str, str]] = []
     if node.waiting:
         parts.append((f"{node.waiting} waiting", WARN))
@@ -116,7 +116,7 @@ def _jobs(node: Node) -> Text:
     return text
 
 
-def list_lines(board: Board, nodes: Sequence[Node], *, width: int = 200) -> list[Text]:
+def list_lines(board: Board, nodes: Sequence[BoardNode], *, width: int = 200) -> list[Text]:
     """One line per queue; a few under its name where there is no room for one. ``width``: columns."""
     if not board.tree:
         none = Text("No quota tree is in force, so there are no queues: apply an ElasticQuotaTree in kube-system.")
@@ -133,7 +133,7 @@ def list_lines(board: Board, nodes: Sequence[Node], *, width: int = 200) -> list
     return columns(rows) + _notes(board)
 
 
-def _block(node: Node, width: int) -> list[Text]:
+def _block(node: BoardNode, width: int) -> list[Text]:
     counts = _jobs(node) if node.waiting or node.admitted else Text("no jobs")
     lines = [styled((node.path, STRONG)), Text.assemble("  ", counts)]
     if node.head is not None:

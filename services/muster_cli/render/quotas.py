@@ -8,7 +8,7 @@ from rich.text import Text
 
 from muster.model.text import counted
 from muster_cli.console import BAD, DIM, GOOD, STRONG, WARN, columns, styled
-from muster_cli.quotadiff import Affected, Difference
+from muster_cli.quotadiff import Affected, TreeDifference
 from muster_cli.quotafiles import Linted
 
 SHOWN = 20
@@ -26,7 +26,7 @@ def lint_lines(found: Linted) -> list[Text]:
     return [*lines, styled(("ok       ", GOOD), f"{found.name}: {counted(nodes, 'node')}{odd}")]
 
 
-def diff_lines(found: Difference) -> list[Text]:
+def diff_lines(found: TreeDifference) -> list[Text]:
     """What changes in the tree, then the effect on running and waiting jobs."""
     lines = [styled(("+ ", GOOD), path) for path in found.added]
     lines += [styled(("- ", BAD), path) for path in found.removed]
@@ -50,7 +50,7 @@ def diff_lines(found: Difference) -> list[Text]:
     effects += _affected("fits now", GOOD, found.fits)
     effects += _affected("fits no longer", BAD, found.refused)
     effects += _affected("can never fit", BAD, found.hopeless)
-    effects += _affected("leaves its queue", BAD, found.homeless)
+    effects += _affected("leaves its queue", BAD, found.unqueued)
     effects += _affected("runs, unclaimed", WARN, found.unclaimed)
     return lines + (effects or [Text("no queue would be over its max, and nothing changes for the waiting jobs")])
 

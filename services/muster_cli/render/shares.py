@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.text import Text
 
 from muster_cli.console import DIM, GOOD, STRONG, columns, styled
-from muster_cli.sharing import Number, Row, Shared
+from muster_cli.sharing import Number, Shared, ShareRow
 
 
 def share_lines(shared: Shared) -> list[Text]:
@@ -36,7 +36,7 @@ def share_lines(shared: Shared) -> list[Text]:
     return lines
 
 
-def _cells(row: Row, *, plain: bool) -> list[Text | str]:
+def _cells(row: ShareRow, *, plain: bool) -> list[Text | str]:
     cells: list[Text | str] = [
         "  " * row.depth + row.queue,
         row.resource,

@@ -11,7 +11,7 @@ from rich.text import Text
 from muster.core.audit import Auditor
 from muster.core.stage import Violation
 from muster.model.text import counted, moment, shorten
-from muster.runtime.canonical import Difference
+from muster.runtime.canonical import FirstDifference
 from muster.runtime.replay import Divergence, ReplayReport
 from muster_cli.console import BAD, DIM, GOOD, STRONG, columns, styled
 from muster_cli.invariants import CHECKED, UNCHECKED
@@ -81,7 +81,7 @@ def replay_record(report: ReplayReport) -> dict[str, Any]:
     }
 
 
-def difference_lines(found: Difference | None, same: int, names: tuple[str, str]) -> list[Text]:
+def difference_lines(found: FirstDifference | None, same: int, names: tuple[str, str]) -> list[Text]:
     """The first decision two logs do not share, or that there is none."""
     if found is None:
         return [styled((f"{counted(same, 'decision')}, no difference", GOOD))]

@@ -9,7 +9,7 @@ import msgspec
 from rich.text import Text
 
 from muster.core.standing import Standing
-from muster.core.story import Happening, JobStory
+from muster.core.story import JobStory, StoryEntry
 from muster.model.text import counted, instant, moment, span
 from muster_cli.console import BAD, DIM, GOOD, STRONG, WARN, WORDS, styled
 
@@ -69,7 +69,7 @@ def _holders(standing: Standing) -> list[Text]:
     return lines
 
 
-def happening_lines(shown: list[Happening], width: int, begin: int = 0) -> list[Text]:
+def happening_lines(shown: list[StoryEntry], width: int, begin: int = 0) -> list[Text]:
     """What happened, a line or more each; ``begin``: what times are counted from, the first of them unless said."""
     lines: list[Text] = []
     day = ""
@@ -82,7 +82,7 @@ def happening_lines(shown: list[Happening], width: int, begin: int = 0) -> list[
     return lines
 
 
-def _happening(each: Happening, time: str, begin: int, width: int) -> list[Text]:
+def _happening(each: StoryEntry, time: str, begin: int, width: int) -> list[Text]:
     entry = each.entry
     since = f"+{span(entry.at - begin)}"
     text = entry.text

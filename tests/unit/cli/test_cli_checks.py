@@ -17,7 +17,7 @@ from muster_cli.clusterchecks import ADMIT, POLICIES, _tree, acting_rights, watc
 from muster_cli.findings import Finding
 from muster_cli.instances import Instance
 from muster_cli.owners import OWNERS, owner_findings
-from muster_cli.reading import Place
+from muster_cli.reading import LogPlace
 from muster_cli.state import SEATS, CellState, Lead
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
@@ -30,8 +30,8 @@ def state(*, used: int = 0, limit: int = 100, broker: int = NOW, led: bool = Tru
     return CellState("main", "nats://x", "S", "id", 1, usage, leads)
 
 
-def grades(cell: CellState, place: Place | None = None, before: int = NOW, after: int = NOW) -> dict[str, str]:
-    return {found.title: found.grade for found in judged(cell, place or Place(Config()), before, after)}
+def grades(cell: CellState, place: LogPlace | None = None, before: int = NOW, after: int = NOW) -> dict[str, str]:
+    return {found.title: found.grade for found in judged(cell, place or LogPlace(Config()), before, after)}
 
 
 def test_a_healthy_cell() -> None:
@@ -48,7 +48,7 @@ def test_a_healthy_cell() -> None:
     ],
 )
 def test_clocks_are_judged_by_what_is_certain(broker: int, before: int, after: int, grade: str, words: str) -> None:
-    found = judged(state(broker=broker), Place(Config()), before, after)[0]
+    found = judged(state(broker=broker), LogPlace(Config()), before, after)[0]
     assert found.grade == grade
     assert words in found.detail
 
@@ -63,7 +63,7 @@ def test_a_full_log_is_told_before_it_is_too_late() -> None:
 def test_nobody_needs_to_act_where_only_is_observed() -> None:
     assert grades(state(led=False))["leaders"] == "note"
     observing = Instance(1, 1, "u", "main", "/h", temporary=True, acting=False, simulated=False)
-    place = Place(Config(), observing)
+    place = LogPlace(Config(), observing)
     assert grades(state(led=True), place)["leaders"] == "ok"
 
 
@@ -99,11 +99,11 @@ class Frozen:
 
 
 def owners_of(**objects: object) -> SimTransport:
-    from muster.sim.apiserver.kinds import Kind
+    from muster.sim.apiserver.kinds import ResourceRules
     from muster_cli.owners import DEPLOYMENTS
 
     server = SimApiServer(lambda: NOW, auto_namespaces=True)
-    server.serve(Kind(resource=DEPLOYMENTS, fields=frozenset(["metadata.name"])))
+    server.serve(ResourceRules(resource=DEPLOYMENTS, fields=frozenset(["metadata.name"])))
     for key, body in objects.items():
         namespace, _, name = key.partition("__")
         meta = {"name": name.replace("_", "-"), "namespace": namespace.replace("_", "-")}

@@ -15,7 +15,7 @@ from muster_cli.exits import NOT_FOUND, USAGE, CliError
 from muster_cli.levers import above_all, is_settled, job_named, standing_line
 from muster_cli.marking import patch_of, short, user_here
 from muster_cli.pausing import pausing, resuming, targets_of
-from muster_cli.quotadiff import Change, difference
+from muster_cli.quotadiff import FieldChange, difference
 from muster_cli.quotafiles import Linted, read_trees
 from muster_cli.removal import is_our_queue, is_our_unit
 from muster_cli.render.quotas import diff_lines, lint_lines
@@ -231,7 +231,7 @@ def test_a_larger_leaf_lets_in_and_a_smaller_one_is_over_its_max(busy: ReadState
     assert larger is not None
     used_before = json.dumps(sorted(busy.ledger.used.items()))
     found = difference(busy, larger)
-    assert Change("root/algorithm/video", "max cpu", before, "25") in found.changed
+    assert FieldChange("root/algorithm/video", "max cpu", before, "25") in found.changed
     assert [each.job for each in found.fits] == ["video/three", "video/two"]
     assert json.dumps(sorted(busy.ledger.used.items())) == used_before, "what is looked at is not changed"
     video["max"].update(cpu="8")
@@ -246,7 +246,7 @@ def test_a_larger_leaf_lets_in_and_a_smaller_one_is_over_its_max(busy: ReadState
     assert any(line.startswith("can never fit  video/two in root/algorithm/video: cpu") for line in lines)
 
 
-def test_a_leaf_that_goes_leaves_its_jobs_homeless(busy: ReadState, tmp_path: Path) -> None:
+def test_a_leaf_that_goes_takes_its_jobs_out_of_their_queue(busy: ReadState, tmp_path: Path) -> None:
     body = quota_tree()
     algorithm = leaf(body, "algorithm")
     algorithm["children"] = [child for child in algorithm["children"] if child["name"] != "video"]
@@ -254,7 +254,7 @@ def test_a_leaf_that_goes_leaves_its_jobs_homeless(busy: ReadState, tmp_path: Pa
     assert tree is not None
     found = difference(busy, tree)
     assert found.removed == ["root/algorithm/video"]
-    assert [each.job for each in found.homeless] == ["video/three", "video/two"]
+    assert [each.job for each in found.unqueued] == ["video/three", "video/two"]
     assert [each.job for each in found.unclaimed] == ["video/one"]
 
 

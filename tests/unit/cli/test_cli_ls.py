@@ -13,7 +13,7 @@ from muster.events.facts import WorkloadGone
 from muster.runtime.snapshotting import encode_state
 from muster_cli.commands.ls import span_of
 from muster_cli.exits import CliError
-from muster_cli.listing import Filter, Row, job_rows, record_of_row
+from muster_cli.listing import JobFilter, JobRow, job_rows, record_of_row
 from muster_cli.render.jobs import cells_of, coloured_lines, plain_lines
 
 
@@ -56,17 +56,17 @@ def test_every_job_has_a_row_in_the_order_of_what_it_holds(busy: ReadState) -> N
     ]
 
 
-def names(state: ReadState, asked: Filter) -> list[str]:
+def names(state: ReadState, asked: JobFilter) -> list[str]:
     return [row.name for row in job_rows(state, state.now) if asked.takes(row)]
 
 
 def test_rows_are_filtered(busy: ReadState) -> None:
-    assert names(busy, Filter(("waiting",))) == ["three", "two"]
-    assert names(busy, Filter(queue="video", states=("running", "waiting"))) == ["one", "three", "two"]
-    assert names(busy, Filter(queue="root/algorithm", states=("running",))) == ["one"]
-    assert names(busy, Filter(namespace="stranger")) == ["odd"]
-    assert names(busy, Filter(kind="tfjob")) == []
-    assert "old" not in names(busy, Filter(ended_after=busy.now + 1))
+    assert names(busy, JobFilter(("waiting",))) == ["three", "two"]
+    assert names(busy, JobFilter(queue="video", states=("running", "waiting"))) == ["one", "three", "two"]
+    assert names(busy, JobFilter(queue="root/algorithm", states=("running",))) == ["one"]
+    assert names(busy, JobFilter(namespace="stranger")) == ["odd"]
+    assert names(busy, JobFilter(kind="tfjob")) == []
+    assert "old" not in names(busy, JobFilter(ended_after=busy.now + 1))
 
 
 def test_a_row_for_programs_has_one_format_for_quantities_and_times(busy: ReadState) -> None:
@@ -82,7 +82,7 @@ def test_a_row_for_programs_has_one_format_for_quantities_and_times(busy: ReadSt
     assert found["message"].startswith("Insufficient quota(cpu) in quota root/algorithm/video: request 12, max 14")
 
 
-def table(rows: list[Row], now: int, **options: bool | int) -> list[str]:
+def table(rows: list[JobRow], now: int, **options: bool | int) -> list[str]:
     return plain_lines(cells_of(rows, now, **{"wide": False, "width": 200, **options}))  # type: ignore[arg-type]
 
 

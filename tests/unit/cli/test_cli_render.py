@@ -8,7 +8,7 @@ from rich.text import Text
 
 from kit.scenario import Play
 from muster.core.audit import Auditor
-from muster.core.narrator import Entry, Narrator
+from muster.core.narrator import NarratedEvent, Narrator
 from muster.core.stage import Violation
 from muster.events.envelope import Stored, genesis_commit
 from muster.events.facts import SyncStarted
@@ -17,7 +17,7 @@ from muster.model.keys import Ref
 from muster.runtime.replay import Divergence, ReplayReport, replay
 from muster_cli import board, findings, invariants
 from muster_cli.console import Output, cleaned, columns, styled
-from muster_cli.filtering import Filter
+from muster_cli.filtering import EventFilter
 from muster_cli.findings import Finding
 from muster_cli.helping import overview
 from muster_cli.integrity import Integrity
@@ -35,7 +35,7 @@ def play(*lines: str) -> Play:
     return scene
 
 
-def narrated(log: list[Stored]) -> tuple[Narrator, list[Entry]]:
+def narrated(log: list[Stored]) -> tuple[Narrator, list[NarratedEvent]]:
     narrator = Narrator()
     return narrator, [entry for stored in log for entry in narrator.feed(stored)]
 
@@ -155,7 +155,7 @@ def test_events_have_their_position_time_and_day() -> None:
 
 
 def chosen(**options: str) -> list[str]:
-    found = Filter(**options)
+    found = EventFilter(**options)
     return [
         type(stored.commit.events[index]).__name__
         for stored in BUSY.bench.log
@@ -183,7 +183,7 @@ def test_a_filter_knows_what_belongs_to_a_job() -> None:
     scene = play(
         "tree", "synced", "job one", "resumed one", "cluster one", "pod one 0", "pod-gone one 0", "cluster-gone one"
     )
-    found = Filter(job="video/one")
+    found = EventFilter(job="video/one")
     kinds = [type(s.commit.events[i]).__name__ for s in scene.bench.log for i in sorted(found.wanted(s))]
     assert kinds[-4:] == ["ChildObserved", "PodObserved", "PodGone", "ChildGone"]
 
@@ -216,7 +216,7 @@ def test_observing_nobody_is_admitted() -> None:
 
 
 def test_long_lines_are_wrapped_on_a_terminal_and_whole_elsewhere() -> None:
-    entry = Entry(61_500, 1, 0, Ref("RayJob", "video", "one", "u"), "waits", "word " * 40, "turn")
+    entry = NarratedEvent(61_500, 1, 0, Ref("RayJob", "video", "one", "u"), "waits", "word " * 40, "turn")
     assert len(live.LiveLines(0).lines(entry)) == 1
     wrapped = plain(live.LiveLines(0, width=90).lines(entry))
     assert len(wrapped) > 3
@@ -339,23 +339,27 @@ def test_findings() -> None:
 
 def test_the_banner_says_what_is_real() -> None:
     common: dict[str, Any] = {"version": "1", "nats_version": "2", "url": "nats://127.0.0.1:4222", "home": "/h"}
-    local = plain(banner.banner(banner.Facts(**common, temporary=True, nodes=3, capacity={"cpu": 48_000})))
+    local = plain(banner.banner(banner.BannerFacts(**common, temporary=True, nodes=3, capacity={"cpu": 48_000})))
     assert "nothing here touches a Kubernetes cluster" in local[0]
     assert any("simulated: 3 nodes, cpu 48" in line for line in local)
-    watched = banner.Facts(**common, temporary=False, server="https://k:6443", origin="context prod of f", acting=False)
+    watched = banner.BannerFacts(
+        **common, temporary=False, server="https://k:6443", origin="context prod of f", acting=False
+    )
     shown = plain(banner.banner(watched))
     assert "only observes" in shown[0]
     assert any("https://k:6443 (context prod of f)" in line for line in shown)
     assert any("kept in /h" in line for line in shown)
     assert not any("submit" in line for line in plain(banner.tries(watched)))
     assert any("nats sub 'muster.pub.v1.>'" in line for line in plain(banner.tries(watched)))
-    odd = banner.Facts(**{**common, "url": "nats://127.0.0.1:5"}, temporary=True)
+    odd = banner.BannerFacts(**{**common, "url": "nats://127.0.0.1:5"}, temporary=True)
     assert any("nats sub -s nats://127.0.0.1:5" in line for line in plain(banner.tries(odd)))
 
 
 def test_what_to_try_can_be_typed_as_it_stands() -> None:
     common: dict[str, Any] = {"version": "1", "nats_version": "2", "url": "nats://127.0.0.1:4222", "home": "/h"}
-    shown = plain(banner.tries(banner.Facts(**common, temporary=True, command=".venv/bin/muster", nats_command=False)))
+    shown = plain(
+        banner.tries(banner.BannerFacts(**common, temporary=True, command=".venv/bin/muster", nats_command=False))
+    )
     assert any(line.startswith("  .venv/bin/muster queue tree ") for line in shown)
     assert any("then: .venv/bin/muster replay" in line for line in shown)
     assert any("needs the command of NATS" in line for line in shown if "nats sub" in line)

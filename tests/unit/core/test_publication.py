@@ -10,7 +10,7 @@ import pytest
 
 from kit.chaos import Chaos
 from kit.scenes import Scene, claimed
-from muster.core.publication import Known, known_of, public_event
+from muster.core.publication import PublishedJobs, known_of, public_event
 from muster.core.readmodel.model import ReadModel
 from muster.core.stage import Folder
 from muster.events.envelope import Stored
@@ -19,9 +19,9 @@ from muster.events.public import PublicEvent
 from muster.events.registry import encode
 
 
-def published(log: list[Stored], known: Known | None = None, now: int = 0) -> list[PublicEvent]:
+def published(log: list[Stored], known: PublishedJobs | None = None, now: int = 0) -> list[PublicEvent]:
     """The public events of commits, one after another."""
-    known, found = known or Known(), []
+    known, found = known or PublishedJobs(), []
     for stored in log:
         now = max(now, stored.commit.at)
         for index, event in enumerate(stored.commit.events):

@@ -16,7 +16,7 @@ from kit import gangscenes, scenes
 from kit.bench import Bench
 from kit.scenes import OBSTACLES, TWO, Scene
 from muster.core.gangstory import gang_tale
-from muster.core.narrator import Entry, Narrator
+from muster.core.narrator import NarratedEvent, Narrator
 from muster.core.story import Story
 from muster.core.wording import explain, explain_nodes
 from muster.events.base import Event
@@ -140,7 +140,7 @@ def says(event: Event, key: Key) -> bool:
     return event.__struct_config__.tag == kind and value in [getattr(event, name, None) for name in fields]
 
 
-def of_job(bench: Bench, job: str) -> list[Entry]:
+def of_job(bench: Bench, job: str) -> list[NarratedEvent]:
     """What `why` says of a job."""
     story = Story(job)
     for stored in bench.log:
@@ -148,7 +148,7 @@ def of_job(bench: Bench, job: str) -> list[Entry]:
     return [each.entry for each in story.of(job).happenings]
 
 
-def of_gang(bench: Bench, gang: str) -> list[Entry]:
+def of_gang(bench: Bench, gang: str) -> list[NarratedEvent]:
     """What it says of a gang of pods."""
     narrator = Narrator()
     for stored in bench.log:

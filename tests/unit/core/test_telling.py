@@ -7,7 +7,7 @@ from muster.events import effects, facts, system
 from muster.events.base import Cause
 from muster.events.registry import EVENT_TYPES
 from muster.model.keys import Ref
-from muster.model.quota import QuotaNode, QuotaTree, Violation
+from muster.model.quota import BrokenRule, QuotaNode, QuotaTree
 
 JOB = Ref("RayJob", "video", "one", "uid-1")
 AT = Cause(7, 0)
@@ -47,7 +47,7 @@ def test_sentences_have_the_numbers() -> None:
     nodes = (QuotaNode("root", limit={"cpu": 40_000}, children=("root/a",)), QuotaNode("root/a"))
     accepted = d.QuotaTreeAccepted(cause=AT, tree=QuotaTree(JOB, nodes), rv=1, warnings=("one warning",))
     assert tell(accepted).text == "2 queues, in all cpu 40; one warning"
-    rules = tuple(Violation("root/a", "min_over_max", f"rule {number}") for number in range(5))
+    rules = tuple(BrokenRule("root/a", "min_over_max", f"rule {number}") for number in range(5))
     rejected = d.QuotaTreeRejected(cause=AT, ref=JOB, rv=1, violations=rules)
     assert tell(rejected).text.endswith("root/a: rule 0; root/a: rule 1; root/a: rule 2; and 2 more")
 

@@ -282,7 +282,7 @@ def check_note(note: desired.EventNote) -> None:
     assert re.fullmatch(r"([a-z0-9.-]+/)?v[0-9][a-z0-9]*", note.api_version), note.api_version
 
 
-def check_object(wanted: desired.Upsert) -> None:
+def check_object(wanted: desired.DesiredObject) -> None:
     """What the API server takes as a Queue or a QueueUnit."""
     assert SUBDOMAIN.fullmatch(wanted.name), wanted.name
     assert len(wanted.name) <= 253

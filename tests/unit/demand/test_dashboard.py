@@ -99,12 +99,12 @@ ANSWERS: dict[str, tuple[Callable[[], web.StreamResponse], type[Exception]]] = {
         errors.UnsupportedError,
     ),
     "broken": (lambda: web.Response(status=502), errors.UnreachableError),
-    "odd": (lambda: web.Response(status=418), errors.MalformedError),
-    "no json": (lambda: web.Response(text="<html>"), errors.MalformedError),
-    "a list": (lambda: web.json_response([1]), errors.MalformedError),
-    "failed": (lambda: web.json_response({"result": False, "msg": "no"}), errors.MalformedError),
-    "another form": (lambda: web.json_response({"result": True, "data": 7}), errors.MalformedError),
-    "no text": (lambda: web.json_response({"result": True, "data": {"clusterStatus": None}}), errors.MalformedError),
+    "odd": (lambda: web.Response(status=418), errors.GarbledError),
+    "no json": (lambda: web.Response(text="<html>"), errors.GarbledError),
+    "a list": (lambda: web.json_response([1]), errors.GarbledError),
+    "failed": (lambda: web.json_response({"result": False, "msg": "no"}), errors.GarbledError),
+    "another form": (lambda: web.json_response({"result": True, "data": 7}), errors.GarbledError),
+    "no text": (lambda: web.json_response({"result": True, "data": {"clusterStatus": None}}), errors.GarbledError),
     "deep": (lambda: web.Response(text="[" * 100_000), errors.DemandError),
     "huge": (lambda: web.Response(body=b" " * (module.ANSWER_LIMIT_BYTES + 1)), errors.TooLargeError),
 }
@@ -121,10 +121,10 @@ async def test_half_a_list_is_refused(head: FakeDashboard, client: DashboardClie
     whole = {"result": True, "data": {"clusterStatus": rayhead.TEXT, "summary": [], "result": {"result": []}}}
     whole["data"]["result"]["partial_failure_warning"] = "one of two agents did not answer"  # type: ignore[index]
     head.answers = lambda: web.json_response(whole)
-    with pytest.raises(errors.MalformedError, match="half an answer"):
+    with pytest.raises(errors.GarbledError, match="half an answer"):
         await client.read()
     head.answers = lambda: web.Response(text=json.dumps(whole)[:-9])
-    with pytest.raises(errors.MalformedError, match="JSON"):
+    with pytest.raises(errors.GarbledError, match="JSON"):
         await client.read()
 
 

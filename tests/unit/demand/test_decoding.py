@@ -9,7 +9,7 @@ from kit import rayhead
 from muster.model.raydemand import RayDemand, RayIdle, RayPlacementGroup, RayShape
 from muster_autoscaler_bridge.demand import ray_head_pb2 as pb
 from muster_autoscaler_bridge.demand.decoding import parse, reading_of
-from muster_autoscaler_bridge.demand.errors import MalformedError
+from muster_autoscaler_bridge.demand.errors import GarbledError
 from muster_autoscaler_bridge.demand.reading import Reading, demand_of, in_trouble
 
 NOW = 1_700_000_000_000
@@ -115,12 +115,12 @@ def test_in_trouble_the_rest_is_what_was_known() -> None:
     ids=["empty", "only the autoscaler", "no session"],
 )
 def test_half_an_answer_is_refused(answer: pb.GetClusterStatusReply) -> None:
-    with pytest.raises(MalformedError, match="starting"):
+    with pytest.raises(GarbledError, match="starting"):
         reading_of(answer)
 
 
 def test_an_unknown_strategy_is_refused() -> None:
-    with pytest.raises(MalformedError, match=r"'DIAGONAL'.*STRICT_SPREAD"):
+    with pytest.raises(GarbledError, match=r"'DIAGONAL'.*STRICT_SPREAD"):
         reading(gangs=[rayhead.gang("a", "DIAGONAL", [{"CPU": 1}])])
 
 
@@ -136,7 +136,7 @@ def test_a_huge_answer_is_bounded() -> None:
 def test_no_bytes_do_more_than_be_refused(body: bytes) -> None:
     try:
         reading_of(parse(pb.GetClusterStatusReply(), body, "head"))
-    except MalformedError:
+    except GarbledError:
         return
     pb.GetClusterStatusReply.FromString(body)
 
@@ -154,7 +154,7 @@ def test_no_damaged_answer_does_more_than_be_refused(data: st.DataObject) -> Non
         body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
     try:
         demand_of(reading_of(parse(pb.GetClusterStatusReply(), bytes(body), "head")), NOW)
-    except MalformedError:
+    except GarbledError:
         return
     except DecodeError:
         pytest.fail("an error of protobuf came through")

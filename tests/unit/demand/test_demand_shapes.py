@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.model.raydemand import RayShape
-from muster_autoscaler_bridge.demand.errors import MalformedError
+from muster_autoscaler_bridge.demand.errors import GarbledError
 from muster_autoscaler_bridge.demand.shapes import bundle, group_of, is_held, shapes
 
 ID = "1d6d16e8f36c9bad8dbc1756288a01000000"
@@ -21,12 +21,12 @@ def test_amounts_are_ten_thousandths() -> None:
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -1.0, 1e300])
 def test_what_is_no_amount_is_refused(value: float) -> None:
-    with pytest.raises(MalformedError, match="CPU"):
+    with pytest.raises(GarbledError, match="CPU"):
         bundle({"CPU": value})
 
 
 def test_a_shape_of_too_many_resources_is_refused() -> None:
-    with pytest.raises(MalformedError, match="names 65 resources"):
+    with pytest.raises(GarbledError, match="names 65 resources"):
         bundle({f"r{i}": 1.0 for i in range(65)})
 
 

@@ -68,7 +68,7 @@ async def test_what_the_first_version_keeps_of_request_resources(head: FakeGcs, 
     }
     assert (await client.read()).explicit == (RayShape({"CPU": 10_000}, 2), RayShape({"GPU": 5_000}))
     head.values[(b"", b"autoscaler_resource_request")] = b"[3]"
-    with pytest.raises(errors.MalformedError, match="request_resources"):
+    with pytest.raises(errors.GarbledError, match="request_resources"):
         await client.read()
 
 
@@ -147,7 +147,7 @@ async def test_garbage_and_half_answers_are_refused(head: FakeGcs, client: GcsCl
     whole = rayhead.status(rayhead.node("w")).SerializeToString()
     for answer in (b"\xff" * 40, whole[:-1], b""):
         head.status = answer
-        with pytest.raises(errors.MalformedError):
+        with pytest.raises(errors.GarbledError):
             await client.read()
 
 

@@ -13,7 +13,7 @@ from muster_autoscaler_bridge.demand import ray_head_pb2 as pb
 from muster_autoscaler_bridge.demand.decoding import reading_of
 from muster_autoscaler_bridge.demand.errors import (
     DemandError,
-    MalformedError,
+    GarbledError,
     RefusedError,
     SlowError,
     UnreachableError,
@@ -124,7 +124,7 @@ async def test_a_wrong_token_is_not_tried_elsewhere() -> None:
 
 @pytest.mark.parametrize(
     ("error", "trouble"),
-    [(UnreachableError("x"), "unreachable"), (MalformedError("x"), "unreadable"), (KeyError("x"), "unreachable")],
+    [(UnreachableError("x"), "unreachable"), (GarbledError("x"), "unreadable"), (KeyError("x"), "unreachable")],
 )
 async def test_a_head_in_trouble_keeps_what_was_known(error: Exception, trouble: str) -> None:
     scene = Scene()

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.model.raydemand import RayShape
-from muster_autoscaler_bridge.demand.errors import MalformedError
+from muster_autoscaler_bridge.demand.errors import GarbledError
 from muster_autoscaler_bridge.demand.statustext import WaitingGroups, parse_status
 
 OLD = """======== Autoscaler status: 2023-04-05 06:07:08.000900 ========
@@ -131,7 +131,7 @@ def test_sections_of_a_newer_ray_are_passed_over() -> None:
     ids=["nothing", "starting", "half", "code", "negative", "set", "huge"],
 )
 def test_what_is_no_status_is_refused(text: str, what: str) -> None:
-    with pytest.raises(MalformedError, match=what):
+    with pytest.raises(GarbledError, match=what):
         parse_status(text)
 
 
@@ -140,5 +140,5 @@ def test_no_text_does_more_than_be_refused(at: int, noise: str) -> None:
     for text in (NEW[:at] + noise, NEW[:at] + noise + NEW[at:]):
         try:
             parse_status(text)
-        except MalformedError:
+        except GarbledError:
             continue

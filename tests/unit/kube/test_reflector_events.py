@@ -4,7 +4,7 @@ import pytest
 
 from kit.reflecting import make, run, words
 from kit.scripted import ScriptedTransport, bookmark, error, line, obj, page
-from muster.kube.deltas import Delete, Synced, Upsert
+from muster.kube.deltas import Delete, ListSynced, Upsert
 from muster.kube.reflector import STRIKES
 from muster.ports import ApiStatusError
 
@@ -90,7 +90,7 @@ async def test_lost_position_leads_to_a_list_that_reports_the_difference(end: Ex
     found = await run(make(api)[0], 10)
     assert words(found)[4:] == ["+changed@15", "+new@16", "-gone@3 concluded", "resynced 3"]
     assert api.queries("watch")[1]["resourceVersion"] == "20"
-    assert found[-1] == Synced(3, relist=True, resource_version="20")
+    assert found[-1] == ListSynced(3, relist=True, resource_version="20")
 
 
 async def test_server_that_lags_behind_is_asked_again_then_listed() -> None:

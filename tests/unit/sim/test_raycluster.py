@@ -5,13 +5,13 @@ import pytest
 from kit.ray import BEGAN, Object, cluster_spec, group, raycluster, short
 from muster.model.api import RAYCLUSTERS
 from muster.sim.apiserver.names import stamp
-from muster.sim.kuberay import Settings, words
+from muster.sim.kuberay import OperatorSettings, words
 from muster.sim.kuberay.raycluster import RayClusterSeen, reconcile_raycluster
 from muster.sim.operations import Create, Replace
 
 NAME = "j-raycluster-1"
 #: Without what stands beside the pods.
-BARE = Settings(services=False)
+BARE = OperatorSettings(services=False)
 
 
 def pod(name: str, group_name: str = "small", *, phase: str = "Running", going: bool = False, **labels: str) -> Object:
@@ -36,7 +36,7 @@ def workers(count: int, first: int = 0) -> list[Object]:
 class Look:
     """What one look at a cluster came to."""
 
-    def __init__(self, cluster: Object, *pods: Object, after_ms: int = 0, settings: Settings = BARE) -> None:
+    def __init__(self, cluster: Object, *pods: Object, after_ms: int = 0, settings: OperatorSettings = BARE) -> None:
         plan = reconcile_raycluster(RayClusterSeen(cluster, tuple(pods)), BEGAN + after_ms, settings)
         self.plan = plan
         last = plan.operations[-1] if plan.operations else None
@@ -228,11 +228,11 @@ def test_the_autoscaler_runs_beside_the_head() -> None:
 
 
 def test_services_and_accounts_are_made_once() -> None:
-    found = Look(raycluster(), settings=Settings())
+    found = Look(raycluster(), settings=OperatorSettings())
     assert found.acts[0] == f"create services {NAME}-head-svc"
-    again = Look(with_status(raycluster(), found.status), head(), *workers(2), settings=Settings())
+    again = Look(with_status(raycluster(), found.status), head(), *workers(2), settings=OperatorSettings())
     assert again.acts == []
-    scaled = Look(raycluster(enableInTreeAutoscaling=True), settings=Settings())
+    scaled = Look(raycluster(enableInTreeAutoscaling=True), settings=OperatorSettings())
     assert scaled.acts[1:4] == [
         f"create serviceaccounts {NAME}",
         f"create roles {NAME}",
@@ -316,7 +316,7 @@ def test_a_suspended_cluster_rests_and_is_made_anew_when_asked() -> None:
 
 
 def test_without_pods_a_cluster_is_ready_after_a_while() -> None:
-    coarse = Settings(services=False, pods=False, ready_ms=2_000)
+    coarse = OperatorSettings(services=False, pods=False, ready_ms=2_000)
     early = Look(raycluster(), settings=coarse)
     assert (early.acts, early.status.get("state"), early.plan.again_ms) == ([], None, 2_000)
     late = Look(with_status(raycluster(), early.status), after_ms=2_000, settings=coarse)

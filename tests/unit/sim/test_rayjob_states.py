@@ -6,7 +6,7 @@ import pytest
 
 from kit.ray import BEGAN, Object, cluster_spec, group, look, pod_template, raycluster, rayjob, run, submitter
 from muster.sim.apiserver.names import stamp
-from muster.sim.kuberay import OUTCOME, RUNTIME, Settings, words
+from muster.sim.kuberay import OUTCOME, RUNTIME, OperatorSettings, words
 from muster.sim.operations import Merge
 
 READY = {"state": "ready"}
@@ -253,7 +253,7 @@ def test_running_is_suspended() -> None:
 
 
 def test_the_operator_reports_the_submitter_where_nobody_runs_its_pod() -> None:
-    alone = Settings(submitter_pods=False)
+    alone = OperatorSettings(submitter_pods=False)
     found = look(
         rayjob(words.RUNNING), after_ms=20_000, settings=alone, cluster=raycluster(), submitter=submitter(), run=run()
     )
@@ -263,7 +263,7 @@ def test_the_operator_reports_the_submitter_where_nobody_runs_its_pod() -> None:
 def test_when_a_job_controller_began_the_submitter_and_its_pod_is_left_to_the_rules_of_jobs() -> None:
     begun = submitter()
     begun["status"] |= {"startTime": "2020-01-01T00:00:00Z", "active": 1, "ready": 0}
-    alone = Settings(submitter_pods=False)
+    alone = OperatorSettings(submitter_pods=False)
     found = look(
         rayjob(words.RUNNING), after_ms=20_000, settings=alone, cluster=raycluster(), submitter=begun, run=run()
     )

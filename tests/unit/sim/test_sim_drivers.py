@@ -12,13 +12,13 @@ from kit.ray import Object
 from kit.waiting import until
 from muster.model.api import JOBS, MERGE_PATCH, NODES, PODS, RAYCLUSTERS, RAYJOBS
 from muster.ports import ApiResponse
-from muster.sim.apiserver import FaultRates, Faults, SimApiServer, SimTransport
+from muster.sim.apiserver import FaultDraw, FaultRates, SimApiServer, SimTransport
 from muster.sim.asyncdriver import AsyncDriver
 from muster.sim.controllers import Controller, WorkQueue
 from muster.sim.jobcontroller import JobController
 from muster.sim.kubelet import Kubelet
 from muster.sim.kuberay import RUNTIME, KubeRayOperator, words
-from muster.sim.operations import Plan, Replace
+from muster.sim.operations import OperationPlan, Replace
 from muster.sim.scheduler import DefaultScheduler
 from muster.sim.world import BEGINNING_MS, SimCluster, node
 
@@ -66,7 +66,7 @@ async def test_jobs_are_run_through_a_transport_whatever_goes_wrong(seed: int | 
     server = SimApiServer(loop_ms, auto_namespaces=True)
     for number in range(4):
         server.objects.create(NODES, "", node(f"n{number}", {"cpu": "16", "memory": "64Gi"}, loop_ms()))
-    faults = None if seed is None else Faults(FAULTS, seed)
+    faults = None if seed is None else FaultDraw(FAULTS, seed)
     driver = AsyncDriver(SimTransport(server, faults), everybody(), loop_ms)
     running = asyncio.ensure_future(driver.run())
     for number in range(4):
@@ -182,7 +182,7 @@ def test_a_queue_gives_each_key_once_and_in_time() -> None:
     queue.failed("a", 600)
     assert queue.next_at(600) == 1_600
     assert queue.take(1_600) == "a"
-    queue.done("a", Plan(), 1_600)
+    queue.done("a", OperationPlan(), 1_600)
     queue.failed("a", 2_000)
     assert queue.next_at(2_000) == 2_500
 

@@ -10,7 +10,7 @@ from kit.ray import Object
 from kit.waiting import until
 from muster.model.api import MERGE_PATCH, NAMESPACES, RAYJOBS
 from muster.ports import ApiStatusError, ApiUnreachableError
-from muster.sim.apiserver import FaultRates, Faults, SimApiServer, SimTransport
+from muster.sim.apiserver import FaultDraw, FaultRates, SimApiServer, SimTransport
 from muster.sim.apiserver.faults import LineFault
 
 pytestmark = pytest.mark.looptime
@@ -23,7 +23,7 @@ def server(**options: object) -> SimApiServer:
 
 
 def connect(made: SimApiServer, /, *, seed: int = 0, **rates: Any) -> SimTransport:
-    return SimTransport(made, Faults(FaultRates(**rates), seed))
+    return SimTransport(made, FaultDraw(FaultRates(**rates), seed))
 
 
 async def create(transport: SimTransport, name: str = "j") -> int:
@@ -43,7 +43,7 @@ async def test_a_lost_answer_is_carried_out_and_a_lost_request_is_not() -> None:
     for rate, exists in (("lose_response", True), ("lose_request", False)):
         made = server()
         with pytest.raises(ApiUnreachableError):
-            await create(SimTransport(made, Faults(FaultRates(**{rate: 1.0}))))
+            await create(SimTransport(made, FaultDraw(FaultRates(**{rate: 1.0}))))
         assert (made.objects.find(RAYJOBS, "ns", "j") is not None) is exists
 
 
@@ -102,7 +102,7 @@ async def test_the_same_seed_gives_the_same_faults() -> None:
 
 async def test_healing_ends_all_faults() -> None:
     made = server()
-    faults = Faults(FaultRates(lose_request=1.0, cut_watch=1.0))
+    faults = FaultDraw(FaultRates(lose_request=1.0, cut_watch=1.0))
     transport = SimTransport(made, faults)
     faults.heal()
     assert await create(transport) == 201
@@ -111,7 +111,7 @@ async def test_healing_ends_all_faults() -> None:
     await lines.aclose()  # type: ignore[attr-defined]
 
 
-class Scripted(Faults):
+class Scripted(FaultDraw):
     """Faults of lines, one after the other."""
 
     def __init__(self, *script: LineFault) -> None:

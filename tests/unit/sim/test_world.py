@@ -7,8 +7,8 @@ import pytest
 from kit.documents import manifest
 from kit.ray import Object
 from muster.model.api import EVENTS, JOBS, NODES, PODS, PRIORITY_CLASSES, RAYCLUSTERS, RAYJOBS, ApiResource
-from muster.sim.apiserver.store import Change
-from muster.sim.kuberay import OUTCOME, RUNTIME, Settings
+from muster.sim.apiserver.store import StoredChange
+from muster.sim.kuberay import OUTCOME, RUNTIME, OperatorSettings
 from muster.sim.world import BEGINNING_MS, SimCluster
 
 THREE_NODES = {f"node-{number}": {"cpu": "8", "memory": "32Gi"} for number in range(3)}
@@ -96,7 +96,7 @@ def test_the_same_seed_gives_the_same_history() -> None:
     def history(seed: int) -> list[bytes]:
         lines: list[bytes] = []
 
-        def note(change: Change) -> None:
+        def note(change: StoredChange) -> None:
             lines.append(change.line)
 
         cluster = SimCluster(THREE_NODES, seed=seed)
@@ -138,7 +138,7 @@ def test_a_failed_job_is_retried_on_a_new_cluster() -> None:
     clusters: set[str] = set()
     states: dict[str, None] = {}
 
-    def note(change: Change) -> None:
+    def note(change: StoredChange) -> None:
         states[(change.object.get("status") or {}).get("jobDeploymentStatus", "")] = None
 
     cluster.server.subscribe(lambda change: clusters.add(change.object["metadata"]["name"]), RAYCLUSTERS)
@@ -337,7 +337,7 @@ def test_a_plan_that_is_refused_is_made_again_later() -> None:
 
 
 def test_a_cluster_without_pods_serves_simulations_of_policies() -> None:
-    coarse = Settings(pods=False, services=False, submitter_pods=False)
+    coarse = OperatorSettings(pods=False, services=False, submitter_pods=False)
     cluster = SimCluster({}, kuberay=coarse)
     name = create(cluster, "j", **{RUNTIME: "1h"})
     until(cluster, name, "Complete", 4_000)

@@ -9,7 +9,7 @@ from kit.traces import SAMPLES, ends, files, run, starts, trace
 from muster.core.audit import audit
 from muster.runtime.logfile import read_log
 from muster.runtime.replay import replay
-from muster.simulation.faults import Fault, Faults
+from muster.simulation.faults import Fault, FaultSchedule
 from muster.simulation.history import history_of
 from muster.simulation.jobsfile import read_trace
 from muster.simulation.metrics import measure
@@ -117,7 +117,7 @@ def test_files_say_what_happened_and_leave_empty_what_did_not(tmp_path):
 @pytest.mark.parametrize("policy", ALL)
 def test_a_job_on_a_lost_node_starts_again_when_there_is_room(tmp_path, policy):
     made = trace(tmp_path, {"nodes": [{"count": 2, "gpus": 4}]}, "x,q,4,0,100\ny,q,4,0,100")
-    faults = Faults((Fault("node_loss", 50_000, 60_000, ("node-0001",)),))
+    faults = FaultSchedule((Fault("node_loss", 50_000, 60_000, ("node-0001",)),))
     found = run(made, policy, faults=faults)
     lost = 40 if policy == "srtf" else 0
     assert sorted(ends(found.history).values()) == [100, 160 - (lost + 10 if lost else 0)]
@@ -129,7 +129,7 @@ def test_a_job_on_a_lost_node_starts_again_when_there_is_room(tmp_path, policy):
 def test_which_job_is_lost_is_drawn_from_the_seed(tmp_path):
     lines = "\n".join(f"{index},q,1,0,100" for index in range(8))
     made = trace(tmp_path, {"nodes": [{"count": 8, "gpus": 1}]}, lines)
-    faults = Faults((Fault("node_loss", 50_000, None, ("node-0007",)),))
+    faults = FaultSchedule((Fault("node_loss", 50_000, None, ("node-0007",)),))
 
     def lost(seed: int) -> list[str]:
         found = run(made, seed=seed, faults=faults).history
@@ -143,7 +143,7 @@ def test_which_job_is_lost_is_drawn_from_the_seed(tmp_path):
 
 def test_nothing_is_seen_or_started_while_the_api_server_is_away(tmp_path):
     made = trace(tmp_path, FOUR, "x,q,4,0,10\ny,q,4,5,10\nz,q,4,15,10")
-    found = run(made, faults=Faults((Fault("api_outage", 9_000, 30_000),)))
+    found = run(made, faults=FaultSchedule((Fault("api_outage", 9_000, 30_000),)))
     # x ends at 10, unseen until 30; z, made at 15, is taken in then, and counts from 15 on.
     assert ends(found.history) == {"x": 30, "y": 40, "z": 50}
     assert found.history.jobs["z"].submit == 15_000

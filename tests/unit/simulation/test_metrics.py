@@ -4,10 +4,10 @@ import pytest
 
 from kit.traces import run, trace
 from muster.simulation.bounds import Work, jct_bound, makespan_bound
-from muster.simulation.history import History, JobHistory, Run
+from muster.simulation.history import History, JobHistory, JobRun
 from muster.simulation.metrics import measure, percentile
 from muster.simulation.model import GPU
-from muster.simulation.shares import Shares, filled
+from muster.simulation.shares import GpuShares, filled
 from muster.simulation.stops import Stops
 
 ONE = {"nodes": [{"count": 1, "gpus": 4}]}
@@ -24,7 +24,7 @@ def history(capacity: int, *jobs: JobHistory) -> History:
 
 def lived(name: str, queue: str, gpus: int, submit: int, *runs: tuple[int, int, str]) -> JobHistory:
     """A job whose runs are (start s, end s, outcome); it is over with a run that finished."""
-    made = [Run(start * 1000, start * 1000, start * 1000, end * 1000, outcome) for start, end, outcome in runs]
+    made = [JobRun(start * 1000, start * 1000, start * 1000, end * 1000, outcome) for start, end, outcome in runs]
     last = next((run.end for run in made if run.outcome == "finished"), -1)
     return JobHistory(name, name, f"root/{queue}", {GPU: gpus * 1000}, submit * 1000, runs=made, end=last)
 
@@ -179,7 +179,7 @@ def test_deserved_shares_give_the_min_first_and_the_rest_by_weight(tmp_path):
         "nodes": [{"gpus": 100}],
         "queues": {"a": {"min": 10, "weight": 1}, "b": {"min": 20, "weight": 3}, "c": {"min": 30, "max": 35}},
     }
-    shares = Shares(trace(tmp_path, cluster, "1,a,1,0,1").cluster.root)
+    shares = GpuShares(trace(tmp_path, cluster, "1,a,1,0,1").cluster.root)
     thousand = dict.fromkeys(("root/a", "root/b", "root/c"), 100_000)
     # 60 by right; 40 more by weights 1:3:30: c stops at its max (5), then 35 as 1:3.
     assert shares.of(100_000, thousand) == pytest.approx({"root/a": 18_750, "root/b": 46_250, "root/c": 35_000})

@@ -12,12 +12,12 @@ from muster.events.effects import Action, EffectApplied, EffectFailed, FailureRe
 from muster.model.keys import Ref
 
 
-class _Status(Struct, frozen=True):
+class _ApiAnswer(Struct, frozen=True):
     message: str = ""
     reason: str = ""
 
 
-class _Object(Struct, frozen=True):
+class _WrittenObject(Struct, frozen=True):
     metadata: Meta
 
 
@@ -38,7 +38,7 @@ class Reread(Struct, frozen=True):
     """The object is not as the write supposed: read it, and see what it says about the decision."""
 
 
-class Retry(Struct, frozen=True):
+class RetryLater(Struct, frozen=True):
     """Try again later: the API server is busy, out of reach, or forbids us what it should not."""
 
     reason: Literal["unavailable", "throttled", "conflict", "forbidden"]
@@ -46,7 +46,7 @@ class Retry(Struct, frozen=True):
 
 
 Effect = EffectApplied | EffectFailed
-Answer = Effect | Reread | Retry
+Answer = Effect | Reread | RetryLater
 
 
 def applied(order: Order, rv: int = 0) -> EffectApplied:
@@ -66,7 +66,7 @@ def failed(order: Order, reason: FailureReason, message: str) -> EffectFailed:
     )
 
 
-def not_done(order: Order, status: int, body: bytes, *, reread: int) -> EffectFailed | Reread | Retry:
+def not_done(order: Order, status: int, body: bytes, *, reread: int) -> EffectFailed | Reread | RetryLater:
     """What an answer other than 2xx to a write on one object means; ``reread``: the status that says to look again."""
     message = message_of(body)
     if status == 404:
@@ -76,20 +76,20 @@ def not_done(order: Order, status: int, body: bytes, *, reread: int) -> EffectFa
     return retry(status, message) or failed(order, "refused", message)
 
 
-def retry(status: int, message: str) -> Retry | None:
+def retry(status: int, message: str) -> RetryLater | None:
     """Whether an answer says to try again later."""
     if status in (409, 429) or status >= 500:
-        return Retry({409: "conflict", 429: "throttled"}.get(status, "unavailable"), message)  # type: ignore[arg-type]
+        return RetryLater({409: "conflict", 429: "throttled"}.get(status, "unavailable"), message)  # type: ignore[arg-type]
     verbs = ("patch", "create", "delete")
     if status == 401 or (status == 403 and any(f"cannot {verb} resource" in message for verb in verbs)):
-        return Retry("forbidden", message)
+        return RetryLater("forbidden", message)
     return None
 
 
 def message_of(body: bytes) -> str:
     """The message of a Status object, or the head of whatever came instead."""
     try:
-        status: _Status = decode(body, _Status)
+        status: _ApiAnswer = decode(body, _ApiAnswer)
     except UnreadableError:
         return body[:200].decode("utf-8", "replace")
     return status.message or status.reason
@@ -97,7 +97,7 @@ def message_of(body: bytes) -> str:
 
 def meta_of(body: bytes) -> Meta:
     """The metadata of an object; raises UnreadableError."""
-    found: _Object = decode(body, _Object)
+    found: _WrittenObject = decode(body, _WrittenObject)
     return found.metadata
 
 

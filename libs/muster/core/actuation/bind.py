@@ -11,7 +11,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from muster.core.actuation.answers import Answer, Effect, Retry, applied, failed, not_done
+from muster.core.actuation.answers import Answer, Effect, RetryLater, applied, failed, not_done
 from muster.core.objects.meta import GPU_DEVICE, GPU_GROUPS, GPU_PORTION, GPU_UUIDS, Meta, UnreadableError, decode
 from muster.events.base import Cause
 from muster.model.keys import Intent, Ref
@@ -41,13 +41,13 @@ class Bind(Struct, frozen=True):
         return self.cycle
 
 
-class _Spec(Struct, frozen=True, rename="camel"):
+class _BoundPodSpec(Struct, frozen=True, rename="camel"):
     node_name: str | None = None
 
 
-class _Pod(Struct, frozen=True):
+class _BoundPod(Struct, frozen=True):
     metadata: Meta
-    spec: _Spec = _Spec()
+    spec: _BoundPodSpec = _BoundPodSpec()
 
 
 def binding_for(order: Bind, uuids: tuple[str, ...] = ()) -> bytes:
@@ -80,7 +80,7 @@ def read_binding(order: Bind, status: int, body: bytes) -> Answer:
     return applied(order) if 200 <= status < 300 else not_done(order, status, body, reread=409)
 
 
-def after_binding(order: Bind, status: int, body: bytes, refusal: str) -> Effect | Retry:
+def after_binding(order: Bind, status: int, body: bytes, refusal: str) -> Effect | RetryLater:
     """What the pod says about a binding that met a conflict.
 
     ``refusal``: the message of the refusal.
@@ -88,9 +88,9 @@ def after_binding(order: Bind, status: int, body: bytes, refusal: str) -> Effect
     if status == 404:
         return failed(order, "gone", "it no longer exists")
     if not 200 <= status < 300:
-        return Retry("conflict", refusal)
+        return RetryLater("conflict", refusal)
     try:
-        pod: _Pod = decode(body, _Pod)
+        pod: _BoundPod = decode(body, _BoundPod)
     except UnreadableError as err:
         return failed(order, "refused", str(err))
     if pod.metadata.uid != order.ref.uid:
@@ -101,4 +101,4 @@ def after_binding(order: Bind, status: int, body: bytes, refusal: str) -> Effect
         return failed(order, "superseded", f"it is bound to {pod.spec.node_name}")
     if pod.metadata.deletion_timestamp:
         return failed(order, "gone", "it is being deleted")
-    return failed(order, "refused", refusal) if "schedulingGates" in refusal else Retry("conflict", refusal)
+    return failed(order, "refused", refusal) if "schedulingGates" in refusal else RetryLater("conflict", refusal)

@@ -12,7 +12,7 @@ from typing import Literal
 from msgspec import Struct
 
 from muster.core.actuation import gpus, provisioning
-from muster.core.actuation.answers import Effect, Reread, Retry, applied, message_of
+from muster.core.actuation.answers import Effect, Reread, RetryLater, applied, message_of
 from muster.core.actuation.asking import Asking
 from muster.core.actuation.bind import Bind, after_binding, binding_for, read_binding
 from muster.core.actuation.gpus import Freeing
@@ -42,7 +42,7 @@ class Reply(Struct, frozen=True):
 
 
 Order = Outstanding | Bind | Asking | Freeing
-Steps = Generator[Request, Reply, Effect | Retry]
+Steps = Generator[Request, Reply, Effect | RetryLater]
 
 
 def orders_of(state: ActuatorState) -> dict[str, Order]:
@@ -88,7 +88,7 @@ def _patch(order: Outstanding, state: Callable[[], ActuatorState]) -> Steps:
         if not isinstance(after, Known):
             return after
         known = after
-    return Retry("conflict", "the object keeps changing under the patch")
+    return RetryLater("conflict", "the object keeps changing under the patch")
 
 
 def _bind(order: Bind, image: str) -> Steps:
@@ -110,7 +110,7 @@ def _bind(order: Bind, image: str) -> Steps:
     return after_binding(order, found.status, found.body, message_of(reply.body))
 
 
-def _reserve(order: Bind, group: str, image: str) -> Generator[Request, Reply, str | Effect | Retry]:
+def _reserve(order: Bind, group: str, image: str) -> Generator[Request, Reply, str | Effect | RetryLater]:
     """Keep a device for a group; returns its UUID."""
     path = PODS.path(gpus.NAMESPACE, gpus.keeper_name(group))
     reply = yield Request("GET", path)
@@ -123,7 +123,7 @@ def _reserve(order: Bind, group: str, image: str) -> Generator[Request, Reply, s
     return gpus.read_uuid(order, reply.status, reply.body)
 
 
-def _wire(order: Bind, uuids: tuple[str, ...]) -> Generator[Request, Reply, Effect | Retry | None]:
+def _wire(order: Bind, uuids: tuple[str, ...]) -> Generator[Request, Reply, Effect | RetryLater | None]:
     """Tell a pod and its ConfigMaps which devices it shares; None: it is told."""
     path = PODS.path(order.ref.namespace, order.ref.name)
     reply = yield Request("GET", path)

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from muster.core.actuation.answers import Answer, Effect, Retry, applied, failed, message_of, not_done, retry
+from muster.core.actuation.answers import Answer, Effect, RetryLater, applied, failed, message_of, not_done, retry
 from muster.core.actuation.bind import Bind, portion
 from muster.core.objects.gpus import CONTAINER, GROUP, KEEPS
 from muster.core.objects.meta import INTENT, Meta, UnreadableError, decode
@@ -50,21 +50,21 @@ class _Container(Struct, frozen=True):
     name: str = ""
 
 
-class _Spec(Struct, frozen=True, rename="camel"):
+class _ReservationSpec(Struct, frozen=True, rename="camel"):
     node_name: str | None = None
     containers: tuple[_Container, ...] = ()
     init_containers: tuple[_Container, ...] | None = None
 
 
-class _Status(Struct, frozen=True):
+class _ReservationStatus(Struct, frozen=True):
     phase: str = ""
     message: str = ""
 
 
-class _Pod(Struct, frozen=True):
+class _ReservationPod(Struct, frozen=True):
     metadata: Meta
-    spec: _Spec = _Spec()
-    status: _Status | None = None
+    spec: _ReservationSpec = _ReservationSpec()
+    status: _ReservationStatus | None = None
 
 
 # --- the pod that keeps a device ----------------------------------------------------------------------------------
@@ -109,7 +109,7 @@ def keeper_for(order: Bind, group: str, image: str) -> bytes:
     return msgspec.json.encode(body, order="deterministic")
 
 
-def read_kept(order: Bind, status: int, body: bytes) -> Effect | Retry | None:
+def read_kept(order: Bind, status: int, body: bytes) -> Effect | RetryLater | None:
     """What the answer to making that pod means; None: it is there."""
     message = message_of(body)
     if 200 <= status < 300 or (status == 409 and "already exists" in message):
@@ -119,24 +119,24 @@ def read_kept(order: Bind, status: int, body: bytes) -> Effect | Retry | None:
     return retry(status, message) or failed(order, "refused", f"a GPU of {order.node} cannot be reserved: {message}")
 
 
-def read_uuid(order: Bind, status: int, body: bytes) -> str | Effect | Retry:
+def read_uuid(order: Bind, status: int, body: bytes) -> str | Effect | RetryLater:
     """The UUID of the device that pod got, once it has reported it."""
     if status == 404:
-        return Retry("conflict", "the pod that reserves the GPU is gone; it is made again")
+        return RetryLater("conflict", "the pod that reserves the GPU is gone; it is made again")
     if not 200 <= status < 300:
         message = message_of(body)
         return retry(status, message) or failed(order, "refused", message)
     try:
-        pod: _Pod = decode(body, _Pod)
+        pod: _ReservationPod = decode(body, _ReservationPod)
     except UnreadableError as err:
         return failed(order, "refused", str(err))
-    where = pod.status or _Status()
+    where = pod.status or _ReservationStatus()
     if where.phase == "Failed":
         text = where.message or "its pod failed"
         return failed(order, "refused", f"node {order.node} gives no GPU for {pod.metadata.name}: {text}")
     uuid = pod.metadata.annotations.get(REPORTED, "")
     if not uuid:
-        return Retry("unavailable", f"{pod.metadata.name} has not reported its GPU yet")
+        return RetryLater("unavailable", f"{pod.metadata.name} has not reported its GPU yet")
     return uuid[:256]
 
 
@@ -165,13 +165,13 @@ class Wiring(Struct, frozen=True):
     """(name, ConfigMap)"""
 
 
-def wiring_for(order: Bind, status: int, body: bytes, uuids: tuple[str, ...]) -> Wiring | Effect | Retry:
+def wiring_for(order: Bind, status: int, body: bytes, uuids: tuple[str, ...]) -> Wiring | Effect | RetryLater:
     """The wiring of a pod as it is now, from the answer to reading it."""
     if not 200 <= status < 300:
         answer = not_done(order, status, body, reread=0)
-        return answer if isinstance(answer, Retry | Effect) else failed(order, "gone", "it no longer exists")
+        return answer if isinstance(answer, RetryLater | Effect) else failed(order, "gone", "it no longer exists")
     try:
-        pod: _Pod = decode(body, _Pod)
+        pod: _ReservationPod = decode(body, _ReservationPod)
     except UnreadableError as err:
         return failed(order, "refused", str(err))
     if pod.metadata.uid != order.ref.uid:
@@ -182,7 +182,7 @@ def wiring_for(order: Bind, status: int, body: bytes, uuids: tuple[str, ...]) ->
     return Wiring(msgspec.json.encode(patch, order="deterministic"), found)
 
 
-def _config_maps(order: Bind, pod: _Pod, uuids: tuple[str, ...]) -> list[tuple[str, dict[str, str]]]:
+def _config_maps(order: Bind, pod: _ReservationPod, uuids: tuple[str, ...]) -> list[tuple[str, dict[str, str]]]:
     """(name, data) of the ConfigMaps of the container that shares, where the pod names any."""
     base = pod.metadata.annotations.get(CONFIG_MAP, "")[:200]
     if not base:
@@ -206,7 +206,7 @@ def _config_map(order: Bind, name: str, data: dict[str, str]) -> bytes:
     return msgspec.json.encode(body, order="deterministic")
 
 
-def read_written(order: Bind, status: int, body: bytes) -> Effect | Retry | None:
+def read_written(order: Bind, status: int, body: bytes) -> Effect | RetryLater | None:
     """What the answer to a write of the wiring means; None: it is done."""
     if 200 <= status < 300:
         return None

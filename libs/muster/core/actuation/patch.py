@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from muster.core.actuation.answers import (
     Answer,
     Effect,
-    Retry,
+    RetryLater,
     applied,
     failed,
     message_of,
@@ -107,7 +107,7 @@ def switched(kind: str, switch: Switch, *, suspended: bool) -> list[Op]:
     """Operations that set the field which suspends a kind. One that is not there resumes nothing by being set."""
     path = KINDS[kind].suspend_path
     home, _, field = path.rpartition("/")
-    if not switch.homeless:
+    if not switch.suspend_parent_missing:
         return [{"op": "add", "path": path, "value": suspended}]
     return [{"op": "add", "path": home, "value": {field: True}}] if suspended else []
 
@@ -162,7 +162,7 @@ def read_answer(order: Outstanding, status: int, body: bytes) -> Answer:
 
 def after_reread(
     order: Outstanding, tried: Known, end: int, status: int, body: bytes, refusal: str
-) -> Effect | Retry | Known:
+) -> Effect | RetryLater | Known:
     """What the object says about a patch that did not pass: an answer, or what to build the next patch on.
 
     ``tried``: what the patch was built on; if the object is just that, the tests passed and the API server refused
@@ -171,7 +171,7 @@ def after_reread(
     if status == 404:
         return failed(order, "gone", message_of(body))
     if not 200 <= status < 300:
-        return Retry("unavailable", message_of(body))
+        return RetryLater("unavailable", message_of(body))
     meta = meta_of(body)
     if meta.uid != order.ref.uid:
         return failed(order, "gone", "another object has taken its name")

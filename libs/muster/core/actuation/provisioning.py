@@ -12,7 +12,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from muster.core.actuation.answers import Effect, Retry, applied, failed, message_of, retry, rv_of
+from muster.core.actuation.answers import Effect, RetryLater, applied, failed, message_of, retry, rv_of
 from muster.core.actuation.asking import Asking
 from muster.core.autoscaling.state import templates_of
 from muster.core.objects.meta import INTENT
@@ -83,7 +83,7 @@ def _owner(ref: Ref) -> Body:
     return {"apiVersion": resource.api_version, "kind": ref.kind, "name": ref.name, "uid": ref.uid}
 
 
-def read_call(order: Asking, call: Call, status: int, body: bytes) -> Effect | Retry | None:
+def read_call(order: Asking, call: Call, status: int, body: bytes) -> Effect | RetryLater | None:
     """What an answer means for the whole; None: go on with the next call."""
     last = call.resource == api.PROVISIONING_REQUESTS and call.method == "POST"
     if 200 <= status < 300:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from muster.core.autoscaling.state import Asked, BridgeState, Need, Rest, Sighted, templates_of
+from muster.core.autoscaling.state import BridgeState, NodesAsked, NodesNeeded, NodesRest, Sighted, templates_of
 from muster.core.gang.declare import declare
 from muster.core.objects.meta import digest
 from muster.core.rulesets import NEWEST
@@ -86,7 +86,7 @@ class AutoscalerBridge:
         known = state.needs.get(uid)
         same = known is not None and (known.growth, known.attempt) == (growth, event.attempt)
         cause = known.cause if known is not None and same else Cause(at.seq, at.item)
-        state.needs[uid] = Need(cause, growth, event.ref.namespace, event.ref, event.attempt, (event.ref,))
+        state.needs[uid] = NodesNeeded(cause, growth, event.ref.namespace, event.ref, event.attempt, (event.ref,))
 
     def _deferred(self, state: BridgeState, _at: Position, event: GangDeferred) -> None:
         if state.reserved.get(event.ref.uid) == event.attempt:
@@ -127,7 +127,7 @@ class AutoscalerBridge:
         if known is None or known.growth != growth:
             namespace = growth.key.partition("/")[0]
             owners = tuple(ref for ref in event.pods if ref.namespace == namespace)
-            state.needs[growth.key] = Need(Cause(at.seq, at.item), growth, namespace, owners=owners)
+            state.needs[growth.key] = NodesNeeded(Cause(at.seq, at.item), growth, namespace, owners=owners)
 
     def _placed(self, state: BridgeState, _at: Position, event: PodsPlaced) -> None:
         if any(place.ref.uid in state.pods_seen.ended for place in event.pods):
@@ -141,7 +141,7 @@ class AutoscalerBridge:
     def _requested(self, state: BridgeState, at: Position, event: NodesRequested) -> None:
         key = for_whom(event)
         need = state.needs.get(key)
-        asked = Asked(event.name, _as_need(event), Cause(at.seq, at.item), templates_of(event), event.tries)
+        asked = NodesAsked(event.name, _as_need(event), Cause(at.seq, at.item), templates_of(event), event.tries)
         if need is None or need.attempt != event.attempt:
             asked.ending = "gone"  # While this was stored: it is taken back.
         state.asked[key] = asked
@@ -156,7 +156,7 @@ class AutoscalerBridge:
             return
         asked = state.asked.pop(key)
         if event.retry_at:
-            state.rests[key] = Rest(asked.tries, event.retry_at)
+            state.rests[key] = NodesRest(asked.tries, event.retry_at)
             state.needs.pop(key, None)  # The admitter says again what is needed.
         elif event.reason in ("met", "gone"):
             state.rests.pop(key, None)
@@ -251,7 +251,7 @@ def _tidy(state: BridgeState) -> None:
         state.rests.pop(gang, None)
 
 
-def _withdrawal(state: BridgeState, asked: Asked, reason: WithdrawalReason) -> NodesRequestWithdrawn:
+def _withdrawal(state: BridgeState, asked: NodesAsked, reason: WithdrawalReason) -> NodesRequestWithdrawn:
     need = asked.need
     pause = PAUSE_MS * 2 ** min(asked.tries - 1, LONGEST_PAUSE)
     return NodesRequestWithdrawn(
@@ -269,7 +269,7 @@ def _withdrawal(state: BridgeState, asked: Asked, reason: WithdrawalReason) -> N
     )
 
 
-def _request(state: BridgeState, key: str, need: Need, tries: int) -> NodesRequested:
+def _request(state: BridgeState, key: str, need: NodesNeeded, tries: int) -> NodesRequested:
     called = (
         (need.ref.name if need.ref is not None else key.rpartition("/")[2])[:MAX_BASE].strip("-.").replace(".", "-")
     )
@@ -289,7 +289,7 @@ def _request(state: BridgeState, key: str, need: Need, tries: int) -> NodesReque
     )
 
 
-def _as_need(event: NodesRequested) -> Need:
+def _as_need(event: NodesRequested) -> NodesNeeded:
     """What a request says of whom it is for."""
     growth = Growth(event.pools, event.pod_sets, event.provisioning, gangs=event.gangs)
-    return Need(event.cause, growth, event.namespace, event.ref, event.attempt, event.owners, event.until)
+    return NodesNeeded(event.cause, growth, event.namespace, event.ref, event.attempt, event.owners, event.until)

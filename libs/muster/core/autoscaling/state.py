@@ -12,7 +12,7 @@ from muster.model.keys import Ref
 from muster.model.pools import Growth
 
 
-class Need(Struct, frozen=True):
+class NodesNeeded(Struct, frozen=True):
     """Somebody lacks nodes that could be added."""
 
     cause: Cause
@@ -27,11 +27,11 @@ class Need(Struct, frozen=True):
     """Once it is asked for: log time at which it is given up; 0 where the wait of the job ends it."""
 
 
-class Asked(Struct):
+class NodesAsked(Struct):
     """Nodes that are asked for."""
 
     name: str
-    need: Need
+    need: NodesNeeded
     cause: Cause
     """The request."""
     templates: tuple[str, ...]
@@ -41,7 +41,7 @@ class Asked(Struct):
     message: str = ""
 
 
-class Rest(Struct):
+class NodesRest(Struct):
     """Nodes were asked for in vain: so many times, and not again before then."""
 
     times: int
@@ -59,9 +59,9 @@ class Sighted(Struct, frozen=True):
 class BridgeState(StageState):
     """By uid of the job, or by the gang that stands for its group."""
 
-    needs: dict[str, Need] = field(default_factory=dict)
-    asked: dict[str, Asked] = field(default_factory=dict)
-    rests: dict[str, Rest] = field(default_factory=dict)
+    needs: dict[str, NodesNeeded] = field(default_factory=dict)
+    asked: dict[str, NodesAsked] = field(default_factory=dict)
+    rests: dict[str, NodesRest] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
     """namespace/name of a request that is open -> whose"""
     reserved: dict[str, int] = field(default_factory=dict)

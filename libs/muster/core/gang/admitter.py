@@ -16,8 +16,8 @@ from muster.core.gang import binding, claims, gpugroups, planned, pods, waiting
 from muster.core.gang import state as g
 from muster.core.gang.gpugroups import groups_of
 from muster.core.gang.growing import Growing
+from muster.core.gang.placer import PodGangPlacer
 from muster.core.gang.state import AdmitterState, Hold, Reservation
-from muster.core.gang.tries import Tries
 from muster.core.placement.place import place
 from muster.core.placement.view import Ask, View
 from muster.core.rulesets import NEWEST
@@ -132,7 +132,7 @@ class GangAdmitter:
         if state.seen.newer(workload.ref.uid, workload.rv):
             state.owners.pop(workload.ref.uid, None)
             state.gangs[workload.ref.uid] = g.gang_of(workload)
-            for each in (*workload.pod_sets, *workload.beside):
+            for each in (*workload.pod_sets, *workload.auxiliary):
                 state.ledger.learn(each.rules)
             state.ledger.learn(PodRules(topology=workload.topology))
 
@@ -230,29 +230,29 @@ class GangAdmitter:
         if not state.admitting:
             return
         view = View(state.ledger)
-        tries = Tries(state, view, {key for each in released for key in each.gangs}, Growing(state))
-        yield from tries.claimant()
+        placer = PodGangPlacer(state, view, {key for each in released for key in each.gangs}, Growing(state))
+        yield from placer.claimant()
         if state.placement.mode == "off":
             for reservation in state.reservations.values():
                 yield _admission(reservation)
         else:
-            yield from self._placements(state, view, tries)
-        yield from tries.due()
+            yield from self._placements(state, view, placer)
+        yield from placer.due()
         yield from planned.due(state)
 
     @staticmethod
-    def _placements(state: AdmitterState, view: View, tries: Tries) -> Iterator[Decision]:
+    def _placements(state: AdmitterState, view: View, placer: PodGangPlacer) -> Iterator[Decision]:
         """Who has claimed nodes comes first; what it does not get yet is kept from the others."""
         hopeless: dict[str, Shortage] = {}
         """Asks that found no place -> why: nobody who asks for the same is tried again in this commit."""
         mine, mark = claims.claimant(state), view.mark()
         if mine in state.reservations:
-            yield from _tried(state, view, state.reservations[mine], hopeless, tries)
+            yield from _tried(state, view, state.reservations[mine], hopeless, placer)
         if mine and view.mark() == mark:
             claims.keep_for(state, mine, view)
         for uid, reservation in state.reservations.items():
             if uid != mine:
-                yield from _tried(state, view, reservation, hopeless, tries)
+                yield from _tried(state, view, reservation, hopeless, placer)
 
     def next_deadline(self, state: AdmitterState) -> int | None:
         """When places are given back, or a gang stops waiting for nodes."""
@@ -286,7 +286,7 @@ def _reservation(state: AdmitterState, event: GangAdmitted | GangAwaitingNodes |
 
 
 def _tried(
-    state: AdmitterState, view: View, reservation: Reservation, hopeless: dict[str, Shortage], tries: Tries
+    state: AdmitterState, view: View, reservation: Reservation, hopeless: dict[str, Shortage], placer: PodGangPlacer
 ) -> Iterator[Decision]:
     """An admission with a place for every pod, or what a gang without is told."""
     gang = state.gangs.get(reservation.ref.uid)
@@ -308,14 +308,14 @@ def _tried(
             for taken in view.taken[mark[1] :]
         )
         until = state.now + state.placement.hold_ms
-        yield _admission(reservation, (*gang.pod_sets, *gang.beside), placements, until)
+        yield _admission(reservation, (*gang.pod_sets, *gang.auxiliary), placements, until)
         return
-    decision = waiting.waits(state, reservation, short, asks, view, tries.growing)
+    decision = waiting.waits(state, reservation, short, asks, view, placer.growing)
     if decision is not None:
         yield decision
-    if not tries.claimed:
+    if not placer.claimed:
         claim = claims.claim_of_job(state, reservation, asks)
-        tries.claimed = bool(claim)
+        placer.claimed = bool(claim)
         yield from claim
 
 

@@ -70,14 +70,14 @@ class Declared(Struct, frozen=True, kw_only=True):
 # --- reading ----------------------------------------------------------------------------------------------------
 
 
-class _Spec(Struct, frozen=True, rename="camel"):
+class _PodGroupSpec(Struct, frozen=True, rename="camel"):
     min_member: Int32 | None = None
     schedule_timeout_seconds: Int32 | None = None
 
 
 class _PodGroup(Struct, frozen=True, rename="camel"):
     metadata: Meta
-    spec: _Spec | None = None
+    spec: _PodGroupSpec | None = None
 
 
 KEPT = (*GROUPS, POLICY, POLICY_ANNOTATION, WAITING_TIME)
@@ -89,7 +89,7 @@ MARKS = (NAME_ANNOTATION, MIN_ANNOTATION, *KEPT)
 def read_pod_group(raw: bytes, kind: str = "PodGroup") -> PodGroup:
     """A PodGroup object. ``kind`` tells those of the two API groups apart. Raises UnreadableError naming the field."""
     found: _PodGroup = decode(raw, _PodGroup)
-    spec = found.spec or _Spec()
+    spec = found.spec or _PodGroupSpec()
     return PodGroup(
         ref=found.metadata.ref(kind),
         rv=found.metadata.rv,
@@ -255,7 +255,7 @@ def _shown(text: str) -> str:
 # --- a gang from its pods ---------------------------------------------------------------------------------------
 
 
-class Counts(Struct, frozen=True):
+class GangCounts(Struct, frozen=True):
     """Pods of one gang: with a place and not bound, running, succeeded; and whether its minimum was reached before."""
 
     waiting: int = 0
@@ -264,12 +264,12 @@ class Counts(Struct, frozen=True):
     satisfied: bool = False
 
 
-def satisfied(policy: MatchPolicy, minimum: int, counts: Counts) -> bool:
+def satisfied(policy: MatchPolicy, minimum: int, counts: GangCounts) -> bool:
     """Whether the pods of a gang that wait with a place may start now."""
     return missing(policy, minimum, counts) <= 0
 
 
-def missing(policy: MatchPolicy, minimum: int, counts: Counts) -> int:
+def missing(policy: MatchPolicy, minimum: int, counts: GangCounts) -> int:
     """How many more pods need a place before those that have one may start; 0 or less when none."""
     match policy:
         case "once-satisfied":

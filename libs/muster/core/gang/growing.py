@@ -79,11 +79,11 @@ class Growing:
         return [PoolRefusal(pool.name, why) for pool in pools]
 
     def _refusal(
-        self, view: View, asks: Sequence[Ask], pool: NodePool, beside: list[NodePool], left: Counts, whose: str
+        self, view: View, asks: Sequence[Ask], pool: NodePool, others: list[NodePool], left: Counts, whose: str
     ) -> PoolRefusal:
         """Why a pool, together with those that are asked for like it, does not do."""
         pods = sum(ask.count for ask in asks)
-        found = _least(view, asks, [pool, *(each for each in beside if each is not pool)], {**left, pool.name: pods})
+        found = _least(view, asks, [pool, *(each for each in others if each is not pool)], {**left, pool.name: pods})
         if found is not None:
             has, promised = self._existing()[pool.name], self._promised_to_others(whose).get(pool.name, 0)
             return PoolRefusal(pool.name, "full", pool.most, has, promised, found[0].get(pool.name, 0))

@@ -10,7 +10,7 @@ from typing import Literal
 
 from msgspec import Struct, field
 
-from muster.core.gang.declare import Counts, Declared
+from muster.core.gang.declare import Declared, GangCounts
 from muster.core.seen import Seen
 from muster.events.base import Cause
 from muster.events.decisions import Placement
@@ -149,9 +149,9 @@ class PodGang(Struct):
         return sum(self.counts.get(stage, 0) for stage in stages)
 
     @property
-    def counted(self) -> Counts:
+    def counted(self) -> GangCounts:
         """What its policy counts, besides pods that are to be placed."""
-        return Counts(0, self.count("placed", "bound"), self.count("succeeded"), self.started)
+        return GangCounts(0, self.count("placed", "bound"), self.count("succeeded"), self.started)
 
     @property
     def lacks(self) -> int:

@@ -70,7 +70,7 @@ class Gang(Struct):
     """The pods of a workload, as it was observed last."""
 
     pod_sets: tuple[PodSet, ...]
-    beside: tuple[PodSet, ...]
+    auxiliary: tuple[PodSet, ...]
     namespace: str
     name: str
     topology: Topology = Topology()
@@ -149,12 +149,12 @@ class AdmitterState(StageState):
 
 
 def gang_of(workload: Workload) -> Gang:
-    return Gang(workload.pod_sets, workload.beside, workload.ref.namespace, workload.ref.name, workload.topology)
+    return Gang(workload.pod_sets, workload.auxiliary, workload.ref.namespace, workload.ref.name, workload.topology)
 
 
 def asks_of(gang: Gang) -> list[Ask]:
-    """What a whole gang asks of the nodes: every member it needs to start, and the pods beside it."""
-    return [_ask(pods, gang) for pods in (*gang.pod_sets, *gang.beside) if pods.count]
+    """What a whole gang asks of the nodes: every member it needs to start, and its auxiliary pods."""
+    return [_ask(pods, gang) for pods in (*gang.pod_sets, *gang.auxiliary) if pods.count]
 
 
 def _ask(pods: PodSet, gang: Gang) -> Ask:

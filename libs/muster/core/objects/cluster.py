@@ -43,13 +43,13 @@ class PodStatus(Struct, frozen=True, rename="camel"):
     """Servers before 1.33 say here how a resize stands."""
 
 
-class Pod(Struct, frozen=True):
+class PodObject(Struct, frozen=True):
     metadata: Meta
     spec: PodSpec = field(default_factory=PodSpec)
     status: PodStatus | None = None
 
 
-def request_in_force(pod: Pod) -> Vector:
+def request_in_force(pod: PodObject) -> Vector:
     """What a pod asks for: the larger of its spec and what its node has set aside for it while it is resized in place,
     the latter alone where its node can never give what the spec wants now.
     """
@@ -101,7 +101,7 @@ def read_pod(raw: bytes) -> PodObserved | None:
     member = marked or scheduler in SCHEDULERS
     if not owner_uid and not member and not seat.node_name:
         return None
-    pod: Pod = decode(raw, Pod)
+    pod: PodObject = decode(raw, PodObject)
     phase = pod.status.phase if pod.status else ""
     over = phase in ("Succeeded", "Failed")
     if over and not owner_uid and not member:
@@ -143,14 +143,14 @@ def _labels(meta: Meta) -> dict[str, str]:
     return dict(sorted(meta.labels.items())[:MAX_LABELS])
 
 
-class Condition(Struct, frozen=True):
+class NodeCondition(Struct, frozen=True):
     type: str = ""
     status: str = ""
 
 
 class NodeStatus(Struct, frozen=True):
     allocatable: dict[str, Quantity] | None = None
-    conditions: tuple[Condition, ...] | None = None
+    conditions: tuple[NodeCondition, ...] | None = None
 
 
 class NodeSpec(Struct, frozen=True):
@@ -158,7 +158,7 @@ class NodeSpec(Struct, frozen=True):
     taints: tuple[RawTaint, ...] | None = None
 
 
-class Node(Struct, frozen=True):
+class NodeObject(Struct, frozen=True):
     metadata: Meta
     spec: NodeSpec = field(default_factory=NodeSpec)
     status: NodeStatus | None = None
@@ -171,7 +171,7 @@ def pod_group_reader(kind: str) -> Callable[[bytes], PodGroupObserved]:
 
 def read_node(raw: bytes) -> NodeObserved:
     """A node: what it can give, and whether it takes pods."""
-    node: Node = decode(raw, Node)
+    node: NodeObject = decode(raw, NodeObject)
     status = node.status or NodeStatus()
     ready = any(c.type == "Ready" and c.status == "True" for c in status.conditions or ())
     return NodeObserved(

@@ -31,7 +31,7 @@ class RawResources(Struct, frozen=True):
     memory: RawAmounts | None = None
 
 
-class RawSpec(Struct, frozen=True, rename="camel"):
+class RawQueueSpec(Struct, frozen=True, rename="camel"):
     display_name: str = ""
     parent_queue: str = ""
     priority: Int32 | None = None
@@ -71,7 +71,7 @@ class _RawStatus(Struct, frozen=True, rename="camel"):
 
 class RawQueue(Struct, frozen=True):
     metadata: Meta
-    spec: RawSpec = field(default_factory=RawSpec)
+    spec: RawQueueSpec = field(default_factory=RawQueueSpec)
     status: msgspec.Raw = NO_STATUS
 
 

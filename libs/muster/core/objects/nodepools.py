@@ -131,7 +131,7 @@ class _Condition(Struct, frozen=True):
     reason: str = ""
 
 
-class _Status(Struct, frozen=True):
+class _RequestStatus(Struct, frozen=True):
     conditions: tuple[_Condition, ...] | None = None
 
 
@@ -143,14 +143,14 @@ class _PodSet(Struct, frozen=True, rename="camel"):
     pod_template_ref: _TemplateRef = _TemplateRef()
 
 
-class _Spec(Struct, frozen=True, rename="camel"):
+class _RequestSpec(Struct, frozen=True, rename="camel"):
     pod_sets: tuple[_PodSet, ...] | None = None
 
 
 class _Request(Struct, frozen=True):
     metadata: Meta
-    spec: _Spec | None = None
-    status: _Status | None = None
+    spec: _RequestSpec | None = None
+    status: _RequestStatus | None = None
 
 
 def read_nodes_request(raw: bytes) -> NodesRequestObserved | None:

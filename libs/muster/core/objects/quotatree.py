@@ -26,13 +26,13 @@ class RawNode(Struct, frozen=True):
     children: tuple[RawNode, ...] | None = None
 
 
-class RawSpec(Struct, frozen=True):
+class RawTreeSpec(Struct, frozen=True):
     root: RawNode | None = None
 
 
 class RawTree(Struct, frozen=True):
     metadata: Meta
-    spec: RawSpec | None = None
+    spec: RawTreeSpec | None = None
 
 
 def read_quota_tree(raw: bytes) -> QuotaTreeObserved:

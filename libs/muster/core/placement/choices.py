@@ -14,7 +14,7 @@ from muster.core.placement.matching import (
     tolerates,
     untolerated,
 )
-from muster.core.placement.view import Ask, Need, View, need_of
+from muster.core.placement.view import Ask, PodNeed, View, need_of
 from muster.events.decisions import ObstacleCode
 from muster.model.placing import GPU
 
@@ -22,13 +22,13 @@ LATE = 1 << 62
 """Added to how tight a choice is, where its nodes are to be taken last."""
 
 
-class Choice(NamedTuple):
+class BucketChoice(NamedTuple):
     """Nodes of one bucket that take at least one pod of an ask; compared by how tight they are, then by name."""
 
     left: int
     first: str
     group: str
-    need: Need
+    need: PodNeed
     bucket: Bucket
     names: list[str]
 
@@ -38,10 +38,10 @@ class Choice(NamedTuple):
         return self.need.fit(self.bucket.free, self.bucket.shared)
 
 
-def choices(view: View, ask: Ask) -> list[Choice]:
+def choices(view: View, ask: Ask) -> list[BucketChoice]:
     """Every bucket that has room for a pod of the ask on suitable nodes."""
     pinned = pinned_to_nodes(view, ask)
-    found: list[Choice] = []
+    found: list[BucketChoice] = []
     for key, group in view.ledger.classes.items():
         if refused(ask, group, pinned):
             continue
@@ -64,7 +64,7 @@ def choices(view: View, ask: Ask) -> list[Choice]:
                         left += free[index] * weight
                     if bucket.shared:
                         left += sum(bucket.shared) * gpu
-                    found.append(Choice(left, suited[0], key, need, bucket, suited))
+                    found.append(BucketChoice(left, suited[0], key, need, bucket, suited))
     return found
 
 
@@ -105,7 +105,7 @@ def refused(ask: Ask, group: NodeClass, pinned: bool) -> tuple[ObstacleCode, str
     return None
 
 
-def short_of(group: NodeClass, need: Need | None, bucket: Bucket) -> list[str]:
+def short_of(group: NodeClass, need: PodNeed | None, bucket: Bucket) -> list[str]:
     """The resources of which a bucket's nodes have too little."""
     if need is None:
         return []

@@ -22,7 +22,7 @@ REFRESH_EVERY = 64
 WHOLE = 1000
 
 
-class Demand(Struct):
+class GpuShape(Struct):
     """One kind of GPU pod and how often it was asked for."""
 
     cpu: int
@@ -36,7 +36,7 @@ class Demand(Struct):
 class Mix(Struct):
     """Kinds by a text that identifies them, and the most frequent ones as of the last refresh."""
 
-    kinds: dict[str, Demand] = field(default_factory=dict)
+    kinds: dict[str, GpuShape] = field(default_factory=dict)
     asked: int = 0
     refresh_at: int = 1
     used: list[str] = field(default_factory=list)
@@ -47,7 +47,7 @@ class Mix(Struct):
         if not devices and not rules.share:
             return
         where = PodRules(node_labels=rules.node_labels, nodes=rules.nodes, tolerations=rules.tolerations)
-        kind = Demand(request.get("cpu", 0), request.get("memory", 0), devices, rules.share, where)
+        kind = GpuShape(request.get("cpu", 0), request.get("memory", 0), devices, rules.share, where)
         text = f"{kind.cpu},{kind.memory},{devices},{rules.share}"
         key = f"{text},{where!r}" if where != ANYWHERE else text
         if key not in self.kinds and len(self.kinds) >= MAX_KINDS:

@@ -12,13 +12,13 @@ from collections.abc import Iterator, Sequence
 from heapq import heapify, heappop, heapreplace, nsmallest
 from typing import Literal
 
-from muster.core.placement.choices import LATE, Choice, choices, pinned_to_nodes, refused, short_of, suits
-from muster.core.placement.crowd import Crowd
+from muster.core.placement.affinity import PodAffinity
+from muster.core.placement.choices import LATE, BucketChoice, choices, pinned_to_nodes, refused, short_of, suits
 from muster.core.placement.gpus import WHOLE
 from muster.core.placement.matching import suits_node, suits_volumes
 from muster.core.placement.ranks import Rank, sparing, wasting
 from muster.core.placement.topology import within
-from muster.core.placement.view import Ask, Need, View, need_of
+from muster.core.placement.view import Ask, PodNeed, View, need_of
 from muster.events.decisions import Obstacle, ObstacleCode, Shortage
 from muster.model.placing import GPU
 
@@ -96,9 +96,9 @@ def _place_one(view: View, ask: Ask, strategy: Strategy, rank: Rank | None) -> S
 
 def _place_set(view: View, ask: Ask, strategy: Strategy, rank: Rank | None) -> Shortage | None:
     found = choices(view, ask)
-    crowd = Crowd(view, ask) if Crowd.concerns(view, ask) else None
-    if crowd is not None:
-        return _beside_others(view, ask, list(_ordered(found, rank)), crowd, strategy)
+    affinity = PodAffinity(view, ask) if PodAffinity.concerns(view, ask) else None
+    if affinity is not None:
+        return _by_rules_between_pods(view, ask, list(_ordered(found, rank)), affinity, strategy)
     left = ask.count
     if strategy == "spread":
         left = _deal(view, ask, found)
@@ -114,7 +114,7 @@ def _place_set(view: View, ask: Ask, strategy: Strategy, rank: Rank | None) -> S
     return _shortage(view, ask, ask.count - left, None) if left else None
 
 
-def _ordered(found: list[Choice], rank: Rank | None) -> Iterator[Choice]:
+def _ordered(found: list[BucketChoice], rank: Rank | None) -> Iterator[BucketChoice]:
     """Best first: of the tightest the ones that waste least, then the rest; drawn on only as far as needed."""
     if rank is None:
         yield from sorted(found, key=_tightness)
@@ -125,16 +125,16 @@ def _ordered(found: list[Choice], rank: Rank | None) -> Iterator[Choice]:
         yield from sorted(found, key=_tightness)[RANKED:]
 
 
-def _tightness(choice: Choice) -> tuple[int, str]:
+def _tightness(choice: BucketChoice) -> tuple[int, str]:
     return choice.left, choice.first
 
 
-def _deal(view: View, ask: Ask, found: list[Choice]) -> int:
+def _deal(view: View, ask: Ask, found: list[BucketChoice]) -> int:
     """One pod at a time, always to the emptiest node; returns how many are left over."""
     heap = [(0, -each.left, name, index) for index, each in enumerate(found) for name in each.names]
     heapify(heap)
     fits = [each.fit for each in found]
-    dealt: dict[str, tuple[Need, int]] = {}
+    dealt: dict[str, tuple[PodNeed, int]] = {}
     left = ask.count
     while left and heap:
         given, rank, name, index = heap[0]
@@ -168,25 +168,27 @@ def refused_by(view: View, ask: Ask, key: str) -> tuple[str, str]:
 # --- rules between pods -----------------------------------------------------------------------------------------
 
 
-def _beside_others(view: View, ask: Ask, choices: list[Choice], crowd: Crowd, strategy: Strategy) -> Shortage | None:
+def _by_rules_between_pods(
+    view: View, ask: Ask, choices: list[BucketChoice], affinity: PodAffinity, strategy: Strategy
+) -> Shortage | None:
     """Pod by pod, where rules between pods have a say."""
     spots = [(choice, name) for choice in choices for name in choice.names]
     if strategy == "spread":
         spots.reverse()
-    if crowd.unattached and ask.count > 1:
+    if affinity.unattached and ask.count > 1:
         for domain in _domains(view, ask, spots):
             mark = view.mark()
-            if _one_by_one(view, ask, domain, Crowd(view, ask)) == ask.count:
+            if _one_by_one(view, ask, domain, PodAffinity(view, ask)) == ask.count:
                 return None
             view.undo(mark)
-    fitted = _one_by_one(view, ask, spots, crowd)
-    return None if fitted == ask.count else _shortage(view, ask, fitted, crowd)
+    fitted = _one_by_one(view, ask, spots, affinity)
+    return None if fitted == ask.count else _shortage(view, ask, fitted, affinity)
 
 
-def _domains(view: View, ask: Ask, spots: list[tuple[Choice, str]]) -> list[list[tuple[Choice, str]]]:
+def _domains(view: View, ask: Ask, spots: list[tuple[BucketChoice, str]]) -> list[list[tuple[BucketChoice, str]]]:
     """For pods that want to be with each other: the domains with room for all of them, tightest first."""
     key = ask.rules.together[0].key
-    found: dict[str, list[tuple[Choice, str]]] = {}
+    found: dict[str, list[tuple[BucketChoice, str]]] = {}
     for spot in spots:
         value = view.ledger.nodes[spot[1]].labels.get(key)
         if value is not None:
@@ -196,20 +198,20 @@ def _domains(view: View, ask: Ask, spots: list[tuple[Choice, str]]) -> list[list
     return [found[value] for _, value in fitting[:MAX_DOMAINS_TRIED]]
 
 
-def _one_by_one(view: View, ask: Ask, spots: list[tuple[Choice, str]], crowd: Crowd) -> int:
+def _one_by_one(view: View, ask: Ask, spots: list[tuple[BucketChoice, str]], affinity: PodAffinity) -> int:
     """How many pods found a place, one after the other; a spot that is full or closed for good is not asked again."""
     open_spots, fitted = list(spots), 0
     while fitted < ask.count:
         closed: list[int] = []
         found = False
         for index, (choice, name) in enumerate(open_spots):
-            obstacle = crowd.obstacle(name)
+            obstacle = affinity.obstacle(name)
             if obstacle:
                 if obstacle in _FINAL:
                     closed.append(index)
                 continue
             view.take(ask, choice.need, name, 1)
-            crowd.joined(name)
+            affinity.joined(name)
             fitted += 1
             slot = view.slot(name)
             if slot is None or choice.need.fit(slot.free, sorted(slot.shared.values())) <= 0:
@@ -230,7 +232,7 @@ _FINAL = frozenset({"ports", "anti_affinity", "existing_anti_affinity", "spread_
 # --- reasons --------------------------------------------------------------------------------------------------
 
 
-def _shortage(view: View, ask: Ask, fitted: int, crowd: Crowd | None) -> Shortage:
+def _shortage(view: View, ask: Ask, fitted: int, affinity: PodAffinity | None) -> Shortage:
     """Why no node takes one more pod of the ask, counted over every node there is."""
     counts: dict[tuple[ObstacleCode, str], int] = {}
 
@@ -254,10 +256,10 @@ def _shortage(view: View, ask: Ask, fitted: int, crowd: Crowd | None) -> Shortag
                 for resource in short:
                     count("insufficient", resource, len(suited))
                 continue
-            for name in suited if pinned or crowd is not None else ():
+            for name in suited if pinned or affinity is not None else ():
                 if pinned and not suits_volumes(ask.rules, view.ledger.nodes[name].labels, name):
                     count("volume", "", 1)
-                elif crowd is not None and (obstacle := crowd.obstacle(name)):
+                elif affinity is not None and (obstacle := affinity.obstacle(name)):
                     count(obstacle, "", 1)
     found = tuple(Obstacle(code, nodes, detail) for (code, detail), nodes in sorted(counts.items()) if nodes)
     return Shortage(ask.name, fitted, ask.count, view.ledger.count, found)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from muster.core.placement.choices import Choice, pinned_to_nodes, refused
+from muster.core.placement.choices import BucketChoice, pinned_to_nodes, refused
 from muster.core.placement.gpus import WHOLE
 from muster.core.placement.ledger import Bucket, Slot
 from muster.core.placement.mix import waste
-from muster.core.placement.view import Ask, Need, View, need_of, share_devices
+from muster.core.placement.view import Ask, PodNeed, View, need_of, share_devices
 from muster.model.placing import GPU
 
-Rank = Callable[[Choice], int]
+Rank = Callable[[BucketChoice], int]
 """What a choice costs beyond being less tight: the lower, the better."""
 
 
@@ -20,7 +20,7 @@ def wasting(view: View) -> Rank:
     mixes = view.mixes
     places: dict[str, dict[str, int]] = {}
 
-    def rank(choice: Choice) -> int:
+    def rank(choice: BucketChoice) -> int:
         need, bucket = choice.need, choice.bucket
         if need.gpu < 0 or (bucket.free[need.gpu] <= 0 and not bucket.shared):
             return 0
@@ -43,7 +43,7 @@ def wasting(view: View) -> Rank:
 def sparing(view: View, main: Ask) -> Rank:
     """Where the places for the largest set shrink least."""
 
-    def rank(choice: Choice) -> int:
+    def rank(choice: BucketChoice) -> int:
         group = view.ledger.classes[choice.group]
         other, _ = need_of(main, group)
         if other is None or refused(main, group, pinned_to_nodes(view, main)):
@@ -53,7 +53,7 @@ def sparing(view: View, main: Ask) -> Rank:
     return rank
 
 
-def _after(need: Need, bucket: Bucket) -> tuple[list[int], list[int]]:
+def _after(need: PodNeed, bucket: Bucket) -> tuple[list[int], list[int]]:
     """What is left in a bucket's node after one pod."""
     free, shared = list(bucket.free), bucket.shared
     for index, amount in need.parts:

@@ -39,7 +39,7 @@ class Taken(Struct, frozen=True):
         return self.devices[index * each : (index + 1) * each]
 
 
-class Need(Struct, frozen=True):
+class PodNeed(Struct, frozen=True):
     """What one pod takes, in the order of a class's resources."""
 
     parts: tuple[tuple[int, int], ...]
@@ -64,7 +64,7 @@ class Need(Struct, frozen=True):
         return min(pods_fitting(shared, whole, self.share, self.devices), fit)
 
 
-def need_of(ask: Ask, group: NodeClass) -> tuple[Need | None, list[str]]:
+def need_of(ask: Ask, group: NodeClass) -> tuple[PodNeed | None, list[str]]:
     """What a pod takes of nodes of a class, or the resources such nodes do not have at all."""
     places = {name: index for index, name in enumerate(group.resources)}
     parts, missing = [], []
@@ -83,7 +83,7 @@ def need_of(ask: Ask, group: NodeClass) -> tuple[Need | None, list[str]]:
         parts.append((places[PODS], 1000))
     if missing:
         return None, missing
-    return Need(tuple(parts), places.get(GPU, -1), share, ask.rules.devices), []
+    return PodNeed(tuple(parts), places.get(GPU, -1), share, ask.rules.devices), []
 
 
 class View:
@@ -121,7 +121,7 @@ class View:
         for bucket in self._own.get(group, {}).values():
             yield bucket, list(bucket.names)  # taking places changes it
 
-    def take(self, ask: Ask, need: Need, node: str, count: int) -> None:
+    def take(self, ask: Ask, need: PodNeed, node: str, count: int) -> None:
         """Place ``count`` pods of an ask on a node: they must fit."""
         before = self.slot(node)
         assert before is not None, f"{node} is no node"
@@ -198,7 +198,7 @@ class View:
         enter(own, after, node)
 
 
-def share_devices(slot: Slot, need: Need, count: int) -> list[int]:
+def share_devices(slot: Slot, need: PodNeed, count: int) -> list[int]:
     """Take shares of devices for pods that fit; returns the devices, one pod after the other."""
     whole = max(slot.free[need.gpu], 0) // WHOLE
     found = [device for each in pick(slot.shared, whole, need.share, need.devices, count) for device in each]

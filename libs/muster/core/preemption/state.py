@@ -109,9 +109,9 @@ class PreemptorState(SorterState):
 
     def may_evict_unpaused(self, uid: str) -> bool:
         """Whether it might be if nobody had paused evictions."""
-        return self.now >= self.ripe(self.started[uid])
+        return self.now >= self.evictable_at(self.started[uid])
 
-    def ripe(self, started: Started) -> int:
+    def evictable_at(self, started: Started) -> int:
         """Log time at which a workload has run for as long as it may without being evicted."""
         least = self.ledger.rules_of(started.leaf).least_run_ms(len(self.evictions.get(started.run.uid, ())))
         return max(started.since + least, self.stays.get(started.run.uid, 0))
@@ -124,9 +124,9 @@ class PreemptorState(SorterState):
         least = any(tree.rules.min_run_ms for tree in self.ledger.trees.values())
         if not (least or self.evictions or self.stays):
             return 0
-        times = [self.ripe(self.started[run.uid]) for run in self.runs.get(leaf, ())]
+        times = [self.evictable_at(self.started[run.uid]) for run in self.runs.get(leaf, ())]
         if not any(at > self.now for at in times):
-            times = [self.ripe(self.started[run.uid]) for runs in self.runs.values() for run in runs]
+            times = [self.evictable_at(self.started[run.uid]) for runs in self.runs.values() for run in runs]
         return min((at for at in times if at > self.now), default=0)
 
     def is_gated(self, uid: str) -> bool:

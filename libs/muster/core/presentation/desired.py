@@ -37,7 +37,7 @@ MAX_MESSAGE = 1024
 """Bytes of the message of an Event."""
 
 
-class Upsert(Struct, frozen=True):
+class DesiredObject(Struct, frozen=True):
     """One object as it should be: created whole when it is missing, else merged into what is there.
 
     ``shown`` is the fingerprint the object carries once it says this.
@@ -127,7 +127,7 @@ def pauses_over(state: ReadState, queue: str = "") -> list[str]:
     return found
 
 
-def queue_unit(state: ReadState, uid: str) -> Upsert | None:
+def queue_unit(state: ReadState, uid: str) -> DesiredObject | None:
     """The QueueUnit of a job, or None when it should have none or shows what it should."""
     workload, stands = state.workloads.get(uid), unit_state(state, uid)
     if workload is None or stands is None or workload.ref.kind not in KINDS or workload.deleting:
@@ -145,7 +145,7 @@ def queue_unit(state: ReadState, uid: str) -> Upsert | None:
     status = QueueUnitStatus(
         stands.phase, shown_text(stands.reason.text), admissions, rfc3339(state.now // 1000 * 1000)
     )
-    return Upsert(
+    return DesiredObject(
         key=f"unit/{uid}",
         resource=api.QUEUE_UNITS,
         namespace=workload.ref.namespace,

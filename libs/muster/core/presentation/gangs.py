@@ -8,8 +8,8 @@ import msgspec
 from msgspec import Struct
 
 from muster.core.objects.meta import MADE_FOR, SHOWN, digest, rfc3339
-from muster.core.presentation.desired import EventNote, Upsert, note_on, shown_text
-from muster.core.readmodel.gangs import GangShown, Held
+from muster.core.presentation.desired import DesiredObject, EventNote, note_on, shown_text
+from muster.core.readmodel.gangs import GangHeld, GangShown
 from muster.core.readmodel.state import ReadState
 from muster.core.status.gang import held_back_code
 from muster.core.wording import explain_nodes, telling_nodes
@@ -60,7 +60,7 @@ def gang_events(state: ReadState, key: str) -> list[GangNote]:
     return found
 
 
-def _about(gang: GangShown, held: Held) -> list[Ref]:
+def _about(gang: GangShown, held: GangHeld) -> list[Ref]:
     """The pods to be told: those that were tried; of what is wrong with a gang all that wait, also later ones."""
     waiting = {pod.ref.uid: pod.ref for pod in _pending(gang)}
     if held.event.reason == "broken":
@@ -71,12 +71,12 @@ def _about(gang: GangShown, held: Held) -> list[Ref]:
     return list(waiting.values())[:MAX_PODS_NAMED]
 
 
-def _words(gang: GangShown, held: Held) -> str:
+def _words(gang: GangShown, held: GangHeld) -> str:
     """Without the name of what it is about."""
     return words.told(held.event, gang.counted().alive, gang.minimum)
 
 
-def _stamp(held: Held, ref: Ref) -> str:
+def _stamp(held: GangHeld, ref: Ref) -> str:
     """One Event per pod, round and kind of trouble, whoever writes it and however often."""
     event = held.event
     said = event.reason if event.reason in TRIED else f"{event.reason}:{event.text}"
@@ -100,7 +100,7 @@ def _whole(gang: GangShown, first: Ref) -> Ref:
 # --- PodGroups --------------------------------------------------------------------------------------------------
 
 
-def pod_groups(state: ReadState, key: str, home: ApiResource | None) -> list[Upsert]:
+def pod_groups(state: ReadState, key: str, home: ApiResource | None) -> list[DesiredObject]:
     """The PodGroups of a gang that do not say what they should, with the one that labels ask for.
 
     ``home``: of which API group one is made where there is none; None where the server has neither.
@@ -137,7 +137,7 @@ def resource_of(ref: Ref) -> ApiResource:
 
 def _upsert(
     state: ReadState, gang: GangShown, key: str, resource: ApiResource, known: PodGroup | None, minimum: int
-) -> Upsert:
+) -> DesiredObject:
     """``minimum``: what spec.minMember is to be, where that is ours to say; else 0."""
     counted = gang.counted()
     least = minimum or gang.minimum
@@ -161,7 +161,7 @@ def _upsert(
     shown = digest((status, spec))
     namespace, _, name = key.partition("/")
     made = {MADE_FOR: "labels"} if known is None else {}
-    return Upsert(
+    return DesiredObject(
         key=f"podgroup/{resource.group}/{key}",
         resource=resource,
         namespace=namespace,
@@ -211,7 +211,7 @@ def _lacking(event: GangHeldBack) -> str:
     return "NodesRequested" if event.growth is not None and event.growth.provisioning else "Unschedulable"
 
 
-def _lacks(held: Held) -> str:
+def _lacks(held: GangHeld) -> str:
     """What the condition says."""
     event = held.event
     return words.lacks(event) if event.reason in LACKS_NODES else telling_nodes.held_back(event)

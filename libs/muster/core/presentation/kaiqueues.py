@@ -17,7 +17,7 @@ from muster.model.quota import COUNTED, KAI_ROOT
 from muster.model.resources import EVERYTHING, Vector, add_into, texts
 
 
-class QueueStatus(Struct, frozen=True):
+class KaiQueueStatus(Struct, frozen=True):
     """The status a queue should have, and its digest."""
 
     ref: Ref
@@ -25,7 +25,7 @@ class QueueStatus(Struct, frozen=True):
     shown: str
 
 
-def kai_status(state: SorterState, queue: KaiQueue) -> QueueStatus | None:
+def kai_status(state: SorterState, queue: KaiQueue) -> KaiQueueStatus | None:
     """The status of a queue; None when it shows what it should."""
     ledger = state.ledger
     path = ledger.queues.get(queue.name, "")
@@ -42,7 +42,7 @@ def kai_status(state: SorterState, queue: KaiQueue) -> QueueStatus | None:
         conditions=tuple(_conditions(state, queue, path)),
     )
     shown = shown_status(status)
-    return None if shown == queue.shown else QueueStatus(queue.ref, to_builtins(status), shown)
+    return None if shown == queue.shown else KaiQueueStatus(queue.ref, to_builtins(status), shown)
 
 
 def waiting_below(state: SorterState, path: str) -> Vector:

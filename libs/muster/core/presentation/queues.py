@@ -19,7 +19,7 @@ from muster.core.objects.kubequeue import (
     queue_name_prefix,
 )
 from muster.core.objects.meta import digest
-from muster.core.presentation.desired import Body, Upsert, unit_name
+from muster.core.presentation.desired import Body, DesiredObject, unit_name
 from muster.core.quota.demand import chain_of, counted
 from muster.core.quota.tree import ROOT
 from muster.core.readmodel.state import ReadState
@@ -29,7 +29,7 @@ from muster.model.quota import COUNTED, QuotaNode
 from muster.model.resources import Vector, add_into, texts
 
 
-def queue_object(state: ReadState, path: str) -> Upsert | None:
+def queue_object(state: ReadState, path: str) -> DesiredObject | None:
     """The Queue of a quota path, or None when there is no such path or it shows what it should."""
     node, tree = state.ledger.nodes.get(path), state.ledger.tree_of(path)
     if node is None or tree is None or tree.rule_profile == "kai":  # KAI queues are objects of their own
@@ -48,7 +48,7 @@ def queue_object(state: ReadState, path: str) -> Upsert | None:
         return None
     parent = parent_path(path)
     annotations = {QUOTA_FULLNAME: path, PARENT_FULLNAME: parent.rpartition("/")[2] if parent else ""}
-    return Upsert(
+    return DesiredObject(
         key=f"queue/{path}",
         resource=api.QUEUES,
         namespace=QUEUE_NAMESPACE,

@@ -95,7 +95,7 @@ def _tries(state: SorterState, job: Job) -> int:
     return retry.tries + 1 if retry is not None else 1
 
 
-class _Line:
+class _ShapeLine:
     """The waiting of one shape that take part, in order."""
 
     def __init__(self, state: SorterState, shape: Shape | None, fresh: Sequence[Job], skip: set[str]) -> None:
@@ -116,7 +116,7 @@ class _Turn:
         self.state = state
         self.queue = queue
         self.skip = skip
-        self.lines: dict[str, _Line] = {}
+        self.lines: dict[str, _ShapeLine] = {}
         self.heads: list[tuple[Place, str]] = []
         self.blocking = state.policies.get(queue, "") == "Block"
         """Nobody overtakes the head of the queue, whether it may be tried or not."""
@@ -127,7 +127,7 @@ class _Turn:
 
     def join(self, key: str, shape: Shape | None, fresh: Sequence[Job], *, again: bool) -> None:
         """A shape takes part, with those of it that are about to be queued; ``again``: whatever is free."""
-        line = self.lines[key] = _Line(self.state, shape, fresh, self.skip)
+        line = self.lines[key] = _ShapeLine(self.state, shape, fresh, self.skip)
         line.untried = line.untried or again
         head = next(line.places, None)
         if head is not None:

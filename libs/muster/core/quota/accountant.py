@@ -12,7 +12,7 @@ from typing import ClassVar
 from msgspec import structs
 
 from muster.core.objects.labels import quota_name
-from muster.core.quota import beside, claiming, folds, kaiforest
+from muster.core.quota import claiming, folds, kaiforest, standalone
 from muster.core.quota.charging import charge_of, demand_in
 from muster.core.quota.demand import Scratch, demand_of
 from muster.core.quota.ledger import leaf_of
@@ -69,8 +69,7 @@ from muster.events.facts import (
     WorkloadObserved,
 )
 from muster.events.system import PlacementChosen
-from muster.model.quota import KAI_ROOT
-from muster.model.quota import Violation as BrokenRule
+from muster.model.quota import KAI_ROOT, BrokenRule
 
 
 class QuotaAccountant:
@@ -213,8 +212,8 @@ class QuotaAccountant:
     @staticmethod
     def _adoptions(state: AccountantState, scratch: Scratch) -> Iterator[Decision]:
         for uid in state.due_adoption:
-            if uid in state.beside:
-                adopted = beside.adoption(state.ledger, state.beside[uid])
+            if uid in state.standalone:
+                adopted = standalone.adoption(state.ledger, state.standalone[uid])
                 scratch.add(adopted.queue, charge_of(adopted).demand)
                 yield adopted
                 continue

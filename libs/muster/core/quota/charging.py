@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from muster.core.quota.claims import Claim
-from muster.core.quota.demand import Ask, Charge, Demand
+from muster.core.quota.demand import Charge, Demand, QueuedRequest
 from muster.events.claims import ClaimOpened
 from muster.events.decisions import (
     Candidate,
@@ -27,9 +27,9 @@ def charge_of(event: QuotaReserved | WorkloadAdopted) -> Charge:
     return Charge(event.ref.namespace, event.queue, event.request, event.pods, event.preemptible, event.named)
 
 
-def ask_of(event: WorkloadQueued) -> Ask:
+def ask_of(event: WorkloadQueued) -> QueuedRequest:
     """What the workload asks for while it waits."""
-    return Ask(event.attempt, event.queue, event.request)
+    return QueuedRequest(event.attempt, event.queue, event.request)
 
 
 def claim_of(event: EvictionOrdered | ClaimOpened, at: int) -> Claim:

@@ -101,7 +101,7 @@ class Claims(Struct):
             return own
         return next((claim for claim in self.by_uid.values() if claim.serves(queue, demand)), None)
 
-    def beside(self, queue: str, demand: Demand, *, owed: bool) -> Scratch:
+    def held_from(self, queue: str, demand: Demand, *, owed: bool) -> Scratch:
         """What is not free for somebody. ``owed``: age claims give way to it."""
         own = [claim for claim in self.by_uid.values() if claim.serves(queue, demand)]
         owed = owed or any(claim.firm for claim in own)
@@ -113,7 +113,7 @@ class Claims(Struct):
                 _spread(held, claim, -1)
         return held
 
-    def firmly_beside(self, uid: str) -> Scratch:
+    def firmly_held_from(self, uid: str) -> Scratch:
         """What is held against everybody, less what is held for this claimant."""
         own = self.by_uid.get(uid)
         if own is None or not own.firm:

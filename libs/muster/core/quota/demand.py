@@ -73,7 +73,7 @@ class Charge(Struct):
         return {name: self.request[name] - amount for name, amount in self.over.items()}
 
 
-class Ask(Struct, frozen=True):
+class QueuedRequest(Struct, frozen=True):
     """What a workload asks for while it waits under an attempt."""
 
     attempt: int

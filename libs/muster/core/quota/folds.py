@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from muster.core.quota import beside
+from muster.core.quota import standalone
 from muster.core.quota.charging import ask_of, charge_of, claim_of
 from muster.core.quota.state import (
     AccountantState,
@@ -80,7 +80,7 @@ def tree_accepted(state: AccountantState, _at: Position, event: QuotaTreeAccepte
     state.ledger.install(event.tree)
     for uid, entry in state.entries.items():
         entry.queue = state.ledger.charges[uid].queue
-    for uid in (*state.workloads, *state.beside):
+    for uid in (*state.workloads, *state.standalone):
         recheck(state, uid)
 
 
@@ -113,7 +113,7 @@ def tree_removed(state: AccountantState, _at: Position, event: QuotaTreeRemoved)
     force = {tree.ref.uid for tree in state.ledger.trees.values()}
     state.judged = {uid: rv for uid, rv in state.judged.items() if uid in force}
     state.tree_causes.pop(event.ref.uid, None)
-    for uid in (*state.workloads, *state.beside):
+    for uid in (*state.workloads, *state.standalone):
         recheck(state, uid)
 
 
@@ -180,13 +180,13 @@ def pod_observed(state: AccountantState, at: Position, event: PodObserved) -> No
     pod = event.pod
     known = pod.ref.uid in state.presence.seen.ended or state.presence.seen.versions.get(pod.ref.uid, -1) >= pod.rv
     touched(state, at, state.presence.pod_observed(event))
-    if not known and beside.observed(state.beside, pod, Cause(at.seq, at.item)):
+    if not known and standalone.observed(state.standalone, pod, Cause(at.seq, at.item)):
         recheck(state, pod.ref.uid)
 
 
 def pod_gone(state: AccountantState, at: Position, event: PodGone) -> None:
     touched(state, at, state.presence.pod_gone(event, at.at))
-    if state.beside.pop(event.ref.uid, None) is not None:
+    if state.standalone.pop(event.ref.uid, None) is not None:
         recheck(state, event.ref.uid)
 
 
@@ -414,8 +414,8 @@ def recheck(state: AccountantState, uid: str) -> None:
     changes = entry is not None and uid not in state.due_release and charge_due(state, entry) is not None
     _set(state.due_change, uid, changes)
     _set(state.due_suspension, uid, entry is not None and suspended_by_others(workload, entry))
-    pod = state.beside.get(uid) if entry is None else None
-    uncharged = pod is not None and beside.leaf_of(state.ledger, pod) is not None
+    pod = state.standalone.get(uid) if entry is None else None
+    uncharged = pod is not None and standalone.leaf_of(state.ledger, pod) is not None
     _set(state.due_adoption, uid, uncharged or (workload is not None and must_adopt(state, workload)))
     if deadline is None or uid in state.due_release:
         state.deadlines.pop(uid, None)

@@ -15,7 +15,7 @@ from msgspec import Struct, field
 from muster.core.quota.rules import RuleError, span_ms
 from muster.core.quota.tree import MAX_DEPTH, MAX_NODES, MAX_PATH
 from muster.model.kaiqueue import KaiQueue
-from muster.model.quota import DEFAULT_QUEUE_PRIORITY, KAI_ROOT, QuotaNode, Violation
+from muster.model.quota import DEFAULT_QUEUE_PRIORITY, KAI_ROOT, BrokenRule, QuotaNode
 from muster.model.resources import EVERYTHING, MAX_AMOUNT, Vector, add_into, format_quantity
 from muster.model.text import clean, shorten
 
@@ -33,7 +33,7 @@ class Compiled(Struct, frozen=True):
     """The root, and the queues in force: parents before children, siblings by age."""
     disabled: dict[str, str] = field(default_factory=dict)
     """name of a queue that is not in force -> why, and what would help"""
-    warnings: tuple[Violation, ...] = ()
+    warnings: tuple[BrokenRule, ...] = ()
 
 
 def unit_of(resource: str) -> int:
@@ -54,7 +54,7 @@ def compile_queues(
     """
     ordered = sorted(queues, key=lambda each: (each.created, each.name, each.ref.uid))
     named = {each.name: each for each in reversed(ordered)}  # of two of one name the older counts
-    reader = _Reader(units)
+    reader = _KaiQueueReader(units)
     known_wrong = broken or {}
     wrong = {name: why for name in sorted(named) if (why := known_wrong.get(name) or reader.read(named[name]))}
     disabled: dict[str, str] = {}
@@ -103,7 +103,7 @@ def _above(name: str, named: Mapping[str, KaiQueue], wrong: Mapping[str, str]) -
     return f"there are {len(named)} queues, more than {MAX_NODES}; delete some" if len(named) > MAX_NODES else ""
 
 
-class _Reader:
+class _KaiQueueReader:
     def __init__(self, units: Mapping[str, int] | None) -> None:
         self.units = units
         self.amounts: dict[str, tuple[Vector, Vector, Vector]] = {}
@@ -163,16 +163,16 @@ class _Reader:
         )
 
 
-def _odd(nodes: Iterable[QuotaNode], show: Callable[[int, str], str]) -> list[Violation]:
+def _odd(nodes: Iterable[QuotaNode], show: Callable[[int, str], str]) -> list[BrokenRule]:
     """Quotas that nothing guarantees, and limits that make a quota useless."""
     known = {node.path: node for node in nodes}
-    found: list[Violation] = []
+    found: list[BrokenRule] = []
     for node in known.values():
         for name, limit in sorted(node.limit.items()):
             quota = node.guaranteed.get(name, 0)
             if EVERYTHING > quota > limit:
                 said = f"quota {_named(name)}{show(quota, name)} is over its limit {show(limit, name)}: never reached"
-                found.append(Violation(node.path, "quota_over_limit", said))
+                found.append(BrokenRule(node.path, "quota_over_limit", said))
         if node.path == KAI_ROOT:
             continue
         total: Vector = {}
@@ -184,7 +184,7 @@ def _odd(nodes: Iterable[QuotaNode], show: Callable[[int, str], str]) -> list[Vi
                     f"the quotas of its children sum up to {_named(name)}{show(total[name], name)}, over its own "
                     f"{show(node.guaranteed.get(name, 0), name)}: they cannot all be guaranteed; lower them"
                 )
-                found.append(Violation(node.path, "over_subscribed", said))
+                found.append(BrokenRule(node.path, "over_subscribed", said))
     return found
 
 

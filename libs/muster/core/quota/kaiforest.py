@@ -17,7 +17,7 @@ from muster.events.decisions import QuotaTreeAccepted, QuotaTreeRejected, QuotaT
 from muster.events.registry import encode
 from muster.model.kaiqueue import KaiQueue
 from muster.model.keys import Ref
-from muster.model.quota import KAI_ROOT, QuotaNode, QuotaTree, Rules, Violation
+from muster.model.quota import KAI_ROOT, BrokenRule, QuotaNode, QuotaTree, Rules
 from muster.model.resources import EVERYTHING, Vector, add_into
 from muster.model.workload import NodeState
 
@@ -115,7 +115,7 @@ def due(
         return None
     if (size := len(encode(forest.tree))) > MAX_TREE_BYTES:
         said = f"the queues take {size} bytes in the log, over {MAX_TREE_BYTES}; delete some, or shorten their names"
-        broken = (Violation(KAI_ROOT, "size", said),)
+        broken = (BrokenRule(KAI_ROOT, "size", said),)
         return QuotaTreeRejected(cause=forest.cause, ref=REF, rv=forest.version, violations=broken)
     warnings = [str(each) for each in forest.compiled.warnings]
     warnings += [f"queue {name} is disabled: {reason}" for name, reason in sorted(forest.compiled.disabled.items())]

@@ -11,7 +11,7 @@ from msgspec import Struct, field, structs
 
 from muster.core.objects.labels import queue_and_quota, quota_name
 from muster.core.quota.claims import Claim, Claims
-from muster.core.quota.demand import Ask, Charge, Demand, Scratch, Shortfall, chain_of, counted, spread
+from muster.core.quota.demand import Charge, Demand, QueuedRequest, Scratch, Shortfall, chain_of, counted, spread
 from muster.core.quota.shares import Shares
 from muster.core.quota.tree import ROOT, leaves
 from muster.model.quota import COUNTED, DEFAULT_RULES, KAI_ROOT, QuotaNode, QuotaTree, Rules
@@ -51,7 +51,7 @@ class Ledger(Struct):
     """root of a tree -> resources of which any of its leaves has a min; where none has any, those that are limited"""
     lends: bool = False
     """Whether the tree has lend limits."""
-    asks: dict[str, Ask] = field(default_factory=dict)
+    asks: dict[str, QueuedRequest] = field(default_factory=dict)
     """workload uid -> what it is queued for, from its queueing until that attempt is over"""
     shares: Shares = field(default_factory=Shares)
     """What every node may use right now, in a tree that divides by weight."""
@@ -130,7 +130,7 @@ class Ledger(Struct):
         path = self.queues.get(name)
         return path if path is not None and not self.nodes[path].children else None
 
-    def queued(self, uid: str, ask: Ask) -> None:
+    def queued(self, uid: str, ask: QueuedRequest) -> None:
         """A workload waits under a new attempt; it counts as asking unless it is still charged for an older one."""
         self._ask(uid, -1)
         self.asks[uid] = ask
@@ -272,7 +272,7 @@ class Ledger(Struct):
         others = None
         if self.claims.by_uid:
             owed = bool(self.claims.total.extra) and self.owed(queue, demand, *scratches)
-            others = self.claims.beside(queue, demand, owed=owed)
+            others = self.claims.held_from(queue, demand, owed=owed)
         on_top = (*scratches, others) if others is not None else scratches
         amounts = counted(demand)
         names = sorted(amounts)

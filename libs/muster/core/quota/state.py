@@ -12,10 +12,10 @@ from msgspec import Struct, field
 
 from muster.core.objects.labels import quota_name
 from muster.core.presence import Presence
-from muster.core.quota.beside import Beside
-from muster.core.quota.beside import leaf_of as leaf_of_pod
 from muster.core.quota.kaiforest import Forest
 from muster.core.quota.ledger import Ledger, leaf_of
+from muster.core.quota.standalone import StandalonePod
+from muster.core.quota.standalone import leaf_of as leaf_of_pod
 from muster.core.seen import Seen
 from muster.core.stage import StageState
 from muster.events.base import Cause
@@ -113,7 +113,7 @@ class AccountantState(StageState):
     attempts: dict[str, int] = field(default_factory=dict)
     """workload uid -> attempt it was queued under last."""
     presence: Presence = field(default_factory=Presence)
-    beside: dict[str, Beside] = field(default_factory=dict)
+    standalone: dict[str, StandalonePod] = field(default_factory=dict)
     """By uid: pods of no job that hold a node."""
     last_child: dict[str, str] = field(default_factory=dict)
     """workload uid -> name of the child of it seen last"""
@@ -146,7 +146,7 @@ class AccountantState(StageState):
 def release_reason(state: AccountantState, entry: Entry) -> ReleaseReason | None:
     """Why the charge is over, or None while it is not."""
     uid = entry.ref.uid
-    if state.presence.occupies(uid) or uid in state.beside:
+    if state.presence.occupies(uid) or uid in state.standalone:
         return None
     workload = state.workloads.get(uid)
     if workload is None:
@@ -170,7 +170,7 @@ def release_reason(state: AccountantState, entry: Entry) -> ReleaseReason | None
 
 def home_of(state: AccountantState, uid: str) -> tuple[str, str]:
     """(the leaf that what is charged belongs to, the quota its label names); empty texts where nobody claims it."""
-    workload, pod = state.workloads.get(uid), state.beside.get(uid)
+    workload, pod = state.workloads.get(uid), state.standalone.get(uid)
     if workload is not None:
         return leaf_of(state.ledger, workload) or "", quota_name(workload.labels)
     return (leaf_of_pod(state.ledger, pod) or "", pod.named) if pod is not None else ("", "")
@@ -183,7 +183,7 @@ def moved(state: AccountantState, entry: Entry) -> bool:
 
 def must_move(state: AccountantState, entry: Entry) -> bool:
     """Whether a charge follows to another leaf: what is reserved and not admitted yet is released instead."""
-    lets_go = not entry.admitted and not entry.resumed_rv and entry.ref.uid not in state.beside
+    lets_go = not entry.admitted and not entry.resumed_rv and entry.ref.uid not in state.standalone
     return not lets_go and moved(state, entry)
 
 
@@ -201,7 +201,7 @@ def note_idle(state: AccountantState, entry: Entry) -> None:
     workload = state.workloads.get(entry.ref.uid)
     over = workload is None or workload.phase == "finished"
     unsettled = workload is not None and workload.phase == "waiting" and 0 < entry.resumed_rv < workload.rv
-    lives = state.presence.occupies(entry.ref.uid) or entry.ref.uid in state.beside
+    lives = state.presence.occupies(entry.ref.uid) or entry.ref.uid in state.standalone
     idle = not lives and (over or unsettled)
     if not idle:
         entry.idle_since = 0

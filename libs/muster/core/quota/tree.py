@@ -17,7 +17,7 @@ from muster.core.quota.rules import RuleError, read_rules, yes_or_no
 from muster.events.envelope import MAX_BYTES
 from muster.events.facts import QuotaTreeObserved, TreeNodeSpec
 from muster.events.registry import encode
-from muster.model.quota import COUNTED, QuotaNode, QuotaTree, Violation
+from muster.model.quota import COUNTED, BrokenRule, QuotaNode, QuotaTree
 from muster.model.resources import (
     MAX_RESOURCES,
     QuantityError,
@@ -46,13 +46,13 @@ PREEMPTS = "muster.dev/preempt-lower-priority"
 """Attribute of a node: ``true`` or ``false`` for it and all below it, before what stands above it or on the tree."""
 
 
-def read_tree(observed: QuotaTreeObserved) -> tuple[QuotaTree, list[Violation]]:
+def read_tree(observed: QuotaTreeObserved) -> tuple[QuotaTree, list[BrokenRule]]:
     """The tree an object describes, and every rule it breaks in the order of its nodes.
 
     The tree may be put in force only when the list is empty.
     """
     rules, wrong = read_rules(observed.rules)
-    reader = _Reader(weighted=rules.runtime == "weight")
+    reader = _TreeReader(weighted=rules.runtime == "weight")
     reader.visit(observed.root, ROOT, depth=1, preempts=rules.preempt_lower_priority)
     profile = observed.profile or PROFILES[0]
     if profile not in PROFILES:
@@ -69,21 +69,21 @@ def read_tree(observed: QuotaTreeObserved) -> tuple[QuotaTree, list[Violation]]:
     violations = [found for of_node in reader.violations for found in of_node]
     if not violations and (size := len(encode(tree))) > MAX_TREE_BYTES:
         detail = f"the tree takes {size} bytes in the log, over {MAX_TREE_BYTES}; write shorter names or fewer nodes"
-        violations.append(Violation(ROOT, "size", detail))
+        violations.append(BrokenRule(ROOT, "size", detail))
     return tree, violations
 
 
-class _Reader:
+class _TreeReader:
     def __init__(self, *, weighted: bool) -> None:
         self.weighted = weighted
         self.nodes: list[QuotaNode] = []
-        self.violations: list[list[Violation]] = [[]]
+        self.violations: list[list[BrokenRule]] = [[]]
         """Per node, in the order of the nodes."""
         self.leaf_of: dict[str, str] = {}
 
     def broken(self, path: str, rule: str, detail: str, place: int = 0) -> None:
         """A rule is broken by node ``place``."""
-        self.violations[place].append(Violation(clean(shorten(path, 300)), rule, clean(shorten(detail, _MAX_DETAIL))))
+        self.violations[place].append(BrokenRule(clean(shorten(path, 300)), rule, clean(shorten(detail, _MAX_DETAIL))))
 
     def visit(self, spec: TreeNodeSpec, path: str, depth: int, *, preempts: bool) -> Vector:
         """Append the node and its subtree; returns the node's min. ``preempts``: what the nodes above it say."""

@@ -52,8 +52,8 @@ def beyond(amounts: Mapping[str, int], limit: Mapping[str, int]) -> Vector:
 def _live(state: AccountantState, entry: Entry) -> Vector:
     """What the pods and the children of a workload ask for now, its own spec too while that is what its pods follow."""
     uid = entry.ref.uid
-    if uid in state.beside:
-        return state.beside[uid].request
+    if uid in state.standalone:
+        return state.standalone[uid].request
     found, workload = state.presence.in_use(uid), state.workloads.get(uid)
     if workload is None or workload.suspended or workload.phase not in ACTIVE:
         return found
@@ -61,4 +61,4 @@ def _live(state: AccountantState, entry: Entry) -> Vector:
         return highest(found, workload.asks)
     if uid not in state.presence.children:
         return found
-    return summed([found, *[each.request for each in workload.beside]])
+    return summed([found, *[each.request for each in workload.auxiliary]])

@@ -21,7 +21,7 @@ ENDED = ("Finished", "Failed")
 """Phases that a PodGroup does not leave because its pods are taken away."""
 
 
-class Held(Struct, frozen=True):
+class GangHeld(Struct, frozen=True):
     """What a gang was told last of why it waits."""
 
     event: GangHeldBack
@@ -43,7 +43,7 @@ class GangShown(Struct):
     pods: dict[str, PodState] = field(default_factory=dict)
     pod_groups: dict[str, PodGroup] = field(default_factory=dict)
     """By uid; there may be one of each API group."""
-    held: Held | None = None
+    held: GangHeld | None = None
     complaint: Complaint | None = None
     began: int = 0
     """Log time of the first try, in ms."""
@@ -194,7 +194,7 @@ def held_back(state: GangsShown, at: Position, event: GangHeldBack) -> str:
     gang = state.gangs.get(key)
     if gang is None or not gang.pods:
         return ""
-    gang.held = Held(event, Cause(at.seq, at.item), at.at)
+    gang.held = GangHeld(event, Cause(at.seq, at.item), at.at)
     gang.lacked = gang.lacked or event.reason in LACKS_NODES
     if event.cycle:
         gang.began = gang.began or at.at

@@ -34,7 +34,7 @@ def refused_code(reason: str) -> JobCode:
     return {str(each): code for each, code in REFUSED.items()}[reason]
 
 
-class Refusal(Protocol):
+class LimitRefusal(Protocol):
     """The limit that refuses a demand, with numbers in base units: a Shortfall, a Denial or a QuotaDenied."""
 
     @property
@@ -55,7 +55,7 @@ class Refusal(Protocol):
     def of_runtime(self) -> bool: ...
 
 
-def refusal_code(refusal: Refusal, *, holder: str = "") -> RefusalCode:
+def refusal_code(refusal: LimitRefusal, *, holder: str = "") -> RefusalCode:
     """``holder``: namespace/name of the job for which part of the quota is held, if any is."""
     if refusal.of_min:
         return "ExceedsMinQuota" if refusal.asked > refusal.limit else "InsufficientMinQuota"

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from muster.core.status.codes import REFUSED, Refusal, refusal_code
+from muster.core.status.codes import REFUSED, LimitRefusal, refusal_code
 from muster.core.status.values import Leaving
 from muster.events.claims import ClaimOutcome, PlanObjection
 from muster.events.decisions import (
@@ -35,7 +35,7 @@ class Reason(Struct, frozen=True):
     text: str
 
 
-def waiting_for_quota(refusal: Refusal, holder: str = "") -> Reason:
+def waiting_for_quota(refusal: LimitRefusal, holder: str = "") -> Reason:
     """The words for a denial, in the form ``Insufficient quota(RESOURCE) in quota PATH: request R, max M, used U``.
 
     ``holder``: namespace/name of the job for which part of the quota is held, if any is.
@@ -81,7 +81,7 @@ def waiting_for_quota(refusal: Refusal, holder: str = "") -> Reason:
     return Reason(code, key, text)
 
 
-def waiting_for_claim(denial: Refusal) -> Reason:
+def waiting_for_claim(denial: LimitRefusal) -> Reason:
     """The words for a claimant: what leaves is held for it."""
     resource, path = denial.resource, denial.path
     return Reason(

@@ -12,21 +12,21 @@ from muster.model.resources import format_quantity, format_vector
 from muster.model.text import counted, span
 
 
-class Line(NamedTuple):
+class HappeningLine(NamedTuple):
     """A happening in words."""
 
     word: str
     text: str
 
 
-def line(happening: Happening) -> Line:
+def line(happening: Happening) -> HappeningLine:
     """Any happening in words."""
     word, say = _LINES.get(happening.what, ("", None))
     if say is not None:
-        return Line(word, say(happening))
+        return HappeningLine(word, say(happening))
     assert happening.event is not None, happening
     told = telling.tell(happening.event)
-    return Line(told.word, told.text)
+    return HappeningLine(told.word, told.text)
 
 
 def usage(used: tuple[Used, ...]) -> str:

@@ -25,7 +25,7 @@ from muster.model.workload import PodSet, Workload
 MAX_TEXT = 400
 
 
-class Told(Struct, frozen=True):
+class EventWords(Struct, frozen=True):
     """An event in words: ``queued``, whom it is about, and the rest of the sentence."""
 
     word: str
@@ -33,19 +33,19 @@ class Told(Struct, frozen=True):
     text: str
 
 
-def tell(event: Event) -> Told:
+def tell(event: Event) -> EventWords:
     """Any event of the log in words."""
     word, say = _WORDS[type(event)]
     if isinstance(event, effects.EffectApplied | effects.EffectFailed):
         word = (_DONE if isinstance(event, effects.EffectApplied) else _NOT_DONE)[event.action]
-    return Told(word, subject_of(event), shorten(say(event), MAX_TEXT))
+    return EventWords(word, subject_of(event), shorten(say(event), MAX_TEXT))
 
 
-def tell_of(commit: Commit, index: int) -> Told:
+def tell_of(commit: Commit, index: int) -> EventWords:
     """One event of a commit in words; what says nothing of whom it is about is about the stage that said it."""
     told = tell(commit.events[index])
     if isinstance(commit.events[index], system.LeaderStarted | system.TimeReached):
-        return Told(told.word, f"{commit.stage}/{commit.shard}", told.text)
+        return EventWords(told.word, f"{commit.stage}/{commit.shard}", told.text)
     return told
 
 

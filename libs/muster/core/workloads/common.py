@@ -69,7 +69,7 @@ class Needs:
         """``at``: where the pods are described, for errors about all of them."""
         self._at = at
         self.sets: list[PodSet] = []
-        self.beside: list[PodSet] = []
+        self.auxiliary: list[PodSet] = []
         self.ack: Vector = {}
         self.full: Vector = {}
         self.ahead: Vector = {}
@@ -152,7 +152,7 @@ def workload(
     switch: Switch | None = None,
 ) -> Workload:
     """The workload an object is: what its kind says of it, and what stands in the metadata of all kinds."""
-    need, pod_sets, beside = needs.totals(), tuple(needs.sets), tuple(needs.beside)
+    need, pod_sets, auxiliary = needs.totals(), tuple(needs.sets), tuple(needs.auxiliary)
     return Workload(
         ref=meta.ref(kind),
         api_version=api_version,
@@ -164,7 +164,7 @@ def workload(
         need=need,
         topology=topology_of(meta.annotations),
         pod_sets=pod_sets,
-        beside=beside,
+        auxiliary=auxiliary,
         runs=needs.runs,
         priority_class=needs.priority_class,
         priority=needs.priority,
@@ -179,7 +179,7 @@ def workload(
         labels={key: meta.labels[key] for key in KEPT if key in meta.labels},
         annotated=bool(meta.annotations),
         switch=replace(switch or DIRECT, templates=needs.steering.templates(meta)),
-        basis=basis_of(need, pod_sets, beside, refusal),
+        basis=basis_of(need, pod_sets, auxiliary, refusal),
         intent=meta.annotations.get(INTENT, "")[:64],
         queued_at=first_stamp(meta.annotations, QUEUED_AT, *ENQUEUE_STAMPS),
         checkpointed_at=first_stamp(meta.annotations, CHECKPOINTED_AT),
@@ -188,10 +188,10 @@ def workload(
 
 
 def basis_of(
-    need: Mapping[str, Vector], pod_sets: tuple[PodSet, ...], beside: tuple[PodSet, ...] = (), refusal: str = ""
+    need: Mapping[str, Vector], pod_sets: tuple[PodSet, ...], auxiliary: tuple[PodSet, ...] = (), refusal: str = ""
 ) -> str:
     """Digest of what decisions about a workload rest on; see the field of Workload."""
-    return digest((need, pod_sets, beside, refusal))
+    return digest((need, pod_sets, auxiliary, refusal))
 
 
 def child(kind: str, meta: Meta, life: Life | None = None, *, asks: Vector | None = None) -> ChildState:

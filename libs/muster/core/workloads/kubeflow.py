@@ -32,7 +32,7 @@ MAX_TYPE = 64
 """A longer name of a replica type is not repeated to anybody."""
 
 
-class Replica(Struct, frozen=True):
+class ReplicaSpec(Struct, frozen=True):
     """One entry of the replica specs."""
 
     replicas: int | None = None
@@ -53,7 +53,7 @@ class ReplicaStatus(Struct, frozen=True):
     active: int | None = None
 
 
-class Status(Struct, frozen=True, rename="camel"):
+class KubeflowStatus(Struct, frozen=True, rename="camel"):
     conditions: tuple[Condition, ...] | None = None
     replica_statuses: dict[str, ReplicaStatus | None] | None = None
 
@@ -63,8 +63,8 @@ def read(
     api_version: str,
     meta: Meta,
     policy: RunPolicy | None,
-    replicas: tuple[str, Mapping[str, Replica]],
-    status: Status | None,
+    replicas: tuple[str, Mapping[str, ReplicaSpec]],
+    status: KubeflowStatus | None,
     *,
     order: tuple[str, ...],
     managers: tuple[str, ...],
@@ -81,14 +81,14 @@ def read(
         kind,
         api_version,
         meta,
-        _life(bool(chosen.suspend) or marked_suspended(meta), status or Status()),
+        _life(bool(chosen.suspend) or marked_suspended(meta), status or KubeflowStatus()),
         _needs(chosen, *replicas, order),
         refusal=foreign_manager("spec.runPolicy.managedBy", manager, managers[0]),
-        switch=Switch(homeless=policy is None, annotation=SUSPEND in meta.annotations),
+        switch=Switch(suspend_parent_missing=policy is None, annotation=SUSPEND in meta.annotations),
     )
 
 
-def _life(suspended: bool, status: Status) -> Life:
+def _life(suspended: bool, status: KubeflowStatus) -> Life:
     phase: Phase
     outcome: Outcome = ""
     settled = False
@@ -110,7 +110,7 @@ def _life(suspended: bool, status: Status) -> Life:
     return Life(phase=phase, suspended=suspended, outcome=outcome, detail=word, settled=settled)
 
 
-def _needs(policy: RunPolicy, path: str, specs: Mapping[str, Replica], order: tuple[str, ...]) -> Needs:
+def _needs(policy: RunPolicy, path: str, specs: Mapping[str, ReplicaSpec], order: tuple[str, ...]) -> Needs:
     """All replicas of all types, one of a type that names no number."""
     needs = Needs()
     if policy.scheduling_policy is not None:

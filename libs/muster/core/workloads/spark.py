@@ -52,7 +52,7 @@ class Role(Struct, frozen=True, rename="camel"):
     template: PodTemplate | None = field(default=None)
 
 
-class Settings(Struct, frozen=True):
+class SparkSettings(Struct, frozen=True):
     """What stands above both roles."""
 
     properties: Mapping[str, str]
@@ -70,7 +70,7 @@ class Settings(Struct, frozen=True):
         return self.properties.get(name, ""), f"spec.sparkConf[{name}]"
 
 
-def request_of(role: Role, name: str, settings: Settings) -> Vector:
+def request_of(role: Role, name: str, settings: SparkSettings) -> Vector:
     """What one pod of a role asks for: its Spark container, and whatever stands beside it."""
     path = f"spec.{name}"
     asks: Vector = {"cpu": _cpu(role, name, settings), "memory": _memory(role, name, settings)}
@@ -87,7 +87,7 @@ def request_of(role: Role, name: str, settings: Settings) -> Vector:
     return pod_request(beside, path, extra={key: amount for key, amount in asks.items() if amount})
 
 
-def template_of(role: Role, settings: Settings) -> PodTemplate:
+def template_of(role: Role, settings: SparkSettings) -> PodTemplate:
     """A role's pod as far as it says where it may run: what the role itself says comes on top of its template."""
     template = role.template or PodTemplate()
     spec = replace(
@@ -107,7 +107,7 @@ def number(text: str, path: str) -> int:
     return int(text)
 
 
-def _cpu(role: Role, name: str, settings: Settings) -> int:
+def _cpu(role: Role, name: str, settings: SparkSettings) -> int:
     text, path = settings.get(role.core_request, f"spark.kubernetes.{name}.request.cores")
     if text:
         try:
@@ -122,7 +122,7 @@ def _cpu(role: Role, name: str, settings: Settings) -> int:
     return number(text, path) * 1000 if text else 1000
 
 
-def _memory(role: Role, name: str, settings: Settings) -> int:
+def _memory(role: Role, name: str, settings: SparkSettings) -> int:
     text, path = settings.get(role.memory, f"spark.{name}.memory")
     heap = amount(text, path or f"spec.{name}.memory") if text else 1024 * MIB
     text, path = settings.get(role.memory_overhead, f"spark.{name}.memoryOverhead")
@@ -135,7 +135,7 @@ def _memory(role: Role, name: str, settings: Settings) -> int:
     return total
 
 
-def _beside_heap(settings: Settings) -> int:
+def _beside_heap(settings: SparkSettings) -> int:
     """Memory of executors that is neither heap nor overhead."""
     total, properties = 0, settings.properties
     python, off_heap = "spark.executor.pyspark.memory", "spark.memory.offHeap.size"
@@ -146,7 +146,7 @@ def _beside_heap(settings: Settings) -> int:
     return total
 
 
-def _share(heap_mib: int, name: str, settings: Settings) -> int:
+def _share(heap_mib: int, name: str, settings: SparkSettings) -> int:
     """The part of the heap that comes on top, in MiB, cut as Spark cuts it."""
     own = f"spark.{name}.memoryOverheadFactor"
     key = own if settings.properties.get(own) else SHARED

@@ -7,22 +7,22 @@ controllers do. The contract tests compare the rest with a real kube-apiserver.
 """
 
 from muster.sim.apiserver.deletion import DeleteOptions
-from muster.sim.apiserver.faults import FaultRates, Faults
-from muster.sim.apiserver.kinds import KINDS, Kind
+from muster.sim.apiserver.faults import FaultDraw, FaultRates
+from muster.sim.apiserver.kinds import KINDS, ResourceRules
 from muster.sim.apiserver.server import SimApiServer
 from muster.sim.apiserver.status import Obj, StatusError
-from muster.sim.apiserver.store import Change
+from muster.sim.apiserver.store import StoredChange
 from muster.sim.apiserver.transport import SimTransport
 
 __all__ = [
     "KINDS",
-    "Change",
     "DeleteOptions",
+    "FaultDraw",
     "FaultRates",
-    "Faults",
-    "Kind",
     "Obj",
+    "ResourceRules",
     "SimApiServer",
     "SimTransport",
     "StatusError",
+    "StoredChange",
 ]

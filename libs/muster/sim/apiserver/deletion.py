@@ -14,7 +14,7 @@ from muster.model.api import NAMESPACES
 from muster.sim.apiserver.names import moment, stamp
 from muster.sim.apiserver.pods import grace_s
 from muster.sim.apiserver.status import Obj, bad_request, wrong_precondition
-from muster.sim.apiserver.store import Store, Table
+from muster.sim.apiserver.store import KindTable, Store
 
 FOREGROUND = "foregroundDeletion"
 ORPHAN = "orphan"
@@ -56,7 +56,7 @@ class Deletion:
         self._store = store
         self._collect = collect
 
-    def delete(self, table: Table, found: Obj, options: DeleteOptions, now: int) -> tuple[Obj, bool]:
+    def delete(self, table: KindTable, found: Obj, options: DeleteOptions, now: int) -> tuple[Obj, bool]:
         """Delete an object; returns it as the answer shows it, and whether that is its last state.
 
         An object that waits for finalizers or its grace period is shown marked, even if the collector takes the
@@ -84,7 +84,7 @@ class Deletion:
             return marked, False
         return self.remove(table, marked, now), True
 
-    def remove(self, table: Table, found: Obj, now: int) -> Obj:
+    def remove(self, table: KindTable, found: Obj, now: int) -> Obj:
         """Take an object away, and with it what belongs to it alone; returns its last state."""
         if table.kind.resource == NAMESPACES:
             self._empty_namespace(found["metadata"]["name"], now)
@@ -101,12 +101,12 @@ class Deletion:
             return False
         return not meta.get("deletionGracePeriodSeconds")
 
-    def collect_if_abandoned(self, table: Table, found: Obj, now: int) -> None:
+    def collect_if_abandoned(self, table: KindTable, found: Obj, now: int) -> None:
         """Delete a new object whose owners were gone before it came."""
         if self._collect and not self._owned(found):
             self.delete(table, found, DeleteOptions(propagation="Background"), now)
 
-    def _grace(self, table: Table, found: Obj, options: DeleteOptions) -> int | None:
+    def _grace(self, table: KindTable, found: Obj, options: DeleteOptions) -> int | None:
         """Seconds to wait before the object goes; None when it is going already and would not go sooner."""
         meta = found["metadata"]
         if not table.kind.graceful:
@@ -119,7 +119,7 @@ class Deletion:
             return None if meta.get("finalizers") else 0
         return wanted if options.grace_s is not None and wanted < left else None
 
-    def _mark(self, table: Table, found: Obj, finalizers: list[str], grace: int, now: int) -> Obj:
+    def _mark(self, table: KindTable, found: Obj, finalizers: list[str], grace: int, now: int) -> Obj:
         """The object marked as going. Marking anew only brings the end forward."""
         meta = {**found["metadata"]}
         first = not meta.get("deletionTimestamp")
@@ -192,7 +192,7 @@ class Deletion:
         kept = [entry for entry in found["metadata"].get("finalizers") or () if entry != name]
         self._write_metadata(table, found, "finalizers", kept, now)
 
-    def _write_metadata(self, table: Table, found: Obj, key: str, value: list[str] | list[Obj], now: int) -> None:
+    def _write_metadata(self, table: KindTable, found: Obj, key: str, value: list[str] | list[Obj], now: int) -> None:
         meta = {**found["metadata"], key: value}
         if not value:
             del meta[key]

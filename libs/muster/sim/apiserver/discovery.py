@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from muster.sim.apiserver.kinds import Kind
+from muster.sim.apiserver.kinds import ResourceRules
 from muster.sim.apiserver.status import Obj
 
 VERSION = "v1.36.3"
@@ -29,14 +29,14 @@ def api_versions() -> Obj:
     return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}
 
 
-def group_list(kinds: Iterable[Kind]) -> Obj:
+def group_list(kinds: Iterable[ResourceRules]) -> Obj:
     """``/apis``."""
     groups = sorted({kind.resource.group for kind in kinds if kind.resource.group})
     documents = [group_document(group, kinds) for group in groups]
     return {"kind": "APIGroupList", "apiVersion": "v1", "groups": [found for found in documents if found]}
 
 
-def group_document(group: str, kinds: Iterable[Kind]) -> Obj | None:
+def group_document(group: str, kinds: Iterable[ResourceRules]) -> Obj | None:
     """``/apis/<group>``; None when there is no such group."""
     versions = sorted({kind.resource.version for kind in kinds if kind.resource.group == group})
     if not versions:
@@ -45,7 +45,7 @@ def group_document(group: str, kinds: Iterable[Kind]) -> Obj | None:
     return {"kind": "APIGroup", "apiVersion": "v1", "name": group, "versions": entries, "preferredVersion": entries[0]}
 
 
-def resource_list(root: str, kinds: Iterable[Kind]) -> Obj | None:
+def resource_list(root: str, kinds: Iterable[ResourceRules]) -> Obj | None:
     """``/apis/<group>/<version>`` or ``/api/v1``; None when nothing is served there."""
     served = [kind for kind in kinds if kind.resource.root == root]
     if not served:
@@ -55,7 +55,7 @@ def resource_list(root: str, kinds: Iterable[Kind]) -> Obj | None:
     return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": version, "resources": resources}
 
 
-def _entries(kind: Kind) -> Iterable[Obj]:
+def _entries(kind: ResourceRules) -> Iterable[Obj]:
     resource = kind.resource
     entry: Obj = {
         "name": resource.plural,

@@ -61,7 +61,7 @@ ERRORS = (500, 503, 504)
 _NO_FAULT = RequestFault()
 
 
-class Faults:
+class FaultDraw:
     """Draws faults at the given rates."""
 
     def __init__(self, rates: FaultRates, seed: int = 0) -> None:

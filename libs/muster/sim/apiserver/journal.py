@@ -20,7 +20,7 @@ from muster.model.api import CRDS
 from muster.sim.apiserver.kinds import kinds_of_definition
 from muster.sim.apiserver.server import SimApiServer
 from muster.sim.apiserver.status import Obj
-from muster.sim.apiserver.store import Change, encode, watch_line
+from muster.sim.apiserver.store import StoredChange, encode, watch_line
 
 _decode = msgspec.json.Decoder().decode
 
@@ -78,7 +78,7 @@ class Journal:
         fresh.replace(self.path)
         return os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
 
-    def _changed(self, change: Change) -> None:
+    def _changed(self, change: StoredChange) -> None:
         self._write(change.line)
 
     def _write(self, line: bytes) -> None:

@@ -26,7 +26,7 @@ _NAMED = frozenset(["metadata.name"])
 _FIELDS = frozenset(["metadata.name", "metadata.namespace"])
 
 
-class Kind(Struct, frozen=True, kw_only=True):
+class ResourceRules(Struct, frozen=True, kw_only=True):
     """The rules of one resource."""
 
     resource: ApiResource
@@ -54,9 +54,9 @@ class Kind(Struct, frozen=True, kw_only=True):
         return ("status",) if self.status else ()
 
 
-def _custom(resource: ApiResource, *, status: bool, short_names: tuple[str, ...] = ()) -> Kind:
+def _custom(resource: ApiResource, *, status: bool, short_names: tuple[str, ...] = ()) -> ResourceRules:
     categories = ("all",) if resource.group == "ray.io" else ()
-    return Kind(
+    return ResourceRules(
         resource=resource,
         custom=True,
         status=status,
@@ -68,10 +68,10 @@ def _custom(resource: ApiResource, *, status: bool, short_names: tuple[str, ...]
     )
 
 
-KINDS: tuple[Kind, ...] = (
-    Kind(resource=api.NAMESPACES, status=True, fields=_NAMED | {"status.phase"}, short_names=("ns",)),
-    Kind(resource=api.NODES, status=True, fields=_NAMED | {"spec.unschedulable"}, short_names=("no",)),
-    Kind(
+KINDS: tuple[ResourceRules, ...] = (
+    ResourceRules(resource=api.NAMESPACES, status=True, fields=_NAMED | {"status.phase"}, short_names=("ns",)),
+    ResourceRules(resource=api.NODES, status=True, fields=_NAMED | {"spec.unschedulable"}, short_names=("no",)),
+    ResourceRules(
         resource=api.PODS,
         status=True,
         generation="spec",
@@ -81,23 +81,23 @@ KINDS: tuple[Kind, ...] = (
         short_names=("po",),
         categories=("all",),
     ),
-    Kind(resource=api.CONFIG_MAPS, short_names=("cm",)),
-    Kind(resource=api.POD_TEMPLATES, generation="content"),
-    Kind(resource=SECRETS, fields=_FIELDS | {"type"}),
-    Kind(resource=SERVICES, status=True, short_names=("svc",), categories=("all",)),
-    Kind(resource=SERVICE_ACCOUNTS, short_names=("sa",)),
-    Kind(
+    ResourceRules(resource=api.CONFIG_MAPS, short_names=("cm",)),
+    ResourceRules(resource=api.POD_TEMPLATES, generation="content"),
+    ResourceRules(resource=SECRETS, fields=_FIELDS | {"type"}),
+    ResourceRules(resource=SERVICES, status=True, short_names=("svc",), categories=("all",)),
+    ResourceRules(resource=SERVICE_ACCOUNTS, short_names=("sa",)),
+    ResourceRules(
         resource=api.EVENTS,
         fields=_FIELDS
         | {"reason", "type", "involvedObject.kind", "involvedObject.name", "involvedObject.namespace"}
         | {"involvedObject.uid", "reportingComponent"},
         short_names=("ev",),
     ),
-    Kind(resource=ROLES),
-    Kind(resource=ROLE_BINDINGS),
-    Kind(resource=LEASES, unconditional=False),
-    Kind(resource=api.PRIORITY_CLASSES, generation="content", fields=_NAMED, short_names=("pc",)),
-    Kind(
+    ResourceRules(resource=ROLES),
+    ResourceRules(resource=ROLE_BINDINGS),
+    ResourceRules(resource=LEASES, unconditional=False),
+    ResourceRules(resource=api.PRIORITY_CLASSES, generation="content", fields=_NAMED, short_names=("pc",)),
+    ResourceRules(
         resource=api.JOBS,
         status=True,
         generation="spec",
@@ -105,7 +105,7 @@ KINDS: tuple[Kind, ...] = (
         fields=_FIELDS | {"status.successful"},
         categories=("all",),
     ),
-    Kind(
+    ResourceRules(
         resource=api.CRDS,
         status=True,
         generation="spec",
@@ -125,7 +125,7 @@ KINDS: tuple[Kind, ...] = (
 )
 
 
-def kinds_of_definition(definition: Obj) -> Iterator[Kind]:
+def kinds_of_definition(definition: Obj) -> Iterator[ResourceRules]:
     """The kinds a CustomResourceDefinition makes the server serve, one per served version."""
     spec = definition["spec"]
     names = spec["names"]

@@ -15,13 +15,13 @@ from collections.abc import Mapping
 
 from muster.sim.apiserver.selectors import parse_selectors
 from muster.sim.apiserver.status import Obj, StatusError, bad_request, expired, too_new
-from muster.sim.apiserver.store import Key, Store, Table
+from muster.sim.apiserver.store import Key, KindTable, Store
 
 INCONSISTENT = -1
 """Version in a token that goes on from the present state."""
 
 
-def list_objects(store: Store, table: Table, namespace: str, query: Mapping[str, str]) -> Obj:
+def list_objects(store: Store, table: KindTable, namespace: str, query: Mapping[str, str]) -> Obj:
     """The List object that answers a GET of a collection; an empty namespace means all of them."""
     matches = parse_selectors(query, table.kind.fields)
     version, objects, start = _state(store, table, query)
@@ -66,7 +66,7 @@ def _untyped(found: Obj) -> Obj:
     return {key: value for key, value in found.items() if key not in ("kind", "apiVersion")}
 
 
-def _state(store: Store, table: Table, query: Mapping[str, str]) -> tuple[int, dict[Key, Obj], Key]:
+def _state(store: Store, table: KindTable, query: Mapping[str, str]) -> tuple[int, dict[Key, Obj], Key]:
     """(version of the list, objects to choose from, key to begin after)."""
     token = query.get("continue", "")
     if token:

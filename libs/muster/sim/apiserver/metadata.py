@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from muster.model.api import ApiResource
-from muster.sim.apiserver.kinds import Kind
+from muster.sim.apiserver.kinds import ResourceRules
 from muster.sim.apiserver.names import key_problem, label_problem, name_problem
 from muster.sim.apiserver.status import Obj, StatusError, bad_request, invalid
 
@@ -22,7 +22,7 @@ _SERVER_OWNED = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGrace
 _OWNER_FIELDS = ("apiVersion", "kind", "name", "uid")
 
 
-def check_kind(kind: Kind, found: Any) -> None:
+def check_kind(kind: ResourceRules, found: Any) -> None:
     """Refuse a body that is not an object of this kind. Built-in kinds may leave kind and apiVersion out."""
     resource = kind.resource
     if not isinstance(found, dict):

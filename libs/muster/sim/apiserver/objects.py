@@ -25,7 +25,7 @@ from muster.model.api import (
 from muster.sim.apiserver import defaults, metadata, pods
 from muster.sim.apiserver.deletion import DeleteOptions, Deletion
 from muster.sim.apiserver.jsonpatch import json_patch, merge_patch
-from muster.sim.apiserver.kinds import Kind
+from muster.sim.apiserver.kinds import ResourceRules
 from muster.sim.apiserver.names import MAX_PREFIX, Names, stamp
 from muster.sim.apiserver.status import (
     Obj,
@@ -37,7 +37,7 @@ from muster.sim.apiserver.status import (
     not_found,
     stale,
 )
-from muster.sim.apiserver.store import Store, Table
+from muster.sim.apiserver.store import KindTable, Store
 
 NAME_TRIES = 8
 
@@ -49,7 +49,7 @@ _DEFAULTS: dict[ApiResource, Callable[[Obj], Obj]] = {
 """Applied to every object that is written."""
 
 
-class Objects:
+class ObjectVerbs:
     """The verbs on one store. ``now``: ms since the epoch; ``auto_namespaces``: make missing namespaces."""
 
     def __init__(
@@ -164,7 +164,7 @@ class Objects:
             pod = self._store.put(table, pods.evicted(pod, now))
         self._deletion.delete(table, pod, options, now)
 
-    def _change(self, table: Table, old: Obj, given: Obj, subresource: str) -> Obj:
+    def _change(self, table: KindTable, old: Obj, given: Obj, subresource: str) -> Obj:
         """Store a change of an object, whoever asked for it in whichever way; no change stores nothing."""
         kind = table.kind
         new = {**given, "metadata": metadata.changed_metadata(old["metadata"], given["metadata"])}
@@ -187,7 +187,7 @@ class Objects:
             return new
         return self._store.put(table, new)
 
-    def _status_part(self, kind: Kind, old: Obj, new: Obj) -> Obj:
+    def _status_part(self, kind: ResourceRules, old: Obj, new: Obj) -> Obj:
         """Of a write to the status subresource, what it may change."""
         if kind.custom:
             return _with_part({**old, "metadata": {**old["metadata"]}}, new, "status")
@@ -198,7 +198,7 @@ class Objects:
                 meta[key] = old["metadata"][key]
         return {**_with_part(old, new, "status"), "metadata": meta}
 
-    def _check_change(self, kind: Kind, old: Obj, new: Obj) -> None:
+    def _check_change(self, kind: ResourceRules, old: Obj, new: Obj) -> None:
         before, after = old["metadata"], new["metadata"]
         causes = metadata.added_finalizers(before, after)
         if (
@@ -212,7 +212,7 @@ class Objects:
         if causes:
             raise invalid(kind.resource, after["name"], causes)
 
-    def _patched(self, kind: Kind, old: Obj, patch: Any, content_type: str) -> Any:
+    def _patched(self, kind: ResourceRules, old: Obj, patch: Any, content_type: str) -> Any:
         if content_type == JSON_PATCH:
             return json_patch(old, patch)
         # A strategic merge patch of a built-in kind differs only for lists with keys, which nobody here sends.
@@ -224,7 +224,7 @@ class Objects:
         message = "the body of the request was in an unknown format - accepted media types include: "
         raise StatusError(415, "UnsupportedMediaType", message + ", ".join(accepted))
 
-    def _completed(self, kind: Kind, found: Obj) -> Obj:
+    def _completed(self, kind: ResourceRules, found: Obj) -> Obj:
         """A new object with everything the server adds to it."""
         resource = kind.resource
         if kind.status and resource != NODES:
@@ -243,7 +243,7 @@ class Objects:
             found = {**found, "spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"}}
         return found
 
-    def _choose_name(self, table: Table, meta: Obj) -> None:
+    def _choose_name(self, table: KindTable, meta: Obj) -> None:
         """Generate a name that is free, if none was given."""
         prefix = meta.get("generateName", "")
         if meta.get("name") or not prefix:
@@ -273,7 +273,7 @@ def _with_part(found: Obj, source: Obj, key: str) -> Obj:
     return {name: value for name, value in found.items() if name != key}
 
 
-def _generation_changed(kind: Kind, old: Obj, new: Obj) -> bool:
+def _generation_changed(kind: ResourceRules, old: Obj, new: Obj) -> bool:
     if kind.generation == "spec":
         return bool(old.get("spec") != new.get("spec"))
     ignored = ("metadata", "status") if kind.status else ("metadata",)

@@ -16,10 +16,10 @@ from muster.model.api import CRDS, JSON, NAMESPACES, PODS, ApiResource
 from muster.ports import ApiResponse
 from muster.sim.apiserver import discovery
 from muster.sim.apiserver.deletion import delete_options
-from muster.sim.apiserver.kinds import KINDS, Kind, kinds_of_definition
+from muster.sim.apiserver.kinds import KINDS, ResourceRules, kinds_of_definition
 from muster.sim.apiserver.lists import list_objects
 from muster.sim.apiserver.names import Names
-from muster.sim.apiserver.objects import Objects
+from muster.sim.apiserver.objects import ObjectVerbs
 from muster.sim.apiserver.routes import Route, parse_path
 from muster.sim.apiserver.status import (
     Obj,
@@ -31,7 +31,7 @@ from muster.sim.apiserver.status import (
     not_found,
     success,
 )
-from muster.sim.apiserver.store import Change, Store, Table, encode
+from muster.sim.apiserver.store import KindTable, Store, StoredChange, encode
 from muster.sim.apiserver.watches import WatchStream
 
 ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
@@ -54,7 +54,7 @@ class SimApiServer:
         now: Callable[[], int],
         *,
         seed: int = 0,
-        kinds: tuple[Kind, ...] = KINDS,
+        kinds: tuple[ResourceRules, ...] = KINDS,
         collect: bool = True,
         auto_namespaces: bool = False,
         history: int = 10_000,
@@ -66,7 +66,9 @@ class SimApiServer:
         self.store = Store(history)
         for kind in kinds:
             self.store.add_table(kind)
-        self.objects = Objects(self.store, now, Names(seed, identity), collect=collect, auto_namespaces=auto_namespaces)
+        self.objects = ObjectVerbs(
+            self.store, now, Names(seed, identity), collect=collect, auto_namespaces=auto_namespaces
+        )
         for namespace in ("default", "kube-system"):
             self.objects.create(NAMESPACES, "", {"metadata": {"name": namespace}})
 
@@ -98,7 +100,9 @@ class SimApiServer:
         self._permit("watch", route)
         return WatchStream(self.store, self._table(route), route.namespace, query, deliver)
 
-    def subscribe(self, listener: Callable[[Change], None], resource: ApiResource | None = None) -> Callable[[], None]:
+    def subscribe(
+        self, listener: Callable[[StoredChange], None], resource: ApiResource | None = None
+    ) -> Callable[[], None]:
         """Call ``listener`` at once after each change of a resource, or of all; returns how to stop that.
 
         A listener must not write; it notes what to do.
@@ -110,7 +114,7 @@ class SimApiServer:
         for table in self.store.tables():
             table.forget(self.store.version if version is None else version)
 
-    def serve(self, kind: Kind) -> None:
+    def serve(self, kind: ResourceRules) -> None:
         """Serve one more kind, as the creation of its definition would."""
         self.store.add_table(kind)
 
@@ -225,7 +229,7 @@ class SimApiServer:
             return None
         return Route(resource, parsed.namespace, parsed.name, parsed.subresource)
 
-    def _table(self, route: Route) -> Table:
+    def _table(self, route: Route) -> KindTable:
         return self.store.table(route.resource)
 
     def _permit(self, verb: str, route: Route) -> None:

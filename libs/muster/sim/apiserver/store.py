@@ -13,7 +13,7 @@ from typing import Literal
 import msgspec
 
 from muster.model.api import ApiResource
-from muster.sim.apiserver.kinds import Kind
+from muster.sim.apiserver.kinds import ResourceRules
 from muster.sim.apiserver.status import Obj, StatusError, expired, too_old
 
 ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
@@ -26,7 +26,7 @@ FIRST_VERSION = 100
 encode = msgspec.json.Encoder().encode
 
 
-class Change:
+class StoredChange:
     """One write: what the object became (or last was), and what it was before."""
 
     __slots__ = ("_line", "object", "previous", "resource", "type", "version")
@@ -56,18 +56,18 @@ def key_of(found: Obj) -> Key:
     return f"{meta.get('namespace', '')}/{meta['name']}"
 
 
-class Table:
+class KindTable:
     """The objects of one kind and the changes to them that are still remembered."""
 
-    def __init__(self, kind: Kind, version: int, history: int) -> None:
+    def __init__(self, kind: ResourceRules, version: int, history: int) -> None:
         self.kind = kind
         self.objects: dict[Key, Obj] = {}
-        self.changes: deque[Change] = deque()
+        self.changes: deque[StoredChange] = deque()
         self.compacted = version
         """Changes up to this version are forgotten."""
         self._limit = history
 
-    def remember(self, change: Change) -> None:
+    def remember(self, change: StoredChange) -> None:
         self.changes.append(change)
         if len(self.changes) > self._limit:
             self.compacted = self.changes.popleft().version
@@ -78,7 +78,7 @@ class Table:
             self.changes.popleft()
         self.compacted = max(self.compacted, version)
 
-    def since(self, version: int) -> list[Change]:
+    def since(self, version: int) -> list[StoredChange]:
         """The changes after ``version``, in order; raises StatusError 410 when some of them are forgotten."""
         if version < self.compacted:
             raise too_old(version, self.compacted)
@@ -111,21 +111,21 @@ class Store:
     def __init__(self, history: int) -> None:
         self.version = FIRST_VERSION
         self._history = history
-        self._tables: dict[ApiResource, Table] = {}
-        self._paths: dict[tuple[str, str], Table] = {}
+        self._tables: dict[ApiResource, KindTable] = {}
+        self._paths: dict[tuple[str, str], KindTable] = {}
         """(root path of the group version, plural) -> table: the same tables."""
-        self._places: dict[str, tuple[Table, Key]] = {}
+        self._places: dict[str, tuple[KindTable, Key]] = {}
         """uid -> where the object is."""
         self._dependents: dict[str, dict[str, None]] = {}
         """uid of an owner -> uids of what names it as owner, whether or not the owner exists."""
-        self._listeners: dict[ApiResource | None, list[Callable[[Change], None]]] = {}
+        self._listeners: dict[ApiResource | None, list[Callable[[StoredChange], None]]] = {}
         self._telling = False
 
-    def add_table(self, kind: Kind) -> None:
+    def add_table(self, kind: ResourceRules) -> None:
         """Begin to keep a kind, or change its rules."""
         table = self._tables.get(kind.resource)
         if table is None:
-            table = self._tables[kind.resource] = Table(kind, self.version, self._history)
+            table = self._tables[kind.resource] = KindTable(kind, self.version, self._history)
             self._paths[kind.resource.root, kind.resource.plural] = table
         else:
             table.kind = kind
@@ -137,13 +137,13 @@ class Store:
         for found in table.objects.values():
             self._places.pop(found["metadata"]["uid"], None)
 
-    def tables(self) -> Iterator[Table]:
+    def tables(self) -> Iterator[KindTable]:
         return iter(list(self._tables.values()))
 
-    def table(self, resource: ApiResource) -> Table:
+    def table(self, resource: ApiResource) -> KindTable:
         return self._tables[resource]
 
-    def find_table(self, root: str, plural: str) -> Table | None:
+    def find_table(self, root: str, plural: str) -> KindTable | None:
         """The table that serves a path, if any does."""
         return self._paths.get((root, plural))
 
@@ -163,7 +163,9 @@ class Store:
             self._reown(uid, (), found["metadata"].get("ownerReferences") or ())
         self.version = version
 
-    def subscribe(self, listener: Callable[[Change], None], resource: ApiResource | None = None) -> Callable[[], None]:
+    def subscribe(
+        self, listener: Callable[[StoredChange], None], resource: ApiResource | None = None
+    ) -> Callable[[], None]:
         """Call ``listener`` after each change of a resource, or of all; returns how to stop that.
 
         Called at once, in the order of the changes. A listener must not write: it notes what to do and does it later.
@@ -172,7 +174,7 @@ class Store:
         listeners.append(listener)
         return lambda: listeners.remove(listener)
 
-    def by_uid(self, uid: str) -> tuple[Table, Obj] | None:
+    def by_uid(self, uid: str) -> tuple[KindTable, Obj] | None:
         place = self._places.get(uid)
         return None if place is None else (place[0], place[0].objects[place[1]])
 
@@ -180,7 +182,7 @@ class Store:
         """Uids of what names the object as an owner, oldest first."""
         return list(self._dependents.get(uid, ()))
 
-    def put(self, table: Table, found: Obj) -> Obj:
+    def put(self, table: KindTable, found: Obj) -> Obj:
         """Store a new version of an object, whose metadata the caller has just made; returns it."""
         key = key_of(found)
         previous = table.objects.get(key)
@@ -195,10 +197,10 @@ class Store:
         if before != after:
             self._reown(meta["uid"], before, after)
         kind: ChangeType = "ADDED" if previous is None else "MODIFIED"
-        self._tell(table, Change(kind, self.version, table.kind.resource, found, previous))
+        self._tell(table, StoredChange(kind, self.version, table.kind.resource, found, previous))
         return found
 
-    def remove(self, table: Table, found: Obj) -> Obj:
+    def remove(self, table: KindTable, found: Obj) -> Obj:
         """Forget an object; returns it as the watchers see it last, with the version of its end."""
         previous = table.objects.pop(key_of(found))
         uid = found["metadata"]["uid"]
@@ -206,7 +208,7 @@ class Store:
         self._reown(uid, previous["metadata"].get("ownerReferences") or (), ())
         self.version += 1
         last = {**found, "metadata": {**found["metadata"], "resourceVersion": str(self.version)}}
-        self._tell(table, Change("DELETED", self.version, table.kind.resource, last, previous))
+        self._tell(table, StoredChange("DELETED", self.version, table.kind.resource, last, previous))
         return last
 
     def _reown(self, uid: str, before: list[Obj] | tuple[()], after: list[Obj] | tuple[()]) -> None:
@@ -219,7 +221,7 @@ class Store:
         for owner in after:
             self._dependents.setdefault(owner["uid"], {})[uid] = None
 
-    def _tell(self, table: Table, change: Change) -> None:
+    def _tell(self, table: KindTable, change: StoredChange) -> None:
         assert not self._telling, f"a listener wrote to {change.resource}: it must do that after its call"
         table.remember(change)
         self._telling = True

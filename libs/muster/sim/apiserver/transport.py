@@ -1,6 +1,6 @@
 """ApiTransport over the simulated server: what services talk to in simulations and tests.
 
-Time is the event loop's, so it works unchanged under a virtual one. All faults are drawn from the given `Faults`.
+Time is the event loop's, so it works unchanged under a virtual one. All faults are drawn from the given `FaultDraw`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 
 from muster.model.api import JSON
 from muster.ports import ApiResponse, ApiStatusError, ApiUnreachableError
-from muster.sim.apiserver.faults import Faults, LineFault
+from muster.sim.apiserver.faults import FaultDraw, LineFault
 from muster.sim.apiserver.server import SimApiServer
 from muster.sim.apiserver.status import StatusError, expired
 from muster.sim.apiserver.store import encode, watch_line
@@ -28,11 +28,11 @@ MAX_PENDING_LINES = 100_000
 class SimTransport:
     """One client's connection to a simulated API server."""
 
-    def __init__(self, server: SimApiServer, faults: Faults | None = None) -> None:
+    def __init__(self, server: SimApiServer, faults: FaultDraw | None = None) -> None:
         self._server = server
         self._faults = faults
         self._down_until = 0.0
-        self._watches: dict[_Pending, None] = {}
+        self._watches: dict[_PendingLines, None] = {}
 
     def break_connections(self, for_s: float = 0.0) -> None:
         """Break all watches, and refuse requests for a while: an outage, or a restart of the server."""
@@ -74,7 +74,7 @@ class SimTransport:
         """The lines of a watch. Raises ApiStatusError, ApiUnreachableError as the port says."""
         await asyncio.sleep(0)
         self._check_reachable("GET", path)
-        pending = _Pending()
+        pending = _PendingLines()
         try:
             stream = self._server.watch(path, query, pending.add)
         except StatusError as err:
@@ -90,7 +90,7 @@ class SimTransport:
             del self._watches[pending]
 
     async def _lines(
-        self, path: str, stream: WatchStream, pending: _Pending, limit_s: float, idle_limit_s: float
+        self, path: str, stream: WatchStream, pending: _PendingLines, limit_s: float, idle_limit_s: float
     ) -> AsyncGenerator[bytes, None]:
         loop = asyncio.get_running_loop()
         start = last = loop.time()
@@ -127,7 +127,7 @@ class SimTransport:
             raise ApiUnreachableError(f"cannot {method} {path}: simulated: connection refused")
 
 
-class _Pending:
+class _PendingLines:
     """Lines on their way to one watcher."""
 
     def __init__(self) -> None:

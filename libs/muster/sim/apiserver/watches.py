@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from muster.sim.apiserver.lists import wanted_version
 from muster.sim.apiserver.selectors import Match, parse_selectors
 from muster.sim.apiserver.status import Obj, StatusError
-from muster.sim.apiserver.store import Change, Store, Table, watch_line
+from muster.sim.apiserver.store import KindTable, Store, StoredChange, watch_line
 
 INITIAL_END = "k8s.io/initial-events-end"
 """Annotation of the bookmark that ends the objects a watch begins with."""
@@ -21,7 +21,7 @@ class WatchStream:
     """One watch. ``deliver`` gets each line; after ``close`` it gets none."""
 
     def __init__(
-        self, store: Store, table: Table, namespace: str, query: Mapping[str, str], deliver: Callable[[bytes], None]
+        self, store: Store, table: KindTable, namespace: str, query: Mapping[str, str], deliver: Callable[[bytes], None]
     ) -> None:
         self._store = store
         self._table = table
@@ -75,7 +75,7 @@ class WatchStream:
             return False
         return self._matches is None or self._matches(found)
 
-    def _on_change(self, change: Change) -> None:
+    def _on_change(self, change: StoredChange) -> None:
         """Deliver a change as this watcher sees it: an object can enter and leave its selection."""
         if change.version <= self._after:
             return

@@ -6,6 +6,6 @@ what the functions need, and plays Ray itself: how long a Ray job runs and how i
 """
 
 from muster.sim.kuberay.operator import KubeRayOperator
-from muster.sim.kuberay.settings import OUTCOME, RUNTIME, Settings
+from muster.sim.kuberay.settings import OUTCOME, RUNTIME, OperatorSettings
 
-__all__ = ["OUTCOME", "RUNTIME", "KubeRayOperator", "Settings"]
+__all__ = ["OUTCOME", "RUNTIME", "KubeRayOperator", "OperatorSettings"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from muster.sim.apiserver.names import moment
 from muster.sim.apiserver.status import Obj
 from muster.sim.kuberay import words
-from muster.sim.kuberay.settings import Settings, outcome, runtime_ms
+from muster.sim.kuberay.settings import OperatorSettings, outcome, runtime_ms
 from muster.sim.operations import owner_of
 
 SUBMITTER_BACKOFF_LIMIT = 2
@@ -31,7 +31,7 @@ def cluster_of(job: Obj, name: str) -> Obj:
     return {"apiVersion": job["apiVersion"], "kind": "RayCluster", "metadata": made, "spec": spec}
 
 
-def submitter_job(job: Obj, cluster: Obj, status: Obj, settings: Settings) -> Obj:
+def submitter_job(job: Obj, cluster: Obj, status: Obj, settings: OperatorSettings) -> Obj:
     """The Kubernetes Job, named as the RayJob, whose pod submits the Ray job and waits for its end."""
     meta, spec = job["metadata"], job["spec"]
     retries = (spec.get("submitterConfig") or {}).get("backoffLimit")
@@ -78,7 +78,7 @@ def _submitter_container(spec: Obj) -> Obj:
     return {"name": "ray-job-submitter", "image": image, "resources": SUBMITTER_RESOURCES}
 
 
-def _submitter_template(job: Obj, cluster: Obj, status: Obj, settings: Settings) -> Obj:
+def _submitter_template(job: Obj, cluster: Obj, status: Obj, settings: OperatorSettings) -> Obj:
     """The submitter's pod; how long it runs is written on it, for whoever plays the kubelet."""
     given = job["spec"].get("submitterPodTemplate")
     if given is None:

@@ -10,7 +10,7 @@ from muster.model.api import RAYCLUSTERS, RAYJOBS
 from muster.sim.apiserver.names import moment
 from muster.sim.apiserver.status import Obj
 from muster.sim.kuberay import words
-from muster.sim.operations import ApiOperation, Delete, Replace
+from muster.sim.operations import ApiOperation, DeleteObject, Replace
 
 _MOST_DESTRUCTIVE_FIRST = ("DeleteSelf", "DeleteCluster", "DeleteWorkers")
 
@@ -68,10 +68,10 @@ def _is_done(policy: str, job: Obj, cluster: Obj | None) -> bool:
 def _carry_out(policy: str, job: Obj, cluster: Obj | None) -> list[ApiOperation]:
     if policy == "DeleteSelf":
         meta = job["metadata"]
-        return [Delete(RAYJOBS, meta["namespace"], meta["name"], meta["uid"])]
+        return [DeleteObject(RAYJOBS, meta["namespace"], meta["name"], meta["uid"])]
     assert cluster is not None, f"policy {policy} is done when there is no cluster"
     if policy == "DeleteCluster":
         meta = cluster["metadata"]
-        return [Delete(RAYCLUSTERS, meta["namespace"], meta["name"], meta["uid"])]
+        return [DeleteObject(RAYCLUSTERS, meta["namespace"], meta["name"], meta["uid"])]
     groups = [{**group, "suspend": True} for group in cluster["spec"].get("workerGroupSpecs") or ()]
     return [Replace(RAYCLUSTERS, {**cluster, "spec": {**cluster["spec"], "workerGroupSpecs": groups}})]

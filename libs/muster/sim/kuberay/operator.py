@@ -16,9 +16,9 @@ from muster.sim.controllers import WorkQueue
 from muster.sim.kuberay import words
 from muster.sim.kuberay.raycluster import RayClusterSeen, reconcile_raycluster
 from muster.sim.kuberay.rayjob import reconcile_rayjob
-from muster.sim.kuberay.settings import Settings, outcome, runtime_ms
+from muster.sim.kuberay.settings import OperatorSettings, outcome, runtime_ms
 from muster.sim.kuberay.step import RayJobSeen, RayRun
-from muster.sim.operations import Plan
+from muster.sim.operations import OperationPlan
 
 _ENDS = {"succeeded": words.JOB_SUCCEEDED, "failed": words.JOB_FAILED, "stopped": words.JOB_STOPPED}
 _FAILED_MESSAGE = "Job entrypoint command failed with exit code 1 (simulated)"
@@ -29,8 +29,8 @@ class KubeRayOperator:
 
     watches: ClassVar[tuple[ApiResource, ...]] = (RAYJOBS, RAYCLUSTERS, JOBS, PODS)
 
-    def __init__(self, settings: Settings | None = None) -> None:
-        self.settings = settings or Settings()
+    def __init__(self, settings: OperatorSettings | None = None) -> None:
+        self.settings = settings or OperatorSettings()
         self.queue = WorkQueue()
         self._jobs: dict[str, Obj] = {}
         self._clusters: dict[str, Obj] = {}
@@ -67,21 +67,21 @@ class KubeRayOperator:
         else:
             self.queue.mark(f"job {key}")
 
-    def plan(self, key: str, now: int) -> Plan:
+    def plan(self, key: str, now: int) -> OperationPlan:
         """What is due for a RayJob or a RayCluster."""
         sort, _, name = key.partition(" ")
         if sort == "cluster":
             cluster = self._clusters.get(name)
             if cluster is None:
-                return Plan()
+                return OperationPlan()
             pods = tuple(self._pods.get(name, {}).values())
             return reconcile_raycluster(RayClusterSeen(cluster, pods), now, self.settings)
         job = self._jobs.get(name)
         if job is None:
-            return Plan()
+            return OperationPlan()
         return self._plan_job(name, job, now)
 
-    def _plan_job(self, name: str, job: Obj, now: int) -> Plan:
+    def _plan_job(self, name: str, job: Obj, now: int) -> OperationPlan:
         status = job.get("status") or {}
         cluster_key = f"{job['metadata']['namespace']}/{status.get('rayClusterName', '')}"
         cluster = self._clusters.get(cluster_key)
@@ -97,7 +97,7 @@ class KubeRayOperator:
         if found.submit and cluster is not None:
             self._start(job, status["jobId"], cluster, now)
             again_ms = 0
-        return Plan(found.operations, again_ms)
+        return OperationPlan(found.operations, again_ms)
 
     def _run(self, name: str, job: Obj, status: Obj, cluster: Obj | None, now: int) -> RayRun | None:
         """What Ray knows of the RayJob's Ray job; starts it when its submitter has begun."""

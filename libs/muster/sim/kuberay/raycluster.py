@@ -15,9 +15,9 @@ from muster.sim.kuberay.clusterstatus import cluster_status, is_true
 from muster.sim.kuberay.events import warning
 from muster.sim.kuberay.groups import hosts_of, replicas
 from muster.sim.kuberay.raypods import head_pod, surroundings, worker_pod
-from muster.sim.kuberay.settings import Settings
+from muster.sim.kuberay.settings import OperatorSettings
 from muster.sim.kuberay.validation import raycluster_problem
-from muster.sim.operations import ApiOperation, Create, Delete, Plan, Replace
+from muster.sim.operations import ApiOperation, Create, DeleteObject, OperationPlan, Replace
 
 OVER = ("Succeeded", "Failed")
 
@@ -29,17 +29,17 @@ class RayClusterSeen(Struct, frozen=True):
     pods: tuple[Obj, ...] = ()
 
 
-def reconcile_raycluster(seen: RayClusterSeen, now: int, settings: Settings) -> Plan:
+def reconcile_raycluster(seen: RayClusterSeen, now: int, settings: OperatorSettings) -> OperationPlan:
     """What the operator does about a RayCluster at ``now`` (ms)."""
     cluster = seen.cluster
     if cluster["spec"].get("managedBy") not in (None, words.MANAGER):
-        return Plan()
+        return OperationPlan()
     if cluster["metadata"].get("deletionTimestamp"):
-        return Plan()
+        return OperationPlan()
     problem = raycluster_problem(cluster)
     if problem:
         # From here on the operator does not look at the cluster at all until its spec is changed.
-        return Plan((warning(cluster, "InvalidRayClusterSpec", problem, now),))
+        return OperationPlan((warning(cluster, "InvalidRayClusterSpec", problem, now),))
     old = cluster.get("status") or {}
     operations: list[ApiOperation] = []
     if settings.services and "endpoints" not in old:
@@ -53,10 +53,10 @@ def reconcile_raycluster(seen: RayClusterSeen, now: int, settings: Settings) -> 
         status = cluster_status(cluster, (), now, imagined=not left_ms)
     if status != old:
         operations.append(Replace(RAYCLUSTERS, {**cluster, "status": status}, "status"))
-    return Plan(tuple(operations), left_ms or None)
+    return OperationPlan(tuple(operations), left_ms or None)
 
 
-def _pod_operations(cluster: Obj, pods: tuple[Obj, ...], settings: Settings) -> list[ApiOperation]:
+def _pod_operations(cluster: Obj, pods: tuple[Obj, ...], settings: OperatorSettings) -> list[ApiOperation]:
     status = cluster.get("status") or {}
     if is_true(status, words.CLUSTER_SUSPENDING):
         return [_delete(pod) for pod in pods if not _going(pod)]
@@ -81,7 +81,9 @@ def _may_make_head(cluster: Obj, status: Obj) -> bool:
     return annotations.get(words.NO_HEAD_RESTART) != "true" or not is_true(status, words.PROVISIONED)
 
 
-def _group_operations(cluster: Obj, group: Obj, pods: tuple[Obj, ...], settings: Settings) -> list[ApiOperation]:
+def _group_operations(
+    cluster: Obj, group: Obj, pods: tuple[Obj, ...], settings: OperatorSettings
+) -> list[ApiOperation]:
     """Bring a worker group to its size. Pods that are going still count until they are gone."""
     namespace = cluster["metadata"]["namespace"]
     workers = [
@@ -96,7 +98,7 @@ def _group_operations(cluster: Obj, group: Obj, pods: tuple[Obj, ...], settings:
     named = tuple((group.get("scaleStrategy") or {}).get("workersToDelete") or ())
     # Whatever pod has the name is deleted, every time: nobody checks that it is a worker of this group.
     going = {pod["metadata"]["name"] for pod in workers if _going(pod)}
-    operations: list[ApiOperation] = [Delete(PODS, namespace, name) for name in named if name not in going]
+    operations: list[ApiOperation] = [DeleteObject(PODS, namespace, name) for name in named if name not in going]
     left = [pod for pod in workers if pod["metadata"]["name"] not in named]
     missing = replicas(group) - len(left)
     if missing > 0:
@@ -108,7 +110,7 @@ def _group_operations(cluster: Obj, group: Obj, pods: tuple[Obj, ...], settings:
 
 
 def _multi_host_operations(
-    cluster: Obj, group: Obj, workers: list[Obj], hosts: int, settings: Settings
+    cluster: Obj, group: Obj, workers: list[Obj], hosts: int, settings: OperatorSettings
 ) -> list[ApiOperation]:
     """The hosts of a replica come and go together; a replica that lacks one goes."""
     named = set((group.get("scaleStrategy") or {}).get("workersToDelete") or ())
@@ -146,9 +148,9 @@ def _multi_host_operations(
     return operations
 
 
-def _delete(pod: Obj) -> Delete:
+def _delete(pod: Obj) -> DeleteObject:
     meta = pod["metadata"]
-    return Delete(PODS, meta["namespace"], meta["name"], meta["uid"])
+    return DeleteObject(PODS, meta["namespace"], meta["name"], meta["uid"])
 
 
 def _going(pod: Obj) -> bool:

@@ -14,20 +14,20 @@ from muster.sim.apiserver.status import Obj
 from muster.sim.kuberay import deletions, rules, words
 from muster.sim.kuberay.children import cluster_of, submitter_job, submitter_status
 from muster.sim.kuberay.events import warning
-from muster.sim.kuberay.settings import Settings
-from muster.sim.kuberay.step import RayJobPlan, RayJobSeen, Step
+from muster.sim.kuberay.settings import OperatorSettings
+from muster.sim.kuberay.step import RayJobPlan, RayJobSeen, RayJobStep
 from muster.sim.kuberay.validation import rayjob_problem
-from muster.sim.operations import ApiOperation, Create, Delete, Merge, Replace
+from muster.sim.operations import ApiOperation, Create, DeleteObject, Merge, Replace
 
 
-def reconcile_rayjob(seen: RayJobSeen, now: int, settings: Settings) -> RayJobPlan:
+def reconcile_rayjob(seen: RayJobSeen, now: int, settings: OperatorSettings) -> RayJobPlan:
     """What the operator does about a RayJob at ``now`` (ms)."""
     job = seen.job
     if job["spec"].get("managedBy") not in (None, words.MANAGER):
         return RayJobPlan()
     if job["metadata"].get("deletionTimestamp"):
         return RayJobPlan(_without_finalizer(job))
-    step = Step(seen, now, settings)
+    step = RayJobStep(seen, now, settings)
     problem = rayjob_problem(job)
     if problem:
         step.set(jobDeploymentStatus=words.VALIDATION_FAILED, reason=words.VALIDATION_FAILED, message=problem)
@@ -42,7 +42,7 @@ def reconcile_rayjob(seen: RayJobSeen, now: int, settings: Settings) -> RayJobPl
     return RayJobPlan(tuple(step.operations), again_ms, step.submit)
 
 
-def _new(step: Step) -> None:
+def _new(step: RayJobStep) -> None:
     """Name the cluster and the Ray job before either exists, so that neither is ever made twice."""
     uid, status = step.seen.job["metadata"]["uid"], step.status
     if step.mode != words.INTERACTIVE and not status.get("jobId"):
@@ -53,7 +53,7 @@ def _new(step: Step) -> None:
     step.set(jobDeploymentStatus=words.INITIALIZING, startTime=stamp(step.now))
 
 
-def _initializing(step: Step) -> None:
+def _initializing(step: RayJobStep) -> None:
     """Wait for a cluster that is ready, then submit. Suspension is asked for first: then there is no cluster."""
     if rules.suspend(step) or rules.deadlines(step):
         return
@@ -74,13 +74,13 @@ def _initializing(step: Step) -> None:
     step.set(jobDeploymentStatus=words.RUNNING)
 
 
-def _waiting(step: Step) -> None:
+def _waiting(step: RayJobStep) -> None:
     """InteractiveMode: the user submits and then says under which id. Suspension is not looked at here."""
     if not rules.deadlines(step) and step.spec.get("jobId"):
         step.set(jobId=step.spec["jobId"], jobDeploymentStatus=words.RUNNING)
 
 
-def _running(step: Step) -> None:
+def _running(step: RayJobStep) -> None:
     """Follow the Ray job until it and its submitter are over."""
     if rules.suspend(step) or rules.deadlines(step) or rules.transition_overdue(step):
         return
@@ -108,7 +108,7 @@ def _running(step: Step) -> None:
     _follow_run(step, cluster, finished_at)
 
 
-def _follow_run(step: Step, cluster: Obj, finished_at: int | None) -> None:
+def _follow_run(step: RayJobStep, cluster: Obj, finished_at: int | None) -> None:
     """Take over what the dashboard says of the Ray job."""
     run = step.seen.run
     if run is None:
@@ -137,14 +137,14 @@ def _follow_run(step: Step, cluster: Obj, finished_at: int | None) -> None:
         step.set(jobDeploymentStatus=words.COMPLETE)
 
 
-def _suspending(step: Step) -> None:
+def _suspending(step: RayJobStep) -> None:
     """Delete everything, whatever ``suspend`` says by now; go on only when nothing is left."""
     seen = step.seen
     left = [child for child in (seen.cluster, _submitter(step)) if child is not None]
     for child, resource in ((seen.cluster, RAYCLUSTERS), (_submitter(step), JOBS)):
         if child is not None and not child["metadata"].get("deletionTimestamp"):
             meta = child["metadata"]
-            step.operations.append(Delete(resource, step.namespace, meta["name"], meta["uid"]))
+            step.operations.append(DeleteObject(resource, step.namespace, meta["name"], meta["uid"]))
     if left:
         return
     after = words.SUSPENDED if step.state == words.SUSPENDING else words.NEW
@@ -152,12 +152,12 @@ def _suspending(step: Step) -> None:
     step.set(**dict.fromkeys((*gone, "jobStatus")), jobDeploymentStatus=after)
 
 
-def _suspended(step: Step) -> None:
+def _suspended(step: RayJobStep) -> None:
     if not step.spec.get("suspend"):
         step.set(jobDeploymentStatus=words.NEW, jobStatus=None)
 
 
-def _over(step: Step) -> None:
+def _over(step: RayJobStep) -> None:
     """Delete what is to go, when it is to go."""
     if step.spec.get("clusterSelector"):
         return
@@ -167,12 +167,12 @@ def _over(step: Step) -> None:
         step.look_again(again_at)
 
 
-def _validation_failed(step: Step) -> None:
+def _validation_failed(step: RayJobStep) -> None:
     """The spec was mended (else this is not reached): begin anew, with the cluster there is if there is one."""
     step.set(jobDeploymentStatus=words.NEW, reason=None, message=None)
 
 
-def _cluster(step: Step) -> Obj | None:
+def _cluster(step: RayJobStep) -> Obj | None:
     """The RayJob's cluster; None when it had to be asked for, or a selected one does not exist."""
     if step.seen.cluster is None:
         if step.spec.get("clusterSelector"):
@@ -183,11 +183,11 @@ def _cluster(step: Step) -> Obj | None:
     return step.seen.cluster
 
 
-def _submitter(step: Step) -> Obj | None:
+def _submitter(step: RayJobStep) -> Obj | None:
     return None if step.mode in (words.HTTP, words.SIDECAR) else step.seen.submitter
 
 
-def _report_submitter(step: Step) -> None:
+def _report_submitter(step: RayJobStep) -> None:
     """Where no pods of Jobs run: say that the submitter is done when the Ray job is."""
     run, submitter = step.seen.run, step.seen.submitter
     if step.settings.submitter_pods or run is None or submitter is None or run.end > step.now:
@@ -204,7 +204,7 @@ def _report_submitter(step: Step) -> None:
         step.operations.append(Merge(JOBS, step.namespace, step.name, {"status": status}, "status"))
 
 
-def _write_status(step: Step) -> None:
+def _write_status(step: RayJobStep) -> None:
     old = step.seen.job.get("status") or {}
     if step.status == old:
         return
@@ -244,7 +244,7 @@ def _without_finalizer(job: Obj) -> tuple[ApiOperation, ...]:
     return (Replace(RAYJOBS, {**job, "metadata": {**job["metadata"], "finalizers": kept}}),)
 
 
-STATES: dict[str, Callable[[Step], None]] = {
+STATES: dict[str, Callable[[RayJobStep], None]] = {
     words.NEW: _new,
     words.INITIALIZING: _initializing,
     words.WAITING: _waiting,

@@ -6,7 +6,7 @@ from muster.model.api import ApiResource
 from muster.sim.apiserver.kinds import ROLE_BINDINGS, ROLES, SERVICE_ACCOUNTS, SERVICES
 from muster.sim.apiserver.status import Obj
 from muster.sim.kuberay import words
-from muster.sim.kuberay.settings import Settings
+from muster.sim.kuberay.settings import OperatorSettings
 from muster.sim.operations import Create, owner_of
 
 AUTOSCALER_AMOUNTS = {"cpu": "500m", "memory": "512Mi"}
@@ -17,7 +17,7 @@ INIT_RESOURCES = {"requests": INIT_AMOUNTS, "limits": INIT_AMOUNTS}
 _RBAC = "rbac.authorization.k8s.io"
 
 
-def head_pod(cluster: Obj, settings: Settings) -> Obj:
+def head_pod(cluster: Obj, settings: OperatorSettings) -> Obj:
     """The head, with the autoscaler beside Ray if the cluster scales itself."""
     spec, name = cluster["spec"], cluster["metadata"]["name"]
     group = spec["headGroupSpec"]
@@ -33,7 +33,7 @@ def head_pod(cluster: Obj, settings: Settings) -> Obj:
     return _pod(cluster, group, body, "head", words.HEAD_GROUP, f"{name}-head-", {})
 
 
-def worker_pod(cluster: Obj, group: Obj, settings: Settings, marks: dict[str, str]) -> Obj:
+def worker_pod(cluster: Obj, group: Obj, settings: OperatorSettings, marks: dict[str, str]) -> Obj:
     """A worker of a group; ``marks`` are the labels that tell the hosts of one replica."""
     body = dict(group["template"]["spec"])
     if settings.init_containers:

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from muster.sim.apiserver.names import moment, stamp
 from muster.sim.kuberay import words
-from muster.sim.kuberay.step import Step
+from muster.sim.kuberay.step import RayJobStep
 
 
-def suspend(step: Step) -> bool:
+def suspend(step: RayJobStep) -> bool:
     if step.spec.get("suspend"):
         step.set(jobDeploymentStatus=words.SUSPENDING)
     return bool(step.spec.get("suspend"))
 
 
-def deadlines(step: Step) -> bool:
+def deadlines(step: RayJobStep) -> bool:
     """Fail what took too long, counted from the start time, which every resume sets anew."""
     start = moment(step.status["startTime"])
     limits = [("activeDeadlineSeconds", words.DEADLINE_EXCEEDED)]
@@ -33,7 +33,7 @@ def deadlines(step: Step) -> bool:
     return False
 
 
-def transition_overdue(step: Step) -> bool:
+def transition_overdue(step: RayJobStep) -> bool:
     """The Ray job is long over and its RayJob is not."""
     ended = (step.status.get("rayJobInfo") or {}).get("endTime")
     if step.status.get("jobStatus") not in words.JOB_OVER or ended is None:
@@ -49,7 +49,7 @@ def transition_overdue(step: Step) -> bool:
     return True
 
 
-def submitter_overdue(step: Step, finished_at: int) -> bool:
+def submitter_overdue(step: RayJobStep, finished_at: int) -> bool:
     """The submitter is over for a while and the Ray job is not."""
     limit = finished_at + step.settings.submitter_grace_ms
     if step.now < limit:
@@ -60,7 +60,7 @@ def submitter_overdue(step: Step, finished_at: int) -> bool:
     return True
 
 
-def count_and_retry(step: Step) -> None:
+def count_and_retry(step: RayJobStep) -> None:
     """Count how tries ended; a failed one is tried again while the limit allows, each time with a new cluster."""
     before = (step.seen.job.get("status") or {}).get("jobDeploymentStatus", words.NEW)
     if step.state == before:

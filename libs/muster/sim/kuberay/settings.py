@@ -25,7 +25,7 @@ _OUTCOMES: tuple[Outcome, ...] = ("succeeded", "failed", "stopped", "submission-
 _DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?(?:(\d+)ms)?")
 
 
-class Settings(Struct, frozen=True, kw_only=True):
+class OperatorSettings(Struct, frozen=True, kw_only=True):
     """The operator's settings; the defaults are KubeRay's where it has such a setting."""
 
     runtime_ms: int = 20_000
@@ -62,7 +62,7 @@ def duration_ms(text: str) -> int:
     return (int(hours) * 60 + int(minutes)) * 60_000 + round(float(seconds) * 1000) + int(millis)
 
 
-def runtime_ms(job: Obj, settings: Settings) -> int:
+def runtime_ms(job: Obj, settings: OperatorSettings) -> int:
     """How long the RayJob's Ray job runs."""
     text = (job["metadata"].get("annotations") or {}).get(RUNTIME)
     return settings.runtime_ms if text is None else duration_ms(text)

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from muster.sim.apiserver.status import Obj
 from muster.sim.kuberay import words
-from muster.sim.kuberay.settings import Settings
+from muster.sim.kuberay.settings import OperatorSettings
 from muster.sim.operations import ApiOperation
 
 
@@ -44,10 +44,10 @@ class RayJobPlan(Struct, frozen=True):
     """Submit the Ray job through the dashboard (HTTPMode)."""
 
 
-class Step:
+class RayJobStep:
     """One look at a RayJob: what is seen, and what comes of it so far."""
 
-    def __init__(self, seen: RayJobSeen, now: int, settings: Settings) -> None:
+    def __init__(self, seen: RayJobSeen, now: int, settings: OperatorSettings) -> None:
         self.seen = seen
         self.now = now
         self.settings = settings

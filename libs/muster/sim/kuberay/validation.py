@@ -12,7 +12,7 @@ from collections.abc import Callable
 from muster.model.resources import QuantityError, parse_quantity
 from muster.sim.apiserver.status import Obj
 from muster.sim.kuberay import words
-from muster.sim.kuberay.settings import Settings, outcome, runtime_ms
+from muster.sim.kuberay.settings import OperatorSettings, outcome, runtime_ms
 
 _MEMO_SIZE = 50_000
 _memo: dict[int, tuple[Obj, str]] = {}
@@ -164,7 +164,7 @@ def _script_problem(job: Obj) -> str:
     """What is wrong with the annotations that say how the simulated Ray job goes."""
     try:
         outcome(job)
-        runtime_ms(job, Settings())
+        runtime_ms(job, OperatorSettings())
     except ValueError as err:
         return str(err)
     return ""

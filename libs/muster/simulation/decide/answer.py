@@ -14,7 +14,7 @@ from muster.model.placing import GPU
 from muster.simulation.decide.situation import Situation
 
 
-class Where(Struct, frozen=True):
+class PodWhereabouts(Struct, frozen=True):
     """Where a pod runs; ``devices``: the shared ones, as the ledger numbers them."""
 
     node: str
@@ -26,7 +26,7 @@ class Member(Struct, frozen=True):
 
     job: str
     pod: str
-    where: Where
+    where: PodWhereabouts
     new: bool
 
 
@@ -46,7 +46,7 @@ class Eviction(Struct, frozen=True):
     resource: str
 
 
-class Waiting(Struct, frozen=True):
+class PodsWaitingAnswer(Struct, frozen=True):
     """Pods that wait together, and why: ``code`` for programs, ``text`` for people."""
 
     job: str
@@ -55,7 +55,7 @@ class Waiting(Struct, frozen=True):
     text: str
 
 
-class Placed(Struct, frozen=True):
+class PodPlacedAnswer(Struct, frozen=True):
     name: str
     node: str
     devices: list[int]
@@ -66,7 +66,7 @@ class Runs(Struct, frozen=True):
 
     job: str
     queue: str
-    pods: list[Placed]
+    pods: list[PodPlacedAnswer]
 
 
 class Answer(Struct, frozen=True):
@@ -77,7 +77,7 @@ class Answer(Struct, frozen=True):
     running: list[Runs]
     """What ran and runs on."""
     evicted: list[Eviction]
-    waiting: list[Waiting]
+    waiting: list[PodsWaitingAnswer]
     warnings: list[str]
     """What looks odd about the queues, and which are disabled and why."""
 
@@ -86,7 +86,7 @@ def answer_of(
     situation: Situation,
     members: Sequence[Member],
     evicted: list[Eviction],
-    waiting: list[Waiting],
+    waiting: list[PodsWaitingAnswer],
     warnings: list[str],
 ) -> Answer:
     """The answer, with a number for every device."""
@@ -98,7 +98,7 @@ def answer_of(
         for each in members:
             if each.new == new:
                 job = found.setdefault(each.job, Runs(each.job, queues[each.job], []))
-                job.pods.append(Placed(each.pod, each.where.node, devices[each.job, each.pod]))
+                job.pods.append(PodPlacedAnswer(each.pod, each.where.node, devices[each.job, each.pod]))
         return list(found.values())
 
     return Answer(runs(new=True), runs(new=False), evicted, waiting, warnings)

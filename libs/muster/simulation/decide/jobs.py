@@ -17,7 +17,7 @@ from muster.model.placing import GPU, PodRules, Toleration, Topology
 from muster.model.workload import NodeState
 from muster.simulation.decide.document import JobEntry, PodEntry
 from muster.simulation.decide.queues import QUOTA_LABEL, Leaf, Leaves
-from muster.simulation.decide.situation import Job, Pod, StateFileError, Unit
+from muster.simulation.decide.situation import SituationJob, SituationPod, SituationUnit, StateFileError
 from muster.simulation.decide.values import MAX_SECONDS, MIB, at_least, exact, seconds, unique
 
 PREEMPTIBLE_LABEL = KEPT[2]
@@ -39,7 +39,7 @@ class JobReader:
         """Node -> devices that running pods have whole."""
         self._pods = 0
 
-    def job(self, entry: JobEntry, index: int) -> Job:
+    def job(self, entry: JobEntry, index: int) -> SituationJob:
         where = f"jobs[{index}] {entry.name!r}"
         if not entry.name:
             raise StateFileError(f"jobs[{index}]: its name is empty")
@@ -61,7 +61,7 @@ class JobReader:
         topology = Topology(entry.topology.required, entry.topology.preferred)
         units = _units(entry, pods, created, where)
         labels = self._labels(leaf, entry.preemptible)
-        return Job(entry.name, leaf.path, leaf.namespace, labels, priority, units, topology)
+        return SituationJob(entry.name, leaf.path, leaf.namespace, labels, priority, units, topology)
 
     def _labels(self, leaf: Leaf, preemptible: bool | None) -> dict[str, str]:
         """The labels by which a job is led to its queue, and says whether it may be preempted."""
@@ -71,7 +71,7 @@ class JobReader:
         labels = {QUOTA_LABEL: leaf.label} if leaf.label else {}
         return labels | ({PREEMPTIBLE_LABEL: "false"} if preemptible is False else {})
 
-    def _pod(self, entry: PodEntry, name: str, job: str) -> Pod:
+    def _pod(self, entry: PodEntry, name: str, job: str) -> SituationPod:
         where = f"{job}, pod {name!r}"
         at_least(where, 0, gpus=entry.gpus, cpu_milli=entry.cpu_milli, memory_mib=entry.memory_mib)
         rules = PodRules(
@@ -88,7 +88,7 @@ class JobReader:
             # In shares of the smallest device there is, as KAI Scheduler counts it.
             need[GPU] = -(-memory * WHOLE // self._gpu_memory) * count if self._gpu_memory else WHOLE * count
         node, devices, started = self._place(entry, rules, where)
-        return Pod(
+        return SituationPod(
             name,
             {key: amount for key, amount in sorted(request.items()) if amount},
             {key: amount for key, amount in sorted(need.items()) if amount},
@@ -178,10 +178,10 @@ class JobReader:
         return devices
 
 
-def _units(entry: JobEntry, pods: Sequence[Pod], created: int, where: str) -> tuple[Unit, ...]:
+def _units(entry: JobEntry, pods: Sequence[SituationPod], created: int, where: str) -> tuple[SituationUnit, ...]:
     """What starts together, and what joins it later."""
     least = _minimums(entry, pods, where)
-    core: list[Pod] = []
+    core: list[SituationPod] = []
     for name, minimum in least.items():
         members = [pod for pod in pods if pod.subgroup == name]
         core += sorted(members, key=lambda pod: not pod.node)[:minimum]
@@ -192,15 +192,19 @@ def _units(entry: JobEntry, pods: Sequence[Pod], created: int, where: str) -> tu
     names = {pod.name for pod in core}
     rest = [pod for pod in pods if pod.name not in names]
     units = (
-        [Unit(entry.name, entry.name, tuple(pod for pod in pods if pod.name in names), True, created)] if core else []
+        [SituationUnit(entry.name, entry.name, tuple(pod for pod in pods if pod.name in names), True, created)]
+        if core
+        else []
     )
     for pod in rest:
         first = not units
-        units.append(Unit(f"{entry.name}.{pod.name}", entry.name, (pod,), first, created + (0 if first else LATER_MS)))
+        units.append(
+            SituationUnit(f"{entry.name}.{pod.name}", entry.name, (pod,), first, created + (0 if first else LATER_MS))
+        )
     return tuple(units)
 
 
-def _minimums(entry: JobEntry, pods: Sequence[Pod], where: str) -> dict[str, int]:
+def _minimums(entry: JobEntry, pods: Sequence[SituationPod], where: str) -> dict[str, int]:
     """{subgroup: how many of its pods the job starts with}"""
     if not entry.subgroups:
         named = next((pod for pod in pods if pod.subgroup), None)

@@ -8,28 +8,28 @@ from muster.events.decisions import Placement
 from muster.model.keys import Ref
 from muster.model.resources import Vector, add_into
 from muster.model.workload import PodSet, PodState, Workload
-from muster.simulation.decide.answer import Where
-from muster.simulation.decide.situation import Job, Pod, Unit
+from muster.simulation.decide.answer import PodWhereabouts
+from muster.simulation.decide.situation import SituationJob, SituationPod, SituationUnit
 from muster.simulation.facts import EPOCH_MS, KIND
 
 SET_LABEL = "training.kubeflow.org/replica-type"
 """The label by which the pods here say which set of their unit they are of."""
 
 
-class Live:
+class LiveUnit:
     """A unit that has been submitted."""
 
-    def __init__(self, unit: Unit, job: Job, uid: str, rv: int) -> None:
+    def __init__(self, unit: SituationUnit, job: SituationJob, uid: str, rv: int) -> None:
         self.unit = unit
         self.job = job
-        self.sets: dict[str, list[Pod]] = {}
+        self.sets: dict[str, list[SituationPod]] = {}
         """Name of a pod set -> its pods, which ask for the same."""
         shapes: dict[str, str] = {}
         for pod in unit.pods:
             shape = repr((pod.subgroup, pod.request, pod.rules))
             self.sets.setdefault(shapes.setdefault(shape, f"set-{len(shapes)}"), []).append(pod)
         self.workload = self._submitted(uid, rv)
-        self.places: dict[str, Where] = {}
+        self.places: dict[str, PodWhereabouts] = {}
         """Name of a pod -> where it runs."""
         self.starts = 0
 
@@ -53,16 +53,16 @@ class Live:
             labels=dict(sorted(self.job.labels.items())),
         )
 
-    def members(self) -> Iterator[tuple[str, Pod]]:
+    def members(self) -> Iterator[tuple[str, SituationPod]]:
         """(pod set, pod) of all its pods."""
         return ((name, pod) for name, pods in self.sets.items() for pod in pods)
 
-    def pod_ref(self, pod: Pod) -> Ref:
+    def pod_ref(self, pod: SituationPod) -> Ref:
         """A pod that is made anew is another pod."""
         uid = f"{self.workload.ref.uid}/{pod.name} {self.starts}"
         return Ref("Pod", self.job.namespace, f"{self.job.name}.{pod.name}", uid)
 
-    def pod_state(self, name: str, pod: Pod, rv: int) -> PodState:
+    def pod_state(self, name: str, pod: SituationPod, rv: int) -> PodState:
         """A pod of set ``name`` that runs."""
         where = self.places[pod.name]
         return PodState(
@@ -77,15 +77,17 @@ class Live:
             devices=where.devices,
         )
 
-    def assigned(self, placements: tuple[Placement, ...]) -> dict[str, Where]:
+    def assigned(self, placements: tuple[Placement, ...]) -> dict[str, PodWhereabouts]:
         """Where each of its pods goes, set by set."""
-        found: dict[str, Where] = {}
+        found: dict[str, PodWhereabouts] = {}
         for name, pods in self.sets.items():
-            spots: list[Where] = []
+            spots: list[PodWhereabouts] = []
             for place in placements:
                 if place.pod_set == name:
                     each = len(place.devices) // place.count
-                    spots += [Where(place.node, place.devices[i * each : (i + 1) * each]) for i in range(place.count)]
+                    spots += [
+                        PodWhereabouts(place.node, place.devices[i * each : (i + 1) * each]) for i in range(place.count)
+                    ]
             for pod, spot in zip(pods, spots, strict=True):
                 found[pod.name] = spot
         return found

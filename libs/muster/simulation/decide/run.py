@@ -29,9 +29,9 @@ from muster.events.facts import (
     WorkloadStarted,
 )
 from muster.events.system import PlacementChosen
-from muster.simulation.decide.answer import Answer, Eviction, Member, Waiting, Where, answer_of
-from muster.simulation.decide.live import Live
-from muster.simulation.decide.situation import Job, Pod, Situation, Unit
+from muster.simulation.decide.answer import Answer, Eviction, Member, PodsWaitingAnswer, PodWhereabouts, answer_of
+from muster.simulation.decide.live import LiveUnit
+from muster.simulation.decide.situation import Situation, SituationJob, SituationPod, SituationUnit
 from muster.simulation.stages import ACTUATOR, FOR_EVER_MS, WATCHER, Stages
 
 SETTLING_MS = 60_000
@@ -51,16 +51,16 @@ class _Run:
         self._situation = situation
         self._jobs = {job.name: job for job in situation.jobs}
         self._rv = 1000
-        self._live: dict[str, Live] = {}
+        self._live: dict[str, LiveUnit] = {}
         """uid of a workload -> the unit it stands for."""
-        self._units: dict[str, Live] = {}
+        self._units: dict[str, LiveUnit] = {}
         """uid of a unit -> what was submitted of it last."""
         self._joined: dict[str, int] = {}
         """uid -> how often it was submitted."""
         self._admitted: dict[str, GangAdmitted] = {}
         self._evictions: list[Eviction] = []
         self._warnings: list[str] = []
-        self._began: dict[str, Where] = {}
+        self._began: dict[str, PodWhereabouts] = {}
         self._narrator = Narrator()
         self._stages = Stages(self._heard, "state")
         chosen = PlacementChosen(mode="spread" if situation.placement == "spread" else "pack", hold_ms=FOR_EVER_MS)
@@ -117,7 +117,7 @@ class _Run:
         for unit, job in sorted(running, key=lambda each: (each[0].started, each[0].created)):
             self._stages.now = max(self._stages.now, min(unit.started, self._situation.now))
             live = self._enlist(unit, job)
-            events = self._start(live, {pod.name: Where(pod.node, pod.devices) for pod in unit.pods})
+            events = self._start(live, {pod.name: PodWhereabouts(pod.node, pod.devices) for pod in unit.pods})
             self._watch(events)
             self._settle()
 
@@ -148,12 +148,12 @@ class _Run:
             ]
         )
 
-    def _runs(self, job: Job) -> bool:
+    def _runs(self, job: SituationJob) -> bool:
         """Whether the least a job starts with runs."""
         core = self._units.get(job.units[0].uid)
         return core is not None and bool(core.places)
 
-    def _submit(self, units: Iterable[tuple[Unit, Job]]) -> None:
+    def _submit(self, units: Iterable[tuple[SituationUnit, SituationJob]]) -> None:
         found: list[Event] = []
         for unit, job in units:
             found.append(WorkloadObserved(workload=self._enlist(unit, job).workload))
@@ -161,10 +161,10 @@ class _Run:
             self._watch(found)
             self._settle()
 
-    def _enlist(self, unit: Unit, job: Job) -> Live:
+    def _enlist(self, unit: SituationUnit, job: SituationJob) -> LiveUnit:
         times = self._joined[unit.uid] = self._joined.get(unit.uid, 0) + 1
         uid = unit.uid if times == 1 else f"{unit.uid} ({times})"
-        live = Live(unit, job, uid, self._next_rv())
+        live = LiveUnit(unit, job, uid, self._next_rv())
         self._live[uid] = self._units[unit.uid] = live
         return live
 
@@ -212,7 +212,7 @@ class _Run:
         self._watch(facts)
         return bool(orders)
 
-    def _start(self, live: Live, places: dict[str, Where]) -> list[Event]:
+    def _start(self, live: LiveUnit, places: dict[str, PodWhereabouts]) -> list[Event]:
         """A unit runs: its pods are bound, all at once."""
         live.places, live.starts = places, live.starts + 1
         now = live.workload = replace(
@@ -221,7 +221,7 @@ class _Run:
         pods = [PodObserved(pod=live.pod_state(name, pod, self._next_rv())) for name, pod in live.members()]
         return [WorkloadObserved(workload=now), *pods, WorkloadStarted(ref=now.ref, detail="Running")]
 
-    def _stop(self, live: Live) -> list[Event]:
+    def _stop(self, live: LiveUnit) -> list[Event]:
         """A unit is evicted: it waits again, and nothing of it is left. With its core all of a job goes."""
         gone = list(self._gone(live))
         now = live.workload = replace(
@@ -244,7 +244,7 @@ class _Run:
                 del self._units[other.unit.uid]
         return events
 
-    def _gone(self, live: Live) -> Iterator[Event]:
+    def _gone(self, live: LiveUnit) -> Iterator[Event]:
         for pod in live.unit.pods if live.places else ():
             yield PodGone(ref=live.pod_ref(pod), rv=self._next_rv())
         live.places = {}
@@ -252,7 +252,7 @@ class _Run:
     # --- what came of it --------------------------------------------------------------------------------------
 
     def answer(self) -> Answer:
-        members, waiting = list[Member](), list[Waiting]()
+        members, waiting = list[Member](), list[PodsWaitingAnswer]()
         for job in self._situation.jobs:
             for unit in job.units:
                 live = self._units.get(unit.uid)
@@ -265,15 +265,15 @@ class _Run:
                     waiting.append(self._waits(job, unit, live))
         return answer_of(self._situation, members, self._evictions, waiting, self._warnings)
 
-    def _left(self, job: Job, pod: Pod) -> bool:
+    def _left(self, job: SituationJob, pod: SituationPod) -> bool:
         return any(each.job == job.name and pod.name in each.pods for each in self._evictions)
 
-    def _waits(self, job: Job, unit: Unit, live: Live | None) -> Waiting:
+    def _waits(self, job: SituationJob, unit: SituationUnit, live: LiveUnit | None) -> PodsWaitingAnswer:
         pods = [pod.name for pod in unit.pods]
         if live is None:
             least = len(job.units[0].pods)
             text = f"It joins the gang of {job.name} once the {least} pods that gang starts with run"
-            return Waiting(job.name, pods, "WaitsForGang", text)
+            return PodsWaitingAnswer(job.name, pods, "WaitsForGang", text)
         state, uid = self._narrator.state, live.workload.ref.uid
         found = stand(state, uid, state.now, more=more_of(state, uid))
-        return Waiting(job.name, pods, found.code, found.text)
+        return PodsWaitingAnswer(job.name, pods, found.code, found.text)

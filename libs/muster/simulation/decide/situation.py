@@ -14,7 +14,7 @@ class StateFileError(Exception):
     """A state file cannot be asked about; the message names the object, the value and the way out."""
 
 
-class Pod(Struct, frozen=True):
+class SituationPod(Struct, frozen=True):
     """One pod of a job."""
 
     name: str
@@ -31,12 +31,12 @@ class Pod(Struct, frozen=True):
     started: int = 0
 
 
-class Unit(Struct, frozen=True):
+class SituationUnit(Struct, frozen=True):
     """Pods that start together, and are evicted together: the least a job starts with, or one pod beyond that."""
 
     uid: str
     job: str
-    pods: tuple[Pod, ...]
+    pods: tuple[SituationPod, ...]
     core: bool
     """Without it no other unit of the job runs."""
     created: int
@@ -50,7 +50,7 @@ class Unit(Struct, frozen=True):
         return max(pod.started for pod in self.pods)
 
 
-class Job(Struct, frozen=True):
+class SituationJob(Struct, frozen=True):
     """One job and its units, the core first."""
 
     name: str
@@ -59,7 +59,7 @@ class Job(Struct, frozen=True):
     labels: dict[str, str]
     """What leads it to its queue where its namespace does not, and whether it may be preempted."""
     priority: int
-    units: tuple[Unit, ...]
+    units: tuple[SituationUnit, ...]
     topology: Topology = Topology()
 
 
@@ -71,6 +71,6 @@ class Situation(Struct, frozen=True):
     nodes: tuple[NodeState, ...]
     queues: tuple[QuotaTreeObserved | KaiQueueObserved, ...]
     """KAI queues, or one ElasticQuotaTree."""
-    jobs: tuple[Job, ...] = field(default_factory=tuple)
+    jobs: tuple[SituationJob, ...] = field(default_factory=tuple)
     gpus: dict[str, int] = field(default_factory=dict)
     """Node -> how many devices it has."""

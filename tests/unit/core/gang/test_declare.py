@@ -10,8 +10,8 @@ import pytest
 from kit.podgangs import SIGS
 from muster.core.gang.declare import (
     DEFAULT_TIMEOUT_MS,
-    Counts,
     Declared,
+    GangCounts,
     declare,
     duration_ms,
     incomplete,
@@ -252,13 +252,13 @@ def test_a_group_waits_for_all_of_its_gangs() -> None:
     ],
 )
 def test_one_new_pod_of_a_gang_of_three_of_which_two_succeeded(policy: str, starts: bool) -> None:
-    assert satisfied(policy, 3, Counts(waiting=1, running=1, succeeded=2, satisfied=True)) is starts
+    assert satisfied(policy, 3, GangCounts(waiting=1, running=1, succeeded=2, satisfied=True)) is starts
 
 
 @pytest.mark.parametrize("policy", ["once-satisfied", "only-waiting", "waiting-and-running", "waiting-running-succeed"])
 def test_at_first_every_policy_wants_all(policy: str) -> None:
-    assert missing(policy, 3, Counts(waiting=2)) == 1
-    assert satisfied(policy, 3, Counts(waiting=3))
+    assert missing(policy, 3, GangCounts(waiting=2)) == 1
+    assert satisfied(policy, 3, GangCounts(waiting=3))
 
 
 # --- one priority -------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import pytest
 from kit import ray
 from kit.jobs import KINDS as KNOWN
 from kit.jobs import Obj
-from muster.core.actuation.answers import Retry
+from muster.core.actuation.answers import RetryLater
 from muster.core.actuation.intents import Known, Outstanding, known_of
 from muster.core.actuation.patch import after_reread, resume_patch
 from muster.core.workloads.registry import KINDS
@@ -19,7 +19,7 @@ from muster.model.keys import Intent
 from muster.model.workload import Workload
 from muster.sim.apiserver.jsonpatch import json_patch
 from muster.sim.kuberay.rayjob import reconcile_rayjob
-from muster.sim.kuberay.settings import Settings
+from muster.sim.kuberay.settings import OperatorSettings
 from muster.sim.kuberay.step import RayJobSeen
 
 
@@ -87,13 +87,13 @@ def test_an_object_that_cannot_be_read_any_more_is_an_edit() -> None:
 
 def test_an_api_server_in_trouble_is_asked_again() -> None:
     workload = read("RayJob", made("RayJob"))
-    assert isinstance(after_reread(order_for(workload), known_of(workload), 100, 503, b"{}", ""), Retry)
+    assert isinstance(after_reread(order_for(workload), known_of(workload), 100, 503, b"{}", ""), RetryLater)
 
 
 def test_the_operator_writes_empty_structs_which_change_nothing() -> None:
     """As the real one does with its finalizer: ``metadata: {}`` and ``scaleStrategy: {}``."""
     job = ray.rayjob(finalizer=False)
-    plan = reconcile_rayjob(RayJobSeen(job), 1_000_000, Settings())
+    plan = reconcile_rayjob(RayJobSeen(job), 1_000_000, OperatorSettings())
     [write] = plan.operations
     written = write.body  # type: ignore[union-attr]
     assert written["spec"] != job["spec"]

@@ -37,7 +37,7 @@ class JobSpec(Struct, frozen=True, rename="camel"):
     template: PodTemplate = field(default_factory=PodTemplate)
 
 
-class JobStatus(Struct, frozen=True, rename="camel"):
+class BatchJobStatus(Struct, frozen=True, rename="camel"):
     start_time: str | None = None
     active: int | None = None
     ready: int | None = None
@@ -46,17 +46,17 @@ class JobStatus(Struct, frozen=True, rename="camel"):
     conditions: tuple[Condition, ...] | None = None
 
 
-class Job(Struct, frozen=True, rename="camel"):
+class BatchJob(Struct, frozen=True, rename="camel"):
     metadata: Meta
     api_version: str = "batch/v1"
     spec: JobSpec | None = None
-    status: JobStatus | None = None
+    status: BatchJobStatus | None = None
 
 
 def read(raw: bytes) -> Workload | ChildState | None:
     """A Job by itself, as the child of an MPIJob, or None: part of a RayJob or a RayCluster, which answers for it."""
-    job: Job = decode(raw, Job)
-    spec, status, meta = job.spec, job.status or JobStatus(), job.metadata
+    job: BatchJob = decode(raw, BatchJob)
+    spec, status, meta = job.spec, job.status or BatchJobStatus(), job.metadata
     if spec is None:
         raise has_no_spec()
     life, pods = _life(bool(spec.suspend), status), count(spec.parallelism, 1, "spec.parallelism")
@@ -69,7 +69,7 @@ def read(raw: bytes) -> Workload | ChildState | None:
     return workload(KIND, job.api_version, job.metadata, life, _needs(spec, status), refusal=refusal)
 
 
-def _life(suspended: bool, status: JobStatus) -> Life:
+def _life(suspended: bool, status: BatchJobStatus) -> Life:
     """Whatever still ends after the Job is over is told by its pods."""
     phase: Phase
     outcome: Outcome = ""
@@ -96,7 +96,7 @@ def _life(suspended: bool, status: JobStatus) -> Life:
     )
 
 
-def _needs(spec: JobSpec, status: JobStatus) -> Needs:
+def _needs(spec: JobSpec, status: BatchJobStatus) -> Needs:
     """As many pods as may run at once; of a Job that was suspended half way only those that are still to run."""
     pods = count(spec.parallelism, 1, "spec.parallelism")
     if spec.completions is not None:

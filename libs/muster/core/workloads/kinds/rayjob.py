@@ -114,5 +114,5 @@ def _needs(spec: RayJobSpec) -> Needs:
         if template is not None and template.spec.containers:
             needs.steering.add(template, "spec.submitterPodTemplate")
         where = pod_rules(template.spec, template.labels) if template is not None else ANYWHERE
-        needs.beside.append(PodSet("submitter", 1, own or SUBMITTER, where))
+        needs.auxiliary.append(PodSet("submitter", 1, own or SUBMITTER, where))
     return needs

@@ -18,7 +18,7 @@ from muster.core.workloads.common import (
     marked_suspended,
     workload,
 )
-from muster.core.workloads.spark import Role, Settings, number, request_of, template_of
+from muster.core.workloads.spark import Role, SparkSettings, number, request_of, template_of
 from muster.core.workloads.steering import OURS
 from muster.model.workload import Outcome, Phase, Switch, Template, Workload
 
@@ -89,7 +89,7 @@ def _life(suspended: bool, word: str) -> Life:
 
 def _needs(spec: SparkSpec) -> Needs:
     """Driver and executors; with dynamic allocation those it begins with, and in ``full`` the most it may have."""
-    settings = Settings(
+    settings = SparkSettings(
         properties=spec.spark_conf or {},
         factor=spec.memory_overhead_factor or "",
         python=spec.type == "Python",
@@ -115,7 +115,7 @@ def _needs(spec: SparkSpec) -> Needs:
     return needs
 
 
-def _executors(spec: SparkSpec, settings: Settings) -> tuple[int, int]:
+def _executors(spec: SparkSpec, settings: SparkSettings) -> tuple[int, int]:
     """How many it begins with, and how many it may have."""
     text, path = settings.get(None, "spark.executor.instances")
     own = count(spec.executor.instances, number(text, path) if text else -1, "spec.executor.instances")

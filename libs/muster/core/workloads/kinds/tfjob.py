@@ -7,7 +7,7 @@ from msgspec import Struct, field
 from muster.core.objects.meta import Meta, decode
 from muster.core.workloads import kubeflow
 from muster.core.workloads.common import has_no_spec
-from muster.core.workloads.kubeflow import Replica, RunPolicy, Status
+from muster.core.workloads.kubeflow import KubeflowStatus, ReplicaSpec, RunPolicy
 from muster.model.workload import Workload
 
 KIND = "TFJob"
@@ -16,14 +16,14 @@ ORDER = ("Chief", "Master", "PS", "Worker", "Evaluator")
 
 class TFJobSpec(Struct, frozen=True, rename="camel"):
     run_policy: RunPolicy | None = None
-    tf_replica_specs: dict[str, Replica] = field(default_factory=dict)
+    tf_replica_specs: dict[str, ReplicaSpec] = field(default_factory=dict)
 
 
 class TFJob(Struct, frozen=True, rename="camel"):
     metadata: Meta
     api_version: str = "kubeflow.org/v1"
     spec: TFJobSpec | None = None
-    status: Status | None = None
+    status: KubeflowStatus | None = None
 
 
 def read(raw: bytes) -> Workload:

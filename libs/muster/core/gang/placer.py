@@ -28,7 +28,7 @@ from muster.model.pools import Growth, PoolRefusal
 from muster.model.workload import PodState
 
 
-class Tries:
+class PodGangPlacer:
     """One commit's worth: what has been placed so far, and which asks found no place."""
 
     def __init__(self, state: AdmitterState, view: View, unsettled: set[str], growing: Growing) -> None:

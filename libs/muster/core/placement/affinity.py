@@ -27,14 +27,14 @@ Domain = tuple[str, str]
 """(label, value)."""
 
 
-class _Beside(Struct, frozen=True):
+class _Neighbour(Struct, frozen=True):
     node: str
     namespace: str
     count: int
     rules: PodRules
 
 
-class Crowd:
+class PodAffinity:
     """What the pods that are there, and those placed so far, mean for further pods of one ask."""
 
     def __init__(self, view: View, ask: Ask) -> None:
@@ -48,8 +48,8 @@ class Crowd:
         self._joined: list[dict[Domain, int]] = [{} for _ in rules.together]
         self._spread: list[dict[str, int]] = [self._domains(each) for each in rules.spread]
         self.attracts_itself = bool(rules.together) and self._all_together(ask.namespace, rules.labels)
-        for beside in self._besides(view):
-            self._meet(beside)
+        for other in self._neighbours(view):
+            self._meet(other)
 
     @staticmethod
     def concerns(view: View, ask: Ask) -> bool:
@@ -107,11 +107,11 @@ class Crowd:
 
     def joined(self, node: str) -> None:
         """One more pod of the ask is placed on a node."""
-        self._meet(_Beside(node, self.ask.namespace, 1, self.ask.rules))
+        self._meet(_Neighbour(node, self.ask.namespace, 1, self.ask.rules))
 
     # --- counting ---------------------------------------------------------------------------------------------
 
-    def _besides(self, view: View) -> Iterator[_Beside]:
+    def _neighbours(self, view: View) -> Iterator[_Neighbour]:
         """Whoever could matter: in the namespaces the rules look at, with rules of its own, or on the same ports."""
         rules, ledger = self.ask.rules, view.ledger
         terms = (*rules.together, *rules.apart)
@@ -129,30 +129,30 @@ class Crowd:
         for key in keys:
             each = ledger.occupants[key]
             if ledger.nodes[each.node].uid:
-                yield _Beside(each.node, each.namespace, each.count, each.rules)
+                yield _Neighbour(each.node, each.namespace, each.count, each.rules)
         for taken in view.taken:
-            yield _Beside(taken.node, taken.ask.namespace, taken.count, taken.ask.rules)
+            yield _Neighbour(taken.node, taken.ask.namespace, taken.count, taken.ask.rules)
 
-    def _meet(self, beside: _Beside) -> None:
-        rules, labels = self.ask.rules, self._ledger.nodes[beside.node].labels
-        theirs = beside.rules.labels
-        if rules.ports and ports_clash(rules.ports, beside.rules.ports):
-            self._ports.add(beside.node)
+    def _meet(self, other: _Neighbour) -> None:
+        rules, labels = self.ask.rules, self._ledger.nodes[other.node].labels
+        theirs = other.rules.labels
+        if rules.ports and ports_clash(rules.ports, other.rules.ports):
+            self._ports.add(other.node)
         for term in rules.apart:
-            if term.key in labels and term_matches(term, self.ask.namespace, beside.namespace, theirs):
+            if term.key in labels and term_matches(term, self.ask.namespace, other.namespace, theirs):
                 self._avoided.add((term.key, labels[term.key]))
-        for term in beside.rules.apart:
-            if term.key in labels and term_matches(term, beside.namespace, self.ask.namespace, rules.labels):
+        for term in other.rules.apart:
+            if term.key in labels and term_matches(term, other.namespace, self.ask.namespace, rules.labels):
                 self._rejected.setdefault(term.key, {})[labels[term.key]] = None
-        if rules.together and self._all_together(beside.namespace, theirs):
+        if rules.together and self._all_together(other.namespace, theirs):
             for term, counts in zip(rules.together, self._joined, strict=True):
                 if term.key in labels:
-                    counts[term.key, labels[term.key]] = counts.get((term.key, labels[term.key]), 0) + beside.count
+                    counts[term.key, labels[term.key]] = counts.get((term.key, labels[term.key]), 0) + other.count
         for each, found in zip(rules.spread, self._spread, strict=True):
             value = labels.get(each.key)
-            same = beside.namespace == self.ask.namespace and selects(each.selector, theirs)
-            if same and value in found and self._counts(each, beside.node):
-                found[value] += beside.count
+            same = other.namespace == self.ask.namespace and selects(each.selector, theirs)
+            if same and value in found and self._counts(each, other.node):
+                found[value] += other.count
 
     def _all_together(self, namespace: str, labels: dict[str, str]) -> bool:
         terms: tuple[PodTerm, ...] = self.ask.rules.together

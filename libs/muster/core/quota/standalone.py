@@ -15,7 +15,7 @@ from muster.model.resources import Vector
 from muster.model.workload import PodState
 
 
-class Beside(Struct, frozen=True):
+class StandalonePod(Struct, frozen=True):
     """A pod of no job that holds a node."""
 
     ref: Ref
@@ -26,16 +26,16 @@ class Beside(Struct, frozen=True):
     cause: Cause
 
 
-def observed(pods: dict[str, Beside], pod: PodState, cause: Cause) -> bool:
+def observed(pods: dict[str, StandalonePod], pod: PodState, cause: Cause) -> bool:
     """A pod looks like this now; whether that is any concern of the quota."""
     uid = pod.ref.uid
     if pod.owner_uid or pod.over or not pod.node:
         return pods.pop(uid, None) is not None
-    pods[uid] = Beside(pod.ref, pod.request, pod.ours, quota_name(pod.labels), cause)
+    pods[uid] = StandalonePod(pod.ref, pod.request, pod.ours, quota_name(pod.labels), cause)
     return True
 
 
-def leaf_of(ledger: Ledger, pod: Beside) -> str | None:
+def leaf_of(ledger: Ledger, pod: StandalonePod) -> str | None:
     """The leaf a pod is charged to; None when it is charged to none."""
     # The leaf for work that nobody claims is for jobs: it would have to take the pods of the whole cluster.
     known = pod.named or pod.ref.namespace in ledger.leaf_of
@@ -44,7 +44,7 @@ def leaf_of(ledger: Ledger, pod: Beside) -> str | None:
     return None if which == "none" or (not which and not pod.ours) else leaf
 
 
-def adoption(ledger: Ledger, pod: Beside) -> WorkloadAdopted:
+def adoption(ledger: Ledger, pod: StandalonePod) -> WorkloadAdopted:
     """The charge of a pod that runs."""
     return WorkloadAdopted(
         cause=pod.cause,
