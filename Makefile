@@ -48,15 +48,22 @@ lint: $(READY)  ## style, types, layers, dependencies, spelling
 check: lint  ## before every commit, under two minutes: lint, unit, properties, scenarios
 	$(PYTEST) -n $(WORKERS) tests/unit tests/properties tests/scenarios
 
-test: check controlplane  ## everything CI runs
+test: check controlplane ray  ## everything CI runs
 	$(PYTEST) -n $(WORKERS) tests/sim
 	$(PYTEST) -n $(SHARDS) --dist loadfile tests/contract tests/integration tests/e2e
+	$(MAKE) --no-print-directory test-ray
+
+test-ray: controlplane ray  ## against a real Ray: heads, drivers, raylets, where there is loopback only
+	PYTHONPATH=tests $(BIN)/python -m kit.realray inside $(PYTEST) --durations=5 tests/ray
 
 shake: $(READY)  ## look for what no property has met yet: other examples in each of ROUNDS rounds
 	for round in $$(seq $(ROUNDS)); do MUSTER_TEST_EXAMPLES=random $(PYTEST) -q -n $(WORKERS) tests/properties || exit 1; done
 
 controlplane: $(READY)  ## build the real Kubernetes control plane the tests run against (once, cached)
 	PYTHONPATH=tests $(BIN)/python -m kit.controlplane build
+
+ray: $(READY)  ## install the real Ray the tests run against (once, cached)
+	PYTHONPATH=tests $(BIN)/python -m kit.realray build
 
 rewrite: $(READY)  ## write what the scenarios now do into their files; read the diff
 	MUSTER_TEST_REWRITE=1 $(PYTEST) tests/scenarios
@@ -82,5 +89,6 @@ lock: $(READY)  ## compile the lock files from pyproject.toml
 	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip compile pyproject.toml --extra local --extra ray --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url --quiet -o requirements/runtime.txt
 	$(BIN)/uv pip compile pyproject.toml --extra local --extra ray --group dev --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url --quiet -o requirements/dev.txt
+	$(BIN)/uv pip compile tests/kit/realray/requirements.in --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url --quiet -o tests/kit/realray/requirements.txt
 
-.PHONY: help setup demo up down fmt lint check test shake controlplane rewrite picture schemas bench lock sbom
+.PHONY: help setup demo up down fmt lint check test test-ray shake controlplane ray rewrite picture schemas bench lock sbom
