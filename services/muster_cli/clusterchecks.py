@@ -59,6 +59,7 @@ POLICIES = (
     _policy("muster-cronjobs-suspended", "Mutating", ServerVersion(1, 36)),
     _policy("muster-jobs-kept-running", "Mutating", ServerVersion(1, 36), guards=False),
     _policy("muster-gang-pods-steered", "Mutating", ServerVersion(1, 36), guards=False, steers=True),
+    _policy("muster-gpu-shares-told", "Mutating", ServerVersion(1, 36), guards=False),
 )
 """What ``deploy/policies`` holds (a test keeps them equal)."""
 
@@ -186,6 +187,7 @@ async def acting_rights(transport: ApiTransport, kinds: Collection[str] = KINDS)
         (api.EVENTS, "", "", ("create", "patch")),
         (api.PODS, "status", "", ("patch",)),
         *((resource, "", "", ("create", "patch", "delete")) for resource in api.POD_GROUPS),
+        (api.KAI_POD_GROUPS, "", "", ("create", "patch")),
         (api.NAMESPACES, "", "", ("create",)),
     ]
     for resource, namespace in ((api.QUEUE_UNITS, ""), (api.QUEUES, QUEUE_NAMESPACE)):

@@ -31,6 +31,9 @@ class QueueManager(Struct, frozen=True):
     deployments: tuple[str, ...]
     namespaces: tuple[str, ...]
     leases: tuple[str, ...]
+    does: str = "is active and admits jobs too"
+    way_out: str = ""
+    """What helps; empty: it is stopped, or our kinds are taken from it."""
 
 
 OWNERS = (
@@ -44,6 +47,15 @@ OWNERS = (
         ("koord-queue",),
     ),
     QueueManager("Kueue", ("kueue-controller-manager",), ("kueue-system",), ("c1f6bfd2.kueue.x-k8s.io",)),
+    QueueManager(
+        "KAI Scheduler",
+        ("kai-scheduler-default", "kai-scheduler", "kai-operator"),
+        ("kai-scheduler",),
+        ("",),
+        "runs here, and binds pods that name kai-scheduler, which Muster binds too",
+        "scale the deployments of namespace kai-scheduler to 0 before Muster acts here; its Queues and labels are read "
+        "as they are",
+    ),
 )
 KUEUE_CONFIG = ("kueue-system", "kueue-manager-config", "controller_manager_config.yaml")
 KUEUE_FRAMEWORKS = {
@@ -77,8 +89,8 @@ async def owner_findings(
     for owner, why in zip(OWNERS, found, strict=True):
         if not why or (owner.name == "Kueue" and not await _kueue_takes(transport, kinds)):
             continue
-        fix = f"stop it or take {', '.join(kinds)} from it before Muster acts here ({why})"
-        findings.append(Finding(grade, f"other owner {owner.name}", "is active and admits jobs too", fix))
+        fix = owner.way_out or f"stop it or take {', '.join(kinds)} from it before Muster acts here"
+        findings.append(Finding(grade, f"other owner {owner.name}", owner.does, f"{fix} ({why})"))
     deployments = await own_deployments(transport)
     if deployments:
         fix = "stop it (scale it to 0), or leave acting to it"
@@ -87,7 +99,9 @@ async def owner_findings(
     if lease and lease != ours:
         said = f"cell/log {lease} acts here: it holds Lease {NAMESPACE}/{NAME}"
         findings.append(Finding(grade, "acting Muster", said, "leave acting to it, or scale its actuator to 0"))
-    alone = Finding("ok", "other owners", "none of kube-queue, koord-queue, Kueue or another Muster acts here")
+    alone = Finding(
+        "ok", "other owners", "none of kube-queue, koord-queue, Kueue, KAI Scheduler or another Muster acts here"
+    )
     return findings or [alone]
 
 

@@ -8,12 +8,17 @@ from collections.abc import Collection
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from muster.core.queueing.state import Job
 from muster.core.quota.claims import Claims
-from muster.core.quota.demand import Shortfall, demand_of
+from muster.core.quota.demand import Demand, Shortfall, demand_of
+from muster.core.quota.kai import compile_queues
+from muster.core.quota.kaiforest import tree_of
 from muster.core.quota.ledger import Ledger, leaf_of
 from muster.core.readmodel.state import ReadState
-from muster.model.quota import QuotaNode, QuotaTree
+from muster.model.kaiqueue import KaiQueue
+from muster.model.quota import KAI_ROOT, QuotaNode, QuotaTree
 from muster.model.resources import Vector, format_quantity
+from muster.model.workload import Workload
 
 
 class FieldChange(Struct, frozen=True):
@@ -91,13 +96,21 @@ def difference(state: ReadState, tree: QuotaTree, stated: Collection[str] = tupl
         changed=[*_rules(old, tree), *(each for path in after for each in _node(before.get(path), after[path]))],
         over=[each for node in tree.nodes for each in _excess(node, new.used.get(node.path, {}))],
     )
-    _judge_waiting(state, new, tree, found)
+    _judge_waiting(state, new, found)
     for uid, charge in sorted(new.charges.items(), key=lambda pair: (pair[1].queue, pair[0])):
         if new.leaf_for(charge.namespace, charge.named) is None:
             workload = state.workloads.get(uid)
             key = workload.ref.key if workload is not None else f"{charge.namespace}/(deleted)"
             found.unclaimed.append(Affected(key, charge.queue))
     return found
+
+
+def with_queues(state: ReadState, queues: Collection[KaiQueue]) -> QuotaTree:
+    """The tree of the KAI queues there are, with these in place of those of their names, as `kubectl apply` has it."""
+    named = {each.name for each in queues}
+    there = [each for each in state.kai_queues.values() if each.name not in named]
+    old = state.ledger.trees.get(KAI_ROOT)
+    return tree_of(compile_queues([*there, *queues]), old.nodes[0].limit if old is not None else {})
 
 
 def _rules(old: QuotaTree | None, new: QuotaTree) -> list[FieldChange]:
@@ -155,7 +168,7 @@ def _excess(node: QuotaNode, used: Vector) -> list[Excess]:
     ]
 
 
-def _judge_waiting(state: ReadState, new: Ledger, tree: QuotaTree, found: TreeDifference) -> None:
+def _judge_waiting(state: ReadState, new: Ledger, found: TreeDifference) -> None:
     """Each waiting job by itself: whether it would find room at once, as things stand."""
     old = state.ledger.without_claims()
     waiting = [job for uid, job in state.jobs.items() if uid not in state.ledger.charges and uid in state.workloads]
@@ -165,13 +178,17 @@ def _judge_waiting(state: ReadState, new: Ledger, tree: QuotaTree, found: TreeDi
         if leaf is None:
             found.unqueued.append(Affected(job.ref.key, job.queue))
             continue
-        before, after = old.shortfall(job.queue, job.demand), new.shortfall(leaf, demand_of(tree, workload))
+        before, after = old.shortfall(job.queue, job.demand), new.shortfall(leaf, _demand(new, leaf, job, workload))
         if after is None and before is not None:
             found.fits.append(Affected(job.ref.key, leaf))
         elif after is not None and after.hopeless and not (before is not None and before.hopeless):
             found.hopeless.append(Affected(job.ref.key, leaf, _why(after)))
         elif after is not None and before is None:
             found.refused.append(Affected(job.ref.key, leaf, _why(after)))
+
+
+def _demand(new: Ledger, leaf: str, job: Job, workload: Workload) -> Demand:
+    return demand_of(new.tree_of(leaf), workload, job.priority)
 
 
 def _why(short: Shortfall) -> str:

@@ -1,19 +1,24 @@
-"""A quota tree in a file: read as the cluster would read it, with every rule it breaks and what looks odd."""
+"""A quota tree, or KAI queues, in a file: as the cluster would read it, with every broken rule and what looks odd."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from msgspec import Struct, field
 
+from muster.core.objects.kaiqueue import read_kai_queue
 from muster.core.objects.meta import CHANGE_REASON, CHANGED_BY, PREFIX, UnreadableError
 from muster.core.objects.quotatree import NAMESPACE, PROFILE, read_quota_tree
+from muster.core.quota.kai import compile_queues
+from muster.core.quota.kaiforest import tree_of
 from muster.core.quota.rules import KNOWN
 from muster.core.quota.tree import PREEMPTS, ROOT, WEIGHTS, read_tree
 from muster.events.facts import TreeNodeSpec
-from muster.model.quota import BrokenRule, QuotaTree
+from muster.model import api
+from muster.model.kaiqueue import KaiQueue
+from muster.model.quota import QuotaTree, BrokenRule
 from muster.model.resources import format_quantity
 from muster_cli.exits import NOT_FOUND, USAGE, CliError
 from muster_cli.manifests import Manifest, read_manifests
@@ -30,20 +35,44 @@ class Linted(Struct, frozen=True):
     """what its annotations ask for"""
     broken: list[BrokenRule] = field(default_factory=list)
     warnings: list[BrokenRule] = field(default_factory=list)
+    queues: tuple[KaiQueue, ...] = ()
+    """Of KAI Scheduler, where it is those: one that is broken disables what is below it, and nothing else."""
 
 
 def read_trees(path: Path) -> list[Linted]:
-    """Every ElasticQuotaTree of a YAML file. Raises CliError when it cannot be read or holds none."""
+    """Every ElasticQuotaTree of a YAML file, and its KAI queues as one. Raises CliError when it cannot be read or holds
+    neither.
+    """
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise CliError(f"cannot read {path}: there is no such file", NOT_FOUND) from None
     except (OSError, UnicodeDecodeError) as err:
         raise CliError(f"cannot read {path}: {err}") from err
-    found = [each for each in read_manifests(text, str(path)) if each.kind == KIND]
+    manifests = read_manifests(text, str(path))
+    found = [lint(each) for each in manifests if each.kind == KIND]
+    queues = [each for each in manifests if each.api_version == api.KAI_QUEUES.api_version and each.kind == "Queue"]
+    if queues:
+        found.append(lint_queues(queues, f"the KAI queues of {path}"))
     if not found:
-        raise CliError(f"{path} holds no {KIND}", USAGE)
-    return [lint(each) for each in found]
+        raise CliError(f"{path} holds no {KIND}, and no Queue of {api.KAI_QUEUES.api_version}", USAGE)
+    return found
+
+
+def lint_queues(manifests: Sequence[Manifest], name: str) -> Linted:
+    """KAI queues judged as the accountant judges them, as if there were no others."""
+    queues: list[KaiQueue] = []
+    broken: list[BrokenRule] = []
+    for number, each in enumerate(manifests):
+        meta = {"uid": f"file-{number}", "resourceVersion": "1", **each.body["metadata"]}
+        try:
+            queues.append(read_kai_queue(json.dumps({**each.body, "metadata": meta}, default=str).encode()))
+        except UnreadableError as err:
+            broken.append(BrokenRule(each.name, "unreadable", str(err)))
+    compiled = compile_queues(queues)
+    broken += [BrokenRule(queue, "disabled", reason) for queue, reason in sorted(compiled.disabled.items())]
+    tree = tree_of(compiled, {}) if compiled.nodes else None
+    return Linted(name, tree, broken=broken, warnings=[*compiled.warnings], queues=tuple(queues))
 
 
 def lint(manifest: Manifest) -> Linted:

@@ -150,7 +150,7 @@ async def test_a_holder_that_stopped_renewing_is_no_owner(theirs: Theirs) -> Non
     spec = {"holderIdentity": "kube-queue-0", "renewTime": "2025-01-10T01:36:24Z"}
     theirs.create(LEASES, {"metadata": {"name": "kube-queue", "namespace": "kube-queue"}, "spec": spec})
     examined = (await theirs.cli.run("doctor", *theirs.context)).ok()
-    assert "none of kube-queue, koord-queue, Kueue or another Muster acts here" in examined.out
+    assert "none of kube-queue, koord-queue, Kueue, KAI Scheduler or another Muster acts here" in examined.out
 
 
 async def test_a_context_that_leads_nowhere_is_said(theirs: Theirs, tmp_path: Path) -> None:

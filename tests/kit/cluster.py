@@ -9,7 +9,7 @@ import contextlib
 import copy
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from typing import Any, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 import aiohttp
 
@@ -95,7 +95,14 @@ class Cluster:
     which is all that most tests need.
     """
 
-    def __init__(self, plane: ControlPlane, *, pods: bool = False, ready_ms: int = 300) -> None:
+    def __init__(
+        self,
+        plane: ControlPlane,
+        *,
+        pods: bool = False,
+        ready_ms: int = 300,
+        batch_scheduler: Literal["", "kai-scheduler"] = "",
+    ) -> None:
         self.plane = plane
         self.kube = KubeClient(plane.url, token=plane.admin.token, ca_file=plane.ca_file)
         self.transport: KubeTransport
@@ -108,6 +115,7 @@ class Cluster:
             ready_ms=ready_ms,
             run_for=RUN_FOR,
             fail_after="kit.muster.dev/fail-after",
+            batch_scheduler=batch_scheduler,
         )
         self._stack = contextlib.AsyncExitStack()
         self._tasks: list[asyncio.Task[Any]] = []
@@ -148,7 +156,7 @@ class Cluster:
 
     def operate(self, *operators: Controller) -> None:
         """Have operators run on the cluster until the end."""
-        self.keep(self._driver(*operators).run())
+        self.keep(self.driver(*operators).run())
 
     @contextlib.asynccontextmanager
     async def without_kuberay(self) -> AsyncIterator[None]:
@@ -158,9 +166,10 @@ class Cluster:
         await self._run_kuberay()
 
     async def _run_kuberay(self) -> None:
-        await self._kuberay.enter_async_context(self.beside(self._driver(KubeRayOperator(self._settings)).run()))
+        await self._kuberay.enter_async_context(self.beside(self.driver(KubeRayOperator(self._settings)).run()))
 
-    def _driver(self, *operators: Controller) -> AsyncDriver:
+    def driver(self, *operators: Controller) -> AsyncDriver:
+        """Has operators act on this cluster, while it runs."""
         return AsyncDriver(self.transport, operators, lambda: time.time_ns() // 1_000_000)
 
     @contextlib.asynccontextmanager

@@ -9,7 +9,7 @@ import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from kit import proof
 from kit.cluster import Cluster
@@ -73,6 +73,7 @@ async def running(
     profile: str = "kube-queue",
     placement: PlacementMode = "off",
     claim_s: int = 600,
+    gpu_sharing_mode: Literal["Disabled", "NonMemoryEnforced"] = "NonMemoryEnforced",
     wrap: Callable[[ApiTransport], ApiTransport] = lambda transport: transport,
     prove: bool = True,
     ready: bool = True,
@@ -92,6 +93,7 @@ async def running(
         profile="lean" if profile == "lean" else "kube-queue",
         placement=placement,
         placement_claim_s=claim_s,
+        gpu_sharing_mode=gpu_sharing_mode,
     )
 
     def count(verb: str, resource: str, code: int, seconds: float) -> None:

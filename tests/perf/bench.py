@@ -20,6 +20,7 @@ import bench_ask
 import bench_cluster
 import bench_decisions
 import bench_gangs
+import bench_kai
 import bench_kueue
 import bench_log
 import bench_pipeline
@@ -67,6 +68,11 @@ async def _placement(size: Size, say: Progress) -> list[Table]:
 async def _reclaim(size: Size, say: Progress) -> list[Table]:
     running = [100, 300] if size.quick else [1_000, 10_000]
     return bench_reclaim.measure(running, 10_000 // size.small, size.rounds, say)
+
+
+async def _kai(size: Size, say: Progress) -> list[Table]:
+    nodes, many = ([5, 10], 5) if size.quick else ([100, 500, 1_000], 500)
+    return bench_kai.measure(nodes, many, 1 if size.quick else 3, say)
 
 
 async def _replay(size: Size, say: Progress) -> list[Table]:

@@ -52,6 +52,7 @@ def test_the_definitions_serve_what_the_code_addresses() -> None:
         api.QUOTA_TREES,
         api.QUEUES,
         api.KAI_QUEUES,
+        api.KAI_POD_GROUPS,
         api.QUEUE_UNITS,
         *api.POD_GROUPS,
     )
@@ -84,6 +85,7 @@ def test_status_subresources_are_as_in_the_field() -> None:
         "rayjobs.ray.io",
         "rayclusters.ray.io",
         "podgroups.scheduling.x-k8s.io",
+        "podgroups.scheduling.run.ai",
         "queues.scheduling.run.ai",
     }
 
@@ -97,6 +99,7 @@ def test_status_subresources_are_as_in_the_field() -> None:
         ("queues", "scheduling.x-k8s.io_queues.koord-queue.yaml"),
         ("queues", "scheduling.x-k8s.io_queues.kube-queue.yaml"),
         ("queues", "scheduling.run.ai_queues.yaml"),
+        ("podgroups", "scheduling.run.ai_podgroups.yaml"),
         ("queueunits", "scheduling.x-k8s.io_queueunits.koord-queue.yaml"),
         ("queueunits", "scheduling.x-k8s.io_queueunits.kube-queue.yaml"),
         ("podgroups", "scheduling.sigs.k8s.io_podgroups.yaml"),

@@ -61,6 +61,8 @@ QUOTA_TREES = ApiResource("scheduling.sigs.k8s.io", "v1beta1", "elasticquotatree
 QUEUES = ApiResource("scheduling.x-k8s.io", "v1alpha1", "queues", "Queue")
 KAI_QUEUES = ApiResource("scheduling.run.ai", "v2", "queues", "Queue", namespaced=False)
 """Queues of KAI Scheduler: another API group than ours, with the same plural and kind."""
+KAI_POD_GROUPS = ApiResource("scheduling.run.ai", "v2alpha2", "podgroups", "PodGroup")
+"""PodGroups of KAI Scheduler: written to be read, never read."""
 QUEUE_UNITS = ApiResource("scheduling.x-k8s.io", "v1alpha1", "queueunits", "QueueUnit")
 POD_GROUPS = tuple(
     ApiResource(group, "v1alpha1", "podgroups", "PodGroup")

@@ -15,8 +15,8 @@ import msgspec
 from muster.core.actuation.answers import message_of
 from muster.core.objects.kubequeue import QUEUE_NAMESPACE
 from muster.core.objects.meta import digest, rfc3339
-from muster.core.presentation import desired, kaiqueues, queues
-from muster.core.presentation.desired import DesiredObject, EventNote
+from muster.core.presentation import desired, kaigroups, kaiqueues, queues
+from muster.core.presentation.desired import EventNote, DesiredObject
 from muster.core.quota.tree import ROOT
 from muster.core.readmodel.model import ReadModel
 from muster.core.readmodel.state import ReadState
@@ -215,6 +215,7 @@ class Presenter(Follower[ReadState]):
     async def _unit(self, uid: str) -> bool:
         await self._note_once(f"over/{uid}", desired.overuse_event(self.state, uid))
         await self._note_once(f"admitted/{uid}", desired.admitted_event(self.state, uid))
+        await self._kai_group(uid)
         wanted = desired.queue_unit(self.state, uid)
         since = self._passing.pop(f"unit/{uid}", None)
         if wanted is None:
@@ -240,6 +241,14 @@ class Presenter(Follower[ReadState]):
             )
         await self._upsert(wanted)
         return True
+
+    async def _kai_group(self, uid: str) -> None:
+        """Show a workload of a KAI queue as a PodGroup, where the server has those."""
+        wanted = kaigroups.pod_group(self.state, uid)
+        if wanted is None:
+            self._told.pop(f"kaigroup/{uid}", None)
+        elif self._told.get(wanted.key) != wanted.shown:
+            await self._upsert(wanted)
 
     async def _note_once(self, key: str, note: EventNote | None) -> None:
         """Write an Event unless it was written last under that key, ``WHAT/UID``."""
@@ -292,6 +301,7 @@ class Presenter(Follower[ReadState]):
         return True
 
     async def _trouble(self, uid: str) -> bool:
+        await self._kai_group(uid)
         note = desired.trouble_event(self.state, uid)
         if note is None or self._told.get(f"trouble/{uid}") == note.name:
             return False

@@ -19,6 +19,7 @@ from muster.sim.controllers import Controller
 from muster.sim.jobcontroller import JobController
 from muster.sim.kubelet import Kubelet, KubeletSettings
 from muster.sim.kuberay import KubeRayOperator, OperatorSettings
+from muster.sim.policies import suspended_at_birth
 from muster.sim.scheduler import DefaultScheduler
 from muster.sim.syncdriver import SyncDriver
 
@@ -59,6 +60,7 @@ class SimCluster:
     nobody. ``others``: more controllers, and the ``definitions`` of the kinds they watch. ``saved``: go on from a
     cluster that was kept in a journal; its nodes count, not ``nodes``. The same arguments and the same requests give
     the same cluster, name by name; ``identity`` tells its uids from those of other clusters of the same seed.
+    ``suspend_new``: jobs begin suspended, as the policy of deploy/policies has it.
     """
 
     def __init__(
@@ -76,6 +78,7 @@ class SimCluster:
         others: Sequence[Controller] = (),
         definitions: Sequence[Obj] = (),
         identity: str = "",
+        suspend_new: bool = False,
     ) -> None:
         self.clock = clock or VirtualClock()
         boots = saved.boots if saved is not None else 0
@@ -86,6 +89,7 @@ class SimCluster:
             auto_namespaces=auto_namespaces,
             history=history,
             identity=identity,
+            mutate=suspended_at_birth if suspend_new else None,
         )
         if saved is not None:
             restore(self.server, saved)

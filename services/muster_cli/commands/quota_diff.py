@@ -13,32 +13,38 @@ from muster_cli.console import Output
 from muster_cli.exits import OK, USAGE, VIOLATED, CliError
 from muster_cli.folding import present_view
 from muster_cli.options import Bus, Document
-from muster_cli.quotadiff import difference
+from muster_cli.quotadiff import difference, with_queues
 from muster_cli.quotafiles import read_trees
 from muster_cli.reading import locate, opened
 from muster_cli.render.quotas import diff_lines, lint_lines
 
 
 async def quota_diff(
-    file: Annotated[Path, Parameter(help="YAML file with the ElasticQuotaTree that would be applied.")],
+    file: Annotated[
+        Path, Parameter(help="YAML file with the ElasticQuotaTree, or the KAI queues, that would be applied.")
+    ],
     /,
     *,
     output: Document = "text",
     bus: Bus | None = None,
 ) -> int:
-    """Compare a quota tree with the one in force."""
+    """Compare a quota tree, or KAI queues, with what is in force."""
     found = read_trees(file)
     if len(found) != 1:
-        raise CliError(f"{file} holds {len(found)} ElasticQuotaTrees; only one can be in force", USAGE)
-    out, tree = Output(), found[0].tree
-    if found[0].broken or tree is None:
+        raise CliError(f"{file} holds {len(found)} quota trees; name a file with one, or with KAI queues alone", USAGE)
+    out, tree, queues = Output(), found[0].tree, found[0].queues
+    if not queues and (found[0].broken or tree is None):
         for line in lint_lines(found[0]):
             out.note(line)
         return VIOLATED
     place = locate(bus)
     tell_which(out, place)
     async with opened(place) as reading:
-        shown = difference(await present_view(reading), tree, found[0].rules)
+        state = await present_view(reading)
+        if queues:
+            tree = with_queues(state, queues)
+        assert tree is not None
+        shown = difference(state, tree, found[0].rules)
     if output == "text":
         out.lines(diff_lines(shown))
     else:

@@ -16,9 +16,12 @@ from muster_cli.render.quotas import lint_lines
 
 
 def quota_lint(
-    file: Annotated[Path, Parameter(help="YAML file with an ElasticQuotaTree.")], /, *, output: Document = "text"
+    file: Annotated[Path, Parameter(help="YAML file with an ElasticQuotaTree, or with KAI queues.")],
+    /,
+    *,
+    output: Document = "text",
 ) -> int:
-    """Check a quota tree."""
+    """Check a quota tree, or KAI queues."""
     out, found = Output(), read_trees(file)
     if output == "text":
         for each in found:

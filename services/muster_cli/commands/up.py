@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from cyclopts import Group, Parameter
 
@@ -37,6 +37,9 @@ async def up(
         bool, Parameter(name=["--quiet", "-q"], negative="", help="Say nothing but what goes wrong.")
     ] = False,
     jobs: Annotated[bool, Parameter(name="--jobs", help="Submit the two sample jobs.")] = True,
+    story: Annotated[
+        Literal["quota", "kai"], Parameter(help="What is shown: a quota tree, or KAI queues and a shared GPU.")
+    ] = "quota",
     context: Annotated[
         str, Parameter(group=REAL, show_default=False, help="Context of the kubeconfig: watch that cluster.")
     ] = "",
@@ -54,6 +57,8 @@ async def up(
         raise CliError(f"--speed is {speed:g}; take a number from 0.01 to {MAX_SPEED:g}", USAGE)
     if (context or kubeconfig) and speed != 1:
         raise CliError("--speed is for the simulated cluster: a real one has its own time", USAGE)
+    if (context or kubeconfig) and story != "quota":
+        raise CliError("--story is for the simulated cluster: a real one has its own jobs", USAGE)
     if duration is not None and duration <= 0:
         raise CliError(f"--duration is {duration:g}; take a number of seconds over 0", USAGE)
     if port is not None and not 1 <= port <= 65535:
@@ -61,6 +66,7 @@ async def up(
     # What follows takes a second to import, which `muster up --help` need not wait for.
     from muster_cli.console import Output
     from muster_cli.local.session import Session, UpOptions
+    from muster_cli.local.stories import STORIES
 
     wishes = UpOptions(
         context=context,
@@ -74,6 +80,7 @@ async def up(
         port=port,
         quiet=quiet,
         jobs=jobs,
+        story=STORIES[story],
     )
     session = Session(wishes, Output())
     loop = asyncio.get_running_loop()

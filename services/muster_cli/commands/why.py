@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
+import msgspec
 from cyclopts import Parameter
 
 from muster.core.gangstory import gang_tale, gangs_named
+from muster.core.queueshare import queue_share, queues_named
 from muster.core.story import Story
 from muster.core.workloads.registry import KINDS
 from muster_cli.console import Output
@@ -15,6 +17,7 @@ from muster_cli.folding import read_model
 from muster_cli.options import Document
 from muster_cli.positions import mark, reached
 from muster_cli.render.gang import tale_lines, tale_record
+from muster_cli.render.queueshares import share_lines
 from muster_cli.render.why import record, story_lines
 from muster_cli.sources import Source
 
@@ -22,7 +25,9 @@ MAX_WIDTH = 120
 
 
 async def why(
-    job: Annotated[str, Parameter(help="NAMESPACE/NAME, or NAME where that is unique; KIND/ before it if need be.")],
+    job: Annotated[
+        str, Parameter(help="NAMESPACE/NAME, or NAME where that is unique; KIND/ before it if need be; or a queue.")
+    ],
     /,
     *,
     every: Annotated[bool, Parameter(name="--all", negative="", help="Every small step too.")] = False,
@@ -30,7 +35,7 @@ async def why(
     output: Document = "text",
     source: Source | None = None,
 ) -> None:
-    """Tell why a job waits, or what became of it."""
+    """Tell why a job waits, or what became of it; of a queue, why its share is what it is."""
     out = Output()
     kind, wanted = named(job.rpartition(" ")[2])
     end = mark(at, "--at")
@@ -45,6 +50,14 @@ async def why(
             out.lines(tale_lines(tale, every=every, width=width))
         else:
             out.data(tale_record(tale), output)
+        return
+    queues = [] if kind or story.matches().keys else queues_named(state, wanted)
+    if queues:
+        share = queue_share(state, one_of(queues, wanted))
+        if output == "text":
+            out.lines(share_lines(share))
+        else:
+            out.data(msgspec.to_builtins(share), output)
         return
     found = story.of(chosen(story, wanted), acting=found_at.acting, present=found_at.present)
     tales = [gang_tale(state, name) for name in names if name == found.ref.key]

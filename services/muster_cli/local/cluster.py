@@ -11,29 +11,37 @@ from typing import Any
 import msgspec
 
 from muster.model import api
-from muster.model.api import CONFIG_MAPS, ApiResource
 from muster.model.resources import Vector, add_into, parse_quantity
 from muster.ports import ApiTransport, Clock
 from muster.sim.apiserver.http import HttpApiServer
 from muster.sim.apiserver.journal import Journal, JournalError
+from muster.sim.deviceplugin import DevicePlugin
+from muster.sim.kuberay import Settings
 from muster.sim.world import SimCluster, VirtualClock
 from muster_cli import samples
 from muster_cli.exits import CliError
 from muster_cli.local.home import Home
+from muster_cli.local.stories import Story
 
 NODES: dict[str, dict[str, str]] = {
     f"node-{number}": {"cpu": "16", "memory": "64Gi", "nvidia.com/gpu": "8"} for number in range(1, 4)
 }
 CONTEXT = "muster-demo"
+RESOURCES = {
+    (each.api_version, each.kind): each
+    for each in (api.QUOTA_TREES, api.KAI_QUEUES, api.CONFIG_MAPS, api.RAYJOBS, api.RAYCLUSTERS)
+}
+"""(apiVersion, kind) -> what samples may hold"""
 MOMENT_S = 1.0
-"""Between the two jobs, at normal speed."""
+"""Between two jobs, at normal speed."""
 
 
 class LocalCluster:
     """A running simulated cluster. ``continued``: it went on from an earlier time."""
 
-    def __init__(self, cluster: SimCluster, http: HttpApiServer, *, continued: bool) -> None:
+    def __init__(self, cluster: SimCluster, http: HttpApiServer, story: Story, *, continued: bool) -> None:
         self.http = http
+        self.story = story
         self.continued = continued
         self._cluster = cluster
 
@@ -47,27 +55,47 @@ class LocalCluster:
         await self._cluster.run(speed=speed)
 
     async def set_up(self) -> None:
-        """Create the quota tree and the program of the sample jobs."""
-        await self._create(api.QUOTA_TREES, samples.QUOTA_TREE)
-        await self._create(CONFIG_MAPS, samples.CONFIG_MAP)
+        """Create what the story has before its jobs: a quota tree or queues."""
+        for name in self.story.first:
+            await self._create(name)
 
     async def submit_jobs(self, speed: float) -> None:
-        """Create the two sample jobs, a moment apart."""
-        await self._create(api.RAYJOBS, samples.RAYJOB)
-        await asyncio.sleep(MOMENT_S / speed)
-        await self._create(api.RAYJOBS, samples.RAYJOB)
+        """Create the jobs of the story, a moment apart."""
+        for number, name in enumerate(self.story.jobs):
+            if number:
+                await asyncio.sleep(MOMENT_S / speed)
+            await self._create(name)
 
-    async def _create(self, resource: ApiResource, name: str) -> None:
-        body = samples.manifest(name)
-        path = resource.path(body["metadata"]["namespace"])
-        answer = await self.transport().request("POST", path, body=msgspec.json.encode(body))
-        if not answer.ok and answer.status != 409:
-            raise CliError(f"the simulated cluster refuses sample {name}: {answer.body[:300].decode(errors='replace')}")
+    async def _create(self, name: str) -> None:
+        for body in samples.manifests(name):
+            path = RESOURCES[body["apiVersion"], body["kind"]].path(body["metadata"].get("namespace", ""))
+            answer = await self.transport().request("POST", path, body=msgspec.json.encode(body))
+            if not answer.ok and answer.status != 409:
+                said = answer.body[:300].decode(errors="replace")
+                raise CliError(f"the simulated cluster refuses sample {name}: {said}")
+
+    async def pods_of(self, cluster: str) -> list[dict[str, Any]]:
+        """The pods of a Ray cluster, once it has some and each has a node; the head first, then by name."""
+        changed = asyncio.Event()
+        stop = self._cluster.server.subscribe(lambda _: changed.set(), api.PODS)
+        try:
+            while True:
+                changed.clear()
+                query = {"labelSelector": f"ray.io/cluster={cluster}"}
+                answer = await self.transport().request("GET", api.PODS.path(), query=query)
+                found = msgspec.json.decode(answer.body)["items"]
+                if found and all(pod["spec"].get("nodeName") for pod in found):
+                    return sorted(found, key=lambda pod: str(pod["metadata"]["name"]))
+                await changed.wait()
+        finally:
+            stop()
 
     async def jobs(self) -> list[dict[str, Any]]:
-        """Every RayJob there is."""
-        answer = await self.transport().request("GET", api.RAYJOBS.path())
-        found: list[dict[str, Any]] = msgspec.json.decode(answer.body)["items"]
+        """Every RayJob and RayCluster there is."""
+        found: list[dict[str, Any]] = []
+        for resource in (api.RAYJOBS, api.RAYCLUSTERS):
+            answer = await self.transport().request("GET", resource.path())
+            found += msgspec.json.decode(answer.body)["items"]
         return found
 
     async def capacity(self) -> tuple[int, Vector]:
@@ -82,7 +110,7 @@ class LocalCluster:
 
 
 @contextlib.asynccontextmanager
-async def local_cluster(home: Home, clock: Clock, seed: int) -> AsyncIterator[LocalCluster]:
+async def local_cluster(home: Home, clock: Clock, seed: int, story: Story) -> AsyncIterator[LocalCluster]:
     """The cluster of a home, new or as it was left; its kubeconfig is written there. Raises CliError, OSError."""
     try:
         journal = Journal(home.journal)
@@ -90,13 +118,22 @@ async def local_cluster(home: Home, clock: Clock, seed: int) -> AsyncIterator[Lo
         raise CliError(f"cannot go on from {home.path}: {err}; give another --data") from err
     with contextlib.closing(journal):
         virtual = VirtualClock(clock.now())
-        cluster = SimCluster(NODES, seed=seed, clock=virtual, saved=journal.saved, identity=secrets.token_hex(4))
+        cluster = SimCluster(
+            NODES,
+            seed=seed,
+            clock=virtual,
+            saved=journal.saved,
+            identity=secrets.token_hex(4),
+            kuberay=Settings(batch_scheduler="kai-scheduler" if story.kai else ""),
+            others=(DevicePlugin(),) if story.kai else (),
+            suspend_new=story.kai,
+        )
         journal.follow(cluster.server)
         http = HttpApiServer(cluster.server)
         await http.start()
         try:
             http.write_kubeconfig(home.kubeconfig, CONTEXT)
-            yield LocalCluster(cluster, http, continued=journal.saved is not None)
+            yield LocalCluster(cluster, http, story, continued=journal.saved is not None)
         finally:
             home.kubeconfig.unlink(missing_ok=True)
             await http.stop()

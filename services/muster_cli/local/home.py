@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -60,9 +61,9 @@ class Home:
         """What the services have to say, as JSON lines."""
         return self.path / "muster.log"
 
-    def lay_out_samples(self) -> None:
-        """Put the sample manifests where the user can edit and submit them; edited ones stay as they are."""
-        for name in samples.NAMES:
+    def lay_out(self, names: Iterable[str]) -> None:
+        """Put sample manifests where the user can edit and submit them; edited ones stay as they are."""
+        for name in names:
             path = self.path / name
             if not path.exists():
                 path.write_text(samples.text(name), encoding="utf-8")

@@ -13,8 +13,10 @@ import shutil
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct
+from rich.text import Text
 
 import muster
 from muster.bus.cell import open_log
@@ -39,6 +41,7 @@ from muster_cli.local.broker import broker, keep_alive
 from muster_cli.local.cluster import CONTEXT, LocalCluster, local_cluster
 from muster_cli.local.home import Home
 from muster_cli.local.services import Reach, Services
+from muster_cli.local.stories import STORIES, Story, command, printed
 from muster_cli.local.teller import Teller
 from muster_cli.ourselves import own_command
 from muster_cli.reading import LogPlace, connected
@@ -64,6 +67,7 @@ class UpOptions(Struct, frozen=True, kw_only=True):
     port: int | None = None
     quiet: bool = False
     jobs: bool = True
+    story: Story = STORIES["quota"]
 
     @property
     def real(self) -> bool:
@@ -122,8 +126,8 @@ class Session:
         clock = self._clock(log_time)
         cluster: LocalCluster | None = None
         if not wishes.real:
-            home.lay_out_samples()
-            cluster = await stack.enter_async_context(local_cluster(home, clock, wishes.seed))
+            home.lay_out(wishes.story.samples)
+            cluster = await stack.enter_async_context(local_cluster(home, clock, wishes.seed, wishes.story))
         services = Services(config, clock, self._reach(cluster), self._note)
         stack.push_async_callback(services.close)
         await services.open()
@@ -144,6 +148,14 @@ class Session:
             tasks.create_task(keep_alive(server, self._note))
             if cluster is not None:
                 await self._play(cluster)
+                if wishes.jobs and wishes.story.shows:
+                    await self._show(cluster, wishes.story.shows)
+
+    async def _show(self, cluster: LocalCluster, name: str) -> None:
+        """Print what the command of the documents prints, once the pods of a Ray cluster have their nodes."""
+        pods = await cluster.pods_of(name)
+        if not self.wishes.quiet:
+            self.out.lines([Text(""), Text(f"$ {command(name)}"), *map(Text, printed(pods)), Text("")])
 
     async def _play(self, cluster: LocalCluster) -> None:
         """Set the scene, once: a cluster that goes on has one."""
@@ -228,6 +240,8 @@ class Session:
             ready_ms=took_ms,
             command=own_command(),
             nats_command=shutil.which("nats") is not None,
+            kind=self.wishes.story.kind,
+            sample=self.wishes.story.jobs[-1],
         )
 
     def _greet(self, facts: BannerFacts) -> None:
@@ -284,7 +298,9 @@ def _first_of(group: BaseExceptionGroup[BaseException]) -> BaseException:
 
 def _config(wishes: UpOptions, url: str) -> Config:
     """The settings of the services: what the environment says, but for what makes them this session's."""
+    chosen: dict[str, Any] = {"placement": wishes.story.placement} if wishes.story.kai else {}
     return load(
+        **chosen,
         nats_url=url,
         log_create=True,
         log_max_bytes=LOG_MAX_BYTES,

@@ -39,6 +39,10 @@ class BannerFacts(Struct, frozen=True, kw_only=True):
     """How a shell finds this command: `muster` where it is on the PATH."""
     nats_command: bool = True
     """Whether the command `nats` is there."""
+    kind: str = "rayjob"
+    """What kubectl calls the jobs that are shown here."""
+    sample: str = "rayjob.yaml"
+    """The manifest of one of them."""
 
 
 def banner(facts: BannerFacts) -> list[Text]:
@@ -60,7 +64,7 @@ def banner(facts: BannerFacts) -> list[Text]:
     if facts.speed != 1:
         rows.append(("Time", f"runs {facts.speed:g} times as fast here; times below are those of the cluster"))
     if facts.kubeconfig:
-        rows.append(("kubectl", f"kubectl --kubeconfig {facts.kubeconfig} get rayjob -A"))
+        rows.append(("kubectl", f"kubectl --kubeconfig {facts.kubeconfig} get {facts.kind} -A"))
     if facts.metrics_url:
         rows.append(("Metrics", facts.metrics_url))
     rows.append(("Log files", f"{facts.home}/muster.log"))
@@ -88,7 +92,7 @@ def tries(facts: BannerFacts) -> list[Text]:
     ]
     if local:
         commands.append(
-            (f"{muster} submit {facts.home}/rayjob.yaml", "one more job (edit the file first, if you like)")
+            (f"{muster} submit {facts.home}/{facts.sample}", "one more job (edit the file first, if you like)")
         )
     server = "" if facts.url.endswith(":4222") else f"-s {facts.url} "
     needs = "" if facts.nats_command else " (needs the command of NATS, github.com/nats-io/natscli)"

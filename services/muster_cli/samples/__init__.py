@@ -1,4 +1,4 @@
-"""The manifests that ``muster up`` starts with: the tutorial's quota tree, program and RayJob."""
+"""The manifests that ``muster up`` starts with: the tutorial's, and those of the story about KAI queues."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ import yaml
 QUOTA_TREE = "quota-tree.yaml"
 CONFIG_MAP = "configmap.yaml"
 RAYJOB = "rayjob.yaml"
-NAMES = (QUOTA_TREE, CONFIG_MAP, RAYJOB)
+KAI_QUEUES = "kai-queues.yaml"
+KAI_CLUSTER = "ray-cluster.kai-scheduler.yaml"
+KAI_SHARING = "ray-cluster.kai-gpu-sharing.yaml"
 
 
 def text(name: str) -> str:
@@ -18,7 +20,12 @@ def text(name: str) -> str:
     return resources.files(__name__).joinpath(name).read_text(encoding="utf-8")
 
 
+def manifests(name: str) -> list[dict[str, Any]]:
+    """The objects of a sample; each call returns new ones."""
+    return [*yaml.safe_load_all(text(name))]
+
+
 def manifest(name: str) -> dict[str, Any]:
-    """A sample as an object; each call returns a new one."""
-    found: dict[str, Any] = yaml.safe_load(text(name))
+    """A sample of one object."""
+    (found,) = manifests(name)
     return found

@@ -221,7 +221,7 @@ def test_the_status_says_what_is_below_what_is_used_and_asked_for() -> None:
     by_name = {each.name: each for each in state.kai_queues.values()}
     top = kai_status(state, by_name["department-1"])
     assert top is not None
-    assert top.body["childQueues"] == ("team-a", "team-b")
+    assert top.body["childQueues"] == ["team-a", "team-b"]
     assert (top.body["allocated"][GPU], top.body["allocatedNonPreemptible"][GPU]) == ("1", "1")
     assert top.body["requested"][GPU] == "5"
     lost = kai_status(state, by_name["lost"])

@@ -14,6 +14,7 @@ from msgspec import Struct, field
 from muster.core.actuation.asking import Asking
 from muster.core.actuation.bind import Bind
 from muster.core.actuation.gpus import Freeing
+from muster.core.objects.kaiqueue import pod_group_name
 from muster.core.seen import Seen
 from muster.core.stage import Arm, StageState, Violation
 from muster.events.base import Cause, Decision, Event
@@ -30,6 +31,7 @@ from muster.events.facts import PodGone, WorkloadGone, WorkloadObserved
 from muster.events.gangs import GpuReservationEnded, PodsPlaced, PodsReleased
 from muster.events.growing import NodesRequested, NodesRequestWithdrawn
 from muster.model.keys import Intent, Position, Ref
+from muster.model.quota import KAI_ROOT
 from muster.model.workload import Switch, Workload
 
 
@@ -47,6 +49,8 @@ class Outstanding(Struct, frozen=True):
     action: Action = "resume"
     placed: bool = False
     """Its pods have places that are held for them: they are to say that we place them."""
+    pod_group: str = ""
+    """Name of the PodGroup that shows it, where it is of a KAI queue."""
 
     @property
     def cause(self) -> Cause:
@@ -155,6 +159,7 @@ class Actuator:
             queued_at=state.queued_at.get(uid, 0),
             at=at.at,
             placed=bool(event.placements),
+            pod_group=pod_group_name(event.ref) if event.queue.startswith(f"{KAI_ROOT}/") else "",
         )
 
     def _evicted(self, state: ActuatorState, at: Position, event: EvictionOrdered) -> None:

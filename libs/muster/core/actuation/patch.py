@@ -25,6 +25,7 @@ from muster.core.actuation.answers import (
     rv_of,
 )
 from muster.core.actuation.intents import Known, Outstanding, known_of
+from muster.core.objects.kaiqueue import POD_GROUP_NAME
 from muster.core.objects.meta import (
     DEQUEUE_STAMPS,
     DEQUEUED_AT,
@@ -77,13 +78,14 @@ def resume_patch(order: Outstanding, known: Known) -> bytes:
         stamps[ENQUEUE_STAMPS[0]] = go_time(order.queued_at)
     stamps |= marked(known.switch, suspended=False)
     switch = switched(order.ref.kind, known.switch, suspended=False)
-    steer = steered(known.switch, order.ref.name) if order.placed else []
+    marks = {GANG: order.ref.name, **({POD_GROUP_NAME: order.pod_group} if order.pod_group else {})}
+    steer = steered(known.switch, marks) if order.placed else []
     fence = _fence(order.ref.uid, known.generation if known.basis == order.basis else NEVER, known)
     return _encode([*fence, *annotate(stamps, known), *switch, *steer])
 
 
-def steered(switch: Switch, gang: str) -> list[Op]:
-    """Operations that write into the descriptions of its pods that we place them, and as which gang.
+def steered(switch: Switch, marks: dict[str, str]) -> list[Op]:
+    """Operations that write into the descriptions of its pods that we place them, and the marks of their gang.
 
     They stay when it is suspended again: the next admission places it from the same descriptions.
     """
@@ -95,11 +97,12 @@ def steered(switch: Switch, gang: str) -> list[Op]:
         if template.marked:
             continue
         if template.annotations:
-            ops.append({"op": "add", "path": f"{template.at}{pointer(GANG, metadata)}", "value": gang})
+            for key, text in marks.items():
+                ops.append({"op": "add", "path": f"{template.at}{pointer(key, metadata)}", "value": text})
         elif template.metadata or template.flat:
-            ops.append({"op": "add", "path": f"{template.at}{metadata}/annotations", "value": {GANG: gang}})
+            ops.append({"op": "add", "path": f"{template.at}{metadata}/annotations", "value": marks})
         else:
-            ops.append({"op": "add", "path": f"{template.at}{metadata}", "value": {"annotations": {GANG: gang}}})
+            ops.append({"op": "add", "path": f"{template.at}{metadata}", "value": {"annotations": marks}})
     return ops
 
 

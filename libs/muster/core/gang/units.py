@@ -91,8 +91,13 @@ def unit_of(state: AdmitterState, of: PodGang) -> Unit:
             unit.pools[gang.key] = sorted(pool, key=lambda pod: pod.ref.name)[: max(need, MAX_AT_ONCE - taken)]
             unit.needs[gang.key] = need
             taken += len(unit.pools[gang.key])
-    unit.alone.sort(key=lambda pod: (pod.ref.namespace, pod.ref.name))
+    unit.alone.sort(key=lambda pod: (not is_head(pod), pod.ref.namespace, pod.ref.name))
     return unit
+
+
+def is_head(pod: PodState) -> bool:
+    """Whether a pod is the head of a Ray cluster: it starts first, and its workers wait for it."""
+    return pod.labels.get("ray.io/node-type") == "head"
 
 
 def _need(gang: PodGang) -> int:

@@ -7,16 +7,25 @@ from decimal import Decimal
 import msgspec
 from msgspec import Struct, field
 
-from muster.core.objects.meta import Int32, Meta, decode, digest
+from muster.core.objects.meta import MAX_NAME, Int32, Meta, decode, digest
 from muster.model.kaiqueue import KaiQueue
+from muster.model.keys import Ref
 from muster.model.text import clean
 
 KIND = "Queue.scheduling.run.ai"
 """What these objects are called in the log; another API has a kind Queue too."""
 RESOURCES = {"cpu": "cpu", "gpu": "nvidia.com/gpu", "memory": "memory"}
 """name in spec.resources -> the resource that pods ask for"""
+POD_GROUP_NAME = "pod-group-name"
+"""Annotation of a pod: the PodGroup of KAI Scheduler that shows its workload."""
 MAX_DIGITS = 40
 NO_STATUS = msgspec.Raw(b"{}")
+
+
+def pod_group_name(ref: Ref) -> str:
+    """The name of the PodGroup of a workload, ``pg-NAME-UID`` as KAI Scheduler has it; of a long name a part."""
+    tail = f"-{ref.uid}"
+    return f"pg-{ref.name[: MAX_NAME - 3 - len(tail)]}{tail}"
 
 
 class RawAmounts(Struct, frozen=True, rename="camel"):

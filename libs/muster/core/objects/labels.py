@@ -16,6 +16,13 @@ KAI_QUEUE = "kai.scheduler/queue"
 KAI_PRIORITY = "priorityClassName"
 """Label on a workload of such a queue: its PriorityClass, before what its pods say."""
 KAI_PREEMPTIBILITY = "kai.scheduler/preemptibility"
+KAI_PREEMPTION_DELAY = "kai.scheduler/preemption-delay"
+"""Label or annotation: how long work waits before others may be suspended for it."""
+KAI_STALENESS = "kai.scheduler/staleness-grace-period"
+"""Label or annotation: how long a gang may run with less than its minimum; negative: for ever."""
+KAI_TIMES = (KAI_PREEMPTION_DELAY, KAI_STALENESS)
+KAI_OF_PODS = (KAI_QUEUE, KAI_PRIORITY, KAI_PREEMPTIBILITY)
+"""Labels that count on a pod template where the workload has none."""
 KEPT = (*_NAMES, *_PREEMPTIBLE, KAI_QUEUE, KAI_PRIORITY, KAI_PREEMPTIBILITY)
 """The labels that are kept of a workload."""
 KAI = "kai:"

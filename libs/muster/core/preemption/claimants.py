@@ -28,6 +28,8 @@ def owed(state: PreemptorState) -> list[Claimant]:
                 job = state.claimant(shape)
                 if job is None or not state.in_turn(job) or state.is_gated(job.ref.uid):
                     continue
+                if state.now < state.claims_from(job):
+                    continue
                 mine = _basis(state, job, given)
                 if kai:
                     shares = kai_shares(state.ledger) if shares is None else shares
@@ -54,7 +56,8 @@ def outranking(state: PreemptorState) -> list[Claimant]:
                 continue
             mine = _basis(state, job, given)
             if (
-                state.may_be_next(job)
+                state.now >= state.claims_from(job)
+                and state.may_be_next(job)
                 and mine.refusal(queue, shape.demand) is not None
                 and state.outranks(queue, job.priority, shape.demand, mine)
             ):
@@ -86,6 +89,18 @@ def aged(state: PreemptorState) -> tuple[Shape, Job, Shortfall] | None:
 def next_aged_at(state: PreemptorState) -> int | None:
     """Log time (ms) at which the next head of a queue will have waited too long; None for never."""
     return min((due for _, job in _heads(state) if (due := _due(state, job)) > state.now), default=None)
+
+
+def next_claims(state: PreemptorState) -> list[int]:
+    """Log times (ms) at which the preemption delays of waiting jobs are over."""
+    times = (
+        state.claims_from(job) for queue in state.book.queues for job in _first_jobs(state, queue) if job is not None
+    )
+    return [at for at in times if at > state.now]
+
+
+def _first_jobs(state: PreemptorState, queue: str) -> Iterator[Job | None]:
+    return (state.claimant(shape) for shape in state.refused(queue)) if is_kai(state.ledger, queue) else iter(())
 
 
 def in_order(state: PreemptorState, found: list[Claimant]) -> list[Claimant]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Literal
 
 from muster.core.preemption import inqueue, kaireclaim
@@ -21,16 +22,16 @@ def reclaim(state: PreemptorState, shape: Shape, job: Job) -> Decision:
     cause, short = _refusal(state, shape, job)
     given = basis(state.ledger, job.ref.uid)
     rules = kaireclaim if kaireclaim.is_kai(state.ledger, shape.queue) else ackreclaim
-    uids = rules.victims(given, shape.queue, shape.demand, state.market())
+    uids = rules.victims(given, shape.queue, shape.demand, state.market(shape.queue))
     if not uids and state.ledger.nodes[shape.queue].preempts and state.may_be_next(job):
         found = _in_its_queue(state, job, cause, short)
         if found is not None:
             return found
     if not uids:
         paused = any("evictions" in state.resting(leaf) for leaf in state.runs)
-        unpaused = state.market(state.may_evict_unpaused)
+        unpaused = state.market(shape.queue, partial(state.may_evict_unpaused, queue=shape.queue))
         paused = paused and bool(rules.victims(given, shape.queue, shape.demand, unpaused))
-        from_then = 0 if paused else state.evictable_from()
+        from_then = 0 if paused else state.evictable_from(shape.queue)
         reason: DeferralReason = "evictions_paused" if paused else "too_young" if from_then else "nothing_evictable"
         return _deferral(state, job, cause, short, reason, from_then)
     chosen = tuple(_victim(state, uid) for uid in uids)
@@ -46,9 +47,9 @@ def preempt(state: PreemptorState, shape: Shape, job: Job) -> Decision:
         return found
     young = bool(_lower_victims(state, job, lambda _: True))
     reason: DeferralReason = "lower_too_young" if young else "lower_stays"
-    if _lower_victims(state, job, state.may_evict_unpaused):
+    if _lower_victims(state, job, partial(state.may_evict_unpaused, queue=job.queue)):
         reason = "lower_paused"
-    until = state.evictable_from(job.queue) if reason == "lower_too_young" else 0
+    until = state.evictable_from(job.queue, own=True) if reason == "lower_too_young" else 0
     return _deferral(state, job, cause, short, reason, until)
 
 
@@ -69,16 +70,16 @@ def _refusal(state: PreemptorState, shape: Shape, job: Job) -> tuple[Cause, Shor
     return shape.denial.cause, short
 
 
-def _lower_victims(state: PreemptorState, job: Job, may: Callable[[str], bool]) -> list[str]:
-    """The victims that the rules of priority allow a job."""
+def _lower_victims(state: PreemptorState, job: Job, may: Callable[[str], bool] | None = None) -> list[str]:
+    """The victims that the rules of priority allow a job; ``may``: see ``market``."""
     rules = state.ledger.rules_of(job.queue)
     given, reclaims = basis(state.ledger, job.ref.uid), rules.reclaim != "disabled"
-    return inqueue.victims(given, job.queue, job.demand, job.priority, state.market(may), reclaims=reclaims)
+    return inqueue.victims(given, job.queue, job.demand, job.priority, state.market(job.queue, may), reclaims=reclaims)
 
 
 def _in_its_queue(state: PreemptorState, job: Job, cause: Cause, short: Shortfall) -> PreemptionProposed | None:
     """That work of lower priority in its own queue gives way to it, if that makes room."""
-    uids = _lower_victims(state, job, state.may_evict)
+    uids = _lower_victims(state, job)
     if not uids:
         return None
     chosen = tuple(_victim(state, uid, job) for uid in uids)

@@ -105,6 +105,7 @@ class Preemptor:
     def next_deadline(self, state: PreemptorState) -> int | None:
         times = [gate.until for uid, gate in state.gates.items() if gate.until > state.now and uid in state.jobs]
         times += [gate.rest for gate in state.gates.values() if gate.rest > state.now and gate.supply != state.supply]
+        times += claimants.next_claims(state)
         aged = claimants.next_aged_at(state)
         return min([*times, aged] if aged is not None else times, default=None)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import ClassVar
 
 from msgspec import Struct, field
@@ -12,6 +13,8 @@ from muster.core.preemption.reclaim import FIRST, Basis, Market, Run
 from muster.core.queueing.book import Shape, clear
 from muster.core.queueing.state import Job, SorterState
 from muster.core.quota.demand import Demand, Scratch, chain_of, counted
+from muster.core.quota.kaiwork import preemption_delay_ms
+from muster.core.quota.minrun import protected_ms
 from muster.core.quota.state import can_suspend
 from muster.model.resources import Vector, add_into
 
@@ -103,31 +106,41 @@ class PreemptorState(SorterState):
             return False
         return rules.reclaim == "enabled" or not self.foreign
 
-    def may_evict(self, uid: str) -> bool:
-        """Whether a workload may be suspended now."""
-        return self.may_evict_unpaused(uid) and "evictions" not in self.resting(self.started[uid].leaf)
+    def may_evict(self, uid: str, queue: str) -> bool:
+        """Whether a workload may be suspended now for a claimant of a queue."""
+        return self.may_evict_unpaused(uid, queue) and "evictions" not in self.resting(self.started[uid].leaf)
 
-    def may_evict_unpaused(self, uid: str) -> bool:
+    def may_evict_unpaused(self, uid: str, queue: str) -> bool:
         """Whether it might be if nobody had paused evictions."""
-        return self.now >= self.evictable_at(self.started[uid])
+        return self.now >= self.evictable_at(self.started[uid], queue)
 
-    def evictable_at(self, started: Started) -> int:
-        """Log time at which a workload has run for as long as it may without being evicted."""
+    def evictable_at(self, started: Started, queue: str) -> int:
+        """Log time at which a workload has run for as long as it may before a claimant of a queue has it suspended."""
         least = self.ledger.rules_of(started.leaf).least_run_ms(len(self.evictions.get(started.run.uid, ())))
+        least = max(least, protected_ms(self.ledger, started.leaf, queue))
         return max(started.since + least, self.stays.get(started.run.uid, 0))
 
-    def evictable_from(self, leaf: str = "") -> int:
-        """Log time at which the next workload has run for its minimum; 0 when there is none to wait for.
+    def evictable_from(self, queue: str, *, own: bool = False) -> int:
+        """Log time at which the next workload has run for its minimum for a claimant of a queue; 0 when there is none
+        to wait for.
 
-        ``leaf``: one of that leaf, if it has any.
+        ``own``: one of that queue, if it has any.
         """
-        least = any(tree.rules.min_run_ms for tree in self.ledger.trees.values())
+        least = any(tree.rules.min_run_ms or tree.rule_profile == "kai" for tree in self.ledger.trees.values())
         if not (least or self.evictions or self.stays):
             return 0
-        times = [self.evictable_at(self.started[run.uid]) for run in self.runs.get(leaf, ())]
+        times = [self.evictable_at(self.started[run.uid], queue) for run in self.runs.get(queue, ()) if own]
         if not any(at > self.now for at in times):
-            times = [self.evictable_at(self.started[run.uid]) for runs in self.runs.values() for run in runs]
+            times = [self.evictable_at(self.started[run.uid], queue) for runs in self.runs.values() for run in runs]
         return min((at for at in times if at > self.now), default=0)
+
+    def claims_from(self, job: Job) -> int:
+        """Log time (ms) from which a waiting job may have others suspended: its own preemption delay, from when it was
+        queued or evicted last.
+        """
+        workload = self.workloads.get(job.ref.uid)
+        delay = preemption_delay_ms(workload.labels) if workload is not None else 0
+        return max(job.queued_at, *self.evictions.get(job.ref.uid, (0,))) + delay if delay else 0
 
     def is_gated(self, uid: str) -> bool:
         gate = self.gates.get(uid)
@@ -147,9 +160,11 @@ class PreemptorState(SorterState):
             return False
         return self.policies.get(job.queue, "") != "Block" or self.book.position(job.queue, job.place) == 1
 
-    def market(self, may: Callable[[str], bool] | None = None) -> Market:
-        """What runs, and who of it may go; ``may``: by another measure than whether it may be evicted now."""
-        return Market(self.runs, may or self.may_evict, self.goes_last, self.now)
+    def market(self, queue: str, may: Callable[[str], bool] | None = None) -> Market:
+        """What runs, and who of it may go for a claimant of a queue; ``may``: by another measure than whether it may be
+        evicted now.
+        """
+        return Market(self.runs, may or partial(self.may_evict, queue=queue), self.goes_last, self.now)
 
     def goes_last(self, uid: str) -> bool:
         """Whether a workload has been evicted as often in the last hour as it should be at the most."""

@@ -155,7 +155,7 @@ def queue_unit(state: ReadState, uid: str) -> DesiredObject | None:
         metadata={
             "annotations": {SHOWN: shown},
             "labels": dict(workload.labels),
-            "ownerReferences": [_owner(workload)],
+            "ownerReferences": [owner_of(workload)],
         },
         spec=spec,
         status=to_builtins(status),
@@ -201,7 +201,7 @@ def _set_name(pods: PodSet) -> str:
     return clean(pods.name)[:63]
 
 
-def _owner(workload: Workload) -> Body:
+def owner_of(workload: Workload) -> Body:
     return {
         "apiVersion": workload.api_version,
         "kind": workload.ref.kind,

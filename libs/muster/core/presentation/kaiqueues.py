@@ -42,7 +42,9 @@ def kai_status(state: SorterState, queue: KaiQueue) -> KaiQueueStatus | None:
         conditions=tuple(_conditions(state, queue, path)),
     )
     shown = shown_status(status)
-    return None if shown == queue.shown else KaiQueueStatus(queue.ref, to_builtins(status), shown)
+    # A queue with none below it has no list at all: the column of `kubectl get queues` stays empty.
+    body = {**to_builtins(status), "childQueues": children or None}
+    return None if shown == queue.shown else KaiQueueStatus(queue.ref, body, shown)
 
 
 def waiting_below(state: SorterState, path: str) -> Vector:

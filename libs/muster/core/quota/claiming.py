@@ -16,6 +16,7 @@ from muster.core.quota.charging import demand_in
 from muster.core.quota.claims import Claim
 from muster.core.quota.demand import chain_of, demand_of
 from muster.core.quota.ledger import leaf_of
+from muster.core.quota.minrun import protected_ms
 from muster.core.quota.state import AccountantState, evictable
 from muster.core.quota.waiting import waits
 from muster.events.base import Decision
@@ -117,6 +118,10 @@ def _objection(state: AccountantState, proposed: PreemptionProposed) -> tuple[Ob
         return "no_victims", ""
     if not all(evictable(state, victim.ref.uid, victim.attempt) for victim in proposed.victims):
         return "victim_protected", ""
+    for victim in proposed.victims:
+        least = protected_ms(state.ledger, victim.queue, proposed.queue)
+        if least and state.now - state.entries[victim.ref.uid].since < least:
+            return "victim_protected", ""
     priorities = {victim.ref.uid: victim.priority for victim in proposed.victims}
 
     def outranked(victim: str) -> bool:

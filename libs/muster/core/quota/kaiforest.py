@@ -6,7 +6,7 @@ changes that, the tree is due again. One broken queue disables what is below it,
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from msgspec import Struct, field, structs
 
@@ -81,23 +81,25 @@ class Forest(Struct):
 
     def _install(self, cause: Cause) -> None:
         """The tree as it should be now; the same one where what changed is no concern of the queues."""
-        nodes = self.compiled.nodes
-        tree = None
-        if nodes:
-            names = managed(nodes)
-            limit = {name: self.total.get(name, 0) for name in names}
-            root = structs.replace(nodes[0], guaranteed=dict.fromkeys(names, EVERYTHING), limit=limit)
-            tree = QuotaTree(
-                REF,
-                (root, *(structs.replace(node, preempts=True) for node in nodes[1:])),
-                profile="full",
-                rules=RULES,
-                rule_profile="kai",
-                disabled=self.compiled.disabled,
-            )
+        tree = tree_of(self.compiled, self.total) if self.compiled.nodes else None
         if tree != self.tree:
             self.tree, self.cause = tree, cause
             self.version += 1
+
+
+def tree_of(compiled: Compiled, total: Mapping[str, int]) -> QuotaTree:
+    """The tree of some queues; ``total``: what there is to share, in base units."""
+    nodes, names = compiled.nodes, managed(compiled.nodes)
+    limit = {name: total.get(name, 0) for name in names}
+    root = structs.replace(nodes[0], guaranteed=dict.fromkeys(names, EVERYTHING), limit=limit)
+    return QuotaTree(
+        REF,
+        (root, *(structs.replace(node, preempts=True) for node in nodes[1:])),
+        profile="full",
+        rules=RULES,
+        rule_profile="kai",
+        disabled=compiled.disabled,
+    )
 
 
 def managed(nodes: Iterable[QuotaNode]) -> list[str]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from muster.core.objects.labels import KAI_PREEMPTIBILITY, KAI_PRIORITY
+from muster.core.objects.labels import KAI_PREEMPTIBILITY, KAI_PREEMPTION_DELAY, KAI_PRIORITY, KAI_QUEUE
+from muster.core.quota.rules import RuleError, span_ms
 from muster.model.workload import Workload
 
 CLASSES: Mapping[str, int] = {"train": 50, "build-preemptible": 75, "build": 100, "inference": 125}
@@ -38,3 +39,14 @@ def kai_preemptible(workload: Workload, priority: int | None) -> bool:
     if said in PREEMPTIBILITY:
         return said == PREEMPTIBILITY[0]
     return (kai_priority(workload, {}) if priority is None else priority) < FIRM
+
+
+def preemption_delay_ms(labels: Mapping[str, str]) -> int:
+    """How long work waits before others may be suspended for it; 0 unless it says a time, and outside KAI queues."""
+    said = labels.get(KAI_PREEMPTION_DELAY, "")
+    if not said or not labels.get(KAI_QUEUE):
+        return 0
+    try:
+        return span_ms(said)
+    except RuleError:
+        return 0

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from muster.core.quota.fairshare import UNLIMITED
 from muster.core.quota.fairtree import Divided
+from muster.model.resources import format_quantity
 
 UNBOUNDED = 10**30
 """A request of so much or more is told as all there is."""
@@ -45,3 +46,12 @@ def _surplus(found: Divided, show: Callable[[int], str], wanted: int, usage: str
     heed = f", heeding that it used {usage} lately" if usage and usage != "0" else ""
     enough = ", all it still wanted" if share.surplus == wanted else ""
     return f"{show(share.surplus)} {of}, where its weight is worth {percent}{heed}{enough}"
+
+
+def tree_share(name: str, least: int, limit: int | None, most: int | None) -> str:
+    """The same of a quota in a tree: its min, its max, and what its weight gives it now where that is less."""
+    said = f"min {format_quantity(least, name)}" if least else "no min"
+    said += f", max {format_quantity(limit, name)}" if limit is not None else ", no max"
+    if most is not None and most != limit:
+        said += f"; by weight it may use {format_quantity(most, name)} now"
+    return said

@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from muster.core.objects.gpus import charged, with_share
-from muster.core.objects.labels import KEPT
+from muster.core.objects.labels import KAI_OF_PODS, KAI_TIMES, KEPT
 from muster.core.objects.meta import (
     CHECKPOINTED_AT,
     DEQUEUE_STAMPS,
@@ -77,6 +77,7 @@ class Needs:
         self.priority_class = ""
         self.priority: int | None = None
         self.steering = Steering()
+        self._on_pods: dict[str, str] = {}
 
     def add(
         self,
@@ -89,12 +90,14 @@ class Needs:
         whole: Vector | None = None,
         rules: PodRules | None = None,
         steer: bool = True,
+        minimum: int | None = None,
     ) -> Vector:
         """Add a set of pods whose template is at ``path``, and return what one of them asks for.
 
         ``request``: what that is, where the template does not say. ``whole``: what one takes with what its controller
         adds to it. ``rules``: where they may run, where the template does not say.
         ``steer``: the template says what places them; else the kind tells ``steering`` itself.
+        ``minimum``: how many of them the gang needs to start; None: all.
         """
         if not 0 <= pods <= MAX_PODS:
             raise UnreadableError(f"{path}: {str(pods)[:24]} pods are more than the {MAX_PODS} one set may have")
@@ -107,7 +110,10 @@ class Needs:
         if shares_gpu(where):
             takes = one if takes is None else takes
             one = dict(sorted({**one, GPU: charged(where)}.items()))
-        self.sets.append(PodSet(name.lower()[:MAX_NAME], pods, one, where, takes=takes))
+        self.sets.append(PodSet(name.lower()[:MAX_NAME], pods, one, where, minimum, takes=takes))
+        for key in KAI_OF_PODS:
+            if key in template.labels:
+                self._on_pods.setdefault(key, template.labels[key])
         if steer:
             self.steering.add(template, f"{path}.template")
         add_into(self.ack, scaled(one, pods))
@@ -127,6 +133,18 @@ class Needs:
         running = dict(self.full)
         add_into(running, self.ahead, -1)
         return dict(sorted(running.items()))
+
+    def labels(self, meta: Meta) -> dict[str, str]:
+        """The labels that queueing knows: of the object, and those of KAI of its pods where it has none itself.
+
+        What KAI takes as an annotation as well is among them.
+        """
+        found = {key: meta.labels[key] for key in KEPT if key in meta.labels}
+        for key in KAI_TIMES:
+            said = meta.labels.get(key) or meta.annotations.get(key)
+            if said:
+                found[key] = said[:40]
+        return {**self._on_pods, **found} if self._on_pods else found
 
     def prioritize(self, name: str | None, value: int | None = None) -> None:
         """Take a priority, unless there is one: the first counts."""
@@ -176,7 +194,7 @@ def workload(
         busy=life.busy,
         wishes=wishes(meta.annotations),
         refusal=refusal,
-        labels={key: meta.labels[key] for key in KEPT if key in meta.labels},
+        labels=needs.labels(meta),
         annotated=bool(meta.annotations),
         switch=replace(switch or DIRECT, templates=needs.steering.templates(meta)),
         basis=basis_of(need, pod_sets, auxiliary, refusal),

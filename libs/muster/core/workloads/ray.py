@@ -5,6 +5,8 @@ from __future__ import annotations
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from muster.core.objects.labels import KAI_QUEUE
+from muster.core.objects.meta import Meta
 from muster.core.objects.podspec import PodTemplate, Resources, container_request, pod_request, pod_rules
 from muster.core.workloads.common import Needs, count
 from muster.model.placing import ANYWHERE, PodRules
@@ -49,12 +51,17 @@ class RayClusterSpec(Struct, frozen=True, rename="camel"):
     gcs_fault_tolerance_options: dict[str, object] | None = None
 
 
-def add_cluster(needs: Needs, cluster: RayClusterSpec, at: str, *, beside_head: Vector | None = None) -> None:
+def add_cluster(
+    needs: Needs, cluster: RayClusterSpec, at: str, *, meta: Meta, beside_head: Vector | None = None
+) -> None:
     """Add a Ray cluster's pods. ``ack``: head + sum(replicas x hosts x worker), without what KubeRay adds to them.
     ``full``: every container KubeRay will run.
 
-    ``beside_head``: what runs in the head's pod besides what the cluster itself asks for.
+    ``beside_head``: what runs in the head's pod besides what the cluster itself asks for. In a queue of KAI Scheduler a
+    worker group needs its minReplicas to start, and grows from there.
     """
+    named = (meta.labels, template_labels(cluster))
+    elastic = any(labels.get(KAI_QUEUE) for labels in named)
     template = cluster.head_group_spec.template
     extra = dict(beside_head or {})
     if cluster.enable_in_tree_autoscaling:
@@ -79,7 +86,26 @@ def add_cluster(needs: Needs, cluster: RayClusterSpec, at: str, *, beside_head: 
             request=one,
             whole=highest(one, WAIT_FOR_HEAD),
             rules=_rules(group.template, group.group_name, "worker"),
+            minimum=_least(group, cluster, replicas, path) * hosts if elastic else None,
         )
+
+
+def template_labels(cluster: RayClusterSpec) -> dict[str, str]:
+    """The labels of its pod templates, those of the head before the others'."""
+    groups = cluster.worker_group_specs or ()
+    found: dict[str, str] = {}
+    for template in (cluster.head_group_spec.template, *(group.template for group in groups)):
+        for key, text in template.labels.items():
+            found.setdefault(key, text)
+    return found
+
+
+def _least(group: WorkerGroup, cluster: RayClusterSpec, replicas: int, path: str) -> int:
+    """Replicas that a group needs to start, as KAI Scheduler counts: with in-tree autoscaling minReplicas, zero
+    included; else minReplicas, or all of them where that is zero.
+    """
+    low = count(group.min_replicas, 0, f"{path}.minReplicas")
+    return min(low if low or cluster.enable_in_tree_autoscaling else replicas, replicas)
 
 
 def _rules(template: PodTemplate, group: str, node_type: str) -> PodRules:

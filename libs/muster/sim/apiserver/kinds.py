@@ -118,6 +118,7 @@ KINDS: tuple[ResourceRules, ...] = (
     _custom(api.QUOTA_TREES, status=False),
     _custom(api.QUEUES, status=False),
     _custom(api.KAI_QUEUES, status=True),
+    _custom(api.KAI_POD_GROUPS, status=True, short_names=("pg",)),
     _custom(api.QUEUE_UNITS, status=False, short_names=("qu", "qus")),
     _custom(api.POD_GROUPS[0], status=False),
     _custom(api.POD_GROUPS[1], status=True, short_names=("pg", "pgs")),

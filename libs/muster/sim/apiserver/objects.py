@@ -47,14 +47,27 @@ _DEFAULTS: dict[ApiResource, Callable[[Obj], Obj]] = {
     PODS: defaults.pod,
 }
 """Applied to every object that is written."""
+Mutation = Callable[[ApiResource, Obj], Obj]
+"""(resource, new object) -> the object as a mutating admission policy leaves it."""
 
 
 class ObjectVerbs:
-    """The verbs on one store. ``now``: ms since the epoch; ``auto_namespaces``: make missing namespaces."""
+    """The verbs on one store. ``now``: ms since the epoch; ``auto_namespaces``: make missing namespaces.
+
+    ``mutate``: what an admission policy makes of every new object, given as a copy at its top level.
+    """
 
     def __init__(
-        self, store: Store, now: Callable[[], int], names: Names, *, collect: bool, auto_namespaces: bool
+        self,
+        store: Store,
+        now: Callable[[], int],
+        names: Names,
+        *,
+        collect: bool,
+        auto_namespaces: bool,
+        mutate: Mutation | None = None,
     ) -> None:
+        self._mutate = mutate
         self._store = store
         self._now = now
         self._names = names
@@ -86,6 +99,8 @@ class ObjectVerbs:
         if kind.generation:
             meta["generation"] = 1
         found = {"apiVersion": resource.api_version, "kind": resource.kind, **given, "metadata": meta}
+        if self._mutate is not None:
+            found = self._mutate(resource, found)
         found = self._completed(kind, found)
         causes = metadata.name_problems(resource, meta) + metadata.metadata_problems(meta)
         if resource == PODS:

@@ -19,7 +19,7 @@ from muster.sim.apiserver.deletion import delete_options
 from muster.sim.apiserver.kinds import KINDS, ResourceRules, kinds_of_definition
 from muster.sim.apiserver.lists import list_objects
 from muster.sim.apiserver.names import Names
-from muster.sim.apiserver.objects import ObjectVerbs
+from muster.sim.apiserver.objects import Mutation, ObjectVerbs
 from muster.sim.apiserver.routes import Route, parse_path
 from muster.sim.apiserver.status import (
     Obj,
@@ -46,7 +46,7 @@ class SimApiServer:
     ``now``: ms since the epoch. ``seed``: names and uids are the same for the same seed. ``collect``: delete what
     owners leave behind, as the controller-manager does. ``auto_namespaces``: make missing namespaces instead of
     answering 404. ``history``: changes remembered per kind. ``denied``: what requests may not do (403).
-    ``identity``: tells its uids from those of other servers of the same seed.
+    ``identity``: tells its uids from those of other servers of the same seed. ``mutate``: an admission policy.
     """
 
     def __init__(
@@ -60,6 +60,7 @@ class SimApiServer:
         history: int = 10_000,
         denied: discovery.Denied = frozenset(),
         identity: str = "",
+        mutate: Mutation | None = None,
     ) -> None:
         self.now = now
         self.denied = denied
@@ -67,7 +68,7 @@ class SimApiServer:
         for kind in kinds:
             self.store.add_table(kind)
         self.objects = ObjectVerbs(
-            self.store, now, Names(seed, identity), collect=collect, auto_namespaces=auto_namespaces
+            self.store, now, Names(seed, identity), collect=collect, auto_namespaces=auto_namespaces, mutate=mutate
         )
         for namespace in ("default", "kube-system"):
             self.objects.create(NAMESPACES, "", {"metadata": {"name": namespace}})

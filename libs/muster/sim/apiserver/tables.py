@@ -160,6 +160,12 @@ _COLUMNS: dict[str, tuple[Column, ...]] = {
         Column("root", ".spec.root.name", priority=1),
         Column("age", ".metadata.creationTimestamp", "date"),
     ),
+    "podgroups.scheduling.run.ai": (
+        Column("Queue", ".spec.queue"),
+        Column("MinMember", ".spec.minMember", "integer"),
+        Column("Priority", ".spec.priorityClassName"),
+        _AGE,
+    ),
     "queues.scheduling.run.ai": (
         Column("Priority", ".spec.priority"),
         Column("Parent", ".spec.parentQueue"),

@@ -30,7 +30,7 @@ def head_pod(cluster: Obj, settings: OperatorSettings) -> Obj:
         body["serviceAccountName"] = body.get("serviceAccountName") or name
         if options.get("version", settings.autoscaler_version) == "v2":
             body["restartPolicy"] = "Never"
-    return _pod(cluster, group, body, "head", words.HEAD_GROUP, f"{name}-head-", {})
+    return _pod(cluster, group, body, "head", words.HEAD_GROUP, f"{name}-head-", _scheduled(cluster, body, settings))
 
 
 def worker_pod(cluster: Obj, group: Obj, settings: OperatorSettings, marks: dict[str, str]) -> Obj:
@@ -41,7 +41,17 @@ def worker_pod(cluster: Obj, group: Obj, settings: OperatorSettings, marks: dict
         wait = {"name": "wait-gcs-ready", "image": image, "resources": INIT_RESOURCES}
         body["initContainers"] = [*(body.get("initContainers") or ()), wait]
     name, group_name = cluster["metadata"]["name"], group["groupName"]
+    marks = {**marks, **_scheduled(cluster, body, settings)}
     return _pod(cluster, group, body, "worker", group_name, f"{name}-{group_name}-worker-", marks)
+
+
+def _scheduled(cluster: Obj, body: Obj, settings: Settings) -> dict[str, str]:
+    """The labels a pod gets from the integration with a batch scheduler, which is named in its spec."""
+    if not settings.batch_scheduler:
+        return {}
+    body["schedulerName"] = settings.batch_scheduler
+    queue = (cluster["metadata"].get("labels") or {}).get(words.KAI_QUEUE)
+    return {words.KAI_QUEUE: queue} if queue else {}
 
 
 def surroundings(cluster: Obj) -> list[Create]:

@@ -51,6 +51,8 @@ class OperatorSettings(Struct, frozen=True, kw_only=True):
     """For the RayJob to end after its Ray job did."""
     autoscaler_version: Literal["v1", "v2"] = "v2"
     """Of clusters that do not say."""
+    batch_scheduler: Literal["", "kai-scheduler"] = ""
+    """``batchScheduler.name``: pods get this schedulerName, and the queue that the label of their cluster names."""
 
 
 def duration_ms(text: str) -> int:

@@ -19,6 +19,7 @@ HOST_INDEX = "ray.io/replica-host-index"
 HEAD_GROUP = "headgroup"
 
 # Labels of what a RayJob makes.
+KAI_QUEUE = "kai.scheduler/queue"
 FROM_NAME = "ray.io/originated-from-cr-name"
 FROM_KIND = "ray.io/originated-from-crd"
 SUBMISSION_MODE = "ray.io/job-submission-mode"

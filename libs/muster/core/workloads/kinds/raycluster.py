@@ -58,7 +58,7 @@ def alone(raw: bytes) -> Workload:
         raise has_no_spec()
     check_version(cluster.api_version, GROUP)
     needs = Needs()
-    add_cluster(needs, cluster.spec, "spec")
+    add_cluster(needs, cluster.spec, "spec", meta=cluster.metadata)
     refusal = foreign_manager("spec.managedBy", cluster.spec.managed_by, OPERATOR)
     life = _life(bool(cluster.spec.suspend), cluster.status or RayClusterStatus())
     return workload(KIND, cluster.api_version, cluster.metadata, life, needs, refusal=refusal)
@@ -67,11 +67,11 @@ def alone(raw: bytes) -> Workload:
 def _asks(raw: bytes) -> Vector:
     """What the pods of a child ask for; one that cannot be read still is what its owner runs through."""
     try:
-        spec = decode(raw, RayCluster).spec
-        needs = Needs()
+        cluster: RayCluster = decode(raw, RayCluster)
+        spec, needs = cluster.spec, Needs()
         if spec is None or spec.suspend:
             return {}
-        add_cluster(needs, spec, "spec")
+        add_cluster(needs, spec, "spec", meta=cluster.metadata)
         full = needs.totals()["full"]
     except UnreadableError:
         return {}

@@ -6,8 +6,11 @@ down and only in Initializing and Running; a suspended RayJob passes New, Initia
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from msgspec import Struct
 
+from muster.core.objects.labels import KAI_QUEUE
 from muster.core.objects.meta import Meta, decode
 from muster.core.objects.podspec import PodTemplate, pod_request, pod_rules
 from muster.core.workloads.common import Life, Needs, check_version, has_no_spec, workload
@@ -17,6 +20,8 @@ from muster.model.resources import Vector, add_into
 from muster.model.workload import Outcome, Phase, PodSet, Workload
 
 KIND = "RayJob"
+K8S_JOB = "K8sJobMode"
+"""spec.submissionMode where nobody says."""
 SUSPENDABLE = ("", "New", "Initializing", "Running")
 """jobDeploymentStatus in which KubeRay acts on ``spec.suspend: true``."""
 
@@ -53,7 +58,9 @@ def read(raw: bytes) -> Workload:
     if spec is None:
         raise has_no_spec()
     check_version(job.api_version, GROUP)
-    return workload(KIND, job.api_version, job.metadata, _life(spec, status), _needs(spec), refusal=_refusal(spec))
+    needs = _needs(spec, job.metadata)
+    refusal = _refusal(spec) or _kai_refusal(spec, needs.labels(job.metadata))
+    return workload(KIND, job.api_version, job.metadata, _life(spec, status), needs, refusal=refusal)
 
 
 def _life(spec: RayJobSpec, status: RayJobStatus) -> Life:
@@ -100,14 +107,25 @@ def _refusal(spec: RayJobSpec) -> str:
     return ""
 
 
-def _needs(spec: RayJobSpec) -> Needs:
+def _kai_refusal(spec: RayJobSpec, labels: Mapping[str, str]) -> str:
+    """Why KubeRay, run with KAI Scheduler, starts no such RayJob in a KAI queue; empty where it does."""
+    if not labels.get(KAI_QUEUE) or (spec.submission_mode or K8S_JOB) != K8S_JOB:
+        return ""
+    return (
+        "spec.submissionMode: KAI-Scheduler does not support RayJob with K8sJobMode, and KubeRay starts none in a KAI "
+        "queue; set it to HTTPMode, SidecarMode or InteractiveMode"
+    )
+
+
+def _needs(spec: RayJobSpec, meta: Meta) -> Needs:
     """Head and workers; in ``full`` also what KubeRay runs to submit the job."""
     needs, cluster = Needs("spec.rayClusterSpec"), spec.ray_cluster_spec
     if cluster is None:
         return needs
-    mode = spec.submission_mode or "K8sJobMode"
-    add_cluster(needs, cluster, "spec.rayClusterSpec", beside_head=SUBMITTER if mode == "SidecarMode" else None)
-    if mode == "K8sJobMode" and not spec.cluster_selector:
+    mode = spec.submission_mode or K8S_JOB
+    beside = SUBMITTER if mode == "SidecarMode" else None
+    add_cluster(needs, cluster, "spec.rayClusterSpec", meta=meta, beside_head=beside)
+    if mode == K8S_JOB and not spec.cluster_selector:
         template = spec.submitter_pod_template
         own = pod_request(template.spec, "spec.submitterPodTemplate.spec") if template is not None else {}
         add_into(needs.full, own or SUBMITTER)

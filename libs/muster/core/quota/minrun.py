@@ -1,0 +1,33 @@
+"""How long work of a KAI queue runs before it may be suspended: ``preemptMinRuntime`` and ``reclaimMinRuntime``.
+
+For a claimant of its own queue what the queue says counts, else what the nearest queue above it says. For one of
+another queue it is the queue just under the one they share, on the side of the work, else the nearest above that.
+"""
+
+from __future__ import annotations
+
+from muster.core.quota.demand import chain_of
+from muster.core.quota.ledger import Ledger
+
+
+def protected_ms(ledger: Ledger, leaf: str, claimant: str) -> int:
+    """For work of ``leaf`` against a claimant of the queue ``claimant``, ms; 0 where nobody says anything.
+
+    A queue that writes 0 says nothing, as one that leaves the field out.
+    """
+    tree = ledger.tree_of(leaf)
+    if tree is None or tree.rule_profile != "kai":
+        return 0
+    same = leaf == claimant
+    above = chain_of(leaf) if same else _from_side(leaf, claimant)
+    nodes = (ledger.nodes[path] for path in above if path in ledger.nodes)
+    times = (node.preempt_min_run_ms if same else node.reclaim_min_run_ms for node in nodes)
+    return next((each for each in times if each), 0)
+
+
+def _from_side(leaf: str, claimant: str) -> list[str]:
+    """The chain of a leaf from the child of what both have in common upwards."""
+    shared = {*chain_of(claimant)}
+    chain = [*chain_of(leaf)]
+    first = next((at for at, path in enumerate(chain) if path in shared), len(chain))
+    return chain[max(first - 1, 0) :]

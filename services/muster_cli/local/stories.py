@@ -1,0 +1,80 @@
+"""What ``muster up`` shows: which manifests it begins with, on what kind of cluster, and what it prints at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from muster.events.system import PlacementMode
+from muster.sim.apiserver.status import Obj
+from muster_cli import samples
+
+SHARING = "raycluster-half-gpu"
+
+
+class Story(Struct, frozen=True):
+    """One story."""
+
+    name: str
+    first: tuple[str, ...]
+    """Samples that are there before the jobs."""
+    jobs: tuple[str, ...]
+    """Samples of jobs, created a moment apart."""
+    kind: str
+    """What kubectl calls the jobs."""
+    placement: PlacementMode = "off"
+    kai: bool = False
+    """The KubeRay operator runs with batchScheduler.name=kai-scheduler, new jobs begin suspended by the policy, and a
+    device plugin gives GPUs to the pods that keep them."""
+    shows: str = ""
+    """The Ray cluster whose pods are printed once all of them have a node."""
+
+    @property
+    def samples(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys((*self.first, *self.jobs)))
+
+
+STORIES: Mapping[str, Story] = {
+    story.name: story
+    for story in (
+        Story("quota", (samples.QUOTA_TREE, samples.CONFIG_MAP), (samples.RAYJOB, samples.RAYJOB), "rayjob"),
+        Story(
+            "kai",
+            (samples.KAI_QUEUES,),
+            (samples.KAI_CLUSTER, samples.KAI_SHARING),
+            "raycluster",
+            placement="pack",
+            kai=True,
+            shows=SHARING,
+        ),
+    )
+}
+
+COLUMNS: Mapping[str, tuple[str, ...]] = {
+    "NAME": ("metadata", "name"),
+    "NODE": ("spec", "nodeName"),
+    "GPU-FRACTION": ("metadata", "annotations", "gpu-fraction"),
+    "GPU-GROUP": ("metadata", "labels", "runai-gpu-group"),
+}
+
+
+def command(cluster: str) -> str:
+    """The command of KAI Scheduler's documents that shows who shares a GPU."""
+    columns = ",".join(f"{title}:.{'.'.join(path)}" for title, path in COLUMNS.items())
+    return f'kubectl get pods -l ray.io/cluster={cluster} -o custom-columns="{columns}"'
+
+
+def printed(pods: Sequence[Obj]) -> list[str]:
+    """What that command prints of these pods."""
+    rows = [[*COLUMNS], *([_cell(pod, path) for path in COLUMNS.values()] for pod in pods)]
+    widths = [max(len(row[at]) for row in rows) + 3 for at in range(len(COLUMNS))]
+    return ["".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def _cell(pod: Obj, path: tuple[str, ...]) -> str:
+    found: Any = pod
+    for key in path:
+        found = (found or {}).get(key)
+    return str(found) if found else "<none>"
