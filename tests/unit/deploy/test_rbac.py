@@ -201,6 +201,7 @@ def test_the_actuator_has_what_it_uses(used: dict[str, set[Right]]) -> None:
     assert {Right("create", X_K8S, "podgroups"), Right("delete", X_K8S, "podgroups")} <= used["actuator"]
     # PodGroups are made in one API group only; those of people are kept up to date in both.
     groups = {Right(verb, SIGS, "podgroups") for verb in ("create", "delete", "patch")}
+    groups |= {Right(verb, "scheduling.run.ai", "podgroups") for verb in ("create", "patch")}
     sharing = {Right("patch", "", "pods"), *(Right(verb, "", "configmaps") for verb in ("create", "patch"))}
     # The lease of the cluster is taken by the process, not by its runners.
     leases = {Right(verb, "coordination.k8s.io", "leases") for verb in ("create", "get", "update")}
