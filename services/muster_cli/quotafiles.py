@@ -18,7 +18,7 @@ from muster.core.quota.tree import PREEMPTS, ROOT, WEIGHTS, read_tree
 from muster.events.facts import TreeNodeSpec
 from muster.model import api
 from muster.model.kaiqueue import KaiQueue
-from muster.model.quota import QuotaTree, BrokenRule
+from muster.model.quota import BrokenRule, QuotaTree
 from muster.model.resources import format_quantity
 from muster_cli.exits import NOT_FOUND, USAGE, CliError
 from muster_cli.manifests import Manifest, read_manifests

@@ -16,7 +16,7 @@ from muster.core.actuation.answers import message_of
 from muster.core.objects.kubequeue import QUEUE_NAMESPACE
 from muster.core.objects.meta import digest, rfc3339
 from muster.core.presentation import desired, kaigroups, kaiqueues, queues
-from muster.core.presentation.desired import EventNote, DesiredObject
+from muster.core.presentation.desired import DesiredObject, EventNote
 from muster.core.quota.tree import ROOT
 from muster.core.readmodel.model import ReadModel
 from muster.core.readmodel.state import ReadState

@@ -13,7 +13,7 @@ from muster.model.placing import GPU
 from muster.sim.apiserver.status import Obj
 from muster.sim.apiserver.store import ChangeType
 from muster.sim.controllers import WorkQueue
-from muster.sim.operations import Merge, Plan
+from muster.sim.operations import Merge, OperationPlan
 
 
 class DevicePlugin:
@@ -47,21 +47,21 @@ class DevicePlugin:
                     self._given[meta["name"]] = (found["spec"]["nodeName"], told)
                 self.queue.mark(meta["name"])
 
-    def plan(self, key: str, now: int) -> Plan:
+    def plan(self, key: str, now: int) -> OperationPlan:
         """Give a pod its device, once."""
         pod = self._pods.get(key)
         if pod is None or REPORTED in (pod["metadata"].get("annotations") or {}):
-            return Plan()
+            return OperationPlan()
         node = pod["spec"]["nodeName"]
         if key not in self._given:
             taken = {uuid for _, uuid in self._given.values()}
             every = [f"GPU-{node}-{index}" for index in range(self._total.get(node, 0))]
             free = [uuid for uuid in every if uuid not in taken]
             if not free:
-                return Plan()
+                return OperationPlan()
             self._given[key] = (node, free[0])
         patch = {"metadata": {"annotations": {REPORTED: self._given[key][1]}}}
-        return Plan((Merge(PODS, NAMESPACE, key, patch),))
+        return OperationPlan((Merge(PODS, NAMESPACE, key, patch),))
 
 
 def _gpus(node: Obj) -> int:

@@ -16,12 +16,12 @@ from muster.ports import ApiTransport, Clock
 from muster.sim.apiserver.http import HttpApiServer
 from muster.sim.apiserver.journal import Journal, JournalError
 from muster.sim.deviceplugin import DevicePlugin
-from muster.sim.kuberay import Settings
+from muster.sim.kuberay import OperatorSettings
 from muster.sim.world import SimCluster, VirtualClock
 from muster_cli import samples
 from muster_cli.exits import CliError
 from muster_cli.local.home import Home
-from muster_cli.local.stories import Story
+from muster_cli.local.stories import DemoStory
 
 NODES: dict[str, dict[str, str]] = {
     f"node-{number}": {"cpu": "16", "memory": "64Gi", "nvidia.com/gpu": "8"} for number in range(1, 4)
@@ -39,7 +39,7 @@ MOMENT_S = 1.0
 class LocalCluster:
     """A running simulated cluster. ``continued``: it went on from an earlier time."""
 
-    def __init__(self, cluster: SimCluster, http: HttpApiServer, story: Story, *, continued: bool) -> None:
+    def __init__(self, cluster: SimCluster, http: HttpApiServer, story: DemoStory, *, continued: bool) -> None:
         self.http = http
         self.story = story
         self.continued = continued
@@ -110,7 +110,7 @@ class LocalCluster:
 
 
 @contextlib.asynccontextmanager
-async def local_cluster(home: Home, clock: Clock, seed: int, story: Story) -> AsyncIterator[LocalCluster]:
+async def local_cluster(home: Home, clock: Clock, seed: int, story: DemoStory) -> AsyncIterator[LocalCluster]:
     """The cluster of a home, new or as it was left; its kubeconfig is written there. Raises CliError, OSError."""
     try:
         journal = Journal(home.journal)
@@ -124,7 +124,7 @@ async def local_cluster(home: Home, clock: Clock, seed: int, story: Story) -> As
             clock=virtual,
             saved=journal.saved,
             identity=secrets.token_hex(4),
-            kuberay=Settings(batch_scheduler="kai-scheduler" if story.kai else ""),
+            kuberay=OperatorSettings(batch_scheduler="kai-scheduler" if story.kai else ""),
             others=(DevicePlugin(),) if story.kai else (),
             suspend_new=story.kai,
         )

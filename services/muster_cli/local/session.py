@@ -41,7 +41,7 @@ from muster_cli.local.broker import broker, keep_alive
 from muster_cli.local.cluster import CONTEXT, LocalCluster, local_cluster
 from muster_cli.local.home import Home
 from muster_cli.local.services import Reach, Services
-from muster_cli.local.stories import STORIES, Story, command, printed
+from muster_cli.local.stories import STORIES, DemoStory, command, printed
 from muster_cli.local.teller import Teller
 from muster_cli.ourselves import own_command
 from muster_cli.reading import LogPlace, connected
@@ -67,7 +67,7 @@ class UpOptions(Struct, frozen=True, kw_only=True):
     port: int | None = None
     quiet: bool = False
     jobs: bool = True
-    story: Story = STORIES["quota"]
+    story: DemoStory = STORIES["quota"]
 
     @property
     def real(self) -> bool:

@@ -14,7 +14,7 @@ from muster_cli import samples
 SHARING = "raycluster-half-gpu"
 
 
-class Story(Struct, frozen=True):
+class DemoStory(Struct, frozen=True):
     """One story."""
 
     name: str
@@ -36,11 +36,11 @@ class Story(Struct, frozen=True):
         return tuple(dict.fromkeys((*self.first, *self.jobs)))
 
 
-STORIES: Mapping[str, Story] = {
+STORIES: Mapping[str, DemoStory] = {
     story.name: story
     for story in (
-        Story("quota", (samples.QUOTA_TREE, samples.CONFIG_MAP), (samples.RAYJOB, samples.RAYJOB), "rayjob"),
-        Story(
+        DemoStory("quota", (samples.QUOTA_TREE, samples.CONFIG_MAP), (samples.RAYJOB, samples.RAYJOB), "rayjob"),
+        DemoStory(
             "kai",
             (samples.KAI_QUEUES,),
             (samples.KAI_CLUSTER, samples.KAI_SHARING),

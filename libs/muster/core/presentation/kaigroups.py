@@ -11,7 +11,7 @@ from typing import Any
 from muster.core.objects.kaiqueue import pod_group_name
 from muster.core.objects.labels import KAI_PREEMPTIBILITY, KAI_PREEMPTION_DELAY, KAI_QUEUE, KAI_STALENESS
 from muster.core.objects.meta import digest, rfc3339
-from muster.core.presentation.desired import Body, Upsert, owner_of, shown_text
+from muster.core.presentation.desired import Body, DesiredObject, owner_of, shown_text
 from muster.core.quota.kaiwork import PREEMPTIBILITY, kai_class
 from muster.core.quota.ledger import leaf_of
 from muster.core.readmodel.state import ReadState
@@ -35,7 +35,7 @@ _REASONS: dict[JobCode, str] = {
 """The reasons that KAI Scheduler has words for; the others show as our own codes."""
 
 
-def pod_group(state: ReadState, uid: str) -> Upsert | None:
+def pod_group(state: ReadState, uid: str) -> DesiredObject | None:
     """The PodGroup of a workload; None for one that no KAI queue has anything to do with."""
     workload = state.workloads.get(uid)
     if workload is None or workload.deleting or workload.ref.kind not in KINDS or KAI_ROOT not in state.ledger.trees:
@@ -65,7 +65,7 @@ def pod_group(state: ReadState, uid: str) -> Upsert | None:
             "allocatedNonPreemptible": charged if firm else dict.fromkeys(charged, "0"),
         },
     }
-    return Upsert(
+    return DesiredObject(
         key=f"kaigroup/{uid}",
         resource=api.KAI_POD_GROUPS,
         namespace=workload.ref.namespace,

@@ -45,7 +45,7 @@ def worker_pod(cluster: Obj, group: Obj, settings: OperatorSettings, marks: dict
     return _pod(cluster, group, body, "worker", group_name, f"{name}-{group_name}-worker-", marks)
 
 
-def _scheduled(cluster: Obj, body: Obj, settings: Settings) -> dict[str, str]:
+def _scheduled(cluster: Obj, body: Obj, settings: OperatorSettings) -> dict[str, str]:
     """The labels a pod gets from the integration with a batch scheduler, which is named in its spec."""
     if not settings.batch_scheduler:
         return {}
