@@ -35,7 +35,7 @@ class QueueShare(Struct, frozen=True):
     now: int
     rows: list[ResourceShare] = field(default_factory=list)
     siblings: list[str] = field(default_factory=list)
-    """``NAME SHARE of RESOURCE`` of those with whom it divides, for the resources it asks for."""
+    """``NAME SHARE of RESOURCE`` of each sibling that asks for a resource that it asks for too."""
 
 
 def queues_named(state: ReadState, wanted: str) -> list[str]:
