@@ -21,6 +21,8 @@ SECTIONS = (
     "Placing a gang",
     "Reclaim decision",
     "One queue against many",
+    "A gang's fair share, KAI queues",
+    "Many small claims, KAI queues",
     "Replay",
     "Restart",
     "Ask",

@@ -127,6 +127,7 @@ BENCHES: dict[str, Callable[[Size, Progress], Awaitable[list[Table]]]] = {
     "decisions": _decisions,
     "placement": _placement,
     "reclaim": _reclaim,
+    "kai": _kai,
     "replay": _replay,
     "restart": _restart,
     "ask": _ask,

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from muster.core.preemption.reclaim import MAX_LOOKS, Basis, Market, Objection, Search, search
 from muster.core.quota.demand import Charge, Demand, chain_of
@@ -38,15 +38,18 @@ class Between(Struct):
     queue: str
     demand: Demand
     shares: Shares
+    names: list[str]
+    """The resources that queues share, sorted."""
+    questionable: dict[str, bool] = field(default_factory=dict)
+    """leaf -> whether it comes into question at all, as far as that was asked"""
+    within: dict[str, bool] = field(default_factory=dict)
+    """path -> whether it stays within its quota with the claimant, as far as that was asked"""
+    met: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """leaf -> the sides, as far as they were asked for"""
 
     @property
     def ledger(self) -> Ledger:
         return self.given.ledger
-
-    @property
-    def names(self) -> list[str]:
-        """The resources that queues share, sorted."""
-        return sorted(self.ledger.nodes[KAI_ROOT].limit.keys() - COUNTED)
 
     def may_claim(self) -> bool:
         """Whether its queue stays within its fair share with it, and within quota if it is not preemptible."""
@@ -58,6 +61,12 @@ class Between(Struct):
 
     def sides(self, leaf: str) -> tuple[str, str]:
         """(the claimant's side, the victim's side) just under the node both share."""
+        found = self.met.get(leaf)
+        if found is None:
+            found = self.met[leaf] = self._sides(leaf)
+        return found
+
+    def _sides(self, leaf: str) -> tuple[str, str]:
         mine, theirs = chain_of(self.queue)[::-1], chain_of(leaf)[::-1]
         for one, other in zip(mine, theirs, strict=False):
             if one != other:
@@ -76,6 +85,12 @@ class Between(Struct):
 
     def may_give(self, leaf: str) -> bool:
         """Whether a queue comes into question at all, before anybody is looked at."""
+        found = self.questionable.get(leaf)
+        if found is None:
+            found = self.questionable[leaf] = self._may_give(leaf)
+        return found
+
+    def _may_give(self, leaf: str) -> bool:
         if leaf == self.queue or not is_kai(self.ledger, leaf):
             return False
         own, side = self.sides(leaf)
@@ -125,9 +140,13 @@ class Between(Struct):
         return keeps != UNLIMITED and used > keeps
 
     def _within_quota(self, path: str) -> bool:
-        return all(
-            self._used(path, name) + self.demand.request.get(name, 0) <= self._quota(path, name) for name in self.names
-        )
+        found = self.within.get(path)
+        if found is None:
+            asked = self.demand.request
+            found = self.within[path] = all(
+                self._used(path, name) + asked.get(name, 0) <= self._quota(path, name) for name in self.names
+            )
+        return found
 
     def _keeps(self, path: str, name: str) -> int:
         return self.shares[path][name].allocatable
@@ -146,7 +165,8 @@ class Between(Struct):
 
 def between(given: Basis, queue: str, demand: Demand, shares: Shares | None = None) -> Between:
     """A claimant as it is judged."""
-    return Between(given, queue, demand, kai_shares(given.ledger) if shares is None else shares)
+    names = sorted(given.ledger.nodes[KAI_ROOT].limit.keys() - COUNTED)
+    return Between(given, queue, demand, kai_shares(given.ledger) if shares is None else shares, names)
 
 
 def victims(given: Basis, queue: str, demand: Demand, market: Market, shares: Shares | None = None) -> list[str]:

@@ -150,9 +150,11 @@ class Search(Struct):
         order = list(reversed(self.chosen))
         if cost is not None:
             order.sort(key=cost, reverse=True)
-        for uid in order:
+        last = len(order) - 1
+        for number, uid in enumerate(order):
             charge = self.ledger.charges[uid]
-            at = self.chosen.index(uid)
+            # Those before one that was chosen earlier are still in their places where the last goes first.
+            at = last - number if cost is None else self.chosen.index(uid)
             del self.chosen[at]
             self.gone.add(charge.queue, charge.demand)
             if not (enough(self) if enough is not None else self.missing() is None):

@@ -12,12 +12,14 @@ from heapq import heapify, heappop, heappush, heapreplace, merge
 from itertools import islice
 
 from muster.core.queueing.book import Place, Shape, clear
+from muster.core.queueing.kaiorder import KaiOrder
 from muster.core.queueing.order import MILLION, share
 from muster.core.queueing.standing import Standing, may_be_proposed
 from muster.core.queueing.state import Job, SorterState, job_from
 from muster.core.quota.demand import Scratch
 from muster.core.stage import MAX_DECISIONS
 from muster.events.decisions import Candidate, WorkloadQueued
+from muster.model.quota import KAI_ROOT
 
 MAX_CHOSEN_BYTES = 256 * 1024
 """About how long the proposal may become: it is one event, and cannot be cut."""
@@ -51,7 +53,11 @@ def choose(state: SorterState, standings: Sequence[Standing]) -> list[Candidate]
         if queue not in turns:
             turns[queue] = _Turn(state, queue, skip)
         turns[queue].join(key, shape, jobs, again=key in again)
-    heap = [(turn.order(scratch), turn) for turn in turns.values() if turn.advance(scratch)]
+    members: list[_Turn | _KaiTurns] = [turn for turn in turns.values() if not is_kai(turn.queue)]
+    if len(members) < len(turns):
+        news = [job for jobs in fresh.values() for job in jobs]
+        members.append(_KaiTurns(state, {queue: turn for queue, turn in turns.items() if is_kai(queue)}, news))
+    heap = [(turn.order(scratch), turn) for turn in members if turn.advance(scratch)]
     heapify(heap)
     chosen: list[Candidate] = []
     size = 0
@@ -70,6 +76,11 @@ def choose(state: SorterState, standings: Sequence[Standing]) -> list[Candidate]
 
 _BYTES = 256
 """Of a candidate, besides its texts."""
+
+
+def is_kai(queue: str) -> bool:
+    """Whether a queue is one of KAI Scheduler."""
+    return queue.startswith(f"{KAI_ROOT}/")
 
 
 def _candidate(state: SorterState, job: Job) -> Candidate:
@@ -122,7 +133,7 @@ class _Turn:
         """Nobody overtakes the head of the queue, whether it may be tried or not."""
         self.open = sum(state.book.shapes[key].open for key in state.book.queues.get(queue, ()))
 
-    def __lt__(self, other: _Turn) -> bool:
+    def __lt__(self, other: _Turn | _KaiTurns) -> bool:
         return self.queue < other.queue
 
     def join(self, key: str, shape: Shape | None, fresh: Sequence[Job], *, again: bool) -> None:
@@ -186,3 +197,39 @@ class _Turn:
         self.open += 1
         uid = place[3]
         return line.jobs[uid] if uid in line.jobs else self.state.jobs[uid]
+
+
+class _KaiTurns:
+    """The KAI queues together, as one that takes turns with the others: which of them comes first KAI's order says."""
+
+    queue = KAI_ROOT
+
+    def __init__(self, state: SorterState, turns: dict[str, _Turn], fresh: Sequence[Job]) -> None:
+        self.state = state
+        self.turns = turns
+        self.places = KaiOrder(state, fresh)
+        self.first = ""
+        self.taken: str | None = None
+
+    def __lt__(self, other: _Turn | _KaiTurns) -> bool:
+        return self.queue < other.queue
+
+    def order(self, scratch: Scratch) -> tuple[int, int, int]:
+        """By the age of the job that is first."""
+        return (0, 0, self.turns[self.first].heads[0][0][1])
+
+    def advance(self, scratch: Scratch) -> bool:
+        """Find who is first now; False when nobody is left."""
+        for queue in [*self.turns] if self.taken is None else [self.taken]:
+            self.places.changed(queue)
+            if not self.turns[queue].advance(scratch):
+                del self.turns[queue]
+        if not self.turns:
+            return False
+        heads = {queue: turn.lines[turn.heads[0][1]].demand.request for queue, turn in self.turns.items()}
+        self.first = self.places.first(heads, (self.state.proposed, scratch))
+        return True
+
+    def take(self) -> Job:
+        self.taken = self.first
+        return self.turns[self.first].take()

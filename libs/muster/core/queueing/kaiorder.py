@@ -1,0 +1,119 @@
+"""In which order KAI queues take their turns: from the top down, at each level by what KAI Scheduler compares.
+
+Queues are compared through the job each would send next: who is above its fair share in everything comes last; then who
+stays within its quota with the job; then the priority of the queue; then who uses what it may keep nothing of; then the
+smaller part of what it may keep, with the job and without; then the smaller share; then the older queue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from muster.core.queueing.order import MILLION
+from muster.core.queueing.state import Job, SorterState
+from muster.core.quota.demand import Scratch, chain_of
+from muster.core.quota.fairtree import Divided, asked_above, divide_tree
+from muster.core.quota.kaishares import Shares
+from muster.model.quota import COUNTED, KAI_ROOT
+from muster.model.resources import EVERYTHING, Vector, add_into
+
+_NOTHING: Mapping[str, Any] = {}
+Key = tuple[bool, bool, int, bool, int, int, tuple[int, ...], int, str]
+
+
+def shares_now(state: SorterState, fresh: Iterable[Job] = ()) -> Shares:
+    """The fair shares as the queues stand: what is charged and what waits, summed shape by shape.
+
+    ``fresh``: jobs that are about to be queued.
+    """
+    tree, ledger = state.ledger.trees[KAI_ROOT], state.ledger
+    asked: dict[str, Vector] = {node.path: {} for node in tree.nodes if not node.children}
+    for leaf, total in asked.items():
+        add_into(total, ledger.used.get(leaf, _NOTHING))
+    for shape in state.book.shapes.values():
+        if shape.queue in asked:
+            add_into(asked[shape.queue], shape.demand.request, len(shape.waiting) + shape.open)
+    for job in fresh:
+        if job.queue in asked:
+            add_into(asked[job.queue], job.demand.request)
+    return divide_tree(tree.nodes, tree.nodes[0].limit, asked_above(tree.nodes, asked))
+
+
+def key_of(
+    state: SorterState, shares: Shares, path: str, request: Mapping[str, int], scratches: tuple[Scratch, ...]
+) -> Key:
+    """How a queue, or one above others, compares with its siblings; ``request``: of the job it would send next."""
+    ledger = state.ledger
+    node, divided = ledger.nodes[path], shares[path]
+    used = dict(ledger.used.get(path, _NOTHING))
+    for scratch in scratches:
+        add_into(used, scratch.extra.get(path, _NOTHING))
+    names = [name for name in divided if name not in COUNTED]
+    total = ledger.nodes[KAI_ROOT].limit
+    with_job = {name: used.get(name, 0) + request.get(name, 0) for name in names}
+    above = all(used.get(name, 0) > divided[name].share.amount for name in names)
+    within = all(with_job[name] <= node.guaranteed.get(name, 0) for name in names)
+    keeps = {name: _keeps(divided[name], total.get(name, 0)) for name in names}
+    nothing = any(with_job[name] and not keeps[name] for name in names)
+    return (
+        above,
+        not within,
+        -node.priority,
+        nothing,
+        _dominant(with_job, keeps),
+        _dominant(used, keeps),
+        tuple(keeps[name] for name in sorted(names, reverse=True)),
+        node.created,
+        node.uid,
+    )
+
+
+def _keeps(divided: Divided, total: int) -> int:
+    """Up to where nobody takes anything back: all there is where nothing ends it."""
+    most = divided.allocatable
+    return total if most < 0 or most >= EVERYTHING else most
+
+
+def _dominant(used: Mapping[str, int], keeps: Mapping[str, int]) -> int:
+    """Millionths of the resource of which the largest part is used."""
+    return max((used.get(name, 0) * MILLION // keep for name, keep in keeps.items() if keep), default=0)
+
+
+class KaiOrder:
+    """Who comes first of the KAI queues that have somebody to send; what was compared once is remembered."""
+
+    def __init__(self, state: SorterState, fresh: Iterable[Job]) -> None:
+        """``fresh``: jobs that are about to be queued."""
+        self._state = state
+        self._fresh = fresh
+        self._shares: Shares | None = None
+        self._keys: dict[str, Key] = {}
+        self._first: dict[str, str] = {}
+        """path of a queue -> the leaf at or below it whose turn is first there"""
+
+    def changed(self, leaf: str) -> None:
+        """A job of a leaf was chosen, or it sends another one next."""
+        for path in chain_of(leaf):
+            self._keys.pop(path, None)
+            self._first.pop(path, None)
+
+    def first(self, heads: Mapping[str, Mapping[str, int]], scratches: tuple[Scratch, ...]) -> str:
+        """The leaf whose turn it is; ``heads``: leaf -> request of the job it would send next."""
+        if len(heads) == 1:
+            return next(iter(heads))
+        if self._shares is None:
+            self._shares = shares_now(self._state, self._fresh)
+        paths = dict.fromkeys(path for leaf in heads for path in chain_of(leaf))
+        for path in sorted(paths, key=lambda each: (-each.count("/"), each)):
+            if path in self._first:
+                continue
+            if path in heads:
+                self._first[path] = path
+            else:
+                below = [child for child in self._state.ledger.nodes[path].children if child in paths]
+                self._first[path] = self._first[min(below, key=lambda child: self._keys[child])]
+            if path != KAI_ROOT:
+                request = heads[self._first[path]]
+                self._keys[path] = key_of(self._state, self._shares, path, request, scratches)
+        return self._first[KAI_ROOT]
