@@ -15,14 +15,13 @@ from muster.core.wording import jobs
 from muster.core.workloads.registry import KINDS
 from muster.model.workload import Workload
 from muster_cli.api import Api, api_of, check_pair
-from muster_cli.commands.tail import tell_which
 from muster_cli.commands.why import named
 from muster_cli.console import Output
 from muster_cli.exits import FAILED, NOT_FOUND, OK, USAGE, CliError
 from muster_cli.following import LIMIT_S, Present
 from muster_cli.marking import annotate, annotations_of, author, short
 from muster_cli.options import Bus, ClusterOption
-from muster_cli.reading import locate, opened
+from muster_cli.reading import locate, opened, tell_which
 
 NO_CLUSTER = "no cluster to act on: start one with `muster up`, or name yours with --context"
 UNCONFIRMED = (

@@ -16,7 +16,6 @@ from muster.core.readmodel.state import ReadState
 from muster.model.api import QUEUES, QUOTA_TREES, ApiResource
 from muster.model.keys import Ref
 from muster_cli.api import Api, api_of, check_pair
-from muster_cli.commands.tail import tell_which
 from muster_cli.console import Output
 from muster_cli.exits import FAILED, NOT_FOUND, OK, CliError
 from muster_cli.folding import present_state
@@ -24,7 +23,7 @@ from muster_cli.following import Present
 from muster_cli.levers import NO_CLUSTER, UNCONFIRMED
 from muster_cli.marking import annotate, annotations_of, author, short
 from muster_cli.options import Bus, ClusterOption
-from muster_cli.reading import LogReading, locate, opened
+from muster_cli.reading import LogReading, locate, opened, tell_which
 
 What = Literal["evictions", "admissions"]
 PAUSED, BY, REASON = (f"{PREFIX}/{name}" for name in ("paused", "paused-by", "paused-reason"))

@@ -22,6 +22,7 @@ from muster.ports import LogGoneError, Snapshot
 from muster.runtime.config import Config, load_with_origins
 from muster.runtime.connecting import connect_bus
 from muster_cli import instances
+from muster_cli.console import Output
 from muster_cli.exits import NOT_FOUND, CliError
 from muster_cli.instances import Instance
 from muster_cli.options import Bus
@@ -78,6 +79,14 @@ def locate(bus: Bus | None) -> LogPlace:
 def _with_cell(config: Config, origins: dict[str, str], instance: Instance) -> Config:
     """The settings with the instance's cell, where no cell was named."""
     return config if "cell" in origins else replace(config, cell=instance.cell)
+
+
+def tell_which(out: Output, place: LogPlace) -> None:
+    """Say which of several running instances was taken."""
+    if place.others:
+        out.note(
+            f"{place.others + 1} Musters run here; this is the newest, {place.config.nats_url} (choose with --url)"
+        )
 
 
 @contextlib.asynccontextmanager

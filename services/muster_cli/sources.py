@@ -11,18 +11,16 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from muster.bus.log import JetStreamLog
-from muster.core.deciders import DECIDERS
 from muster.events.envelope import Stored
 from muster.ports import Snapshot
 from muster.runtime.logfile import read_base
 from muster.runtime.snapshotting import state_schema
-from muster_cli.commands.tail import tell_which
 from muster_cli.console import Output
 from muster_cli.datafolder import place_of
 from muster_cli.exits import USAGE, CliError
 from muster_cli.logfiles import complete, existing, progress
 from muster_cli.options import LOG_GROUP, Bus, Cell, Url
-from muster_cli.reading import LogPlace, LogReading, base_of, commits, locate, opened
+from muster_cli.reading import LogPlace, LogReading, base_of, commits, locate, opened, tell_which
 from muster_cli.waitbar import counting
 
 
@@ -144,6 +142,10 @@ async def _whole(found: Iterator[Stored], path: Path, base: Sequence[Snapshot]) 
 
 def _check_states(base: Sequence[Snapshot]) -> None:
     """Raises CliError for states that are none of this version's."""
+    if not base:
+        return
+    from muster.core.deciders import DECIDERS  # Every stage there is: a command that needs none starts sooner.
+
     shapes = {name: state_schema(type(make().initial())) for name, make in DECIDERS.items()}
     for state in base:
         if state.schema != shapes.get(state.stage, state.schema):

@@ -1,1 +1,22 @@
 """NATS JetStream behind the ports: the only package that imports nats."""
+
+from __future__ import annotations
+
+import sys
+
+
+def _import_nats() -> None:
+    """Import nats-py without aiohttp, which it takes for websockets alone: they are not used, and a command that only
+    reads a log would spend a fifth of its time on that import.
+    """
+    modules: dict[str, object] = sys.modules  # type: ignore[assignment]
+    if "aiohttp" in modules or "nats" in modules:
+        return
+    modules["aiohttp"] = None
+    try:
+        import nats  # noqa: F401
+    finally:
+        del modules["aiohttp"]
+
+
+_import_nats()

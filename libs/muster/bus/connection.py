@@ -268,6 +268,8 @@ async def connect(
         if file is not None and not file.is_file():
             raise ConnectError(f"cannot connect as {name}: there is no credentials file {file}")
     urls = [url] if isinstance(url, str) else list(url)
+    if any(each.startswith(("ws://", "wss://")) for each in urls):
+        raise ConnectError(f"cannot connect as {name}: websockets are not used; name the server as nats:// or tls://")
     where = ", ".join(_redacted(each) for each in urls)
     client = Client()
     connection = Connection(client, name, notice)

@@ -17,12 +17,11 @@ from muster.ports import Snapshot
 from muster.runtime.archive import SEGMENT_COMMITS
 from muster.runtime.archiving import archive
 from muster.runtime.logfile import LogWriter
-from muster_cli.commands.tail import tell_which
 from muster_cli.console import Output
 from muster_cli.datafolder import place_of
 from muster_cli.exits import USAGE, CliError
 from muster_cli.options import Bus
-from muster_cli.reading import base_of, commits, locate, opened
+from muster_cli.reading import base_of, commits, locate, opened, tell_which
 from muster_cli.sources import watched
 from muster_cli.waitbar import counting
 

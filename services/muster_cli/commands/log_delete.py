@@ -9,11 +9,10 @@ from cyclopts import Parameter
 
 from muster.bus.cell import open_log
 from muster.runtime.pruning import Sealed, deletable, delete
-from muster_cli.commands.tail import tell_which
 from muster_cli.console import Output
 from muster_cli.exits import USAGE, CliError
 from muster_cli.options import Bus
-from muster_cli.reading import LogPlace, connected, locate
+from muster_cli.reading import LogPlace, connected, locate, tell_which
 from muster_cli.render.cell import size
 
 

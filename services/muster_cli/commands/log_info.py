@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from muster_cli.commands.tail import tell_which
 from muster_cli.console import Output
 from muster_cli.options import Bus, Document
-from muster_cli.reading import locate, opened
+from muster_cli.reading import locate, opened, tell_which
 from muster_cli.render.cell import cell_lines, cell_record
 from muster_cli.state import cell_state
 

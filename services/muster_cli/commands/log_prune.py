@@ -11,11 +11,10 @@ from muster.bus.cell import open_log
 from muster.model.text import counted
 from muster.runtime.pruning import deletable, delete, sealed
 from muster_cli.commands.log_delete import archive_of, told
-from muster_cli.commands.tail import tell_which
 from muster_cli.console import Output
 from muster_cli.exits import USAGE, CliError
 from muster_cli.options import Bus
-from muster_cli.reading import connected, locate
+from muster_cli.reading import connected, locate, tell_which
 
 
 async def log_prune(

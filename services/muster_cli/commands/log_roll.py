@@ -12,12 +12,11 @@ from muster.bus.snapshots import JetStreamSnapshots
 from muster.model.text import counted
 from muster.runtime.clock import SystemClock
 from muster.runtime.rolling import kept_snapshots, roll
-from muster_cli.commands.tail import tell_which
 from muster_cli.console import Output
 from muster_cli.exits import OK, VIOLATED
 from muster_cli.marking import short
 from muster_cli.options import Bus
-from muster_cli.reading import connected, locate
+from muster_cli.reading import connected, locate, tell_which
 
 
 async def log_roll(

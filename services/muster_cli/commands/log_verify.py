@@ -11,13 +11,12 @@ from rich.text import Text
 from muster.events.envelope import UnknownEventError, UnreadableCommitError
 from muster.model.text import counted, moment
 from muster.ports import LogGapError
-from muster_cli.commands.tail import tell_which
 from muster_cli.console import BAD, GOOD, Output, styled
 from muster_cli.exits import OK, VIOLATED
 from muster_cli.integrity import Integrity
 from muster_cli.logfiles import existing, progress
 from muster_cli.options import Bus
-from muster_cli.reading import commits, locate, opened
+from muster_cli.reading import commits, locate, opened, tell_which
 
 PROBLEMS_SHOWN = 20
 

@@ -7,12 +7,11 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from muster_cli.board import Board, BoardNode, board_of, record
-from muster_cli.commands.tail import tell_which
 from muster_cli.console import Output
 from muster_cli.exits import NOT_FOUND, CliError
 from muster_cli.folding import present_view
 from muster_cli.options import Bus, Form
-from muster_cli.reading import locate, opened
+from muster_cli.reading import locate, opened, tell_which
 from muster_cli.render.queues import tree_lines
 
 

@@ -8,14 +8,13 @@ from typing import Annotated
 from cyclopts import Parameter
 from msgspec import to_builtins
 
-from muster_cli.commands.tail import tell_which
 from muster_cli.console import Output
 from muster_cli.exits import OK, USAGE, VIOLATED, CliError
 from muster_cli.folding import present_view
 from muster_cli.options import Bus, Document
 from muster_cli.quotadiff import difference, with_queues
 from muster_cli.quotafiles import read_trees
-from muster_cli.reading import locate, opened
+from muster_cli.reading import locate, opened, tell_which
 from muster_cli.render.quotas import diff_lines, lint_lines
 
 

@@ -16,7 +16,7 @@ from muster_cli.console import Output
 from muster_cli.exits import NOT_FOUND, CliError
 from muster_cli.filtering import EventFilter
 from muster_cli.options import Bus
-from muster_cli.reading import LogPlace, locate, opened
+from muster_cli.reading import locate, opened, tell_which
 from muster_cli.render.events import EventLines, record
 
 LAST_SHOWN = 25
@@ -89,11 +89,3 @@ class _Printer:
                 self._out.record(record(stored, index, identity.cell, identity.generation_of(stored.seq)))
         else:
             self._out.lines(self._lines.lines(stored, wanted))
-
-
-def tell_which(out: Output, place: LogPlace) -> None:
-    """Say which of several running instances was taken."""
-    if place.others:
-        out.note(
-            f"{place.others + 1} Musters run here; this is the newest, {place.config.nats_url} (choose with --url)"
-        )

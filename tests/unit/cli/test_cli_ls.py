@@ -1,15 +1,18 @@
 """``muster ls``: every job, also those in no queue, by the status that everything else says."""
 
 import pytest
+from msgspec.structs import replace
 
 from kit import facts
 from kit.scenario import Play
 from muster.core.readmodel.model import ReadModel
-from muster.core.readmodel.records import GONE_KEPT
+from muster.core.readmodel.records import GONE_KEPT, GONE_KEPT_MS
 from muster.core.readmodel.state import ReadState
 from muster.core.stage import Folder
+from muster.core.story import Story
+from muster.events.base import Event
 from muster.events.envelope import Commit
-from muster.events.facts import WorkloadGone
+from muster.events.facts import PodGone, WorkloadFinished, WorkloadGone
 from muster.runtime.snapshotting import encode_state
 from muster_cli.commands.ls import span_of
 from muster_cli.exits import CliError
@@ -103,6 +106,42 @@ def test_the_table_fits_narrow_terminals_and_tells_more_when_wide(busy: ReadStat
 def test_a_span_that_is_none_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(CliError, match="write 90s, 30m, 1h or 7d"):
         span_of(text)
+
+
+def committed(state: ReadState, folder: Folder, at: int, *events: Event) -> None:
+    """Fold one commit of the watcher."""
+    seq = state.seq + 1
+    commit = Commit(commit_id=f"c{seq}", stage="watcher", shard="rayjobs", kind="input", at=at, events=events)
+    folder.fold(state, seq, commit)
+
+
+def test_what_is_gone_is_forgotten_by_age_too() -> None:
+    folder, state = Folder(ReadModel()), ReadState()
+    for name, at in (("old", 1_000), ("newer", 2_000), ("newest", GONE_KEPT_MS + 1_500)):
+        job, pod = facts.job(name, created=at), facts.pod(name, 0, scheduler="muster")
+        committed(state, folder, at, facts.seen(job), pod)
+        committed(state, folder, at, WorkloadGone(ref=job.ref, rv=facts.next_rv()))
+        committed(state, folder, at, PodGone(ref=pod.pod.ref, rv=facts.next_rv()))
+    assert [record.ref.name for record in state.records.values()] == ["newer", "newest"]
+    assert len(state.gang_records) == len(state.gangs_gone) == 2
+
+
+def test_of_jobs_that_are_over_and_still_exist_only_the_newest_keep_their_story() -> None:
+    folder, state = Folder(ReadModel()), ReadState()
+    for number in range(2 * GONE_KEPT):
+        job = facts.job(f"j{number}", created=1_000)
+        done = replace(job, phase="finished", suspended=False, outcome="succeeded", rv=facts.next_rv())
+        committed(state, folder, 1_000 + number, facts.seen(job))
+        committed(state, folder, 1_000 + number, facts.seen(done), WorkloadFinished(ref=job.ref, outcome="succeeded"))
+    assert len(state.records) == 2 * GONE_KEPT
+    told = [record.ref.name for record in state.records.values() if record.happenings]
+    assert told == [f"j{number}" for number in range(GONE_KEPT, 2 * GONE_KEPT)]
+    rows = job_rows(state, state.now)
+    assert {row.code for row in rows} == {"Finished"}, "where they stand is known of all"
+    first = next(iter(state.records.values()))
+    assert Story(first.ref.key, "", state).of(first.ref.key).standing.code == "Finished"
+    committed(state, folder, 9_000, WorkloadGone(ref=first.ref, rv=facts.next_rv()))
+    assert first.ref.uid in state.gone
 
 
 def test_a_hundred_thousand_jobs_that_are_gone_leave_the_read_model_bounded() -> None:

@@ -145,3 +145,13 @@ def test_help_needs_nothing_slow() -> None:
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
         loaded = {name.partition(".")[0] for name in done.stderr.split()}
         assert not loaded & (forbidden | more), tokens
+
+
+@pytest.mark.parametrize("command", ["why", "position", "ls", "tail", "queue_ls"])
+def test_a_question_imports_no_web_client_and_no_stage_that_it_does_not_fold(command: str) -> None:
+    code = f"import sys, muster_cli.commands.{command}; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    slow = {"aiohttp", "kubernetes_asyncio", "muster.core.gang.admitter", "muster.core.autoscaling.bridge"}
+    assert loaded & slow == set()
+    assert "nats" in loaded

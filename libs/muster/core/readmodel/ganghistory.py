@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import structs
 
 from muster.core.readmodel.history import NODES, happened, tag_of
-from muster.core.readmodel.records import GONE_KEPT
+from muster.core.readmodel.records import GONE_KEPT, GONE_KEPT_MS
 from muster.core.readmodel.state import GangRecord, ReadState
 from muster.core.status.happenings import Happening, Weight
 from muster.events import effects, facts, gangs, growing
@@ -28,13 +28,15 @@ def meet_gang(state: ReadState, ref: Ref) -> None:
 
 
 def forget_gang(state: ReadState, key: str) -> None:
-    """The last pod of a gang is gone: it is remembered as long as few have gone since."""
+    """The last pod of a gang is gone: it is remembered for a while, as long as few have gone since."""
     gang = state.gangs.gangs.get(key)
     if not key or (gang is not None and gang.pods):
         return
-    state.gangs_gone[key] = None
-    while len(state.gangs_gone) > GONE_KEPT:
-        oldest = next(iter(state.gangs_gone))
+    state.gangs_gone.pop(key, None)
+    state.gangs_gone[key] = state.now
+    for oldest, at in list(state.gangs_gone.items()):
+        if len(state.gangs_gone) <= GONE_KEPT and state.now - at <= GONE_KEPT_MS:
+            return
         del state.gangs_gone[oldest]
         state.gang_records.pop(oldest, None)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from muster.core.readmodel.historian import Historian
-from muster.core.readmodel.records import Record, leaving_for, prune
+from muster.core.readmodel.records import fade, leaving_for, prune
 from muster.core.readmodel.state import ReadState, record_of
 from muster.core.readmodel.touched import Marker
 from muster.core.stage import Arm
@@ -103,6 +103,8 @@ class JobFolds:
         record = record_of(state, event.ref)
         record.running_at, record.finished_at, record.ended = 0, state.now, "finished"
         record.outcome, record.detail = event.outcome, event.detail
+        if event.ref.uid not in state.ledger.charges:
+            self._over(state, event.ref.uid)
 
     def _job_changed(
         self,
@@ -145,7 +147,9 @@ class JobFolds:
             if record.ended != "finished":
                 record.ended, record.reason = "released", event.reason
             if record.gone_at:
-                self._remember(state, uid, record)
+                self._remember(state, uid)
+            elif record.ended == "finished":
+                self._over(state, uid)
 
     def _denied(self, state: ReadState, _at: Position, event: QuotaDenied) -> None:
         """A denial speaks for everybody of its shape: all of them may have to be told."""
@@ -237,7 +241,7 @@ class JobFolds:
         if record is not None and uid not in state.workloads:
             record.running_at, record.gone_at = 0, state.now
             if uid not in state.ledger.charges:
-                self._remember(state, uid, record)
+                self._remember(state, uid)
         self._mark.forget_job(uid)
         state.suspended_outside.pop(uid, None)
         state.failure_messages.pop(uid, None)
@@ -246,8 +250,14 @@ class JobFolds:
         state.leaving.pop(uid, None)
         self._mark.clear(state, uid)
 
-    def _remember(self, state: ReadState, uid: str, record: Record) -> None:
+    def _over(self, state: ReadState, uid: str) -> None:
+        """A job is over and holds no quota, and its object exists."""
+        state.over[uid] = None
+        fade(state.records, state.over)
+
+    def _remember(self, state: ReadState, uid: str) -> None:
         """Nothing of a job is left: it is remembered for a while."""
+        state.over.pop(uid, None)
         state.gone[uid] = None
         prune(state.records, state.gone, state.now)
 

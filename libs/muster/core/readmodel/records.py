@@ -54,6 +54,15 @@ def prune(records: dict[str, Record], gone: dict[str, None], now: int) -> None:
         records.pop(uid, None)
 
 
+def fade(records: dict[str, Record], over: dict[str, None]) -> None:
+    """Of jobs that are over and still exist only the newest keep what happened to them. ``over``: oldest first."""
+    while len(over) > GONE_KEPT:
+        oldest = next(iter(over))
+        del over[oldest]
+        if oldest in records:
+            records[oldest].happenings = []
+
+
 def leaving_for(event: EvictionOrdered, victim: Victim, generation: int, cause: Cause) -> Leaving:
     """Why a victim of an order is suspended: for a guarantee, or for a higher priority in its own queue."""
     preempted = victim.priority is not None and event.priority is not None

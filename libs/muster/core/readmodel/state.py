@@ -99,6 +99,8 @@ class ReadState(SorterState):
     """workload uid -> what became of it"""
     gone: dict[str, None] = field(default_factory=dict)
     """uids of jobs that are gone and remembered, in the order in which they went"""
+    over: dict[str, None] = field(default_factory=dict)
+    """uids of jobs that are over and hold no quota, whose objects exist and whose happenings are kept, oldest first"""
     suspended_outside: dict[str, None] = field(default_factory=dict)
     failure_messages: dict[str, str] = field(default_factory=dict)
     """workload uid -> why the API server refused to resume it last"""
@@ -115,7 +117,8 @@ class ReadState(SorterState):
     """``SEQ-ITEM`` of the newest events that made others worth trying -> what they were"""
     gang_records: dict[str, GangRecord] = field(default_factory=dict)
     """key of a gang, or uid of a pod in none -> what happened to it; also of those that are gone, the newest"""
-    gangs_gone: dict[str, None] = field(default_factory=dict)
+    gangs_gone: dict[str, int] = field(default_factory=dict)
+    """key of a gang none of whose pods exists -> log time (ms) at which the last went, in that order"""
     pace: Pace = field(default_factory=Pace)
     """How fast the queues move."""
     illegal: list[Illegal] = field(default_factory=list)
