@@ -88,13 +88,13 @@ class Board(Struct, frozen=True):
 
 def board_of(state: ReadState) -> Board:
     """The board a view shows."""
-    tree = state.ledger.tree
+    tree = state.queues.ledger.tree
     board = Board(state.seq, state.generation, state.now, unsynced=sorted(state.unsynced))
     if tree is None:
         return board
     counts = _counts(state)
-    policies = {state.queue_paths.get(uid, ""): shown.policy for uid, shown in state.queue_objects.items()}
-    every = state.ledger.nodes.values()
+    policies = {state.queues.queue_paths.get(uid, ""): shown.policy for uid, shown in state.queue_objects.items()}
+    every = state.queues.ledger.nodes.values()
     last = {node.children[-1] for node in every if node.children}
     nodes = [_node(state, node, counts, policies.get(node.path, ""), last) for node in every]
     pauses = list(dict.fromkeys(text for node in every for text in pauses_over(state, node.path)))
@@ -112,20 +112,24 @@ def _counts(state: ReadState) -> dict[str, list[int]]:
             counts.setdefault(path, [0, 0, 0])[column] += number
             path = path.rpartition("/")[0]
 
-    for queue in state.book.queues:
-        add(queue, 0, state.book.length(queue))
-    for uid, charge in state.ledger.charges.items():
+    for queue in state.queues.book.queues:
+        add(queue, 0, state.queues.book.length(queue))
+    for uid, charge in state.queues.ledger.charges.items():
         add(charge.queue, 1, 1)
-        workload = state.workloads.get(uid)
+        workload = state.queues.workloads.get(uid)
         if workload is not None and workload.phase == "running":
             add(charge.queue, 2, 1)
     return counts
 
 
 def _node(state: ReadState, node: QuotaNode, counts: dict[str, list[int]], policy: str, last: set[str]) -> BoardNode:
-    used = shown_amounts(node, state.ledger.used.get(node.path, {}))
+    used = shown_amounts(node, state.queues.ledger.used.get(node.path, {}))
     waiting, admitted, running = counts.get(node.path, [0, 0, 0])
-    mine = [charge.over for charge in state.ledger.charges.values() if charge.over and _within(charge.queue, node.path)]
+    mine = [
+        charge.over
+        for charge in state.queues.ledger.charges.values()
+        if charge.over and _within(charge.queue, node.path)
+    ]
     beyond = dict(sorted(summed(mine).items()))
     names = sorted(node.limit.keys() | node.guaranteed.keys() | used.keys())
     return BoardNode(
@@ -139,9 +143,9 @@ def _node(state: ReadState, node: QuotaNode, counts: dict[str, list[int]], polic
         admitted=admitted,
         running=running,
         policy=policy or DEFAULT_POLICY,
-        priority=state.queue_priorities.get(node.path, node.priority if node.uid else 0),
+        priority=state.queues.queue_priorities.get(node.path, node.priority if node.uid else 0),
         head=_head(state, node.path),
-        paused=tuple(sorted(set(state.resting(node.path)))),
+        paused=tuple(sorted(set(state.queues.resting(node.path)))),
         beyond=beyond,
     )
 
@@ -151,10 +155,10 @@ def _within(queue: str, path: str) -> bool:
 
 
 def _head(state: ReadState, path: str) -> QueueHead | None:
-    first = next(state.book.in_order(path), None)
+    first = next(state.queues.book.in_order(path), None)
     if first is None:
         return None
-    job = state.jobs[first[0][3]]
+    job = state.queues.jobs[first[0][3]]
     reason = jobs.reason(job_status(state, job.ref.uid))
     return QueueHead(job.ref.key, reason.code, reason.text)
 

@@ -80,7 +80,7 @@ async def lever(job: str, out: Output, bus: Bus | None, cluster: ClusterOption |
 def job_named(state: ReadState, text: str) -> Workload:
     """The one job of the present that a name means. Raises CliError when there is none, or more than one."""
     kind, wanted = named(text)
-    jobs = [each for each in state.workloads.values() if each.ref.kind in KINDS and kind in ("", each.ref.kind)]
+    jobs = [each for each in state.queues.workloads.values() if each.ref.kind in KINDS and kind in ("", each.ref.kind)]
     found = [each for each in jobs if wanted in (each.ref.key, each.ref.name)]
     if len(found) == 1:
         return found[0]
@@ -97,11 +97,11 @@ def above_all(state: ReadState, uid: str) -> int | None:
 
     Raises CliError for a job that is in no queue, or when there is no higher priority.
     """
-    job = state.jobs.get(uid)
-    if job is None or uid in state.ledger.charges:
+    job = state.queues.jobs.get(uid)
+    if job is None or uid in state.queues.ledger.charges:
         raise CliError(f"it cannot jump its queue, because it is in none: {standing_line(state, uid)}")
-    others = [other for other in state.jobs.values() if other.queue == job.queue and other.ref.uid != uid]
-    waiting = [other for other in others if other.ref.uid not in state.ledger.charges]
+    others = [other for other in state.queues.jobs.values() if other.queue == job.queue and other.ref.uid != uid]
+    waiting = [other for other in others if other.ref.uid not in state.queues.ledger.charges]
     if all(job.place < other.place for other in waiting):
         return None
     top = max(other.priority for other in waiting)
@@ -111,20 +111,20 @@ def above_all(state: ReadState, uid: str) -> int | None:
 
 
 def _heard(state: ReadState, uid: str, rv: int) -> bool:
-    workload = state.workloads.get(uid)
+    workload = state.queues.workloads.get(uid)
     return workload is None or workload.rv >= rv
 
 
 def is_settled(state: ReadState, uid: str) -> bool:
     """Whether the sorter has drawn its conclusions from what is known of a job."""
-    workload, job = state.workloads.get(uid), state.jobs.get(uid)
-    if workload is None or uid in state.ledger.charges or not workload.suspended:
+    workload, job = state.queues.workloads.get(uid), state.queues.jobs.get(uid)
+    if workload is None or uid in state.queues.ledger.charges or not workload.suspended:
         return True
     if workload.wishes.hold:
-        return job is None and uid in state.refusals
+        return job is None and uid in state.queues.refusals
     if job is None:
-        return uid in state.refusals and state.refusals[uid].reason != "held"
-    return job.priority == state.priority_of(workload) and job.status == "waiting"
+        return uid in state.queues.refusals and state.queues.refusals[uid].reason != "held"
+    return job.priority == state.queues.priority_of(workload) and job.status == "waiting"
 
 
 def standing_line(state: ReadState, uid: str) -> str:

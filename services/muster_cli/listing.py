@@ -85,12 +85,12 @@ def job_rows(state: ReadState, now: int) -> list[JobRow]:
 
 
 def _row(state: ReadState, uid: str, record: Record, now: int) -> JobRow:
-    status, workload, job = job_status(state, uid), state.workloads.get(uid), state.jobs.get(uid)
+    status, workload, job = job_status(state, uid), state.queues.workloads.get(uid), state.queues.jobs.get(uid)
     ref = record.ref
-    priority = job.priority if job is not None else state.priority_of(workload) if workload is not None else None
+    priority = job.priority if job is not None else state.queues.priority_of(workload) if workload is not None else None
     request = status.charged or (job.demand.request if job is not None else None)
     if request is None and workload is not None:
-        request = state.demand_of(workload).request
+        request = state.queues.demand_of(workload).request
     return JobRow(
         uid=uid,
         kind=ref.kind,

@@ -89,7 +89,7 @@ async def switchboard(
 
 def targets_of(state: ReadState, path: str) -> list[PauseTarget]:
     """The tree in force, or the Queue of a path: of an inner node, those of all leaves below it."""
-    tree = state.ledger.trees.get(ROOT)
+    tree = state.queues.ledger.trees.get(ROOT)
     if tree is None:
         raise CliError("no quota tree is in force, so there is nothing to pause; apply an ElasticQuotaTree", NOT_FOUND)
     if not path:
@@ -98,7 +98,7 @@ def targets_of(state: ReadState, path: str) -> list[PauseTarget]:
     below = [leaf for leaf in leaves if leaf == path or leaf.startswith(f"{path}/")]
     if not below:
         raise CliError(f"there is no queue {path}; there are {', '.join(leaves[:20])}", NOT_FOUND)
-    shown = {state.queue_paths.get(uid, ""): queue.ref for uid, queue in state.queue_objects.items()}
+    shown = {state.queues.queue_paths.get(uid, ""): queue.ref for uid, queue in state.queue_objects.items()}
     missing = [leaf for leaf in below if leaf not in shown]
     if missing:
         raise CliError(f"there is no Queue object of {missing[0]} yet; a Muster that acts makes one", NOT_FOUND)
@@ -108,8 +108,8 @@ def targets_of(state: ReadState, path: str) -> list[PauseTarget]:
 def paused_at(state: ReadState, path: str) -> tuple[str, ...]:
     """What the log shows as paused by the object of a path; of the tree for an empty one."""
     if path:
-        return state.paused.get(path, ())
-    return state.ledger.rules_of(ROOT).paused
+        return state.queues.paused.get(path, ())
+    return state.queues.ledger.rules_of(ROOT).paused
 
 
 def pausing(what: What, by: str, reason: str) -> Change:
@@ -154,5 +154,5 @@ def _parts(text: str) -> tuple[str, ...]:
 async def reclaim_is_off(reading: LogReading) -> bool:
     """Whether nothing is reclaimed only because foreign work ran when the cluster was first seen."""
     state = await present_state(reading, Preemptor())
-    tree = state.ledger.tree
+    tree = state.queues.ledger.tree
     return tree is not None and not tree.rules.reclaim and not state.reclaims()

@@ -8,7 +8,7 @@ from collections.abc import Collection
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from muster.core.queueing.state import Job
+from muster.core.queueing.queues import Job
 from muster.core.quota.claims import Claims
 from muster.core.quota.demand import Demand, Shortfall, demand_of
 from muster.core.quota.kai import compile_queues
@@ -75,7 +75,7 @@ LEVERS: dict[str, tuple[str, ...]] = {"paused": ("paused", "paused_by", "paused_
 
 def difference(state: ReadState, tree: QuotaTree, stated: Collection[str] = tuple(LEVERS)) -> TreeDifference:
     """From the tree in force to another one, as of now. ``stated``: the annotations that the new one has itself."""
-    old = state.ledger.trees.get(tree.root)
+    old = state.queues.ledger.trees.get(tree.root)
     kept = {
         name: {rule: getattr(old.rules, rule) for rule in rules}
         for name, rules in LEVERS.items()
@@ -83,7 +83,7 @@ def difference(state: ReadState, tree: QuotaTree, stated: Collection[str] = tupl
     }
     for rules in kept.values():
         tree = replace(tree, rules=replace(tree.rules, **rules))
-    new: Ledger = copy.deepcopy(state.ledger)
+    new: Ledger = copy.deepcopy(state.queues.ledger)
     new.claims = Claims()
     new.install(tree)
     before = {node.path: node for node in old.nodes} if old is not None else {}
@@ -99,7 +99,7 @@ def difference(state: ReadState, tree: QuotaTree, stated: Collection[str] = tupl
     _judge_waiting(state, new, found)
     for uid, charge in sorted(new.charges.items(), key=lambda pair: (pair[1].queue, pair[0])):
         if new.leaf_for(charge.namespace, charge.named) is None:
-            workload = state.workloads.get(uid)
+            workload = state.queues.workloads.get(uid)
             key = workload.ref.key if workload is not None else f"{charge.namespace}/(deleted)"
             found.unclaimed.append(Affected(key, charge.queue))
     return found
@@ -109,7 +109,7 @@ def with_queues(state: ReadState, queues: Collection[KaiQueue]) -> QuotaTree:
     """The tree of the KAI queues there are, with these in place of those of their names, as `kubectl apply` has it."""
     named = {each.name for each in queues}
     there = [each for each in state.kai_queues.values() if each.name not in named]
-    old = state.ledger.trees.get(KAI_ROOT)
+    old = state.queues.ledger.trees.get(KAI_ROOT)
     return tree_of(compile_queues([*there, *queues]), old.nodes[0].limit if old is not None else {})
 
 
@@ -170,10 +170,14 @@ def _excess(node: QuotaNode, used: Vector) -> list[Excess]:
 
 def _judge_waiting(state: ReadState, new: Ledger, found: TreeDifference) -> None:
     """Each waiting job by itself: whether it would find room at once, as things stand."""
-    old = state.ledger.without_claims()
-    waiting = [job for uid, job in state.jobs.items() if uid not in state.ledger.charges and uid in state.workloads]
+    old = state.queues.ledger.without_claims()
+    waiting = [
+        job
+        for uid, job in state.queues.jobs.items()
+        if uid not in state.queues.ledger.charges and uid in state.queues.workloads
+    ]
     for job in sorted(waiting, key=lambda job: (job.queue, job.place)):
-        workload = state.workloads[job.ref.uid]
+        workload = state.queues.workloads[job.ref.uid]
         leaf = leaf_of(new, workload)
         if leaf is None:
             found.unqueued.append(Affected(job.ref.key, job.queue))

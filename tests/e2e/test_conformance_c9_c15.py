@@ -312,7 +312,7 @@ async def test_c14_visible_backoff_where_a_queue_asks_for_it(cluster: Cluster, m
     pauses: list[int] = []
     for event, state in folded(QueueSorter(), await muster_up.commits()):
         if isinstance(event, QuotaDenied) and event.ref.name == "waits":
-            [retry] = state.retries.values()
+            [retry] = state.queues.retries.values()
             tries.append(event.tries)
             times.append(state.now)
             pauses.append(retry.at - state.now)

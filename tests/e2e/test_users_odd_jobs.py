@@ -196,7 +196,7 @@ async def test_a_policy_forbids_to_resume_a_job(cluster: Cluster, forbidding: st
             queued.append(state.now)
         elif isinstance(event, QuotaReleased) and event.ref.name == "forbidden" and len(pauses) < len(failed):
             assert event.reason == "resume_failed"
-            due.append(state.not_before[event.ref.uid])
+            due.append(state.queues.not_before[event.ref.uid])
             pauses.append(due[-1] - state.now)
     assert pauses == [5_000 * 2**index for index in range(len(failed))]
     assert all(again >= rested for again, rested in zip(queued[1:], due, strict=True)), "no sooner, and once each"

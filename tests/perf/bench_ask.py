@@ -92,7 +92,7 @@ def asked(url: str, *words: str) -> tuple[float, float]:
 async def measure(waiting: int, events: int, rounds: int, say: Progress) -> Table:
     say(f"ask: a cell of {waiting} waiting jobs")
     state = cell(waiting)
-    jobs = sum(job.status == "waiting" for job in state.jobs.values())
+    jobs = sum(job.status == "waiting" for job in state.queues.jobs.values())
     server = EmbeddedServer()
     await server.start()
     try:
@@ -106,7 +106,7 @@ async def measure(waiting: int, events: int, rounds: int, say: Progress) -> Tabl
         snapshot = make_snapshot(log.identity, "readmodel", "0", state)
         assert await JetStreamSnapshots(js, log.identity, warn=print).save(snapshot)
         await fill(log, READ_MODEL_COMMITS, TAIL, last)
-        name = next(f"{job.ref.key}" for job in reversed(state.jobs.values()) if job.status == "waiting")
+        name = next(f"{job.ref.key}" for job in reversed(state.queues.jobs.values()) if job.status == "waiting")
         found = []
         for number in range(rounds):
             say(f"ask: round {number + 1}")

@@ -45,7 +45,7 @@ def test_after_peace_nobody_waits_who_would_fit(seed: int) -> None:
     chaos.run()
     sorter = chaos.bench.states["queue_sorter"]
     ledger = chaos.bench.states["quota_accountant"].ledger
-    for job in sorter.jobs.values():
+    for job in sorter.queues.jobs.values():
         if job.status == "waiting":
             assert ledger.shortfall(job.queue, job.demand) is not None, f"{job.ref} waits and would fit"
 

@@ -117,8 +117,8 @@ def test_any_history_comes_to_rest_and_nobody_waits_who_would_fit(seed: int) -> 
     sorter = chaos.bench.states["queue_sorter"]
     ledger: Ledger = chaos.bench.states["quota_accountant"].ledger
     assert ledger.shares.names == ("cpu",)
-    assert sorter.ledger.shares.runtime == ledger.shares.runtime, "the copy foresees what the authority answers"
-    for job in sorter.jobs.values():
+    assert sorter.queues.ledger.shares.runtime == ledger.shares.runtime, "the copy foresees what the authority answers"
+    for job in sorter.queues.jobs.values():
         if job.status == "waiting":
             assert ledger.shortfall(job.queue, job.demand) is not None, f"{job.ref} waits and would fit"
 

@@ -58,7 +58,7 @@ class Narrator:
         model = ReadModel(listener=lambda ref, happening: self._heard.append((ref, happening)))
         self._folder = Folder(model)
         self.state: ReadState = model.initial() if state is None else state
-        self._trees = len(self.state.ledger.trees)
+        self._trees = len(self.state.queues.ledger.trees)
         self._synced = self.state.synced and self.state.seq > 0
         self._phases: dict[str, str] = {}
         """Key of a gang of pods -> its phase when it was looked at last."""
@@ -81,7 +81,7 @@ class Narrator:
             if isinstance(event, facts.PodObserved | facts.PodGone):
                 entries += self._of_gang(stored.seq, item, event)
         if self.state.synced and not self._synced:
-            known = narration.ready(len(self.state.workloads))
+            known = narration.ready(len(self.state.queues.workloads))
             last = len(stored.commit.events) - 1
             entries.append(NarratedEvent(self.state.now, stored.seq, last, None, "ready", known, "step"))
         self._synced = self.state.synced
@@ -152,7 +152,7 @@ class Narrator:
     def _alone(self, ref: Ref) -> bool:
         """Whether a pod belongs to no job that is known."""
         owner = self.state.presence.pod_owner.get(ref.uid, "")
-        return self.state.presence.owner_of.get(owner, owner) not in self.state.workloads
+        return self.state.presence.owner_of.get(owner, owner) not in self.state.queues.workloads
 
 
 def _weight(event: Event) -> Weight:

@@ -119,13 +119,13 @@ def known_of(state: ReadState) -> PublishedJobs:
     """The same from the read model, as of its position."""
     known = PublishedJobs()
     for uid, record in state.records.items():
-        job, charge = state.jobs.get(uid), state.ledger.charges.get(uid)
+        job, charge = state.queues.jobs.get(uid), state.queues.ledger.charges.get(uid)
         if job is not None:
             known.jobs[uid] = PublishedJob(
                 job.attempt, job.queue, job.demand.request, job.priority, job.queued_at, record.admitted_at
             )
         elif charge is not None:
-            attempt = state.attempts.get(uid, 0)
+            attempt = state.queues.attempts.get(uid, 0)
             known.jobs[uid] = PublishedJob(
                 attempt, charge.queue, charge.granted or charge.request, admitted_at=record.admitted_at
             )

@@ -40,13 +40,13 @@ class QueueShare(Struct, frozen=True):
 
 def queues_named(state: ReadState, wanted: str) -> list[str]:
     """The queues that a full path, or the end of one, may mean; the shortest path first."""
-    found = (path for path in state.ledger.nodes if path == wanted or path.endswith(f"/{wanted}"))
+    found = (path for path in state.queues.ledger.nodes if path == wanted or path.endswith(f"/{wanted}"))
     return sorted(found, key=lambda path: (len(path), path))
 
 
 def queue_share(state: ReadState, queue: str) -> QueueShare:
     """The shares of a queue as the ledger stands."""
-    ledger = state.ledger
+    ledger = state.queues.ledger
     if path_chain(queue)[-1] != KAI_ROOT:
         return QueueShare(queue, state.seq, state.now, _of_tree(ledger, queue))
     divided, rows, siblings = kai_shares(ledger), [], []

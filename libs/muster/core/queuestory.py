@@ -85,7 +85,7 @@ class QueueStory:
         known = self.told.state
         self._queue_of = {uid: record.queue for uid, record in known.records.items() if record.queue}
         """uid -> the queue it was in last"""
-        self._paths: dict[str, None] = dict.fromkeys(known.ledger.nodes)
+        self._paths: dict[str, None] = dict.fromkeys(known.queues.ledger.nodes)
         """Every queue there was since it listens."""
 
     def feed(self, stored: Stored, *, shown: bool = True) -> None:
@@ -129,7 +129,7 @@ class QueueStory:
                 tally.queued += 1
             case d.GangAdmitted():
                 tally.admitted += 1
-                job = self.told.state.jobs.get(ref.uid)
+                job = self.told.state.queues.jobs.get(ref.uid)
                 wait = max(0, self.told.state.now - job.queued_at) if job is not None else 0
                 tally.waits += wait
                 if wait >= tally.longest_wait:
@@ -153,8 +153,8 @@ class QueueStory:
         """The story of a queue, which must be the one of ``matches()``; ``shown``: how many of those who wait."""
         state = self.told.state
         now = max(state.now, present)
-        node = state.ledger.nodes.get(queue)
-        names = {**state.ledger.used.get(queue, {}), **(node.limit if node is not None else {})}
+        node = state.queues.ledger.nodes.get(queue)
+        names = {**state.queues.ledger.used.get(queue, {}), **(node.limit if node is not None else {})}
         guaranteed = {name: amount for name, amount in (node.guaranteed if node is not None else {}).items() if amount}
         entries = self._entries[-KEPT:]
         return QueueTale(
@@ -163,7 +163,7 @@ class QueueStory:
             guaranteed=format_vector(guaranteed),
             tally=self._tally,
             waiting=self._waiters(queue, shown, now),
-            length=state.book.length(queue),
+            length=state.queues.book.length(queue),
             entries=entries,
             left_out=self._left_out + len(self._entries) - len(entries),
             log_id=state.log_id,
@@ -176,7 +176,7 @@ class QueueStory:
 
     def _waiters(self, queue: str, shown: int, now: int) -> list[Waiter]:
         state, found = self.told.state, []
-        for position, (place, _) in enumerate(state.book.in_order(queue), start=1):
+        for position, (place, _) in enumerate(state.queues.book.in_order(queue), start=1):
             if position > shown:
                 break
             reason = jobs.reason(job_status(state, place[3])).text

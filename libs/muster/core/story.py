@@ -120,16 +120,16 @@ def _shown(ref: Ref, each: Happening) -> StoryEntry:
 
 def _queue(state: ReadState, uid: str) -> str:
     """The queue a job belongs to; empty when it belongs to none."""
-    if uid in state.ledger.charges:
-        return state.ledger.charges[uid].queue
-    workload = state.workloads.get(uid)
-    return (leaf_of(state.ledger, workload) if workload is not None else None) or ""
+    if uid in state.queues.ledger.charges:
+        return state.queues.ledger.charges[uid].queue
+    workload = state.queues.workloads.get(uid)
+    return (leaf_of(state.queues.ledger, workload) if workload is not None else None) or ""
 
 
 def _parked(state: ReadState, record: Record) -> Iterator[Happening]:
     """That a job waits because one of its size was refused in its stead, where it was not tried itself since."""
-    job = state.jobs.get(record.ref.uid)
-    shape = state.book.shapes.get(job.shape) if job is not None and job.status == "waiting" else None
+    job = state.queues.jobs.get(record.ref.uid)
+    shape = state.queues.book.shapes.get(job.shape) if job is not None and job.status == "waiting" else None
     denial = shape.denial if shape is not None else None
     if job is None or denial is None:
         return
@@ -149,7 +149,7 @@ def _parked(state: ReadState, record: Record) -> Iterator[Happening]:
 
 def more_of(state: ReadState, uid: str) -> str:
     """What follows on the refusal of a waiting job: who took what it waits for, and what was tried for it."""
-    status, job, record = job_status(state, uid), state.jobs.get(uid), state.records.get(uid)
+    status, job, record = job_status(state, uid), state.queues.jobs.get(uid), state.records.get(uid)
     if status.refusal is None or job is None or record is None:
         return ""
     tried = _tried(record)

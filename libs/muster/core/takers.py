@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from muster.core.queueing.state import Job
+from muster.core.queueing.queues import Job
 from muster.core.status.codes import LimitRefusal
 from muster.core.status.happenings import Taker
 from muster.core.wording import explain

@@ -133,9 +133,9 @@ class Presenter(Follower[ReadState]):
     def _touch_all(self, now: float) -> None:
         """Compare everything once: what was shown before this process began is known from observations."""
         state = self.state
-        for uid in state.workloads:
+        for uid in state.queues.workloads:
             self._touch(f"unit/{uid}", now)
-        for path in state.ledger.nodes:
+        for path in state.queues.ledger.nodes:
             self._touch(f"queue/{path}", now)
         for uid in state.troubles:
             self._touch(f"trouble/{uid}", now)
@@ -252,7 +252,7 @@ class Presenter(Follower[ReadState]):
 
     async def _note_once(self, key: str, note: EventNote | None) -> None:
         """Write an Event unless it was written last under that key, ``WHAT/UID``."""
-        if key.partition("/")[2] not in self.state.workloads:
+        if key.partition("/")[2] not in self.state.queues.workloads:
             self._told.pop(key, None)
         elif note is not None and self._told.get(key) != note.name:
             await self._event(note)
@@ -268,7 +268,7 @@ class Presenter(Follower[ReadState]):
         return True
 
     async def _tree(self, _name: str) -> bool:
-        tree, status = self.state.ledger.trees.get(ROOT), queues.tree_status(self.state)
+        tree, status = self.state.queues.ledger.trees.get(ROOT), queues.tree_status(self.state)
         if tree is None or status is None:
             return False
         shown = digest(status)

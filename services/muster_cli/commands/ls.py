@@ -45,7 +45,7 @@ async def ls(
     read = await read_model(source, out, None)
     now = max(read.state.now, read.present)
     asked = JobFilter(states, queue.strip("/"), namespace, kind, now - ago)
-    _known(read.state.ledger.nodes, asked.queue)
+    _known(read.state.queues.ledger.nodes, asked.queue)
     rows = [row for row in job_rows(read.state, now) if asked.takes(row)]
     if output in ("table", "wide"):
         wide = output == "wide"

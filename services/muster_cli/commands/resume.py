@@ -34,7 +34,7 @@ async def resume(
                 "Reclaim is enabled; it was off because jobs that Muster had not admitted were running at first sight"
             )
         for path in [target.path for target in board.targets]:
-            rest = set(board.present.state.resting(path))
+            rest = set(board.present.state.queues.resting(path))
             if what in rest:
                 out.line(f"{what.capitalize()} stay paused in {path} by the tree: `muster resume {what}` for all")
     return code

@@ -71,7 +71,7 @@ class Teller:
                     for entry in entries:
                         self._count(entry)
                         self._print(entry)
-            if narrator.state.synced and narrator.state.ledger.tree is not None:
+            if narrator.state.synced and narrator.state.queues.ledger.tree is not None:
                 self.ready.set()
 
     def why_not(self) -> str:
@@ -83,9 +83,9 @@ class Teller:
             return f"the cluster is not fully known yet, still listing {', '.join(sorted(state.unsynced))}"
         if state.closing:
             return "the log is nearly full"
-        if state.ledger.tree is None:
+        if state.queues.ledger.tree is None:
             return "no quota tree is in force"
-        waiting = next((job for job in state.jobs.values() if job.status == "waiting"), None)
+        waiting = next((job for job in state.queues.jobs.values() if job.status == "waiting"), None)
         if waiting is None:
             return "no job waits"
         return f"{waiting.ref.key}: {jobs.reason(job_status(state, waiting.ref.uid)).text}"

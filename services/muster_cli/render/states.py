@@ -55,7 +55,7 @@ def cell_lines(state: SorterState) -> list[Text]:
     lines = [
         styled(("The cell", STRONG), (f"  at sequence {state.seq}, {moment(state.now)} UTC; {synced}", DIM)),
     ]
-    ledger = state.ledger
+    ledger = state.queues.ledger
     if ledger.tree is None:
         lines.append(Text("  no quota tree is in force"))
     rows: list[list[Text | str]] = []
@@ -66,17 +66,17 @@ def cell_lines(state: SorterState) -> list[Text]:
             + (f" of {format_quantity(node.limit[name], name)}" if name in node.limit else "")
             for name in sorted({*used, *node.limit})
         ]
-        waiting = state.book.length(path)
+        waiting = state.queues.book.length(path)
         rows.append([f"  {path}", ", ".join(amounts), f"{waiting} waiting" if waiting else ""])
     lines += columns(rows)
     for path in ledger.nodes:
-        for number, (place, _) in enumerate(state.book.in_order(path), start=1):
+        for number, (place, _) in enumerate(state.queues.book.in_order(path), start=1):
             if number > SHOWN:
-                lines.append(Text(f"    and {state.book.length(path) - SHOWN} more wait in {path}"))
+                lines.append(Text(f"    and {state.queues.book.length(path) - SHOWN} more wait in {path}"))
                 break
             lines.append(Text(f"    waits {number} in {path}: {place[2]}, priority {-place[0]}"))
     for uid, charge in list(ledger.charges.items())[:SHOWN]:
-        workload = state.workloads.get(uid)
+        workload = state.queues.workloads.get(uid)
         who = workload.ref.key if workload is not None else f"{charge.namespace}/(deleted)"
         stands = workload.phase if workload is not None else "its pods are ending"
         lines.append(Text(f"    holds {format_vector(charge.request)} at {charge.queue}: {who} ({stands})"))

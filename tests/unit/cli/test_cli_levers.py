@@ -80,7 +80,7 @@ def test_a_job_is_found_by_name_or_said_to_be_none(busy: ReadState) -> None:
 
 
 def test_jumping_goes_one_above_the_highest_that_waits(busy: ReadState) -> None:
-    uid = {each.ref.key: each.ref.uid for each in busy.workloads.values()}
+    uid = {each.ref.key: each.ref.uid for each in busy.queues.workloads.values()}
     assert above_all(busy, uid["video/two"]) == 8
     assert above_all(busy, uid["video/three"]) is None
     with pytest.raises(CliError, match="it has its quota in root/algorithm/video already"):
@@ -197,7 +197,7 @@ def test_what_applying_a_file_keeps_is_no_change(tmp_path: Path) -> None:
     tree = written(tmp_path, in_force).tree
     assert tree is not None
     paused = state_after("tree", "synced")
-    paused.ledger.install(tree)
+    paused.queues.ledger.install(tree)
     plain_file = written(tmp_path, quota_tree(facts.t0()))
     assert plain_file.tree is not None
     found = difference(paused, plain_file.tree, plain_file.rules)
@@ -229,11 +229,11 @@ def test_a_larger_leaf_lets_in_and_a_smaller_one_is_over_its_max(busy: ReadState
     video["max"].update(cpu="25", memory="40Gi")
     larger = written(tmp_path, body).tree
     assert larger is not None
-    used_before = json.dumps(sorted(busy.ledger.used.items()))
+    used_before = json.dumps(sorted(busy.queues.ledger.used.items()))
     found = difference(busy, larger)
     assert FieldChange("root/algorithm/video", "max cpu", before, "25") in found.changed
     assert [each.job for each in found.fits] == ["video/three", "video/two"]
-    assert json.dumps(sorted(busy.ledger.used.items())) == used_before, "what is looked at is not changed"
+    assert json.dumps(sorted(busy.queues.ledger.used.items())) == used_before, "what is looked at is not changed"
     video["max"].update(cpu="8")
     video["min"].update(cpu="8")
     smaller = written(tmp_path, body).tree

@@ -104,7 +104,7 @@ def test_in_a_queue_of_likes_most_waits_end_within_the_span(tmp_path, seed):
                 guess = guesses.pop(event.ref.uid)
                 told += 1
                 kept += guess.low <= state.now - guess.at <= guess.high
-        for position, (place, _) in enumerate(state.book.in_order("root/a"), start=1):
+        for position, (place, _) in enumerate(state.queues.book.in_order("root/a"), start=1):
             if place[3] not in guesses and 2 <= position <= 10:
                 found = state.pace.expect("root/a", position, state.now)
                 if found.known:

@@ -258,14 +258,14 @@ def check_presentation(bench: Bench, odd: list[Event]) -> None:
             assert note is not None
             assert note.reason == "Unreadable"
             assert note.ref == fact.ref
-    for note in (*notes.values(), *(desired.job_event(state, uid) for uid in state.workloads)):
+    for note in (*notes.values(), *(desired.job_event(state, uid) for uid in state.queues.workloads)):
         if note is not None:
             check_note(note)
-    for uid in state.workloads:
+    for uid in state.queues.workloads:
         unit = desired.queue_unit(state, uid)
         if unit is not None:
             check_object(unit)
-    for path in list(state.ledger.nodes)[:50]:
+    for path in list(state.queues.ledger.nodes)[:50]:
         queue = queues.queue_object(state, path)
         if queue is not None:
             check_object(queue)

@@ -9,7 +9,7 @@ from muster.core.preemption.reclaim import Basis, basis
 from muster.core.preemption.state import PreemptorState
 from muster.core.queueing.book import Shape
 from muster.core.queueing.order import share
-from muster.core.queueing.state import Job
+from muster.core.queueing.queues import Job
 from muster.core.quota.demand import Shortfall, chain_of
 from muster.core.quota.kaishares import Shares, kai_shares
 
@@ -19,11 +19,11 @@ Claimant = tuple[Shape, Job]
 def owed(state: PreemptorState) -> list[Claimant]:
     """Who is refused what it is guaranteed, and would be let in if there were room; the first first."""
     found = []
-    given = basis(state.ledger)
+    given = basis(state.queues.ledger)
     shares: Shares | None = None
-    for queue in state.book.queues:
-        kai = is_kai(state.ledger, queue)
-        if state.ledger.rules_of(queue).reclaim != "disabled" and (kai or state.below_guarantee(queue)):
+    for queue in state.queues.book.queues:
+        kai = is_kai(state.queues.ledger, queue)
+        if state.queues.ledger.rules_of(queue).reclaim != "disabled" and (kai or state.below_guarantee(queue)):
             for shape in state.refused(queue):
                 job = state.claimant(shape)
                 if job is None or not state.in_turn(job) or state.is_gated(job.ref.uid):
@@ -32,7 +32,7 @@ def owed(state: PreemptorState) -> list[Claimant]:
                     continue
                 mine = _basis(state, job, given)
                 if kai:
-                    shares = kai_shares(state.ledger) if shares is None else shares
+                    shares = kai_shares(state.queues.ledger) if shares is None else shares
                     entitled = between(mine, queue, shape.demand, shares).may_claim()
                     entitled = entitled and mine.refusal(queue, shape.demand) is not None
                 else:
@@ -44,12 +44,12 @@ def owed(state: PreemptorState) -> list[Claimant]:
 
 def outranking(state: PreemptorState) -> list[Claimant]:
     """Waiting jobs of queues in which work of lower priority gives way, and could make room; the first first."""
-    nodes, found = state.ledger.nodes, []
+    nodes, found = state.queues.ledger.nodes, []
     given: Basis | None = None
-    for queue in state.book.queues:
+    for queue in state.queues.book.queues:
         if queue not in state.runs or queue not in nodes or not nodes[queue].preempts:
             continue
-        given = given or basis(state.ledger)
+        given = given or basis(state.queues.ledger)
         for shape in state.refused(queue):
             job = state.claimant(shape)
             if job is None or job.priority <= state.runs[queue][0].priority or state.is_gated(job.ref.uid):
@@ -74,14 +74,14 @@ def aged(state: PreemptorState) -> tuple[Shape, Job, Shortfall] | None:
     for job in heads:
         if _due(state, job) > state.now or not state.in_turn(job) or state.is_gated(job.ref.uid):
             continue
-        shape, refusals = state.book.shapes[job.shape], list(state.ledger.refusals(job.queue, job.demand))
+        shape, refusals = state.queues.book.shapes[job.shape], list(state.queues.ledger.refusals(job.queue, job.demand))
         if shape.denial is None or not refusals or any(each.hopeless or each.of_runtime for each in refusals):
             continue
-        if not job.demand.preemptible and state.ledger.beyond_min(job.queue, job.demand) is not None:
+        if not job.demand.preemptible and state.queues.ledger.beyond_min(job.queue, job.demand) is not None:
             continue
         top = min(refusals, key=lambda each: len(each.path))
         mine = (path for path in chain_of(job.queue) if len(path) >= len(top.path))
-        if state.ledger.claims.aged_at(mine) is None and job.ref.uid not in state.ledger.claims.by_uid:
+        if state.queues.ledger.claims.aged_at(mine) is None and job.ref.uid not in state.queues.ledger.claims.by_uid:
             return shape, job, top
     return None
 
@@ -94,19 +94,22 @@ def next_aged_at(state: PreemptorState) -> int | None:
 def next_claims(state: PreemptorState) -> list[int]:
     """Log times (ms) at which the preemption delays of waiting jobs are over."""
     times = (
-        state.claims_from(job) for queue in state.book.queues for job in _first_jobs(state, queue) if job is not None
+        state.claims_from(job)
+        for queue in state.queues.book.queues
+        for job in _first_jobs(state, queue)
+        if job is not None
     )
     return [at for at in times if at > state.now]
 
 
 def _first_jobs(state: PreemptorState, queue: str) -> Iterator[Job | None]:
-    return (state.claimant(shape) for shape in state.refused(queue)) if is_kai(state.ledger, queue) else iter(())
+    return (state.claimant(shape) for shape in state.refused(queue)) if is_kai(state.queues.ledger, queue) else iter(())
 
 
 def in_order(state: PreemptorState, found: list[Claimant]) -> list[Claimant]:
     """Queues in their order, in each the head first."""
     if len(found) > 1:
-        ledger, priorities = state.ledger, state.queue_priorities
+        ledger, priorities = state.queues.ledger, state.queues.queue_priorities
         found.sort(
             key=lambda pair: (
                 -priorities.get(pair[0].queue, 0),
@@ -120,12 +123,12 @@ def in_order(state: PreemptorState, found: list[Claimant]) -> list[Claimant]:
 
 def _basis(state: PreemptorState, job: Job, given: Basis) -> Basis:
     """What a claim of a job is planned against: most have none that would have to be left out."""
-    return basis(state.ledger, job.ref.uid) if job.ref.uid in state.ledger.claims.by_uid else given
+    return basis(state.queues.ledger, job.ref.uid) if job.ref.uid in state.queues.ledger.claims.by_uid else given
 
 
 def _heads(state: PreemptorState) -> Iterator[tuple[str, Job]]:
-    for queue in state.book.queues:
-        if queue in state.ledger.nodes and state.ledger.rules_of(queue).age_limit_ms:
+    for queue in state.queues.book.queues:
+        if queue in state.queues.ledger.nodes and state.queues.ledger.rules_of(queue).age_limit_ms:
             job = state.head(queue)
             if job is not None:
                 yield queue, job
@@ -133,6 +136,6 @@ def _heads(state: PreemptorState) -> Iterator[tuple[str, Job]]:
 
 def _due(state: PreemptorState, job: Job) -> int:
     """Log time from which something may be held for it."""
-    limit = state.ledger.rules_of(job.queue).age_limit_ms
+    limit = state.queues.ledger.rules_of(job.queue).age_limit_ms
     rests = (state.age_rests.get(path, 0) for path in chain_of(job.queue)) if state.age_rests else ()
     return max(job.queued_at + limit, *rests, 0)

@@ -1,4 +1,4 @@
-"""How the preemptor's own state changes, after the sorter's folds of the same events."""
+"""How the preemptor's own state changes, after the queues' folds of the same events."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def workload_gone(state: PreemptorState, _at: Position, event: WorkloadGone) -> 
     changed(state, event.ref.uid)
     state.gates.pop(event.ref.uid, None)
     state.open.pop(event.ref.uid, None)
-    if event.ref.uid not in state.workloads:
+    if event.ref.uid not in state.queues.workloads:
         state.evictions.pop(event.ref.uid, None)
         state.found.pop(event.ref.uid, None)
         state.stays.pop(event.ref.uid, None)
@@ -96,7 +96,7 @@ def effect_failed(state: PreemptorState, at: Position, event: EffectFailed) -> N
     if event.action == "suspend":
         state.leaving.pop(event.ref.uid, None)
         state.stays[event.ref.uid] = at.at + STAYS_MS
-        state.ledger.claims.stays(event.ref.uid, event.attempt, at.at)
+        state.queues.ledger.claims.stays(event.ref.uid, event.attempt, at.at)
         changed(state, event.ref.uid)
 
 
@@ -108,7 +108,7 @@ def charge_changed(state: PreemptorState, _at: Position, event: ChargeChanged) -
 
 def released(state: PreemptorState, at: Position, event: QuotaReleased) -> None:
     state.leaving.pop(event.ref.uid, None)
-    if event.reason in ("evicted", "preempted") and event.ref.uid in state.workloads:
+    if event.reason in ("evicted", "preempted") and event.ref.uid in state.queues.workloads:
         state.evictions[event.ref.uid] = [*state.evictions.get(event.ref.uid, ()), at.at][-MAX_REMEMBERED:]
     changed(state, event.ref.uid)
     state.supply += 1
@@ -139,7 +139,7 @@ def rules_changed(state: PreemptorState, _at: Position, _event: object) -> None:
 
 def queue_changed(state: PreemptorState, at: Position, event: QueueObserved | QueueGone) -> None:
     """A Queue object was seen, or is gone: what is paused may have changed."""
-    pauses = {path: parts for path, parts in state.paused.items() if parts}
+    pauses = {path: parts for path, parts in state.queues.paused.items() if parts}
     if pauses != state.shown_pauses:
         state.shown_pauses = pauses
         rules_changed(state, at, event)
@@ -147,7 +147,7 @@ def queue_changed(state: PreemptorState, at: Position, event: QueueObserved | Qu
 
 def bar(state: PreemptorState, uid: str, gate: RetryGate) -> None:
     """Nothing is proposed for it for now; who is gone needs no gate."""
-    if uid in state.workloads:
+    if uid in state.queues.workloads:
         state.gates[uid] = gate
 
 
@@ -178,16 +178,16 @@ def ordered(state: PreemptorState, at: Position, event: EvictionOrdered | ClaimO
         state.age_claims[event.ref.uid] = AgeClaim(event.top, at.at)
         return
     for victim in event.victims:
-        if victim.ref.uid in state.ledger.charges:
+        if victim.ref.uid in state.queues.ledger.charges:
             state.leaving[victim.ref.uid] = None
             changed(state, victim.ref.uid)
         else:
-            state.ledger.claims.stays(victim.ref.uid, victim.attempt, at.at)
+            state.queues.ledger.claims.stays(victim.ref.uid, victim.attempt, at.at)
     _age_claims_over(state)
 
 
 def suspension_ordered(state: PreemptorState, _at: Position, event: SuspensionOrdered) -> None:
-    if event.ref.uid in state.ledger.charges:
+    if event.ref.uid in state.queues.ledger.charges:
         state.leaving[event.ref.uid] = None
         changed(state, event.ref.uid)
 
@@ -196,15 +196,15 @@ def claim_ended(state: PreemptorState, at: Position, event: ClaimEnded) -> None:
     """One that failed rests as long as it lasted without progress, and until something has changed."""
     _age_claims_over(state)
     if event.outcome == "expired":
-        job = state.jobs.get(event.ref.uid)
-        pause = max(state.ledger.rules_of(job.queue if job is not None else "").claim_ms, MIN_PAUSE_MS)
+        job = state.queues.jobs.get(event.ref.uid)
+        pause = max(state.queues.ledger.rules_of(job.queue if job is not None else "").claim_ms, MIN_PAUSE_MS)
         bar(state, event.ref.uid, RetryGate(state.supply, at.at + pause, hard=True))
 
 
 def _age_claims_over(state: PreemptorState) -> None:
     """Where something was held for age until now, others have their turn for a multiple of that time."""
     for uid, claim in list(state.age_claims.items()):
-        standing = state.ledger.claims.by_uid.get(uid)
+        standing = state.queues.ledger.claims.by_uid.get(uid)
         if standing is None or standing.firm:
             del state.age_claims[uid]
             state.age_rests[claim.top] = state.now + AGE_REST_TIMES * (state.now - claim.opened)

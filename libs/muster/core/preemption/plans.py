@@ -11,7 +11,7 @@ from muster.core.preemption import reclaim as ackreclaim
 from muster.core.preemption.reclaim import basis
 from muster.core.preemption.state import PreemptorState
 from muster.core.queueing.book import Shape
-from muster.core.queueing.state import Job
+from muster.core.queueing.queues import Job
 from muster.core.quota.demand import Shortfall
 from muster.events.base import Cause, Decision
 from muster.events.decisions import ClaimKind, DeferralReason, PreemptionProposed, ReclaimDeferred, Victim
@@ -20,15 +20,15 @@ from muster.events.decisions import ClaimKind, DeferralReason, PreemptionPropose
 def reclaim(state: PreemptorState, shape: Shape, job: Job) -> Decision:
     """Who is above its own guarantee gives back, or it is said why nobody does."""
     cause, short = _refusal(state, shape, job)
-    given = basis(state.ledger, job.ref.uid)
-    rules = kaireclaim if kaireclaim.is_kai(state.ledger, shape.queue) else ackreclaim
+    given = basis(state.queues.ledger, job.ref.uid)
+    rules = kaireclaim if kaireclaim.is_kai(state.queues.ledger, shape.queue) else ackreclaim
     uids = rules.victims(given, shape.queue, shape.demand, state.market(shape.queue))
-    if not uids and state.ledger.nodes[shape.queue].preempts and state.may_be_next(job):
+    if not uids and state.queues.ledger.nodes[shape.queue].preempts and state.may_be_next(job):
         found = _in_its_queue(state, job, cause, short)
         if found is not None:
             return found
     if not uids:
-        paused = any("evictions" in state.resting(leaf) for leaf in state.runs)
+        paused = any("evictions" in state.queues.resting(leaf) for leaf in state.runs)
         unpaused = state.market(shape.queue, partial(state.may_evict_unpaused, queue=shape.queue))
         paused = paused and bool(rules.victims(given, shape.queue, shape.demand, unpaused))
         from_then = 0 if paused else state.evictable_from(shape.queue)
@@ -64,7 +64,7 @@ Withheld = Literal["", "reclaim_disabled"]
 
 def _refusal(state: PreemptorState, shape: Shape, job: Job) -> tuple[Cause, Shortfall]:
     """What refused those of this shape, and what they lack by now without regard to age claims."""
-    short = basis(state.ledger, job.ref.uid).refusal(shape.queue, shape.demand)
+    short = basis(state.queues.ledger, job.ref.uid).refusal(shape.queue, shape.demand)
     if shape.denial is None or short is None:
         raise AssertionError(f"{job.ref} is parked and fits")
     return shape.denial.cause, short
@@ -72,8 +72,8 @@ def _refusal(state: PreemptorState, shape: Shape, job: Job) -> tuple[Cause, Shor
 
 def _lower_victims(state: PreemptorState, job: Job, may: Callable[[str], bool] | None = None) -> list[str]:
     """The victims that the rules of priority allow a job; ``may``: see ``market``."""
-    rules = state.ledger.rules_of(job.queue)
-    given, reclaims = basis(state.ledger, job.ref.uid), rules.reclaim != "disabled"
+    rules = state.queues.ledger.rules_of(job.queue)
+    given, reclaims = basis(state.queues.ledger, job.ref.uid), rules.reclaim != "disabled"
     return inqueue.victims(given, job.queue, job.demand, job.priority, state.market(job.queue, may), reclaims=reclaims)
 
 
@@ -83,7 +83,7 @@ def _in_its_queue(state: PreemptorState, job: Job, cause: Cause, short: Shortfal
     if not uids:
         return None
     chosen = tuple(_victim(state, uid, job) for uid in uids)
-    withheld = state.ledger.tree is not None and not state.ledger.tree.rules.reclaim and state.foreign
+    withheld = state.queues.ledger.tree is not None and not state.queues.ledger.tree.rules.reclaim and state.foreign
     outranks = any(each.priority is not None for each in chosen)
     return _proposal(
         state,
@@ -148,8 +148,8 @@ def _proposal(
 
 def _victim(state: PreemptorState, uid: str, claimant: Job | None = None) -> Victim:
     """``claimant``: the job that outranks it, if they are of one queue."""
-    charge, job, workload = state.ledger.charges[uid], state.jobs.get(uid), state.workloads[uid]
-    attempt = job.attempt if job is not None else state.attempts.get(uid, 0)
+    charge, job, workload = state.queues.ledger.charges[uid], state.queues.jobs.get(uid), state.queues.workloads[uid]
+    attempt = job.attempt if job is not None else state.queues.attempts.get(uid, 0)
     outranked = claimant is not None and charge.queue == claimant.queue
     priority = state.started[uid].run.priority if outranked else None
     return Victim(workload.ref, attempt, charge.queue, charge.request, charge.pods, priority)

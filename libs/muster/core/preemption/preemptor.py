@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from muster.core.preemption import claimants, folds, plans
 from muster.core.preemption.state import PreemptorState
-from muster.core.queueing.sorter import QueueSorter
+from muster.core.queueing import folds as queue_folds
 from muster.core.rulesets import NEWEST
 from muster.core.stage import Arm, Violation, in_turn
 from muster.events.base import Decision, Event
@@ -55,7 +55,7 @@ class Preemptor:
         return PreemptorState()
 
     def arms(self) -> Mapping[type[Event], Arm]:
-        arms = dict(QueueSorter().arms())
+        arms = queue_folds.arms()
         own: dict[type[Event], Arm] = {
             WorkloadObserved: folds.workload_observed,
             WorkloadGone: folds.workload_gone,
@@ -103,7 +103,7 @@ class Preemptor:
         return [plans.hold(state, *aged)] if aged is not None else []
 
     def next_deadline(self, state: PreemptorState) -> int | None:
-        times = [gate.until for uid, gate in state.gates.items() if gate.until > state.now and uid in state.jobs]
+        times = [gate.until for uid, gate in state.gates.items() if gate.until > state.now and uid in state.queues.jobs]
         times += [gate.rest for gate in state.gates.values() if gate.rest > state.now and gate.supply != state.supply]
         times += claimants.next_claims(state)
         aged = claimants.next_aged_at(state)
@@ -112,9 +112,10 @@ class Preemptor:
     def check(self, state: PreemptorState) -> list[Violation]:
         """I5 for the copy of the ledger; what is listed as running is charged there."""
         found = []
-        if state.ledger.recount() != state.ledger.used:
-            found.append(Violation("I5", f"copy says {state.ledger.used}, charges sum to {state.ledger.recount()}"))
+        ledger = state.queues.ledger
+        if ledger.recount() != ledger.used:
+            found.append(Violation("I5", f"copy says {ledger.used}, charges sum to {ledger.recount()}"))
         listed = {run.uid for runs in state.runs.values() for run in runs}
-        if odd := sorted(listed - state.ledger.charges.keys()):
+        if odd := sorted(listed - ledger.charges.keys()):
             found.append(Violation("I6", f"listed as running and not charged: {odd[:5]}"))
         return found

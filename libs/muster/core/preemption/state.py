@@ -5,17 +5,17 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import ClassVar
 
 from msgspec import Struct, field
 
 from muster.core.preemption.reclaim import FIRST, Basis, Market, Run
 from muster.core.queueing.book import Shape, clear
-from muster.core.queueing.state import Job, SorterState
+from muster.core.queueing.queues import Job, Queues
 from muster.core.quota.demand import Demand, Scratch, chain_of, counted
 from muster.core.quota.kaiwork import preemption_delay_ms
 from muster.core.quota.minrun import protected_ms
 from muster.core.quota.state import can_suspend
+from muster.core.stage import StageState
 from muster.model.resources import Vector, add_into
 
 MIN_PAUSE_MS = 1_000
@@ -63,10 +63,10 @@ class Started(Struct):
     """What it gives back, while it is listed."""
 
 
-class PreemptorState(SorterState):
-    """The sorter's state, and what may be taken back."""
+class PreemptorState(StageState):
+    """The queues, and what may be taken back."""
 
-    decides: ClassVar[bool] = False
+    queues: Queues = field(default_factory=Queues)
     runs: dict[str, list[Run]] = field(default_factory=dict)
     """leaf -> what runs there and may be suspended, in the order in which it gives way"""
     sums: dict[str, dict[int, Vector]] = field(default_factory=dict)
@@ -101,14 +101,14 @@ class PreemptorState(SorterState):
 
     def reclaims(self) -> bool:
         """Whether evictions are on: by the tree's own word, else unless foreign work ran at first sight."""
-        rules = self.ledger.tree.rules if self.ledger.tree is not None else None
+        rules = self.queues.ledger.tree.rules if self.queues.ledger.tree is not None else None
         if rules is None or rules.reclaim == "disabled":
             return False
         return rules.reclaim == "enabled" or not self.foreign
 
     def may_evict(self, uid: str, queue: str) -> bool:
         """Whether a workload may be suspended now for a claimant of a queue."""
-        return self.may_evict_unpaused(uid, queue) and "evictions" not in self.resting(self.started[uid].leaf)
+        return self.may_evict_unpaused(uid, queue) and "evictions" not in self.queues.resting(self.started[uid].leaf)
 
     def may_evict_unpaused(self, uid: str, queue: str) -> bool:
         """Whether it might be if nobody had paused evictions."""
@@ -116,8 +116,8 @@ class PreemptorState(SorterState):
 
     def evictable_at(self, started: Started, queue: str) -> int:
         """Log time at which a workload has run for as long as it may before a claimant of a queue has it suspended."""
-        least = self.ledger.rules_of(started.leaf).least_run_ms(len(self.evictions.get(started.run.uid, ())))
-        least = max(least, protected_ms(self.ledger, started.leaf, queue))
+        least = self.queues.ledger.rules_of(started.leaf).least_run_ms(len(self.evictions.get(started.run.uid, ())))
+        least = max(least, protected_ms(self.queues.ledger, started.leaf, queue))
         return max(started.since + least, self.stays.get(started.run.uid, 0))
 
     def evictable_from(self, queue: str, *, own: bool = False) -> int:
@@ -126,7 +126,7 @@ class PreemptorState(SorterState):
 
         ``own``: one of that queue, if it has any.
         """
-        least = any(tree.rules.min_run_ms or tree.rule_profile == "kai" for tree in self.ledger.trees.values())
+        least = any(tree.rules.min_run_ms or tree.rule_profile == "kai" for tree in self.queues.ledger.trees.values())
         if not (least or self.evictions or self.stays):
             return 0
         times = [self.evictable_at(self.started[run.uid], queue) for run in self.runs.get(queue, ()) if own]
@@ -138,7 +138,7 @@ class PreemptorState(SorterState):
         """Log time (ms) from which a waiting job may have others suspended: its own preemption delay, from when it was
         queued or evicted last.
         """
-        workload = self.workloads.get(job.ref.uid)
+        workload = self.queues.workloads.get(job.ref.uid)
         delay = preemption_delay_ms(workload.labels) if workload is not None else 0
         return max(job.queued_at, *self.evictions.get(job.ref.uid, (0,))) + delay if delay else 0
 
@@ -156,9 +156,11 @@ class PreemptorState(SorterState):
 
     def in_turn(self, job: Job) -> bool:
         """Whether its queue lets it in when there is room: admissions are not paused, and nobody blocks it there."""
-        if "admissions" in self.resting(job.queue):
+        if "admissions" in self.queues.resting(job.queue):
             return False
-        return self.policies.get(job.queue, "") != "Block" or self.book.position(job.queue, job.place) == 1
+        return (
+            self.queues.policies.get(job.queue, "") != "Block" or self.queues.book.position(job.queue, job.place) == 1
+        )
 
     def market(self, queue: str, may: Callable[[str], bool] | None = None) -> Market:
         """What runs, and who of it may go for a claimant of a queue; ``may``: by another measure than whether it may be
@@ -174,26 +176,26 @@ class PreemptorState(SorterState):
     def may_be_next(self, job: Job) -> bool:
         """Whether it is in turn, and nothing is held for age for somebody who stands before it in its queue."""
         for uid in self.age_claims:
-            before = self.jobs.get(uid)
+            before = self.queues.jobs.get(uid)
             if before is not None and before.queue == job.queue and before.priority >= job.priority and before != job:
                 return False
         return self.in_turn(job)
 
     def claimant(self, shape: Shape) -> Job | None:
         """The first of a shape that no victims are leaving for."""
-        claims = self.ledger.claims.by_uid
+        claims = self.queues.ledger.claims.by_uid
         for place in shape.waiting:
             claim = claims.get(place[3])
             if claim is None or not claim.victims:
-                return self.jobs[place[3]]
+                return self.queues.jobs[place[3]]
         return None
 
     def head(self, queue: str) -> Job | None:
         """Who stands first in a queue."""
-        shapes = (self.book.shapes[key] for key in self.book.queues.get(queue, ()))
+        shapes = (self.queues.book.shapes[key] for key in self.queues.book.queues.get(queue, ()))
         places = (shape.waiting[0] for shape in shapes if shape.waiting)
         first = min(places, default=None)
-        return None if first is None else self.jobs[first[3]]
+        return None if first is None else self.queues.jobs[first[3]]
 
     def outranks(self, queue: str, priority: int, demand: Demand, given: Basis) -> bool:
         """Whether work of lower priority in a leaf, by its sums, could make room for a claimant of that leaf.
@@ -218,7 +220,7 @@ class PreemptorState(SorterState):
 
     def below_guarantee(self, queue: str) -> bool:
         """Whether a leaf or a node above it, except the root, uses less than its guarantee of anything."""
-        ledger = self.ledger
+        ledger = self.queues.ledger
         for path in chain_of(queue)[:-1]:
             node, used = ledger.nodes.get(path), ledger.used.get(path, {})
             if node is not None and any(used.get(name, 0) < least for name, least in node.guaranteed.items()):
@@ -227,18 +229,24 @@ class PreemptorState(SorterState):
 
     def refused(self, queue: str) -> Iterator[Shape]:
         """The shapes of a queue that are refused now and could be let in some day."""
-        for key in self.book.queues.get(queue, ()):
-            shape = self.book.shapes[key]
+        for key in self.queues.book.queues.get(queue, ()):
+            shape = self.queues.book.shapes[key]
             denial = shape.denial
             if denial is None or not shape.waiting or denial.hopeless or denial.of_min:
                 continue
-            held = bool(self.ledger.claims.by_uid)
-            if not clear(shape, self.ledger) or (held and self.ledger.shortfall(queue, shape.demand) is not None):
+            held = bool(self.queues.ledger.claims.by_uid)
+            if not clear(shape, self.queues.ledger) or (
+                held and self.queues.ledger.shortfall(queue, shape.demand) is not None
+            ):
                 yield shape
 
     def enlist(self, uid: str) -> None:
         """Bring a workload's place among the runs in line with what is known of it."""
-        started, charge, workload = self.started.get(uid), self.ledger.charges.get(uid), self.workloads.get(uid)
+        started, charge, workload = (
+            self.started.get(uid),
+            self.queues.ledger.charges.get(uid),
+            self.queues.workloads.get(uid),
+        )
         if started is not None and started.listed:
             runs = self.runs[started.leaf]
             del runs[bisect_left(runs, started.run)]
@@ -252,8 +260,8 @@ class PreemptorState(SorterState):
         if workload.suspended and started is None:
             return
         since = started.since if started is not None else self.now
-        job = self.jobs.get(uid)
-        priority = job.priority if job is not None else self.priority_of(workload)
+        job = self.queues.jobs.get(uid)
+        priority = job.priority if job is not None else self.queues.priority_of(workload)
         came = job.queued_at if job is not None else workload.queued_at or workload.created
         # What runs beyond its grant is the first of its priority to give way.
         run = Run(priority, FIRST if charge.over else -since, -came, workload.ref.key, uid)

@@ -100,8 +100,8 @@ _PASSING: tuple[JobCode, ...] = (
 
 def unit_state(state: ReadState, uid: str) -> UnitState | None:
     """What the QueueUnit of a job says; None for what was never queued by us."""
-    workload = state.workloads.get(uid)
-    if workload is None or not (uid in state.attempts or workload.queued_at):
+    workload = state.queues.workloads.get(uid)
+    if workload is None or not (uid in state.queues.attempts or workload.queued_at):
         return None
     status = job_status(state, uid)
     reason = jobs.reason(status)
@@ -118,18 +118,18 @@ def unit_state(state: ReadState, uid: str) -> UnitState | None:
 
 def pauses_over(state: ReadState, queue: str = "") -> list[str]:
     """What rests on all of the tree and, for a queue, what rests there on top: a sentence each."""
-    tree, found = state.ledger.tree_of(queue) or state.ledger.tree, []
+    tree, found = state.queues.ledger.tree_of(queue) or state.queues.ledger.tree, []
     rules = tree.rules if tree is not None else None
     if rules is not None and rules.paused:
         found.append(explain.resting("", rules.paused, rules.paused_by, rules.paused_reason))
-    if state.paused.get(queue):
-        found.append(explain.resting(queue, state.paused[queue], *state.pauses.get(queue, ("", ""))))
+    if state.queues.paused.get(queue):
+        found.append(explain.resting(queue, state.queues.paused[queue], *state.queues.pauses.get(queue, ("", ""))))
     return found
 
 
 def queue_unit(state: ReadState, uid: str) -> DesiredObject | None:
     """The QueueUnit of a job, or None when it should have none or shows what it should."""
-    workload, stands = state.workloads.get(uid), unit_state(state, uid)
+    workload, stands = state.queues.workloads.get(uid), unit_state(state, uid)
     if workload is None or stands is None or workload.ref.kind not in KINDS or workload.deleting:
         return None
     admissions = tuple(
@@ -165,8 +165,8 @@ def queue_unit(state: ReadState, uid: str) -> DesiredObject | None:
 
 def _unit_spec(state: ReadState, workload: Workload) -> Body:
     """What the job asks for: an edit of a waiting job shows at once, though it waits for the same as before."""
-    leaf = leaf_of(state.ledger, workload)
-    job, need = state.jobs.get(workload.ref.uid), texts(state.demand_of(workload).request)
+    leaf = leaf_of(state.queues.ledger, workload)
+    job, need = state.queues.jobs.get(workload.ref.uid), texts(state.queues.demand_of(workload).request)
     pod_sets = workload.pod_sets[:MAX_POD_SETS]
     return {
         "consumerRef": {
@@ -176,7 +176,7 @@ def _unit_spec(state: ReadState, workload: Workload) -> Body:
             "namespace": workload.ref.namespace,
         },
         "podSet": [{"name": _set_name(pods), "count": pods.count, "template": {}} for pods in pod_sets],
-        "priority": job.priority if job is not None else state.priority_of(workload),
+        "priority": job.priority if job is not None else state.queues.priority_of(workload),
         "queue": queue_name(leaf) if leaf else "",
         "resource": need,
         "request": need,
@@ -217,8 +217,8 @@ def refused_elsewhere(state: ReadState, cleared: dict[str, None]) -> list[str]:
 
     ``cleared``: keys of the refused shapes whose first refusal had room then; brought up to date.
     """
-    shapes = state.book.shapes
-    now = {key: None for key in state.book.awake if shapes[key].denial is not None}
+    shapes = state.queues.book.shapes
+    now = {key: None for key in state.queues.book.awake if shapes[key].denial is not None}
     moved = [key for key in (*now, *cleared) if (key in now) != (key in cleared) and key in shapes]
     cleared.clear()
     cleared.update(now)
@@ -227,7 +227,7 @@ def refused_elsewhere(state: ReadState, cleared: dict[str, None]) -> list[str]:
 
 def queued_stamp(state: ReadState, uid: str) -> tuple[Ref, bytes] | None:
     """The workload and the patch that stores on it when it was queued; None when it is stored or does not wait."""
-    workload, job = state.workloads.get(uid), state.jobs.get(uid)
+    workload, job = state.queues.workloads.get(uid), state.queues.jobs.get(uid)
     if workload is None or job is None or job.status == "charged" or workload.queued_at:
         return None
     known = Known(workload.intent, workload.annotated, workload.queued_at, workload.switch)
@@ -257,10 +257,10 @@ _OF_NODES = ("AwaitingNodes", "GangUnschedulable")
 
 def leaving_event(state: ReadState, uid: str) -> EventNote | None:
     """The Event that tells a job why it was suspended, and where it stands now; None until it is queued again."""
-    workload, job, leaving = state.workloads.get(uid), state.jobs.get(uid), state.leaving.get(uid)
+    workload, job, leaving = state.queues.workloads.get(uid), state.queues.jobs.get(uid), state.leaving.get(uid)
     if workload is None or job is None or leaving is None or job.status != "waiting":
         return None
-    place, length = state.book.position(job.queue, job.place), state.book.length(job.queue)
+    place, length = state.queues.book.position(job.queue, job.place), state.queues.book.length(job.queue)
     text = explain.in_place(explain.leaving(leaving).text, place, length, job.queue)
     return note_on(state, workload.ref, workload.api_version, leaving.stamp, leaving.code, text)
 
@@ -270,8 +270,8 @@ def admitted_event(state: ReadState, uid: str) -> EventNote | None:
 
     None for a job that was admitted at once (no Event came before), and for one that was long ago.
     """
-    workload, record, job = state.workloads.get(uid), state.records.get(uid), state.jobs.get(uid)
-    charge = state.ledger.charges.get(uid)
+    workload, record, job = state.queues.workloads.get(uid), state.records.get(uid), state.queues.jobs.get(uid)
+    charge = state.queues.ledger.charges.get(uid)
     if workload is None or record is None or job is None or charge is None or not record.admitted_at:
         return None
     waited, ago = max(0, record.admitted_at - job.queued_at), state.now - record.admitted_at
@@ -294,7 +294,7 @@ def _was_refused(record: Record) -> bool:
 
 def overuse_event(state: ReadState, uid: str) -> EventNote | None:
     """The Event that tells a job that more of it runs than it was granted; one for each amount."""
-    workload, charge = state.workloads.get(uid), state.ledger.charges.get(uid)
+    workload, charge = state.queues.workloads.get(uid), state.queues.ledger.charges.get(uid)
     if workload is None or charge is None or not charge.over:
         return None
     reason = explain.beyond_grant(charge.over, charge.granted)
@@ -303,8 +303,8 @@ def overuse_event(state: ReadState, uid: str) -> EventNote | None:
 
 def job_event(state: ReadState, uid: str) -> EventNote | None:
     """The Event that tells a job why it waits, and where; None when nothing needs telling."""
-    workload = state.workloads.get(uid)
-    if workload is None or not (uid in state.attempts or workload.queued_at):
+    workload = state.queues.workloads.get(uid)
+    if workload is None or not (uid in state.queues.attempts or workload.queued_at):
         return None
     status = job_status(state, uid)
     pools = jobs.pools(status.pools) if status.code in _OF_NODES else ""

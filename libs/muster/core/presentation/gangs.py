@@ -179,7 +179,7 @@ def _occupied_by(state: ReadState, gang: GangShown) -> str:
     owners = {pod.owner_uid for pod in gang.pods.values()}
     if len(owners) != 1:
         return ""
-    workload = state.workloads.get(next(iter(owners)))
+    workload = state.queues.workloads.get(next(iter(owners)))
     return workload.ref.key if workload is not None else ""
 
 

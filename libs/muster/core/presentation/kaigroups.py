@@ -37,13 +37,18 @@ _REASONS: dict[JobCode, str] = {
 
 def pod_group(state: ReadState, uid: str) -> DesiredObject | None:
     """The PodGroup of a workload; None for one that no KAI queue has anything to do with."""
-    workload = state.workloads.get(uid)
-    if workload is None or workload.deleting or workload.ref.kind not in KINDS or KAI_ROOT not in state.ledger.trees:
+    workload = state.queues.workloads.get(uid)
+    if (
+        workload is None
+        or workload.deleting
+        or workload.ref.kind not in KINDS
+        or KAI_ROOT not in state.queues.ledger.trees
+    ):
         return None
     queue, reason, message = _waits(state, workload)
     if queue is None:
         return None
-    spec, charge = _spec(workload, queue), state.ledger.charges.get(uid)
+    spec, charge = _spec(workload, queue), state.queues.ledger.charges.get(uid)
     stamp = rfc3339(state.now // 1000 * 1000)
     condition = {
         "type": "UnschedulableOnNodePool",
@@ -54,7 +59,7 @@ def pod_group(state: ReadState, uid: str) -> DesiredObject | None:
         "reasons": [{"reason": reason, "message": message}],
         "lastTransitionTime": stamp,
     }
-    asked = texts(state.demand_of(workload).request)
+    asked = texts(state.queues.demand_of(workload).request)
     charged = texts(charge.request) if charge is not None else dict.fromkeys(asked, "0")
     firm = charge is not None and not charge.preemptible
     status: Body = {
@@ -80,8 +85,8 @@ def pod_group(state: ReadState, uid: str) -> DesiredObject | None:
 
 def _waits(state: ReadState, workload: Workload) -> tuple[str | None, str, str]:
     """(its queue, empty where it names none; why it waits as reason and sentence); no queue at all: not KAI's."""
-    charge = state.ledger.charges.get(workload.ref.uid)
-    leaf = charge.queue if charge is not None else leaf_of(state.ledger, workload) or ""
+    charge = state.queues.ledger.charges.get(workload.ref.uid)
+    leaf = charge.queue if charge is not None else leaf_of(state.queues.ledger, workload) or ""
     named = workload.labels.get(KAI_QUEUE, "")
     if leaf.startswith(f"{KAI_ROOT}/"):
         status = job_status(state, workload.ref.uid)

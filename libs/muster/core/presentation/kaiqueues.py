@@ -8,8 +8,8 @@ from msgspec import Struct, to_builtins
 
 from muster.core.objects.kaiqueue import KaiCondition, KaiStatus, shown_status
 from muster.core.presentation.desired import Body
-from muster.core.queueing.state import SorterState
 from muster.core.quota.demand import chain_of
+from muster.core.readmodel.state import ReadState
 from muster.core.wording import queues
 from muster.model.kaiqueue import KaiQueue
 from muster.model.keys import Ref
@@ -25,9 +25,9 @@ class KaiQueueStatus(Struct, frozen=True):
     shown: str
 
 
-def kai_status(state: SorterState, queue: KaiQueue) -> KaiQueueStatus | None:
+def kai_status(state: ReadState, queue: KaiQueue) -> KaiQueueStatus | None:
     """The status of a queue; None when it shows what it should."""
-    ledger = state.ledger
+    ledger = state.queues.ledger
     path = ledger.queues.get(queue.name, "")
     used, firm = ledger.used.get(path, {}), ledger.firm.get(path, {})
     requested = dict(used)
@@ -47,10 +47,10 @@ def kai_status(state: SorterState, queue: KaiQueue) -> KaiQueueStatus | None:
     return None if shown == queue.shown else KaiQueueStatus(queue.ref, body, shown)
 
 
-def waiting_below(state: SorterState, path: str) -> Vector:
+def waiting_below(state: ReadState, path: str) -> Vector:
     """What waits in a queue and below it, in all."""
     total: Vector = {}
-    for shape in state.book.shapes.values():
+    for shape in state.queues.book.shapes.values():
         if path in chain_of(shape.queue):
             add_into(total, shape.demand.request, len(shape.waiting) + shape.open)
     return total
@@ -65,8 +65,8 @@ def _asked(amounts: Vector) -> Vector:
     return {name: amount for name, amount in amounts.items() if name not in COUNTED}
 
 
-def _conditions(state: SorterState, queue: KaiQueue, path: str) -> Iterator[KaiCondition]:
-    tree = state.ledger.trees.get(KAI_ROOT)
+def _conditions(state: ReadState, queue: KaiQueue, path: str) -> Iterator[KaiCondition]:
+    tree = state.queues.ledger.trees.get(KAI_ROOT)
     reason = tree.disabled.get(queue.name, "") if tree is not None else ""
     if path:
         yield KaiCondition("Ready", "True", "Counts", "")
@@ -76,7 +76,7 @@ def _conditions(state: SorterState, queue: KaiQueue, path: str) -> Iterator[KaiC
         yield KaiCondition("OverQuota", "True", "UsesSurplus", queues.over_quota(over))
 
 
-def _over_quota(state: SorterState, path: str) -> str:
-    node, used = state.ledger.nodes[path], _asked(state.ledger.used.get(path, {}))
+def _over_quota(state: ReadState, path: str) -> str:
+    node, used = state.queues.ledger.nodes[path], _asked(state.queues.ledger.used.get(path, {}))
     found = [name for name in sorted(used) if EVERYTHING != node.guaranteed.get(name, 0) < used[name]]
     return ", ".join(found)

@@ -31,13 +31,13 @@ from muster.model.resources import Vector, add_into, texts
 
 def queue_object(state: ReadState, path: str) -> DesiredObject | None:
     """The Queue of a quota path, or None when there is no such path or it shows what it should."""
-    node, tree = state.ledger.nodes.get(path), state.ledger.tree_of(path)
+    node, tree = state.queues.ledger.nodes.get(path), state.queues.ledger.tree_of(path)
     if node is None or tree is None or tree.rule_profile == "kai":  # KAI queues are objects of their own
         return None
     existing = next(
         (
             state.queue_objects[uid]
-            for uid, of in state.queue_paths.items()
+            for uid, of in state.queues.queue_paths.items()
             if of == path and uid in state.queue_objects
         ),
         None,
@@ -69,26 +69,26 @@ def queue_status(state: ReadState, path: str) -> QueueStatus:
     """Who waits in a queue: the first hundred, those about to be tried apart from those at rest; and how many."""
     active: list[QueueItem] = []
     backoff: list[QueueItem] = []
-    for position, (place, key) in enumerate(state.book.in_order(path), start=1):
+    for position, (place, key) in enumerate(state.queues.book.in_order(path), start=1):
         if position > MAX_ITEMS:
             break
-        job = state.jobs[place[3]]
-        workload = state.workloads.get(place[3])
+        job = state.queues.jobs[place[3]]
+        workload = state.queues.workloads.get(place[3])
         name = unit_name(workload) if workload is not None else job.ref.name
         item = QueueItem(name, job.ref.namespace, position, job.priority)
-        (active if state.book.shapes[key].denial is None else backoff).append(item)
-    return QueueStatus(QueueItems(tuple(active), tuple(backoff)), state.book.length(path))
+        (active if state.queues.book.shapes[key].denial is None else backoff).append(item)
+    return QueueStatus(QueueItems(tuple(active), tuple(backoff)), state.queues.book.length(path))
 
 
 def surplus_queues(state: ReadState) -> list[Ref]:
     """Queue objects of ours whose path the tree in force does not have, and second ones of one path."""
-    if not state.ledger.trees or not state.synced:
+    if not state.queues.ledger.trees or not state.synced:
         return []
     kept: set[str] = set()
     surplus = []
     for uid, shown in state.queue_objects.items():
-        path = state.queue_paths.get(uid, "")
-        if path in state.ledger.nodes and path not in kept:
+        path = state.queues.queue_paths.get(uid, "")
+        if path in state.queues.ledger.nodes and path not in kept:
             kept.add(path)
         else:
             surplus.append(shown.ref)
@@ -97,11 +97,11 @@ def surplus_queues(state: ReadState) -> list[Ref]:
 
 def tree_status(state: ReadState) -> Body | None:
     """``status.root`` of the tree in force: the tree again, with used and request of every node."""
-    tree = state.ledger.trees.get(ROOT)
+    tree = state.queues.ledger.trees.get(ROOT)
     if tree is None:
         return None
-    wanted: dict[str, Vector] = {path: dict(vector) for path, vector in state.ledger.used.items()}
-    for shape in state.book.shapes.values():
+    wanted: dict[str, Vector] = {path: dict(vector) for path, vector in state.queues.ledger.used.items()}
+    for shape in state.queues.book.shapes.values():
         for path in chain_of(shape.queue):
             add_into(wanted.setdefault(path, {}), counted(shape.demand), len(shape.waiting) + shape.open)
     return {"root": _node_status(state, tree.nodes[0], wanted)}
@@ -112,15 +112,15 @@ def _node_status(state: ReadState, node: QuotaNode, wanted: dict[str, Vector]) -
         "name": node.name,
         "min": texts(node.guaranteed),
         "max": texts(node.limit),
-        "used": texts(shown_amounts(node, state.ledger.used.get(node.path, {}))),
+        "used": texts(shown_amounts(node, state.queues.ledger.used.get(node.path, {}))),
         "request": texts(shown_amounts(node, wanted.get(node.path, {}))),
     }
-    if node.path in state.ledger.shares.runtime:
-        body["runtime"] = texts(state.ledger.shares.runtime[node.path])
+    if node.path in state.queues.ledger.shares.runtime:
+        body["runtime"] = texts(state.queues.ledger.shares.runtime[node.path])
     if node.namespaces:
         body["namespaces"] = list(node.namespaces)
     if node.children:
-        body["children"] = [_node_status(state, state.ledger.nodes[path], wanted) for path in node.children]
+        body["children"] = [_node_status(state, state.queues.ledger.nodes[path], wanted) for path in node.children]
     return body
 
 

@@ -14,8 +14,9 @@ from itertools import islice
 from muster.core.queueing.book import Place, Shape, clear
 from muster.core.queueing.kaiorder import KaiOrder
 from muster.core.queueing.order import MILLION, share
+from muster.core.queueing.queues import Job, job_from
 from muster.core.queueing.standing import Standing, may_be_proposed
-from muster.core.queueing.state import Job, SorterState, job_from
+from muster.core.queueing.state import SorterState
 from muster.core.quota.demand import Scratch
 from muster.core.stage import MAX_DECISIONS
 from muster.events.decisions import Candidate, WorkloadQueued
@@ -34,21 +35,21 @@ def choose(state: SorterState, standings: Sequence[Standing]) -> list[Candidate]
     skip: set[str] = set()
     for standing in standings:
         skip.add(standing.ref.uid)
-        if isinstance(standing, WorkloadQueued) and standing.ref.uid not in state.ledger.charges:
+        if isinstance(standing, WorkloadQueued) and standing.ref.uid not in state.queues.ledger.charges:
             job = job_from(standing, standing.cause)
             fresh.setdefault(job.shape, []).append(job)
     scratch = Scratch()
     turns: dict[str, _Turn] = {}
-    again = [key for key, retry in state.retries.items() if retry.at <= state.now]
-    for key in dict.fromkeys((*state.book.awake, *fresh, *again)):
-        shape = state.book.shapes.get(key)
+    again = [key for key, retry in state.queues.retries.items() if retry.at <= state.now]
+    for key in dict.fromkeys((*state.queues.book.awake, *fresh, *again)):
+        shape = state.queues.book.shapes.get(key)
         jobs = fresh.get(key, [])
-        if shape is not None and key not in again and not clear(shape, state.ledger):
+        if shape is not None and key not in again and not clear(shape, state.queues.ledger):
             continue
         if shape is None and not jobs:
             continue
         queue = shape.queue if shape is not None else jobs[0].queue
-        if "admissions" in state.resting(queue):
+        if "admissions" in state.queues.resting(queue):
             continue
         if queue not in turns:
             turns[queue] = _Turn(state, queue, skip)
@@ -84,7 +85,7 @@ def is_kai(queue: str) -> bool:
 
 
 def _candidate(state: SorterState, job: Job) -> Candidate:
-    shape = state.book.shapes.get(job.shape)
+    shape = state.queues.book.shapes.get(job.shape)
     woken = shape.woken if shape is not None else None
     return Candidate(
         cause=max(job.cause, woken) if woken else job.cause,
@@ -100,9 +101,9 @@ def _candidate(state: SorterState, job: Job) -> Candidate:
 
 
 def _tries(state: SorterState, job: Job) -> int:
-    if job.queue not in state.backoffs:
+    if job.queue not in state.queues.backoffs:
         return 0
-    retry = state.retries.get(job.shape)
+    retry = state.queues.retries.get(job.shape)
     return retry.tries + 1 if retry is not None else 1
 
 
@@ -111,7 +112,9 @@ class _ShapeLine:
 
     def __init__(self, state: SorterState, shape: Shape | None, fresh: Sequence[Job], skip: set[str]) -> None:
         known = shape.waiting if shape is not None else ()
-        waiting = (place for place in known if place[3] not in skip and may_be_proposed(state, state.jobs[place[3]]))
+        waiting = (
+            place for place in known if place[3] not in skip and may_be_proposed(state, state.queues.jobs[place[3]])
+        )
         news = sorted(job.place for job in fresh)
         self.jobs = {job.ref.uid: job for job in fresh}
         self.places = islice(merge(waiting, news) if news and known else iter(news) if news else waiting, MAX_OPEN)
@@ -129,9 +132,9 @@ class _Turn:
         self.skip = skip
         self.lines: dict[str, _ShapeLine] = {}
         self.heads: list[tuple[Place, str]] = []
-        self.blocking = state.policies.get(queue, "") == "Block"
+        self.blocking = state.queues.policies.get(queue, "") == "Block"
         """Nobody overtakes the head of the queue, whether it may be tried or not."""
-        self.open = sum(state.book.shapes[key].open for key in state.book.queues.get(queue, ()))
+        self.open = sum(state.queues.book.shapes[key].open for key in state.queues.book.queues.get(queue, ()))
 
     def __lt__(self, other: _Turn | _KaiTurns) -> bool:
         return self.queue < other.queue
@@ -147,12 +150,12 @@ class _Turn:
     def order(self, scratch: Scratch) -> tuple[int, int, int]:
         """Priority of the queue; then, as the tree says, used/min and age, or age alone beyond the guarantees."""
         state, head = self.state, self.heads[0]
-        priority, ledger = -state.queue_priorities.get(self.queue, 0), state.ledger
-        if state.order() == "share":
-            return (priority, share(ledger, self.queue, state.proposed, scratch), head[0][1])
+        priority, ledger = -state.queues.queue_priorities.get(self.queue, 0), state.queues.ledger
+        if state.queues.order() == "share":
+            return (priority, share(ledger, self.queue, state.queues.proposed, scratch), head[0][1])
         asked = Scratch()
         asked.add(self.queue, self.lines[head[1]].demand)
-        used = share(ledger, self.queue, state.proposed, scratch, asked)
+        used = share(ledger, self.queue, state.queues.proposed, scratch, asked)
         return (priority, used, head[0][1]) if used <= MILLION else (priority, MILLION + 1, head[0][1])
 
     def advance(self, scratch: Scratch) -> bool:
@@ -163,7 +166,9 @@ class _Turn:
             return False
         while self.heads:
             line = self.lines[self.heads[0][1]]
-            if line.untried or not self.state.ledger.shortfall(self.queue, line.demand, self.state.proposed, scratch):
+            if line.untried or not self.state.queues.ledger.shortfall(
+                self.queue, line.demand, self.state.queues.proposed, scratch
+            ):
                 return True
             if self.blocking:
                 return False
@@ -174,15 +179,15 @@ class _Turn:
         """Whether the head of the whole queue is among those that may be tried, and stands first."""
         resting = [
             place
-            for key in self.state.book.queues.get(self.queue, ())
+            for key in self.state.queues.book.queues.get(self.queue, ())
             if key not in self.lines and (place := self._first_of(key)) is not None
         ]
         return bool(self.heads) and (not resting or self.heads[0][0] < min(resting))
 
     def _first_of(self, key: str) -> Place | None:
         state = self.state
-        waiting = (place for place in state.book.shapes[key].waiting if place[3] not in self.skip)
-        return next((place for place in waiting if may_be_proposed(state, state.jobs[place[3]])), None)
+        waiting = (place for place in state.queues.book.shapes[key].waiting if place[3] not in self.skip)
+        return next((place for place in waiting if may_be_proposed(state, state.queues.jobs[place[3]])), None)
 
     def take(self) -> Job:
         """The head, which counts as chosen from here on; the next of its line takes its turn."""
@@ -196,7 +201,7 @@ class _Turn:
             heappop(self.heads)
         self.open += 1
         uid = place[3]
-        return line.jobs[uid] if uid in line.jobs else self.state.jobs[uid]
+        return line.jobs[uid] if uid in line.jobs else self.state.queues.jobs[uid]
 
 
 class _KaiTurns:
@@ -227,7 +232,7 @@ class _KaiTurns:
         if not self.turns:
             return False
         heads = {queue: turn.lines[turn.heads[0][1]].demand.request for queue, turn in self.turns.items()}
-        self.first = self.places.first(heads, (self.state.proposed, scratch))
+        self.first = self.places.first(heads, (self.state.queues.proposed, scratch))
         return True
 
     def take(self) -> Job:

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from muster.core.queueing.order import MILLION
-from muster.core.queueing.state import Job, SorterState
+from muster.core.queueing.queues import Job
+from muster.core.queueing.state import SorterState
 from muster.core.quota.demand import Scratch, chain_of
 from muster.core.quota.fairtree import Divided, asked_above, divide_tree
 from muster.core.quota.kaishares import Shares
@@ -27,11 +28,11 @@ def shares_now(state: SorterState, fresh: Iterable[Job] = ()) -> Shares:
 
     ``fresh``: jobs that are about to be queued.
     """
-    tree, ledger = state.ledger.trees[KAI_ROOT], state.ledger
+    tree, ledger = state.queues.ledger.trees[KAI_ROOT], state.queues.ledger
     asked: dict[str, Vector] = {node.path: {} for node in tree.nodes if not node.children}
     for leaf, total in asked.items():
         add_into(total, ledger.used.get(leaf, _NOTHING))
-    for shape in state.book.shapes.values():
+    for shape in state.queues.book.shapes.values():
         if shape.queue in asked:
             add_into(asked[shape.queue], shape.demand.request, len(shape.waiting) + shape.open)
     for job in fresh:
@@ -44,7 +45,7 @@ def key_of(
     state: SorterState, shares: Shares, path: str, request: Mapping[str, int], scratches: tuple[Scratch, ...]
 ) -> Key:
     """How a queue, or one above others, compares with its siblings; ``request``: of the job it would send next."""
-    ledger = state.ledger
+    ledger = state.queues.ledger
     node, divided = ledger.nodes[path], shares[path]
     used = dict(ledger.used.get(path, _NOTHING))
     for scratch in scratches:
@@ -111,7 +112,7 @@ class KaiOrder:
             if path in heads:
                 self._first[path] = path
             else:
-                below = [child for child in self._state.ledger.nodes[path].children if child in paths]
+                below = [child for child in self._state.queues.ledger.nodes[path].children if child in paths]
                 self._first[path] = self._first[min(below, key=lambda child: self._keys[child])]
             if path != KAI_ROOT:
                 request = heads[self._first[path]]

@@ -9,41 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from muster.core.queueing import folds
+from muster.core.queueing import upkeep
 from muster.core.queueing.choice import choose
+from muster.core.queueing.folds import FOLDS
 from muster.core.queueing.standing import standings
 from muster.core.queueing.state import SorterState
 from muster.core.rulesets import NEWEST
 from muster.core.stage import MAX_DECISIONS, Arm, Violation, first
 from muster.events.base import Decision, Event
-from muster.events.charges import ChargeChanged
-from muster.events.claims import ClaimEnded, ClaimOpened
-from muster.events.decisions import (
-    CandidatesProposed,
-    EvictionOrdered,
-    QuotaDenied,
-    QuotaMoved,
-    QuotaReleased,
-    QuotaReserved,
-    QuotaTreeAccepted,
-    QuotaTreeRemoved,
-    WorkloadAdopted,
-    WorkloadDequeued,
-    WorkloadQueued,
-    WorkloadRefused,
-)
-from muster.events.effects import EffectApplied
-from muster.events.facts import (
-    ObjectUnreadable,
-    PriorityClassGone,
-    PriorityClassObserved,
-    QueueGone,
-    QueueObserved,
-    QueueUnitGone,
-    QueueUnitObserved,
-    WorkloadGone,
-    WorkloadObserved,
-)
+from muster.events.decisions import CandidatesProposed
 
 
 class QueueSorter:
@@ -56,33 +30,7 @@ class QueueSorter:
         return SorterState()
 
     def arms(self) -> Mapping[type[Event], Arm]:
-        return {
-            WorkloadObserved: folds.workload_observed,
-            WorkloadGone: folds.workload_gone,
-            ObjectUnreadable: folds.unreadable,
-            PriorityClassObserved: folds.class_observed,
-            PriorityClassGone: folds.class_gone,
-            QueueObserved: folds.queue_observed,
-            QueueGone: folds.queue_gone,
-            QueueUnitObserved: folds.unit_observed,
-            QueueUnitGone: folds.unit_gone,
-            EvictionOrdered: folds.claim_opened,
-            ClaimOpened: folds.claim_opened,
-            ClaimEnded: folds.claim_ended,
-            WorkloadQueued: folds.queued,
-            WorkloadDequeued: folds.dequeued,
-            WorkloadRefused: folds.refused,
-            CandidatesProposed: folds.proposed,
-            QuotaTreeAccepted: folds.tree_accepted,
-            QuotaTreeRemoved: folds.tree_removed,
-            QuotaReserved: folds.reserved,
-            QuotaMoved: folds.moved,
-            QuotaDenied: folds.denied,
-            WorkloadAdopted: folds.reserved,
-            ChargeChanged: folds.charge_changed,
-            QuotaReleased: folds.released,
-            EffectApplied: folds.effect_applied,
-        }
+        return {kind: upkeep.following(kind, fold) for kind, fold in FOLDS.items()}
 
     # --- decide -----------------------------------------------------------------------------------------------
 
@@ -97,16 +45,17 @@ class QueueSorter:
         return [*changes, CandidatesProposed(cause=candidates[0].cause, candidates=tuple(candidates))]
 
     def next_deadline(self, state: SorterState) -> int | None:
-        times = [*state.not_before.values(), *(retry.at for retry in state.retries.values())]
+        times = [*state.queues.not_before.values(), *(retry.at for retry in state.queues.retries.values())]
         return min((at for at in times if at > state.now), default=None)
 
     def check(self, state: SorterState) -> list[Violation]:
         """I5 for the copy of the ledger; every job stands exactly where its status says."""
         found = []
-        if state.ledger.recount() != state.ledger.used:
-            found.append(Violation("I5", f"copy says {state.ledger.used}, charges sum to {state.ledger.recount()}"))
-        listed = {place[3] for shape in state.book.shapes.values() for place in shape.waiting}
-        waiting = {uid for uid, job in state.jobs.items() if job.status == "waiting"}
-        if listed != waiting or state.book.waiting != len(waiting):
+        queues, ledger = state.queues, state.queues.ledger
+        if ledger.recount() != ledger.used:
+            found.append(Violation("I5", f"copy says {ledger.used}, charges sum to {ledger.recount()}"))
+        listed = {place[3] for shape in queues.book.shapes.values() for place in shape.waiting}
+        waiting = {uid for uid, job in queues.jobs.items() if job.status == "waiting"}
+        if listed != waiting or queues.book.waiting != len(waiting):
             found.append(Violation("I16", f"waiting jobs and the order differ: {sorted(listed ^ waiting)[:5]}"))
         return found

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from muster.core.objects.labels import queue_and_quota, quota_name
 from muster.core.queueing.kai import kai_refusal
-from muster.core.queueing.state import Job, SorterState, queued_at_of
+from muster.core.queueing.queues import Job, is_current, queued_at_of
+from muster.core.queueing.state import SorterState
 from muster.core.quota.ledger import leaf_of
-from muster.core.quota.waiting import still_waits
 from muster.events.base import Cause
 from muster.events.decisions import (
     DequeueReason,
@@ -25,7 +25,7 @@ Standing = WorkloadQueued | WorkloadDequeued | WorkloadRefused
 
 def standings(state: SorterState) -> Iterator[Standing]:
     """Every change of standing that is due."""
-    rested = [uid for uid, until in state.not_before.items() if until <= state.now and uid not in state.due]
+    rested = [uid for uid, until in state.queues.not_before.items() if until <= state.now and uid not in state.due]
     for uid in [*state.due, *rested]:
         decision = standing_of(state, uid)
         if decision is not None:
@@ -34,57 +34,52 @@ def standings(state: SorterState) -> Iterator[Standing]:
 
 def standing_of(state: SorterState, uid: str) -> Standing | None:
     """The one decision that brings a workload's standing in line with what is known of it, if any is due."""
-    job, workload = state.jobs.get(uid), state.workloads.get(uid)
+    job, workload = state.queues.jobs.get(uid), state.queues.workloads.get(uid)
     queued = job is not None and job.status != "charged"
     asks = workload is not None and workload.suspended and workload.phase in ("waiting", "suspending")
     if not queued and not asks:
         return None
     cause = state.causes[uid]
-    leaf = leaf_of(state.ledger, workload) if workload else None
+    leaf = leaf_of(state.queues.ledger, workload) if workload else None
     if job is not None and queued:
         leaves = _why_leaves(workload, leaf)
         if leaves is not None:
             return WorkloadDequeued(cause=cause, ref=job.ref, attempt=job.attempt, queue=job.queue, reason=leaves)
     if workload is None or not asks:
         return None
-    refusal = _refusal(state, workload, leaf) if uid not in state.ledger.charges else None
+    refusal = _refusal(state, workload, leaf) if uid not in state.queues.ledger.charges else None
     if refusal is not None:
-        told = state.refusals.get(uid)
+        told = state.queues.refusals.get(uid)
         if told is not None and (told.reason, told.message) == refusal:
             return None
         return WorkloadRefused(cause=cause, ref=workload.ref, reason=refusal[0], message=refusal[1])
-    if leaf is None or state.not_before.get(uid, 0) > state.now:
+    if leaf is None or state.queues.not_before.get(uid, 0) > state.now:
         return None
     return _queue(state, workload, leaf, job, cause)
 
 
-def is_current(state: SorterState, job: Job) -> bool:
-    """Whether a job still waits for what it was queued for, as far as is known here."""
-    return still_waits(state.ledger, state.workloads.get(job.ref.uid), job.queue, job.demand, job.basis)
-
-
 def may_be_proposed(state: SorterState, job: Job) -> bool:
     """Whether a waiting job may be tried now: it is as it was queued, and no pause of its own is left."""
-    return state.not_before.get(job.ref.uid, 0) <= state.now and is_current(state, job)
+    return state.queues.not_before.get(job.ref.uid, 0) <= state.now and is_current(state.queues, job)
 
 
 def _queue(state: SorterState, workload: Workload, leaf: str, job: Job | None, cause: Cause) -> WorkloadQueued | None:
     """The queueing that is due, if the workload is not in its queue as it is now."""
     uid = workload.ref.uid
-    if uid in state.ledger.charges and (job is None or uid in state.resumed):
+    if uid in state.queues.ledger.charges and (job is None or uid in state.queues.resumed):
         return None
-    if state.stale.get(uid) == workload.generation:
+    if state.queues.stale.get(uid) == workload.generation:
         return None
-    demand, priority = state.demand_of(workload), state.priority_of(workload)
+    demand, priority = state.queues.demand_of(workload), state.queues.priority_of(workload)
     wanted = (workload.basis, priority, leaf, demand)
     if job is not None and (job.basis, job.priority, job.queue, job.demand) == wanted:
         return None
     queued_at = job.queued_at if job is not None else queued_at_of(workload, state.now)
-    learned = state.order() == "learned"
+    learned = state.queues.order() == "learned"
     return WorkloadQueued(
         cause=cause,
         ref=workload.ref,
-        attempt=state.attempts.get(uid, 0) + 1,
+        attempt=state.queues.attempts.get(uid, 0) + 1,
         queue=leaf,
         request=demand.request,
         pods=demand.pods,
@@ -106,11 +101,11 @@ def _refusal(state: SorterState, workload: Workload, leaf: str | None) -> tuple[
             f"held back{f' by {by}' if by else ''}{f': {why}' if why else ''}; "
             f"`muster release {workload.ref.key}` lets it queue again"
         )
-    if state.ledger.tree is None:
+    if state.queues.ledger.tree is None:
         return "no_tree", "no valid ElasticQuotaTree is in force in kube-system; apply one and it is queued"
     queue, named = queue_and_quota(quota_name(workload.labels))
-    if leaf is None and KAI_ROOT in state.ledger.trees:
-        refusal = kai_refusal(state.ledger, workload, queue, named)
+    if leaf is None and KAI_ROOT in state.queues.ledger.trees:
+        refusal = kai_refusal(state.queues.ledger, workload, queue, named)
         if refusal is not None:
             return refusal
     if leaf is None and named:
@@ -120,17 +115,17 @@ def _refusal(state: SorterState, workload: Workload, leaf: str | None) -> tuple[
         return (
             "unbound",
             f"no quota claims namespace {namespace}; add it to the namespaces of a leaf of ElasticQuotaTree "
-            f"{state.ledger.tree.ref.key}, or name a leaf with the label quota.scheduling.alibabacloud.com/name",
+            f"{state.queues.ledger.tree.ref.key}, or name a leaf with the label quota.scheduling.alibabacloud.com/name",
         )
     return None
 
 
 def _misnamed(state: SorterState, named: str) -> str:
     """Why the quota a label names is none that work can belong to."""
-    found = state.ledger.named.get(named, [])
+    found = state.queues.ledger.named.get(named, [])
     if not found:
         return f"its label names quota {named}, and the tree has none of that name; correct the label or remove it"
-    taking = [path for path in found if not state.ledger.nodes[path].children]
+    taking = [path for path in found if not state.queues.ledger.nodes[path].children]
     if not taking:
         return f"its label names quota {found[0]}, which has children; name one of those instead"
     return f"its label names quota {named}, and {len(taking)} are called so: {', '.join(taking[:5])}; rename them"

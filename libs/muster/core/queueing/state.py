@@ -1,182 +1,22 @@
-"""What the sorter knows: the workloads, the waiting ones in order, and a copy of the ledger to foresee answers with."""
+"""What the sorter knows: the queues, and what of them may have to change."""
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from msgspec import field
 
-from msgspec import Struct, field
-
-from muster.core.queueing.book import Book, Place, shape_key
 from muster.core.queueing.learned import Learned
-from muster.core.quota.charging import demand_in
-from muster.core.quota.demand import Demand, Scratch, demand_of
-from muster.core.quota.kaiwork import kai_priority
-from muster.core.quota.ledger import Ledger, leaf_of
-from muster.core.seen import Seen
+from muster.core.queueing.queues import Queues
 from muster.core.stage import StageState
 from muster.events.base import Cause
-from muster.events.decisions import WorkloadQueued
-from muster.events.facts import QueueObserved
-from muster.model.keys import Ref
-from muster.model.workload import Workload
-
-JobStatus = Literal["waiting", "proposed", "charged"]
-
-
-class Job(Struct):
-    """One workload under one attempt."""
-
-    ref: Ref
-    attempt: int
-    status: JobStatus
-    queue: str
-    shape: str
-    demand: Demand
-    priority: int
-    queued_at: int
-    rank: int
-    """What orders it among its queue's jobs of its priority, ms since the epoch."""
-    generation: int
-    """metadata.generation of its object as it was when it was queued."""
-    basis: str
-    """Digest of what it was queued on."""
-    cause: Cause
-    """The event that made it worth trying (or last changed it)."""
-
-    @property
-    def place(self) -> Place:
-        return (-self.priority, self.rank, self.ref.key, self.ref.uid)
-
-
-class Retry(Struct, frozen=True):
-    """When a refused shape of a queue with visible backoff is tried again, whatever is free."""
-
-    tries: int
-    at: int
-
-
-class Refusal(Struct, frozen=True):
-    """Why a workload that asks to be queued is not, as told last."""
-
-    reason: str
-    message: str
 
 
 class SorterState(StageState):
-    """Jobs, their order, and what is known of the quota."""
+    """The queues, and what only deciding needs."""
 
-    decides: ClassVar[bool] = True
-    """Whether what only deciding needs is kept: ``causes``, ``due`` and ``proposed``."""
-    ledger: Ledger = field(default_factory=Ledger)
-    proposed: Scratch = field(default_factory=Scratch)
-    """What the open proposals ask for."""
-    book: Book = field(default_factory=Book)
-    seen: Seen = field(default_factory=Seen)
-    workloads: dict[str, Workload] = field(default_factory=dict)
+    queues: Queues = field(default_factory=Queues)
     causes: dict[str, Cause] = field(default_factory=dict)
-    jobs: dict[str, Job] = field(default_factory=dict)
-    attempts: dict[str, int] = field(default_factory=dict)
-    refusals: dict[str, Refusal] = field(default_factory=dict)
-    failures: dict[str, int] = field(default_factory=dict)
-    """workload uid -> how often resuming it failed in a row"""
-    not_before: dict[str, int] = field(default_factory=dict)
-    """workload uid -> log time before which it is not queued again"""
-    resumed: dict[str, None] = field(default_factory=dict)
-    """uids that are charged and known to have been resumed"""
-    stale: dict[str, int] = field(default_factory=dict)
-    """workload uid -> generation of a spec that is known to have been edited since: not queued again as it was"""
-    priority_classes: dict[str, int] = field(default_factory=dict)
-    default_classes: dict[str, None] = field(default_factory=dict)
-    """Names of the classes that say they are the default."""
-    queue_priorities: dict[str, int] = field(default_factory=dict)
-    """quota path -> priority of its Queue object, where it has one"""
-    queue_paths: dict[str, str] = field(default_factory=dict)
-    """Queue object uid -> quota path"""
-    queue_specs: dict[str, QueueObserved] = field(default_factory=dict)
-    """Queue object uid -> what it says"""
-    policies: dict[str, str] = field(default_factory=dict)
-    """quota path -> policy of its Queue object"""
-    paused: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """quota path -> what rests in its queue"""
-    pauses: dict[str, tuple[str, str]] = field(default_factory=dict)
-    """quota path -> who paused its queue, and why"""
-    backoffs: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """quota path -> (first, longest) pause in ms, where its queue wants visible backoff"""
-    retries: dict[str, Retry] = field(default_factory=dict)
-    """key of a refused shape in such a queue -> its next try"""
-    unit_priorities: dict[str, int | None] = field(default_factory=dict)
-    """workload uid -> priority its QueueUnit was last seen with"""
-    unit_owners: dict[str, str] = field(default_factory=dict)
-    """QueueUnit uid -> uid of the workload it stands for"""
-    unit_wishes: dict[str, int] = field(default_factory=dict)
-    """workload uid -> priority somebody wrote into its QueueUnit"""
+    """workload uid -> the newest event that may be why its standing changes"""
     learned: Learned = field(default_factory=Learned)
     """How long jobs run, where the tree orders by that."""
     due: dict[str, None] = field(default_factory=dict)
     """uids of workloads whose standing may have to change"""
-
-    def priority_of(self, workload: Workload) -> int:
-        """What people ask for on the job or its QueueUnit, else the template's number, its class, the default, 0."""
-        if workload.wishes.priority is not None:
-            return workload.wishes.priority
-        if workload.ref.uid in self.unit_wishes:
-            return self.unit_wishes[workload.ref.uid]
-        return self.own_priority_of(workload)
-
-    def own_priority_of(self, workload: Workload) -> int:
-        """Number in the template, else the named class, else the default, else 0; in a KAI queue by its rules."""
-        tree = self.ledger.tree_of(leaf_of(self.ledger, workload) or "")
-        if tree is not None and tree.rule_profile == "kai":
-            return kai_priority(workload, self.priority_classes)
-        if workload.priority is not None:
-            return workload.priority
-        return self.priority_classes.get(workload.priority_class or self.default_class(), 0)
-
-    def default_class(self) -> str:
-        """The default class; of several the lowest counts, and of equals the first by name, as in Kubernetes."""
-        return min(self.default_classes, key=lambda name: (self.priority_classes[name], name), default="")
-
-    def demand_of(self, workload: Workload) -> Demand:
-        """What the workload asks for, by the profile of the tree it belongs to."""
-        tree = self.ledger.tree_of(leaf_of(self.ledger, workload) or "")
-        return demand_of(tree or self.ledger.tree, workload, self.priority_of(workload))
-
-    def order(self) -> str:
-        """Which order of queues the tree in force asks for."""
-        return self.ledger.tree.rules.order if self.ledger.tree is not None else "share"
-
-    def resting(self, queue: str) -> tuple[str, ...]:
-        """What is paused for a queue: ``admissions``, ``evictions``."""
-        return (*self.ledger.rules_of(queue).paused, *self.paused.get(queue, ()))
-
-
-def queued_at_of(workload: Workload, seen_at: int) -> int:
-    """When a workload counts as queued, ms since the epoch.
-
-    The stamp stored on the object if there is one, so that the order survives the loss of the log; anybody can write
-    one, so it counts only between the object's creation and now. Else the time we saw it, kept inside the second in
-    which the API server says it was created (it stores whole seconds).
-    """
-    now = max(seen_at, workload.created)
-    if workload.queued_at:
-        return min(max(workload.queued_at, workload.created), now)
-    return min(now, workload.created + 999)
-
-
-def job_from(event: WorkloadQueued, cause: Cause) -> Job:
-    """The waiting job a queueing makes."""
-    demand = demand_in(event)
-    return Job(
-        ref=event.ref,
-        attempt=event.attempt,
-        status="waiting",
-        queue=event.queue,
-        shape=shape_key(event.queue, demand),
-        demand=demand,
-        priority=event.priority,
-        queued_at=event.queued_at,
-        rank=event.rank or event.queued_at,
-        generation=event.generation,
-        basis=event.basis,
-        cause=cause,
-    )

@@ -28,9 +28,9 @@ class Historian:
 
         def arm(state: ReadState, at: Position, event: WorkloadObserved) -> None:
             new = event.workload
-            old = state.workloads.get(new.ref.uid)
+            old = state.queues.workloads.get(new.ref.uid)
             fold(state, at, event)
-            if state.workloads.get(new.ref.uid) is new:
+            if state.queues.workloads.get(new.ref.uid) is new:
                 self.tell(state, observed(state, at, old, new))
 
         return arm
@@ -52,14 +52,14 @@ class Historian:
     def tell(self, state: ReadState, said: Iterable[Said]) -> None:
         """Of jobs that there are, or that are remembered."""
         for ref, happening in said:
-            if ref.uid in state.records or ref.uid in state.workloads or happening.what == "object_unreadable":
+            if ref.uid in state.records or ref.uid in state.queues.workloads or happening.what == "object_unreadable":
                 add(record_of(state, ref).happenings, happening)
             if self._listener is not None:
                 self._listener(ref, happening)
 
     def below(self, state: ReadState, owner: str, happening: Happening) -> None:
         """News of what a job runs through. ``owner``: uid of the job."""
-        workload = state.workloads.get(owner)
+        workload = state.queues.workloads.get(owner)
         if workload is not None:
             self.tell(state, [(workload.ref, happening)])
 

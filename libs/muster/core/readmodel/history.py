@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import structs
 
-from muster.core.queueing.state import Job
+from muster.core.queueing.queues import Job
 from muster.core.quota.demand import Shortfall
 from muster.core.readmodel.records import leaving_for
 from muster.core.readmodel.state import ReadState
@@ -51,17 +51,17 @@ def where(state: ReadState, job: Job) -> Where | None:
     """A job's place in its queue; None where finding out would cost too much."""
     if job.status != "waiting":
         return Where()
-    keys, shapes = state.book.queues.get(job.queue, {}), state.book.shapes
+    keys, shapes = state.queues.book.queues.get(job.queue, {}), state.queues.book.shapes
     if len(keys) > SHAPES:
         return None
-    position, length = state.book.position(job.queue, job.place), state.book.length(job.queue)
+    position, length = state.queues.book.position(job.queue, job.place), state.queues.book.length(job.queue)
     heads = merge(*(shapes[key].waiting[:AHEAD] for key in keys)) if position > 1 else ()
     return Where(position, length, tuple(place[2] for place in islice(heads, min(AHEAD, position - 1))))
 
 
 def usage(state: ReadState, path: str, names: Iterable[str]) -> tuple[Used, ...]:
     """What a node uses of what it may."""
-    node, used = state.ledger.nodes.get(path), state.ledger.used.get(path, {})
+    node, used = state.queues.ledger.nodes.get(path), state.queues.ledger.used.get(path, {})
     limits = node.limit if node is not None else {}
     return tuple(Used(name, used.get(name, 0), limits.get(name, -1)) for name in sorted(names))
 
@@ -71,7 +71,7 @@ def usage(state: ReadState, path: str, names: Iterable[str]) -> tuple[Used, ...]
 
 def observed(state: ReadState, at: Position, old: Workload | None, new: Workload) -> Iterator[Said]:
     """A job looks otherwise than before."""
-    profile = state.ledger.tree.profile if state.ledger.tree else "ack"
+    profile = state.queues.ledger.tree.profile if state.queues.ledger.tree else "ack"
     need = new.need.get(profile) or next(iter(new.need.values()), {})
     sets = tuple(SetAsked(pods.name, pods.count, pods.request) for pods in new.pod_sets[:SETS])
     asked: dict[str, Any] = {"request": need, "sets": sets, "more": max(0, len(new.pod_sets) - SETS)}
@@ -99,13 +99,13 @@ def _started(state: ReadState, at: Position, event: facts.WorkloadStarted) -> It
 def _finished(state: ReadState, at: Position, event: facts.WorkloadFinished) -> Iterator[Said]:
     uid, record = event.ref.uid, state.records.get(event.ref.uid)
     ran = state.now - record.running_at if record is not None and record.running_at else -1
-    charged = uid in state.ledger.charges
+    charged = uid in state.queues.ledger.charges
     told = {"reason": event.outcome, "words": event.detail, "kind": event.ref.kind}
     yield event.ref, happened(at, "workload_finished", "turn", span=ran, flag=charged, **told)
 
 
 def _gone(state: ReadState, at: Position, event: facts.WorkloadGone) -> Iterator[Said]:
-    yield event.ref, happened(at, "workload_gone", "step", flag=event.ref.uid in state.ledger.charges)
+    yield event.ref, happened(at, "workload_gone", "step", flag=event.ref.uid in state.queues.ledger.charges)
 
 
 def _unreadable(_state: ReadState, at: Position, event: facts.ObjectUnreadable) -> Iterator[Said]:
@@ -117,7 +117,7 @@ def _unreadable(_state: ReadState, at: Position, event: facts.ObjectUnreadable) 
 
 
 def _queued(state: ReadState, at: Position, event: d.WorkloadQueued) -> Iterator[Said]:
-    job = state.jobs.get(event.ref.uid)
+    job = state.queues.jobs.get(event.ref.uid)
     charged = job is not None and job.status == "charged"
     place = where(state, job) if job is not None and not charged else None
     told = {"queue": event.queue, "attempt": event.attempt, "request": event.request, "number": event.priority}
@@ -151,7 +151,7 @@ def _tree(state: ReadState, at: Position, _event: d.QuotaTreeAccepted) -> Iterat
 
 
 def _reserved(state: ReadState, at: Position, event: d.QuotaReserved) -> Iterator[Said]:
-    job = state.jobs.get(event.ref.uid)
+    job = state.queues.jobs.get(event.ref.uid)
     place = job.place if job is not None else None
     state.takers.append(Taker(at.seq, event.ref.key, event.queue, event.request, place))
     if len(state.takers) >= 2 * TAKERS:
@@ -169,7 +169,7 @@ def _denied(state: ReadState, at: Position, event: d.QuotaDenied) -> Iterator[Sa
     if event.reason == "stale":
         yield event.ref, happened(at, "stale", "detail")
         return
-    job = state.jobs.get(event.ref.uid)
+    job = state.queues.jobs.get(event.ref.uid)
     place = where(state, job) if job is not None and job.status == "waiting" else None
     short = Shortfall(
         event.path, event.resource, event.asked, event.used, event.limit, event.of_min, event.held, event.of_runtime
@@ -191,7 +191,7 @@ def _recharged(state: ReadState, at: Position, event: ChargeChanged) -> Iterator
 
 
 def _is_over(state: ReadState, path: str, request: Vector) -> bool:
-    return any((state.ledger.headroom(path, name) or 0) < 0 for name in request)
+    return any((state.queues.ledger.headroom(path, name) or 0) < 0 for name in request)
 
 
 def _released(state: ReadState, at: Position, event: d.QuotaReleased) -> Iterator[Said]:
@@ -210,7 +210,7 @@ def _remember(state: ReadState, at: Position, release: Release) -> None:
 
 
 def _admitted(state: ReadState, at: Position, event: d.GangAdmitted) -> Iterator[Said]:
-    job, charge = state.jobs.get(event.ref.uid), state.ledger.charges.get(event.ref.uid)
+    job, charge = state.queues.jobs.get(event.ref.uid), state.queues.ledger.charges.get(event.ref.uid)
     nodes: dict[str, int] = {}
     for each in event.placements:
         nodes[each.node] = nodes.get(each.node, 0) + each.count

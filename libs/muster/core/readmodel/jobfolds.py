@@ -103,7 +103,7 @@ class JobFolds:
         record = record_of(state, event.ref)
         record.running_at, record.finished_at, record.ended = 0, state.now, "finished"
         record.outcome, record.detail = event.outcome, event.detail
-        if event.ref.uid not in state.ledger.charges:
+        if event.ref.uid not in state.queues.ledger.charges:
             self._over(state, event.ref.uid)
 
     def _job_changed(
@@ -154,12 +154,12 @@ class JobFolds:
     def _denied(self, state: ReadState, _at: Position, event: QuotaDenied) -> None:
         """A denial speaks for everybody of its shape: all of them may have to be told."""
         self._mark.queues(event.queue)
-        job = state.jobs.get(event.ref.uid)
-        shape = state.book.shapes.get(job.shape) if job is not None else None
+        job = state.queues.jobs.get(event.ref.uid)
+        shape = state.queues.book.shapes.get(job.shape) if job is not None else None
         if job is not None and shape is not None and event.reason != "stale":
             state.parked_at[job.shape] = state.now
-            if len(state.parked_at) > 2 * len(state.book.shapes) + 100:
-                state.parked_at = {key: at for key, at in state.parked_at.items() if key in state.book.shapes}
+            if len(state.parked_at) > 2 * len(state.queues.book.shapes) + 100:
+                state.parked_at = {key: at for key, at in state.parked_at.items() if key in state.queues.book.shapes}
             self._mark.jobs(*(place[3] for place in shape.waiting))
 
     def _proposed(self, _state: ReadState, _at: Position, event: CandidatesProposed) -> None:
@@ -173,12 +173,12 @@ class JobFolds:
             record.ended, record.reason = "refused", event.reason
 
     def _suspended(self, state: ReadState, _at: Position, event: SuspensionRecorded) -> None:
-        if event.ref.uid in state.ledger.charges:  # In the same commit its charge may have ended.
+        if event.ref.uid in state.queues.ledger.charges:  # In the same commit its charge may have ended.
             state.suspended_outside[event.ref.uid] = None
         self._mark.jobs(event.ref.uid)
 
     def _short(self, state: ReadState, _at: Position, event: GangAwaitingNodes | GangDeferred) -> None:
-        if event.ref.uid in state.workloads:
+        if event.ref.uid in state.queues.workloads:
             state.shortages[event.ref.uid] = event.shortage
             growth = event.growth if isinstance(event, GangAwaitingNodes) else None
             refusals = event.refusals if isinstance(event, GangDeferred) else ()
@@ -204,7 +204,7 @@ class JobFolds:
         self._leaves(state, event.ref.uid, Leaving("RunningTimeout", state.generation, cause))
 
     def _leaves(self, state: ReadState, uid: str, leaving: Leaving) -> None:
-        if uid in state.workloads:
+        if uid in state.queues.workloads:
             state.leaving[uid] = leaving
             self._mark.jobs(uid)
 
@@ -219,14 +219,14 @@ class JobFolds:
         self._mark.jobs(event.ref.uid)
 
     def _failed(self, state: ReadState, _at: Position, event: EffectFailed) -> None:
-        if event.reason == "refused" and event.ref.uid in state.workloads:
+        if event.reason == "refused" and event.ref.uid in state.queues.workloads:
             state.failure_messages[event.ref.uid] = event.message
         self._mark.jobs(event.ref.uid)
 
     def _workload_observed(self, state: ReadState, _at: Position, event: WorkloadObserved) -> None:
         ref = event.workload.ref
         self._mark.jobs(ref.uid)
-        if ref.uid in state.workloads:
+        if ref.uid in state.queues.workloads:
             record_of(state, ref).gone_at = 0
             state.gone.pop(ref.uid, None)
         if not event.workload.suspended:
@@ -238,9 +238,9 @@ class JobFolds:
     def _workload_gone(self, state: ReadState, _at: Position, event: WorkloadGone) -> None:
         uid = event.ref.uid
         record = state.records.get(uid)
-        if record is not None and uid not in state.workloads:
+        if record is not None and uid not in state.queues.workloads:
             record.running_at, record.gone_at = 0, state.now
-            if uid not in state.ledger.charges:
+            if uid not in state.queues.ledger.charges:
                 self._remember(state, uid)
         self._mark.forget_job(uid)
         state.suspended_outside.pop(uid, None)
@@ -268,9 +268,9 @@ class JobFolds:
 
     def _nearly_full(self, state: ReadState, _at: Position, _event: LogNearlyFull) -> None:
         """Every waiting job waits for the next generation of the log now."""
-        self._mark.jobs(*(uid for uid, job in state.jobs.items() if job.status == "waiting"))
+        self._mark.jobs(*(uid for uid, job in state.queues.jobs.items() if job.status == "waiting"))
 
 
 def _waits(state: ReadState, queue: str) -> bool:
-    shapes = state.book.shapes
-    return any(shapes[key].waiting for key in state.book.queues.get(queue, ()))
+    shapes = state.queues.book.shapes
+    return any(shapes[key].waiting for key in state.queues.book.queues.get(queue, ()))

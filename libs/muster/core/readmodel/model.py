@@ -1,6 +1,7 @@
 """The read model's fold: what every event changes of what is told. It decides nothing.
 
-The queues are folded by the sorter's own arms; what is told of jobs, gangs and objects is added by the arms here.
+The queues are folded as in every stage that keeps them; what is told of jobs, gangs and objects is added by the
+arms here.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from collections.abc import Mapping
 from functools import reduce
 from typing import Any, ClassVar
 
-from muster.core.queueing.sorter import QueueSorter
+from muster.core.queueing import folds as queue_folds
 from muster.core.readmodel.ganghistory import GANG_HISTORY
 from muster.core.readmodel.historian import Historian, Listener
 from muster.core.readmodel.history import HISTORY
@@ -52,7 +53,6 @@ class ReadModel:
     name: ClassVar[str] = "readmodel"
 
     def __init__(self, touched: Touched | None = None, listener: Listener | None = None) -> None:
-        self._sorter = QueueSorter()
         self._history = Historian(listener)
         mark = Marker(touched)
         self._folds = (JobFolds(mark, self._history), ObjectFolds(mark, self._history))
@@ -62,7 +62,7 @@ class ReadModel:
 
     def arms(self) -> Mapping[type[Event], Arm]:
         """The queues fold an event first, then it is told, then the read model changes, then phases are looked at."""
-        queues = dict(self._sorter.arms())
+        queues = queue_folds.arms()
         queues[WorkloadObserved] = self._history.compared(queues[WorkloadObserved])
         own: dict[type[Event], list[Arm]] = {}
         for folds in self._folds:

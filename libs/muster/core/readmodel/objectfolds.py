@@ -170,9 +170,9 @@ class ObjectFolds:
 
     def _tree_changed(self, state: ReadState, _at: Position, _event: QuotaTreeAccepted | QuotaTreeRemoved) -> None:
         self._mark.tree()
-        self._mark.queues(*state.ledger.nodes)
-        self._mark.queues(*state.queue_paths.values())
-        for shape in state.book.shapes.values():
+        self._mark.queues(*state.queues.ledger.nodes)
+        self._mark.queues(*state.queues.queue_paths.values())
+        for shape in state.queues.book.shapes.values():
             if shape.denial is not None:
                 self._mark.jobs(*(place[3] for place in shape.waiting))
 
@@ -203,5 +203,5 @@ class ObjectFolds:
         self._mark.clear(state, event.ref.uid)
         if state.objects_seen.end(event.ref.uid, at.at):
             state.queue_objects.pop(event.ref.uid, None)
-            self._mark.took_away(*(f"queue/{path}" for path in state.ledger.nodes))
-            self._mark.queues(*state.ledger.nodes)
+            self._mark.took_away(*(f"queue/{path}" for path in state.queues.ledger.nodes))
+            self._mark.queues(*state.queues.ledger.nodes)

@@ -28,19 +28,19 @@ ILLEGAL_KEPT = 20
 
 def phase_of(state: ReadState, uid: str) -> Phase:
     """How far a job has come, as of the state's position."""
-    workload = state.workloads.get(uid)
+    workload = state.queues.workloads.get(uid)
     if workload is None:
         trouble = state.troubles.get(uid)
         return "refused" if trouble is not None and trouble.code == "unreadable" else "gone"
     if workload.phase == "finished":
         return "finished"
-    if uid in state.ledger.charges:
+    if uid in state.queues.ledger.charges:
         return _charged(state, workload)
-    if uid in state.jobs or state.not_before.get(uid, 0) > state.now:
+    if uid in state.queues.jobs or state.queues.not_before.get(uid, 0) > state.now:
         return "waiting"
     if not workload.suspended:
         return "outside"
-    return "refused" if uid in state.refusals else "seen"
+    return "refused" if uid in state.queues.refusals else "seen"
 
 
 def _charged(state: ReadState, workload: Workload) -> Phase:
@@ -51,7 +51,7 @@ def _charged(state: ReadState, workload: Workload) -> Phase:
         return "running"
     record = state.records.get(uid)
     known = record is not None and (record.admitted_at or record.adoption)
-    return "admitted" if known or uid in state.resumed or not workload.suspended else "reserved"
+    return "admitted" if known or uid in state.queues.resumed or not workload.suspended else "reserved"
 
 
 def advance(state: ReadState, uid: str) -> None:

@@ -1,20 +1,21 @@
-"""What the read model keeps: the queues as the sorter sees them, and what every reader asks of jobs and gangs.
+"""What the read model keeps: the queues as every stage keeps them, and what every reader asks of jobs and gangs.
 
 Plain data without a sentence in it: codes, numbers, names, and texts that others wrote.
 """
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 from msgspec import Struct, field
 
 from muster.core.pace import Pace
 from muster.core.presence import Presence
-from muster.core.queueing.state import SorterState
+from muster.core.queueing.queues import Queues
 from muster.core.readmodel.gangs import GangsShown
 from muster.core.readmodel.records import Record
 from muster.core.seen import Seen
+from muster.core.stage import StageState
 from muster.core.status.happenings import Happening, Release, Taker
 from muster.core.status.values import Leaving, Phase, Pools
 from muster.core.workloads.registry import KINDS
@@ -80,10 +81,10 @@ class GangRecord(Struct):
     happenings: list[Happening] = field(default_factory=list)
 
 
-class ReadState(SorterState):
-    """The sorter's state, and what is told of it."""
+class ReadState(StageState):
+    """The queues, and what is told of them."""
 
-    decides: ClassVar[bool] = False
+    queues: Queues = field(default_factory=Queues)
     presence: Presence = field(default_factory=Presence)
     """What is left of every workload in the cluster."""
     units: dict[str, Shown] = field(default_factory=dict)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, cast
 
 from muster.core.queueing.book import Denial, Shape, as_of_now, clear
-from muster.core.queueing.state import Job
+from muster.core.queueing.queues import Job
 from muster.core.quota.demand import Shortfall, counted
 from muster.core.quota.ledger import leaf_of
 from muster.core.readmodel.phases import phase_of
@@ -34,11 +34,11 @@ def job_status(state: ReadState, uid: str, *, acting: bool = True) -> JobStatus:
 
 def _status(state: ReadState, uid: str, code: JobCode, **details: Any) -> JobStatus:
     """A status with what every one has."""
-    workload, charge = state.workloads.get(uid), state.ledger.charges.get(uid)
+    workload, charge = state.queues.workloads.get(uid), state.queues.ledger.charges.get(uid)
     record = state.records.get(uid)
     common: dict[str, Any] = {
         "kind": record.ref.kind if record is not None else workload.ref.kind if workload is not None else "",
-        "attempt": state.attempts.get(uid, 0),
+        "attempt": state.queues.attempts.get(uid, 0),
         "detail": workload.detail if workload is not None else "",
     }
     if charge is not None:
@@ -51,12 +51,12 @@ def _status(state: ReadState, uid: str, code: JobCode, **details: Any) -> JobSta
 
 def _over(state: ReadState, uid: str, _acting: bool) -> JobStatus | None:
     """The object is gone, or can no longer be read."""
-    if uid in state.workloads:
+    if uid in state.queues.workloads:
         return None
     trouble = state.troubles.get(uid)
     if trouble is not None and trouble.code == "unreadable":
         return _status(state, uid, "Unreadable", message=trouble.text)
-    if uid in state.ledger.charges:
+    if uid in state.queues.ledger.charges:
         return _status(state, uid, "DeletedStillCharged", remains=_remains(state, uid))
     record = state.records.get(uid)
     if record is None:
@@ -75,10 +75,10 @@ def _over(state: ReadState, uid: str, _acting: bool) -> JobStatus | None:
 
 
 def _finished(state: ReadState, uid: str, _acting: bool) -> JobStatus | None:
-    workload = state.workloads[uid]
+    workload = state.queues.workloads[uid]
     if workload.phase != "finished":
         return None
-    if uid not in state.ledger.charges:
+    if uid not in state.queues.ledger.charges:
         return _status(state, uid, "Finished", outcome=workload.outcome)
     return _status(state, uid, "FinishedStillCharged", outcome=workload.outcome, remains=_remains(state, uid))
 
@@ -92,9 +92,9 @@ def _remains(state: ReadState, uid: str) -> Remains:
 
 def _holding(state: ReadState, uid: str, acting: bool) -> JobStatus | None:
     """It has quota: suspended outside, leaving, running, starting, admitted or reserved."""
-    if uid not in state.ledger.charges:
+    if uid not in state.queues.ledger.charges:
         return None
-    workload, record = state.workloads[uid], state.records.get(uid)
+    workload, record = state.queues.workloads[uid], state.records.get(uid)
     admitted = record.admitted_at if record is not None else 0
     if uid in state.suspended_outside:
         return _status(state, uid, "SuspendedOutside", remains=_remains(state, uid))
@@ -105,7 +105,7 @@ def _holding(state: ReadState, uid: str, acting: bool) -> JobStatus | None:
         return _status(state, uid, "Adopted", adoption=record.adoption, since=record.running_at)
     if not workload.suspended and workload.phase == "running":
         return _status(state, uid, "Running", since=record.running_at if record is not None else 0)
-    if uid in state.resumed or not workload.suspended:
+    if uid in state.queues.resumed or not workload.suspended:
         return _status(state, uid, "Starting", since=admitted, remains=_remains(state, uid))
     if not admitted:
         if uid in state.shortages:
@@ -126,29 +126,29 @@ def _nodes(state: ReadState, uid: str) -> dict[str, Any]:
 
 def _kept_back(state: ReadState, uid: str, _acting: bool) -> JobStatus | None:
     """It is not in a queue for a reason: it waits for its next try, or it is refused."""
-    until = state.not_before.get(uid, 0)
+    until = state.queues.not_before.get(uid, 0)
     if until > state.now and uid in state.shortages:
         return _status(state, uid, "GangUnschedulable", until=until, **_nodes(state, uid))
     if until > state.now and uid in state.leaving:
         leaving = state.leaving[uid]
         return _status(state, uid, leaving.code, until=until, leaving=leaving)
     if until > state.now:
-        message, times = state.failure_messages.get(uid, ""), state.failures.get(uid, 1)
+        message, times = state.failure_messages.get(uid, ""), state.queues.failures.get(uid, 1)
         return _status(state, uid, "ResumeFailed", until=until, message=message, failures=times)
-    refusal = state.refusals.get(uid)
-    if refusal is not None and uid not in state.jobs and state.workloads[uid].suspended:
+    refusal = state.queues.refusals.get(uid)
+    if refusal is not None and uid not in state.queues.jobs and state.queues.workloads[uid].suspended:
         return _status(state, uid, refused_code(refusal.reason), message=refusal.message)
     return None
 
 
 def _outside(state: ReadState, uid: str, _acting: bool) -> JobStatus | None:
     """It is in no queue and holds no quota."""
-    workload = state.workloads[uid]
+    workload = state.queues.workloads[uid]
     if not state.synced:
         return _status(state, uid, "NotSynced", missing=tuple(sorted(state.unsynced)))
     if workload.suspended:
         return None
-    return _status(state, uid, "Unmanaged" if leaf_of(state.ledger, workload) is None else "NotSuspended")
+    return _status(state, uid, "Unmanaged" if leaf_of(state.queues.ledger, workload) is None else "NotSuspended")
 
 
 # --- in a queue ---------------------------------------------------------------------------------------------------
@@ -156,7 +156,7 @@ def _outside(state: ReadState, uid: str, _acting: bool) -> JobStatus | None:
 
 def _queued(state: ReadState, uid: str, _acting: bool) -> JobStatus | None:
     """It is in a queue: what keeps everybody there, then what refuses it."""
-    job = state.jobs.get(uid)
+    job = state.queues.jobs.get(uid)
     if job is None:
         return None
     if job.status == "proposed":
@@ -166,18 +166,18 @@ def _queued(state: ReadState, uid: str, _acting: bool) -> JobStatus | None:
         return _status(state, uid, "NotSynced", missing=tuple(sorted(state.unsynced)), **found)
     if state.closing:
         return _status(state, uid, "LogNearlyFull", **found)
-    if "admissions" in state.resting(job.queue):
+    if "admissions" in state.queues.resting(job.queue):
         by, why = pause_of(state, job.queue)
         return _status(state, uid, "Paused", by=by, message=why, **found)
-    shape = state.book.shapes.get(job.shape)
+    shape = state.queues.book.shapes.get(job.shape)
     if shape is None or shape.denial is None:
         return _status(state, uid, "Queued", **found)
     refusal = refused_by(state, job, shape, shape.denial)
     if refusal is None:
         return _status(
-            state, uid, "Queued", cleared=shortfall_of(as_of_now(shape.denial, job.queue, state.ledger)), **found
+            state, uid, "Queued", cleared=shortfall_of(as_of_now(shape.denial, job.queue, state.queues.ledger)), **found
         )
-    claims = state.ledger.claims
+    claims = state.queues.ledger.claims
     found |= {"refusal": refusal, "cause": shape.denial.cause}
     if claims.served_by(uid, job.queue, job.demand) is not None:
         return _status(state, uid, "WaitingForClaim", **found)
@@ -187,7 +187,7 @@ def _queued(state: ReadState, uid: str, _acting: bool) -> JobStatus | None:
 
 def _in_line(state: ReadState, job: Job) -> dict[str, Any]:
     found: dict[str, Any] = {"queue": job.queue, "since": job.queued_at}
-    book = state.book
+    book = state.queues.book
     shapes = [book.shapes[key].waiting for key in book.queues.get(job.queue, ())]
     position = 1 + sum(bisect_left(waiting, job.place) for waiting in shapes)
     found |= {"position": position, "length": sum(len(waiting) for waiting in shapes)}
@@ -204,9 +204,9 @@ def refused_by(state: ReadState, job: Job, shape: Shape, denial: Denial) -> Shor
 
     What refused it first may have room again while an ancestor has none: then that one is what it waits for.
     """
-    if not clear(shape, state.ledger):
-        return shortfall_of(as_of_now(denial, job.queue, state.ledger))
-    return state.ledger.shortfall(job.queue, job.demand)
+    if not clear(shape, state.queues.ledger):
+        return shortfall_of(as_of_now(denial, job.queue, state.queues.ledger))
+    return state.queues.ledger.shortfall(job.queue, job.demand)
 
 
 def shortfall_of(denial: Denial) -> Shortfall:
@@ -225,10 +225,10 @@ def shortfall_of(denial: Denial) -> Shortfall:
 
 def pause_of(state: ReadState, queue: str) -> tuple[str, str]:
     """Who paused the admissions of a queue, and why, as far as they said."""
-    rules = state.ledger.tree.rules if state.ledger.tree else None
+    rules = state.queues.ledger.tree.rules if state.queues.ledger.tree else None
     if rules is not None and "admissions" in rules.paused:
         return rules.paused_by, rules.paused_reason
-    return state.pauses.get(queue, ("", ""))
+    return state.queues.pauses.get(queue, ("", ""))
 
 
 _SITUATIONS: tuple[Callable[[ReadState, str, bool], JobStatus | None], ...] = (
@@ -253,14 +253,14 @@ def wanting(state: ReadState, refusal: Shortfall) -> Wanting:
 
 def _holders(state: ReadState, path: str, name: str) -> Iterator[Holder]:
     """Everybody who is charged at a node or below it for a resource."""
-    for uid, charge in state.ledger.charges.items():
+    for uid, charge in state.queues.ledger.charges.items():
         amount = counted(charge.demand).get(name, 0)
         if amount and path in path_chain(charge.queue):
             yield _holder(state, uid, amount, charge.namespace)
 
 
 def _holder(state: ReadState, uid: str, amount: int, namespace: str) -> Holder:
-    workload, record = state.workloads.get(uid), state.records.get(uid)
+    workload, record = state.queues.workloads.get(uid), state.records.get(uid)
     if workload is None:
         key = record.ref.key if record is not None else f"{namespace}/(deleted)"
         return Holder(key, amount, "deleted")

@@ -72,7 +72,7 @@ def test_a_queue_object_that_is_given_another_path_leaves_the_old_one_alone() ->
     bench.settle()
     assert bench.states["quota_accountant"].entries
     state = bench.states["queue_sorter"]
-    for told in (state.paused, state.policies, state.queue_priorities, state.pauses):
+    for told in (state.queues.paused, state.queues.policies, state.queues.queue_priorities, state.queues.pauses):
         assert list(told) == ["root/devops"]
     assert list(bench.states["preemptor"].shown_pauses) == ["root/devops"]
 
@@ -81,9 +81,9 @@ def test_of_two_queue_objects_of_one_path_the_other_goes_on_when_one_is_gone() -
     bench = started()
     path = "root/algorithm/video"
     bench.facts(a_queue(path, "a", priority=7), a_queue(path, "b", priority=3))
-    assert bench.states["queue_sorter"].queue_priorities == {path: 7}
+    assert bench.states["queue_sorter"].queues.queue_priorities == {path: 7}
     bench.facts(QueueGone(ref=Ref("Queue", "kube-queue", "a", "queue-a"), rv=facts.next_rv()))
-    assert bench.states["queue_sorter"].queue_priorities == {path: 3}
+    assert bench.states["queue_sorter"].queues.queue_priorities == {path: 3}
 
 
 @pytest.mark.parametrize("policy", ["Rond", "block", "FIFO", "Intelligent"])
@@ -136,7 +136,7 @@ def test_what_a_tree_promises_to_nobody_puts_no_queue_behind() -> None:
     bench.settle()
     bench.facts(facts.seen(facts.job("one", "a", cpu=90, gpu=1)), facts.seen(facts.job("two", "b", cpu=1, gpu=2)))
     bench.settle()
-    ledger = bench.states["queue_sorter"].ledger
+    ledger = bench.states["queue_sorter"].queues.ledger
     assert (share(ledger, "root/a"), share(ledger, "root/b")) == (250_000, 500_000)
 
 
@@ -149,6 +149,6 @@ def test_of_queues_without_a_min_the_one_that_uses_less_comes_first() -> None:
     bench.settle()
     bench.facts(facts.seen(facts.job("one", "a", cpu=60)), facts.seen(facts.job("two", "b", cpu=20)))
     bench.settle()
-    ledger = bench.states["queue_sorter"].ledger
+    ledger = bench.states["queue_sorter"].queues.ledger
     assert share(ledger, "root/b") < share(ledger, "root/a")
     assert share(ledger, "root/c") == 0

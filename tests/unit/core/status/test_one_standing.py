@@ -26,7 +26,7 @@ def read(scene: Play) -> ReadState:
 
 
 def uid_of(state: ReadState, key: str) -> str:
-    return next(workload.ref.uid for workload in state.workloads.values() if workload.ref.key == key)
+    return next(workload.ref.uid for workload in state.queues.workloads.values() if workload.ref.key == key)
 
 
 def why(scene: Play, job: str) -> tuple[str, str]:

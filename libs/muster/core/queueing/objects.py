@@ -1,0 +1,101 @@
+"""How the queues follow objects that are no jobs: PriorityClasses, Queues and QueueUnits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from muster.core.queueing.queues import Queues
+from muster.events.facts import (
+    PriorityClassGone,
+    PriorityClassObserved,
+    QueueGone,
+    QueueObserved,
+    QueueUnitGone,
+    QueueUnitObserved,
+)
+from muster.model.keys import Position
+
+
+def class_observed(queues: Queues, at: Position, event: PriorityClassObserved) -> Iterable[str]:
+    if queues.seen.newer(event.ref.uid, event.rv):
+        queues.priority_classes[event.ref.name] = event.value
+        if event.is_default:
+            queues.default_classes[event.ref.name] = None
+        else:
+            queues.default_classes.pop(event.ref.name, None)
+        return queues.workloads
+    return ()
+
+
+def class_gone(queues: Queues, at: Position, event: PriorityClassGone) -> Iterable[str]:
+    if queues.seen.end(event.ref.uid, at.at):
+        queues.priority_classes.pop(event.ref.name, None)
+        queues.default_classes.pop(event.ref.name, None)
+        return queues.workloads
+    return ()
+
+
+def queue_observed(queues: Queues, _at: Position, event: QueueObserved) -> Iterable[str]:
+    if queues.seen.newer(event.ref.uid, event.rv):
+        before = queues.queue_paths.get(event.ref.uid, event.path)
+        queues.queue_paths[event.ref.uid] = event.path
+        queues.queue_specs[event.ref.uid] = event
+        for path in dict.fromkeys((before, event.path)):
+            _queue_says(queues, path)
+    return ()
+
+
+def queue_gone(queues: Queues, at: Position, event: QueueGone) -> Iterable[str]:
+    if queues.seen.end(event.ref.uid, at.at):
+        path = queues.queue_paths.pop(event.ref.uid, "")
+        queues.queue_specs.pop(event.ref.uid, None)
+        _queue_says(queues, path)
+    return ()
+
+
+def _queue_says(queues: Queues, path: str) -> None:
+    """What the Queue object of a quota path says of its queue; of several the first by name counts."""
+    objects = [event for event in queues.queue_specs.values() if event.path == path]
+    if not objects:
+        for told in (queues.queue_priorities, queues.policies, queues.backoffs, queues.paused, queues.pauses):
+            told.pop(path, None)
+        return
+    event = min(objects, key=lambda each: (each.ref.name, each.ref.uid))
+    queues.queue_priorities[path] = event.priority
+    queues.policies[path] = event.policy
+    if event.backoff_ms:
+        queues.backoffs[path] = (event.backoff_ms[0], event.backoff_ms[-1])
+    else:
+        queues.backoffs.pop(path, None)
+    queues.paused[path] = event.paused
+    queues.pauses[path] = (event.paused_by, event.paused_reason)
+
+
+def unit_observed(queues: Queues, at: Position, event: QueueUnitObserved) -> Iterable[str]:
+    """A priority written into a QueueUnit by somebody else moves its job; ours only says what already holds."""
+    uid, job = event.owner_uid, queues.jobs.get(event.owner_uid)
+    workload = queues.workloads.get(uid)
+    if not uid or not queues.seen.newer(event.ref.uid, event.rv):
+        return ()
+    queues.unit_owners[event.ref.uid] = uid
+    known, before = uid in queues.unit_priorities, queues.unit_priorities.get(uid)
+    queues.unit_priorities[uid] = event.priority
+    if event.priority is None or (known and event.priority == before):
+        return ()
+    if job is not None and event.priority == job.priority:
+        return ()
+    if workload is not None and event.priority == queues.own_priority_of(workload):
+        queues.unit_wishes.pop(uid, None)
+    else:
+        queues.unit_wishes[uid] = event.priority
+    return (uid,)
+
+
+def unit_gone(queues: Queues, at: Position, event: QueueUnitGone) -> Iterable[str]:
+    """Its job keeps the priority that was asked for; what was seen of the unit is forgotten."""
+    if queues.seen.end(event.ref.uid, at.at):
+        owner = queues.unit_owners.pop(event.ref.uid, "")
+        if owner not in queues.workloads:
+            queues.unit_priorities.pop(owner, None)
+            queues.unit_wishes.pop(owner, None)
+    return ()

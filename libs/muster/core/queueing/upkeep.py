@@ -1,0 +1,55 @@
+"""What the sorter keeps beside the queues: whose standing may have to change, and how long jobs run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from muster.core.queueing.folds import Fold
+from muster.core.queueing.standing import standing_of
+from muster.core.queueing.state import SorterState
+from muster.core.stage import Arm
+from muster.events.base import Cause, Event
+from muster.events.decisions import WorkloadDequeued, WorkloadQueued, WorkloadRefused
+from muster.events.facts import ObjectUnreadable, WorkloadGone, WorkloadObserved
+from muster.model.keys import Position
+from muster.model.workload import Workload
+
+_OWN = (WorkloadQueued, WorkloadDequeued, WorkloadRefused)
+"""Decisions of the sorter itself: no cause for another one."""
+
+
+def following(kind: type[Event], fold: Fold) -> Arm:
+    """The arm of an event: the queues fold it, then what may be due is brought in line."""
+    is_cause = kind not in _OWN
+
+    def arm(state: SorterState, at: Position, event: Any) -> None:
+        for uid in fold(state.queues, at, event):
+            if isinstance(event, WorkloadObserved):
+                _learn(state, event.workload, at)
+            elif isinstance(event, WorkloadGone | ObjectUnreadable):
+                state.learned.gone(uid)
+            _recheck(state, uid, at if is_cause else None)
+
+    return arm
+
+
+def _learn(state: SorterState, workload: Workload, at: Position) -> None:
+    """Its run begins or ends: learned from where the tree orders by that."""
+    if state.queues.order() == "learned":
+        charge = state.queues.ledger.charges.get(workload.ref.uid)
+        queue, request = (charge.queue, charge.request) if charge is not None else ("", {})
+        state.learned.observed(workload, queue, request, at.at)
+
+
+def _recheck(state: SorterState, uid: str, at: Position | None) -> None:
+    """Bring ``due`` in line with the state; ``at`` is the event that asks for it, if it may be a cause."""
+    queues = state.queues
+    known = uid in queues.workloads or uid in queues.jobs or uid in queues.ledger.charges
+    if not known:
+        state.causes.pop(uid, None)
+    elif at is not None or uid not in state.causes:
+        state.causes[uid] = Cause(at.seq, at.item) if at is not None else Cause(state.seq, 0)
+    if known and standing_of(state, uid) is not None:
+        state.due[uid] = None
+    else:
+        state.due.pop(uid, None)
