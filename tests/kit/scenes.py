@@ -198,6 +198,12 @@ def released(reason: str) -> tuple[Scene, str]:
             scene = timed_out()
             scene.suspended("a/one")
             return scene, "a/one"
+        case "stale":
+            scene = stale_gang()
+            scene.suspended("default/short")
+            scene.do(*(facts.pod_gone("short", index, "default") for index in range(2)))
+            scene.do(facts.cluster_gone("short", "default"))
+            return scene, "default/short"
         case "no_nodes":
             return beginning("placement pack", "node n cpu=2", "gang one head=4 workers=1x4"), "video/one"
     scene = beginning("job one")
@@ -219,6 +225,23 @@ def released(reason: str) -> tuple[Scene, str]:
             if reason == "gone":
                 scene = beginning("job one", "resumed one", "cluster one", "runs one", "gone one", "cluster-gone one")
     return scene, "video/one"
+
+
+def stale_gang() -> Scene:
+    """A gang of a KAI queue that has lost one of its two pods for longer than a minute."""
+    scene = Scene()
+    scene.lines("synced")
+    one = kai.work("short", "team-a", cpu=3)
+    scene.do(kai.queue("team-a"), nodes.node("n1", cpu=64, memory=256), facts.seen(one))
+    scene.jobs["default/short"] = one
+    scene.lines("resumed default/short")
+    scene.do(facts.cluster("short", "default"))
+    for index in range(3):
+        labels = {"ray.io/group": "small-group"} if index else {"ray.io/node-type": "head"}
+        scene.do(facts.pod("short", index, "default", node="n1", labels=labels))
+    scene.do(facts.pod_gone("short", 2, "default"))
+    scene.lines("time +61s")
+    return scene
 
 
 def timed_out() -> Scene:

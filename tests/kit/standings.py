@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kit import facts, scenes
-from kit.scenes import TWO, Scene, beginning, claimed, outranked, timed_out
+from kit.scenes import TWO, Scene, beginning, claimed, outranked, stale_gang, timed_out
 from muster.events.facts import ObjectUnreadable
 from muster.events.system import LogNearlyFull
 from muster.model.keys import Ref
@@ -137,6 +137,7 @@ SCENES: dict[str, Callable[[], tuple[Scene, str]]] = {
     "Running, beyond its grant": after("job one", *RUN, "cluster one cpu=90"),
     "Reclaimed": lambda: (claimed(), "b/greedy"),
     "Preempted": lambda: (outranked(), "b/greedy"),
+    "StaleGang": lambda: (stale_gang(), "default/short"),
     "RunningTimeout": lambda: (timed_out(), "a/one"),
     "RunningTimeout, and resting": suspended_again,
     "Finished": after("job one", *RUN, "finishes one", "cluster-gone one", "pod-gone one 0"),

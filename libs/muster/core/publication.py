@@ -93,7 +93,7 @@ class PublishedJobs(Struct):
                     why = "preempted" if victim.priority is not None and event.priority is not None else "reclaimed"
                     self.leaving[victim.ref.uid] = (why, event.ref.key)
             case decisions.SuspensionOrdered():
-                self.leaving[event.ref.uid] = ("running_timeout", "")
+                self.leaving[event.ref.uid] = (event.reason, "")
             case facts.WorkloadStarted():
                 self.running[event.ref.uid] = at
             case facts.WorkloadFinished():
@@ -136,7 +136,12 @@ def known_of(state: ReadState) -> PublishedJobs:
     return known
 
 
-_LEAVING = {"Reclaimed": "reclaimed", "Preempted": "preempted", "RunningTimeout": "running_timeout"}
+_LEAVING = {
+    "Reclaimed": "reclaimed",
+    "Preempted": "preempted",
+    "RunningTimeout": "running_timeout",
+    "StaleGang": "stale_gang",
+}
 
 
 def public_event(

@@ -58,6 +58,7 @@ ReleaseReason = Literal[
     "evicted",
     "preempted",
     "timed_out",
+    "stale",
     "no_nodes",
 ]
 """Why a charge ended.
@@ -70,6 +71,7 @@ resume_failed      the API server refused to resume it; the effect says why
 evicted            suspended to give quota back to somebody it is owed to: queued again in its old place
 preempted          suspended for a job of higher priority in its own queue: queued again in its old place
 timed_out          admitted, and not running within the time limit: queued again after a pause
+stale              had too few pods of its gang for too long, and was suspended: queued again in its old place
 no_nodes           its gang has no place on the nodes; the deferral says why
 """
 
@@ -353,11 +355,11 @@ class EvictionOrdered(Decision, frozen=True, kw_only=True):
 
 
 class SuspensionOrdered(Decision, frozen=True, kw_only=True):
-    """An admitted workload does not come to run: it is suspended again and waits for a while."""
+    """An admitted workload does not come to run, or has lost too many pods: it is suspended again, and queued."""
 
     ref: Ref
     attempt: int
-    reason: Literal["running_timeout"]
+    reason: Literal["running_timeout", "stale_gang"]
 
 
 # --- gang admitter ----------------------------------------------------------------------------------------------

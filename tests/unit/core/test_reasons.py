@@ -98,7 +98,9 @@ SCENES: dict[str, Callable[[str], tuple[Scene, str]]] = {
     "reclaim_deferred": scenes.deferred,
     "claim_ended": scenes.claim_ended,
     "plan_stale": scenes.stale,
-    "suspension_ordered": lambda _: (scenes.timed_out(), "a/one"),
+    "suspension_ordered": lambda reason: (
+        (scenes.stale_gang(), "default/short") if reason == "stale_gang" else (scenes.timed_out(), "a/one")
+    ),
     "places_released": scenes.places,
     "not_resume": scenes.not_done("resume"),
     "not_suspend": scenes.not_done("suspend"),

@@ -84,7 +84,15 @@ _UNIT_PHASES: dict[Phase, str] = {
 }
 """Phase of a job -> that of its QueueUnit; ``Enqueued`` of all that is not here, see :func:`unit_state`."""
 
-_LET_IN: tuple[JobCode, ...] = ("Starting", "Running", "SuspendedOutside", "Reclaimed", "Preempted", "RunningTimeout")
+_LET_IN: tuple[JobCode, ...] = (
+    "Starting",
+    "Running",
+    "SuspendedOutside",
+    "Reclaimed",
+    "Preempted",
+    "RunningTimeout",
+    "StaleGang",
+)
 """Codes of jobs that hold quota and whose pods may exist."""
 
 _PASSING: tuple[JobCode, ...] = (
@@ -249,6 +257,7 @@ TOLD = (
     "ResumeFailed",
     "SuspendedOutside",
     "RunningTimeout",
+    "StaleGang",
 )
 """Reasons that are worth an Event on the job; the others show in the QueueUnit alone."""
 _OF_NODES = ("AwaitingNodes", "GangUnschedulable")

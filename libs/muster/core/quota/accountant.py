@@ -20,6 +20,7 @@ from muster.core.quota.state import (
     AccountantState,
     Proposal,
     home_of,
+    is_stale,
     release_reason,
     timed_out,
 )
@@ -311,6 +312,10 @@ class QuotaAccountant:
             if at <= state.now and timed_out(state, entry):
                 yield SuspensionOrdered(
                     cause=entry.cause, ref=entry.ref, attempt=entry.attempt, reason="running_timeout"
+                )
+            elif at <= state.now and is_stale(state, entry):
+                yield SuspensionOrdered(
+                    cause=state.causes.get(uid, entry.cause), ref=entry.ref, attempt=entry.attempt, reason="stale_gang"
                 )
 
     def next_deadline(self, state: AccountantState) -> int | None:

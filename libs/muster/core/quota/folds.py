@@ -13,7 +13,9 @@ from muster.core.quota.state import (
     must_adopt,
     must_move,
     note_idle,
+    note_short,
     release_reason,
+    stale_at,
     suspended_by_others,
     timeout_at,
 )
@@ -60,6 +62,7 @@ from muster.events.facts import (
 )
 from muster.events.system import PlacementChosen
 from muster.model.keys import Position
+from muster.model.quota import KAI_ROOT
 
 
 def tree_observed(state: AccountantState, at: Position, event: QuotaTreeObserved) -> None:
@@ -182,12 +185,26 @@ def pod_observed(state: AccountantState, at: Position, event: PodObserved) -> No
     touched(state, at, state.presence.pod_observed(event))
     if not known and standalone.observed(state.standalone, pod, Cause(at.seq, at.item)):
         recheck(state, pod.ref.uid)
+    if not known and KAI_ROOT in state.ledger.trees:
+        state.members.observed(pod)
+        _of_gang(state, pod.owner_uid)
 
 
 def pod_gone(state: AccountantState, at: Position, event: PodGone) -> None:
     touched(state, at, state.presence.pod_gone(event, at.at))
+    owner = state.members.owners.get(event.ref.uid, "")
+    if owner:
+        state.members.gone(event.ref.uid)
+        _of_gang(state, owner)
     if state.standalone.pop(event.ref.uid, None) is not None:
         recheck(state, event.ref.uid)
+
+
+def _of_gang(state: AccountantState, owner: str) -> None:
+    """A pod of a gang has a node now, or no longer: matters where less than its minimum may be left."""
+    uid = state.presence.owner_of.get(owner, owner)
+    if uid in state.entries:
+        recheck(state, uid)
 
 
 def touched(state: AccountantState, at: Position, uid: str | None) -> None:
@@ -374,7 +391,7 @@ def claim_ended(state: AccountantState, _at: Position, event: ClaimEnded) -> Non
 def suspension_ordered(state: AccountantState, _at: Position, event: SuspensionOrdered) -> None:
     entry = entry_of(state, event.ref.uid, event.attempt)
     if entry is not None:
-        entry.leaving, entry.suspended_rv = "timed_out", 0
+        entry.leaving, entry.suspended_rv = "stale" if event.reason == "stale_gang" else "timed_out", 0
         recheck(state, event.ref.uid)
 
 
@@ -407,7 +424,9 @@ def recheck(state: AccountantState, uid: str) -> None:
     deadline = None
     if entry is not None:
         note_idle(state, entry)
-        ends = [at for at in (idle_deadline(state, entry), timeout_at(state, entry)) if at is not None]
+        note_short(state, entry)
+        times = (idle_deadline(state, entry), timeout_at(state, entry), stale_at(state, entry))
+        ends = [at for at in times if at is not None]
         deadline = min(ends, default=None)
     _set(state.due_release, uid, entry is not None and release_reason(state, entry) is not None)
     _set(state.due_move, uid, entry is not None and uid not in state.due_release and must_move(state, entry))

@@ -14,6 +14,7 @@ from muster.core.objects.labels import quota_name
 from muster.core.presence import Presence
 from muster.core.quota.kaiforest import Forest
 from muster.core.quota.ledger import Ledger, leaf_of
+from muster.core.quota.stale import NEVER, Members, grace_ms, is_whole
 from muster.core.quota.standalone import StandalonePod
 from muster.core.quota.standalone import leaf_of as leaf_of_pod
 from muster.core.seen import Seen
@@ -41,7 +42,7 @@ _FAILED: dict[FailureReason, ReleaseReason] = {
 }
 
 
-Leaving = Literal["", "evicted", "preempted", "timed_out"]
+Leaving = Literal["", "evicted", "preempted", "timed_out", "stale"]
 
 
 class Entry(Struct):
@@ -75,6 +76,10 @@ class Entry(Struct):
     """Why it has been ordered to be suspended; empty while it may stay."""
     suspended_rv: int = 0
     """resourceVersion at which the order was carried out; 0 before."""
+    whole: bool = False
+    """Every set of it has had the pods that it needs, at one time."""
+    short_since: int = 0
+    """Log time since when it has less than that, of a gang that was whole; 0 while it has not."""
     idle_since: int = 0
     """Log time since when nothing of it was seen though its end is not certain; 0 when certain or not idle."""
 
@@ -113,6 +118,8 @@ class AccountantState(StageState):
     attempts: dict[str, int] = field(default_factory=dict)
     """workload uid -> attempt it was queued under last."""
     presence: Presence = field(default_factory=Presence)
+    members: Members = field(default_factory=Members)
+    """Which pods have a node, for gangs in KAI queues."""
     standalone: dict[str, StandalonePod] = field(default_factory=dict)
     """By uid: pods of no job that hold a node."""
     last_child: dict[str, str] = field(default_factory=dict)
@@ -263,6 +270,37 @@ def timeout_at(state: AccountantState, entry: Entry) -> int | None:
 def timed_out(state: AccountantState, entry: Entry) -> bool:
     """Whether it should be suspended again: it took too long, and its controller can."""
     at, workload = timeout_at(state, entry), state.workloads.get(entry.ref.uid)
+    return at is not None and state.now >= at and workload is not None and can_suspend(workload)
+
+
+def note_short(state: AccountantState, entry: Entry) -> None:
+    """Remember since when a gang that was whole has less pods than it needs."""
+    uid, workload = entry.ref.uid, state.workloads.get(entry.ref.uid)
+    owners = (uid, *state.presence.children.get(uid, ()))
+    runs = workload is not None and can_suspend(workload) and not entry.leaving
+    if workload is None or not runs or grace_ms(state.ledger, entry.queue, workload) == NEVER:
+        entry.short_since = 0
+        return
+    sets = state.members.sets(owners)
+    entry.whole = entry.whole or is_whole(workload, sets)
+    short = entry.whole and bool(sets) and not is_whole(workload, sets)
+    if not short or any(owner in state.members.done for owner in owners):
+        entry.short_since = 0
+    elif not entry.short_since:
+        entry.short_since = state.now
+
+
+def stale_at(state: AccountantState, entry: Entry) -> int | None:
+    """Log time at which a gang has been short of its minimum for too long."""
+    workload = state.workloads.get(entry.ref.uid)
+    if not entry.short_since or workload is None:
+        return None
+    return entry.short_since + grace_ms(state.ledger, entry.queue, workload)
+
+
+def is_stale(state: AccountantState, entry: Entry) -> bool:
+    """Whether it should be suspended for that, and its controller can."""
+    at, workload = stale_at(state, entry), state.workloads.get(entry.ref.uid)
     return at is not None and state.now >= at and workload is not None and can_suspend(workload)
 
 

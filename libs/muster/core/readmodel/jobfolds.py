@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from muster.core.readmodel.historian import Historian
 from muster.core.readmodel.records import fade, leaving_for, prune
 from muster.core.readmodel.state import ReadState, record_of
@@ -201,7 +203,8 @@ class JobFolds:
 
     def _timed_out(self, state: ReadState, at: Position, event: SuspensionOrdered) -> None:
         cause = Cause(at.seq, at.item)
-        self._leaves(state, event.ref.uid, Leaving("RunningTimeout", state.generation, cause))
+        code: Literal["RunningTimeout", "StaleGang"] = "StaleGang" if event.reason == "stale_gang" else "RunningTimeout"
+        self._leaves(state, event.ref.uid, Leaving(code, state.generation, cause))
 
     def _leaves(self, state: ReadState, uid: str, leaving: Leaving) -> None:
         if uid in state.queues.workloads:

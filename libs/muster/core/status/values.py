@@ -44,6 +44,7 @@ JobCode = Literal[
     "ResumeFailed",
     "GangUnschedulable",
     "RunningTimeout",
+    "StaleGang",
     "Reclaimed",
     "Preempted",
     "Reserved",
@@ -80,7 +81,7 @@ class Pools(Struct, frozen=True):
 class Leaving(Struct, frozen=True):
     """Why an admitted job was suspended by a decision of ours, and which one."""
 
-    code: Literal["Reclaimed", "Preempted", "RunningTimeout"]
+    code: Literal["Reclaimed", "Preempted", "RunningTimeout", "StaleGang"]
     generation: int
     cause: Cause
     claimant: str = ""

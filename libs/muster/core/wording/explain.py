@@ -135,6 +135,8 @@ def leaving(why: Leaving) -> Reason:
     """The words for a job that a decision suspends."""
     if why.code == "RunningTimeout":
         return RUNNING_TIMEOUT
+    if why.code == "StaleGang":
+        return STALE_GANG
     if why.code == "Reclaimed":
         return evicted_for(why.claimant, why.queue, why.path, why.resource)
     return preempted_for(why.claimant, why.queue, why.path, why.resource, (why.priority, why.claimant_priority))
@@ -219,6 +221,12 @@ RUNNING_TIMEOUT = Reason(
     "Suspended again: it was admitted and did not come to run in time. Its quota is given back, and it is queued "
     "again after a pause",
 )
+STALE_GANG = Reason(
+    "StaleGang",
+    "stale_gang",
+    "Suspended: it had fewer pods than its gang needs for too long (60 s, unless label "
+    "kai.scheduler/staleness-grace-period says another time, -1 for never). It is queued again in its old place",
+)
 
 
 def admitted(queue: str, request: Vector, waited: int) -> Reason:
@@ -245,6 +253,7 @@ RELEASED: dict[ReleaseReason, str] = {
     "preempted": "it was suspended for a job of higher priority in its queue, and nothing of it is left; it is queued "
     "again in its old place",
     "timed_out": "it did not come to run in time; it was suspended and is queued again after a pause",
+    "stale": "it had too few pods of its gang and was suspended; it is queued again in its old place",
     "no_nodes": "its gang has no place on the nodes; it is queued again after a pause",
 }
 NOT_RESUMED: dict[FailureReason, str] = {

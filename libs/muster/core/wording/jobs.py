@@ -86,6 +86,7 @@ _REASONS: dict[JobCode, Callable[[JobStatus], Reason]] = {
         status.shortage, rfc3339(status.until), pools(status.pools)
     ),
     "RunningTimeout": _left,
+    "StaleGang": _left,
     "Reclaimed": _left,
     "Preempted": _left,
     "Reserved": lambda _: explain.ADMITTED,
@@ -261,6 +262,7 @@ _TEXTS: dict[JobCode, Callable[[JobStatus, int, str], str]] = {
     "ResumeFailed": _resume_failed,
     "GangUnschedulable": lambda status, _now, _more: reason(status).text,
     "RunningTimeout": lambda status, _now, _more: _ending(status, reason(status).text),
+    "StaleGang": lambda status, _now, _more: _ending(status, reason(status).text),
     "Reclaimed": lambda status, _now, _more: _ending(status, reason(status).text),
     "Preempted": lambda status, _now, _more: _ending(status, reason(status).text),
     "Reserved": lambda status, _now, _more: (

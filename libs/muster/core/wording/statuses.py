@@ -121,6 +121,11 @@ MEANINGS: dict[JobCode, Meaning] = {
         "It was admitted and did not come to run in time: suspended, and queued again after a pause.",
         "Look at its pods' Events: an image, a volume, an operator.",
     ),
+    "StaleGang": Meaning(
+        ("waiting", "leaving"),
+        "Its gang had fewer pods than it needs for too long, in a KAI queue: suspended, and queued again.",
+        "Look at what became of its pods; `kai.scheduler/staleness-grace-period` gives it more time.",
+    ),
     "Reclaimed": Meaning(
         ("waiting", "leaving"), "It is suspended so that another queue gets its min.", "Nothing; it is queued again."
     ),

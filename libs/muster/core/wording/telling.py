@@ -321,7 +321,10 @@ _WORDS: Mapping[type[Event], tuple[str, _Say]] = {
     ),
     claims.PlanStale: ("stale", lambda e: f"no job is suspended for it: {explain.STALE[e.reason].format(e.holder)}"),
     claims.ClaimEnded: ("claim ends", lambda e: explain.CLAIM_ENDED[e.outcome]),
-    d.SuspensionOrdered: ("timed out", lambda _: explain.TIMED_OUT),
+    d.SuspensionOrdered: (
+        "suspends",
+        lambda e: explain.STALE_GANG.text if e.reason == "stale_gang" else explain.TIMED_OUT,
+    ),
     d.GangAdmitted: ("admitted", lambda e: f"at {e.queue}, attempt {e.attempt}{telling_nodes.placed(e)}"),
     d.GangAwaitingNodes: ("lacks nodes", telling_nodes.lacks_nodes),
     d.GangDeferred: ("no nodes", telling_nodes.lacks_nodes),
