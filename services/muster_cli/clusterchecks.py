@@ -51,13 +51,18 @@ def _policy(
 
 POLICIES = (
     _policy("muster-jobs", "Validating", ServerVersion(1, 30)),
+    _policy("muster-jobs-scaled", "Validating", ServerVersion(1, 30)),
     _policy("muster-cronjobs", "Validating", ServerVersion(1, 30)),
     _policy("muster-pods", "Validating", ServerVersion(1, 30)),
+    _policy("muster-pod-priorities", "Validating", ServerVersion(1, 30)),
+    _policy("muster-pods-resized", "Validating", ServerVersion(1, 30)),
     _policy("muster-queueunits", "Validating", ServerVersion(1, 30)),
+    _policy("muster-namespaces", "Validating", ServerVersion(1, 30)),
     _policy("muster-jobs-suspended", "Mutating", ServerVersion(1, 36)),
     _policy("muster-trainings-suspended", "Mutating", ServerVersion(1, 36)),
     _policy("muster-cronjobs-suspended", "Mutating", ServerVersion(1, 36)),
     _policy("muster-jobs-kept-running", "Mutating", ServerVersion(1, 36), guards=False),
+    _policy("muster-trainings-kept-running", "Mutating", ServerVersion(1, 36), guards=False),
     _policy("muster-gang-pods-steered", "Mutating", ServerVersion(1, 36), guards=False, steers=True),
     _policy("muster-gpu-shares-told", "Mutating", ServerVersion(1, 36), guards=False),
 )

@@ -48,6 +48,14 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     return report
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print the figures that tests have measured (kit.installation.figure)."""
+    for report in terminalreporter.getreports("passed") + terminalreporter.getreports("failed"):
+        for name, value in getattr(report, "user_properties", ()):
+            if name == "figure" and report.when == "call":
+                terminalreporter.write_line(f"figure: {value}")
+
+
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def muster_plane(control_plane_binaries: Binaries) -> AsyncIterator[ControlPlane]:
     """A control plane for Muster alone, since quota trees and queues are for the whole cluster.

@@ -87,7 +87,14 @@ async def test_c1_only_the_first_tree_in_kube_system_counts(cluster: Cluster, mu
         "Refused as a whole, the last good tree stays in force: root: tree kube-system/elasticquotatree is in force; "
         "delete it before using this one"
     ]
-    assert await tree_events(cluster, namespace="other") == []
+    elsewhere = await cluster.kube.get(TREES, "ElasticQuotaTree", "elasticquotatree", "other")
+
+    async def ignored() -> list[str]:
+        return [event["message"] for event in await cluster.events(elsewhere["metadata"]["uid"])]
+
+    assert await cluster.until(ignored, what="an Event on the tree outside kube-system") == [
+        "metadata.namespace: is other; only an ElasticQuotaTree in kube-system counts: create it there, and delete this one"
+    ]
     name = await cluster.submit(document_job(runtime="1s", ttl_s=0))
     await cluster.complete(name)
     assert {path: queue["metadata"]["uid"] for path, queue in (await cluster.queues()).items()} == {

@@ -11,6 +11,7 @@ import pytest
 from kit import jobs
 from kit.cluster import RAY, Cluster
 from kit.controlplane import ControlPlane, User
+from kit.deployed import of_kind
 from kit.guarded import (
     ACTUATOR,
     ALICE,
@@ -64,7 +65,10 @@ async def test_everything_applies_again_and_changes_nothing(plane: ControlPlane)
         assert after["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]
 
 
-@pytest.mark.parametrize("policy", ["muster-jobs", "muster-cronjobs", "muster-pods", "muster-queueunits"])
+VALIDATING = sorted(of_kind("ValidatingAdmissionPolicy", "policies"))
+
+
+@pytest.mark.parametrize("policy", VALIDATING)
 async def test_the_server_finds_nothing_wrong_with_the_expressions(plane: ControlPlane, policy: str) -> None:
     async with client(plane, plane.admin) as kube:
 

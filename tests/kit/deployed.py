@@ -24,7 +24,7 @@ class Right(NamedTuple):
 
 def objects(folder: str) -> list[Object]:
     """Every object of a folder, in the order in which kubectl applies it."""
-    files = sorted((FOLDER / folder).glob("*.yaml"))
+    files = sorted(path for path in (FOLDER / folder).glob("*.yaml") if path.name != "kustomization.yaml")
     return [found for path in files for found in yaml.safe_load_all(path.read_text())]
 
 

@@ -19,7 +19,9 @@ WATCHER = User(account("watcher"), account_groups())
 ACTUATOR = User(account("actuator"), account_groups())
 SORTER = User(account("queue-sorter"), account_groups())
 ALICE = User("alice")
-"""A tenant: may do everything with jobs, pods and QueueUnits in the namespaces of the tests, but write their status."""
+"""A tenant: has role edit, and may do everything with jobs, pods and QueueUnits in the namespaces of the tests, but
+write the status of jobs.
+"""
 BOB = User("bob")
 """As Alice; and may let jobs in around the queue, in namespace video alone."""
 CAROL = User("carol")
@@ -44,7 +46,8 @@ ROLES = {
     "editor": [
         *(_rule(row.resource.group, row.resource.plural) for row in KINDS.values()),
         _rule("batch", "cronjobs"),
-        _rule("", "pods", "configmaps"),
+        _rule("", "pods", "pods/resize", "configmaps"),
+        _rule("kubeflow.org", "pytorchjobs/scale"),
         _rule("scheduling.x-k8s.io", "queueunits", "queueunits/status"),
         _rule("queues.muster.dev", "queues", verbs=("submit",), names=(LEAF,)),
         _rule("queues.muster.dev", "priorityclasses", verbs=("set-priority",), names=("low",)),
@@ -92,6 +95,8 @@ async def _let_users_in(kube: KubeClient) -> None:
         for user in (ALICE, BOB, CAROL, DAVE, OPERATOR):
             await _bind(kube, namespace, "editor", user)
         await _bind(kube, namespace, "operator", OPERATOR)
+        # What clusters give to those who work in a namespace.
+        await _bind(kube, namespace, "edit", ALICE)
     await _bind(kube, MANAGED, "admitter", BOB)
     await _bind(kube, MANAGED, "muster-queue-manager", CAROL)
 
@@ -116,6 +121,7 @@ async def _until_policies_work(plane: ControlPlane, kube: KubeClient) -> None:
         gang_pod(name="probe"),
         cron_job("probe", annotations={INTENT: "1-1-1"}),
         queue_unit("probe"),
+        gang_pod(name="probe", spec={"schedulerName": "muster", "priorityClassName": "system-node-critical"}),
     ]
     async with client(plane, ALICE) as alice:
         for probe in forbidden:

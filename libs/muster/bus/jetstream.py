@@ -115,13 +115,19 @@ class GrowingPause:
         await asyncio.sleep(pause)
 
 
+TRY_S = 2.0
+"""How long one try waits for its answer. A stream whose leader has died answers nobody until there is another one: a
+try made meanwhile is in vain, and the next one begins so late.
+"""
+
+
 class JetStream:
     """Requests to JetStream over one connection.
 
     ``prefix`` differs from the default only with a domain; ``timeout_s`` is how long one try waits for its answer.
     """
 
-    def __init__(self, connection: Connection, prefix: str = "$JS.API", *, timeout_s: float = 5.0) -> None:
+    def __init__(self, connection: Connection, prefix: str = "$JS.API", *, timeout_s: float = TRY_S) -> None:
         self.connection = connection
         self.prefix = prefix
         self.timeout_s = timeout_s

@@ -108,7 +108,7 @@ class ClusterLease:
         if answer.status == 404:
             return await self._make(asked)
         if not answer.ok:
-            return f"Lease {NAMESPACE}/{NAME} may not be read (HTTP {answer.status}): apply deploy/rbac"
+            return f"Lease {NAMESPACE}/{NAME} may not be read (HTTP {answer.status}): kubectl apply -k deploy/rbac"
         found: dict[str, Any] = msgspec.json.decode(answer.body)
         spec, rv = found.get("spec") or {}, found["metadata"]["resourceVersion"]
         holder = spec.get("holderIdentity") or ""
@@ -141,7 +141,7 @@ class ClusterLease:
             return ""
         if answer.status == 409:  # A replica of ours, or a rival.
             return None
-        return f"Lease {NAMESPACE}/{NAME} may not be written (HTTP {answer.status}): apply deploy/rbac"
+        return f"Lease {NAMESPACE}/{NAME} may not be written (HTTP {answer.status}): kubectl apply -k deploy/rbac"
 
     def _spec(self, known: Mapping[str, Any], transitions: int) -> dict[str, Any]:
         now = datetime.fromtimestamp(self._clock.now() / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

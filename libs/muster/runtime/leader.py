@@ -23,7 +23,9 @@ from muster.runtime.hooks import Hooks
 S = TypeVar("S", bound=StageState)
 
 LEASE_RENEWAL_S = 3.0
-"""How often a lease (10 s) is renewed, or tried for."""
+"""How often a lease (10 s) is renewed."""
+STANDBY_S = 1.0
+"""How often a lease is tried for that somebody else holds: a leader that died is replaced within its lease and 2 s."""
 
 MAX_SKEW_MS = 2_000
 """A process whose clock is further ahead of the broker's does not append: log time would run ahead for good."""
@@ -91,7 +93,7 @@ class Leader(Follower[S]):
                     self.wake()
             elif not await self.lease.renew():
                 raise LostLeadershipError(f"lease of {self.stage.name}/{self.shard} was lost")
-            await asyncio.sleep(LEASE_RENEWAL_S)
+            await asyncio.sleep(LEASE_RENEWAL_S if self._held else STANDBY_S)
 
     async def act(self) -> None:
         if not self._held or not self.caught_up or self.state.seq < self._in_flight:

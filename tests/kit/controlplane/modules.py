@@ -33,7 +33,7 @@ SOURCES = Path(__file__).parent / "go"
 class Module:
     """One Go module to build binaries from."""
 
-    #: `kubernetes`, `kwok` or `natscli`.
+    #: `kubernetes`, `kubectl`, `kwok` or `natscli`.
     name: str
     #: Without a leading v, e.g. `1.36.3`.
     version: str
@@ -86,6 +86,12 @@ def kubernetes_module(version: str) -> Module:
     )
 
 
+def kubectl_module() -> Module:
+    """What a user's shell has; for machines that have none."""
+    servers = kubernetes_module(DEFAULT_KUBERNETES_VERSION)
+    return Module("kubectl", servers.version, {"kubectl": "k8s.io/kubernetes/cmd/kubectl"}, servers.stamps)
+
+
 def kwok_module() -> Module:
     """KWOK: plays the kubelet for nodes that do not exist."""
     return Module(
@@ -119,7 +125,7 @@ def lay_out(module: Module, folder: Path, go: Path, *, relock: bool = False) -> 
         for name in ("go.mod", "go.sum"):
             shutil.copy(module.lock / name, folder)
         return
-    if module.name == "kubernetes":
+    if module.name in ("kubernetes", "kubectl"):
         text = _kubernetes_go_mod(module, folder, go)
     else:
         text = _tool_go_mod(module)
@@ -164,6 +170,7 @@ def _kubernetes_go_mod(module: Module, folder: Path, go: Path) -> str:
             f"go {language[1]}",
             f"require k8s.io/kubernetes v{module.version}",
             *(f"replace {name} => {name} {library_version}" for name in libraries),
+            *(f"tool {package}" for package in module.packages.values() if not package.startswith(".")),
             "",
         ]
     )

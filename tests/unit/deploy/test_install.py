@@ -9,6 +9,7 @@ import yaml
 from kit.compose import REPOSITORY, services
 from kit.pages import blocks
 from muster.runtime.installing import (
+    BASES,
     COMMANDS,
     FILES,
     KEYS,
@@ -16,8 +17,8 @@ from muster.runtime.installing import (
     TLS,
     Object,
     objects,
-    render,
     secret_of,
+    written,
 )
 from muster.runtime.natsaccounts import inbox, muster_users
 
@@ -35,10 +36,29 @@ def pods(*, small: bool) -> dict[str, Object]:
     return {name: each["spec"]["template"]["spec"] for name, each in found.items()}
 
 
+def test_the_files_are_what_the_code_says() -> None:
+    made = written()
+    for file, text in made.items():
+        assert (REPOSITORY / file).read_text() == text, f"{file}: run `make schemas`"
+    there = {str(path.relative_to(REPOSITORY)) for base in BASES.values() for path in (REPOSITORY / base).iterdir()}
+    assert there <= made.keys()
+
+
 @forms
-def test_the_file_is_what_the_code_says(small: bool) -> None:
-    assert (REPOSITORY / FILES[small]).read_text() == render(small=small), "run `make schemas`"
-    assert list(yaml.safe_load_all(render(small=small))) == objects(small=small)
+def test_a_base_renders_to_the_file(small: bool) -> None:
+    assert list(yaml.safe_load_all((REPOSITORY / FILES[small]).read_text())) == objects(small=small)
+    assert rendered(REPOSITORY / BASES[small]) == objects(small=small)
+
+
+def rendered(folder: Path) -> list[Object]:
+    """What kustomize makes of a folder that names resources and nothing else, in their order."""
+    said = yaml.safe_load((folder / "kustomization.yaml").read_text())
+    assert said.keys() == {"apiVersion", "kind", "resources"}
+    found: list[Object] = []
+    for name in said["resources"]:
+        path = (folder / name).resolve()
+        found += rendered(path) if path.is_dir() else list(yaml.safe_load_all(path.read_text()))
+    return found
 
 
 @forms

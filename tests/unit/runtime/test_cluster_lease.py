@@ -113,5 +113,5 @@ async def test_an_account_without_the_right_is_told_what_to_apply() -> None:
     musters.cluster.server.denied = frozenset([("get", "coordination.k8s.io", "leases")])
     one = musters.lease("one")
     async with kept(one):
-        with pytest.raises(ApiUnreachableError, match=r"may not be read .*apply deploy/rbac"):
+        with pytest.raises(ApiUnreachableError, match=r"may not be read .*apply -k deploy/rbac"):
             await write(musters.writer(one), "a")

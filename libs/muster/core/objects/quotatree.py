@@ -36,8 +36,13 @@ class RawTree(Struct, frozen=True):
 
 
 def read_quota_tree(raw: bytes) -> QuotaTreeObserved:
-    """The tree as written. Raises UnreadableError when it is too deep or too large to be one."""
+    """The tree as written. Raises UnreadableError for one that does not count, is too deep or too large."""
     tree: RawTree = decode(raw, RawTree)
+    if tree.metadata.namespace != NAMESPACE:
+        raise UnreadableError(
+            f"metadata.namespace: is {tree.metadata.namespace[:63]}; only an ElasticQuotaTree in {NAMESPACE} counts: "
+            "create it there, and delete this one"
+        )
     if tree.spec is None or tree.spec.root is None:
         raise UnreadableError(f"{'spec' if tree.spec is None else 'spec.root'}: is missing, so there is no tree")
     budget = [MAX_NODES]

@@ -12,7 +12,6 @@ from muster.core.objects.kubequeue import CREATED_BY, QUEUE_NAMESPACE, read_queu
 from muster.core.objects.nodepools import NAME as POOLS_NAME
 from muster.core.objects.nodepools import NAMESPACE as POOLS_NAMESPACE
 from muster.core.objects.nodepools import REQUESTED, read_node_pools, read_nodes_request
-from muster.core.objects.quotatree import NAMESPACE as TREE_NAMESPACE
 from muster.core.objects.quotatree import read_quota_tree
 from muster.core.stage import SHOWN_KINDS
 from muster.core.workloads import registry as workloads
@@ -141,7 +140,7 @@ def required_of(kinds: Iterable[str]) -> tuple[str, ...]:
 
 def _watched() -> dict[str, Watched]:
     rows: list[Watched] = [
-        Watched(api.QUOTA_TREES, read_quota_tree, QuotaTreeObserved, QuotaTreeGone, namespace=TREE_NAMESPACE),
+        Watched(api.QUOTA_TREES, read_quota_tree, QuotaTreeObserved, QuotaTreeGone),
         Watched(api.PRIORITY_CLASSES, read_priority_class, PriorityClassObserved, PriorityClassGone),
         Watched(api.NODES, read_node, NodeObserved, NodeGone),
         Watched(api.PODS, read_pod, PodObserved, PodGone),
