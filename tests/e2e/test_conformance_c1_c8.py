@@ -93,7 +93,8 @@ async def test_c1_only_the_first_tree_in_kube_system_counts(cluster: Cluster, mu
         return [event["message"] for event in await cluster.events(elsewhere["metadata"]["uid"])]
 
     assert await cluster.until(ignored, what="an Event on the tree outside kube-system") == [
-        "metadata.namespace: is other; only an ElasticQuotaTree in kube-system counts: create it there, and delete this one"
+        "metadata.namespace: is other; only an ElasticQuotaTree in kube-system counts: create it there, "
+        "and delete this one"
     ]
     name = await cluster.submit(document_job(runtime="1s", ttl_s=0))
     await cluster.complete(name)
