@@ -3,12 +3,14 @@ each refusal names the object, the value and the way out. What a tenant may do s
 """
 
 import contextlib
+import re
 from collections.abc import AsyncIterator
 
 import pytest
 
 from kit import jobs
 from kit.cluster import RAY, SCHEDULING
+from kit.compose import REPOSITORY
 from kit.controlplane import ControlPlane
 from kit.guarded import (
     ALICE,
@@ -32,6 +34,7 @@ from kit.guarded import (
     remove,
 )
 from kit.kubeclient import KubeClient, Object
+from muster.core.objects.meta import CHECKPOINTED_AT, INTENT, QUEUED_AT
 from muster.core.workloads.registry import KINDS
 
 QUOTA = "quota.scheduling.alibabacloud.com/name"
@@ -307,6 +310,22 @@ async def test_a_tenant_replaces_holds_releases_stops_and_deletes_its_own_jobs(p
         await change(alice, made, annotated(hold=None, changed_by="alice", change_reason=None))
         found = await alice.get(RAY, "RayJob", made["metadata"]["name"], MANAGED)
         await alice.replace(found)
+        await remove(alice, made)
+
+
+async def test_a_tenant_writes_the_annotations_that_are_for_people_and_no_others(plane: ControlPlane) -> None:
+    page = (REPOSITORY / "docs" / "reference" / "annotations.md").read_text().partition("## On a job")[2]
+    told = set(re.findall(r"muster\.dev/[a-z-]+", "".join(re.findall(r"^\| annot.*?\|", page, re.M))))
+    assert told == {PRIORITY, HOLD, BY, WHY}
+    for_people = {HOLD: "true", BY: "alice", WHY: "x", CHECKPOINTED_AT: "2026-01-01T00:00:00Z"}
+    async with client(plane, ALICE) as alice:
+        body = job(suspend=True)
+        body["metadata"]["annotations"] |= for_people
+        made = await alice.create(body)
+        for key in for_people:
+            await change(alice, made, {"metadata": {"annotations": {key: None, BY: "alice"}}})
+        for key in ("muster.dev/anything", INTENT, QUEUED_AT, "muster.dev/gang", "muster.dev/made-for"):
+            await refused(change(alice, made, {"metadata": {"annotations": {key: "1"}}}), "is written by Muster alone")
         await remove(alice, made)
 
 

@@ -17,6 +17,7 @@ from kit.guarded import (
     ALICE,
     ANOTHER,
     BOB,
+    DAVE,
     FREE,
     MANAGED,
     MARKS,
@@ -33,6 +34,7 @@ from kit.guarded import (
 )
 from kit.kubeclient import Object
 from kit.nats import new_cell
+from kit.proof import commits_of
 from kit.waiting import until
 from muster.bus.server import EmbeddedServer
 from muster.core.actuation.intents import Outstanding, known_of
@@ -42,6 +44,8 @@ from muster.core.gang.declare import NAME_ANNOTATION
 from muster.core.gang.declare import NAME_LABELS as GANG_NAMES
 from muster.core.objects.meta import DEQUEUE_STAMPS, DEQUEUED_AT, ENQUEUE_STAMPS, GANG, INTENT, QUEUED_AT, SUSPEND
 from muster.core.workloads.registry import KINDS
+from muster.events.decisions import WorkloadAdopted
+from muster.events.facts import WorkloadObserved
 from muster.kube.config import connect
 from muster.kube.discovery import can_i
 from muster.kube.sources import FromKubeconfig
@@ -262,6 +266,26 @@ async def test_every_account_can_do_its_part_and_no_other(plane: ControlPlane) -
     }
 
 
+async def breaks_the_glass(plane: ControlPlane, cluster: Cluster, nats_url: str, cell: str) -> None:
+    """What is started around the queue stands in the log with a name and a reason, and is charged over the limit."""
+    async with client(plane, ALICE) as alice, client(plane, DAVE) as dave:
+        first = await alice.create(job(suspend=True))
+        await cluster.until(lambda: cluster.running(first["metadata"]["name"]), what="the first job to run")
+        second = await alice.create(job(suspend=True))
+        marks = {"muster.dev/changed-by": "dave", "muster.dev/change-reason": "the demo is today"}
+        await change(dave, second, {"spec": {"suspend": False}, "metadata": {"annotations": marks}})
+
+        async def charged() -> bool:
+            return (await cluster.tree_used()).get("root/algorithm/video", {}).get("cpu") == "24"
+
+        await cluster.until(charged, what="both to be charged, over the limit of 14")
+        uid = second["metadata"]["uid"]
+        events = [event for each in await commits_of(nats_url, cell) for event in each.commit.events]
+        seen = [e.workload.wishes for e in events if isinstance(e, WorkloadObserved) and e.workload.ref.uid == uid]
+        assert (seen[-1].by, seen[-1].reason) == ("dave", "the demo is today")
+        assert [e.request["cpu"] for e in events if isinstance(e, WorkloadAdopted) and e.ref.uid == uid] == [12_000]
+
+
 async def test_muster_works_with_these_rights(plane: ControlPlane, nats_server: EmbeddedServer, tmp_path: Path) -> None:
     answers: list[tuple[str, str, str, int]] = []
 
@@ -294,5 +318,6 @@ async def test_muster_works_with_these_rights(plane: ControlPlane, nats_server: 
             assert [told for name in names for told in await cluster.told(name)]
             marks = (await cluster.job(names[0]))["metadata"]["annotations"]
             assert marks[INTENT]
+            await breaks_the_glass(plane, cluster, nats_server.url, config.cell)
     assert [answer for answer in answers if answer[3] in (401, 403)] == []
     assert {name for name, _, _, _ in answers} == {WATCHER.name, ACTUATOR.name}

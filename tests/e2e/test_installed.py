@@ -12,9 +12,11 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
+import yaml
 
 from kit import facts, proof
 from kit.cluster import document_job
+from kit.compose import REPOSITORY
 from kit.controlplane import ControlPlane
 from kit.controlplane.build import Binaries
 from kit.follow import Diary
@@ -57,6 +59,10 @@ async def test_from_nothing_to_the_first_admission(installed: Installation, requ
         "install.md, production form, from the first command to the first admission",
         f"{installed.took_s:.0f} s",
     )
+    for base, file in (("production", "install"), ("small", "install-small")):
+        rendered = yaml.safe_load_all(await installed.shell(f"kubectl kustomize deploy/{base}"))
+        shipped = yaml.safe_load_all((REPOSITORY / "deploy" / f"{file}.yaml").read_text())
+        assert sorted(map(repr, rendered)) == sorted(map(repr, shipped)), base
     assert "build -f deploy/Dockerfile -t muster:0.1.0 ." in installed.docker()
     assert len(await installed.admitted()) == 1
     deployments = await installed.cluster.kube.list_objects("apps/v1", "Deployment", "muster-system")

@@ -144,9 +144,10 @@ def wishes(annotations: dict[str, str]) -> Wishes:
             raise UnreadableError(f"metadata.annotations[{PRIORITY}]: {_shown(text)} is not a 32-bit integer")
         priority = int(text)
     hold = annotations.get(HOLD, "false") != "false"
-    if priority is None and not hold:
-        return NO_WISHES
     by, reason = (clean(annotations.get(key, "")[:200]) for key in (CHANGED_BY, CHANGE_REASON))
+    # Who starts a job around the queue says so here, and asks for nothing.
+    if priority is None and not hold and not by:
+        return NO_WISHES
     return Wishes(priority=priority, hold=hold, by=by, reason=reason)
 
 

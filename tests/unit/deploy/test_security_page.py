@@ -1,0 +1,40 @@
+"""docs/security.md: a row for each of the nineteen threats, and every test that it names is there."""
+
+import re
+
+from kit.compose import REPOSITORY
+
+PAGE = (REPOSITORY / "docs" / "security.md").read_text()
+DEFAULT = "tests/e2e/test_around_the_queue.py"
+
+
+def rows() -> dict[int, str]:
+    """{number of a threat: its last cell}"""
+    found = {}
+    for line in PAGE.partition("## Threats")[2].splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split(" | ")]
+        if cells[0].isdigit():
+            assert len(cells) == 4, line
+            found[int(cells[0])] = cells[3]
+    return found
+
+
+def test_every_threat_has_a_row_with_a_test_or_says_what_is_left() -> None:
+    assert sorted(rows()) == list(range(1, 20))
+    for number, cell in rows().items():
+        assert re.search(r"`[\w/]*test_\w+|`deploy/|Import contracts|Left: ", cell), number
+
+
+def test_every_test_that_is_named_exists() -> None:
+    files, tests = 0, 0
+    for path, name in re.findall(r"`(?:(tests/[\w/]+(?:\.py)?|test_\w+\.py)(?:::)?)?(test_\w+)?`", PAGE):
+        if not path and not name:
+            continue
+        file = REPOSITORY / (path if path.startswith("tests/") else f"tests/e2e/{path}" if path else DEFAULT)
+        assert file.exists(), f"docs/security.md names {path}"
+        files += 1
+        if name:
+            assert re.search(rf"^(async )?def {name}\(", file.read_text(), re.M), f"{file} has no {name}"
+            tests += 1
+    assert files >= 15
+    assert tests >= 10
