@@ -98,7 +98,7 @@ class DisorderedCell:
         for key in self.seats:
             self._take_over(key)
         if placement is not None:
-            self._append_as("gang_admitter", "input", [placement])
+            self.append_as("gang_admitter", "input", [placement])
         self._open()
 
     # --- the log ----------------------------------------------------------------------------------------------
@@ -134,14 +134,14 @@ class DisorderedCell:
             self.on_commit(stored)
         return stored.seq
 
-    def _append_as(self, key: str, kind: CommitKind, events: list[Event], in_seq: int | None = None) -> None:
+    def append_as(self, key: str, kind: CommitKind, events: list[Event], in_seq: int | None = None) -> None:
         stage, _, shard = key.partition("/")
         seat = self.seats[key]
         seat.last_own = self._append(stage, shard or "0", kind, events, in_seq=in_seq, epoch=seat.epoch)
 
     def _take_over(self, key: str) -> None:
         self.seats[key].epoch = 0
-        self._append_as(key, "input", [LeaderStarted(process="simulation")])
+        self.append_as(key, "input", [LeaderStarted(process="simulation")])
         self.seats[key].epoch = self.seats[key].last_own
 
     # --- the cluster ------------------------------------------------------------------------------------------
@@ -151,10 +151,10 @@ class DisorderedCell:
         server = self.cluster.server
         if self._kinds != StageState().kinds:
             configured = KindsConfigured(kinds=self._kinds, required=required_of(self._kinds))
-            self._append_as("watcher/elasticquotatrees", "input", [configured])
+            self.append_as("watcher/elasticquotatrees", "input", [configured])
         for shard, watcher in self._watchers.items():
             row = watcher.row
-            self._append_as(f"watcher/{shard}", "input", [SyncStarted(kinds=(shard,))])
+            self.append_as(f"watcher/{shard}", "input", [SyncStarted(kinds=(shard,))])
             for found in server.store.table(row.resource).objects.values():
                 self._observe(
                     StoredChange("ADDED", int(found["metadata"]["resourceVersion"]), row.resource, found, None)
@@ -162,7 +162,7 @@ class DisorderedCell:
             server.subscribe(self._observe, row.resource)
         self._report(everything=True)
         for shard in self._watchers:
-            self._append_as(f"watcher/{shard}", "input", [Synced(kind=shard)])
+            self.append_as(f"watcher/{shard}", "input", [Synced(kind=shard)])
 
     def _observe(self, change: StoredChange) -> None:
         row = WATCHED[SHARD_OF[change.resource]]
@@ -188,13 +188,13 @@ class DisorderedCell:
                     continue
                 facts += self._facts(shard, changed.pop(uid))
                 if len(facts) >= MAX_EVENTS - 2:
-                    self._append_as(f"watcher/{shard}", "input", facts)
+                    self.append_as(f"watcher/{shard}", "input", facts)
                     facts, reported = [], True
             if facts:
-                self._append_as(f"watcher/{shard}", "input", facts)
+                self.append_as(f"watcher/{shard}", "input", facts)
                 reported = True
                 if self._happens(self.disorder.repeat):
-                    self._append_as(f"watcher/{shard}", "input", facts)
+                    self.append_as(f"watcher/{shard}", "input", facts)
         return reported
 
     def _puts_off(self, shard: str, change: StoredChange) -> bool:
@@ -232,7 +232,7 @@ class DisorderedCell:
         in_seq = len(self.log)
         if kind == "decision" and self._happens(self.disorder.late):
             self._something_else(key)
-        self._append_as(key, kind, events, in_seq)
+        self.append_as(key, kind, events, in_seq)
         return True
 
     def _something_else(self, but: str) -> None:
@@ -244,7 +244,7 @@ class DisorderedCell:
             other = self.rng.choice([key for key in DECIDERS if key != but])
             due = self.seats[other].decisions()
             if due:
-                self._append_as(other, "decision", due)
+                self.append_as(other, "decision", due)
             self._act()
 
     def _restart(self, key: str) -> None:
@@ -278,7 +278,7 @@ class DisorderedCell:
             if effect is not None:
                 effects.append(effect)
         for start in range(0, len(effects), MAX_EVENTS):
-            self._append_as("actuator", "input", effects[start : start + MAX_EVENTS])
+            self.append_as("actuator", "input", effects[start : start + MAX_EVENTS])
         return bool(effects)
 
     def _carry_out(self, order: Order, state: ActuatorState) -> Event | None:

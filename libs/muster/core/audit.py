@@ -7,6 +7,7 @@ The invariants are described in docs/reference/invariants.md.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 from msgspec import Struct, field
@@ -33,6 +34,7 @@ from muster.events.decisions import (
     WorkloadQueued,
 )
 from muster.events.effects import EffectApplied
+from muster.events.elastic import GrowthGranted, GrowthWithdrawn
 from muster.events.envelope import Commit, Stored
 from muster.events.facts import (
     ChildObserved,
@@ -43,6 +45,7 @@ from muster.events.facts import (
     WorkloadObserved,
 )
 from muster.events.system import Genesis, LeaderStarted
+from muster.model.keys import Ref
 from muster.model.quota import QuotaNode, QuotaTree
 from muster.model.resources import Vector, format_quantity
 from muster.model.workload import Workload
@@ -121,7 +124,7 @@ class Auditor:
         self._leaves = LeafAudit()
         self._orders = Orders()
 
-    def feed(self, stored: Stored) -> None:  # noqa: C901 - a table of events
+    def feed(self, stored: Stored) -> None:  # noqa: C901, PLR0915 - a table of events
         """Check one commit against everything before it."""
         self._seq = stored.seq
         self.commits += 1
@@ -164,6 +167,8 @@ class Auditor:
                     # Suspended and started around the queue again: under the same attempt it may be suspended again.
                     self._applied.discard((event.ref.uid, event.attempt, "suspend"))
                     self._open(event.ref.uid, _charge(event, adopted=True))
+                case GrowthGranted() | GrowthWithdrawn():
+                    self._grown(event)
                 case ChargeChanged():
                     self._changed(event)
                 case GangAdmitted():
@@ -281,14 +286,7 @@ class Auditor:
             need = workload.need.get(tree.profile if tree is not None else "ack", {})
             self._check("I4", need == event.request, f"{event.ref} needs {need} and is charged {event.request}")
         self._open(event.ref.uid, _charge(event))
-        for path, node in self._chain(event.queue):
-            for name in event.request:
-                limit, used = node.limit.get(name) if node else None, self._used.get(path, {}).get(name, 0)
-                self._check(
-                    "I2",
-                    limit is None or used <= limit,
-                    f"{event.ref} takes {path} to {name} {format_quantity(used, name)}, over its limit",
-                )
+        self._within(event.ref, event.queue, event.request)
 
     def _open(self, uid: str, charge: _Charge) -> None:
         self._check("I6", uid not in self._charges, f"{uid} is charged twice")
@@ -316,6 +314,32 @@ class Auditor:
         self._add(charge, -1)
         charge.request, charge.pods = event.request, event.pods
         self._add(charge, 1)
+
+    def _grown(self, event: GrowthGranted | GrowthWithdrawn) -> None:
+        """I6: what is granted and what is charged change together; I2: a grant stays within every limit."""
+        charge = self._charges.get(event.ref.uid)
+        same = charge is not None and charge.attempt == event.attempt
+        self._check("I6", same, f"{event.ref} attempt {event.attempt} is granted differently, and is not charged")
+        if charge is None:
+            return
+        self._add(charge, -1)
+        before, charge.granted = charge.request, event.grant
+        charge.request, charge.pods = event.request, event.pods
+        self._add(charge, 1)
+        if isinstance(event, GrowthGranted):
+            more = [name for name, amount in event.request.items() if amount > before.get(name, 0)]
+            self._within(event.ref, charge.queue, more)
+
+    def _within(self, ref: Ref, queue: str, names: Iterable[str]) -> None:
+        """I2: what is used at the leaf and every ancestor stays within the limits."""
+        for path, node in self._chain(queue):
+            for name in names:
+                limit, used = node.limit.get(name) if node else None, self._used.get(path, {}).get(name, 0)
+                self._check(
+                    "I2",
+                    limit is None or used <= limit,
+                    f"{ref} takes {path} to {name} {format_quantity(used, name)}, over its limit",
+                )
 
     def _admitted(self, event: GangAdmitted) -> None:
         charge = self._charges.get(event.ref.uid)

@@ -49,6 +49,10 @@ def entry_of(ref: Ref | None, happening: Happening) -> NarratedEvent:
     return NarratedEvent(happening.at, happening.seq, happening.item, ref, word, text, happening.weight, happening.what)
 
 
+_OTHER_WRITES = ("request_nodes", "withdraw_nodes", "free_gpu", "gate")
+"""Writes to other objects than jobs and pods: a failure of one is a turn for everybody."""
+
+
 class Narrator:
     """Folds a log, and tells what each commit means."""
 
@@ -156,7 +160,7 @@ class Narrator:
 
 
 def _weight(event: Event) -> Weight:
-    if isinstance(event, effects.EffectFailed) and event.action in ("request_nodes", "withdraw_nodes", "free_gpu"):
+    if isinstance(event, effects.EffectFailed) and event.action in _OTHER_WRITES:
         return "turn"
     return "step" if isinstance(event, growing.NodesRequested | growing.NodesRequestWithdrawn) else "detail"
 

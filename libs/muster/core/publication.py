@@ -13,6 +13,7 @@ from muster.core.workloads.registry import KINDS
 from muster.events import decisions, effects, facts, public
 from muster.events.base import Event
 from muster.events.charges import ChargeChanged
+from muster.events.elastic import GrowthGranted, GrowthWithdrawn
 from muster.model.keys import Ref
 from muster.model.resources import Vector, format_quantity, texts
 
@@ -222,6 +223,22 @@ def _about_workload(  # noqa: C901 - a table of events
             return public.PublicWorkloadAdopted(
                 **where, attempt=event.attempt, queue=event.queue, request=texts(event.request), reason=event.reason
             )
+        case GrowthGranted():
+            return public.PublicWorkloadRecharged(
+                **where,
+                attempt=event.attempt,
+                queue=event.queue,
+                request=texts(event.request),
+                beyond_grant=texts(event.over),
+            )
+        case GrowthWithdrawn():
+            return public.PublicWorkloadRecharged(
+                **where,
+                attempt=event.attempt,
+                queue=event.queue,
+                request=texts(event.request),
+                beyond_grant=texts(event.over),
+            )
         case ChargeChanged():
             return public.PublicWorkloadRecharged(
                 **where,
@@ -232,9 +249,9 @@ def _about_workload(  # noqa: C901 - a table of events
             )
         case effects.EffectApplied(action="bind") | effects.EffectFailed(action="bind"):
             return None
-        case effects.EffectApplied(action="request_nodes" | "withdraw_nodes" | "free_gpu"):
+        case effects.EffectApplied(action="request_nodes" | "withdraw_nodes" | "free_gpu" | "gate"):
             return None
-        case effects.EffectFailed(action="request_nodes" | "withdraw_nodes" | "free_gpu"):
+        case effects.EffectFailed(action="request_nodes" | "withdraw_nodes" | "free_gpu" | "gate"):
             return None
         case effects.EffectApplied(action="suspend"):
             return public.PublicWorkloadEvicted(

@@ -17,10 +17,10 @@ refused       the API server will not take the write (invalid, or a policy denie
 """
 
 
-Action = Literal["resume", "suspend", "bind", "request_nodes", "withdraw_nodes", "free_gpu"]
+Action = Literal["resume", "suspend", "bind", "request_nodes", "withdraw_nodes", "free_gpu", "gate"]
 """What was to be done: an admission resumes, an eviction suspends, a placed pod (the ref) is bound to its node; a
 ProvisioningRequest (the ref, with its name for a uid, which nobody knows yet) is made or removed; a pod (the ref) that
-keeps a GPU device for nobody is deleted."""
+keeps a GPU device for nobody is deleted; ``maxReplicas`` of a RayCluster (the ref) is set to what is granted."""
 
 
 class EffectApplied(Event, frozen=True, kw_only=True):

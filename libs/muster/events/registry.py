@@ -11,12 +11,25 @@ from muster.events.charges import ChargeChanged
 from muster.events.claims import ClaimDecision
 from muster.events.decisions import AnyDecision
 from muster.events.effects import Effect
+from muster.events.elastic import ElasticDecision
 from muster.events.facts import Fact
 from muster.events.gangs import PodDecision
 from muster.events.growing import GrowthDecision
+from muster.events.raydemand import RayDemandObserved
 from muster.events.system import SystemEvent
 
-AnyEvent = Fact | AnyDecision | ChargeChanged | ClaimDecision | PodDecision | GrowthDecision | Effect | SystemEvent
+AnyEvent = (
+    Fact
+    | RayDemandObserved
+    | AnyDecision
+    | ChargeChanged
+    | ClaimDecision
+    | PodDecision
+    | GrowthDecision
+    | ElasticDecision
+    | Effect
+    | SystemEvent
+)
 
 EVENT_TYPES: dict[str, type[Event]] = {cls.__struct_config__.tag: cls for cls in get_args(AnyEvent)}
 """{tag: type} of everything the log may hold."""

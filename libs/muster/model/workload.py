@@ -6,6 +6,7 @@ from typing import Literal
 
 from msgspec import Struct, field
 
+from muster.model.elastic import Elastic
 from muster.model.keys import Ref
 from muster.model.placing import ANYWHERE, PodRules, Taint, Topology
 from muster.model.resources import Vector
@@ -138,6 +139,8 @@ class Workload(Struct, frozen=True, gc=False, omit_defaults=True):
     dequeued_at: int = 0
     checkpointed_at: int = 0
     """When it saved its work last, as it says itself, ms since the epoch; 0 where it does not."""
+    elastic: Elastic | None = None
+    """The worker groups of a Ray cluster that scales itself; None for everything else."""
 
     @property
     def asks(self) -> Vector:
@@ -202,6 +205,8 @@ class ChildState(Struct, frozen=True, gc=False, omit_defaults=True):
     """What its pods ask for once its controller has made all that its spec wants (a RayCluster's, as scaled now)."""
     over: bool = False
     """It has ended or is suspended: it may stay for long and holds nothing but the pods that are left of it."""
+    elastic: Elastic | None = None
+    """The worker groups of a Ray cluster that scales itself; None for everything else."""
 
 
 class NodeState(Struct, frozen=True, gc=False, omit_defaults=True):

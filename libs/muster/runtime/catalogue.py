@@ -27,6 +27,7 @@ from muster.events import public
 from muster.events.base import Decision, Event
 from muster.events.effects import Effect
 from muster.events.facts import Fact
+from muster.events.raydemand import RayDemandObserved
 from muster.events.registry import EVENT_TYPES
 from muster.runtime.attributes import summary
 
@@ -72,7 +73,12 @@ REDELIVERIES: Mapping[str, str] = {
     "gang_awaiting_nodes": OF_ATTEMPT,
     "gang_deferred": OF_ATTEMPT,
     "gang_held_back": "changes nothing: it was told already",
+    "gate_set": "writes nothing: the annotation on the cluster says that it is done",
     "genesis": "cannot be: it is sequence 1 of its stream",
+    "growth_denied": "changes nothing: the same refusal is known",
+    "growth_granted": "changes nothing: that much is granted and charged already",
+    "growth_requested": "is void: it builds on a grant that has changed; otherwise the same is asked for",
+    "growth_withdrawn": "changes nothing: it is withdrawn already",
     "kinds_configured": "changes nothing: those kinds are on already",
     "leader_started": "makes a new epoch; the process it names goes on, others are refused",
     "log_nearly_full": "changes nothing: the log is closing already",
@@ -96,6 +102,7 @@ REDELIVERIES: Mapping[str, str] = {
     "quota_tree_accepted": "changes nothing: the same tree is in force",
     "quota_tree_rejected": "changes nothing: the same refusal is known",
     "quota_tree_removed": "changes nothing: no tree is in force",
+    "ray_demand_observed": "changes nothing unless it was read later than the last one of that attempt",
     "reclaim_deferred": "changes nothing: the claimant rests already",
     "ruleset_activated": "changes nothing: the number in force only grows",
     "suspension_ordered": OF_ATTEMPT,
@@ -238,7 +245,7 @@ INTRODUCTIONS = {
 def _group(kind: type[Event]) -> str:
     if issubclass(kind, Decision):
         return "Decisions"
-    if kind in Fact.__args__:
+    if kind in (*Fact.__args__, RayDemandObserved):
         return "Facts"
     return "Effects" if kind in Effect.__args__ else "The log itself"
 

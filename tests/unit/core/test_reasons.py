@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from msgspec import inspect as mi
 
-from kit import gangscenes, scenes
+from kit import gangscenes, rayscenes, scenes
 from kit.bench import Bench
 from kit.scenes import OBSTACLES, TWO, Scene
 from muster.core.gangstory import gang_tale
@@ -67,7 +67,7 @@ def reasons() -> set[Key]:
     found = set()
     for tag, kind in EVENT_TYPES.items():
         for path, value in literals(mi.type_info(kind), (tag,)):
-            if path[-1] in NO_REASONS or path[1:2] in (("workload",), ("pod",)):
+            if path[-1] in NO_REASONS or path[1:2] in (("workload",), ("pod",), ("demand",)):
                 continue
             if path[-1] == "why":
                 found.add(("pool_refusal", value))
@@ -108,6 +108,7 @@ SCENES: dict[str, Callable[[str], tuple[Scene, str]]] = {
     "obstacle": scenes.obstacle,
     "pool_refusal": scenes.pool_refused,
     "nodes_request_withdrawn": scenes.nodes_withdrawn,
+    "growth_denied": rayscenes.denied,
 }
 
 WORDS: dict[str, Any] = {

@@ -15,11 +15,12 @@ from muster.core.actuation import gpus, provisioning
 from muster.core.actuation.answers import Effect, Reread, RetryLater, applied, message_of
 from muster.core.actuation.asking import Asking
 from muster.core.actuation.bind import Bind, after_binding, binding_for, read_binding
+from muster.core.actuation.gating import Gating, patch_gate, read_gated
 from muster.core.actuation.gpus import Freeing
 from muster.core.actuation.intents import ActuatorState, Known, Outstanding
 from muster.core.actuation.patch import after_reread, patch_for, read_answer
 from muster.core.workloads.registry import KINDS
-from muster.model.api import CONFIG_MAPS, JSON, JSON_PATCH, MERGE_PATCH, PODS
+from muster.model.api import CONFIG_MAPS, JSON, JSON_PATCH, MERGE_PATCH, PODS, RAYCLUSTERS
 
 REREADS = 5
 """How often a patch that does not pass its tests is built anew on the object before it counts as refused."""
@@ -41,20 +42,21 @@ class Reply(Struct, frozen=True):
     body: bytes
 
 
-Order = Outstanding | Bind | Asking | Freeing
+Order = Outstanding | Bind | Asking | Freeing | Gating
 Steps = Generator[Request, Reply, Effect | RetryLater]
 
 
 def orders_of(state: ActuatorState) -> dict[str, Order]:
     """Everything that is to be carried out, by the uid of the object it is about."""
-    return {**state.outstanding, **state.binds, **state.asking, **state.freeing}
+    others: dict[str, Order] = {**state.gating, **state.binds, **state.asking, **state.freeing}
+    return {**others, **state.outstanding}  # Of a cluster that is a job itself: whether it runs comes first.
 
 
 def is_due(order: Order, state: ActuatorState) -> bool:
     """Whether an order is still to be carried out."""
     uid = order.ref.uid
-    of_uid = (state.outstanding.get(uid), state.binds.get(uid), state.asking.get(uid), state.freeing.get(uid))
-    return order in of_uid
+    tables = (state.outstanding, state.binds, state.asking, state.freeing, state.gating)
+    return any(order == table.get(uid) for table in tables)
 
 
 def carry_out(order: Order, state: Callable[[], ActuatorState], image: str = gpus.IMAGE) -> Steps:
@@ -66,6 +68,8 @@ def carry_out(order: Order, state: Callable[[], ActuatorState], image: str = gpu
             return _free(order)
         case Asking():
             return _ask(order)
+        case Gating():
+            return _gate(order)
     return _patch(order, state)
 
 
@@ -88,6 +92,20 @@ def _patch(order: Outstanding, state: Callable[[], ActuatorState]) -> Steps:
         if not isinstance(after, Known):
             return after
         known = after
+    return RetryLater("conflict", "the object keeps changing under the patch")
+
+
+def _gate(order: Gating) -> Steps:
+    path = RAYCLUSTERS.path(order.ref.namespace, order.ref.name)
+    for _ in range(REREADS):
+        found = yield Request("GET", path)
+        patch = patch_gate(order, found.status, found.body)
+        if not isinstance(patch, bytes):
+            return patch
+        reply = yield Request("PATCH", path, patch, JSON_PATCH)
+        answer = read_gated(order, reply.status, reply.body)
+        if not isinstance(answer, Reread):
+            return answer
     return RetryLater("conflict", "the object keeps changing under the patch")
 
 

@@ -13,6 +13,7 @@ from msgspec import Struct, field
 
 from muster.core.actuation.asking import Asking
 from muster.core.actuation.bind import Bind
+from muster.core.actuation.gating import Gating
 from muster.core.actuation.gpus import Freeing
 from muster.core.objects.kaiqueue import pod_group_name
 from muster.core.seen import Seen
@@ -24,12 +25,15 @@ from muster.events.decisions import (
     QuotaReleased,
     QuotaReserved,
     SuspensionOrdered,
+    WorkloadAdopted,
     WorkloadQueued,
 )
 from muster.events.effects import Action, EffectApplied, EffectFailed
-from muster.events.facts import PodGone, WorkloadGone, WorkloadObserved
+from muster.events.elastic import GateSet
+from muster.events.facts import ChildGone, PodGone, WorkloadGone, WorkloadObserved
 from muster.events.gangs import GpuReservationEnded, PodsPlaced, PodsReleased
 from muster.events.growing import NodesRequested, NodesRequestWithdrawn
+from muster.model.elastic import Elastic
 from muster.model.keys import Intent, Position, Ref
 from muster.model.quota import KAI_ROOT
 from muster.model.workload import Switch, Workload
@@ -67,6 +71,8 @@ class Known(Struct):
     generation: int = 0
     basis: str = ""
     """Digest of what a decision about it rests on, at that generation."""
+    elastic: Elastic | None = None
+    """The worker groups of a Ray cluster that scales itself."""
 
 
 def known_of(workload: Workload) -> Known:
@@ -78,6 +84,7 @@ def known_of(workload: Workload) -> Known:
         workload.switch,
         workload.generation,
         workload.basis,
+        workload.elastic,
     )
 
 
@@ -97,6 +104,8 @@ class ActuatorState(StageState):
     """Pods that keep GPU devices for nobody, by uid."""
     asking: dict[str, Asking] = field(default_factory=dict)
     """Requests for nodes to be made or removed, by name."""
+    gating: dict[str, Gating] = field(default_factory=dict)
+    """RayClusters whose ``maxReplicas`` is to be written, by uid of the cluster, which may be a job itself."""
 
 
 class Actuator:
@@ -113,6 +122,7 @@ class Actuator:
             WorkloadGone: self._gone,
             WorkloadQueued: self._queued,
             QuotaReserved: self._reserved,
+            WorkloadAdopted: self._reserved,
             GangAdmitted: self._admitted,
             QuotaReleased: self._released,
             EvictionOrdered: self._evicted,
@@ -125,6 +135,8 @@ class Actuator:
             GpuReservationEnded: self._reservation_ended,
             NodesRequested: self._nodes_asked,
             NodesRequestWithdrawn: self._nodes_asked,
+            GateSet: self._gate_set,
+            ChildGone: self._child_gone,
         }
 
     def _observed(self, state: ActuatorState, _at: Position, event: WorkloadObserved) -> None:
@@ -144,7 +156,7 @@ class Actuator:
     def _queued(self, state: ActuatorState, _at: Position, event: WorkloadQueued) -> None:
         state.queued_at[event.ref.uid] = event.queued_at
 
-    def _reserved(self, state: ActuatorState, _at: Position, event: QuotaReserved) -> None:
+    def _reserved(self, state: ActuatorState, _at: Position, event: QuotaReserved | WorkloadAdopted) -> None:
         state.reserved[event.ref.uid] = event.attempt
 
     def _admitted(self, state: ActuatorState, at: Position, event: GangAdmitted) -> None:
@@ -204,8 +216,17 @@ class Actuator:
         order = Asking(event, Intent(state.generation, at.seq, at.item))
         state.asking[order.ref.uid] = order
 
+    def _gate_set(self, state: ActuatorState, at: Position, event: GateSet) -> None:
+        if state.reserved.get(event.owner.uid) == event.attempt:
+            state.gating[event.ref.uid] = Gating(event, Intent(state.generation, at.seq, at.item))
+
+    def _child_gone(self, state: ActuatorState, _at: Position, event: ChildGone) -> None:
+        state.gating.pop(event.ref.uid, None)
+
     def _released(self, state: ActuatorState, _at: Position, event: QuotaReleased) -> None:
         state.reserved.pop(event.ref.uid, None)
+        for uid in [uid for uid, order in state.gating.items() if order.decision.owner.uid == event.ref.uid]:
+            del state.gating[uid]
         self._drop(state, event.ref.uid, event.attempt)
 
     def _done(self, state: ActuatorState, _at: Position, event: EffectApplied | EffectFailed) -> None:
@@ -213,6 +234,11 @@ class Actuator:
             asking = state.asking.get(event.ref.uid)
             if asking is not None and asking.cause == event.cause:
                 del state.asking[event.ref.uid]
+            return
+        if event.action == "gate":
+            gating = state.gating.get(event.ref.uid)
+            if gating is not None and gating.cause == event.cause:
+                del state.gating[event.ref.uid]
             return
         if event.action == "free_gpu":
             state.freeing.pop(event.ref.uid, None)

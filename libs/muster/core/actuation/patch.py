@@ -24,6 +24,7 @@ from muster.core.actuation.answers import (
     not_done,
     rv_of,
 )
+from muster.core.actuation.gating import SCALED, gate_notes, gate_ops, opening
 from muster.core.actuation.intents import Known, Outstanding, known_of
 from muster.core.objects.kaiqueue import POD_GROUP_NAME
 from muster.core.objects.meta import (
@@ -77,11 +78,16 @@ def resume_patch(order: Outstanding, known: Known) -> bytes:
         stamps[QUEUED_AT] = rfc3339(order.queued_at)
         stamps[ENQUEUE_STAMPS[0]] = go_time(order.queued_at)
     stamps |= marked(known.switch, suspended=False)
+    gate: list[Op] = []
+    if known.elastic is not None:
+        most = opening(known.elastic)
+        stamps |= gate_notes(most, known.elastic, order.intent)
+        gate = gate_ops(most, known.elastic, SCALED[order.ref.kind])
     switch = switched(order.ref.kind, known.switch, suspended=False)
     marks = {GANG: order.ref.name, **({POD_GROUP_NAME: order.pod_group} if order.pod_group else {})}
     steer = steered(known.switch, marks) if order.placed else []
     fence = _fence(order.ref.uid, known.generation if known.basis == order.basis else NEVER, known)
-    return _encode([*fence, *annotate(stamps, known), *switch, *steer])
+    return _encode([*fence, *annotate(stamps, known), *gate, *switch, *steer])
 
 
 def steered(switch: Switch, marks: dict[str, str]) -> list[Op]:

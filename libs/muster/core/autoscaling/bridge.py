@@ -1,4 +1,5 @@
-"""The autoscaler bridge: asks for the nodes that a gang lacks, all of them at once, and once.
+"""The autoscaler bridge: asks for the nodes that a gang lacks, all of them at once, and once; and keeps Ray clusters
+that scale themselves within what is granted to them (``gate.py``).
 
 The admitter says which nodes would do, and of which pools; here it is decided that they are asked for, and when that
 is over: its places are found, nobody needs them, they do not come. Asked for in vain they are asked for again after a
@@ -10,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
+from muster.core.autoscaling import clusters, gate
 from muster.core.autoscaling.state import BridgeState, NodesAsked, NodesNeeded, NodesRest, Sighted, templates_of
 from muster.core.gang.declare import declare
 from muster.core.objects.meta import digest
 from muster.core.rulesets import NEWEST
-from muster.core.stage import Arm, Violation, first
+from muster.core.stage import Arm, Violation, first, in_turn
 from muster.events.base import Cause, Decision, Event
 from muster.events.decisions import GangAdmitted, GangAwaitingNodes, GangDeferred, QuotaReleased, QuotaReserved
 from muster.events.effects import EffectFailed
@@ -43,7 +45,7 @@ class AutoscalerBridge:
         return BridgeState()
 
     def arms(self) -> Mapping[type[Event], Arm]:
-        return {
+        arms: dict[type[Event], Arm] = {
             QuotaReserved: self._reserved,
             QuotaReleased: self._released,
             GangAdmitted: self._admitted,
@@ -60,6 +62,8 @@ class AutoscalerBridge:
             NodesRequestGone: self._request_gone,
             EffectFailed: self._failed,
         }
+        own = clusters.arms()
+        return arms | {kind: in_turn(arms[kind], arm) if kind in arms else arm for kind, arm in own.items()}
 
     # --- jobs -------------------------------------------------------------------------------------------------
 
@@ -211,10 +215,12 @@ class AutoscalerBridge:
             rest = state.rests.get(key)
             if key not in state.asked and (rest is None or rest.until <= state.now):
                 yield _request(state, key, need, rest.times + 1 if rest is not None else 1)
+        yield from gate.decisions(state)
 
     def next_deadline(self, state: BridgeState) -> int | None:
         """When a request is given up, or a pause is over."""
         times = [asked.need.until for asked in state.asked.values() if asked.need.until]
+        times += gate.deadlines(state)
         times += [rest.until for key, rest in state.rests.items() if key in state.needs and key not in state.asked]
         return min((at for at in times if at > state.now), default=None)
 

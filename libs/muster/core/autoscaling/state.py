@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from msgspec import Struct, field
 
+from muster.core.autoscaling.wish import Wish
 from muster.core.seen import Seen
 from muster.core.stage import StageState
 from muster.events.base import Cause
+from muster.events.elastic import GrowthUnit
 from muster.events.growing import NodesRequested, WithdrawalReason
+from muster.model.elastic import Counts, Elastic
 from muster.model.keys import Ref
 from muster.model.pools import Growth
+from muster.model.raydemand import RayDemand
 
 
 class NodesNeeded(Struct, frozen=True):
@@ -56,6 +60,57 @@ class Sighted(Struct, frozen=True):
     templates: tuple[str, ...]
 
 
+class HeadSaid(Struct, frozen=True):
+    """What a Ray head said last."""
+
+    attempt: int
+    read_at: int
+    demand: RayDemand
+
+
+class Cluster(Struct):
+    """A RayCluster that scales itself."""
+
+    ref: Ref
+    owner: str
+    """uid of who is charged: its RayJob, or itself."""
+    elastic: Elastic
+    rv: int
+    cause: Cause
+    """The newest event that says something about it."""
+    runs: bool = True
+    wish: Wish = Wish()
+    unused_since: int = 0
+    """Log time since when more is granted than it uses and wants; 0 while it is not."""
+    written_rv: int = 0
+    """resourceVersion of our last write: what was seen before that says nothing."""
+    rests_until: int = 0
+    """Log time before which nothing is written again: the last write failed."""
+
+
+class Grant(Struct):
+    """What is granted to somebody whose cluster scales itself."""
+
+    ref: Ref
+    attempt: int
+    groups: Counts
+    giving: Counts = field(default_factory=dict)
+    """What is being given back: replicas that the group is left with."""
+
+    @property
+    def kept(self) -> Counts:
+        """What it may count on."""
+        return {**self.groups, **self.giving}
+
+
+class GrowthAsked(Struct, frozen=True):
+    """A growth that is asked for."""
+
+    attempt: int
+    granted: Counts
+    units: tuple[GrowthUnit, ...]
+
+
 class BridgeState(StageState):
     """By uid of the job, or by the gang that stands for its group."""
 
@@ -76,6 +131,27 @@ class BridgeState(StageState):
     sighted_seen: Seen = field(default_factory=Seen)
     removed: dict[str, None] = field(default_factory=dict)
     """namespace/name of requests that are withdrawn, and may still exist"""
+    heard: dict[str, HeadSaid] = field(default_factory=dict)
+    """uid of a RayCluster -> what its head said last"""
+    sizes: dict[str, Counts] = field(default_factory=dict)
+    """uid of a workload whose Ray cluster scales itself -> the replicas that its spec asks for"""
+    grants: dict[str, Grant] = field(default_factory=dict)
+    """By uid of who is charged."""
+    clusters: dict[str, Cluster] = field(default_factory=dict)
+    cluster_of: dict[str, str] = field(default_factory=dict)
+    """uid of who is charged -> uid of the cluster seen last"""
+    clusters_seen: Seen = field(default_factory=Seen)
+    workers: dict[str, dict[str, dict[str, str]]] = field(default_factory=dict)
+    """uid of a RayCluster -> {worker group: {uid of a live pod: its name}}"""
+    worker_of: dict[str, str] = field(default_factory=dict)
+    """uid of a live worker pod -> uid of its RayCluster"""
+    workers_seen: Seen = field(default_factory=Seen)
+    growing: dict[str, GrowthAsked] = field(default_factory=dict)
+    """uid of a RayCluster -> what it asks for"""
+    gates: dict[str, Cause] = field(default_factory=dict)
+    """uid of a RayCluster -> the write to it that is under way"""
+    due: dict[str, None] = field(default_factory=dict)
+    """RayClusters about which something is to be decided now."""
 
 
 def templates_of(event: NodesRequested) -> tuple[str, ...]:

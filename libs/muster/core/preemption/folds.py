@@ -17,6 +17,7 @@ from muster.events.decisions import (
     WorkloadQueued,
 )
 from muster.events.effects import EffectApplied, EffectFailed
+from muster.events.elastic import GrowthGranted, GrowthWithdrawn
 from muster.events.facts import (
     NodeGone,
     NodeObserved,
@@ -100,7 +101,9 @@ def effect_failed(state: PreemptorState, at: Position, event: EffectFailed) -> N
         changed(state, event.ref.uid)
 
 
-def charge_changed(state: PreemptorState, _at: Position, event: ChargeChanged) -> None:
+def charge_changed(
+    state: PreemptorState, _at: Position, event: ChargeChanged | GrowthGranted | GrowthWithdrawn
+) -> None:
     """More, or less, could be taken back."""
     state.supply += 1
     changed(state, event.ref.uid)

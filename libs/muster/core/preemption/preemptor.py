@@ -33,6 +33,7 @@ from muster.events.decisions import (
     WorkloadQueued,
 )
 from muster.events.effects import EffectApplied, EffectFailed
+from muster.events.elastic import GrowthGranted, GrowthWithdrawn
 from muster.events.facts import (
     NodeGone,
     NodeObserved,
@@ -66,6 +67,8 @@ class Preemptor:
             QuotaMoved: folds.moved,
             WorkloadAdopted: folds.charged,
             ChargeChanged: folds.charge_changed,
+            GrowthGranted: folds.charge_changed,
+            GrowthWithdrawn: folds.charge_changed,
             QuotaReleased: folds.released,
             QuotaTreeAccepted: folds.rules_changed,
             QuotaTreeRemoved: folds.rules_changed,

@@ -31,6 +31,7 @@ from muster.events.decisions import (
     WorkloadRefused,
 )
 from muster.events.effects import EffectApplied
+from muster.events.elastic import GrowthGranted, GrowthWithdrawn
 from muster.events.facts import (
     ObjectUnreadable,
     PriorityClassGone,
@@ -184,7 +185,9 @@ def released(queues: Queues, at: Position, event: QuotaReleased) -> Iterable[str
     return (uid,)
 
 
-def charge_changed(queues: Queues, at: Position, event: ChargeChanged) -> Iterable[str]:
+def charge_changed(
+    queues: Queues, at: Position, event: ChargeChanged | GrowthGranted | GrowthWithdrawn
+) -> Iterable[str]:
     moved = queues.ledger.recharge(event.ref.uid, event.request, event.pods, event.over)
     if moved is not None:
         queues.book.moved(*moved, queues.ledger, Cause(at.seq, at.item))
@@ -296,6 +299,8 @@ FOLDS: Mapping[type[Event], Fold] = {
     QuotaDenied: denied,
     WorkloadAdopted: reserved,
     ChargeChanged: charge_changed,
+    GrowthGranted: charge_changed,
+    GrowthWithdrawn: charge_changed,
     QuotaReleased: released,
     EffectApplied: effect_applied,
 }

@@ -12,7 +12,7 @@ from typing import ClassVar
 from msgspec import structs
 
 from muster.core.objects.labels import quota_name
-from muster.core.quota import claiming, folds, kaiforest, standalone
+from muster.core.quota import claiming, folds, growth, kaiforest, standalone
 from muster.core.quota.charging import charge_of, demand_in
 from muster.core.quota.demand import Scratch, demand_of
 from muster.core.quota.ledger import leaf_of
@@ -52,6 +52,7 @@ from muster.events.decisions import (
     WorkloadQueued,
 )
 from muster.events.effects import EffectApplied, EffectFailed
+from muster.events.elastic import GateSet, GrowthDenied, GrowthGranted, GrowthRequested, GrowthWithdrawn
 from muster.events.facts import (
     ChildGone,
     ChildObserved,
@@ -104,6 +105,11 @@ class QuotaAccountant:
             QuotaDenied: folds.denied,
             WorkloadAdopted: folds.adopted,
             ChargeChanged: folds.charge_changed,
+            GrowthRequested: growth.requested,
+            GrowthGranted: folds.growth_changed,
+            GrowthDenied: growth.denied,
+            GrowthWithdrawn: folds.growth_changed,
+            GateSet: growth.gate_set,
             SuspensionRecorded: folds.suspension_recorded,
             QuotaReleased: folds.released,
             GangAdmitted: folds.admitted,
@@ -168,6 +174,7 @@ class QuotaAccountant:
         scratch = Scratch()
         yield from self._releases(state, scratch)
         yield from self._moves(state, scratch)
+        yield from growth.withdrawals(state, scratch)
         over = list(claiming.ends(state))
         yield from over
         if not state.admitting:
@@ -180,6 +187,7 @@ class QuotaAccountant:
                 return  # the others are answered once it is in force: nobody takes what it is about to hold
         yield from self._adoptions(state, scratch)
         yield from self._answers(state, scratch)
+        yield from growth.answers(state, scratch)
 
     @staticmethod
     def _releases(state: AccountantState, scratch: Scratch) -> Iterator[Decision]:

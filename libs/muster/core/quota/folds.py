@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from muster.core.quota import standalone
+from muster.core.quota import growth, standalone
 from muster.core.quota.charging import ask_of, charge_of, claim_of
 from muster.core.quota.state import (
     AccountantState,
@@ -43,6 +43,7 @@ from muster.events.decisions import (
     WorkloadQueued,
 )
 from muster.events.effects import EffectApplied, EffectFailed
+from muster.events.elastic import GrowthGranted, GrowthWithdrawn
 from muster.events.facts import (
     ChildGone,
     ChildObserved,
@@ -251,6 +252,8 @@ def open_entry(state: AccountantState, at: Position, event: QuotaReserved | Work
     workload = state.workloads.get(uid)
     if workload is not None:
         entry.child = workload.child
+        entry.groups = workload.elastic.sizes if workload.elastic is not None else {}
+    state.growths.pop(uid, None)
     entry.pods, entry.aside = event.pods, aside_of(workload, event.request)
     state.entries[uid] = entry
     served = state.ledger.charge(uid, charge_of(event))
@@ -282,6 +285,8 @@ def answered(state: AccountantState, event: QuotaReserved | QuotaDenied) -> None
 def released(state: AccountantState, at: Position, event: QuotaReleased) -> None:
     uid = event.ref.uid
     state.entries.pop(uid, None)
+    state.growths.pop(uid, None)
+    state.returns.pop(uid, None)
     state.ledger.release(uid, event.attempt, at.at)
     if event.reason in ("evicted", "preempted") and uid in state.workloads:
         state.evictions[uid] = state.evictions.get(uid, 0) + 1
@@ -308,6 +313,9 @@ def deferred(state: AccountantState, at: Position, event: GangDeferred) -> None:
 
 
 def effect_applied(state: AccountantState, at: Position, event: EffectApplied) -> None:
+    if event.action == "gate":
+        growth.gate_written(state, at, event)
+        return
     entry = entry_of(state, event.ref.uid, event.attempt)
     if entry is None:
         return
@@ -321,6 +329,9 @@ def effect_applied(state: AccountantState, at: Position, event: EffectApplied) -
 
 
 def effect_failed(state: AccountantState, at: Position, event: EffectFailed) -> None:
+    if event.action == "gate":
+        growth.gate_written(state, at, event)
+        return
     entry = entry_of(state, event.ref.uid, event.attempt)
     if entry is None:
         return
@@ -336,6 +347,14 @@ def effect_failed(state: AccountantState, at: Position, event: EffectFailed) -> 
 def charge_changed(state: AccountantState, _at: Position, event: ChargeChanged) -> None:
     entry = entry_of(state, event.ref.uid, event.attempt)
     if entry is not None:
+        state.ledger.recharge(event.ref.uid, event.request, event.pods, event.over)
+        recheck(state, event.ref.uid)
+
+
+def growth_changed(state: AccountantState, at: Position, event: GrowthGranted | GrowthWithdrawn) -> None:
+    entry = entry_of(state, event.ref.uid, event.attempt)
+    if entry is not None:
+        growth.take_over(state, entry, event)
         state.ledger.recharge(event.ref.uid, event.request, event.pods, event.over)
         recheck(state, event.ref.uid)
 

@@ -22,7 +22,9 @@ from muster.core.stage import StageState
 from muster.events.base import Cause
 from muster.events.decisions import Candidate, PreemptionProposed, ReleaseReason
 from muster.events.effects import FailureReason
+from muster.events.elastic import GateSet, GrowthDenied, GrowthRequested
 from muster.events.facts import QuotaTreeObserved
+from muster.model.elastic import Counts
 from muster.model.keys import Ref
 from muster.model.resources import Vector
 from muster.model.workload import Workload
@@ -72,6 +74,8 @@ class Entry(Struct):
     """How many were granted, where the tree counts machines."""
     aside: Vector = field(default_factory=dict)
     """What runs of it by the spec it was charged for, and is not counted."""
+    groups: Counts = field(default_factory=dict)
+    """Of a Ray cluster that scales itself: the replicas that are granted to each worker group."""
     leaving: Leaving = ""
     """Why it has been ordered to be suspended; empty while it may stay."""
     suspended_rv: int = 0
@@ -98,6 +102,24 @@ class Plan(Struct):
     cause: Cause
     fits: bool | None = None
     """Whether it was found to fit on the nodes; None while that is not known."""
+
+
+class OpenGrowth(Struct):
+    """A Ray cluster that scales itself wants more than is granted to it."""
+
+    asked: GrowthRequested
+    cause: Cause
+    denied: GrowthDenied | None = None
+    """What refused it last."""
+
+
+class Return(Struct):
+    """What a cluster gives back once its ``maxReplicas`` is lowered."""
+
+    ordered: GateSet
+    cause: Cause
+    """The order, then the effect."""
+    done: bool = False
 
 
 class AccountantState(StageState):
@@ -144,6 +166,10 @@ class AccountantState(StageState):
     due_adoption: dict[str, None] = field(default_factory=dict)
     due_move: dict[str, None] = field(default_factory=dict)
     due_suspension: dict[str, None] = field(default_factory=dict)
+    growths: dict[str, OpenGrowth] = field(default_factory=dict)
+    """workload uid -> what its Ray cluster wants"""
+    returns: dict[str, Return] = field(default_factory=dict)
+    """workload uid -> what its Ray cluster gives back"""
     due_change: dict[str, None] = field(default_factory=dict)
     """Charged workloads of which more runs, or less, than they are charged with."""
     deadlines: dict[str, int] = field(default_factory=dict)

@@ -25,7 +25,7 @@ def aside_of(workload: Workload | None, granted: Mapping[str, int]) -> Vector:
 def charge_due(state: AccountantState, entry: Entry) -> tuple[Vector, int] | None:
     """(request, pods) that a workload should be charged with from here on; None when it is."""
     charge = state.ledger.charges[entry.ref.uid]
-    request = highest(entry.request, beyond(_live(state, entry), entry.aside))
+    request = highest(entry.request, beyond(live_of(state, entry), entry.aside))
     pods = max(entry.pods, state.presence.live_pods(entry.ref.uid))
     return None if (request, pods) == (charge.request, charge.pods) else (request, pods)
 
@@ -49,7 +49,7 @@ def beyond(amounts: Mapping[str, int], limit: Mapping[str, int]) -> Vector:
     return {name: over for name in sorted(amounts) if (over := amounts[name] - limit.get(name, 0)) > 0}
 
 
-def _live(state: AccountantState, entry: Entry) -> Vector:
+def live_of(state: AccountantState, entry: Entry) -> Vector:
     """What the pods and the children of a workload ask for now, its own spec too while that is what its pods follow."""
     uid = entry.ref.uid
     if uid in state.standalone:

@@ -18,7 +18,7 @@ from muster.core.readmodel.records import leaving_for
 from muster.core.readmodel.state import ReadState
 from muster.core.status.happenings import Happening, Release, Said, SetAsked, Taker, Used, Weight, Where
 from muster.core.workloads.registry import KINDS
-from muster.events import claims, effects, facts, gangs, growing
+from muster.events import claims, effects, elastic, facts, gangs, growing
 from muster.events import decisions as d
 from muster.events.base import Cause, Event
 from muster.events.charges import ChargeChanged
@@ -252,6 +252,11 @@ def _itself(weight: Weight) -> History:
     return history
 
 
+def _gate_set(_state: ReadState, at: Position, event: elastic.GateSet) -> Iterator[Said]:
+    """A write to a cluster belongs to the story of the job that runs through it."""
+    yield event.owner, happened(at, "gate_set", "step", event=event)
+
+
 def _written(weight: Weight) -> History:
     """What was written to a job; of pods and of requests for nodes the gangs are told, and all."""
 
@@ -294,6 +299,11 @@ HISTORY: Mapping[type[Event], History] = {
     gangs.NodesClaimEnded: _itself("turn"),
     growing.NodesRequested: _itself("turn"),
     growing.NodesRequestWithdrawn: _itself("turn"),
+    elastic.GrowthRequested: _itself("step"),
+    elastic.GrowthGranted: _itself("turn"),
+    elastic.GrowthDenied: _itself("turn"),
+    elastic.GrowthWithdrawn: _itself("turn"),
+    elastic.GateSet: _gate_set,
     effects.EffectApplied: _written("step"),
     effects.EffectFailed: _written("turn"),
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from muster.core.readmodel.historian import Historian
-from muster.core.readmodel.records import fade, leaving_for, prune
+from muster.core.readmodel.records import GrowthRecord, asked_in, fade, leaving_for, prune
 from muster.core.readmodel.state import ReadState, record_of
 from muster.core.readmodel.touched import Marker
 from muster.core.stage import Arm
@@ -32,6 +32,7 @@ from muster.events.decisions import (
     WorkloadRefused,
 )
 from muster.events.effects import EffectApplied, EffectFailed
+from muster.events.elastic import GateSet, GrowthDenied, GrowthGranted, GrowthRequested, GrowthWithdrawn
 from muster.events.facts import (
     ObjectUnreadable,
     WorkloadFinished,
@@ -64,6 +65,11 @@ class JobFolds:
             QuotaReserved: self._job_changed,
             QuotaMoved: self._moved,
             ChargeChanged: self._charge_changed,
+            GrowthRequested: self._growth_asked,
+            GrowthDenied: self._growth_denied,
+            GrowthGranted: self._grown,
+            GrowthWithdrawn: self._grown,
+            GateSet: self._gate_set,
             QuotaReleased: self._released,
             QuotaDenied: self._denied,
             CandidatesProposed: self._proposed,
@@ -137,6 +143,27 @@ class JobFolds:
         self._mark.jobs(event.ref.uid)
         self._mark.tree()
 
+    def _growth_asked(self, state: ReadState, _at: Position, event: GrowthRequested) -> None:
+        growth = record_of(state, event.ref).growth
+        growth.granted, growth.asked, growth.denied = event.granted, asked_in(event.units), None
+        self._mark.jobs(event.ref.uid)
+
+    def _growth_denied(self, state: ReadState, _at: Position, event: GrowthDenied) -> None:
+        record_of(state, event.ref).growth.denied = event
+        self._mark.jobs(event.ref.uid)
+
+    def _grown(self, state: ReadState, _at: Position, event: GrowthGranted | GrowthWithdrawn) -> None:
+        growth = record_of(state, event.ref).growth
+        growth.granted, growth.asked, growth.denied = event.groups, {}, None
+        self._mark.jobs(event.ref.uid)
+        self._mark.tree()
+
+    def _gate_set(self, state: ReadState, _at: Position, event: GateSet) -> None:
+        growth = record_of(state, event.owner).growth
+        growth.ceilings = event.ceilings
+        growth.granted = growth.granted or event.most
+        self._mark.jobs(event.owner.uid)
+
     def _released(self, state: ReadState, _at: Position, event: QuotaReleased) -> None:
         uid = event.ref.uid
         self._mark.jobs(uid)
@@ -146,6 +173,7 @@ class JobFolds:
         if record is not None:
             record.admitted_at, record.running_at, record.adoption = 0, 0, None
             record.request = event.request
+            record.growth = GrowthRecord()
             if record.ended != "finished":
                 record.ended, record.reason = "released", event.reason
             if record.gone_at:

@@ -8,6 +8,8 @@ from muster.core.status.happenings import Happening
 from muster.core.status.values import EndedAs, Leaving, Phase
 from muster.events.base import Cause
 from muster.events.decisions import AdoptionReason, EvictionOrdered, Victim
+from muster.events.elastic import GrowthDenied, GrowthUnit
+from muster.model.elastic import Counts
 from muster.model.keys import Ref
 from muster.model.resources import Vector
 from muster.model.workload import Outcome
@@ -16,6 +18,18 @@ GONE_KEPT = 2_000
 """Jobs that are gone and still remembered: the newest."""
 GONE_KEPT_MS = 14 * 24 * 3_600_000
 """How long a job that is gone is remembered, by log time."""
+
+
+class GrowthRecord(Struct):
+    """How far a Ray cluster that scales itself may grow, by worker group."""
+
+    granted: Counts = field(default_factory=dict)
+    ceilings: Counts = field(default_factory=dict)
+    """The most that its owner wants."""
+    asked: Counts = field(default_factory=dict)
+    """Replicas it asks for on top of what is granted."""
+    denied: GrowthDenied | None = None
+    """What refuses that."""
 
 
 class Record(Struct):
@@ -41,7 +55,17 @@ class Record(Struct):
     """What happened to it last of what may be the last thing that happens to a job."""
     reason: str = ""
     """Of its release, or of its leaving the queue."""
+    growth: GrowthRecord = field(default_factory=GrowthRecord)
     happenings: list[Happening] = field(default_factory=list)
+
+
+def asked_in(units: tuple[GrowthUnit, ...]) -> Counts:
+    """Replicas in all, group by group."""
+    found: Counts = {}
+    for unit in units:
+        for name, count in unit.groups.items():
+            found[name] = found.get(name, 0) + count * unit.times
+    return dict(sorted(found.items()))
 
 
 def prune(records: dict[str, Record], gone: dict[str, None], now: int) -> None:

@@ -11,7 +11,7 @@ from msgspec import Struct, structs
 
 from muster.core.quota.demand import Shortfall
 from muster.core.status.values import Leaving
-from muster.events import claims, effects, gangs, growing
+from muster.events import claims, effects, elastic, gangs, growing
 from muster.events import decisions as d
 from muster.events.base import Decision
 from muster.model.keys import Ref
@@ -39,6 +39,11 @@ Kept = (
     | gangs.PodsReleased
     | growing.NodesRequested
     | growing.NodesRequestWithdrawn
+    | elastic.GrowthRequested
+    | elastic.GrowthGranted
+    | elastic.GrowthDenied
+    | elastic.GrowthWithdrawn
+    | elastic.GateSet
     | effects.EffectApplied
     | effects.EffectFailed
 )

@@ -10,13 +10,14 @@ from typing import Any
 
 from msgspec import Struct
 
-from muster.core.wording import explain, explain_nodes, telling_nodes
+from muster.core.wording import explain, explain_nodes, telling_nodes, telling_ray
 from muster.core.workloads.registry import suspend_field
-from muster.events import claims, effects, facts, gangs, growing, system
+from muster.events import claims, effects, elastic, facts, gangs, growing, system
 from muster.events import decisions as d
 from muster.events.base import Event
 from muster.events.charges import ChargeChanged
 from muster.events.envelope import Commit
+from muster.events.raydemand import RayDemandObserved
 from muster.model.keys import Ref
 from muster.model.resources import Vector, format_vector
 from muster.model.text import counted, shorten, span
@@ -176,6 +177,8 @@ def _applied(event: effects.EffectApplied) -> str:
         return "nodes are asked for" if event.action == "request_nodes" else "nodes are asked for no longer"
     if event.action == "free_gpu":
         return "the pod that kept a GPU is deleted"
+    if event.action == "gate":
+        return f"maxReplicas is what is granted as of resourceVersion {event.rv}"
     field, value = suspend_field(event.ref.kind), str(event.action == "suspend").lower()
     return f"{field} is {value} as of resourceVersion {event.rv}"
 
@@ -187,6 +190,7 @@ _DONE = {
     "request_nodes": "nodes asked",
     "withdraw_nodes": "request gone",
     "free_gpu": "gpu freed",
+    "gate": "max written",
 }
 _NOT_DONE = {
     "resume": "not resumed",
@@ -195,6 +199,7 @@ _NOT_DONE = {
     "request_nodes": "not asked",
     "withdraw_nodes": "not removed",
     "free_gpu": "gpu kept",
+    "gate": "max not set",
 }
 """What the API server was asked to do to an object, once it has, or has not."""
 _FAILED = {"resume": explain.NOT_RESUMED, "suspend": explain.NOT_SUSPENDED, "bind": explain.NOT_BOUND}
@@ -206,6 +211,8 @@ def _failed(event: effects.EffectFailed) -> str:
         return refused + (f": {event.message}" if event.message else "")
     if event.action == "free_gpu":
         return explain.GPU_KEPT + (f": {event.message}" if event.message else "")
+    if event.action == "gate":
+        return telling_ray.not_written(event)
     words = _FAILED[event.action]
     return words[event.reason] + (f": {event.message}" if event.message else "")
 
@@ -294,6 +301,7 @@ _WORDS: Mapping[type[Event], tuple[str, _Say]] = {
     ),
     facts.NodesRequestGone: ("gone", _gone),
     facts.ObjectUnreadable: ("unreadable", lambda e: e.reason),
+    RayDemandObserved: ("demand", telling_ray.demand),
     d.WorkloadQueued: (
         "queued",
         lambda e: f"asks for {_request(e.queue, e.request)}, priority {e.priority}, attempt {e.attempt}",
@@ -343,6 +351,11 @@ _WORDS: Mapping[type[Event], tuple[str, _Say]] = {
     ),
     growing.NodesRequested: ("wants nodes", telling_nodes.nodes_requested),
     growing.NodesRequestWithdrawn: ("asks no more", telling_nodes.nodes_withdrawn),
+    elastic.GrowthRequested: ("wants more", telling_ray.requested),
+    elastic.GrowthGranted: ("may grow", telling_ray.granted),
+    elastic.GrowthDenied: ("may not grow", telling_ray.denied),
+    elastic.GrowthWithdrawn: ("gives back", telling_ray.withdrawn),
+    elastic.GateSet: ("limits", telling_ray.gate),
     effects.EffectApplied: ("resumed", _applied),
     effects.EffectFailed: ("not resumed", _failed),
 }

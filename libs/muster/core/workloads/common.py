@@ -29,6 +29,7 @@ from muster.core.objects.podrules import topology_of
 from muster.core.objects.podspec import PodTemplate, check_total, pod_request, pod_rules
 from muster.core.placement.gpus import shares_gpu
 from muster.core.workloads.steering import Steering
+from muster.model.elastic import Elastic
 from muster.model.placing import GPU, PodRules, Topology
 from muster.model.resources import Vector, add_into, scaled
 from muster.model.workload import DIRECT, ChildState, Outcome, Phase, PodSet, Switch, Workload
@@ -168,6 +169,7 @@ def workload(
     *,
     refusal: str = "",
     switch: Switch | None = None,
+    elastic: Elastic | None = None,
 ) -> Workload:
     """The workload an object is: what its kind says of it, and what stands in the metadata of all kinds."""
     need, pod_sets, auxiliary = needs.totals(), tuple(needs.sets), tuple(needs.auxiliary)
@@ -202,6 +204,7 @@ def workload(
         queued_at=first_stamp(meta.annotations, QUEUED_AT, *ENQUEUE_STAMPS),
         checkpointed_at=first_stamp(meta.annotations, CHECKPOINTED_AT),
         dequeued_at=first_stamp(meta.annotations, DEQUEUED_AT, *DEQUEUE_STAMPS),
+        elastic=elastic,
     )
 
 
@@ -212,7 +215,9 @@ def basis_of(
     return digest((need, pod_sets, auxiliary, refusal))
 
 
-def child(kind: str, meta: Meta, life: Life | None = None, *, asks: Vector | None = None) -> ChildState:
+def child(
+    kind: str, meta: Meta, life: Life | None = None, *, asks: Vector | None = None, elastic: Elastic | None = None
+) -> ChildState:
     """An object as what its owner runs through. ``asks``: what its pods ask for, where it says how many there are."""
     owner = meta.controller
     return ChildState(
@@ -222,6 +227,7 @@ def child(kind: str, meta: Meta, life: Life | None = None, *, asks: Vector | Non
         owner_kind=owner.kind,
         asks=asks or {},
         over=life is not None and life.over,
+        elastic=elastic,
     )
 
 

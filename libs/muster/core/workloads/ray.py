@@ -23,8 +23,14 @@ REDIS_CLEANUP: Vector = {"cpu": 200, "memory": 256 * 2**20}
 """The clean-up job after a cluster with GCS fault tolerance: runs after the head, so only the larger counts."""
 
 
-class HeadGroup(Struct, frozen=True):
+class HeadGroup(Struct, frozen=True, rename="camel"):
     template: PodTemplate = field(default_factory=PodTemplate)
+    ray_start_params: dict[str, object] | None = None
+    resources: dict[str, object] | None = None
+
+
+class ScaleStrategy(Struct, frozen=True, rename="camel"):
+    workers_to_delete: tuple[str, ...] | None = None
 
 
 class WorkerGroup(Struct, frozen=True, rename="camel"):
@@ -35,10 +41,15 @@ class WorkerGroup(Struct, frozen=True, rename="camel"):
     num_of_hosts: int | None = None
     suspend: bool | None = None
     template: PodTemplate = field(default_factory=PodTemplate)
+    ray_start_params: dict[str, object] | None = None
+    resources: dict[str, object] | None = None
+    idle_timeout_seconds: int | None = None
+    scale_strategy: ScaleStrategy | None = None
 
 
-class AutoscalerOptions(Struct, frozen=True):
+class AutoscalerOptions(Struct, frozen=True, rename="camel"):
     resources: Resources | None = None
+    upscaling_mode: str | None = None
 
 
 class RayClusterSpec(Struct, frozen=True, rename="camel"):
@@ -76,7 +87,7 @@ def add_cluster(
         needs.reserve(whole, -1)
     for index, group in enumerate(cluster.worker_group_specs or ()):
         path = f"{at}.workerGroupSpecs[{index}]"
-        replicas, hosts = _replicas(group, path), max(1, count(group.num_of_hosts, 1, f"{path}.numOfHosts"))
+        replicas, hosts = replicas_of(group, path), hosts_of(group, path)
         one = pod_request(group.template.spec, f"{path}.template.spec")
         needs.add(
             group.group_name or f"group-{index}",
@@ -119,7 +130,12 @@ def _rules(template: PodTemplate, group: str, node_type: str) -> PodRules:
     return replace(pod_rules(template.spec, labels), labels=labels)
 
 
-def _replicas(group: WorkerGroup, path: str) -> int:
+def hosts_of(group: WorkerGroup, path: str) -> int:
+    """How many pods one replica has."""
+    return max(1, count(group.num_of_hosts, 1, f"{path}.numOfHosts"))
+
+
+def replicas_of(group: WorkerGroup, path: str) -> int:
     """KubeRay's desired replicas: clamp(replicas, or min when absent, between min and max); 0 when suspended."""
     if group.suspend:
         return 0

@@ -21,6 +21,8 @@ from muster.core.workloads.common import (
 )
 from muster.core.workloads.ownership import belongs
 from muster.core.workloads.ray import GROUP, OPERATOR, RayClusterSpec, add_cluster
+from muster.core.workloads.rayscaling import elastic_of, uncapped
+from muster.model.elastic import Elastic
 from muster.model.resources import Vector
 from muster.model.workload import ChildState, Phase, Workload
 
@@ -47,7 +49,8 @@ def read(raw: bytes) -> Workload | ChildState:
     """A RayCluster by itself, or as the child of the RayJob it names: then all that counts is what it asks for."""
     meta: Meta = decode(raw, _Owned).metadata
     if belongs(meta.controller, GROUP, "RayJob"):
-        return child(KIND, meta, asks=_asks(raw))
+        asks, elastic = _asks(raw, meta)
+        return child(KIND, meta, asks=asks, elastic=elastic)
     return alone(raw)
 
 
@@ -57,25 +60,30 @@ def alone(raw: bytes) -> Workload:
     if cluster.spec is None:
         raise has_no_spec()
     check_version(cluster.api_version, GROUP)
-    needs = Needs()
-    add_cluster(needs, cluster.spec, "spec", meta=cluster.metadata)
-    refusal = foreign_manager("spec.managedBy", cluster.spec.managed_by, OPERATOR)
-    life = _life(bool(cluster.spec.suspend), cluster.status or RayClusterStatus())
-    return workload(KIND, cluster.api_version, cluster.metadata, life, needs, refusal=refusal)
+    needs, suspended = Needs(), bool(cluster.spec.suspend)
+    spec = uncapped(cluster.spec, cluster.metadata) if suspended else cluster.spec
+    add_cluster(needs, spec, "spec", meta=cluster.metadata)
+    refusal = foreign_manager("spec.managedBy", spec.managed_by, OPERATOR)
+    life = _life(suspended, cluster.status or RayClusterStatus())
+    elastic = elastic_of(spec, cluster.metadata, "spec")
+    return workload(KIND, cluster.api_version, cluster.metadata, life, needs, refusal=refusal, elastic=elastic)
 
 
-def _asks(raw: bytes) -> Vector:
-    """What the pods of a child ask for; one that cannot be read still is what its owner runs through."""
+def _asks(raw: bytes, meta: Meta) -> tuple[Vector, Elastic | None]:
+    """What the pods of a child ask for, and how it scales; one that cannot be read still is what its owner runs
+    through.
+    """
     try:
         cluster: RayCluster = decode(raw, RayCluster)
         spec, needs = cluster.spec, Needs()
         if spec is None or spec.suspend:
-            return {}
+            return {}, None
         add_cluster(needs, spec, "spec", meta=cluster.metadata)
         full = needs.totals()["full"]
+        elastic = elastic_of(spec, meta, "spec")
     except UnreadableError:
-        return {}
-    return needs.runs or full
+        return {}, None
+    return needs.runs or full, elastic
 
 
 def _life(suspended: bool, status: RayClusterStatus) -> Life:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from muster.core.objects.labels import KAI_QUEUE
 from muster.core.objects.meta import Meta, decode
 from muster.core.objects.podspec import PodTemplate, pod_request, pod_rules
 from muster.core.workloads.common import Life, Needs, check_version, has_no_spec, workload
 from muster.core.workloads.ray import GROUP, RayClusterSpec, add_cluster
+from muster.core.workloads.rayscaling import elastic_of, uncapped
 from muster.model.placing import ANYWHERE
 from muster.model.resources import Vector, add_into
 from muster.model.workload import Outcome, Phase, PodSet, Workload
@@ -58,9 +59,13 @@ def read(raw: bytes) -> Workload:
     if spec is None:
         raise has_no_spec()
     check_version(job.api_version, GROUP)
-    needs = _needs(spec, job.metadata)
+    if spec.ray_cluster_spec is not None and spec.suspend:
+        spec = structs.replace(spec, ray_cluster_spec=uncapped(spec.ray_cluster_spec, job.metadata))
+    cluster = spec.ray_cluster_spec
+    elastic = elastic_of(cluster, job.metadata, "spec.rayClusterSpec") if cluster is not None else None
+    life, needs = _life(spec, status), _needs(spec, job.metadata)
     refusal = _refusal(spec) or _kai_refusal(spec, needs.labels(job.metadata))
-    return workload(KIND, job.api_version, job.metadata, _life(spec, status), needs, refusal=refusal)
+    return workload(KIND, job.api_version, job.metadata, life, needs, refusal=refusal, elastic=elastic)
 
 
 def _life(spec: RayJobSpec, status: RayJobStatus) -> Life:

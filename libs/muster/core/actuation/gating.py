@@ -1,0 +1,123 @@
+"""Writing ``maxReplicas`` of a Ray cluster: what is granted there, beside what its owner wanted, in one fenced patch.
+
+The object is read first: its uid, its worker groups in their order, what our last write left on it, and, where
+something is lowered, that ``replicas`` is still what the decision saw. The patch then tests that resourceVersion. So a
+stale leader, or a decision that the autoscaler was faster than, changes nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from muster.core.actuation.answers import Answer, Effect, RetryLater, applied, failed, message_of, not_done, rv_of
+from muster.core.objects.meta import CEILINGS, GATE, GRANTED, Meta, UnreadableError, decode
+from muster.core.workloads.ray import RayClusterSpec
+from muster.core.workloads.rayscaling import elastic_of
+from muster.events.base import Cause
+from muster.events.elastic import GateSet
+from muster.model.elastic import Counts, Elastic, counts_text
+from muster.model.keys import Intent, Ref
+
+Op = dict[str, Any]
+
+SCALED = {"RayJob": "/spec/rayClusterSpec", "RayCluster": "/spec"}
+"""{kind: where it describes a Ray cluster}"""
+
+
+class Gating(Struct, frozen=True):
+    """``maxReplicas`` to be written."""
+
+    decision: GateSet
+    intent: Intent
+
+    @property
+    def ref(self) -> Ref:
+        return self.decision.ref
+
+    @property
+    def cause(self) -> Cause:
+        return Cause(self.intent.seq, self.intent.item)
+
+    @property
+    def attempt(self) -> int:
+        return self.decision.attempt
+
+    @property
+    def action(self) -> Literal["gate"]:
+        return "gate"
+
+
+class _Cluster(Struct, frozen=True):
+    metadata: Meta
+    spec: RayClusterSpec = RayClusterSpec()
+
+
+def opening(elastic: Elastic) -> Counts:
+    """What ``maxReplicas`` says when a cluster is admitted: as many as it starts with."""
+    return {group.name: max(group.replicas, group.least) for group in elastic.groups}
+
+
+def gate_notes(most: Counts, elastic: Elastic, intent: Intent) -> dict[str, str]:
+    """The annotations that go with it."""
+    ceilings = {group.name: elastic.ceiling(group) for group in elastic.groups}
+    return {GRANTED: counts_text(most), CEILINGS: counts_text(ceilings), GATE: str(intent)}
+
+
+def gate_ops(most: Counts, elastic: Elastic, at: str) -> list[Op]:
+    """Operations that write it, each after a test that the group is still at its place."""
+    ops: list[Op] = []
+    for index, group in enumerate(elastic.groups):
+        path = f"{at}/workerGroupSpecs/{index}"
+        ops.append({"op": "test", "path": f"{path}/groupName", "value": group.name})
+        # Written even where it is known to say so: of what waits the ceiling is known, not what stands there.
+        ops.append({"op": "add", "path": f"{path}/maxReplicas", "value": most[group.name]})
+    return ops
+
+
+def patch_gate(order: Gating, status: int, body: bytes) -> bytes | Effect | RetryLater:
+    """The patch on the object as it was just read; or what it says about the order already."""
+    if status == 404:
+        return failed(order, "gone", message_of(body))
+    if not 200 <= status < 300:
+        return RetryLater("unavailable", message_of(body))
+    decision = order.decision
+    try:
+        found: _Cluster = decode(body, _Cluster)
+        elastic = elastic_of(found.spec, found.metadata, "spec")
+    except UnreadableError as err:
+        return failed(order, "spec_changed", f"it cannot be read now: {err}")
+    meta = found.metadata
+    if meta.uid != order.ref.uid:
+        return failed(order, "gone", "another object has taken its name")
+    if elastic is None:
+        return failed(order, "spec_changed", "it does not scale itself any more")
+    stored = Intent.parse(elastic.mark)
+    if stored == order.intent:
+        return applied(order, meta.rv)
+    if stored is not None and stored > order.intent:
+        return failed(order, "superseded", f"decision {stored} has been carried out on it")
+    if tuple(group.name for group in elastic.groups) != decision.groups:
+        return failed(order, "spec_changed", "its worker groups are not those that were decided on")
+    grown = [name for name, size in decision.sizes.items() if (now := elastic.group(name)) and now.asked > size]
+    if grown:
+        return failed(order, "spec_changed", f"worker group {grown[0]} has grown meanwhile")
+    most = {group.name: max(decision.most[group.name], group.least) for group in elastic.groups}
+    notes = gate_notes(most, elastic, order.intent)
+    ops: list[Op] = [
+        {"op": "test", "path": "/metadata/uid", "value": order.ref.uid},
+        {"op": "test", "path": "/metadata/resourceVersion", "value": meta.resource_version},
+    ]
+    if not meta.annotations:
+        ops.append({"op": "add", "path": "/metadata/annotations", "value": notes})
+    else:
+        escaped = {key.replace("~", "~0").replace("/", "~1"): text for key, text in notes.items()}
+        ops += [{"op": "add", "path": f"/metadata/annotations/{key}", "value": text} for key, text in escaped.items()]
+    return msgspec.json.encode([*ops, *gate_ops(most, elastic, SCALED["RayCluster"])], order="deterministic")
+
+
+def read_gated(order: Gating, status: int, body: bytes) -> Answer:
+    """What the answer to the patch means."""
+    return applied(order, rv_of(body)) if 200 <= status < 300 else not_done(order, status, body, reread=422)

@@ -1,0 +1,29 @@
+"""Between the reader of Ray heads and the bridge: which clusters to read, and whether what they say is news. Pure."""
+
+from __future__ import annotations
+
+from muster.core.autoscaling.state import BridgeState
+from muster.events.raydemand import RayDemandObserved
+from muster.model.keys import Ref
+from muster.model.raydemand import RayDemand
+
+
+def news(state: BridgeState, ref: Ref, attempt: int, demand: RayDemand, read_at: int) -> RayDemandObserved | None:
+    """The fact to append; None when the head says what it said before.
+
+    ``ref``: the RayCluster; ``attempt``: of the job that runs through it; ``read_at``: ms since the epoch.
+    """
+    known = state.heard.get(ref.uid)
+    if known is not None and (known.attempt, known.demand) == (attempt, demand):
+        return None
+    return RayDemandObserved(ref=ref, attempt=attempt, read_at=read_at, demand=demand)
+
+
+def heads(state: BridgeState) -> list[tuple[Ref, int]]:
+    """The clusters whose heads are to be read: (RayCluster, attempt of who runs through it), sorted."""
+    found = [
+        (cluster.ref, grant.attempt)
+        for cluster in state.clusters.values()
+        if cluster.runs and (grant := state.grants.get(cluster.owner)) is not None
+    ]
+    return sorted(found, key=lambda each: (each[0].key, each[0].uid))

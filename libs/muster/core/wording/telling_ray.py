@@ -1,0 +1,106 @@
+"""Events about Ray's autoscaling in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from muster.events import effects, elastic
+from muster.events.raydemand import RayDemandObserved
+from muster.model.raydemand import RAY_UNIT, RayShape
+from muster.model.resources import format_quantity, format_vector
+from muster.model.text import counted
+
+TROUBLE = {
+    "unreachable": "its head does not answer",
+    "unauthorized": "its head wants a token that Muster does not have",
+    "unreadable": "its head answers with something that cannot be read",
+    "stalled": "its autoscaler has said nothing new for three ticks",
+}
+
+
+def demand(event: RayDemandObserved) -> str:
+    """``waiting: 3 x CPU 1; 1 placement group; 2 idle workers``."""
+    said = event.demand
+    parts = [f"waiting: {shapes(said.pending)}"] if said.pending else []
+    parts += [counted(len(said.placement_groups), "placement group")] if said.placement_groups else []
+    parts += [f"asked for explicitly: {shapes(said.explicit)}"] if said.explicit else []
+    parts += [f"can never be placed: {shapes(said.infeasible)}"] if said.infeasible else []
+    parts += [counted(len(said.idle), "idle worker")] if said.idle else []
+    parts += [TROUBLE[said.trouble]] if said.trouble else []
+    return "; ".join(parts) or "nothing waits"
+
+
+def requested(event: elastic.GrowthRequested) -> str:
+    """``RayCluster ns/c wants 3 more workers in small, beyond small 2``."""
+    if not event.units:
+        return f"{event.cluster} wants no more than it has"
+    wanted = ", ".join(unit_text(unit) for unit in event.units[:5])
+    return f"{event.cluster} wants {wanted} more; granted are {counts(event.granted)}"
+
+
+def unit_text(unit: elastic.GrowthUnit) -> str:
+    """``3 x small 1``, or ``small 3 together``."""
+    if unit.groups and max(unit.groups.values()) == 1 and len(unit.groups) == 1:
+        return f"{unit.times} x {next(iter(unit.groups))}"
+    together = f"{counts(unit.groups)} together"
+    return together if unit.times == 1 else f"{unit.times} x ({together})"
+
+
+def counts(found: Mapping[str, int]) -> str:
+    """``big 0, small 2``."""
+    return ", ".join(f"{name} {count}" for name, count in sorted(found.items())) or "none"
+
+
+def granted(event: elastic.GrowthGranted) -> str:
+    return (
+        f"{counts(event.added)} more granted to {event.cluster}: {counts(event.groups)} in all; "
+        f"{format_vector(event.request)} at {event.queue}"
+    )
+
+
+def withdrawn(event: elastic.GrowthWithdrawn) -> str:
+    return (
+        f"{counts(event.removed)} of {event.cluster} given back, nobody uses it: {counts(event.groups)} stay granted; "
+        f"{format_vector(event.request)} at {event.queue}"
+    )
+
+
+def denied(event: elastic.GrowthDenied) -> str:
+    limit = "min for what is not preemptible" if event.of_min else "share of the moment" if event.of_runtime else "max"
+    held = f", {format_quantity(event.held, event.resource)} of it held for others" if event.held else ""
+    never = "; that alone is over the limit" if event.reason == "exceeds_limit" else ""
+    return (
+        f"{counts(event.groups)} more for {event.cluster} do not fit: {event.resource} in quota {event.path}: "
+        f"request {format_quantity(event.asked, event.resource)}, "
+        f"{limit} {format_quantity(event.limit, event.resource)}, "
+        f"used {format_quantity(event.used, event.resource)}{held}{never}"
+    )
+
+
+def gate(event: elastic.GateSet) -> str:
+    shown = f"maxReplicas of {event.ref} should say {counts(event.most)}, of the {counts(event.ceilings)} its owner set"
+    return f"{shown}; {counts(event.granted)} stay of what is not used" if event.granted else shown
+
+
+def not_written(event: effects.EffectFailed) -> str:
+    why = {
+        "gone": "the cluster is gone",
+        "spec_changed": "it has changed meanwhile; it is decided afresh",
+        "superseded": "a newer decision has been carried out on it",
+        "refused": "the API server refused to write maxReplicas",
+    }[event.reason]
+    return why + (f": {event.message}" if event.message else "")
+
+
+def shapes(found: Iterable[RayShape]) -> str:
+    """``3 x CPU 1 + GPU 0.5, 1 x memory 1048576``."""
+    return ", ".join(f"{each.count} x {_shape(each)}" for each in found)
+
+
+def _shape(shape: RayShape) -> str:
+    return " + ".join(f"{name} {_amount(amount)}" for name, amount in sorted(shape.resources.items())) or "nothing"
+
+
+def _amount(amount: int) -> str:
+    whole, part = divmod(amount, RAY_UNIT)
+    return f"{whole}.{part:04}".rstrip("0") if part else str(whole)

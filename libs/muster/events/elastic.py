@@ -1,0 +1,135 @@
+"""How a Ray cluster that scales itself grows and shrinks under quota.
+
+The autoscaler bridge says what a cluster wants, and what its ``maxReplicas`` should be; only the accountant grants.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct, field
+
+from muster.events.base import Decision
+from muster.model.elastic import Counts
+from muster.model.keys import Ref
+from muster.model.resources import Vector
+
+GrowthDenialReason = Literal["insufficient_quota", "exceeds_limit"]
+"""Why growth is denied:
+
+insufficient_quota  used + asked is over the limit now: tried again when that much is free there
+exceeds_limit       what is asked for in one piece is over a limit on the path by itself
+"""
+
+
+class GrowthUnit(Struct, frozen=True, gc=False, omit_defaults=True):
+    """Replicas that are granted together or not at all, ``times`` times: one, or all that a placement group lacks."""
+
+    groups: Counts
+    times: int = 1
+
+
+class ReplicaCost(Struct, frozen=True, gc=False, omit_defaults=True):
+    """What one replica of a worker group is charged."""
+
+    request: Vector
+    """As profile ``ack`` counts."""
+    takes: Vector | None = None
+    """As ``full`` counts; None: the same."""
+    hosts: int = 1
+
+    def cost(self, profile: str) -> Vector:
+        return self.request if profile == "ack" or self.takes is None else self.takes
+
+
+class GrowthRequested(Decision, frozen=True, kw_only=True):
+    """A cluster wants these replicas on top of what is granted; without any it wants no more than it has."""
+
+    ref: Ref
+    """Who is charged: the RayJob, or the RayCluster itself."""
+    attempt: int
+    cluster: Ref
+    granted: Counts
+    """What it builds on: void once something else is granted."""
+    units: tuple[GrowthUnit, ...] = ()
+    """Placement groups first; within the ceilings."""
+    each: dict[str, ReplicaCost] = field(default_factory=dict)
+
+
+class Recharge(Decision, frozen=True, kw_only=True):
+    """What a grant and its withdrawal share: what is granted from here on, and what is charged for it."""
+
+    ref: Ref
+    attempt: int
+    queue: str
+    cluster: Ref
+    groups: Counts
+    """Replicas granted to each worker group from here on."""
+    grant: Vector
+    """All that is granted to the workload from here on."""
+    aside: Vector = field(default_factory=dict)
+    """What runs beside that by the spec and is not counted."""
+    grant_pods: int = 0
+    request: Vector
+    """The charge from here on: the larger of what is granted and what runs."""
+    pods: int = 0
+    over: Vector = field(default_factory=dict)
+    """The part of ``request`` that was not granted."""
+
+
+class GrowthGranted(Recharge, frozen=True, kw_only=True):
+    """More replicas are granted and charged from here on; ``maxReplicas`` follows."""
+
+    added: Counts
+
+
+class GrowthWithdrawn(Recharge, frozen=True, kw_only=True):
+    """Replicas that nobody used are granted no longer: ``maxReplicas`` has been lowered, and they are not charged."""
+
+    removed: Counts
+
+
+class GrowthDenied(Decision, frozen=True, kw_only=True):
+    """Not one of the units fits: the first limit that refuses the first of them. Tried again when there is room."""
+
+    ref: Ref
+    attempt: int
+    queue: str
+    cluster: Ref
+    groups: Counts
+    """What was asked for in one piece."""
+    reason: GrowthDenialReason
+    path: str
+    resource: str
+    asked: int
+    used: int
+    limit: int
+    held: int = 0
+    of_min: bool = False
+    of_runtime: bool = False
+
+
+class GateSet(Decision, frozen=True, kw_only=True):
+    """``maxReplicas`` of a cluster should say this: what is granted. The actuator writes it."""
+
+    ref: Ref
+    """The RayCluster."""
+    owner: Ref
+    """Who is charged: the RayJob, or the RayCluster itself."""
+    attempt: int
+    groups: tuple[str, ...]
+    """The worker groups in the order of the spec: writes name them by their place in it."""
+    most: Counts
+    """What ``maxReplicas`` is to be."""
+    ceilings: Counts
+    """The most that its owner wants."""
+    sizes: Counts = field(default_factory=dict)
+    """Where something is lowered: ``replicas`` as it was then, group by group; the write tests it."""
+    granted: Counts = field(default_factory=dict)
+    """Where something is withdrawn: what was granted, and is no longer once this is written."""
+    each: dict[str, ReplicaCost] = field(default_factory=dict)
+    before: str = ""
+    """Annotation muster.dev/gate as it was then."""
+
+
+ElasticDecision = GrowthRequested | GrowthGranted | GrowthDenied | GrowthWithdrawn | GateSet
