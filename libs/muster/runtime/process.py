@@ -44,6 +44,7 @@ from muster.runtime.pairing import record_cluster
 from muster.runtime.presenting import Presenter
 from muster.runtime.publishing import Publisher
 from muster.runtime.shared import SharedLog
+from muster.runtime.sharemetrics import EVERY_S, share_gauges
 from muster.runtime.watching import WatcherRunner
 from muster.telemetry.logs import Logger
 from muster.telemetry.metrics import Metrics, labels
@@ -274,6 +275,7 @@ class Process(Struct, dict=True):
                 if self.runners or self.publishers:
                     tasks.create_task(self.log.pump())
                 tasks.create_task(self._watch_room())
+                tasks.create_task(self._watch_shares())
                 for runner in self.runners:
                     tasks.create_task(runner.run())
                 for publisher in self.publishers:
@@ -298,6 +300,15 @@ class Process(Struct, dict=True):
         for runner in self.runners:
             if isinstance(runner, Leader) and runner.stage.name == "quota_accountant" and self.config.ruleset:
                 tasks.create_task(Activator(runner, replicas, self.config.ruleset).run())
+
+    async def _watch_shares(self) -> None:
+        """Keep the metrics about KAI queues as the ledger of the quota accountant is, where it runs here."""
+        while True:
+            for runner in self.runners:
+                if isinstance(runner, Leader) and runner.stage.name == "quota_accountant":
+                    for name, key, value in share_gauges(runner.state.ledger):
+                        self.metrics.set(name, key, value)
+            await asyncio.sleep(EVERY_S)
 
     async def _watch_room(self) -> None:
         """Raise the alarm while there is still room in the log, and have admissions stopped before there is none."""

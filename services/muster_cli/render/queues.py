@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
+from muster.core.quota.tree import ROOT
+from muster.model.quota import KAI_ROOT
 from muster.model.resources import format_quantity, format_vector
 from muster.model.text import moment
 from muster_cli.board import Amount, Board, BoardNode
@@ -31,7 +33,7 @@ def tree_lines(board: Board, nodes: Sequence[BoardNode], *, unicode: bool = True
     if not board.tree:
         return [Text("No quota tree is in force: apply an ElasticQuotaTree in kube-system."), *_notes(board)]
     strokes, narrow = Strokes(unicode=unicode), width < NARROW
-    title = styled(("ElasticQuotaTree ", DIM), (board.tree, STRONG), ("," if narrow else f", {as_of(board)}", DIM))
+    title = styled(*_whose(board), ("," if narrow else f", {as_of(board)}", DIM))
     lines = [title, *([styled((as_of(board), DIM))] if narrow else []), Text()]
     rows: list[list[Text | str]] = []
     for stem, below, node in _stems(nodes, strokes):
@@ -50,6 +52,13 @@ def tree_lines(board: Board, nodes: Sequence[BoardNode], *, unicode: bool = True
             rows.append([styled((stem, DIM), (node.name, STRONG)), "", "", "", "", _jobs(node)])
     lines += columns(rows)
     return lines + _notes(board)
+
+
+def _whose(board: Board) -> list[tuple[str, str]]:
+    """What the nodes are of: a tree by its name, KAI queues, or both."""
+    kai = any(node.path == KAI_ROOT for node in board.nodes)
+    tree = [("ElasticQuotaTree ", DIM), (board.tree, STRONG)] if any(node.path == ROOT for node in board.nodes) else []
+    return [*tree, *([(" and ", DIM)] if tree and kai else []), *([("KAI queues", STRONG)] if kai else [])]
 
 
 def _stems(nodes: Sequence[BoardNode], strokes: Strokes) -> list[tuple[str, str, BoardNode]]:
