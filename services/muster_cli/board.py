@@ -6,9 +6,9 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from muster.core.objects.kubequeue import DEFAULT_POLICY
 from muster.core.presentation.desired import pauses_over
 from muster.core.presentation.queues import shown_amounts
+from muster.core.reading.kubequeue import DEFAULT_POLICY
 from muster.core.readmodel.state import ReadState
 from muster.core.status.job import job_status
 from muster.core.wording import jobs

@@ -11,9 +11,9 @@ from collections.abc import Collection, Sequence
 import msgspec
 from msgspec import Struct
 
-from muster.core.objects.kubequeue import QUEUE_NAMESPACE
-from muster.core.objects.quotatree import NAMESPACE as TREE_NAMESPACE
-from muster.core.objects.registry import WATCHED, shards_of
+from muster.core.reading.kubequeue import QUEUE_NAMESPACE
+from muster.core.reading.quotatree import NAMESPACE as TREE_NAMESPACE
+from muster.core.reading.registry import WATCHED, shards_of
 from muster.core.workloads.registry import KINDS
 from muster.kube.discovery import ServerVersion, can_i, has_status_subresource, served, server_version
 from muster.model import api

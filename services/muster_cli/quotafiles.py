@@ -10,11 +10,11 @@ from msgspec import Struct, field
 
 from muster.core.objects.kaiqueue import read_kai_queue
 from muster.core.objects.meta import CHANGE_REASON, CHANGED_BY, PREFIX, UnreadableError
-from muster.core.objects.quotatree import NAMESPACE, PROFILE, read_quota_tree
 from muster.core.quota.kai import compile_queues
 from muster.core.quota.kaiforest import tree_of
 from muster.core.quota.rules import KNOWN
 from muster.core.quota.tree import PREEMPTS, ROOT, WEIGHTS, read_tree
+from muster.core.reading.quotatree import NAMESPACE, PROFILE, read_quota_tree
 from muster.events.facts import TreeNodeSpec
 from muster.model import api
 from muster.model.kaiqueue import KaiQueue

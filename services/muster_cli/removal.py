@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 from msgspec import Struct, field
 
-from muster.core.objects.kubequeue import MADE, QUEUE_NAMESPACE
 from muster.core.objects.meta import MADE_FOR, SHOWN, UnreadableError
 from muster.core.objects.nodepools import REQUESTED
+from muster.core.reading.kubequeue import MADE, QUEUE_NAMESPACE
 from muster.core.workloads.registry import KINDS
 from muster.model.api import POD_GROUPS, POD_TEMPLATES, PROVISIONING_REQUESTS, QUEUE_UNITS, QUEUES, ApiResource
 from muster.model.keys import Ref

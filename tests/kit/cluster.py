@@ -21,7 +21,7 @@ from kit.follow import Follow
 from kit.kubeclient import ApiError, KubeClient, Object, condition
 from kit.story import quota_tree
 from kit.waiting import until
-from muster.core.objects.kubequeue import QUEUE_NAMESPACE, QUOTA_FULLNAME
+from muster.core.reading.kubequeue import QUEUE_NAMESPACE, QUOTA_FULLNAME
 from muster.events.facts import TreeNodeSpec
 from muster.kube.config import connect
 from muster.kube.sources import FromKubeconfig

@@ -19,7 +19,7 @@ from muster.core.actuation.answers import RetryLater
 from muster.core.actuation.carrying import Order, Reply, Request, carry_out, first_request, orders_of
 from muster.core.actuation.intents import Actuator, ActuatorState, Known, Outstanding
 from muster.core.deciders import DECIDERS
-from muster.core.objects.registry import SHARD_OF, WATCHED, required_of, shards_of
+from muster.core.reading.registry import SHARD_OF, WATCHED, required_of, shards_of
 from muster.core.seat import Seat
 from muster.core.stage import Stage, StageState
 from muster.core.watching.watcher import PATIENCE_MS, Watcher

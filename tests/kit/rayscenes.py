@@ -9,7 +9,7 @@ from kit.bench import Bench
 from kit.facts import node, tree
 from kit.jobs import Obj
 from muster.core.autoscaling.reading import heads, news
-from muster.core.objects.registry import WATCHED
+from muster.core.reading.registry import WATCHED
 from muster.events.base import Cause, Event
 from muster.events.decisions import GangAdmitted
 from muster.events.effects import EffectApplied

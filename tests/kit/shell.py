@@ -17,7 +17,7 @@ import looptime
 from kit.frozen import FrozenProcess, task_factory
 from kit.story import quota_tree, rayjob
 from muster.core.deciders import DECIDERS
-from muster.core.objects.registry import shards_of
+from muster.core.reading.registry import shards_of
 from muster.core.stage import Stage
 from muster.core.workloads.registry import KINDS
 from muster.events.envelope import Stored, UnknownEventError

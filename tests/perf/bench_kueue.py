@@ -33,7 +33,7 @@ from kit.controlplane import ControlPlane
 from kit.kubeclient import KubeClient
 from kit.story import quota_tree, rayjob
 from muster.bus.server import EmbeddedServer
-from muster.core.objects.kubequeue import QUEUE_NAMESPACE, QUOTA_FULLNAME
+from muster.core.reading.kubequeue import QUEUE_NAMESPACE, QUOTA_FULLNAME
 from muster.events.decisions import GangAdmitted, QuotaReleased, WorkloadQueued
 from muster.events.effects import EffectApplied
 from muster.events.envelope import Stored

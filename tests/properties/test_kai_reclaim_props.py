@@ -6,12 +6,12 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from kit.kai import queue
-from muster.core.preemption import kaireclaim
-from muster.core.preemption.reclaim import Market, Run, basis
+from muster.core.quota import kaireclaim
 from muster.core.quota.demand import Charge, Demand, QueuedRequest
 from muster.core.quota.kai import compile_queues
 from muster.core.quota.kaiforest import Forest
 from muster.core.quota.ledger import Ledger
+from muster.core.quota.reclaim import Market, Run, basis
 from muster.events.base import Cause
 from muster.events.facts import KaiQueueObserved
 from muster.model.keys import Ref

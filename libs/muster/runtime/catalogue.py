@@ -20,7 +20,7 @@ import muster.runtime
 from muster.core import publication
 from muster.core.actuation.intents import Actuator
 from muster.core.deciders import DECIDERS
-from muster.core.objects.registry import WATCHED
+from muster.core.reading.registry import WATCHED
 from muster.core.readmodel.model import ReadModel
 from muster.core.watching.watcher import Watcher
 from muster.events import public

@@ -13,11 +13,11 @@ from typing import Any, ClassVar
 import msgspec
 
 from muster.core.actuation.answers import message_of
-from muster.core.objects.kubequeue import QUEUE_NAMESPACE
 from muster.core.objects.meta import digest, rfc3339
 from muster.core.presentation import desired, kaigroups, kaiqueues, queues
 from muster.core.presentation.desired import DesiredObject, EventNote
 from muster.core.quota.tree import ROOT
+from muster.core.reading.kubequeue import QUEUE_NAMESPACE
 from muster.core.readmodel.model import ReadModel
 from muster.core.readmodel.state import ReadState
 from muster.core.readmodel.touched import Touched

@@ -21,7 +21,7 @@ from muster.bus.replicas import JetStreamReplicas
 from muster.bus.snapshots import JetStreamSnapshots
 from muster.core.deciders import DECIDERS
 from muster.core.gang.state import AdmitterState
-from muster.core.objects.registry import WATCHED
+from muster.core.reading.registry import WATCHED
 from muster.core.readmodel.model import ReadModel
 from muster.core.stage import SHOWN_KINDS
 from muster.events.system import LogNearlyFull, PlacementChosen

@@ -17,7 +17,7 @@ from msgspec import Struct, field
 
 from muster.core.actuation.intents import Actuator
 from muster.core.deciders import DECIDERS
-from muster.core.objects.registry import WATCHED
+from muster.core.reading.registry import WATCHED
 from muster.core.readmodel.model import ReadModel
 from muster.core.seat import AnySeat, Seat
 from muster.core.stage import Stage, StageState

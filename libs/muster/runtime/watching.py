@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from msgspec import Struct
 
 from muster.core.objects.meta import version_of
-from muster.core.objects.registry import required_of, shards_of
+from muster.core.reading.registry import required_of, shards_of
 from muster.core.watching.watcher import PATIENCE_MS, Watcher, WatchState
 from muster.core.workloads.registry import KINDS
 from muster.events.base import Event

@@ -7,7 +7,7 @@ import yaml
 
 from kit.story import quota_tree
 from muster.bus.log import LogUsage
-from muster.core.objects.registry import WATCHED
+from muster.core.reading.registry import WATCHED
 from muster.model import api
 from muster.runtime.config import Config
 from muster.runtime.leader import MAX_SKEW_MS

@@ -13,7 +13,7 @@ from kit import facts
 from kit.bench import Bench
 from kit.hostile import BASES, watching
 from muster.core.objects.meta import UnreadableError
-from muster.core.objects.registry import WATCHED
+from muster.core.reading.registry import WATCHED
 from muster.core.watching.watcher import MAX_FACT_BYTES, subject
 from muster.events.decisions import GangAdmitted
 from muster.events.envelope import MAX_BYTES, encode_commit

@@ -17,7 +17,7 @@ from kit.story import quota_tree, rayjob
 from muster.core.actuation.gpus import NAMESPACE as GPU_RESERVATIONS
 from muster.core.objects.nodepools import NAME
 from muster.core.objects.nodepools import NAMESPACE as NODE_POOLS
-from muster.core.objects.registry import WATCHED
+from muster.core.reading.registry import WATCHED
 from muster.core.workloads.registry import KINDS
 from muster.model import api
 from muster.model.api import ApiResource

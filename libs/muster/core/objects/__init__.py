@@ -1,1 +1,1 @@
-"""From what the API server sends to facts: one reader per resource, only the declared fields, nothing judged."""
+"""What every reader of objects needs: metadata, labels, pod specs."""

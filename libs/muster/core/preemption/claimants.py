@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from muster.core.preemption.kaireclaim import between, is_kai
-from muster.core.preemption.reclaim import Basis, basis
 from muster.core.preemption.state import PreemptorState
 from muster.core.queueing.book import Shape
 from muster.core.queueing.order import share
 from muster.core.queueing.queues import Job
 from muster.core.quota.demand import Shortfall, chain_of
+from muster.core.quota.kaireclaim import between, is_kai
 from muster.core.quota.kaishares import Shares, kai_shares
+from muster.core.quota.reclaim import Basis, basis
 
 Claimant = tuple[Shape, Job]
 

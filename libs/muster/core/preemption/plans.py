@@ -6,13 +6,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import Literal
 
-from muster.core.preemption import inqueue, kaireclaim
-from muster.core.preemption import reclaim as ackreclaim
-from muster.core.preemption.reclaim import basis
 from muster.core.preemption.state import PreemptorState
 from muster.core.queueing.book import Shape
 from muster.core.queueing.queues import Job
+from muster.core.quota import inqueue, kaireclaim
+from muster.core.quota import reclaim as ackreclaim
 from muster.core.quota.demand import Shortfall
+from muster.core.quota.reclaim import basis
 from muster.events.base import Cause, Decision
 from muster.events.decisions import ClaimKind, DeferralReason, PreemptionProposed, ReclaimDeferred, Victim
 

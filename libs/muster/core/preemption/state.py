@@ -8,12 +8,12 @@ from functools import partial
 
 from msgspec import Struct, field
 
-from muster.core.preemption.reclaim import FIRST, Basis, Market, Run
 from muster.core.queueing.book import Shape, clear
 from muster.core.queueing.queues import Job, Queues
 from muster.core.quota.demand import Demand, Scratch, chain_of, counted
 from muster.core.quota.kaiwork import preemption_delay_ms
 from muster.core.quota.minrun import protected_ms
+from muster.core.quota.reclaim import FIRST, Basis, Market, Run
 from muster.core.quota.state import can_suspend
 from muster.core.stage import StageState
 from muster.model.resources import Vector, add_into

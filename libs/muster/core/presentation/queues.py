@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from msgspec import to_builtins
 
-from muster.core.objects.kubequeue import (
+from muster.core.objects.meta import digest
+from muster.core.presentation.desired import Body, DesiredObject, unit_name
+from muster.core.quota.demand import chain_of, counted
+from muster.core.quota.tree import ROOT
+from muster.core.reading.kubequeue import (
     CREATED_BY,
     DEFAULT_POLICY,
     MADE,
@@ -18,10 +22,6 @@ from muster.core.objects.kubequeue import (
     queue_name,
     queue_name_prefix,
 )
-from muster.core.objects.meta import digest
-from muster.core.presentation.desired import Body, DesiredObject, unit_name
-from muster.core.quota.demand import chain_of, counted
-from muster.core.quota.tree import ROOT
 from muster.core.readmodel.state import ReadState
 from muster.model import api
 from muster.model.keys import Ref, parent_path

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from muster.core.preemption.inqueue import objection
-from muster.core.preemption.reclaim import Objection, basis
 from muster.core.quota.charging import demand_in
 from muster.core.quota.claims import Claim
 from muster.core.quota.demand import chain_of, demand_of
+from muster.core.quota.inqueue import objection
 from muster.core.quota.ledger import leaf_of
 from muster.core.quota.minrun import protected_ms
+from muster.core.quota.reclaim import Objection, basis
 from muster.core.quota.state import AccountantState, evictable
 from muster.core.quota.waiting import waits
 from muster.events.base import Decision

@@ -17,8 +17,8 @@ from msgspec import Struct
 from muster.core.objects.kaiqueue import KIND, RESOURCES, read_kai_queue
 from muster.core.objects.labels import KEPT
 from muster.core.objects.meta import UnreadableError
-from muster.core.objects.quotatree import read_quota_tree
 from muster.core.quota.tree import read_tree
+from muster.core.reading.quotatree import read_quota_tree
 from muster.events.facts import KaiQueueObserved, QuotaTreeObserved
 from muster.model.kaiqueue import KaiQueue
 from muster.model.keys import Ref

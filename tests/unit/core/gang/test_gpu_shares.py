@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from kit import nodes
 from kit.podgangs import Scene, member
-from muster.core.objects.cluster import read_pod
 from muster.core.objects.gpus import BAD_COUNT, BAD_FRACTION, BAD_MEMORY, COUNT_ALONE
 from muster.core.objects.meta import GPU_DEVICE, GPU_GROUPS
+from muster.core.reading.cluster import read_pod
 from muster.core.workloads.registry import KINDS
 from muster.events.facts import PodGone, PodObserved
 from muster.events.gangs import GangHeldBack, GpuReservationEnded, PodsPlaced

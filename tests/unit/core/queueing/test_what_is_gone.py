@@ -11,9 +11,9 @@ import pytest
 from kit import facts
 from kit.bench import Bench
 from kit.chaos import Chaos
-from muster.core.objects.kubequeue import read_queue
 from muster.core.objects.meta import UnreadableError
 from muster.core.queueing.order import share
+from muster.core.reading.kubequeue import read_queue
 from muster.core.seen import TOMBSTONE_MS
 from muster.events.decisions import WorkloadQueued
 from muster.events.facts import (

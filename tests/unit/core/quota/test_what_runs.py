@@ -10,8 +10,8 @@ import pytest
 from kit import facts, ray
 from kit.bench import Bench
 from kit.jobs import Obj
-from muster.core.objects.cluster import read_pod
-from muster.core.objects.registry import WATCHED
+from muster.core.reading.cluster import read_pod
+from muster.core.reading.registry import WATCHED
 from muster.events.charges import ChargeChanged
 from muster.events.decisions import GangAdmitted, WorkloadAdopted
 from muster.events.effects import EffectApplied

@@ -9,7 +9,7 @@ import pytest
 
 from kit import facts, jobs
 from kit.bench import Bench
-from muster.core.objects.cluster import read_pod
+from muster.core.reading.cluster import read_pod
 from muster.core.watching.watcher import Watcher
 from muster.core.workloads.registry import KINDS
 from muster.events.base import Event

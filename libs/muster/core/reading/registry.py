@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable
 
 from msgspec import Struct
 
-from muster.core.objects.cluster import pod_group_reader, read_node, read_pod, read_priority_class
 from muster.core.objects.kaiqueue import read_kai_queue
-from muster.core.objects.kubequeue import CREATED_BY, QUEUE_NAMESPACE, read_queue, read_queue_unit
 from muster.core.objects.nodepools import NAME as POOLS_NAME
 from muster.core.objects.nodepools import NAMESPACE as POOLS_NAMESPACE
 from muster.core.objects.nodepools import REQUESTED, read_node_pools, read_nodes_request
-from muster.core.objects.quotatree import read_quota_tree
+from muster.core.reading.cluster import pod_group_reader, read_node, read_pod, read_priority_class
+from muster.core.reading.kubequeue import CREATED_BY, QUEUE_NAMESPACE, read_queue, read_queue_unit
+from muster.core.reading.quotatree import read_quota_tree
 from muster.core.stage import SHOWN_KINDS
 from muster.core.workloads import registry as workloads
 from muster.events.base import Event

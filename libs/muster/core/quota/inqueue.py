@@ -14,10 +14,10 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 
-from muster.core.preemption import kaireclaim, reclaim
-from muster.core.preemption.reclaim import MAX_LOOKS, Basis, Market, Objection, Picker, Run, Search, search
+from muster.core.quota import kaireclaim, reclaim
 from muster.core.quota.demand import Demand, counted
 from muster.core.quota.ledger import Ledger
+from muster.core.quota.reclaim import MAX_LOOKS, Basis, Market, Objection, Picker, Run, Search, search
 
 
 def lower(runs: Sequence[Run], priority: int) -> Sequence[Run]:
