@@ -193,6 +193,6 @@ def _record(node: BoardNode) -> dict[str, Any]:
         "admitted": node.admitted,
         "running": node.running,
         "paused": list(node.paused),
-        "beyondGrant": texts(node.beyond),
+        "beyond_grant": texts(node.beyond),
         "head": None if head is None else {"job": head.job, "reason": head.code, "message": head.text},
     }

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TextIO
 
+import msgspec
 from rich.console import Console
 from rich.text import Text
 
@@ -90,9 +91,11 @@ class Output:
         if form == "yaml":
             import yaml
 
-            self.stdout.write(yaml.safe_dump(value, sort_keys=False, allow_unicode=False, width=1000))
+            self.stdout.write(yaml.safe_dump(value, sort_keys=False, allow_unicode=self.unicode, width=1000))
+        elif self.unicode:
+            self.stdout.write(msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n")
         else:
-            self.stdout.write(json.dumps(value, indent=2, ensure_ascii=not self.unicode) + "\n")
+            self.stdout.write(json.dumps(value, indent=2) + "\n")
         self.stdout.flush()
 
     def record(self, value: Any) -> None:

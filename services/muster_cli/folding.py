@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import TypeVar
 
@@ -88,5 +89,6 @@ async def _kept(reading: LogReading, stage: Stage[S], fits: Fits) -> S | None:
     with contextlib.suppress(BusError):
         async for state in usable(snapshots, reading.log.identity, stage.name, "0", stage.initial()):
             if fits(state.seq, state.now):
+                gc.freeze()  # It lives as long as the command does.
                 return state
     return None

@@ -28,6 +28,10 @@ UNCONFIRMED = (
     f"The object is changed, but the log does not show it after {LIMIT_S:g} s; `muster doctor` says whether a watcher "
     "runs"
 )
+UNSETTLED = (
+    f"The log shows the change, but no decision of the queue sorter on it after {LIMIT_S:g} s; `muster doctor` says "
+    "whether every stage has a leader"
+)
 HIGHEST = 2**31 - 1
 
 
@@ -48,8 +52,13 @@ class Lever(Struct, frozen=True):
         return self.workload.ref.uid
 
     async def pull(self, out: Output, wanted: dict[str, str | None], reason: str, did: str) -> int:
-        """Write the annotations with author and reason; returns the exit code: FAILED when the log does not show it."""
+        """Write the annotations with author and reason; returns the exit code: FAILED when the log does not show it.
+
+        Raises CliError for a job that has finished.
+        """
         ref, resource = self.workload.ref, KINDS[self.workload.ref.kind].resource
+        if self.workload.phase == "finished":
+            raise CliError(f"{ref.kind} {ref.key} has finished; nothing is changed")
         meta = await annotations_of(self.api.transport, resource, ref)
         recorded = {**wanted, CHANGED_BY: self.by, CHANGE_REASON: short(reason) or None}
         rv = await annotate(self.api.transport, resource, ref, meta, recorded)
@@ -58,9 +67,11 @@ class Lever(Struct, frozen=True):
         if not await self.present.until(lambda state: _heard(state, uid, rv)):
             out.note(UNCONFIRMED)
             return FAILED
-        await self.present.until(lambda state: is_settled(state, uid))
+        settled = await self.present.until(lambda state: is_settled(state, uid))
         out.line(standing_line(self.state, uid))
-        return OK
+        if not settled:
+            out.note(UNSETTLED)
+        return OK if settled else FAILED
 
 
 @contextlib.asynccontextmanager

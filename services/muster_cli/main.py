@@ -7,6 +7,7 @@ answers at once.
 from __future__ import annotations
 
 import asyncio
+import gc
 import inspect
 import os
 import sys
@@ -26,8 +27,15 @@ if TYPE_CHECKING:
 HELP = ("--help", "-h")
 
 
+BRIEF = ("why", "position", "ls", "queue ls", "queue tree", "log info", "version")
+"""Commands that answer and end, in a second: what they leave to be collected is less than the search for it costs."""
+
+
 def main() -> None:
     """Entry point of ``muster``, and of ``kubectl muster``."""
+    gc.disable()  # Importing leaves nothing to be collected, and looking for it takes a fifth of that time.
+    if name_of(sys.argv[1:])[0] not in BRIEF:
+        gc.enable()
     sys.exit(run(sys.argv[1:]))
 
 

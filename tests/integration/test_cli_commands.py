@@ -183,7 +183,7 @@ async def test_the_log_is_whole_and_its_leaders_are_known(demo: Demo) -> None:
     assert (info["cell"], info["generation"], info["stream"]) == ("main", 1, "MUSTER_LOG_main_1")
     assert info["last_sequence"] == info["commits"] > 20
     assert all(lead["process"] for lead in info["leaders"])
-    assert "Who leads:" in (await demo.run("log", "info")).ok().out
+    assert "Leaders:" in (await demo.run("log", "info")).ok().out
     verified = (await demo.run("log", "verify")).ok()
     assert verified.lines[-1] == "whole: nothing is missing"
     again = (await demo.run("log", "init")).ok()

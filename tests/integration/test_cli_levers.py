@@ -107,6 +107,19 @@ async def test_jobs_are_jumped_held_and_released_and_admissions_paused(theirs: T
         assert (await up.stop()).code == 0
 
 
+async def test_nothing_is_changed_on_a_job_that_has_finished(theirs: Theirs) -> None:
+    async with theirs.cli.start("up", "--headless", "--act", *theirs.context) as up:
+        theirs.create(api.RAYJOBS, rayjob("short", runtime="1s"))
+        await up.line(said("finished", "short"))
+        before = theirs.marks("short")
+        for words in (("hold", "short", "--reason", "x"), ("priority", "short", "7", "--reason", "x")):
+            refused = await theirs.run(*words)
+            assert refused.code == 1
+            assert "RayJob video/short has finished; nothing is changed" in refused.err
+        assert theirs.marks("short") == before
+        assert (await up.stop()).code == 0
+
+
 async def test_evictions_are_paused_on_the_tree_and_uninstalling_leaves_the_jobs(theirs: Theirs) -> None:
     async with theirs.cli.start("up", "--headless", "--act", *theirs.context) as up:
         for name in ("one", "two"):

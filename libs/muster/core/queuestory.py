@@ -20,6 +20,7 @@ from muster.events import facts
 from muster.events.base import Event
 from muster.events.envelope import Stored
 from muster.model.keys import path_chain
+from muster.model.quota import COUNTED
 from muster.model.resources import format_vector
 
 KEPT = 5_000
@@ -154,7 +155,9 @@ class QueueStory:
         state = self.told.state
         now = max(state.now, present)
         node = state.queues.ledger.nodes.get(queue)
-        names = {**state.queues.ledger.used.get(queue, {}), **(node.limit if node is not None else {})}
+        limits = node.limit if node is not None else {}
+        names = [name for name in state.queues.ledger.used.get(queue, {}) if name not in COUNTED or name in limits]
+        names += [name for name in limits if name not in names]
         guaranteed = {name: amount for name, amount in (node.guaranteed if node is not None else {}).items() if amount}
         entries = self._entries[-KEPT:]
         return QueueTale(

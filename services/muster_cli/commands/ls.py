@@ -56,8 +56,8 @@ async def ls(
             out.plain(plain_lines(table))
         if not rows:
             out.line(
-                f"No jobs{' of these' if asked != JobFilter(ended_after=asked.ended_after) else ''} as of "
-                f"sequence {read.state.seq}; {counted(len(read.state.records), 'job')} known in all."
+                f"No job{' matches' if asked != JobFilter(ended_after=asked.ended_after) else ''} as of sequence "
+                f"{read.state.seq}; {counted(len(read.state.records), 'job')} known in all."
             )
     elif output == "name":
         for row in rows:
@@ -71,7 +71,7 @@ def _states(given: list[str]) -> tuple[str, ...]:
     found = tuple(dict.fromkeys(word for each in given for word in each.split(",") if word))
     for word in found:
         if word not in STATES:
-            raise CliError(f"--state {word} is none; there are {', '.join(STATES)}", USAGE)
+            raise CliError(f"--state {word} is no state; there are {', '.join(STATES)}", USAGE)
     return found
 
 

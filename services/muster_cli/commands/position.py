@@ -32,6 +32,6 @@ async def position(
     told = story.of(chosen(story, wanted), acting=read.acting, present=read.present)
     found: Expected = expected(told, read.state.pace)
     if output == "text":
-        out.lines(position_lines(found))
+        out.lines(position_lines(found, min(out.width, 110)))
     else:
         out.data(position_record(found), output)

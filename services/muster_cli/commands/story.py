@@ -50,6 +50,6 @@ async def story(
         raise CliError(f"{queue} is not unique: there are {', '.join(found[:10])}; give more of its path", USAGE)
     tale = told.of(found[0], present=present)
     if output == "text":
-        out.lines(tale_lines(tale))
+        out.lines(tale_lines(tale, out.width))
     else:
         out.data(tale_record(tale), output)

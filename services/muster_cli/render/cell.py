@@ -41,7 +41,7 @@ def cell_lines(state: CellState) -> list[Text]:
             ("Broker", f"{moment(usage.broker_ms)} UTC"),
         ]
     )
-    lines += [Text(), styled(("Who leads:", STRONG))]
+    lines += [Text(), styled(("Leaders:", STRONG))]
     for stage in dict.fromkeys(lead.stage for lead in state.leads):
         holders = [lead for lead in state.leads if lead.stage == stage]
         processes = sorted({lead.process for lead in holders if lead.process})

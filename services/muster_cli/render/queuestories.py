@@ -17,7 +17,8 @@ from muster.model.text import counted, instant, moment, shorten, span
 from muster_cli.console import DIM, STRONG, WARN, WORDS, columns, styled
 
 SHOWN = 60
-WIDTH = 110
+NARROW = 100
+"""Columns up to which the text of an entry begins a line of its own."""
 WAITS_FOR_QUOTA = ("InsufficientQuota", "Queued", "BeingTried")
 """Standings of which the speed of the queue says how long they last."""
 
@@ -43,7 +44,7 @@ def expected(story: JobStory, pace: Pace) -> Expected:
     return Expected(story, found, queues.no_estimate(found))
 
 
-def position_lines(found: Expected) -> list[Text]:
+def position_lines(found: Expected, width: int = 110) -> list[Text]:
     """One job: its place, then the estimate or why there is none."""
     story, standing = found.story, found.story.standing
     place = (
@@ -51,11 +52,12 @@ def position_lines(found: Expected) -> list[Text]:
     )
     lines = [styled((f"{story.ref.kind} ", DIM), (story.ref.key, STRONG), f"  {place}")]
     if found.estimate.known:
-        lines.append(Text(f"  {queues.estimate(found.estimate, standing.position, standing.queue)}"))
+        lines += _wrapped(queues.estimate(found.estimate, standing.position, standing.queue), width)
     elif standing.position:
-        lines.append(styled(("  No estimate: ", WARN), f"{found.why}."))
+        first, *rest = textwrap.wrap(f"No estimate: {found.why}.", max(width - 2, 40))
+        lines += [styled(("  No estimate:", WARN), first.removeprefix("No estimate:")), *(Text(f"  {e}") for e in rest)]
     text = standing.text if standing.text.endswith(".") else f"{standing.text}."
-    return [*lines, *(Text(f"  {line}") for line in textwrap.wrap(text, WIDTH))]
+    return [*lines, *_wrapped(text, width)]
 
 
 def position_record(found: Expected) -> dict[str, Any]:
@@ -82,29 +84,30 @@ def position_record(found: Expected) -> dict[str, Any]:
     }
 
 
-def tale_lines(tale: QueueTale) -> list[Text]:
+def tale_lines(tale: QueueTale, width: int = 200) -> list[Text]:
     """A queue: its usage, what happened in numbers, the waiting jobs, and then one line each."""
-    lines = [
-        styled((tale.queue, STRONG), f"  uses {tale.usage}"),
-        styled((f"  guaranteed: {tale.guaranteed}; {moment(tale.now)} UTC, sequence {tale.seq}", DIM)),
-    ]
-    lines += [styled((f"  {pause}.", WARN)) for pause in tale.pauses]
-    lines.append(Text(f"  {_numbers(tale)}"))
+    lines = [styled((tale.queue, STRONG)), *_wrapped(f"uses {tale.usage}", width)]
+    lines += _wrapped(f"guaranteed: {tale.guaranteed}; {moment(tale.now)} UTC, sequence {tale.seq}", width, DIM)
+    lines += [line for pause in tale.pauses for line in _wrapped(f"{pause}.", width, WARN)]
+    lines += _wrapped(_numbers(tale), width)
     if tale.length:
         lines += [Text(), styled((f"{counted(tale.length, 'job')} {'waits' if tale.length == 1 else 'wait'}", STRONG))]
         rows: list[list[Text | str]] = [
-            [f"{each.position}", each.job, f"priority {each.priority}", f"for {span(each.waited)}", each.reason]
+            [
+                f"{each.position}",
+                each.job,
+                f"priority {each.priority}",
+                f"for {span(each.waited)}",
+                *([each.reason] if width > NARROW else []),
+            ]
             for each in tale.waiting
         ]
         lines += columns(rows, indent=2)
         if tale.length > len(tale.waiting):
             lines.append(Text(f"  and {tale.length - len(tale.waiting)} more"))
         found = tale.next_start
-        lines.append(
-            styled((f"  next: {queues.estimate(found, 1, tale.queue)}", DIM))
-            if found.known
-            else styled((f"  no estimate for the next: {queues.no_estimate(found)}", DIM))
-        )
+        text = f"no estimate for the next: {queues.no_estimate(found)}"
+        lines += _wrapped(f"next: {queues.estimate(found, 1, tale.queue)}" if found.known else text, width, DIM)
     if tale.entries:
         lines += [Text(), styled(("What happened", STRONG))]
     hidden = tale.left_out + max(0, len(tale.entries) - SHOWN)
@@ -113,8 +116,17 @@ def tale_lines(tale: QueueTale) -> list[Text]:
     for entry in tale.entries[-SHOWN:]:
         who = f"{entry.ref.key}: " if entry.ref is not None else ""
         head = (f"  {moment(entry.at)}  ", DIM), (entry.word.ljust(11), WORDS.get(entry.word, "")), " "
-        lines.append(styled(*head, shorten(f"{who}{entry.text}", 300)))
+        text = shorten(f"{who}{entry.text}", 300)
+        if width > NARROW:
+            lines.append(styled(*head, text))
+        else:
+            lines += [styled(*head[:2]), *_wrapped(text, width, indent=4)]
     return lines
+
+
+def _wrapped(text: str, width: int, style: str = "", indent: int = 2) -> list[Text]:
+    """A paragraph."""
+    return [styled((" " * indent + line, style)) for line in textwrap.wrap(text, max(width - indent, 40))]
 
 
 def _numbers(tale: QueueTale) -> str:
@@ -124,8 +136,8 @@ def _numbers(tale: QueueTale) -> str:
         f"{tally.admitted} admitted",
         f"{tally.finished} finished",
         f"{tally.evicted} evicted",
-        f"{tally.released} gave their quota back",
-        f"{tally.denied} times denied",
+        f"{tally.released} released",
+        f"{counted(tally.denied, 'refusal')}",
     ]
     text = ", ".join(parts)
     if tally.admitted:

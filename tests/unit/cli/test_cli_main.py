@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from muster_cli import docs, exits
+from muster_cli import docs, exits, main
 from muster_cli.helping import overview
 from muster_cli.main import make_app, name_of, run
 from muster_cli.registry import COMMANDS, GROUPS
@@ -155,3 +155,9 @@ def test_a_question_imports_no_web_client_and_no_stage_that_it_does_not_fold(com
     slow = {"aiohttp", "kubernetes_asyncio", "muster.core.gang.admitter", "muster.core.autoscaling.bridge"}
     assert loaded & slow == set()
     assert "nats" in loaded
+
+
+def test_only_commands_that_end_soon_go_without_the_garbage_collector() -> None:
+    assert set(main.BRIEF) <= {page.name for page in COMMANDS}
+    for line, brief in (("why video/x", True), ("queue ls -o json", True), ("up", False), ("replay --log x", False)):
+        assert (name_of(line.split())[0] in main.BRIEF) is brief

@@ -408,3 +408,22 @@ def test_what_users_wrote_cannot_steer_the_terminal(capsys: pytest.CaptureFixtur
     assert "\x1b" not in said.out + said.err
     assert said.out.count("\r") == 0
     assert len(said.err.splitlines()) == 1
+
+
+def test_a_story_and_a_position_are_readable_at_sixty_columns() -> None:
+    from muster.core.queuestory import QueueStory
+    from muster.core.story import Story
+    from muster_cli.render import queuestories
+
+    told, story = QueueStory("video"), Story("video/one")
+    for stored in BUSY.bench.log:
+        told.feed(stored)
+        story.feed(stored)
+    tale = told.of("root/algorithm/video")
+    narrow = plain(queuestories.tale_lines(tale, 60))
+    assert all(len(line) <= 60 for line in narrow), narrow
+    assert "muster.dev/machines" not in " ".join(narrow), "what no quota limits is not listed"
+    assert "1 refusal" in " ".join(line.strip() for line in narrow)
+    assert any("Insufficient quota(cpu)" in line for line in plain(queuestories.tale_lines(tale)))
+    found = queuestories.expected(story.of("video/one"), told.told.state.pace)
+    assert all(len(line) <= 60 for line in plain(queuestories.position_lines(found, 60)))

@@ -132,7 +132,9 @@ def test_why_as_it_was(log, capsys):
 
 def test_the_position_of_a_job_with_and_without_an_estimate(log, capsys):
     shown = told(capsys, "position", "video/one", "--log", str(log))
-    assert shown.startswith("RayJob video/one  position 1 of 1 in root/algorithm/video\n  No estimate: 0 times ")
+    assert shown.startswith(
+        "RayJob video/one  position 1 of 1 in root/algorithm/video\n  No estimate: 0 admissions in a row "
+    )
     found = json.loads(told(capsys, "position", "video/one", "--log", str(log), "-o", "json"))
     assert (found["position"], found["length"], found["estimate"]) == (1, 1, None)
     running = told(capsys, "position", "video/two", "--log", str(log))
@@ -141,7 +143,7 @@ def test_the_position_of_a_job_with_and_without_an_estimate(log, capsys):
 
 def test_the_story_of_a_queue(log, capsys):
     shown = told(capsys, "story", "video", "--log", str(log))
-    assert shown.startswith("root/algorithm/video  uses cpu 12 of 14")
+    assert shown.startswith("root/algorithm/video\n  uses cpu 12 of 14")
     assert "2 queued, 1 admitted" in shown
     assert "1 job waits" in shown
     late = json.loads(told(capsys, "story", "video", "--log", str(log), "--from", "1970-01-01T00:17:40Z", "-o", "json"))

@@ -40,9 +40,7 @@ def test_the_span_holds_eight_of_ten_that_were_seen():
 def test_too_little_is_said_and_not_guessed():
     found = admissions(0, 60_000, 120_000).expect("root/a", 4, now=120_000)
     assert not found.known
-    assert no_estimate(found) == (
-        "2 times one admission from this queue followed another while jobs waited; 5 are needed"
-    )
+    assert no_estimate(found) == ("2 admissions in a row were seen in this queue while jobs waited; 5 are needed")
     assert not admissions(*range(ENOUGH)).expect("root/a", 1, now=9).known
     assert admissions(*range(ENOUGH + 1)).expect("root/a", 1, now=ENOUGH).known
     assert not Pace().expect("root/a", 1, now=0).known

@@ -10,10 +10,8 @@ def no_estimate(found: Estimate) -> str:
     """Why nothing can be said; empty where something can."""
     match found.why:
         case "too_few":
-            return (
-                f"{counted(found.intervals, 'time')} one admission from this queue followed another while jobs waited; "
-                f"{ENOUGH} are needed"
-            )
+            seen = f"{counted(found.intervals, 'admission')} in a row were seen in this queue while jobs waited"
+            return f"{seen}; {ENOUGH} are needed"
         case "overdue":
             return "it has taken longer already than nearly everything that was seen of this queue"
         case _:
@@ -29,7 +27,7 @@ def estimate(found: Estimate, position: int, queue: str) -> str:
             f"{found.intervals}, drawn out."
         )
     rows = f"{counted(position, 'admission')} in a row" if position > 1 else "an admission"
-    return f"{spans}: so long {rows} from {queue} took {found.rows} times while somebody waited."
+    return f"{spans}: so long {rows} from {queue} took {found.rows} times while jobs waited."
 
 
 NOT_IN_FORCE = "it is not in force yet"
