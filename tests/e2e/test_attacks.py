@@ -3,6 +3,8 @@
 One test for each class of attack that was tried on a real API server with the shipped roles and policies.
 """
 
+from collections.abc import Sequence
+
 import pytest
 
 from kit import jobs
@@ -116,6 +118,37 @@ async def test_a_pod_gets_no_other_controller_and_no_gpu_later(plane: ControlPla
             await refused(attempt, "is written by Muster alone")
         for found in (made, cluster):
             await gone(alice, found)
+
+
+async def test_a_job_gets_no_second_set_of_pods(plane: ControlPlane) -> None:
+    """A pod that its controller no longer finds runs on, and the controller makes another one."""
+    async with client(plane, ALICE) as alice, client(plane, plane.admin) as admin:
+        made = await alice.create(jobs.job("twice", MANAGED, parallelism=1))
+        start = {**START, "metadata": {"annotations": {INTENT: "1-7-0"}}}
+        await admin.patch("batch/v1", "Job", "twice", MANAGED, patch=start)
+
+        async def pods() -> Sequence[Object]:
+            return await alice.list_objects("v1", "Pod", MANAGED, labels="job-name=twice")
+
+        [pod] = await until(pods, what="the pod of the job")
+        name = pod["metadata"]["name"]
+        for key in ("batch.kubernetes.io/controller-uid", "controller-uid"):
+            attempt = alice.patch("v1", "Pod", name, MANAGED, patch={"metadata": {"labels": {key: None}}})
+            await refused(attempt, "and would make another pod beside it")
+        attempt = alice.patch("v1", "Pod", name, MANAGED, patch={"metadata": {"ownerReferences": None}})
+        await refused(attempt, "and would make another pod beside it")
+        assert len(await pods()) == 1
+        # What Kubernetes does for `kubectl delete --cascade=orphan` passes: the pod stays, and stays charged.
+        await alice.delete("batch/v1", "Job", "twice", MANAGED, propagation="Orphan")
+
+        async def orphaned() -> bool:
+            found = await alice.get("v1", "Pod", name, MANAGED)
+            return not found["metadata"].get("ownerReferences")
+
+        await until(orphaned, what="the pod to be left alone")
+        await admin.patch("v1", "Pod", name, MANAGED, patch={"metadata": {"finalizers": None}})
+        await gone(alice, await alice.get("v1", "Pod", name, MANAGED))
+        assert made["spec"]["suspend"] is True
 
 
 async def test_a_pod_does_not_grow_in_place(plane: ControlPlane) -> None:
