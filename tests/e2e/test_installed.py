@@ -20,7 +20,7 @@ from kit.compose import REPOSITORY
 from kit.controlplane import ControlPlane
 from kit.controlplane.build import Binaries
 from kit.follow import Diary
-from kit.installation import PAGE, Installation, figure, section, with_kuberay
+from kit.installation import NEEDED, PAGE, Installation, figure, section, with_kuberay
 from kit.pages import lines
 from kit.waiting import until
 from kit.witness import Witness
@@ -31,7 +31,7 @@ from muster.events.effects import EffectApplied
 from muster.events.system import LeaderStarted
 from muster.model import api
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(400), pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [NEEDED, pytest.mark.slow, pytest.mark.timeout(400), pytest.mark.asyncio(loop_scope="module")]
 
 REPLACED_S = LEASE_S + 2.0
 SILENT_S = 5.0

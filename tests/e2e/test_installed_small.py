@@ -15,12 +15,12 @@ from kit import facts, proof
 from kit.cluster import document_job
 from kit.controlplane import ControlPlane
 from kit.controlplane.build import Binaries
-from kit.installation import UPGRADE, Installation, figure, with_kuberay
+from kit.installation import NEEDED, UPGRADE, Installation, figure, with_kuberay
 from kit.witness import Witness
 from muster.core.objects.meta import INTENT, QUEUED_AT
 from muster.events.system import LeaderStarted
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300), pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [NEEDED, pytest.mark.slow, pytest.mark.timeout(300), pytest.mark.asyncio(loop_scope="module")]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

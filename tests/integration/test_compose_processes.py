@@ -12,11 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from kit.compose import STOP_S, Running, services
+from kit.compose import KEYS, STOP_S, Running, document, services
 from kit.production import FILES, Keys, ProductionNats
 from kit.simulated import cluster, create
 from kit.story import quota_tree, rayjob
 from kit.waiting import until
+from muster.bus.connection import connect
+from muster.bus.errors import ConnectError
 from muster.bus.server import free_port
 from muster.model import api
 from muster.runtime.natsaccounts import inbox
@@ -24,7 +26,7 @@ from muster.sim.world import SimCluster
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
-SERVICES = [name for name in services() if name not in ("nats", "log-init")]
+SERVICES = [name for name in services() if name not in ("nats", "log-init", KEYS)]
 
 
 @contextlib.asynccontextmanager
@@ -78,13 +80,23 @@ async def end_in_order(running: list[Running]) -> None:
 async def test_what_the_file_starts_becomes_healthy_works_and_ends(tmp_path: Path) -> None:
     port, monitor = free_port(), free_port()
     store = tmp_path / "nats.conf"
-    store.write_text((FILES / "compose.conf").read_text().replace('"/data/', f'"{tmp_path}/'))
+    text = (FILES / "compose.conf").read_text().replace('"/data/', f'"{tmp_path}/').replace('"keys/', '"keys/server/')
+    store.write_text(text)
+    for _ in range(2):  # Run again it changes nothing.
+        keys = Running(KEYS, tmp_path, 0, {})
+        keys.argv[keys.argv.index("/keys")] = str(tmp_path / "keys")
+        await keys.start()
+        assert await keys.finished() == 0, keys.tail()
+    assert "Keys for 13 users" in keys.tail()
+    assert "stay as they are" in keys.tail()
     nats = Running("nats", tmp_path, monitor, {}, ["-a", "127.0.0.1", "-p", str(port), "-m", str(monitor)])
     nats.argv[nats.argv.index("--config") + 1] = str(store)
     await nats.start()
     try:
         await nats.until_healthy()
-        env = {name: {"MUSTER_NATS_URL": f"nats://127.0.0.1:{port}"} for name in [*SERVICES, "log-init"]}
+        env = {name: keyed(tmp_path / "keys", name, port) for name in [*SERVICES, "log-init"]}
+        anonymous = await connected(f"nats://127.0.0.1:{port}")
+        assert anonymous is False, "a user without a key gets in"
         async with cluster(tmp_path) as (simulated, kubeconfig), started(tmp_path, env, kubeconfig) as running:
             await asyncio.gather(*(service.until_healthy() for service in running))
             await a_job_runs(simulated)
@@ -92,6 +104,23 @@ async def test_what_the_file_starts_becomes_healthy_works_and_ends(tmp_path: Pat
     finally:
         code, _ = await nats.stop()
     assert code == 0, nats.tail()
+
+
+def keyed(folder: Path, service: str, port: int) -> dict[str, str]:
+    """Where its volume has the key of a service."""
+    [volume] = document()["services"][service]["volumes"]
+    path = folder / volume["volume"]["subpath"] / "seed"
+    assert volume["target"] == str(Path(services()[service].env["MUSTER_NATS_NKEY_FILE"]).parent)
+    return {"MUSTER_NATS_URL": f"nats://127.0.0.1:{port}", "MUSTER_NATS_NKEY_FILE": str(path)}
+
+
+async def connected(url: str) -> bool:
+    try:
+        connection = await connect(url, name="nobody", timeout_s=5.0)
+    except ConnectError:
+        return False
+    await connection.close()
+    return True
 
 
 async def test_the_rights_of_production_are_enough(tmp_path: Path) -> None:

@@ -24,6 +24,9 @@ from muster.runtime.probe import probe
 
 REPOSITORY = Path(__file__).parents[2]
 FILE = REPOSITORY / "docker-compose.yml"
+KEYS = "nats-keys"
+ANONYMOUS = {"MUSTER_NATS_NKEY_FILE": "", "MUSTER_NATS_INBOX_PREFIX": "_INBOX"}
+"""For a NATS that knows no users; test_compose_processes runs the file as it is."""
 HEALTHY_S = 60.0
 STOP_S = 5.0
 

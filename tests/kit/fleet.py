@@ -18,7 +18,7 @@ from typing import Any, Self, TypeVar
 from kit import proof
 from kit.beside import still_running
 from kit.cli import Cli, Result
-from kit.compose import FILE, Running, services
+from kit.compose import ANONYMOUS, FILE, KEYS, Running, services
 from kit.waiting import until
 from muster.bus.cell import open_log
 from muster.bus.connection import connect
@@ -34,7 +34,7 @@ from muster.ports import LogIdentity
 E = TypeVar("E", bound=Event)
 
 NATS, CREATION = "nats", "log-init"
-SERVICES = [name for name in services() if name not in (NATS, CREATION)]
+SERVICES = [name for name in services() if name not in (NATS, CREATION, KEYS)]
 RESTART_S = 0.2
 """Between the end of a process and its restart, as Docker waits."""
 CELL = "main"
@@ -166,7 +166,7 @@ class Fleet:
     async def _start_nats(self) -> None:
         monitor, config = free_port(), self.folder / "nats.conf"
         text = (FILE.parent / "deploy" / "nats" / "compose.conf").read_text()
-        config.write_text(text.replace('"/data/', f'"{self.folder}/'))
+        config.write_text(re.sub(r"^include .*$", "", text.replace('"/data/', f'"{self.folder}/'), flags=re.M))
         nats = Supervised(
             NATS, self.folder, monitor, {}, ["-a", "127.0.0.1", "-p", str(self._port), "-m", str(monitor)]
         )
@@ -177,7 +177,7 @@ class Fleet:
 
     async def init_log(self) -> None:
         """`docker compose up log-init`: the log, or its next generation when it is gone."""
-        creation = Running(CREATION, self.folder, 0, {"MUSTER_NATS_URL": self.url, **self._init})
+        creation = Running(CREATION, self.folder, 0, {**ANONYMOUS, "MUSTER_NATS_URL": self.url, **self._init})
         await creation.start()
         assert await creation.finished() == 0, creation.tail()
 
@@ -192,6 +192,7 @@ class Fleet:
         known = {
             **self._env,
             **(env or {}),
+            **ANONYMOUS,
             "MUSTER_NATS_URL": self.url,
             "MUSTER_HEALTH_HOST": "127.0.0.1",
             "MUSTER_HEALTH_PORT": str(port),

@@ -23,8 +23,8 @@ import yaml
 
 from kit.cluster import Cluster
 from kit.compose import REPOSITORY
+from kit.container import runs_here
 from kit.controlplane import ControlPlane
-from kit.controlplane.build import build_kubectl
 from kit.crds import FOLDER
 from kit.kubeclient import KubeClient
 from kit.kubelet import Kubelet, Pod, Program
@@ -107,7 +107,6 @@ class Installation:
         for path in REPOSITORY.iterdir():
             if path.name not in (".git", ".venv"):
                 (self._room / path.name).symlink_to(path)
-        (tools / "kubectl").symlink_to(shutil.which("kubectl") or build_kubectl())
         (tools / "docker").write_text(f'#!/bin/sh\necho "$*" >> {self.folder}/docker\n')
         (tools / "docker").chmod(0o755)
         text = self.plane.kubeconfig.read_text()
@@ -255,6 +254,12 @@ def section(page: Path, heading: str, until_heading: str) -> list[Block]:
     found = [each for each in blocks(page) if each.info == "sh cluster" and first < each.line <= last]
     assert found, f"{page} has no commands between {heading!r} and {until_heading!r}"
     return found
+
+
+NEEDED = pytest.mark.skipif(
+    shutil.which("kubectl") is None or not runs_here(),
+    reason="kubectl is not on PATH, or `unshare --map-root-user --mount` is refused: no page was run",
+)
 
 
 def figure(request: pytest.FixtureRequest, name: str, value: str) -> None:

