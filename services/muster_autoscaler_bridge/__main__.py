@@ -2,11 +2,12 @@
 
 from muster.runtime.process import Process
 from muster.runtime.service import main
+from muster_autoscaler_bridge.leading import BridgeLeader
 
 
 async def build(process: Process) -> None:
     """The runners of this service."""
-    process.add_decider("autoscaler_bridge")
+    process.add_decider("autoscaler_bridge", BridgeLeader)
 
 
 if __name__ == "__main__":

@@ -58,6 +58,7 @@ POLICIES = (
     _policy("muster-pods-resized", "Validating", ServerVersion(1, 30)),
     _policy("muster-queueunits", "Validating", ServerVersion(1, 30)),
     _policy("muster-namespaces", "Validating", ServerVersion(1, 30)),
+    _policy("muster-ray-growth", "Validating", ServerVersion(1, 30), guards=False),
     _policy("muster-jobs-suspended", "Mutating", ServerVersion(1, 36)),
     _policy("muster-trainings-suspended", "Mutating", ServerVersion(1, 36)),
     _policy("muster-cronjobs-suspended", "Mutating", ServerVersion(1, 36)),

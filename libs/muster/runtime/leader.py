@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from muster.core.stage import Stage, StageState
 from muster.events.base import Event
-from muster.events.envelope import Commit, CommitKind, Stored
+from muster.events.envelope import MAX_EVENTS, Commit, CommitKind, Stored
 from muster.events.system import LeaderStarted
 from muster.ports import Clock, FencedError, Lease, Log, Snapshots
 from muster.runtime.follower import Follower
@@ -154,7 +154,7 @@ class Leader(Follower[S]):
     async def produce(self) -> tuple[CommitKind, list[Event]] | None:
         """The events of the next commit, or None when nothing is due."""
         if self._announcements:
-            events, self._announcements = self._announcements, []
+            events, self._announcements = self._announcements[:MAX_EVENTS], self._announcements[MAX_EVENTS:]
             return "input", events
         return self.seat.due(self.clock.now())
 

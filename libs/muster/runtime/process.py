@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct, field
 
@@ -114,10 +115,10 @@ class Process(Struct, dict=True):
 
         return JetStreamSnapshots(self.js, self.log.identity, warn=warn)
 
-    def add_decider(self, name: str) -> None:
-        """Run one deciding stage."""
+    def add_decider(self, name: str, leader: type[Leader[Any]] = Leader) -> None:
+        """Run one deciding stage. ``leader``: what runs it."""
         self.runners.append(
-            Leader(
+            leader(
                 DECIDERS[name](),
                 log=self.log,
                 lease=self.lease(name),
