@@ -82,6 +82,20 @@ class Walk:
 
         await self.cluster.until(sized, timeout_s, f"(replicas, max, workers) to be {sizes}", every_s=0.3)
 
+    async def is_gated(self) -> bool:
+        found = await self.object()
+        group = found["spec"]["workerGroupSpecs"][0]
+        return found["metadata"]["annotations"]["muster.dev/granted"] == f"small={group['maxReplicas']}"
+
+    async def until_placed(self) -> None:
+        """Let it tick until nothing waits."""
+
+        async def placed() -> bool:
+            await self.tick()
+            return not self.scaler.waiting
+
+        await self.cluster.until(placed, 30.0, "everything to have a worker", every_s=0.3)
+
     def charged(self) -> int:
         """cpu, in thousandths."""
         ledger = self._leader("quota_accountant").state.ledger
@@ -116,6 +130,7 @@ async def test_the_walk_of_the_document(walk: Walk) -> None:
     await walk.until_sized(1, 1, 1)
     walk.scaler.start("actor2")
     await walk.until_sized(2, 2, 2)
+    await walk.until_placed()
     busy = walk.scaler.actors["actor2"].on
     walk.scaler.end("actor1")
     await walk.until_sized(1, 1, 1, timeout_s=120.0)
@@ -139,10 +154,11 @@ async def test_exactly_what_fits_and_the_same_manifest_again_and_again(walk: Wal
     manifest["spec"]["workerGroupSpecs"][0].pop("replicas")
     for _ in range(20):
         await walk.tick()
-        body = {"spec": {"workerGroupSpecs": manifest["spec"]["workerGroupSpecs"]}}
-        now = (await walk.object())["spec"]["workerGroupSpecs"][0].get("replicas", 0)
-        body["spec"]["workerGroupSpecs"][0]["replicas"] = now
-        await walk.kube.patch(RAY, "RayCluster", NAME, NAMESPACE, patch=body)
+        group = manifest["spec"]["workerGroupSpecs"][0]
+        group["replicas"] = (await walk.object())["spec"]["workerGroupSpecs"][0].get("replicas", 0)
+        await walk.kube.patch(RAY, "RayCluster", NAME, NAMESPACE, patch={"spec": {"workerGroupSpecs": [group]}})
+        # In between policy muster-ray-growth refuses more replicas: see test_ray_policies.
+        await walk.cluster.until(walk.is_gated, 30.0, "maxReplicas to be what is granted again")
     room = 14
     await walk.until_sized(room, room, room, timeout_s=120.0)
     assert (await walk.object())["metadata"]["annotations"]["muster.dev/max-replicas"] == "small=30"

@@ -3,7 +3,6 @@ makes one larger than what is granted. What is refused names the value and the w
 """
 
 import contextlib
-import json
 from collections.abc import AsyncIterator
 
 from kit import jobs
