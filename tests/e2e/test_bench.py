@@ -23,6 +23,7 @@ SECTIONS = (
     "One queue against many",
     "A gang's fair share, KAI queues",
     "Many small claims, KAI queues",
+    "Growth of Ray clusters",
     "Replay",
     "Restart",
     "Ask",

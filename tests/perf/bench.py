@@ -25,6 +25,7 @@ import bench_kueue
 import bench_log
 import bench_pipeline
 import bench_placement
+import bench_ray
 import bench_reclaim
 import bench_release
 import bench_replay
@@ -73,6 +74,10 @@ async def _reclaim(size: Size, say: Progress) -> list[Table]:
 async def _kai(size: Size, say: Progress) -> list[Table]:
     nodes, many = ([5, 10], 5) if size.quick else ([100, 500, 1_000], 500)
     return bench_kai.measure(nodes, many, 1 if size.quick else 3, say)
+
+
+async def _ray(size: Size, say: Progress) -> list[Table]:
+    return [bench_ray.measure([1, 5] if size.quick else [1, 50, 500], size.rounds, say)]
 
 
 async def _replay(size: Size, say: Progress) -> list[Table]:
@@ -128,6 +133,7 @@ BENCHES: dict[str, Callable[[Size, Progress], Awaitable[list[Table]]]] = {
     "placement": _placement,
     "reclaim": _reclaim,
     "kai": _kai,
+    "ray": _ray,
     "replay": _replay,
     "restart": _restart,
     "ask": _ask,
