@@ -260,7 +260,9 @@ async def _tree(transport: ApiTransport) -> list[Finding]:
     names = [name for _, name in found]
     everywhere = await _trees(transport) or []
     ignored = [f"{namespace}/{name}" for namespace, name in everywhere if namespace != TREE_NAMESPACE]
-    findings = [_in_force(names, ignored)]
+    queues = await _kai_queues(transport)
+    findings = [] if queues and not names else [_in_force(names, ignored)]
+    findings += [Finding("ok", "KAI queues", counted(queues, "queue"))] if queues else []
     if ignored:
         what = f"{', '.join(ignored)}: ignored, because a tree counts only in namespace {TREE_NAMESPACE}"
         fix = f"set metadata.namespace to {TREE_NAMESPACE} and apply it again, or delete it"
@@ -277,6 +279,12 @@ def _in_force(names: Sequence[str], ignored: Sequence[str]) -> Finding:
     what = f"there is no ElasticQuotaTree in {TREE_NAMESPACE}: nothing can be admitted"
     fix = f"move {ignored[0]} to {TREE_NAMESPACE}" if ignored else "apply one; `muster up` shows an example"
     return Finding("note", "quota tree", what, fix)
+
+
+async def _kai_queues(transport: ApiTransport) -> int:
+    """How many queues of KAI Scheduler there are, as far as one page tells; 0 where they may not be listed."""
+    answer = await transport.request("GET", api.KAI_QUEUES.path(), query={"limit": "500"})
+    return len(msgspec.json.decode(answer.body)["items"]) if answer.ok else 0
 
 
 async def _trees(transport: ApiTransport, namespace: str = "") -> list[tuple[str, str]] | None:

@@ -168,3 +168,16 @@ async def test_a_tree_where_none_counts_is_not_ignored_in_silence() -> None:
     both = await _tree(cluster_with_trees("default", "kube-system"))
     assert [each.grade for each in both] == ["ok", "note"]
     assert [each.grade for each in await _tree(cluster_with_trees("kube-system"))] == ["ok"]
+
+
+async def test_kai_queues_are_enough_without_a_tree() -> None:
+    kai = api.KAI_QUEUES
+    team = {"apiVersion": kai.api_version, "kind": kai.kind, "metadata": {"name": "team-a"}, "spec": {}}
+    transport = cluster_with_trees()
+    transport._server.objects.create(kai, "", dict(team))
+    assert [(each.grade, each.title, each.detail) for each in await _tree(transport)] == [
+        ("ok", "KAI queues", "1 queue")
+    ]
+    both = cluster_with_trees("kube-system")
+    both._server.objects.create(kai, "", dict(team))
+    assert [each.title for each in await _tree(both)] == ["quota tree", "KAI queues"]
