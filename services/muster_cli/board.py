@@ -158,7 +158,7 @@ def _head(state: ReadState, path: str) -> QueueHead | None:
     first = next(state.queues.book.in_order(path), None)
     if first is None:
         return None
-    job = state.queues.jobs[first[0][3]]
+    job = state.queues.jobs[first[0].uid]
     reason = jobs.reason(job_status(state, job.ref.uid))
     return QueueHead(job.ref.key, reason.code, reason.text)
 

@@ -6,7 +6,6 @@ lies as far behind the end as the service lets it; each command is a new process
 Run: python tests/perf/bench_ask.py [--waiting 10000] [--events 1000000] [--rounds 3]
 """
 
-import argparse
 import asyncio
 import os
 import resource
@@ -14,7 +13,7 @@ import subprocess
 import sys
 import time
 
-from figures import Progress, Table
+from figures import Progress, Table, by_hand
 from histories import Counted, Lives
 
 from kit import facts
@@ -135,13 +134,7 @@ def version() -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--waiting", type=int, default=10_000)
-    parser.add_argument("--events", type=int, default=1_000_000)
-    parser.add_argument("--rounds", type=int, default=3)
-    options = parser.parse_args()
-    found = asyncio.run(measure(options.waiting, options.events, options.rounds, Progress()))
-    print(found.about, *found.lines(), sep="\n")
+    by_hand(measure, __doc__, waiting=10_000, events=1_000_000, rounds=3)
 
 
 if __name__ == "__main__":

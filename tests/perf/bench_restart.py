@@ -6,13 +6,11 @@ saves it, and a tail of commits is written to the log; then every stage is resto
 Run: python tests/perf/bench_restart.py [--live 100000] [--tail 5000] [--rounds 3]
 """
 
-import argparse
-import asyncio
 import time
 from contextlib import aclosing
 from typing import Any
 
-from figures import Progress, Table
+from figures import Progress, Table, by_hand
 from histories import Counted, Lives
 
 from kit import facts
@@ -124,13 +122,7 @@ async def measure(live: int, tail: int, rounds: int, say: Progress) -> Table:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--live", type=int, default=100_000)
-    parser.add_argument("--tail", type=int, default=5_000)
-    parser.add_argument("--rounds", type=int, default=3)
-    options = parser.parse_args()
-    found = asyncio.run(measure(options.live, options.tail, options.rounds, Progress()))
-    print(found.about, *found.lines(), sep="\n")
+    by_hand(measure, __doc__, live=100_000, tail=5_000, rounds=3)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,12 @@
 """What a bench found: rounds of figures, shown as median and spread."""
 
+import argparse
+import asyncio
 import statistics
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import NamedTuple
 
 Round = Mapping[str, float]
@@ -55,3 +57,20 @@ class Progress:
 
     def __call__(self, text: str) -> None:
         print(f"[{self._clock() - self._began:5.0f} s] {text}", file=sys.stderr, flush=True)
+
+
+def by_hand(measure: Callable[..., Awaitable[Table]], about: str | None, **defaults: int) -> None:
+    """Run one bench from a shell, with an option for each of its numbers, and print what it found.
+
+    ``measure`` takes the numbers in the order of ``defaults``, and then a Progress.
+    """
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name, default in defaults.items():
+        parser.add_argument(f"--{name}", type=int, default=default)
+    options = parser.parse_args()
+
+    async def run() -> Table:
+        return await measure(*(getattr(options, name) for name in defaults), Progress())
+
+    found = asyncio.run(run())
+    print(found.about, *found.lines(), sep="\n")

@@ -16,6 +16,7 @@ from muster.core.audit_evictions import AuditedCharge, Orders, counted, findings
 from muster.core.audit_gangs import GangAudit
 from muster.core.audit_growth import GrowthAudit
 from muster.core.audit_leaves import LeafAudit
+from muster.core.queueing.book import Place
 from muster.core.stage import Violation
 from muster.events.charges import ChargeChanged
 from muster.events.decisions import (
@@ -85,7 +86,7 @@ def _charge(event: QuotaReserved | WorkloadAdopted, *, adopted: bool = False) ->
 
 
 class _Waiting(Struct):
-    place: tuple[int, int, str, str]
+    place: Place
     attempt: int
     queue: str
     asks: _Asks
@@ -252,13 +253,13 @@ class Auditor:
 
     def _queued(self, event: WorkloadQueued) -> None:
         self._priorities[event.ref.uid] = event.priority
-        place = (-event.priority, event.rank or event.queued_at, event.ref.key, event.ref.uid)
+        place = Place(-event.priority, event.rank or event.queued_at, event.ref.key, event.ref.uid)
         self._waiting[event.ref.uid] = _Waiting(place, event.attempt, event.queue, _asks(event), self._seq)
 
     def _proposed(self, event: CandidatesProposed, commit: Commit) -> None:
         """I15: of equal requests in one queue the one ahead is tried first."""
         proposed = {candidate.ref.uid for candidate in event.candidates}
-        heads: dict[tuple[Any, ...], tuple[int, int, str, str]] = {}
+        heads: dict[tuple[Any, ...], Place] = {}
         for uid, waiting in self._waiting.items():
             if (
                 not waiting.proposed
@@ -275,7 +276,7 @@ class Auditor:
             mine.proposed = True
             head = heads.get((candidate.queue, *_asks(candidate)))
             self._check(
-                "I15", head is None or mine.place < head, f"{candidate.ref} is tried before {head[2] if head else ''}"
+                "I15", head is None or mine.place < head, f"{candidate.ref} is tried before {head.key if head else ''}"
             )
 
     def _reserved(self, event: QuotaReserved) -> None:

@@ -182,6 +182,6 @@ class QueueStory:
         for position, (place, _) in enumerate(state.queues.book.in_order(queue), start=1):
             if position > shown:
                 break
-            reason = jobs.reason(job_status(state, place[3])).text
-            found.append(Waiter(place[2], position, -place[0], max(0, now - place[1]), reason))
+            reason = jobs.reason(job_status(state, place.uid)).text
+            found.append(Waiter(place.key, position, place.priority, max(0, now - place.rank), reason))
         return found

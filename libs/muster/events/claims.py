@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Literal
 
 from muster.events.base import Decision
-from muster.events.decisions import Shortage
+from muster.events.decisions import DemandDecision, Shortage
 from muster.model.keys import Ref
-from muster.model.resources import Vector
 
 ClaimOutcome = Literal["gone", "held", "paused", "moved", "changed", "unsatisfiable", "expired"]
 """Why a claim ends without an admission."""
@@ -51,15 +50,9 @@ no_nodes          it would find no place on the nodes even with the victims gone
 """
 
 
-class ClaimOpened(Decision, frozen=True, kw_only=True):
+class ClaimOpened(DemandDecision, frozen=True, kw_only=True):
     """What others give back is held for ``ref``, which has waited longer than the age limit."""
 
-    ref: Ref
-    attempt: int
-    queue: str
-    request: Vector
-    pods: int = 0
-    preemptible: bool = True
     top: str = ""
     """The uppermost node at which it is held: the highest one that refuses it."""
 

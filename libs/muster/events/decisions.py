@@ -291,13 +291,8 @@ ClaimKind = Literal["guarantee", "priority", "age"]
 """What a claim rests on: a guarantee that is not met, priority in its own queue, or how long it has waited."""
 
 
-class PreemptionProposed(Decision, frozen=True, kw_only=True):
-    """``ref`` waits for more than is free and should have it: what may leave for it, and what refuses it now.
-
-    ``guarantee``: it stays within a guarantee of its own, and the victims run above theirs. ``priority``: victims are
-    of its own leaf and have lower priority, where the tree asks for that. ``age``: it has waited longer than the age
-    limit, nobody leaves for it, and what others give back should be held for it up to ``path``.
-    """
+class DemandDecision(Decision, frozen=True, kw_only=True):
+    """What every decision about quota for a waiting job says of it."""
 
     ref: Ref
     attempt: int
@@ -305,6 +300,16 @@ class PreemptionProposed(Decision, frozen=True, kw_only=True):
     request: Vector
     pods: int = 0
     preemptible: bool = True
+
+
+class PreemptionProposed(DemandDecision, frozen=True, kw_only=True):
+    """``ref`` waits for more than is free and should have it: what may leave for it, and what refuses it now.
+
+    ``guarantee``: it stays within a guarantee of its own, and the victims run above theirs. ``priority``: victims are
+    of its own leaf and have lower priority, where the tree asks for that. ``age``: it has waited longer than the age
+    limit, nobody leaves for it, and what others give back should be held for it up to ``path``.
+    """
+
     kind: ClaimKind = "guarantee"
     victims: tuple[Victim, ...] = ()
     path: str = ""
@@ -337,15 +342,9 @@ class ReclaimDeferred(Decision, frozen=True, kw_only=True):
     supply: int = 0
 
 
-class EvictionOrdered(Decision, frozen=True, kw_only=True):
+class EvictionOrdered(DemandDecision, frozen=True, kw_only=True):
     """The victims are suspended for ``ref``; what they give back is held until it is admitted or its claim ends."""
 
-    ref: Ref
-    attempt: int
-    queue: str
-    request: Vector
-    pods: int = 0
-    preemptible: bool = True
     kind: Literal["guarantee", "priority"] = "guarantee"
     victims: tuple[Victim, ...] = ()
     path: str = ""

@@ -74,7 +74,7 @@ def cell_lines(state: SorterState) -> list[Text]:
             if number > SHOWN:
                 lines.append(Text(f"    and {state.queues.book.length(path) - SHOWN} more wait in {path}"))
                 break
-            lines.append(Text(f"    waits {number} in {path}: {place[2]}, priority {-place[0]}"))
+            lines.append(Text(f"    waits {number} in {path}: {place.key}, priority {place.priority}"))
     for uid, charge in list(ledger.charges.items())[:SHOWN]:
         workload = state.queues.workloads.get(uid)
         who = workload.ref.key if workload is not None else f"{charge.namespace}/(deleted)"

@@ -103,9 +103,9 @@ def test_in_a_queue_of_likes_most_waits_end_within_the_span(tmp_path, seed):
                 told += 1
                 kept += guess.low <= state.now - guess.at <= guess.high
         for position, (place, _) in enumerate(state.queues.book.in_order("root/a"), start=1):
-            if place[3] not in guesses and 2 <= position <= 10:
+            if place.uid not in guesses and 2 <= position <= 10:
                 found = state.pace.expect("root/a", position, state.now)
                 if found.known:
-                    guesses[place[3]] = Guess(state.now, found.low, found.high)
+                    guesses[place.uid] = Guess(state.now, found.low, found.high)
     assert told > 100
     assert kept >= 0.75 * told, f"{kept} of {told}"

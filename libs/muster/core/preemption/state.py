@@ -185,9 +185,9 @@ class PreemptorState(StageState):
         """The first of a shape that no victims are leaving for."""
         claims = self.queues.ledger.claims.by_uid
         for place in shape.waiting:
-            claim = claims.get(place[3])
+            claim = claims.get(place.uid)
             if claim is None or not claim.victims:
-                return self.queues.jobs[place[3]]
+                return self.queues.jobs[place.uid]
         return None
 
     def head(self, queue: str) -> Job | None:
@@ -195,7 +195,7 @@ class PreemptorState(StageState):
         shapes = (self.queues.book.shapes[key] for key in self.queues.book.queues.get(queue, ()))
         places = (shape.waiting[0] for shape in shapes if shape.waiting)
         first = min(places, default=None)
-        return None if first is None else self.queues.jobs[first[3]]
+        return None if first is None else self.queues.jobs[first.uid]
 
     def outranks(self, queue: str, priority: int, demand: Demand, given: Basis) -> bool:
         """Whether work of lower priority in a leaf, by its sums, could make room for a claimant of that leaf.

@@ -230,7 +230,7 @@ def refused_elsewhere(state: ReadState, cleared: dict[str, None]) -> list[str]:
     moved = [key for key in (*now, *cleared) if (key in now) != (key in cleared) and key in shapes]
     cleared.clear()
     cleared.update(now)
-    return [place[3] for key in moved for place in shapes[key].waiting]
+    return [place.uid for key in moved for place in shapes[key].waiting]
 
 
 def queued_stamp(state: ReadState, uid: str) -> tuple[Ref, bytes] | None:

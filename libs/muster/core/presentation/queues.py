@@ -72,8 +72,8 @@ def queue_status(state: ReadState, path: str) -> QueueStatus:
     for position, (place, key) in enumerate(state.queues.book.in_order(path), start=1):
         if position > MAX_ITEMS:
             break
-        job = state.queues.jobs[place[3]]
-        workload = state.queues.workloads.get(place[3])
+        job = state.queues.jobs[place.uid]
+        workload = state.queues.workloads.get(place.uid)
         name = unit_name(workload) if workload is not None else job.ref.name
         item = QueueItem(name, job.ref.namespace, position, job.priority)
         (active if state.queues.book.shapes[key].denial is None else backoff).append(item)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Iterator
 from heapq import merge
+from typing import NamedTuple
 
 from msgspec import Struct, field, structs
 
@@ -17,8 +18,21 @@ from muster.core.quota.demand import Demand, chain_of, counted
 from muster.core.quota.ledger import UNBOUNDED, Ledger
 from muster.events.base import Cause
 
-Place = tuple[int, int, str, str]
-"""Order in a queue: (-priority, queued-at ms, namespace/name, uid); the smallest is the head."""
+
+class Place(NamedTuple):
+    """Where a job stands in its queue; the smallest is the head."""
+
+    below: int
+    """Its priority, negated: a higher priority comes first."""
+    rank: int
+    """ms since the epoch: when it was queued, or what the order of the tree puts instead."""
+    key: str
+    """namespace/name"""
+    uid: str
+
+    @property
+    def priority(self) -> int:
+        return -self.below
 
 
 class Denial(Struct, frozen=True):

@@ -113,7 +113,7 @@ class _ShapeLine:
     def __init__(self, state: SorterState, shape: Shape | None, fresh: Sequence[Job], skip: set[str]) -> None:
         known = shape.waiting if shape is not None else ()
         waiting = (
-            place for place in known if place[3] not in skip and may_be_proposed(state, state.queues.jobs[place[3]])
+            place for place in known if place.uid not in skip and may_be_proposed(state, state.queues.jobs[place.uid])
         )
         news = sorted(job.place for job in fresh)
         self.jobs = {job.ref.uid: job for job in fresh}
@@ -152,11 +152,11 @@ class _Turn:
         state, head = self.state, self.heads[0]
         priority, ledger = -state.queues.queue_priorities.get(self.queue, 0), state.queues.ledger
         if state.queues.order() == "share":
-            return (priority, share(ledger, self.queue, state.queues.proposed, scratch), head[0][1])
+            return (priority, share(ledger, self.queue, state.queues.proposed, scratch), head[0].rank)
         asked = Scratch()
         asked.add(self.queue, self.lines[head[1]].demand)
         used = share(ledger, self.queue, state.queues.proposed, scratch, asked)
-        return (priority, used, head[0][1]) if used <= MILLION else (priority, MILLION + 1, head[0][1])
+        return (priority, used, head[0].rank) if used <= MILLION else (priority, MILLION + 1, head[0].rank)
 
     def advance(self, scratch: Scratch) -> bool:
         """Drop heads that should not be tried until one should; False when nobody is left."""
@@ -186,8 +186,8 @@ class _Turn:
 
     def _first_of(self, key: str) -> Place | None:
         state = self.state
-        waiting = (place for place in state.queues.book.shapes[key].waiting if place[3] not in self.skip)
-        return next((place for place in waiting if may_be_proposed(state, state.queues.jobs[place[3]])), None)
+        waiting = (place for place in state.queues.book.shapes[key].waiting if place.uid not in self.skip)
+        return next((place for place in waiting if may_be_proposed(state, state.queues.jobs[place.uid])), None)
 
     def take(self) -> Job:
         """The head, which counts as chosen from here on; the next of its line takes its turn."""
@@ -200,7 +200,7 @@ class _Turn:
         else:
             heappop(self.heads)
         self.open += 1
-        uid = place[3]
+        uid = place.uid
         return line.jobs[uid] if uid in line.jobs else self.state.queues.jobs[uid]
 
 
@@ -221,7 +221,7 @@ class _KaiTurns:
 
     def order(self, scratch: Scratch) -> tuple[int, int, int]:
         """By the age of the job that is first."""
-        return (0, 0, self.turns[self.first].heads[0][0][1])
+        return (0, 0, self.turns[self.first].heads[0][0].rank)
 
     def advance(self, scratch: Scratch) -> bool:
         """Find who is first now; False when nobody is left."""

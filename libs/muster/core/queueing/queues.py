@@ -44,7 +44,7 @@ class Job(Struct):
 
     @property
     def place(self) -> Place:
-        return (-self.priority, self.rank, self.ref.key, self.ref.uid)
+        return Place(-self.priority, self.rank, self.ref.key, self.ref.uid)
 
 
 class Retry(Struct, frozen=True):

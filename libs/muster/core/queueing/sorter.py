@@ -54,7 +54,7 @@ class QueueSorter:
         queues, ledger = state.queues, state.queues.ledger
         if ledger.recount() != ledger.used:
             found.append(Violation("I5", f"copy says {ledger.used}, charges sum to {ledger.recount()}"))
-        listed = {place[3] for shape in queues.book.shapes.values() for place in shape.waiting}
+        listed = {place.uid for shape in queues.book.shapes.values() for place in shape.waiting}
         waiting = {uid for uid, job in queues.jobs.items() if job.status == "waiting"}
         if listed != waiting or queues.book.waiting != len(waiting):
             found.append(Violation("I16", f"waiting jobs and the order differ: {sorted(listed ^ waiting)[:5]}"))

@@ -56,7 +56,7 @@ def where(state: ReadState, job: Job) -> Where | None:
         return None
     position, length = state.queues.book.position(job.queue, job.place), state.queues.book.length(job.queue)
     heads = merge(*(shapes[key].waiting[:AHEAD] for key in keys)) if position > 1 else ()
-    return Where(position, length, tuple(place[2] for place in islice(heads, min(AHEAD, position - 1))))
+    return Where(position, length, tuple(place.key for place in islice(heads, min(AHEAD, position - 1))))
 
 
 def usage(state: ReadState, path: str, names: Iterable[str]) -> tuple[Used, ...]:

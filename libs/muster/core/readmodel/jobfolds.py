@@ -11,35 +11,13 @@ from muster.core.readmodel.touched import Marker
 from muster.core.stage import Arm
 from muster.core.status.values import Leaving, Pools
 from muster.core.workloads.registry import KINDS
+from muster.events import decisions as d
+from muster.events import facts
 from muster.events.base import Cause, Event
 from muster.events.charges import ChargeChanged
 from muster.events.claims import ClaimEnded, ClaimOpened
-from muster.events.decisions import (
-    CandidatesProposed,
-    EvictionOrdered,
-    GangAdmitted,
-    GangAwaitingNodes,
-    GangDeferred,
-    QuotaDenied,
-    QuotaMoved,
-    QuotaReleased,
-    QuotaReserved,
-    SuspensionOrdered,
-    SuspensionRecorded,
-    WorkloadAdopted,
-    WorkloadDequeued,
-    WorkloadQueued,
-    WorkloadRefused,
-)
 from muster.events.effects import EffectApplied, EffectFailed
 from muster.events.elastic import GateSet, GrowthDenied, GrowthGranted, GrowthRequested, GrowthWithdrawn
-from muster.events.facts import (
-    ObjectUnreadable,
-    WorkloadFinished,
-    WorkloadGone,
-    WorkloadObserved,
-    WorkloadStarted,
-)
 from muster.events.system import LogNearlyFull
 from muster.model.keys import Position
 
@@ -53,61 +31,61 @@ class JobFolds:
 
     def arms(self) -> dict[type[Event], Arm]:
         return {
-            WorkloadObserved: self._workload_observed,
-            WorkloadGone: self._workload_gone,
-            ObjectUnreadable: self._unreadable,
+            facts.WorkloadObserved: self._workload_observed,
+            facts.WorkloadGone: self._workload_gone,
+            facts.ObjectUnreadable: self._unreadable,
             LogNearlyFull: self._nearly_full,
-            WorkloadQueued: self._queued,
-            WorkloadDequeued: self._dequeued,
-            WorkloadAdopted: self._adopted,
-            WorkloadStarted: self._started,
-            WorkloadFinished: self._finished,
-            QuotaReserved: self._job_changed,
-            QuotaMoved: self._moved,
+            d.WorkloadQueued: self._queued,
+            d.WorkloadDequeued: self._dequeued,
+            d.WorkloadAdopted: self._adopted,
+            facts.WorkloadStarted: self._started,
+            facts.WorkloadFinished: self._finished,
+            d.QuotaReserved: self._job_changed,
+            d.QuotaMoved: self._moved,
             ChargeChanged: self._charge_changed,
             GrowthRequested: self._growth_asked,
             GrowthDenied: self._growth_denied,
             GrowthGranted: self._grown,
             GrowthWithdrawn: self._grown,
             GateSet: self._gate_set,
-            QuotaReleased: self._released,
-            QuotaDenied: self._denied,
-            CandidatesProposed: self._proposed,
-            WorkloadRefused: self._refused,
-            SuspensionRecorded: self._suspended,
-            GangAwaitingNodes: self._short,
-            GangDeferred: self._short,
-            GangAdmitted: self._placed,
-            EvictionOrdered: self._evicted,
+            d.QuotaReleased: self._released,
+            d.QuotaDenied: self._denied,
+            d.CandidatesProposed: self._proposed,
+            d.WorkloadRefused: self._refused,
+            d.SuspensionRecorded: self._suspended,
+            d.GangAwaitingNodes: self._short,
+            d.GangDeferred: self._short,
+            d.GangAdmitted: self._placed,
+            d.EvictionOrdered: self._evicted,
             ClaimOpened: self._claim_changed,
             ClaimEnded: self._claim_changed,
-            SuspensionOrdered: self._timed_out,
+            d.SuspensionOrdered: self._timed_out,
             EffectApplied: self._resumed,
             EffectFailed: self._failed,
         }
 
-    def _queued(self, state: ReadState, at: Position, event: WorkloadQueued) -> None:
+    def _queued(self, state: ReadState, at: Position, event: d.WorkloadQueued) -> None:
         record = record_of(state, event.ref)
         record.queue, record.request, record.ended, record.reason = event.queue, event.request, "", ""
         self._job_changed(state, at, event)
 
-    def _dequeued(self, state: ReadState, at: Position, event: WorkloadDequeued) -> None:
+    def _dequeued(self, state: ReadState, at: Position, event: d.WorkloadDequeued) -> None:
         record = state.records.get(event.ref.uid)
         if record is not None and record.ended != "finished":
             record.ended, record.reason = "left", event.reason
         state.pace.left(event.queue, waiting=_waits(state, event.queue))
         self._job_changed(state, at, event)
 
-    def _adopted(self, state: ReadState, at: Position, event: WorkloadAdopted) -> None:
+    def _adopted(self, state: ReadState, at: Position, event: d.WorkloadAdopted) -> None:
         record = record_of(state, event.ref)
         record.adoption, record.queue, record.request = event.reason, event.queue, event.request
         self._job_changed(state, at, event)
 
-    def _started(self, state: ReadState, _at: Position, event: WorkloadStarted) -> None:
+    def _started(self, state: ReadState, _at: Position, event: facts.WorkloadStarted) -> None:
         record_of(state, event.ref).running_at = state.now
         self._mark.jobs(event.ref.uid)
 
-    def _finished(self, state: ReadState, _at: Position, event: WorkloadFinished) -> None:
+    def _finished(self, state: ReadState, _at: Position, event: facts.WorkloadFinished) -> None:
         record = record_of(state, event.ref)
         record.running_at, record.finished_at, record.ended = 0, state.now, "finished"
         record.outcome, record.detail = event.outcome, event.detail
@@ -118,20 +96,20 @@ class JobFolds:
         self,
         state: ReadState,
         _at: Position,
-        event: WorkloadQueued | WorkloadDequeued | WorkloadAdopted | QuotaReserved,
+        event: d.WorkloadQueued | d.WorkloadDequeued | d.WorkloadAdopted | d.QuotaReserved,
     ) -> None:
         self._mark.jobs(event.ref.uid)
         self._mark.queues(event.queue)
         self._mark.tree()
-        if isinstance(event, QuotaReserved):
+        if isinstance(event, d.QuotaReserved):
             state.shortages.pop(event.ref.uid, None)
             state.pools.pop(event.ref.uid, None)
-        if isinstance(event, QuotaReserved | WorkloadAdopted):
+        if isinstance(event, d.QuotaReserved | d.WorkloadAdopted):
             state.leaving.pop(event.ref.uid, None)
-        if isinstance(event, WorkloadQueued):
+        if isinstance(event, d.WorkloadQueued):
             self._mark.clear(state, event.ref.uid)
 
-    def _moved(self, state: ReadState, _at: Position, event: QuotaMoved) -> None:
+    def _moved(self, state: ReadState, _at: Position, event: d.QuotaMoved) -> None:
         record = state.records.get(event.ref.uid)
         if record is not None:
             record.queue = event.queue
@@ -164,7 +142,7 @@ class JobFolds:
         growth.granted = growth.granted or event.most
         self._mark.jobs(event.owner.uid)
 
-    def _released(self, state: ReadState, _at: Position, event: QuotaReleased) -> None:
+    def _released(self, state: ReadState, _at: Position, event: d.QuotaReleased) -> None:
         uid = event.ref.uid
         self._mark.jobs(uid)
         self._mark.tree()
@@ -181,7 +159,7 @@ class JobFolds:
             elif record.ended == "finished":
                 self._over(state, uid)
 
-    def _denied(self, state: ReadState, _at: Position, event: QuotaDenied) -> None:
+    def _denied(self, state: ReadState, _at: Position, event: d.QuotaDenied) -> None:
         """A denial speaks for everybody of its shape: all of them may have to be told."""
         self._mark.queues(event.queue)
         job = state.queues.jobs.get(event.ref.uid)
@@ -190,46 +168,46 @@ class JobFolds:
             state.parked_at[job.shape] = state.now
             if len(state.parked_at) > 2 * len(state.queues.book.shapes) + 100:
                 state.parked_at = {key: at for key, at in state.parked_at.items() if key in state.queues.book.shapes}
-            self._mark.jobs(*(place[3] for place in shape.waiting))
+            self._mark.jobs(*(place.uid for place in shape.waiting))
 
-    def _proposed(self, _state: ReadState, _at: Position, event: CandidatesProposed) -> None:
+    def _proposed(self, _state: ReadState, _at: Position, event: d.CandidatesProposed) -> None:
         for candidate in event.candidates:
             self._mark.queues(candidate.queue)
 
-    def _refused(self, state: ReadState, _at: Position, event: WorkloadRefused) -> None:
+    def _refused(self, state: ReadState, _at: Position, event: d.WorkloadRefused) -> None:
         self._mark.trouble(state, event.ref, event.reason, [event.message])
         record = state.records.get(event.ref.uid)
         if record is not None:
             record.ended, record.reason = "refused", event.reason
 
-    def _suspended(self, state: ReadState, _at: Position, event: SuspensionRecorded) -> None:
+    def _suspended(self, state: ReadState, _at: Position, event: d.SuspensionRecorded) -> None:
         if event.ref.uid in state.queues.ledger.charges:  # In the same commit its charge may have ended.
             state.suspended_outside[event.ref.uid] = None
         self._mark.jobs(event.ref.uid)
 
-    def _short(self, state: ReadState, _at: Position, event: GangAwaitingNodes | GangDeferred) -> None:
+    def _short(self, state: ReadState, _at: Position, event: d.GangAwaitingNodes | d.GangDeferred) -> None:
         if event.ref.uid in state.queues.workloads:
             state.shortages[event.ref.uid] = event.shortage
-            growth = event.growth if isinstance(event, GangAwaitingNodes) else None
-            refusals = event.refusals if isinstance(event, GangDeferred) else ()
+            growth = event.growth if isinstance(event, d.GangAwaitingNodes) else None
+            refusals = event.refusals if isinstance(event, d.GangDeferred) else ()
             state.pools.pop(event.ref.uid, None)
             if growth is not None or refusals:
                 state.pools[event.ref.uid] = Pools(growth, refusals)
         self._mark.jobs(event.ref.uid)
 
-    def _placed(self, state: ReadState, _at: Position, event: GangAdmitted) -> None:
+    def _placed(self, state: ReadState, _at: Position, event: d.GangAdmitted) -> None:
         state.pace.admitted(event.queue, state.now, waiting=_waits(state, event.queue))
         record_of(state, event.ref).admitted_at = state.now
         state.shortages.pop(event.ref.uid, None)
         state.pools.pop(event.ref.uid, None)
         self._mark.jobs(event.ref.uid)
 
-    def _evicted(self, state: ReadState, at: Position, event: EvictionOrdered) -> None:
+    def _evicted(self, state: ReadState, at: Position, event: d.EvictionOrdered) -> None:
         for victim in event.victims:
             self._leaves(state, victim.ref.uid, leaving_for(event, victim, state.generation, Cause(at.seq, at.item)))
         self._claim_changed(state, at, event)
 
-    def _timed_out(self, state: ReadState, at: Position, event: SuspensionOrdered) -> None:
+    def _timed_out(self, state: ReadState, at: Position, event: d.SuspensionOrdered) -> None:
         cause = Cause(at.seq, at.item)
         code: Literal["RunningTimeout", "StaleGang"] = "StaleGang" if event.reason == "stale_gang" else "RunningTimeout"
         self._leaves(state, event.ref.uid, Leaving(code, state.generation, cause))
@@ -240,7 +218,7 @@ class JobFolds:
             self._mark.jobs(uid)
 
     def _claim_changed(
-        self, state: ReadState, _at: Position, event: EvictionOrdered | ClaimOpened | ClaimEnded
+        self, state: ReadState, _at: Position, event: d.EvictionOrdered | ClaimOpened | ClaimEnded
     ) -> None:
         """The claimant reads otherwise now; others who wait read so when they are tried or looked at again."""
         self._mark.jobs(event.ref.uid)
@@ -254,7 +232,7 @@ class JobFolds:
             state.failure_messages[event.ref.uid] = event.message
         self._mark.jobs(event.ref.uid)
 
-    def _workload_observed(self, state: ReadState, _at: Position, event: WorkloadObserved) -> None:
+    def _workload_observed(self, state: ReadState, _at: Position, event: facts.WorkloadObserved) -> None:
         ref = event.workload.ref
         self._mark.jobs(ref.uid)
         if ref.uid in state.queues.workloads:
@@ -266,7 +244,7 @@ class JobFolds:
         if trouble is not None and trouble.code == "unreadable":
             self._mark.clear(state, event.workload.ref.uid)
 
-    def _workload_gone(self, state: ReadState, _at: Position, event: WorkloadGone) -> None:
+    def _workload_gone(self, state: ReadState, _at: Position, event: facts.WorkloadGone) -> None:
         uid = event.ref.uid
         record = state.records.get(uid)
         if record is not None and uid not in state.queues.workloads:
@@ -292,7 +270,7 @@ class JobFolds:
         state.gone[uid] = None
         prune(state.records, state.gone, state.now)
 
-    def _unreadable(self, state: ReadState, _at: Position, event: ObjectUnreadable) -> None:
+    def _unreadable(self, state: ReadState, _at: Position, event: facts.ObjectUnreadable) -> None:
         self._mark.trouble(state, event.ref, "unreadable", [event.reason])
         if event.ref.kind in KINDS:
             record_of(state, event.ref)

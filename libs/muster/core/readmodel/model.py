@@ -20,27 +20,10 @@ from muster.core.readmodel.phases import advance
 from muster.core.readmodel.state import ReadState
 from muster.core.readmodel.touched import Marker, Touched
 from muster.core.stage import Arm, Violation, in_turn
+from muster.events import decisions as d
+from muster.events import facts
 from muster.events.base import Decision, Event
-from muster.events.decisions import (
-    EvictionOrdered,
-    GangAdmitted,
-    QuotaReleased,
-    QuotaReserved,
-    SuspensionOrdered,
-    SuspensionRecorded,
-    WorkloadAdopted,
-    WorkloadDequeued,
-    WorkloadQueued,
-    WorkloadRefused,
-)
 from muster.events.effects import EffectApplied
-from muster.events.facts import (
-    ObjectUnreadable,
-    WorkloadFinished,
-    WorkloadGone,
-    WorkloadObserved,
-    WorkloadStarted,
-)
 from muster.model.keys import Position
 
 
@@ -63,7 +46,7 @@ class ReadModel:
     def arms(self) -> Mapping[type[Event], Arm]:
         """The queues fold an event first, then it is told, then the read model changes, then phases are looked at."""
         queues = queue_folds.arms()
-        queues[WorkloadObserved] = self._history.compared(queues[WorkloadObserved])
+        queues[facts.WorkloadObserved] = self._history.compared(queues[facts.WorkloadObserved])
         own: dict[type[Event], list[Arm]] = {}
         for folds in self._folds:
             for kind, arm in folds.arms().items():
@@ -92,33 +75,33 @@ def _of_ref(state: ReadState, _at: Position, event: Any) -> None:
     advance(state, event.ref.uid)
 
 
-def _of_workload(state: ReadState, _at: Position, event: WorkloadObserved) -> None:
+def _of_workload(state: ReadState, _at: Position, event: facts.WorkloadObserved) -> None:
     advance(state, event.workload.ref.uid)
 
 
-def _of_victims(state: ReadState, _at: Position, event: EvictionOrdered) -> None:
+def _of_victims(state: ReadState, _at: Position, event: d.EvictionOrdered) -> None:
     for victim in event.victims:
         advance(state, victim.ref.uid)
 
 
 _PHASES: Mapping[type[Event], Arm] = {
-    WorkloadObserved: _of_workload,
-    EvictionOrdered: _of_victims,
+    facts.WorkloadObserved: _of_workload,
+    d.EvictionOrdered: _of_victims,
     **dict.fromkeys(
         (
-            WorkloadGone,
-            ObjectUnreadable,
-            WorkloadFinished,
-            WorkloadStarted,
-            WorkloadQueued,
-            WorkloadDequeued,
-            WorkloadRefused,
-            WorkloadAdopted,
-            QuotaReserved,
-            QuotaReleased,
-            GangAdmitted,
-            SuspensionOrdered,
-            SuspensionRecorded,
+            facts.WorkloadGone,
+            facts.ObjectUnreadable,
+            facts.WorkloadFinished,
+            facts.WorkloadStarted,
+            d.WorkloadQueued,
+            d.WorkloadDequeued,
+            d.WorkloadRefused,
+            d.WorkloadAdopted,
+            d.QuotaReserved,
+            d.QuotaReleased,
+            d.GangAdmitted,
+            d.SuspensionOrdered,
+            d.SuspensionRecorded,
             EffectApplied,
         ),
         _of_ref,

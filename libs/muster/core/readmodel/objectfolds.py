@@ -9,42 +9,18 @@ from muster.core.readmodel.history import happened
 from muster.core.readmodel.state import GangRecord, ReadState, Shown
 from muster.core.readmodel.touched import Marker
 from muster.core.stage import Arm
+from muster.events import facts
 from muster.events.base import Event
 from muster.events.decisions import (
     QuotaTreeAccepted,
     QuotaTreeRejected,
     QuotaTreeRemoved,
 )
-from muster.events.facts import (
-    ChildGone,
-    ChildObserved,
-    KaiQueueGone,
-    KaiQueueObserved,
-    NodeGone,
-    NodeObserved,
-    NodePoolsGone,
-    NodePoolsObserved,
-    NodesRequestGone,
-    NodesRequestObserved,
-    ObjectGone,
-    PodGone,
-    PodGroupGone,
-    PodGroupObserved,
-    PodObserved,
-    PriorityClassGone,
-    PriorityClassObserved,
-    QueueGone,
-    QueueObserved,
-    QueueUnitGone,
-    QueueUnitObserved,
-    QuotaTreeGone,
-    QuotaTreeObserved,
-)
 from muster.events.gangs import GangHeldBack, PodsPlaced
 from muster.model.api import POD_GROUPS
 from muster.model.keys import Position
 
-_SeenByRef = QuotaTreeObserved | PriorityClassObserved | NodesRequestObserved
+_SeenByRef = facts.QuotaTreeObserved | facts.PriorityClassObserved | facts.NodesRequestObserved
 
 
 class ObjectFolds:
@@ -56,58 +32,58 @@ class ObjectFolds:
 
     def arms(self) -> dict[type[Event], Arm]:
         return {
-            QueueUnitObserved: self._unit_observed,
-            QueueUnitGone: self._unit_gone,
-            QueueObserved: self._queue_observed,
-            QueueGone: self._queue_gone,
-            QuotaTreeObserved: self._settled,
-            QuotaTreeGone: self._settled,
-            KaiQueueObserved: self._kai_queue,
-            KaiQueueGone: self._kai_queue_gone,
-            PodObserved: self._pod_observed,
-            PodGone: self._pod_gone,
-            PodGroupObserved: self._pod_group,
-            PodGroupGone: self._pod_group_gone,
+            facts.QueueUnitObserved: self._unit_observed,
+            facts.QueueUnitGone: self._unit_gone,
+            facts.QueueObserved: self._queue_observed,
+            facts.QueueGone: self._queue_gone,
+            facts.QuotaTreeObserved: self._settled,
+            facts.QuotaTreeGone: self._settled,
+            facts.KaiQueueObserved: self._kai_queue,
+            facts.KaiQueueGone: self._kai_queue_gone,
+            facts.PodObserved: self._pod_observed,
+            facts.PodGone: self._pod_gone,
+            facts.PodGroupObserved: self._pod_group,
+            facts.PodGroupGone: self._pod_group_gone,
             PodsPlaced: self._pods_placed,
             GangHeldBack: self._held_back,
-            ChildObserved: self._child_observed,
-            ChildGone: self._child_gone,
-            NodeObserved: self._node_observed,
-            NodeGone: self._settled,
-            NodePoolsObserved: self._node_pools,
-            NodePoolsGone: self._settled,
-            NodesRequestObserved: self._settled,
-            NodesRequestGone: self._settled,
-            PriorityClassObserved: self._settled,
-            PriorityClassGone: self._settled,
+            facts.ChildObserved: self._child_observed,
+            facts.ChildGone: self._child_gone,
+            facts.NodeObserved: self._node_observed,
+            facts.NodeGone: self._settled,
+            facts.NodePoolsObserved: self._node_pools,
+            facts.NodePoolsGone: self._settled,
+            facts.NodesRequestObserved: self._settled,
+            facts.NodesRequestGone: self._settled,
+            facts.PriorityClassObserved: self._settled,
+            facts.PriorityClassGone: self._settled,
             QuotaTreeAccepted: self._tree_accepted,
             QuotaTreeRejected: self._tree_rejected,
             QuotaTreeRemoved: self._tree_changed,
         }
 
-    def _settled(self, state: ReadState, _at: Position, event: _SeenByRef | ObjectGone) -> None:
+    def _settled(self, state: ReadState, _at: Position, event: _SeenByRef | facts.ObjectGone) -> None:
         """It can be read, or is gone: what was wrong with it is over."""
         self._mark.clear(state, event.ref.uid)
 
-    def _kai_queue(self, state: ReadState, _at: Position, event: KaiQueueObserved) -> None:
+    def _kai_queue(self, state: ReadState, _at: Position, event: facts.KaiQueueObserved) -> None:
         uid = event.queue.ref.uid
         self._mark.clear(state, uid)
         if state.objects_seen.newer(uid, event.queue.rv):
             state.kai_queues[uid] = event.queue
             self._mark.tree()
 
-    def _kai_queue_gone(self, state: ReadState, at: Position, event: KaiQueueGone) -> None:
+    def _kai_queue_gone(self, state: ReadState, at: Position, event: facts.KaiQueueGone) -> None:
         self._settled(state, at, event)
         if state.objects_seen.end(event.ref.uid, at.at) and state.kai_queues.pop(event.ref.uid, None) is not None:
             self._mark.took_away(f"kai/{event.ref.uid}")
 
-    def _pod_observed(self, state: ReadState, _at: Position, event: PodObserved) -> None:
+    def _pod_observed(self, state: ReadState, _at: Position, event: facts.PodObserved) -> None:
         self._mark.clear(state, event.pod.ref.uid)
         state.presence.pod_observed(event)
         self._mark.gangs(gangs.pod_observed(state.gangs, event))
         meet_gang(state, event.pod.ref)
 
-    def _pod_gone(self, state: ReadState, at: Position, event: PodGone) -> None:
+    def _pod_gone(self, state: ReadState, at: Position, event: facts.PodGone) -> None:
         self._settled(state, at, event)
         owner = state.presence.pod_gone(event, at.at)
         if owner is not None and not state.presence.live_pods(owner):
@@ -116,14 +92,14 @@ class ObjectFolds:
         self._mark.gangs(key)
         forget_gang(state, key)
 
-    def _pod_group(self, state: ReadState, _at: Position, event: PodGroupObserved) -> None:
+    def _pod_group(self, state: ReadState, _at: Position, event: facts.PodGroupObserved) -> None:
         self._mark.clear(state, event.pod_group.ref.uid)
         self._mark.gangs(gangs.pod_group_observed(state.gangs, event))
         key = state.gangs.group_of.get(event.pod_group.ref.uid, "")
         if key and key not in state.gang_records:
             state.gang_records[key] = GangRecord(key)
 
-    def _pod_group_gone(self, state: ReadState, at: Position, event: PodGroupGone) -> None:
+    def _pod_group_gone(self, state: ReadState, at: Position, event: facts.PodGroupGone) -> None:
         self._settled(state, at, event)
         key = gangs.pod_group_gone(state.gangs, at, event)
         self._mark.took_away(*(f"podgroup/{each.group}/{key}" for each in POD_GROUPS))
@@ -135,14 +111,14 @@ class ObjectFolds:
     def _held_back(self, state: ReadState, at: Position, event: GangHeldBack) -> None:
         self._mark.gangs(gangs.held_back(state.gangs, at, event))
 
-    def _child_observed(self, state: ReadState, at: Position, event: ChildObserved) -> None:
+    def _child_observed(self, state: ReadState, at: Position, event: facts.ChildObserved) -> None:
         self._mark.clear(state, event.child.ref.uid)
         ref, known = event.child.ref, event.child.ref.uid in state.presence.owner_of
         owner = state.presence.child_observed(event)
         if owner is not None and not known:
             self._history.below(state, owner, happened(at, "child_made", "detail", kind=ref.kind, name=ref.name))
 
-    def _child_gone(self, state: ReadState, at: Position, event: ChildGone) -> None:
+    def _child_gone(self, state: ReadState, at: Position, event: facts.ChildGone) -> None:
         self._settled(state, at, event)
         owner = state.presence.child_gone(event, at.at)
         if owner is not None:
@@ -150,10 +126,10 @@ class ObjectFolds:
             told = {"kind": event.ref.kind, "name": event.ref.name, "number": left}
             self._history.below(state, owner, happened(at, "child_gone", "step", **told))
 
-    def _node_observed(self, state: ReadState, _at: Position, event: NodeObserved) -> None:
+    def _node_observed(self, state: ReadState, _at: Position, event: facts.NodeObserved) -> None:
         self._mark.clear(state, event.node.ref.uid)
 
-    def _node_pools(self, state: ReadState, _at: Position, event: NodePoolsObserved) -> None:
+    def _node_pools(self, state: ReadState, _at: Position, event: facts.NodePoolsObserved) -> None:
         refused = [pool.refusal for pool in event.pools if pool.refusal]
         if refused:
             self._mark.trouble(state, event.ref, "pools_refused", refused, most=5)
@@ -174,16 +150,16 @@ class ObjectFolds:
         self._mark.queues(*state.queues.queue_paths.values())
         for shape in state.queues.book.shapes.values():
             if shape.denial is not None:
-                self._mark.jobs(*(place[3] for place in shape.waiting))
+                self._mark.jobs(*(place.uid for place in shape.waiting))
 
-    def _unit_observed(self, state: ReadState, _at: Position, event: QueueUnitObserved) -> None:
+    def _unit_observed(self, state: ReadState, _at: Position, event: facts.QueueUnitObserved) -> None:
         self._mark.clear(state, event.ref.uid)
         if event.owner_uid and state.objects_seen.newer(event.ref.uid, event.rv):
             state.units[event.owner_uid] = Shown(event.ref, event.rv, event.shown)
             state.unit_owner[event.ref.uid] = event.owner_uid
             self._mark.jobs(event.owner_uid)
 
-    def _unit_gone(self, state: ReadState, at: Position, event: QueueUnitGone) -> None:
+    def _unit_gone(self, state: ReadState, at: Position, event: facts.QueueUnitGone) -> None:
         self._mark.clear(state, event.ref.uid)
         owner = state.unit_owner.pop(event.ref.uid, None)
         if state.objects_seen.end(event.ref.uid, at.at) and owner is not None:
@@ -193,13 +169,13 @@ class ObjectFolds:
                 self._mark.took_away(f"unit/{owner}")
                 self._mark.jobs(owner)
 
-    def _queue_observed(self, state: ReadState, _at: Position, event: QueueObserved) -> None:
+    def _queue_observed(self, state: ReadState, _at: Position, event: facts.QueueObserved) -> None:
         self._mark.clear(state, event.ref.uid)
         if state.objects_seen.newer(event.ref.uid, event.rv):
             state.queue_objects[event.ref.uid] = Shown(event.ref, event.rv, event.shown, event.policy)
             self._mark.queues(event.path)
 
-    def _queue_gone(self, state: ReadState, at: Position, event: QueueGone) -> None:
+    def _queue_gone(self, state: ReadState, at: Position, event: facts.QueueGone) -> None:
         self._mark.clear(state, event.ref.uid)
         if state.objects_seen.end(event.ref.uid, at.at):
             state.queue_objects.pop(event.ref.uid, None)

@@ -193,7 +193,7 @@ def _in_line(state: ReadState, job: Job) -> dict[str, Any]:
     found |= {"position": position, "length": sum(len(waiting) for waiting in shapes)}
     if position > 1:
         heads = sorted(place for waiting in shapes for place in waiting[:AHEAD_SHOWN])
-        found["ahead"] = tuple(place[2] for place in heads[: min(AHEAD_SHOWN, position - 1)])
+        found["ahead"] = tuple(place.key for place in heads[: min(AHEAD_SHOWN, position - 1)])
     if job.ref.uid in state.leaving:
         found["leaving"] = state.leaving[job.ref.uid]
     return found
