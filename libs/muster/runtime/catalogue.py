@@ -36,12 +36,8 @@ PAGE = Path("docs/events.md")
 EMITTERS: Mapping[str, str] = {
     "muster.bus.cell": "whoever creates the log",
     "muster.core.actuation": "actuator",
-    "muster.core.autoscaling": "autoscaler_bridge",
-    "muster.core.gang": "gang_admitter",
     "muster.core.objects": "watcher",
-    "muster.core.preemption": "preemptor",
-    "muster.core.queueing": "queue_sorter",
-    "muster.core.quota": "quota_accountant",
+    "muster.core.reading": "watcher",
     "muster.core.watching": "watcher",
     "muster.core.workloads": "watcher",
     "muster.runtime.acting": "actuator",
@@ -50,8 +46,9 @@ EMITTERS: Mapping[str, str] = {
     "muster.runtime.leader": "every stage's runner",
     "muster.runtime.process": "quota_accountant's runner",
     "muster.runtime.watching": "watcher",
+    **{stage.__module__.rpartition(".")[0]: name for name, stage in DECIDERS.items()},
 }
-"""{part of the code: whose it is}"""
+"""{part of the code: whose it is}; what stands in the room of a deciding stage is that stage's"""
 
 SHARED = ("genesis", "kinds_configured", "log_nearly_full", "ruleset_activated", "sync_started", "synced")
 """Folded the same way by every stage (core/stage.py)."""
