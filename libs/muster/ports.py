@@ -81,8 +81,8 @@ class Log(Protocol):
 
         ``headers`` travel beside the commit and are no part of it; ``traceparent`` comes back as Stored.trace.
 
-        Returns only after the server acknowledged; a lost acknowledgement is told from a lost race by the
-        commit's id and body hash. Waits out reconnects. Raises FencedError, LogGoneError, LogFullError.
+        Returns only after the server acknowledged; the commit's id and body hash distinguish
+        a lost acknowledgement from a lost race. Waits out reconnects. Raises FencedError, LogGoneError, LogFullError.
         """
         ...
 
@@ -168,7 +168,7 @@ class Replicas(Protocol):
 
 
 class Generations(Protocol):
-    """The generations of a cell's log, for whoever rolls it over. Every step may be repeated without harm."""
+    """The generations of a cell's log, for the process that rolls it over. Every step may be repeated without harm."""
 
     async def current(self) -> tuple[Log, bool]:
         """The generation in force, and whether it is sealed. Raises LogGoneError."""

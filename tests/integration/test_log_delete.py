@@ -114,7 +114,7 @@ async def test_only_what_is_sealed_archived_and_published_is_deleted(told: Told)
     unsaid = await told.run("log", "delete", "1")
     assert (unsaid.code, "--archive DIR" in unsaid.err) == (2, True)
     await told.export()
-    assert "outsiders have not been told of sequence" in (await told.delete(1, "--yes")).err
+    assert "the publisher has not published sequence" in (await told.delete(1, "--yes")).err
     await told.publish()
     looked = (await told.delete(1)).ok()
     assert "May be deleted: generation 1, sequence 1 to" in looked.out

@@ -1,7 +1,7 @@
 """Opening and founding a cell: which stream is its log, and that everything it needs exists as it must.
 
 A pointer in the state bucket says which generation counts. It is written last: what it names exists and opens
-with its Genesis. Whoever founds a generation at the same time meets the same stream, where only one Genesis can
+with its Genesis. A process that founds a generation at the same time meets the same stream, where only one Genesis can
 be first; a founder that dies half-way leaves what the next one goes on from.
 """
 
@@ -102,7 +102,7 @@ async def open_log(
         born = Genesis(log_id=secrets.token_hex(8), generation=generation, parent=pointer.log_id if pointer else "")
         genesis = await found_generation(js, cell, born, limits or Limits(), ignore, at)
         made = LogPointer.of(cell, genesis)
-        # Whoever moves it first, the next look finds it.
+        # Another process may move it first: the next look finds it.
         await state.set(POINTER, encode(made), revision=entry.revision if entry is not None else 0)
 
 

@@ -49,7 +49,7 @@ HEADER_ROOM = 1024
 """Bytes of a message left for headers."""
 
 SEAL_CHECK_S = 2.0
-"""How often a reader to whom nothing comes asks whether the generation was sealed."""
+"""How often a reader that gets nothing asks whether the generation was sealed."""
 
 
 class LogUsage(Struct, frozen=True):

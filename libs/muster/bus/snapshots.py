@@ -1,6 +1,6 @@
 """Snapshots: bodies in an object store, and one pointer per (stage, shard) moved by compare-and-set.
 
-A snapshot only saves time: whatever is wrong with one is told and answered by doing without it.
+A snapshot only saves time: a warning names what is wrong with one, and it is not used.
 """
 
 from __future__ import annotations

@@ -170,7 +170,7 @@ class QueueGone(ObjectGone, frozen=True, kw_only=True):
 
 
 class QueueUnitObserved(Event, frozen=True, kw_only=True):
-    """A QueueUnit exists: whom it stands for and what it shows."""
+    """A QueueUnit exists: the job that it stands for and what it shows."""
 
     ref: Ref
     rv: int

@@ -50,7 +50,7 @@ broken            it had started, and has lost so many pods that fewer than its 
 """
 
 LACKS_NODES = ("no_nodes", "timed_out", "gave_way", "starved")
-"""Reasons of gangs that were tried in vain: what a gang is told may go from one to another, not too often."""
+"""Reasons of gangs that were tried in vain: what is said of a gang may go from one to another, not too often."""
 
 MAX_PODS_NAMED = 64
 """How many pods an event names where it does not need all of them."""

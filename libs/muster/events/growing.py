@@ -1,4 +1,4 @@
-"""Decisions of the autoscaler bridge: which nodes are asked for, for whom, and when nobody needs them any more."""
+"""Decisions of the autoscaler bridge: nodes that are asked for, for which gangs, and when they are not needed."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from muster.model.workload import PodSet
 WithdrawalReason = Literal["met", "gone", "changed", "expired", "failed", "lapsed", "unknown"]
 """Why nodes are asked for no longer:
 
-met      whoever needed them has its places
-gone     whoever needed them is gone
-changed  whoever needed them waits for something else now
+met      the gang that needed them has its places
+gone     the gang that needed them is gone
+changed  the gang that needed them waits for something else now
 expired  they did not come in time
 failed   the autoscaler, or the API server, refuses to add them: the message is its own
 lapsed   what the autoscaler had kept for them is given to others

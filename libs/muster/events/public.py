@@ -126,7 +126,7 @@ class PublicWorkloadRecharged(PublicWorkloadEvent, frozen=True, kw_only=True):
 
 
 class PublicWorkloadResumed(PublicWorkloadEvent, frozen=True, kw_only=True):
-    """The API server has been told to run it."""
+    """The API server has a patch that lets it run."""
 
     attempt: int
     queue: str = ""
@@ -135,7 +135,7 @@ class PublicWorkloadResumed(PublicWorkloadEvent, frozen=True, kw_only=True):
 
 
 class PublicWorkloadNotResumed(PublicWorkloadEvent, frozen=True, kw_only=True):
-    """The API server could not be told to run it."""
+    """The API server refused the patch that lets it run."""
 
     attempt: int
     reason: str
@@ -160,7 +160,7 @@ class PublicWorkloadReclaimed(PublicWorkloadEvent, frozen=True, kw_only=True):
 
 
 class PublicWorkloadEvicted(PublicWorkloadEvent, frozen=True, kw_only=True):
-    """The API server has been told to suspend it again: to give quota back, or because it did not come to run."""
+    """The API server has a patch that suspends it again: to give quota back, or because it did not come to run."""
 
     attempt: int
     queue: str = ""

@@ -46,7 +46,7 @@ class Segment(Struct, frozen=True, kw_only=True):
     sha256: str
     """Of the file, as ``sha256sum`` has it."""
     lines_sha256: str
-    """Of what it holds, uncompressed: the same whoever compressed it."""
+    """Of what it holds, uncompressed: the same for every compressor."""
 
 
 class ArchiveManifest(Struct, kw_only=True):

@@ -34,7 +34,7 @@ from muster.runtime.attributes import summary
 PAGE = Path("docs/events.md")
 
 EMITTERS: Mapping[str, str] = {
-    "muster.bus.cell": "whoever creates the log",
+    "muster.bus.cell": "the process that creates the log",
     "muster.core.actuation": "actuator",
     "muster.core.objects": "watcher",
     "muster.core.reading": "watcher",
@@ -69,7 +69,7 @@ REDELIVERIES: Mapping[str, str] = {
     "gang_admitted": "is resumed once: the patch tests the previous intent, and finds its own",
     "gang_awaiting_nodes": OF_ATTEMPT,
     "gang_deferred": OF_ATTEMPT,
-    "gang_held_back": "changes nothing: it was told already",
+    "gang_held_back": "changes nothing: it says the same",
     "gate_set": "writes nothing: the annotation on the cluster says that it is done",
     "genesis": "cannot be: it is sequence 1 of its stream",
     "growth_denied": "changes nothing: the same refusal is known",

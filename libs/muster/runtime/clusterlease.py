@@ -3,7 +3,7 @@
 Leases in NATS keep the peace among the replicas of one log; two Musters with a NATS each know nothing of one another.
 So whatever writes to a cluster first takes its Lease ``muster-system/muster``, in the name of its log: all replicas of
 one log share it, another log's writes wait. The holder writes only while enough of the lease is left for a request
-to end within it, by its own monotonic clock; what is waiting is told as an API server that cannot be reached.
+to end within it, by its own monotonic clock; what is waiting gets the error of an API server that cannot be reached.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class ClusterLease:
             await asyncio.sleep(RENEW_S)
 
     async def release(self) -> None:
-        """Give the lease up if it is ours, so that whoever comes next need not wait."""
+        """Give the lease up if it is ours, so that the next holder need not wait."""
         held, self._until = self._until, 0.0
         if not held:
             return

@@ -30,7 +30,7 @@ class ConfigError(Exception):
 
 
 class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What every service may be told. Names in upper case with MUSTER_ in front are the environment variables."""
+    """The settings of every service. Names in upper case with MUSTER_ in front are the environment variables."""
 
     nats_url: str = "nats://127.0.0.1:4222"
     """Address of NATS; several with commas."""
@@ -47,7 +47,7 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     log_create: bool = False
     """Create the cell's log when it is missing, and a new generation when the stream is gone."""
     log_max_bytes: int = 8 * 2**30
-    """Size limit of the log, used when it is created; at 95 % nothing new is let in."""
+    """Size limit of the log, used when it is created; at 95 % nothing new is admitted."""
     log_roll_percent: int = 80
     """How full the log may be before the keeper rolls it over to its next generation; 0: never by itself."""
     log_archive: str = ""

@@ -16,7 +16,7 @@ from muster.runtime.config import Config
 
 
 async def connect_bus(config: Config, name: str, notice: Notice, *, timeout_s: float = 10.0) -> Connection:
-    """A connection; whoever asks closes it. Raises ConnectError, also for files that cannot be used."""
+    """A connection; the caller closes it. Raises ConnectError, also for files that cannot be used."""
     return await connect(
         config.nats_url.split(","),
         name=name,

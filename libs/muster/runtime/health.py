@@ -1,6 +1,6 @@
 """Health and metrics of a process over HTTP: /livez, /readyz, /startupz, /metrics.
 
-/livez answers while the event loop turns and says nothing about dependencies: restarting a process does not mend
+/livez answers while the event loop turns and says nothing about dependencies: restarting a process does not fix
 NATS. /readyz says why it is not ready, one line a reason.
 """
 

@@ -1,6 +1,6 @@
 """The keeper of the log: rolls it over when it is getting full, and keeps its archive.
 
-One keeper per cell acts; others stand by. Whoever finds a sealed log without successor completes the roll-over.
+One keeper per cell acts; others stand by. The one that finds a sealed log without successor completes the roll-over.
 """
 
 from __future__ import annotations

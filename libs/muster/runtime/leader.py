@@ -1,7 +1,7 @@
 """A leader: a follower that may hold the lease of its (stage, shard) and then appends what its stage produces.
 
-The ordering duties, in this order and no other: acquire the lease; append leader_started, which fences whoever led
-before; fold it; only then produce. One commit is in flight per (stage, shard): the next one is produced from a state
+The ordering duties, in this order and no other: acquire the lease; append leader_started, which fences the former
+leader; fold it; only then produce. One commit is in flight per (stage, shard): the next one is produced from a state
 that has folded the one before. A refused append ends the process: a newer leader has written.
 """
 
@@ -42,7 +42,7 @@ class LostLeadershipError(Exception):
 
 
 class ClockSkewError(Exception):
-    """The clock of this machine is ahead of the broker's: mend it, nothing is appended meanwhile."""
+    """The clock of this machine is ahead of the broker's: correct it, nothing is appended meanwhile."""
 
 
 class Leader(Follower[S]):

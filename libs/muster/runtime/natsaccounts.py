@@ -30,7 +30,7 @@ from muster.runtime import pairing
 ACCOUNTS_FILE = "deploy/nats/accounts.conf"
 API = "$JS.API"
 EXPORTED_API = "$JS.MUSTER.API"
-"""The prefix under which readers outside find the JetStream API; every NATS client can be told one."""
+"""The prefix under which readers outside find the JetStream API; every NATS client has an option for it."""
 
 APPENDERS: dict[str, tuple[str, ...]] = {
     "watcher": ("watcher",),
@@ -148,12 +148,12 @@ def _service(name: str, cell: str) -> User:
 
 
 def _onlooker(cell: str) -> User:
-    """Whoever reads the log with the command line."""
+    """A user who reads the log with the command line."""
     return _user("cli", cell, tuple(_reading(cell)), OF_THE_LOG)
 
 
 def _admin(cell: str) -> User:
-    """Whoever runs ``muster log init`` and looks after the streams: founds generations, decides nothing."""
+    """A user who runs ``muster log init`` and looks after the streams: founds generations, decides nothing."""
     founding = (subjects.stage_subjects(cell, "genesis"), f"$KV.{subjects.state_bucket(cell)}.log")
     return User("admin", (f"{API}.>", *founding), (f"{inbox('admin')}.>",))
 

@@ -58,7 +58,7 @@ READ_MODEL_COMMITS = 2_000
 ROOM_CHECK_S = 15.0
 ALARM_PERCENT = 80
 CLOSING_PERCENT = 95
-"""How full the log may be until nothing new is let in, so that releases and effects still fit."""
+"""How full the log may be until nothing new is admitted, so that releases and effects still fit."""
 
 
 class Process(Struct, dict=True):
@@ -328,7 +328,7 @@ class Process(Struct, dict=True):
             await asyncio.sleep(ROOM_CHECK_S)
 
     async def _leave(self) -> None:
-        """Leave in good order, within a limit: what is not done then is done by whoever comes next."""
+        """Leave in good order, within a limit: what is not done then is done by the next process."""
         try:
             async with asyncio.timeout(STOP_LIMIT_S):
                 for runner in self.runners:

@@ -104,7 +104,7 @@ async def _check_states(js: JetStream, identity: LogIdentity) -> None:
 
 
 async def _check_archive(js: JetStream, identity: LogIdentity, found: Sealed, folder: Path) -> None:
-    """That the archive has the very bytes of the generation, and outsiders have been told what is in it."""
+    """That the archive has the very bytes of the generation, and its public events have been published."""
     manifest = read_manifest(folder)
     if manifest.cell != identity.cell:
         raise PruneError(f"{folder} is the archive of cell {manifest.cell}, and not of {identity.cell}")
@@ -141,6 +141,6 @@ def _check_published(identity: LogIdentity, found: Sealed, body: Body) -> None:
     for index, event in enumerate(commit.events):
         if public_event(identity.cell, found.generation, body.seq, index, commit.at, event) is not None:
             raise PruneError(
-                f"outsiders have not been told of sequence {body.seq} in generation {found.generation}: wait until the "
+                f"the publisher has not published sequence {body.seq} of generation {found.generation}: wait until the "
                 "publisher has caught up, or start it"
             )

@@ -4,7 +4,7 @@ All that can be done beforehand is done while the old generation still takes com
 and folded into every state there is. Then it is sealed, the rest is read, the states are kept, and the next
 generation is founded on them. Sequences go on counting, so causes and intents mean what they meant.
 
-A crash before the seal leaves everything as it was; after it, whoever tries next completes what was begun.
+A crash before the seal leaves everything as it was; after it, the next try completes what was begun.
 """
 
 from __future__ import annotations

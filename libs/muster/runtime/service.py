@@ -72,7 +72,7 @@ async def open_process(
     A log that is sealed and has no successor yet is waited for; with ``keeping`` its roll-over is completed instead.
     ``own_time``: the broker is ours and our clock counts as its own, whatever it shows (``muster up``).
     """
-    # Never the same after a restart: commits and leases are told apart by it.
+    # Never the same after a restart: it distinguishes commits and leases.
     name = f"{config.process or socket.gethostname()[:24]}-{secrets.token_hex(3)}"
     clock = clock or SystemClock()
     logger = logs.get(service=service, process=name)

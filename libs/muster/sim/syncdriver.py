@@ -1,4 +1,4 @@
-"""Runs controllers on the simulated server directly, stepped by whoever holds the clock.
+"""Runs controllers on the simulated server directly, stepped by the holder of the clock.
 
 Event-driven: a step looks only at what was marked or is due. Nothing is encoded, copied or scanned on the way.
 """

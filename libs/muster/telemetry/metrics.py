@@ -37,7 +37,7 @@ GAUGES: dict[str, str] = {
     "muster_stage_sequence": "Last sequence folded, by stage and shard",
     "muster_leader": "1 while this process leads, by stage and shard",
     "muster_snapshot_sequence": "Sequence of the last snapshot kept, by stage and shard",
-    "muster_log_fill_percent": "How full the log is; at 95 nothing new is let in",
+    "muster_log_fill_percent": "How full the log is; at 95 nothing new is admitted",
     "muster_queue_fair_share": "Fair share of a KAI queue, by queue and resource: cores, bytes or devices",
     "muster_queue_keeps": "Up to where nothing is taken back from a KAI queue, by queue and resource",
     "muster_queue_used": "What is charged to a KAI queue, by queue and resource",

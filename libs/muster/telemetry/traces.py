@@ -33,7 +33,7 @@ _SAMPLED = TraceFlags(TraceFlags.SAMPLED)
 
 
 class Ids(IdGenerator):
-    """Gives out the ids it was told to."""
+    """Gives out the ids that were set."""
 
     trace = 1
     span = 1
@@ -82,7 +82,7 @@ class WorkloadTraces:
         self._began: OrderedDict[str, int] = OrderedDict()
 
     def folded(self, seq: int, commit: Commit) -> None:
-        """A commit was read: whom it is about."""
+        """A commit was read: the workloads it is about."""
         if self._tracing is None:
             return
         uids = dict.fromkeys(ref.uid for event in commit.events for ref in workloads_of(event))

@@ -1,4 +1,4 @@
-"""The simulated API server over HTTP, on loopback: for kubectl, ``muster submit`` and whoever else wants to look.
+"""The simulated API server over HTTP, on loopback: for kubectl, ``muster submit`` and other clients.
 
 A thin adapter: requests go to `SimApiServer.handle`, watches to `SimTransport.watch`. What it adds is what only
 clients for people ask for: tables, and the OpenAPI document that says where validation happens.

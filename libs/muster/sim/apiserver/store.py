@@ -106,7 +106,7 @@ class KindTable:
 
 
 class Store:
-    """All tables, the version counter, who depends on whom, and who wants to hear of changes."""
+    """All tables, the version counter, which objects depend on which, and the listeners."""
 
     def __init__(self, history: int) -> None:
         self.version = FIRST_VERSION

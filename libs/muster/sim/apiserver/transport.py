@@ -18,7 +18,7 @@ from muster.sim.apiserver.store import encode, watch_line
 from muster.sim.apiserver.watches import WatchStream
 
 BOOKMARK_INTERVAL_S = 60.0
-"""How often a quiet watch is told how far it is."""
+"""How often a quiet watch gets a bookmark."""
 WATCH_LIMIT_S = 3600.0
 """When the server ends a watch that set no limit itself."""
 MAX_PENDING_LINES = 100_000

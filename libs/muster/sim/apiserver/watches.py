@@ -51,7 +51,7 @@ class WatchStream:
         self.close()
 
     def bookmark(self) -> None:
-        """Tell the watcher how far it is, if it asked to be told."""
+        """Send the watcher a bookmark, if it asked for them."""
         if self._bookmarks and not self.failed:
             self._deliver(self._bookmark({}))
 

@@ -44,7 +44,7 @@ class KubeRayOperator:
         """uid of the RayCluster -> id of the Ray job -> the Ray job."""
 
     def heard(self, kind: ChangeType, resource: ApiResource, found: Obj) -> None:
-        """Note a change and mark whom it concerns."""
+        """Note a change and mark the objects it concerns."""
         meta = found["metadata"]
         key = f"{meta['namespace']}/{meta['name']}"
         if resource == PODS:
