@@ -27,6 +27,7 @@ SECTIONS = (
     "Replay",
     "Restart",
     "Ask",
+    "Reading the demand of Ray clusters",
     "On a real API server, profile lean",
     "On a real API server, profile kube-queue",
     "Kueue's baseline, one fifth",

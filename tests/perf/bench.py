@@ -19,6 +19,7 @@ from pathlib import Path
 import bench_ask
 import bench_cluster
 import bench_decisions
+import bench_demand
 import bench_gangs
 import bench_kai
 import bench_kueue
@@ -125,6 +126,11 @@ async def _kueue(size: Size, say: Progress) -> list[Table]:
     return [await bench_kueue.measure(10 if size.quick else 1, 1 if size.quick else 2, say)]
 
 
+async def _demand(size: Size, say: Progress) -> list[Table]:
+    clusters, seconds = ([1, 5], 0.3) if size.quick else ([1, 50], 3.0)
+    return await bench_demand.measure(clusters, seconds, size.rounds, say)
+
+
 BENCHES: dict[str, Callable[[Size, Progress], Awaitable[list[Table]]]] = {
     "log": _log,
     "pipeline": _pipeline,
@@ -137,6 +143,7 @@ BENCHES: dict[str, Callable[[Size, Progress], Awaitable[list[Table]]]] = {
     "replay": _replay,
     "restart": _restart,
     "ask": _ask,
+    "demand": _demand,
     "simulate": _simulate,
     "cluster": _cluster,
     "kueue": _kueue,

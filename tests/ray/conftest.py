@@ -7,10 +7,23 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
+import trustme
 
+from kit.api import Api
+from kit.controlplane import ControlPlane
+from kit.controlplane.build import Binaries
+from kit.controlplane.plane import APISERVER
+from kit.controlplane.pytest_plugin import control_plane_binaries
+from kit.crds import install_crds
+from kit.realray.cluster import RealRayCluster, manifest, real_cluster
 from kit.realray.head import RayHead
 from kit.realray.network import interfaces
 from kit.realray.venv import RayMissingError, installed
+from muster.kube.config import connect
+from muster.kube.sources import FromKubeconfig
+from muster.model.api import NAMESPACES
+
+__all__ = ["control_plane_binaries"]
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -43,3 +56,39 @@ async def head(ray_folder: Path, request: pytest.FixtureRequest) -> AsyncIterato
         yield running
     finally:
         await running.stop()
+
+
+@pytest.fixture(scope="session")
+def clients() -> trustme.CA:
+    """Whose certificates the API server believes."""
+    return trustme.CA()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def ray_plane(
+    control_plane_binaries: Binaries, clients: trustme.CA, ray_folder: Path
+) -> AsyncIterator[ControlPlane]:
+    """An API server that believes client certificates, and nothing beside it: no kubelet but ours, no scheduler."""
+    authority = ray_folder / "clients.crt"
+    clients.cert_pem.write_to_path(authority)
+    arguments = {APISERVER: [f"--client-ca-file={authority}"]}
+    async with ControlPlane(controller_manager=False, scheduler=False, kwok=False, arguments=arguments) as plane:
+        yield plane
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=["v2", "v1"])
+async def ray_cluster(
+    ray_plane: ControlPlane, clients: trustme.CA, ray_folder: Path, request: pytest.FixtureRequest
+) -> AsyncIterator[RealRayCluster]:
+    """A RayCluster for the tests of one file, with each version of the autoscaler."""
+    transport = await connect(FromKubeconfig(str(ray_plane.kubeconfig)))
+    try:
+        await install_crds(transport)
+        namespace = f"ray-{request.param}"
+        api = Api(transport, namespace, real=True, server=None)
+        assert (await api.call("POST", NAMESPACES.path(), {"metadata": {"name": namespace}})).status == 201
+        v2 = request.param == "v2"
+        async with real_cluster(api, ray_plane, clients, ray_folder / namespace, manifest("c"), v2=v2) as cluster:
+            yield cluster
+    finally:
+        await transport.close()

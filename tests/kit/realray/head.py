@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import signal
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -42,7 +43,8 @@ class RayHead:
     """One head. `start` it, `do` things with a driver of its own, `join` raylets, `stop` it.
 
     ``folder``: for logs and Ray's files; sockets are in there, so its path has to be short. ``v2``: which autoscaler it
-    expects. ``token``: it wants one. ``pod``: the name that it reports as its instance.
+    expects. ``token``: it wants one. ``prelude``: what every driver does first.
+    ``pod``: the name that it reports as its instance.
     """
 
     folder: Path
@@ -52,6 +54,7 @@ class RayHead:
     dashboard: bool = True
     cpus: int = 0
     environment: Mapping[str, str] = field(default_factory=dict)
+    prelude: str = ""
     port: int = 6379
     http_port: int = 8265
     client: GcsClient = field(init=False)
@@ -120,6 +123,8 @@ class RayHead:
             self._driver = Process(["python", str(DRIVER)], self.folder / "driver.log", self.env(), pipes=True)
             self._driver.start()
             await self._line(self._driver, within_s)
+            if self.prelude:
+                await self.do(self.prelude)
         assert self._driver.process is not None and self._driver.process.stdin is not None
         self._driver.process.stdin.write(json.dumps(code).encode() + b"\n")
         self._driver.process.stdin.flush()
@@ -146,16 +151,29 @@ class RayHead:
         assert done.returncode == 0, f"{command}: {done.stdout}\n{done.stderr}"
         return done.stdout
 
-    async def join(
-        self, pod: str, *, group: str = "small", cpus: int = 1, environment: Mapping[str, str] | None = None
-    ) -> None:
-        """Start a raylet that reports as this pod of this group. It joins some seconds later."""
+    async def join(self, pod: str, *, group: str = "small", cpus: int = 1, ip: str = HOST) -> None:
+        """Start a raylet that reports as this pod of this group. It joins some seconds later.
+
+        ``ip``: any of 127.0.0.0/8; the first version of the autoscaler knows nodes by their addresses.
+        """
         command = ["ray", "start", "--block", f"--address={self.address}", f"--num-cpus={cpus}"]
         command += [f"--object-store-memory={STORE_BYTES}", "--disable-usage-stats", "--include-log-monitor=False"]
-        names = {"RAY_CLOUD_INSTANCE_ID": pod, "RAY_NODE_TYPE_NAME": group, **(environment or {})}
+        command += [f"--node-ip-address={ip}"]
+        names = {"RAY_CLOUD_INSTANCE_ID": pod, "RAY_NODE_TYPE_NAME": group}
         raylet = Process([*command, *_ports()], self.folder / f"{pod}.log", self.env(**names))
         raylet.start()
         self._raylets[pod] = raylet
+
+    @property
+    def running(self) -> bool:
+        return self._head is not None and self._head.running
+
+    async def crash(self) -> None:
+        """Kill the head and its driver; nothing is in order afterwards."""
+        for process in (self._driver, self._head):
+            if process is not None:
+                await process.end(signal.SIGKILL, within_s=1)
+        self._driver = None
 
     def restart_failed(self) -> None:
         """Start raylets that ended again: Ray gives up after 30 s, which a busy machine may need."""

@@ -1,0 +1,160 @@
+"""The kubelet of real Ray pods: a head pod is a real head with a real autoscaler beside it, a worker pod a real raylet.
+
+A controller for `AsyncDriver`, on any API server. What it starts and ends takes time, so that happens in tasks of its
+own; the pods' status and their end are operations like everybody's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, ClassVar
+
+from kit.realray.autoscaler import Autoscaler
+from kit.realray.head import RayHead
+from muster.model.api import PODS, ApiResource
+from muster.sim.apiserver.names import stamp
+from muster.sim.apiserver.pods import condition, with_condition
+from muster.sim.apiserver.store import ChangeType
+from muster.sim.controllers import WorkQueue
+from muster.sim.kuberay import words
+from muster.sim.operations import BindPod, DeleteObject, Merge, OperationPlan
+from muster.sim.podneeds import is_going
+
+Object = dict[str, Any]
+NODE = "ray-node"
+
+
+class RayKubelet:
+    """Runs the pods of one RayCluster as real processes on this machine. Keys: names of pods."""
+
+    watches: ClassVar[tuple[ApiResource, ...]] = (PODS,)
+
+    def __init__(self, cluster: str, head: RayHead, autoscaler: Autoscaler | None) -> None:
+        self.queue = WorkQueue()
+        self.head = head
+        self.autoscaler = autoscaler
+        self.started: list[str] = []
+        """Pods that were started, in order; a pod that is started twice is in here twice."""
+        self.ended: list[str] = []
+        self._cluster = cluster
+        self._pods: dict[str, Object] = {}
+        self._addresses: dict[str, str] = {}
+        self._up: set[str] = set()
+        self._down: set[str] = set()
+        self._busy: set[str] = set()
+        self._todo: asyncio.Queue[tuple[str, bool]] = asyncio.Queue()
+
+    def heard(self, kind: ChangeType, _resource: ApiResource, found: Object) -> None:
+        """Note the pods of the cluster."""
+        if (found["metadata"].get("labels") or {}).get(words.CLUSTER) != self._cluster:
+            return
+        name = found["metadata"]["name"]
+        if kind == "DELETED":
+            self._pods.pop(name, None)
+            if name in self._up and name not in self._down:  # deleted at once, as by force
+                self._ask(name, up=False)
+        else:
+            self._pods[name] = found
+            self.queue.mark(name)
+
+    def plan(self, name: str, now: int) -> OperationPlan:
+        """The next step of a pod."""
+        pod = self._pods.get(name)
+        if pod is None:
+            return OperationPlan()
+        meta = pod["metadata"]
+        if is_going(pod):
+            if name in self._up and name not in self._down:
+                self._ask(name, up=False)
+                return OperationPlan()
+            return OperationPlan((DeleteObject(PODS, meta["namespace"], name, meta["uid"], grace_s=0),))
+        if not pod["spec"].get("nodeName"):
+            return OperationPlan((BindPod(meta["namespace"], name, meta["uid"], NODE),))
+        if name not in self._up:
+            self._ask(name, up=True)
+            return OperationPlan()
+        phase = (pod.get("status") or {}).get("phase")
+        if name == self.head.pod and phase == "Running" and not self.head.running:
+            status = {"phase": "Failed", "reason": "Error"}
+            return OperationPlan((Merge(PODS, meta["namespace"], name, {"status": status}, "status"),))
+        if phase == "Pending":
+            status = _running(pod, self._addresses[name], now)
+            return OperationPlan((Merge(PODS, meta["namespace"], name, {"status": status}, "status"),))
+        return OperationPlan()
+
+    async def run(self) -> None:
+        """Start and end processes, for ever; start raylets again that failed to join."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._look_after())
+            while True:
+                name, up = await self._todo.get()
+                tasks.create_task(self._start(name) if up else self._end(name))
+
+    def _ask(self, name: str, *, up: bool) -> None:
+        if name not in self._busy:
+            self._busy.add(name)
+            self._todo.put_nowait((name, up))
+
+    async def _start(self, name: str) -> None:
+        pod = self._pods[name]
+        labels = pod["metadata"]["labels"]
+        self._addresses[name] = f"127.0.0.{2 + len(self.started)}"
+        self.started.append(name)
+        if labels[words.NODE_TYPE] == "head":
+            self._addresses[name] = "127.0.0.1"
+            self.head.pod = name
+            await self.head.start()
+            if self.autoscaler is not None:
+                self.autoscaler.start(name)
+        else:
+            cpus = int(pod["spec"]["containers"][0]["resources"]["requests"]["cpu"])
+            await self.head.join(name, group=labels[words.GROUP], cpus=cpus, ip=self._addresses[name])
+        self._up.add(name)
+        self._finish(name)
+
+    async def _end(self, name: str) -> None:
+        if name == self.head.pod:
+            if self.autoscaler is not None:
+                await self.autoscaler.end()
+            await self.head.stop()
+        else:
+            await self.head.leave(name)
+        self._down.add(name)
+        self.ended.append(name)
+        self._finish(name)
+
+    def _finish(self, name: str) -> None:
+        self._busy.discard(name)
+        self.queue.mark_at(name, 0)
+
+    async def _look_after(self) -> None:
+        while True:
+            await asyncio.sleep(0.5)
+            self.head.restart_failed()
+            if not self.head.running:
+                self.queue.mark_at(self.head.pod, 0)
+
+
+def _running(pod: Object, address: str, now: int) -> Object:
+    status: Object = dict(pod.get("status") or {})
+    for kind in ("Initialized", "ContainersReady", "Ready"):
+        status = with_condition(status, condition(kind, "True", now))
+    containers = [
+        {
+            "name": container["name"],
+            "image": container["image"],
+            "imageID": "",
+            "ready": True,
+            "restartCount": 0,
+            "state": {"running": {"startedAt": stamp(now)}},
+        }
+        for container in pod["spec"]["containers"]
+    ]
+    return {
+        "phase": "Running",
+        "startTime": stamp(now),
+        "podIP": address,
+        "podIPs": [{"ip": address}],
+        "conditions": status["conditions"],
+        "containerStatuses": containers,
+    }
