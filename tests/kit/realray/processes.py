@@ -9,6 +9,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import psutil
+
 from kit.controlplane.process import LAUNCH
 from kit.realray.venv import installed
 from kit.waiting import until
@@ -50,16 +52,22 @@ class Process:
         return self.process is not None and self.process.poll() is None
 
     async def end(self, number: signal.Signals = signal.SIGTERM, *, within_s: float = END_LIMIT_S) -> None:
-        """Send a signal to the command; what is left of the group after ``within_s`` is killed."""
+        """Send a signal to the command; what is left of it and of its children after ``within_s`` is killed."""
         process, self.process = self.process, None
         if process is None:
             return
+        children: list[psutil.Process] = []
+        with contextlib.suppress(psutil.NoSuchProcess):
+            children = psutil.Process(process.pid).children(recursive=True)
         with contextlib.suppress(ProcessLookupError):
             process.send_signal(number)
         with contextlib.suppress(AssertionError):
             await until(lambda: process.poll() is not None, within_s, what="the process to end")
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
+        for child in children:  # Ray gives most of them sessions of their own
+            with contextlib.suppress(psutil.NoSuchProcess):
+                child.kill()
         await asyncio.to_thread(process.wait)
         for pipe in (process.stdin, process.stdout):
             if pipe is not None:
