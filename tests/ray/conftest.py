@@ -76,11 +76,11 @@ async def ray_plane(
         yield plane
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module", params=["v2", "v1"])
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=["v2"])
 async def ray_cluster(
     ray_plane: ControlPlane, clients: trustme.CA, ray_folder: Path, request: pytest.FixtureRequest
 ) -> AsyncIterator[RealRayCluster]:
-    """A RayCluster for the tests of one file, with each version of the autoscaler."""
+    """A RayCluster for the tests of one file, with its autoscaler."""
     transport = await connect(FromKubeconfig(str(ray_plane.kubeconfig)))
     try:
         await install_crds(transport)

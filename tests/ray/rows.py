@@ -28,12 +28,15 @@ ROWS: dict[int, tuple[str, ...] | str] = {
     22: (
         "test_refused_patches_are_made_up_for",
         "test_a_new_autoscaler_goes_on",
-        "test_a_lost_head_is_replaced",
     ),
     23: "RayJobs, and nothing of Ray decides there: on the real API server with the simulated operator",
     24: "several hosts are one replica to the operator only: on the real API server with the simulated operator",
 }
 """Row -> names of tests, or where it is shown."""
 
-BOTH_VERSIONS = (3, 4, 7, 8, 15, 19, 20, 22)
-"""Rows that are shown with both versions of the autoscaler."""
+NOT_YET = {
+    22: "the loss of a real head: the kubelet of the tests does not bring up another one yet",
+    "v1": "rows 3, 4, 7, 8, 15, 19, 20 and 22 with the first version of the autoscaler: its demand is read in "
+    "test_demand_v1.py, its autoscaler is not run yet (`ray_cluster` takes v1 as a parameter)",
+}
+"""What of a row is not shown yet, and why."""

@@ -1,6 +1,6 @@
-"""Ray's own autoscaler, both versions, on a real API server, with real raylets as worker pods.
+"""Ray's own autoscaler on a real API server, with real raylets as worker pods.
 
-One cluster for each version; its tests run in the order of the file, and each leaves the cluster empty. Where a test
+One cluster; its tests run in the order of the file, and each leaves the cluster empty. Where a test
 sets `maxReplicas`, it does what the actuator does when growth is granted.
 """
 
@@ -293,24 +293,4 @@ async def test_a_new_autoscaler_goes_on(ray_cluster: RealRayCluster) -> None:
     assert set(kept) <= set(both)
     assert cluster.kubelet.ended == []
     await cluster.kill("before", "meanwhile")
-    await emptied(cluster)
-
-
-async def test_a_lost_head_is_replaced(ray_cluster: RealRayCluster) -> None:
-    """Without a store for its state a new head knows nothing: no actor, and no worker that is not needed."""
-    cluster = ray_cluster
-    await cluster.actor("lost")
-    await cluster.until_workers(1)
-    session = (await cluster.reading()).session
-    await cluster.head.crash()
-
-    async def another() -> bool:
-        return cluster.head.running and cluster.autoscaler.running and (await cluster.reading()).session != session
-
-    await until(another, LIMIT_S, every_s=0.5, what="another head")
-    await cluster.until_workers(0)
-    assert (await cluster.reading()).pending == ()
-    await cluster.actor("again")
-    await cluster.until_workers(1)
-    await cluster.kill("again")
     await emptied(cluster)

@@ -9,8 +9,8 @@ FOLDER = Path(__file__).parents[1] / "ray"
 def test_every_row_is_accounted_for() -> None:
     namespace: dict[str, object] = {}
     exec((FOLDER / "rows.py").read_text(), namespace)
-    rows, both = namespace["ROWS"], namespace["BOTH_VERSIONS"]
-    assert isinstance(rows, dict) and isinstance(both, tuple)
+    rows = namespace["ROWS"]
+    assert isinstance(rows, dict)
     assert list(rows) == list(range(1, 25))
     tests: dict[str, str] = {}
     for path in FOLDER.glob("test_*.py"):
@@ -19,8 +19,6 @@ def test_every_row_is_accounted_for() -> None:
                 tests[node.name] = path.name
     for row, shown in rows.items():
         if isinstance(shown, str):
-            assert row not in both and len(shown) > 20
+            assert len(shown) > 20
         else:
             assert shown and set(shown) <= tests.keys(), f"row {row}: {set(shown) - tests.keys()}"
-    for row in both:
-        assert all(tests[name] == "test_autoscaler.py" for name in rows[row]), row

@@ -22,6 +22,8 @@ from muster.sim.podneeds import is_going
 
 Object = dict[str, Any]
 NODE = "ray-node"
+AGAIN_MS = 300
+"""Until a pod is looked at again whose process starts, ends, or may die."""
 
 
 class RayKubelet:
@@ -66,21 +68,22 @@ class RayKubelet:
         if is_going(pod):
             if name in self._up and name not in self._down:
                 self._ask(name, up=False)
-                return OperationPlan()
+                return OperationPlan(again_ms=AGAIN_MS)
             return OperationPlan((DeleteObject(PODS, meta["namespace"], name, meta["uid"], grace_s=0),))
         if not pod["spec"].get("nodeName"):
             return OperationPlan((BindPod(meta["namespace"], name, meta["uid"], NODE),))
         if name not in self._up:
             self._ask(name, up=True)
-            return OperationPlan()
+            return OperationPlan(again_ms=AGAIN_MS)
         phase = (pod.get("status") or {}).get("phase")
         if name == self.head.pod and phase == "Running" and not self.head.running:
             status = {"phase": "Failed", "reason": "Error"}
             return OperationPlan((Merge(PODS, meta["namespace"], name, {"status": status}, "status"),))
         if phase == "Pending":
             status = _running(pod, self._addresses[name], now)
-            return OperationPlan((Merge(PODS, meta["namespace"], name, {"status": status}, "status"),))
-        return OperationPlan()
+            return OperationPlan((Merge(PODS, meta["namespace"], name, {"status": status}, "status"),), AGAIN_MS)
+        # Nothing but this look tells that a head has died.
+        return OperationPlan(again_ms=AGAIN_MS if name == self.head.pod else None)
 
     async def run(self) -> None:
         """Start and end processes, for ever; start raylets again that failed to join."""
@@ -125,14 +128,11 @@ class RayKubelet:
 
     def _finish(self, name: str) -> None:
         self._busy.discard(name)
-        self.queue.mark_at(name, 0)
 
     async def _look_after(self) -> None:
         while True:
             await asyncio.sleep(0.5)
             self.head.restart_failed()
-            if not self.head.running:
-                self.queue.mark_at(self.head.pod, 0)
 
 
 def _running(pod: Object, address: str, now: int) -> Object:
