@@ -184,6 +184,10 @@ async def test_the_keeper_rolls_the_log_over_with_the_rights_it_has(tmp_path: Pa
             rolled = await roll(JetStreamGenerations(own, "main"), clock=SystemClock())
         with pytest.raises(LogSealedError):
             await before.append(commit(2, stage="watcher"), expected=2)
+        # A keeper that comes later with the same intent leaves the next generation alone.
+        async with signed_in(server.config("keeper"), "keeper") as own:
+            with pytest.raises(LogSealedError, match="generation 2 of the log is in force"):
+                await roll(JetStreamGenerations(own, "main"), clock=SystemClock(), only=before.identity)
         after = await open_log(js, "main")
         assert after.identity == rolled.after
         assert await after.append(commit(2, stage="watcher"), expected=0) == 4

@@ -90,7 +90,9 @@ class LogKeeper:
             self._hooks.note("warning", "log_rolls_over", generation=log.identity.generation, completing=sealed)
             kept = await kept_snapshots(self._snapshots)
             why = "somebody had sealed it" if sealed else f"it was {usage.bytes * 100 // usage.max_bytes} % full"
-            done = await roll(self._generations, clock=self._clock, snapshots=kept, by="the keeper", reason=why)
+            done = await roll(
+                self._generations, clock=self._clock, snapshots=kept, by="the keeper", reason=why, only=log.identity
+            )
             self._hooks.note(
                 "error" if done.unlike else "warning",
                 "log_rolled_over",

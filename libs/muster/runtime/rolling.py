@@ -23,7 +23,7 @@ from muster.core.seat import AnySeat, Seat
 from muster.core.stage import Stage, StageState
 from muster.core.watching.watcher import Watcher
 from muster.events.envelope import Stored
-from muster.ports import Clock, Generations, Log, LogIdentity, Snapshot, Snapshots
+from muster.ports import Clock, Generations, Log, LogIdentity, LogSealedError, Snapshot, Snapshots
 from muster.runtime.snapshotting import decode_state, encode_state, make_snapshot, state_schema
 
 StageShard = tuple[str, str]
@@ -129,14 +129,18 @@ async def roll(
     snapshots: Mapping[StageShard, Snapshot] | None = None,
     by: str = "",
     reason: str = "",
+    only: LogIdentity | None = None,
 ) -> Rolled:
     """Roll the log over, or complete what somebody began. ``snapshots``: what the running stages kept, to compare;
-    ``by`` and ``reason`` stand in the log.
+    ``by`` and ``reason`` stand in the log; ``only``: the generation that is meant, which another process may have
+    rolled over meanwhile.
 
-    Raises RollError, LogGoneError and what the bus raises.
+    Raises RollError, LogGoneError, LogSealedError when it is not ``only`` that is in force, and what the bus raises.
     """
     log, sealed = await generations.current()
     identity = log.identity
+    if only is not None and identity != only:
+        raise LogSealedError(f"generation {identity.generation} of the log is in force: go on with that")
     states = await _begin(generations, log)
     states.compare_with(snapshots or {})
     if not sealed:

@@ -13,7 +13,7 @@ import signal
 import socket
 import sys
 from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 
 from muster.bus.errors import BusError
 from muster.bus.generations import JetStreamGenerations
@@ -88,7 +88,8 @@ async def open_process(
         logger.warning("log_sealed", generation=log.identity.generation, completing=keeping)
     while (await log.usage()).sealed:
         if keeping:
-            await roll(JetStreamGenerations(js, config.cell), clock=clock)
+            with suppress(LogSealedError):  # Another process has completed it.
+                await roll(JetStreamGenerations(js, config.cell), clock=clock, only=log.identity)
         else:
             await asyncio.sleep(SEALED_WAIT_S)
         log = await open_cell(js, config, at=clock.now())
