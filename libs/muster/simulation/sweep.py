@@ -31,6 +31,7 @@ class Integrals(Struct):
     asked_of_share: dict[str, float] = field(default_factory=dict)
     over_max: float = 0.0
     under_guarantee: float = 0.0
+    reclaimable: float = 0.0
     longest_head_s: float = 0.0
 
 
@@ -103,8 +104,8 @@ class Sweep:
         self.useful = 0
         self.used = dict.fromkeys(trace.cluster.leaves, 0)
         self.asked = dict.fromkeys(trace.cluster.leaves, 0)
-        self.reclaimable = dict.fromkeys(trace.cluster.leaves, 0)
-        """GPUs that preemptible jobs use."""
+        self.preemptible: dict[str, dict[int, int]] = {path: {} for path in trace.cluster.leaves}
+        """queue -> GPUs of a gang -> how many such gangs run and may be evicted"""
         self.leaving: dict[str, int] = {}
         """GPUs of the jobs that are evicted and have not stopped yet."""
         self.waiting: dict[str, dict[int, int]] = {path: {} for path in trace.cluster.leaves}
@@ -155,8 +156,7 @@ class Sweep:
             self.used[job.queue] += job.gpus
             self.useful += job.gpus * amount
             self._unwait(at, job)
-            if job.preemptible:
-                self.reclaimable[job.queue] += job.gpus
+            self._runs(job, 1)
         elif what == ORDER:
             self.leaving[uid] = job.gpus
         elif what == USELESS:
@@ -165,12 +165,18 @@ class Sweep:
             self.leaving.pop(uid, None)
             self.used[job.queue] -= job.gpus
             self.useful -= job.gpus * amount
-            if job.preemptible:
-                self.reclaimable[job.queue] -= job.gpus
+            self._runs(job, -1)
             self._wait(at, job, order)
         else:
             self.asked[job.queue] -= job.gpus
             self._unwait(at, job)
+
+    def _runs(self, job: TraceJob, times: int) -> None:
+        if job.preemptible and job.gpus:
+            sizes = self.preemptible[job.queue]
+            sizes[job.gpus] = sizes.get(job.gpus, 0) + times
+            if not sizes[job.gpus]:
+                del sizes[job.gpus]
 
     def _wait(self, at: int, job: TraceJob, order: int) -> None:
         sizes = self.waiting[job.queue]
@@ -191,25 +197,53 @@ class Sweep:
         if sum(self.asked.values()) >= self.capacity > 0:
             sums.contended_capacity += self.capacity * span
             sums.contended_useful += self.useful * span
-        unserved, over = 0, 0
+        rooms: dict[str, int] = {}
         for path, asked in self.asked.items():
             if not asked:
                 continue
             used, share = self.used[path], deserved.get(path, 0.0)
             sums.used_of_share[path] += min(used, share) * span
             sums.asked_of_share[path] += min(share, asked) * span
-            room = self.heads[path].guaranteed - used
-            if room > 0:
-                fitting = sum(size * count for size, count in self.waiting[path].items() if size <= room)
-                unserved += min(fitting, room)
-            elif room < 0:
-                over += min(-room, self.reclaimable[path])
-        unserved -= sum(self.leaving.values())  # an eviction is under way for it
-        sums.under_guarantee += max(min(unserved, over), 0) * span
+            rooms[path] = self.heads[path].guaranteed - used
+        unserved = self._unserved(rooms)
+        sums.under_guarantee += unserved * span
+        sums.reclaimable += self._reclaimable(rooms) * span if unserved else 0.0
         for node in self.nodes:
             excess = sum(self.used[path] for path in node.leaves) - (node.limit or 0)
             if excess > 0:
                 sums.over_max += excess * span
+
+    def _unserved(self, rooms: Mapping[str, int]) -> int:
+        """GPUs of waiting gangs within their queue's min while other queues use as many above theirs."""
+        found = sum(min(self._fitting(path, room), room) for path, room in rooms.items() if room > 0)
+        over = sum(min(-room, _total(self.preemptible[path])) for path, room in rooms.items() if room < 0)
+        return max(min(found - sum(self.leaving.values()), over), 0)  # for what leaves an eviction is under way
+
+    def _reclaimable(self, rooms: Mapping[str, int]) -> int:
+        """How many of these evictions would free that leave every min intact."""
+        back = sum(largest_sum(self.preemptible[path], -room) for path, room in rooms.items() if room < 0)
+        most = back + max(self.capacity - sum(self.used.values()), 0)
+        found = sum(min(self._fitting(path, min(room, most)), room) for path, room in rooms.items() if room > 0)
+        return max(min(found - sum(self.leaving.values()), back), 0)
+
+    def _fitting(self, path: str, room: int) -> int:
+        """GPUs of the gangs waiting in a queue that are no larger than so much."""
+        return sum(size * count for size, count in self.waiting[path].items() if size <= room)
+
+
+def _total(sizes: Mapping[int, int]) -> int:
+    return sum(size * count for size, count in sizes.items())
+
+
+def largest_sum(sizes: Mapping[int, int], most: int) -> int:
+    """The largest sum of sizes, each taken as often as it is there, that is at most ``most``."""
+    sums = {0}
+    for size in sorted(sizes, reverse=True):
+        times = range(1, min(sizes[size], most // size) + 1)
+        sums |= {each + size * count for each in sums for count in times if each + size * count <= most}
+        if most in sums:
+            return most
+    return max(sums)
 
 
 class _Bounded:

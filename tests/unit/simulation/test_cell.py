@@ -168,3 +168,31 @@ def test_a_claim_is_served_once_however_many_ask_for_the_same(tmp_path):
     assert not any(audit(read_log(log)).broken.values())
     assert found.metrics.evictions == 1
     assert [job.id for job in found.history.jobs.values() if job.first_start == 10_000] == ["a0", "a1", "a2", "a3"]
+
+
+def stream(last, every=10, takes=90):
+    """More jobs of one GPU than 8 GPUs can run."""
+    return "\n".join(f"s{at},q,1,{at},{takes}" for at in range(0, last, every))
+
+
+def test_a_big_gang_is_held_for_against_the_small_ones_of_its_own_queue(tmp_path):
+    """What its queue is guaranteed is its own too: those behind it are owed nothing before it."""
+    cluster = {"nodes": [{"gpus": 8}], "queues": {"q": {"min": 8}}}
+    found = run(trace(tmp_path, cluster, f"gang,q,6,100,60\n{stream(6000)}"))
+    assert starts(found.history)["gang"] < 100 + 900
+
+
+def test_what_runs_by_claims_for_age_bounds_the_next_claim(tmp_path):
+    """Two gangs of three are more than a twentieth of the cluster: the second is held for when the first has ended."""
+    cluster = {"nodes": [{"gpus": 8}], "queues": {"q": {"min": 8}}}
+    found = run(trace(tmp_path, cluster, f"first,q,3,100,9000\nsecond,q,3,100,60\n{stream(12_000)}"))
+    began = starts(found.history)
+    assert began["first"] < 100 + 900
+    assert began["first"] + 9000 <= began["second"] < began["first"] + 9000 + 900
+
+
+def test_the_youngest_gives_way_whatever_it_frees(tmp_path):
+    """How long jobs run has a heavy tail: who has just begun loses least, done or expected."""
+    cluster = {"nodes": [{"gpus": 8}], "queues": {"a": {"min": 2}, "b": {"min": 6}}}
+    found = run(trace(tmp_path, cluster, "old,a,2,0,5000\nmore,a,2,900,5000\nlarge,a,4,1000,5000\nx,b,1,1200,10"))
+    assert {job.id: job.evictions for job in found.history.jobs.values() if job.evictions} == {"large": 1}

@@ -68,7 +68,7 @@ def outranking(state: PreemptorState) -> list[Claimant]:
 def aged(state: PreemptorState) -> tuple[Shape, Job, Shortfall] | None:
     """Who has waited longest at the head of its queue beyond the age limit, and the uppermost limit that refuses it.
 
-    Nobody where something is held for age already, or was until lately.
+    Nobody where something is held for age already, or was until lately, or where enough runs that got in so.
     """
     heads = sorted((job for _, job in _heads(state)), key=lambda job: (job.queued_at, job.ref.uid))
     for job in heads:
@@ -80,6 +80,8 @@ def aged(state: PreemptorState) -> tuple[Shape, Job, Shortfall] | None:
         if not job.demand.preemptible and state.queues.ledger.beyond_min(job.queue, job.demand) is not None:
             continue
         top = min(refusals, key=lambda each: len(each.path))
+        if not state.may_be_held_for(top):
+            continue
         mine = (path for path in chain_of(job.queue) if len(path) >= len(top.path))
         if state.queues.ledger.claims.aged_at(mine) is None and job.ref.uid not in state.queues.ledger.claims.by_uid:
             return shape, job, top

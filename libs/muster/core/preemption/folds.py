@@ -78,7 +78,7 @@ def charged(state: PreemptorState, _at: Position, event: QuotaReserved | Workloa
         state.foreign = state.foreign or uid in state.found
     state.gates.pop(uid, None)
     state.stays.pop(uid, None)
-    _age_claims_over(state)
+    _age_claims_over(state, uid)
     changed(state, uid)
     state.supply += 1
 
@@ -111,6 +111,7 @@ def charge_changed(
 
 def released(state: PreemptorState, at: Position, event: QuotaReleased) -> None:
     state.leaving.pop(event.ref.uid, None)
+    state.aged_in.pop(event.ref.uid, None)
     if event.reason in ("evicted", "preempted") and event.ref.uid in state.queues.workloads:
         state.evictions[event.ref.uid] = [*state.evictions.get(event.ref.uid, ()), at.at][-MAX_REMEMBERED:]
     changed(state, event.ref.uid)
@@ -204,10 +205,15 @@ def claim_ended(state: PreemptorState, at: Position, event: ClaimEnded) -> None:
         bar(state, event.ref.uid, RetryGate(state.supply, at.at + pause, hard=True))
 
 
-def _age_claims_over(state: PreemptorState) -> None:
-    """Where something was held for age until now, others have their turn for a multiple of that time."""
+def _age_claims_over(state: PreemptorState, served: str = "") -> None:
+    """Where something was held for age until now, others have their turn for a multiple of that time.
+
+    ``served``: uid of the workload that was let in.
+    """
     for uid, claim in list(state.age_claims.items()):
         standing = state.queues.ledger.claims.by_uid.get(uid)
         if standing is None or standing.firm:
             del state.age_claims[uid]
+            if served and standing is None:
+                state.aged_in[served] = claim.top
             state.age_rests[claim.top] = state.now + AGE_REST_TIMES * (state.now - claim.opened)

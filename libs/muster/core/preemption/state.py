@@ -10,7 +10,7 @@ from msgspec import Struct, field
 
 from muster.core.queueing.book import Shape, clear
 from muster.core.queueing.queues import Job, Queues
-from muster.core.quota.demand import Demand, Scratch, chain_of, counted
+from muster.core.quota.demand import Demand, Scratch, Shortfall, chain_of, counted
 from muster.core.quota.kaiwork import preemption_delay_ms
 from muster.core.quota.minrun import protected_ms
 from muster.core.quota.reclaim import FIRST, Basis, Market, Run
@@ -28,6 +28,12 @@ HOUR_MS = 3_600_000
 
 EVICTIONS_AN_HOUR = 3
 """A workload that has been evicted so often within an hour goes last."""
+
+EVICTIONS_IN_ALL = 8
+"""A workload that has been evicted so often goes last from then on."""
+
+AGED_PART = 20
+"""What runs by claims for age holds at most one part of this many of the limit that refused it; one job always may."""
 
 
 class RetryGate(Struct, frozen=True):
@@ -98,6 +104,8 @@ class PreemptorState(StageState):
     """claimant uid -> its claim for age that stands"""
     age_rests: dict[str, int] = field(default_factory=dict)
     """node -> log time until which nothing more is held there for age"""
+    aged_in: dict[str, str] = field(default_factory=dict)
+    """uid of a charged workload that was let in by a claim for age -> node at which that was held"""
 
     def reclaims(self) -> bool:
         """Whether evictions are on: by the tree's own word, else unless foreign work ran at first sight."""
@@ -169,9 +177,16 @@ class PreemptorState(StageState):
         return Market(self.runs, may or partial(self.may_evict, queue=queue), self.goes_last, self.now)
 
     def goes_last(self, uid: str) -> bool:
-        """Whether a workload has been evicted as often in the last hour as it should be at the most."""
+        """Whether a workload has been evicted as often, lately or in all, as it should be at the most."""
         times = self.evictions.get(uid, ())
-        return sum(at > self.now - HOUR_MS for at in times) >= EVICTIONS_AN_HOUR
+        lately = sum(at > self.now - HOUR_MS for at in times)
+        return lately >= EVICTIONS_AN_HOUR or len(times) >= EVICTIONS_IN_ALL
+
+    def may_be_held_for(self, top: Shortfall) -> bool:
+        """Whether what runs by claims for age leaves room for one more that a limit refuses."""
+        aged = [uid for uid, path in self.aged_in.items() if path == top.path and uid in self.queues.ledger.charges]
+        held = sum(counted(self.queues.ledger.charges[uid].demand).get(top.resource, 0) for uid in aged)
+        return not held or (held + top.asked) * AGED_PART <= top.limit
 
     def may_be_next(self, job: Job) -> bool:
         """Whether it is in turn, and nothing is held for age for somebody who stands before it in its queue."""

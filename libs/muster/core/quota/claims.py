@@ -3,7 +3,7 @@
 Any number stand side by side. A *guarantee* claim and a *priority* claim have victims, who leave for it, and are held
 at every node on the path of their queue; an *age* claim has none, and is held from its queue up to the uppermost node
 that refuses it. What is held is not free for anybody else, with one exception: what an age claim holds is free for
-jobs that are owed it.
+jobs of other queues that are owed it.
 
 A further claim is planned against used - leaving + held: with all victims gone and all claims before it served, it must
 fit. So no two of them wait for each other.
@@ -50,6 +50,10 @@ class Claim(Struct):
     def serves(self, queue: str, demand: Demand) -> bool:
         """Whether somebody of this queue and demand may use what it holds: its claimant, or one that asks alike."""
         return self.queue == queue and self.demand == demand
+
+    def holds_up(self, queue: str, demand: Demand) -> bool:
+        """Whether it is for age and stands before somebody else of its own queue, whatever that is owed."""
+        return not self.firm and self.queue == queue and self.demand != demand
 
     def paths(self) -> Iterator[str]:
         """The nodes at which it is held, leaf first."""
@@ -102,15 +106,20 @@ class Claims(Struct):
         return next((claim for claim in self.by_uid.values() if claim.serves(queue, demand)), None)
 
     def held_from(self, queue: str, demand: Demand, *, owed: bool) -> Scratch:
-        """What is not free for somebody. ``owed``: age claims give way to it."""
+        """What is not free for somebody. ``owed``: age claims give way to it, but for those of its own queue."""
         own = [claim for claim in self.by_uid.values() if claim.serves(queue, demand)]
-        owed = owed or any(claim.firm for claim in own)
-        if not own:
+        firmly = any(claim.firm for claim in own)
+        owed = owed or firmly
+        aged = self.by_uid.values() if owed and not firmly else ()
+        before = [claim for claim in aged if claim.holds_up(queue, demand)]
+        if not own and not before:
             return self.firm if owed else self.total
         held = _copy(self.firm if owed else self.total)
         for claim in own:
             if claim.firm or not owed:
                 _spread(held, claim, -1)
+        for claim in before:
+            _spread(held, claim, 1)
         return held
 
     def firmly_held_from(self, uid: str) -> Scratch:

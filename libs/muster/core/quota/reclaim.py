@@ -5,9 +5,9 @@ its children. Who gives: queues above their guarantee anywhere outside of that n
 between them and the path they share with the claimant. So what was taken back can never be claimed back, and nobody is
 suspended twice for the same guarantee.
 
-In which order: the lowest priority first, then whose suspension throws the least work away for what it frees, whatever
-queue they are of; those who have been evicted more often than they should come last among their priority. And no more
-than is needed, the dearest being let go first.
+In which order: the lowest priority first, then who has worked the shortest time since its start or last checkpoint,
+whatever queue it is of; those who have been evicted more often than they should come last among their priority. And no
+more than is needed, those being let go first who would lose most GPU time.
 """
 
 from __future__ import annotations
@@ -251,8 +251,8 @@ class Picker:
 
     def _next(self, found: Search, short: Shortfall, dead: set[str], begins: dict[str, int]) -> str:
         """Who gives way next for a resource that is short: of all queues below the node that is short of it."""
-        lacks, chosen = short.used + short.asked - short.limit, ""
-        best: tuple[int, bool, int, int, int, str] | None = None
+        chosen = ""
+        best: tuple[int, bool, int, int, str] | None = None
         for leaf, runs in self.market.runs.items():
             if short.path not in chain_of(leaf) or found.level in chain_of(leaf) or leaf == found.queue:
                 continue
@@ -260,10 +260,9 @@ class Picker:
                 begins[leaf] = begins.get(leaf, 0) + 1
             for run in islice(runs, begins.get(leaf, 0), None):
                 if best is not None and (
-                    run.priority > best[0]
-                    or (run.priority == best[0] and not best[1] and self._age(run.youth) > best[2])
+                    run.priority > best[0] or (run.priority == best[0] and not best[1] and run.youth > best[2])
                 ):
-                    break  # All that follow are dearer, whatever they free.
+                    break  # All that follow have worked longer.
                 if run.uid in dead:
                     continue
                 self.looks += 1
@@ -274,8 +273,7 @@ class Picker:
                 if not found.spares(found.ledger.charges[run.uid]):
                     dead.add(run.uid)
                     continue
-                cost = self._age(run.youth) * max(gives, lacks) // max(lacks, 1)
-                rank = (run.priority, self.market.last(run.uid), cost, run.youth, run.came, run.key)
+                rank = (run.priority, self.market.last(run.uid), run.youth, run.came, run.key)
                 if best is None or rank < best:
                     best, chosen = rank, run.uid
         return chosen
