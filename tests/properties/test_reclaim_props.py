@@ -156,11 +156,11 @@ def test_who_has_done_the_least_work_gives_way_whatever_queue_it_is_of() -> None
     assert victims(basis(ledger), "root/a", Demand({"cpu": 2}), market) == ["new"]
 
 
-def test_who_frees_much_more_than_is_needed_counts_with_all_that_is_lost() -> None:
+def test_the_youngest_gives_way_however_much_it_frees() -> None:
     """Eight cores for an hour are more than two cores for two."""
     ledger = flat(a=8, b=2)
     market = running(ledger, ("large", "b", 8, HOUR), ("small", "b", 2, 0), now=2 * HOUR)
-    assert victims(basis(ledger), "root/a", Demand({"cpu": 2}), market) == ["small"]
+    assert victims(basis(ledger), "root/a", Demand({"cpu": 2}), market) == ["large"]
 
 
 def test_who_has_been_evicted_often_lately_goes_last() -> None:
