@@ -16,7 +16,7 @@ from muster.core.quota.ledger import leaf_of
 from muster.core.readmodel.phases import phase_of
 from muster.core.readmodel.state import ReadState
 from muster.core.status.codes import refusal_code, refused_code
-from muster.core.status.values import Holder, JobCode, JobStatus, Remains, Wanting
+from muster.core.status.values import Holder, JobCode, JobStatus, Remains, Scaling, Wanting
 from muster.model.keys import path_chain
 
 HOLDERS_SHOWN = 5
@@ -43,6 +43,9 @@ def _status(state: ReadState, uid: str, code: JobCode, **details: Any) -> JobSta
     }
     if charge is not None:
         common |= {"queue": charge.queue, "charged": charge.request, "beyond": charge.over, "granted": charge.granted}
+        if record is not None and record.growth.granted:
+            growth = record.growth
+            common["scaling"] = Scaling(growth.granted, growth.ceilings, growth.asked, growth.denied)
     return JobStatus(code=code, phase=phase_of(state, uid), **{**common, **details})
 
 

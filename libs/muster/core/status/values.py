@@ -12,7 +12,9 @@ from msgspec import Struct, field
 from muster.core.quota.demand import Shortfall
 from muster.events.base import Cause
 from muster.events.decisions import AdoptionReason, Shortage
+from muster.events.elastic import GrowthDenied
 from muster.events.gangs import GangHeldBack
+from muster.model.elastic import Counts
 from muster.model.pools import Growth, PoolRefusal
 from muster.model.resources import Vector
 from muster.model.workload import Outcome
@@ -105,6 +107,18 @@ class Remains(Struct, frozen=True):
     pods: int = 0
 
 
+class Scaling(Struct, frozen=True):
+    """How far a Ray cluster that scales itself may grow, in replicas of each worker group."""
+
+    granted: Counts
+    ceilings: Counts
+    """The most that its owner wants."""
+    asked: Counts
+    """What it asks for on top of what is granted."""
+    denied: GrowthDenied | None = None
+    """What refuses that."""
+
+
 class JobStatus(Struct, frozen=True, kw_only=True):
     """Where a job stands. ``code`` decides which of the other fields are set."""
 
@@ -125,6 +139,8 @@ class JobStatus(Struct, frozen=True, kw_only=True):
     """The part of it that runs beyond what was granted,"""
     granted: Vector = field(default_factory=dict)
     """and what was granted of the same resources."""
+    scaling: Scaling | None = None
+    """How far its Ray cluster may grow, where it scales itself and has asked or been limited."""
     refusal: Shortfall | None = None
     """The limit that refuses it now, with the numbers of now."""
     cause: Cause | None = None

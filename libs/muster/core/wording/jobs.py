@@ -11,7 +11,7 @@ from typing import cast
 from muster.core.objects.meta import rfc3339
 from muster.core.quota.demand import Shortfall
 from muster.core.status.values import Holder, JobCode, JobStatus, Pools, Wanting
-from muster.core.wording import explain, explain_nodes
+from muster.core.wording import explain, explain_nodes, telling_ray
 from muster.core.wording.explain import Reason
 from muster.core.workloads.registry import child_of
 from muster.model.resources import format_quantity, format_vector
@@ -116,6 +116,7 @@ def text(status: JobStatus, now: int, *, more: str = "") -> str:
     """The sentences for people. ``now``: ms since the epoch; ``more``: what follows on the refusal."""
     say = _TEXTS.get(status.code)
     said = say(status, now, more) if say is not None else f"{_waits(status, now)}. {reason(status).text}{more}"
+    said = f"{said}. {telling_ray.scaling(status.scaling)}" if status.scaling is not None else said
     return f"{said}. {explain.beyond_grant(status.beyond, status.granted).text}" if status.beyond else said
 
 

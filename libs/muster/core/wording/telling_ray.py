@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from muster.core.status.values import Scaling
 from muster.events import effects, elastic
 from muster.events.raydemand import RayDemandObserved
 from muster.model.raydemand import RAY_UNIT, RayShape
@@ -75,6 +76,16 @@ def denied(event: elastic.GrowthDenied) -> str:
         f"{limit} {format_quantity(event.limit, event.resource)}, "
         f"used {format_quantity(event.used, event.resource)}{held}{never}"
     )
+
+
+def scaling(found: Scaling) -> str:
+    """``Granted are small 2, of at most small 10; it asks for small 3 more: cpu in quota root/a: ...``."""
+    most = f", of at most {counts(found.ceilings)}" if found.ceilings else ""
+    said = f"Granted are {counts(found.granted)}{most}"
+    if not found.asked:
+        return said
+    why = f"; {denied(found.denied)}" if found.denied is not None else ""
+    return f"{said}; it asks for {counts(found.asked)} more{why}"
 
 
 def gate(event: elastic.GateSet) -> str:

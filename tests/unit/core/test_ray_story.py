@@ -1,0 +1,21 @@
+"""What `muster why` says of a Ray cluster that scales itself: granted, ceiling, asked, and each step on the way."""
+
+from kit.rayscenes import denied
+from muster.core.audit import audit
+from muster.core.readmodel.model import ReadModel
+from muster.core.seat import Seat
+from muster.core.status.job import job_status
+from muster.core.wording import jobs
+
+
+def test_granted_ceiling_asked_and_what_refuses_it() -> None:
+    scene, _ = denied("insufficient_quota")
+    seat = Seat(ReadModel())
+    for stored in scene.bench.log:
+        seat.fold(stored)
+    said = jobs.text(job_status(seat.state, "one-uid"), scene.bench.now)
+    assert "Granted are small 1" in said
+    assert "it asks for small 4 more; small 4 more for RayCluster a/one do not fit: cpu in quota root/a" in said
+    whats = [each.what for each in seat.state.records["one-uid"].happenings]
+    assert [what for what in whats if what.startswith("growth")] == ["growth_requested", "growth_denied"]
+    assert audit(scene.bench.log).violations == []
