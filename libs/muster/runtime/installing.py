@@ -285,7 +285,7 @@ def _nats(servers: int) -> Iterator[Object]:
 
 
 def _network(*, small: bool) -> Iterator[Object]:
-    """Nothing, but: services to NATS, servers of NATS to each other, two services to the API server, and metrics."""
+    """Nothing, but services to NATS, two to the API server, one to Ray heads; and metrics."""
     nats, ours = {"podSelector": {"matchLabels": _names("nats")}}, {"podSelector": {"matchLabels": LABEL}}
     yield _rule("muster-nothing-else", {}, {"ingress": [], "egress": []})
     names = [{"protocol": protocol, "port": 53} for protocol in ("UDP", "TCP")]
@@ -303,6 +303,10 @@ def _network(*, small: bool) -> Iterator[Object]:
     for name in speakers:
         api = [{"ports": [{"protocol": "TCP", "port": port} for port in (443, 6443)]}]
         yield _rule(f"{name}-to-kubernetes", _names(name), {"egress": api})
+    reader = "muster" if small else "muster-autoscaler-bridge"
+    heads = {"namespaceSelector": {}, "podSelector": {"matchLabels": {"ray.io/node-type": "head"}}}
+    ports = [*_tcp(6379), *_tcp(8265)]
+    yield _rule(f"{reader}-to-ray-heads", _names(reader), {"egress": [{"to": [heads], "ports": ports}]})
 
 
 def _tcp(port: int, last: int = 0) -> list[Object]:
