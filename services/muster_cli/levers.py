@@ -58,7 +58,7 @@ class Lever(Struct, frozen=True):
         """
         ref, resource = self.workload.ref, KINDS[self.workload.ref.kind].resource
         if self.workload.phase == "finished":
-            raise CliError(f"{ref.kind} {ref.key} has finished; nothing is changed")
+            raise CliError(f"nothing is changed: {ref.kind} {ref.key} has finished")
         meta = await annotations_of(self.api.transport, resource, ref)
         recorded = {**wanted, CHANGED_BY: self.by, CHANGE_REASON: short(reason) or None}
         rv = await annotate(self.api.transport, resource, ref, meta, recorded)

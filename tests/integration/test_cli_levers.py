@@ -115,7 +115,7 @@ async def test_nothing_is_changed_on_a_job_that_has_finished(theirs: Theirs) -> 
         for words in (("hold", "short", "--reason", "x"), ("priority", "short", "7", "--reason", "x")):
             refused = await theirs.run(*words)
             assert refused.code == 1
-            assert "RayJob video/short has finished; nothing is changed" in refused.err
+            assert "nothing is changed: RayJob video/short has finished" in refused.err
         assert theirs.marks("short") == before
         assert (await up.stop()).code == 0
 
