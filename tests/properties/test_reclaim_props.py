@@ -149,7 +149,7 @@ def running(ledger: Ledger, *jobs: tuple[str, str, int, int], now: int) -> Marke
 HOUR = 3_600_000
 
 
-def test_who_has_done_the_least_work_gives_way_whatever_queue_it_is_of() -> None:
+def test_the_youngest_gives_way_whatever_queue_it_is_of() -> None:
     """b is furthest above its min, by share and by amount; what runs in c has run for a minute."""
     ledger = flat(a=6, b=1, c=2)
     market = running(ledger, ("old", "b", 5, 0), ("new", "c", 2, 9 * HOUR), ("also", "c", 2, 0), now=9 * HOUR + 60_000)
@@ -157,7 +157,7 @@ def test_who_has_done_the_least_work_gives_way_whatever_queue_it_is_of() -> None
 
 
 def test_the_youngest_gives_way_however_much_it_frees() -> None:
-    """Eight cores for an hour are more than two cores for two."""
+    """An hour of eight cores is more lost than two hours of two; that it has run for two says that it will run on."""
     ledger = flat(a=8, b=2)
     market = running(ledger, ("large", "b", 8, HOUR), ("small", "b", 2, 0), now=2 * HOUR)
     assert victims(basis(ledger), "root/a", Demand({"cpu": 2}), market) == ["large"]
