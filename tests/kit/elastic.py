@@ -9,6 +9,7 @@ from kit.disorder import Disorder, DisorderedCell
 from kit.proof import proven
 from kit.rayscaler import TICK_MS, RayScaler
 from muster.core.autoscaling.reading import heads, news
+from muster.core.quota.usage import beyond
 from muster.events.base import Event
 from muster.model import api
 from muster.model.api import ApiResource
@@ -194,6 +195,12 @@ class ElasticPlay:
 
     def cpu(self, name: str = "auto") -> int:
         return self.charged(name).get("cpu", 0)
+
+    def over(self, name: str = "auto") -> Vector:
+        """What is charged beyond what is granted."""
+        state = self.cell.seats["quota_accountant"].state
+        entry = next(entry for entry in state.entries.values() if entry.ref.name == name)
+        return beyond(self.charged(name), entry.request)
 
     def told(self, *kinds: type[Event]) -> list[Any]:
         return [event for stored in self.cell.log for event in stored.commit.events if isinstance(event, kinds)]

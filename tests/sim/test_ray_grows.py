@@ -227,3 +227,42 @@ def test_a_job_that_comes_later_gets_what_is_given_back() -> None:
     assert len(play.pods("later", "head")) == 1
     assert play.cpu("auto") + play.cpu("later") == 2 * HEAD_CPU + 3 * CORE
     play.clean()
+
+
+def test_one_that_was_let_in_with_a_fixed_size_and_scales_itself_later_is_gated_too() -> None:
+    play = ElasticPlay(("ns", "4", "4"))
+    fixed = raycluster(replicas=2)
+    fixed["spec"]["enableInTreeAutoscaling"] = False
+    scaler = play.create(fixed)
+    assert sizes(play)[2] == 2
+    fixed["spec"]["enableInTreeAutoscaling"] = True
+    play.apply(fixed)
+    play.cell.advance(2_000)
+    for number in range(8):
+        scaler.start(f"actor-{number}")
+    play.tick(5)
+    assert sizes(play) == (4, 4, 4), "its quota, and not the ten of its own maxReplicas"
+    assert play.over() == {"cpu": HEAD_CPU, "memory": 512 * 1024**2}, "its autoscaler came later, and counts as overuse"
+    assert play.told(GrowthDenied)
+    play.clean()
+
+
+def test_what_came_to_run_beyond_its_grant_is_granted_once_there_is_room() -> None:
+    play = ElasticPlay(("ns", "4", "4"))
+    scaler = play.create(raycluster())
+    for number in range(6):
+        scaler.start(f"actor-{number}")
+    play.apply(raycluster())
+    scaler_saw = play.group()["maxReplicas"]
+    play.tick(1)
+    play.tick(4)
+    assert scaler_saw == 10, "it read the limit before that was ours again"
+    assert sizes(play)[2] == 6
+    assert play.over() == {"cpu": 6 * CORE, "memory": 6 * 1024**3}
+    tree = play.call("GET", api.QUOTA_TREES, "kube-system", "tree")
+    tree["spec"]["root"]["children"][0]["max"]["cpu"] = "20"
+    play.call("PUT", api.QUOTA_TREES, "kube-system", "tree", tree)
+    play.tick(2)
+    assert not play.over()
+    assert play.told(GrowthGranted)[-1].groups == {"small": 6}
+    play.clean()

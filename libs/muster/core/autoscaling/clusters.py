@@ -17,6 +17,8 @@ from muster.model.keys import Position, Ref
 
 REST_MS = 5_000
 """How long nothing is written to a cluster again after a write that failed."""
+SCALED = ("RayCluster", "RayJob")
+"""Kinds whose clusters may scale themselves, from the start or later."""
 WORKER, NODE_TYPE, GROUP = "worker", "ray.io/node-type", "ray.io/group"
 """Labels that KubeRay gives its pods, and what one of them says of a worker."""
 
@@ -52,6 +54,9 @@ def workload_observed(state: BridgeState, at: Position, event: WorkloadObserved)
             _forget(state, uid)
         return
     state.sizes[uid] = elastic.sizes
+    grant = state.grants.get(uid)
+    if grant is not None and not grant.groups:  # It was admitted with a fixed size, and scales itself from here on.
+        grant.groups = elastic.sizes
     if workload.ref.kind == "RayCluster" and state.clusters_seen.newer(uid, workload.rv):
         runs = not workload.suspended and workload.phase in ("starting", "running")
         _seen(state, at, workload.ref, uid, workload.rv, elastic, runs=runs)
@@ -128,8 +133,8 @@ def heard(state: BridgeState, at: Position, event: RayDemandObserved) -> None:
 
 def charged(state: BridgeState, _at: Position, event: QuotaReserved | WorkloadAdopted) -> None:
     uid = event.ref.uid
-    if uid in state.sizes:
-        state.grants[uid] = Grant(event.ref, event.attempt, dict(state.sizes[uid]))
+    if event.ref.kind in SCALED:
+        state.grants[uid] = Grant(event.ref, event.attempt, dict(state.sizes.get(uid, {})))
         _wishes_of_owner(state, uid)
 
 
@@ -208,6 +213,9 @@ def _seen(state: BridgeState, at: Position, ref: Ref, owner: str, rv: int, elast
 
 def _forget(state: BridgeState, uid: str) -> None:
     cluster = state.clusters.pop(uid)
+    grant = state.grants.get(cluster.owner)
+    if grant is not None:
+        grant.giving = {}  # Whatever comes of the write that was to lower it is told by the next that is seen.
     for table in (state.growing, state.gates, state.due, state.heard):
         table.pop(uid, None)
     if state.cluster_of.get(cluster.owner) == uid:

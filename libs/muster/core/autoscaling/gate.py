@@ -112,7 +112,7 @@ def _gate(cluster: Cluster, grant: Grant, most: Counts, giving: Counts | None = 
 
 def _request(state: BridgeState, cluster: Cluster, grant: Grant) -> GrowthRequested | None:
     """What it wants beyond what is granted, unless just that is asked for."""
-    units = tuple(_beyond(cluster, grant))
+    units = tuple(_beyond(cluster, grant)) if grant.groups else ()
     open_ = state.growing.get(cluster.ref.uid)
     if open_ is None and not units:
         return None
@@ -132,7 +132,10 @@ def _request(state: BridgeState, cluster: Cluster, grant: Grant) -> GrowthReques
 
 
 def _beyond(cluster: Cluster, grant: Grant) -> Iterator[GrowthUnit]:
-    """The units of its wish that are not granted yet."""
+    """What runs beyond the grant, and the units of its wish that are not granted yet."""
+    for group in cluster.elastic.groups:
+        if group.replicas > grant.groups.get(group.name, 0):
+            yield GrowthUnit({group.name: 1}, group.replicas - grant.groups.get(group.name, 0))
     spare = {group.name: max(grant.groups.get(group.name, 0) - group.replicas, 0) for group in cluster.elastic.groups}
     for unit in cluster.wish.units:
         if len(unit.groups) == 1 and next(iter(unit.groups.values())) == 1:

@@ -132,6 +132,8 @@ def workload_observed(state: AccountantState, at: Position, event: WorkloadObser
     entry = state.entries.get(uid)
     if entry is not None:
         entry.child = workload.child
+        if not entry.groups and workload.elastic is not None:  # It has a fixed size no longer.
+            entry.groups = workload.elastic.sizes
         if not workload.suspended and workload.phase != "finished":
             entry.resumed_rv = workload.rv
             entry.suspension_recorded = False

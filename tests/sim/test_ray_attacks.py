@@ -1,0 +1,175 @@
+"""Random lives of Ray clusters that scale themselves: edits, deletions, changing quotas, autoscalers that stop.
+
+Afterwards nothing may be left over: what fits is granted, what nobody uses is given back, what is gone is forgotten,
+and an idle log gets no commits.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from kit.elastic import HEAD_CPU, ElasticPlay, raycluster, tree
+from muster.model import api
+
+Object = dict[str, Any]
+CORE = 1_000
+NAMES = ("auto", "beta", "gamma")
+
+
+class Life:
+    """Up to three clusters in two queues; ``step`` does something to one of them."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = Random(seed)
+        self.play = ElasticPlay(("ns", "3", "8"), ("other", "3", "8"), seed=seed)
+        self.manifests: dict[str, Object] = {}
+        self.actors = 0
+        self.done: list[str] = []
+        self.switched: set[str] = set()
+        self.create()
+        self.create()
+
+    def step(self) -> None:
+        often = (self.start, self.start, self.gang, self.end, self.end, self.wait)
+        seldom = (
+            self.create, self.apply, self.ceiling, self.least, self.by_hand, self.scaling, self.delete, self.quota,
+            self.explicit, self.stop,
+        )  # fmt: skip
+        doing = self.rng.choice(often if self.rng.random() < 0.75 else seldom)
+        self.done.append(f"{self.play.cluster.clock.now()} {doing.__name__}")
+        doing()
+        self.play.tick(self.rng.choice((0, 1, 1, 2)))
+
+    def one(self) -> str:
+        living = [name for name in self.manifests if name in self.play.scalers]
+        return self.rng.choice(living) if living else ""
+
+    def create(self) -> None:
+        for name in NAMES:
+            if name not in self.manifests:
+                namespace = self.rng.choice(("ns", "other"))
+                least = self.rng.choice((0, 0, 1, 2))
+                obj = raycluster(
+                    name, namespace, minReplicas=least, replicas=least, maxReplicas=self.rng.choice((2, 5, 10))
+                )
+                self.manifests[name] = obj
+                self.play.create(obj)
+                return
+
+    def start(self) -> None:
+        if name := self.one():
+            self.actors += 1
+            self.play.scalers[name].start(f"actor-{self.actors}")
+
+    def gang(self) -> None:
+        if name := self.one():
+            self.actors += 1
+            for index in range(self.rng.choice((2, 3))):
+                self.play.scalers[name].start(f"bundle-{self.actors}-{index}", gang=f"pg-{self.actors}")
+
+    def end(self) -> None:
+        if (name := self.one()) and self.play.scalers[name].actors:
+            self.play.scalers[name].end(self.rng.choice(sorted(self.play.scalers[name].actors)))
+
+    def explicit(self) -> None:
+        if name := self.one():
+            self.play.scalers[name].explicit = self.rng.choice((0, 0, 2, 4))
+
+    def stop(self) -> None:
+        if name := self.one():
+            self.play.scalers[name].stopped = not self.play.scalers[name].stopped
+
+    def apply(self) -> None:
+        if name := self.one():
+            self.play.apply(self.manifests[name])
+
+    def ceiling(self) -> None:
+        if name := self.one():
+            group = self.manifests[name]["spec"]["workerGroupSpecs"][0]
+            group["maxReplicas"] = max(self.rng.choice((1, 3, 6, 12)), group["minReplicas"])
+            self.play.apply(self.manifests[name])
+
+    def least(self) -> None:
+        if name := self.one():
+            group = self.manifests[name]["spec"]["workerGroupSpecs"][0]
+            group["minReplicas"] = min(self.rng.choice((0, 1, 3)), group["maxReplicas"])
+            self.play.apply(self.manifests[name])
+
+    def by_hand(self) -> None:
+        if name := self.one():
+            value = self.rng.choice((0, 1, 4))
+            self.play.edit([{"op": "replace", "path": "/spec/workerGroupSpecs/0/replicas", "value": value}], name)
+
+    def scaling(self) -> None:
+        if name := self.one():
+            spec = self.manifests[name]["spec"]
+            self.switched.add(name)
+            spec["enableInTreeAutoscaling"] = not spec["enableInTreeAutoscaling"]
+            self.play.apply(self.manifests[name])
+
+    def delete(self) -> None:
+        if name := self.one():
+            obj = self.manifests.pop(name)
+            self.play.scalers.pop(name)
+            self.play.call("DELETE", api.RAYCLUSTERS, obj["metadata"]["namespace"], name)
+
+    def quota(self) -> None:
+        most = self.rng.choice(("4", "8", "20"))
+        found = self.play.call("GET", api.QUOTA_TREES, "kube-system", "tree")
+        found["spec"]["root"]["children"] = tree(("ns", "3", most), ("other", "3", "8"))["spec"]["root"]["children"]
+        self.play.call("PUT", api.QUOTA_TREES, "kube-system", "tree", found)
+
+    def wait(self) -> None:
+        self.play.tick(self.rng.choice((1, 4)))
+
+    # --- the end ----------------------------------------------------------------------------------------------------
+
+    def settle(self) -> None:
+        """All as it should be: autoscalers run, there is room, manifests scale."""
+        for name, obj in self.manifests.items():
+            self.play.scalers[name].stopped = False
+            obj["spec"]["enableInTreeAutoscaling"] = True
+            obj["spec"]["workerGroupSpecs"][0]["maxReplicas"] = 90
+            self.play.apply(obj)
+        found = self.play.call("GET", api.QUOTA_TREES, "kube-system", "tree")
+        root = tree(("ns", "3", "200"), ("other", "3", "200"))["spec"]["root"]
+        found["spec"]["root"] = {**root, "min": {"cpu": "400"}, "max": {"cpu": "400"}}
+        self.play.call("PUT", api.QUOTA_TREES, "kube-system", "tree", found)
+        self.play.tick(20)
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_whatever_happens_it_ends_well(seed: int) -> None:
+    life = Life(seed)
+    for _ in range(80):
+        life.step()
+    play = life.play
+    life.settle()
+    for name, scaler in play.scalers.items():
+        assert not scaler.waiting, f"{name} waits beside free quota: {life.done}"
+        # One that was admitted with a fixed size is charged what it has grown by, and not granted it afterwards.
+        assert name in life.switched or not play.over(name), (name, life.done)
+        scaler.actors.clear()
+        scaler.explicit = 0
+    play.tick(20)
+    for name, obj in life.manifests.items():
+        least = obj["spec"]["workerGroupSpecs"][0]["minReplicas"]
+        assert len(play.pods(name)) == least, (name, life.done)
+        assert play.group(name)["maxReplicas"] == least, (name, life.done)
+        assert play.cpu(name) == HEAD_CPU + least * CORE, (name, life.done)
+    before = len(play.cell.log)
+    play.tick(20)
+    assert len(play.cell.log) - before <= 1, "nothing changed, so nothing is written"
+    for name, obj in life.manifests.items():
+        play.call("DELETE", api.RAYCLUSTERS, obj["metadata"]["namespace"], name)
+    play.scalers.clear()
+    play.cell.advance(120_000)
+    assert not play.cell.seats["quota_accountant"].state.ledger.charges
+    assert not play.cell.seats["quota_accountant"].state.growths
+    assert not play.cell.seats["quota_accountant"].state.returns
+    bridge = play.cell.seats["autoscaler_bridge"].state
+    assert not (bridge.clusters or bridge.grants or bridge.heard or bridge.workers or bridge.gates or bridge.growing)
+    play.clean()
