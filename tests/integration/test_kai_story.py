@@ -14,6 +14,7 @@ import pytest_asyncio
 from kit.cli import Cli, Running
 from kit.compose import REPOSITORY
 from kit.pages import blocks
+from kit.waiting import until
 
 PAGE = REPOSITORY / "docs/howto/kai.md"
 SHOWN = next(block.text for block in blocks(PAGE) if block.info == "text kai").splitlines()
@@ -66,9 +67,15 @@ async def test_the_page_shows_what_the_demo_prints(story: Running) -> None:
 async def test_kubectl_prints_the_same(story: Running) -> None:
     shown = table(story)
     assert await kubectl(story, *shlex.split(shown[0].removeprefix("$ kubectl "))) == shown[1:]
-    found = [line.split() for line in await kubectl(story, "get", "queues.scheduling.run.ai")]
-    assert found == [
-        ["NAME", "PRIORITY", "PARENT", "CHILDREN", "DISPLAYNAME"],
-        ["department-1", '["team-a"]'],
-        ["team-a", "department-1"],
-    ]
+
+    async def queues() -> list[list[str]]:
+        return [line.split() for line in await kubectl(story, "get", "queues.scheduling.run.ai")]
+
+    async def as_the_page() -> bool:
+        return await queues() == [
+            ["NAME", "PRIORITY", "PARENT", "CHILDREN", "DISPLAYNAME"],
+            ["department-1", '["team-a"]'],
+            ["team-a", "department-1"],
+        ]
+
+    await until(as_the_page, 30.0, what="the status of the queues to be written")

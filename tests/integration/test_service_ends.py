@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kit.compose import STOP_S, Running
+from kit.compose import ANONYMOUS, STOP_S, Running
 from kit.nats import SMALL
 from kit.simulated import cluster
 from kit.waiting import until
@@ -29,7 +29,7 @@ async def test_ends_while_the_log_is_sealed(
 ) -> None:
     await open_stores(js, cell, create=True, limits=SMALL)
     await open_log(js, cell, create=True, limits=SMALL)
-    env = {"MUSTER_NATS_URL": nats_server.url, "MUSTER_CELL": cell, "MUSTER_HEALTH_PORT": "-1"}
+    env = {**ANONYMOUS, "MUSTER_NATS_URL": nats_server.url, "MUSTER_CELL": cell, "MUSTER_HEALTH_PORT": "-1"}
     service = Running("publisher", tmp_path, 0, env)
     if before:
         await sealed(js, cell)
@@ -56,7 +56,7 @@ async def test_its_leases_are_free_at_once(
         return all([await lease.holder() is not None for lease in leases])
 
     async with cluster(tmp_path) as (_, kubeconfig):
-        env = {"MUSTER_NATS_URL": nats_server.url, "MUSTER_CELL": cell, "MUSTER_HEALTH_PORT": "-1"}
+        env = {**ANONYMOUS, "MUSTER_NATS_URL": nats_server.url, "MUSTER_CELL": cell, "MUSTER_HEALTH_PORT": "-1"}
         service = Running(name, tmp_path, 0, {**env, "MUSTER_KUBECONFIG": str(kubeconfig)})
         await service.start()
         try:

@@ -34,7 +34,8 @@ for each in "$own"/*; do
     mkdir "$root/$name"; mount --rbind "$each" "$root/$name"
 done
 for each in $seen; do
-    [ -e "$root$each" ] || { mkdir -p "$root$each"; mount --rbind "$each" "$root$each"; }
+    top=${each#/}
+    if [ -e "$own/${top%%/*}" ]; then mkdir -p "$root$each"; mount --rbind "$each" "$root$each"; fi
 done
 exec chroot "$root" "$@"
 """
