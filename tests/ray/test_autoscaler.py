@@ -21,7 +21,7 @@ from muster.model.raydemand import RayShape
 from muster.sim.apiserver.kinds import ROLES
 from muster_autoscaler_bridge.demand.statustext import parse_status
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(400)]
 
 second_version = pytest.mark.parametrize("ray_cluster", ["v2"], indirect=True)
 SAMPLES = Path(__file__).parent / "samples"

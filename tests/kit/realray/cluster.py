@@ -27,7 +27,7 @@ from muster.sim.operations import OperationPlan
 from muster_autoscaler_bridge.demand.reading import RayNode, Reading
 
 Object = dict[str, Any]
-LIMIT_S = 90.0
+LIMIT_S = 180.0
 PRELUDE = """
 import threading
 from ray.util.state import list_actors
