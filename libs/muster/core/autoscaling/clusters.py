@@ -215,7 +215,7 @@ def _forget(state: BridgeState, uid: str) -> None:
     cluster = state.clusters.pop(uid)
     grant = state.grants.get(cluster.owner)
     if grant is not None:
-        grant.giving = {}  # Whatever comes of the write that was to lower it is told by the next that is seen.
+        grant.giving = {}  # Its next sight shows what came of the write that was to lower it.
     for table in (state.growing, state.gates, state.due, state.heard):
         table.pop(uid, None)
     if state.cluster_of.get(cluster.owner) == uid:
