@@ -223,23 +223,7 @@ def _about_workload(  # noqa: C901 - a table of events
             return public.PublicWorkloadAdopted(
                 **where, attempt=event.attempt, queue=event.queue, request=texts(event.request), reason=event.reason
             )
-        case GrowthGranted():
-            return public.PublicWorkloadRecharged(
-                **where,
-                attempt=event.attempt,
-                queue=event.queue,
-                request=texts(event.request),
-                beyond_grant=texts(event.over),
-            )
-        case GrowthWithdrawn():
-            return public.PublicWorkloadRecharged(
-                **where,
-                attempt=event.attempt,
-                queue=event.queue,
-                request=texts(event.request),
-                beyond_grant=texts(event.over),
-            )
-        case ChargeChanged():
+        case GrowthGranted() | GrowthWithdrawn() | ChargeChanged():
             return public.PublicWorkloadRecharged(
                 **where,
                 attempt=event.attempt,

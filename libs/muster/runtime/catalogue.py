@@ -181,13 +181,16 @@ def folders() -> dict[str, list[str]]:
 def published() -> dict[str, list[str]]:
     """{event: the public events made of it}"""
     found: dict[str, list[str]] = {}
-    for node in ast.walk(_source(publication)):
-        if isinstance(node, ast.match_case) and isinstance(node.pattern, ast.MatchClass):
-            kind = _named(publication, node.pattern.cls)
-            for call in ast.walk(node):
-                made = _named(publication, call.func) if isinstance(call, ast.Call) else None
-                if isinstance(kind, type) and isinstance(made, type) and issubclass(made, public.PublicEvent):
-                    found.setdefault(_tag(kind), []).append(str(made.__struct_config__.tag))
+    for case in ast.walk(_source(publication)):
+        if not isinstance(case, ast.match_case):
+            continue
+        patterns = case.pattern.patterns if isinstance(case.pattern, ast.MatchOr) else [case.pattern]
+        calls = [_named(publication, call.func) for call in ast.walk(case) if isinstance(call, ast.Call)]
+        made = [each for each in calls if isinstance(each, type) and issubclass(each, public.PublicEvent)]
+        for pattern in patterns:
+            kind = _named(publication, pattern.cls) if isinstance(pattern, ast.MatchClass) else None
+            if isinstance(kind, type) and made:
+                found.setdefault(_tag(kind), []).extend(str(each.__struct_config__.tag) for each in made)
     return found
 
 

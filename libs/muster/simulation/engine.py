@@ -12,11 +12,11 @@ from msgspec import Struct
 
 from muster.events.base import Cause, Event
 from muster.events.decisions import EvictionOrdered, GangAdmitted, Victim, WorkloadQueued
-from muster.events.envelope import MAX_EVENTS, Commit, CommitKind, Stored
+from muster.events.envelope import MAX_EVENTS, CommitKind, Stored
 from muster.events.facts import WorkloadObserved
 from muster.events.system import Genesis, LeaderStarted
 from muster.model.workload import Workload
-from muster.simulation.facts import EPOCH_MS, Facts
+from muster.simulation.facts import EPOCH_MS, Facts, numbered
 from muster.simulation.faults import NO_FAULTS, FaultSchedule
 from muster.simulation.machines import Machines, VirtualTime, node_capacities
 from muster.simulation.model import GPU, Trace, TraceJob
@@ -296,15 +296,5 @@ class Engine(VirtualTime):
 
     def _append(self, stage: str, kind: CommitKind, events: list[Event]) -> int:
         self._seq += 1
-        commit = Commit(
-            commit_id=f"{stage}-{self._seq}",
-            stage=stage,
-            shard="0",
-            kind=kind,
-            at=EPOCH_MS + self.now,
-            epoch=self._epochs.get(stage, 0),
-            in_seq=self._seq - 1,
-            events=tuple(events),  # type: ignore[arg-type]
-        )
-        self._sink(Stored(self._seq, commit))
+        self._sink(numbered(self._seq, stage, kind, self.now, self._epochs.get(stage, 0), events))
         return self._seq

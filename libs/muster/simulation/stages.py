@@ -13,10 +13,10 @@ from muster.core.deciders import DECIDERS
 from muster.core.seat import Seat
 from muster.core.stage import Stage
 from muster.events.base import Event
-from muster.events.envelope import MAX_EVENTS, Commit, CommitKind, Stored
+from muster.events.envelope import MAX_EVENTS, CommitKind, Stored
 from muster.events.facts import Synced, SyncStarted
 from muster.events.system import Genesis, LeaderStarted, LogNearlyFull, RulesetActivated, TimeReached
-from muster.simulation.facts import EPOCH_MS
+from muster.simulation.facts import EPOCH_MS, numbered
 
 WATCHER = "watcher"
 ACTUATOR = "actuator"
@@ -72,19 +72,8 @@ class Stages:
 
     def append(self, stage: str, kind: CommitKind, events: list[Event]) -> int:
         """Store one commit and let every stage fold it; returns its sequence."""
-        in_seq = self._seq
         self._seq += 1
-        commit = Commit(
-            commit_id=f"{stage}-{self._seq}",
-            stage=stage,
-            shard="0",
-            kind=kind,
-            at=EPOCH_MS + self.now,
-            epoch=self._epochs.get(stage, 0),
-            in_seq=in_seq,
-            events=tuple(events),  # type: ignore[arg-type]
-        )
-        stored = Stored(self._seq, commit)
+        stored = numbered(self._seq, stage, kind, self.now, self._epochs.get(stage, 0), events)
         kinds: set[type[Event]] = {type(event) for event in events}
         for seat in self._seats:
             seat.take(stored, kinds)

@@ -133,10 +133,12 @@ def _request(state: BridgeState, cluster: Cluster, grant: Grant) -> GrowthReques
 
 def _beyond(cluster: Cluster, grant: Grant) -> Iterator[GrowthUnit]:
     """What runs beyond the grant, and the units of its wish that are not granted yet."""
+    spare: Counts = {}
     for group in cluster.elastic.groups:
-        if group.replicas > grant.groups.get(group.name, 0):
-            yield GrowthUnit({group.name: 1}, group.replicas - grant.groups.get(group.name, 0))
-    spare = {group.name: max(grant.groups.get(group.name, 0) - group.replicas, 0) for group in cluster.elastic.groups}
+        granted = grant.groups.get(group.name, 0)
+        spare[group.name] = max(granted - group.replicas, 0)
+        if group.replicas > granted:
+            yield GrowthUnit({group.name: 1}, group.replicas - granted)
     for unit in cluster.wish.units:
         if len(unit.groups) == 1 and next(iter(unit.groups.values())) == 1:
             name = next(iter(unit.groups))
