@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from muster.core.workloads.registry import KINDS
 from muster.model.api import LEASES, ApiResource
 from muster.ports import ApiTransport, Clock
 from muster.runtime.clock import SystemClock
@@ -58,15 +59,7 @@ OWNERS = (
     ),
 )
 KUEUE_CONFIG = ("kueue-system", "kueue-manager-config", "controller_manager_config.yaml")
-KUEUE_FRAMEWORKS = {
-    "RayJob": "ray.io/rayjob",
-    "RayCluster": "ray.io/raycluster",
-    "Job": "batch/job",
-    "TFJob": "kubeflow.org/tfjob",
-    "PyTorchJob": "kubeflow.org/pytorchjob",
-    "MPIJob": "kubeflow.org/mpijob",
-    "SparkApplication": "sparkoperator.k8s.io/sparkapplication",
-}
+KUEUE_FRAMEWORKS = {kind: f"{row.resource.group}/{kind.lower()}" for kind, row in KINDS.items()}
 """{kind: what Kueue calls it}"""
 
 

@@ -190,15 +190,8 @@ async def test_the_leaf_of_another_team_takes_the_right_to_submit(plane: Control
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_priority_takes_the_right_to_set_it(plane: ControlPlane, kind: str) -> None:
     def pods(body: Object) -> list[Object]:
-        spec = body["spec"]
-        ray = spec.get("rayClusterSpec", spec)
-        types = next((spec[key] for key in spec if key.endswith("ReplicaSpecs")), {})
-        if kind == "SparkApplication":
-            return [spec["driver"], spec["executor"]]
-        templates = [ray[key]["template"] for key in ("headGroupSpec",) if key in ray]
-        templates += [group["template"] for group in ray.get("workerGroupSpecs", [])]
-        templates += [each["template"] for each in types.values()] + [spec[key] for key in ("template",) if key in spec]
-        return [template["spec"] for template in templates]
+        found = [jobs.at(body, pointer) for pointer in jobs.KINDS[kind].templates]
+        return [template.get("spec", template) for template in found]
 
     def fresh() -> Object:
         return job(suspend=True) if kind == "RayJob" else jobs.KINDS[kind].make("vain", MANAGED)

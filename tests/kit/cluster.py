@@ -22,6 +22,7 @@ from kit.kubeclient import ApiError, KubeClient, Object, condition
 from kit.story import quota_tree
 from kit.waiting import until
 from muster.core.reading.kubequeue import QUEUE_NAMESPACE, QUOTA_FULLNAME
+from muster.core.workloads.registry import KINDS
 from muster.events.facts import TreeNodeSpec
 from muster.kube.config import connect
 from muster.kube.sources import FromKubeconfig
@@ -43,15 +44,10 @@ RAY, SCHEDULING, TREES = "ray.io/v1", "scheduling.x-k8s.io/v1alpha1", "schedulin
 #: What a test leaves behind, in the order it is removed in: (path, whether each object has to be looked after).
 REMAINS = (
     "/apis/scheduling.sigs.k8s.io/v1beta1/elasticquotatrees",
-    "/apis/ray.io/v1/rayjobs",
-    "/apis/ray.io/v1/rayclusters",
+    *(row.resource.path() for row in KINDS.values()),
     "/apis/scheduling.run.ai/v2/queues",
     "/apis/scheduling.x-k8s.io/v1alpha1/queueunits",
     "/apis/scheduling.x-k8s.io/v1alpha1/queues",
-    "/apis/batch/v1/jobs",
-    "/apis/kubeflow.org/v1/tfjobs",
-    "/apis/kubeflow.org/v1/pytorchjobs",
-    "/apis/sparkoperator.k8s.io/v1beta2/sparkapplications",
     "/api/v1/pods",
     "/apis/scheduling.x-k8s.io/v1alpha1/podgroups",
     "/apis/scheduling.sigs.k8s.io/v1alpha1/podgroups",

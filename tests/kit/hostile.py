@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ from msgspec import Raw, Struct, field
 from kit import jobs
 from kit.story import quota_tree, rayjob, template
 from muster.core.stage import Folder
+from muster.core.workloads.registry import KINDS
 from muster.events.base import Event
 from muster.events.envelope import Commit
 from muster.kube import deltas
@@ -223,6 +224,10 @@ def _dressed(made: Obj) -> Obj:
     return made | {"metadata": _meta("odd", "text")}
 
 
+def _suspended(kind: str) -> Obj:
+    return _dressed(jobs.KINDS[kind].make())
+
+
 def _pod_group() -> Obj:
     spec = {"minMember": 3, "scheduleTimeoutSeconds": 10}
     found = _dressed({"apiVersion": "scheduling.sigs.k8s.io/v1alpha1", "kind": "PodGroup", "spec": spec})
@@ -250,11 +255,7 @@ def _nodes_request() -> Obj:
 BASES = {
     "configmaps": _node_pools,
     "provisioningrequests": _nodes_request,
-    "jobs": lambda: _dressed(jobs.job()),
-    "tfjobs": lambda: _dressed(jobs.tfjob()),
-    "pytorchjobs": lambda: _dressed(jobs.pytorchjob()),
-    "mpijobs": lambda: _dressed(jobs.mpijob()),
-    "sparkapplications": lambda: _dressed(jobs.sparkapplication()),
+    **{KINDS[kind].resource.plural: partial(_suspended, kind) for kind in jobs.KINDS},
     "rayjobs": _rayjob,
     "rayclusters": _raycluster,
     "pods": _pod,

@@ -83,6 +83,13 @@ def sparkapplication(name: str = "spark", namespace: str = "video", *, cores: in
     }
 
 
+def at(found: Any, pointer: str) -> Any:
+    """What a JSON pointer names."""
+    for step in pointer[1:].split("/"):
+        found = found[int(step) if isinstance(found, list) else step]
+    return found
+
+
 def conditions(*true: str) -> Obj:
     return {"conditions": [{"type": kind, "status": "True"} for kind in true]}
 
@@ -97,6 +104,8 @@ class KindFacts(Struct, frozen=True):
     make: Callable[..., Obj]
     ack: int
     full: int
+    unit: str
+    """What the QueueUnit of one called ``one`` is called."""
     settled: Obj
     """Status of one that is suspended and at rest, as its controller confirms it."""
     starting: Obj
@@ -106,24 +115,29 @@ class KindFacts(Struct, frozen=True):
     over: dict[str, Obj] = field(default_factory=dict)
     """{outcome: status}"""
     template: str = ""
-    """JSON pointer of the pod template whose priority counts."""
+    """JSON pointer of the pod spec whose priority counts."""
+    templates: tuple[str, ...] = ()
+    """JSON pointers of its pod templates."""
 
 
 _REPLICAS = {"replicaStatuses": {"Worker": {"active": 2}}}
 _KUBEFLOW_RUNS = {**conditions("Created", "Running"), **_REPLICAS}
 
 
-def _kubeflow_facts(make: Callable[..., Obj], template_at: str) -> KindFacts:
+def _kubeflow_facts(make: Callable[..., Obj], unit: str, specs: str, first: str) -> KindFacts:
+    templates = tuple(f"/spec/{specs}/{replica}/template" for replica in (first, "Worker"))
     return KindFacts(
         make,
         ack=3000,
         full=3000,
+        unit=unit,
         settled={**conditions("Created", "Suspended"), "replicaStatuses": {"Worker": {}}},
         starting=conditions("Created"),
         running=_KUBEFLOW_RUNS,
         suspending=_KUBEFLOW_RUNS,
         over={"succeeded": conditions("Created", "Succeeded"), "failed": conditions("Created", "Failed")},
-        template=template_at,
+        template=f"{templates[0]}/spec",
+        templates=templates,
     )
 
 
@@ -132,6 +146,7 @@ KINDS: dict[str, KindFacts] = {
         rayjob,
         ack=12_000,
         full=12_500,
+        unit="one-ray-qu",
         settled={"jobDeploymentStatus": "Suspended"},
         starting={"jobDeploymentStatus": "Initializing", "rayClusterName": "x"},
         running={"jobDeploymentStatus": "Running", "rayClusterName": "x"},
@@ -142,40 +157,50 @@ KINDS: dict[str, KindFacts] = {
             "invalid": {"jobDeploymentStatus": "ValidationFailed"},
         },
         template="/spec/rayClusterSpec/headGroupSpec/template/spec",
+        templates=(
+            "/spec/rayClusterSpec/headGroupSpec/template",
+            "/spec/rayClusterSpec/workerGroupSpecs/0/template",
+        ),
     ),
     "RayCluster": KindFacts(
         raycluster,
         ack=2000,
         full=2000,
+        unit="one-raycluster-qu",
         settled={"state": "suspended"},
         starting={},
         running={"state": "ready"},
         suspending={"state": "ready"},
         template="/spec/headGroupSpec/template/spec",
+        templates=("/spec/headGroupSpec/template", "/spec/workerGroupSpecs/0/template"),
     ),
     "Job": KindFacts(
         job,
         ack=2000,
         full=2000,
+        unit="one",
         settled=conditions("Suspended"),
         starting={"active": 2, "ready": 0},
         running={"active": 2, "ready": 1},
         suspending={"active": 2, "ready": 2},
         over={"succeeded": conditions("SuccessCriteriaMet", "Complete"), "failed": conditions("Failed")},
         template="/spec/template/spec",
+        templates=("/spec/template",),
     ),
-    "TFJob": _kubeflow_facts(tfjob, "/spec/tfReplicaSpecs/PS/template/spec"),
-    "PyTorchJob": _kubeflow_facts(pytorchjob, "/spec/pytorchReplicaSpecs/Master/template/spec"),
-    "MPIJob": _kubeflow_facts(mpijob, "/spec/mpiReplicaSpecs/Launcher/template/spec"),
+    "TFJob": _kubeflow_facts(tfjob, "one-tf-qu", "tfReplicaSpecs", "PS"),
+    "PyTorchJob": _kubeflow_facts(pytorchjob, "one-py-qu", "pytorchReplicaSpecs", "Master"),
+    "MPIJob": _kubeflow_facts(mpijob, "one-mpi-qu", "mpiReplicaSpecs", "Launcher"),
     "SparkApplication": KindFacts(
         sparkapplication,
         ack=3000,
         full=3000,
+        unit="one-spark-qu",
         settled=_state("SUSPENDED"),
         starting=_state("SUBMITTED"),
         running=_state("RUNNING"),
         suspending=_state("SUSPENDING"),
         over={"succeeded": _state("COMPLETED"), "failed": _state("FAILED")},
         template="/spec/driver",
+        templates=("/spec/driver", "/spec/executor"),
     ),
 }

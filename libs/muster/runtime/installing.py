@@ -4,7 +4,7 @@
 ``deploy/install.yaml`` and ``deploy/install-small.yaml``; a test keeps all of it equal to what stands here.
 Production: three servers of NATS and a Deployment per service, deciders twice. Small: one NATS, and one pod with every
 service. Both take the keys that ``muster nats keys`` makes, the certificate in Secret ``muster-nats-tls``, and the
-rights of deploy/rbac.
+rights of deploy/rbac. ``muster.runtime.kindlists`` writes the lists of kinds in the manifests that people write.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 import yaml
 
 from muster.core.deciders import DECIDERS
+from muster.runtime import kindlists
 from muster.runtime.clusterlease import NAMESPACE
 from muster.runtime.natsaccounts import ACCOUNTS_FILE, inbox
 
@@ -344,10 +345,11 @@ def _kustomization(resources: list[str]) -> str:
 
 
 def main() -> None:
-    """Write all of it."""
-    for file, text in written().items():
-        Path(file).parent.mkdir(exist_ok=True)
-        Path(file).write_text(text)
+    """Write all of it: the lists of kinds first, because the rest holds them."""
+    for made in (kindlists.manifests, written):
+        for file, text in made().items():
+            Path(file).parent.mkdir(exist_ok=True)
+            Path(file).write_text(text)
 
 
 if __name__ == "__main__":

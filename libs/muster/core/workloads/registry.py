@@ -27,21 +27,42 @@ class Kind(Struct, frozen=True):
     """Reads one that names a parent as a workload by itself, where only the parent can tell whether it is its own."""
     child: str = ""
     """Kind of the objects it runs through, if any: they are watched with it."""
+    auxiliary: tuple[str, ...] = ()
+    """Kinds of what else its controller makes for it: part of it, and never queued by itself."""
+    annotated: bool = False
+    """Operators that do not know the field suspend it by the annotation ``scheduling.x-k8s.io/suspend``."""
     pods_of: tuple[str, ...] = ()
     """Kinds that own its pods; a pod may own pods itself."""
 
 
 KINDS: dict[str, Kind] = {
-    "RayJob": Kind(api.RAYJOBS, rayjob.read, "-ray-qu", child="RayCluster", pods_of=("RayCluster",)),
+    "RayJob": Kind(
+        api.RAYJOBS, rayjob.read, "-ray-qu", child="RayCluster", auxiliary=("Job",), pods_of=("RayCluster",)
+    ),
     "RayCluster": Kind(
-        api.RAYCLUSTERS, raycluster.read, "-raycluster-qu", alone=raycluster.alone, pods_of=("RayCluster",)
+        api.RAYCLUSTERS,
+        raycluster.read,
+        "-raycluster-qu",
+        alone=raycluster.alone,
+        auxiliary=("Job",),
+        pods_of=("RayCluster",),
     ),
     "Job": Kind(api.JOBS, job.read, "", pods_of=("Job",)),
-    "TFJob": Kind(api.TFJOBS, tfjob.read, "-tf-qu", kubeflow.SUSPEND_PATH, pods_of=("TFJob",)),
-    "PyTorchJob": Kind(api.PYTORCHJOBS, pytorchjob.read, "-py-qu", kubeflow.SUSPEND_PATH, pods_of=("PyTorchJob",)),
-    "MPIJob": Kind(api.MPIJOBS, mpijob.read, "-mpi-qu", kubeflow.SUSPEND_PATH, child="Job", pods_of=("MPIJob", "Job")),
+    "TFJob": Kind(api.TFJOBS, tfjob.read, "-tf-qu", kubeflow.SUSPEND_PATH, annotated=True, pods_of=("TFJob",)),
+    "PyTorchJob": Kind(
+        api.PYTORCHJOBS, pytorchjob.read, "-py-qu", kubeflow.SUSPEND_PATH, annotated=True, pods_of=("PyTorchJob",)
+    ),
+    "MPIJob": Kind(
+        api.MPIJOBS,
+        mpijob.read,
+        "-mpi-qu",
+        kubeflow.SUSPEND_PATH,
+        child="Job",
+        annotated=True,
+        pods_of=("MPIJob", "Job"),
+    ),
     "SparkApplication": Kind(
-        api.SPARKAPPLICATIONS, sparkapplication.read, "-spark-qu", pods_of=("SparkApplication", "Pod")
+        api.SPARKAPPLICATIONS, sparkapplication.read, "-spark-qu", annotated=True, pods_of=("SparkApplication", "Pod")
     ),
 }
 """{kind: row}"""

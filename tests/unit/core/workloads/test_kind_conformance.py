@@ -50,8 +50,6 @@ from muster.model.workload import ChildState, PodState, Workload
 from muster.sim.apiserver.jsonpatch import json_patch
 
 each_kind = pytest.mark.parametrize("kind", KINDS)
-ANNOTATED = ("TFJob", "PyTorchJob", "MPIJob", "SparkApplication")
-"""Kinds with operators that know the annotation only."""
 
 
 def test_the_tests_know_every_kind() -> None:
@@ -167,16 +165,7 @@ def test_what_people_and_we_write_on_it_is_read(kind: str) -> None:
 
 
 def test_queue_units_are_called_as_kube_queue_calls_them() -> None:
-    names = {kind: unit_name(read(kind, new(kind))) for kind in KINDS}
-    assert names == {
-        "RayJob": "one-ray-qu",
-        "RayCluster": "one-raycluster-qu",
-        "Job": "one",
-        "TFJob": "one-tf-qu",
-        "PyTorchJob": "one-py-qu",
-        "MPIJob": "one-mpi-qu",
-        "SparkApplication": "one-spark-qu",
-    }
+    assert {kind: unit_name(read(kind, new(kind))) for kind in KINDS} == {kind: KNOWN[kind].unit for kind in KINDS}
 
 
 # --- how it is resumed, and suspended ---------------------------------------------------------------------------------
@@ -205,7 +194,7 @@ def forms(kind: str) -> list[Obj]:
     """All the ways in which an object of a kind may be suspended."""
     plain = new(kind)
     found = [plain]
-    if kind in ANNOTATED:
+    if KINDS[kind].annotated:
         by_both = new(kind)
         by_both["metadata"]["annotations"] = {SUSPEND: "true"}
         by_mark = set_to(kind, by_both, suspended=False)
@@ -214,6 +203,13 @@ def forms(kind: str) -> list[Obj]:
     if home != "/spec":
         found.append(json_patch(by_mark, [{"op": "remove", "path": home}]))
     return found
+
+
+@each_kind
+def test_the_registry_says_which_kinds_the_annotation_suspends(kind: str) -> None:
+    marked = set_to(kind, new(kind), suspended=False)
+    marked["metadata"]["annotations"] = {SUSPEND: "true"}
+    assert read(kind, marked).suspended is KINDS[kind].annotated
 
 
 @each_kind

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from kit.jobs import KINDS as KNOWN
+from kit.jobs import at
 from muster.core.actuation.intents import Outstanding, known_of
 from muster.core.actuation.patch import resume_patch
 from muster.core.objects.meta import GANG
@@ -19,18 +20,7 @@ from muster.model.workload import Workload
 from muster.sim.apiserver.jsonpatch import json_patch
 
 Obj = dict[str, Any]
-TEMPLATES: dict[str, tuple[str, ...]] = {
-    "RayJob": (
-        "/spec/rayClusterSpec/headGroupSpec/template",
-        "/spec/rayClusterSpec/workerGroupSpecs/0/template",
-    ),
-    "RayCluster": ("/spec/headGroupSpec/template", "/spec/workerGroupSpecs/0/template"),
-    "Job": ("/spec/template",),
-    "TFJob": ("/spec/tfReplicaSpecs/PS/template", "/spec/tfReplicaSpecs/Worker/template"),
-    "PyTorchJob": ("/spec/pytorchReplicaSpecs/Master/template", "/spec/pytorchReplicaSpecs/Worker/template"),
-    "MPIJob": ("/spec/mpiReplicaSpecs/Launcher/template", "/spec/mpiReplicaSpecs/Worker/template"),
-    "SparkApplication": ("/spec/driver", "/spec/executor"),
-}
+TEMPLATES = {kind: known.templates for kind, known in KNOWN.items()}
 FIXED = ("Job",)
 """Kinds whose pods the API server lets nobody give another scheduler."""
 each_kind = pytest.mark.parametrize("kind", KINDS)
@@ -40,12 +30,6 @@ def read(kind: str, obj: Obj) -> Workload:
     found = KINDS[kind].read(json.dumps(obj).encode())
     assert isinstance(found, Workload)
     return found
-
-
-def at(obj: Any, pointer: str) -> Any:
-    for step in pointer[1:].split("/"):
-        obj = obj[int(step) if isinstance(obj, list) else step]
-    return obj
 
 
 def job(kind: str) -> Obj:

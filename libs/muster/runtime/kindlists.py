@@ -1,0 +1,152 @@
+"""Where the manifests of ``deploy`` list the kinds of jobs: written from the registry, the rest stays as it stands.
+
+There are two sorts of places, in ``deploy/policies`` and ``deploy/rbac``. Rules stand between the lines ``# From here
+made by `make schemas`: VERBS on SELECTION`` and ``# To here.``; verbs in capitals are operations that a policy is asked
+about, others are verbs of a role. Lists inside an expression are found by what stands beside them.
+``muster.runtime.installing`` writes the files; a test keeps them equal to what stands here.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+from muster.core.workloads.registry import KINDS, Kind
+
+FOLDERS = ("deploy/policies", "deploy/rbac")
+KUBERNETES_OWN = "batch"
+"""The API group whose kinds have no part ``scale``."""
+WIDTH = 120
+
+Kinds = Mapping[str, Kind]
+
+_RULES = re.compile(
+    r"^(?P<head>(?P<indent> *)# From here made by `make schemas`: (?P<verbs>[\w, ]+) on (?P<selection>[\w. ]+)\n)"
+    r".*?^(?P<end> *# To here\.\n)",
+    re.MULTILINE | re.DOTALL,
+)
+
+
+def manifests() -> dict[str, str]:
+    """{file below the repository: its text} of every manifest that may list kinds."""
+    return {str(path): relisted(path.read_text()) for folder in FOLDERS for path in sorted(Path(folder).glob("*.yaml"))}
+
+
+def relisted(text: str, kinds: Kinds = KINDS) -> str:
+    """A manifest with its lists of kinds as the registry has them.
+
+    Raises LookupError for a selection that there is none of, and for a kind that no policy can suspend.
+    """
+    unknown = [name for name, row in kinds.items() if f"kinds with {_field(row)}" not in SELECTIONS]
+    if unknown:
+        raise LookupError(
+            f"{unknown[0]} is suspended by {_field(kinds[unknown[0]])}: deploy/policies has no rule for that"
+        )
+
+    def rules(found: re.Match[str]) -> str:
+        lines = _rules(found["verbs"], SELECTIONS[found["selection"]](kinds))
+        return found["head"] + "".join(f"{found['indent']}{line}\n" for line in lines) + found["end"]
+
+    text = _RULES.sub(rules, text)
+    for pattern, items in _lists(kinds).items():
+        text = _with_list(text, re.compile(r"\[[^\[\]]*\]".join(pattern)), items)
+    return text
+
+
+# --- rules of policies and roles --------------------------------------------------------------------------------------
+
+Selected = list[tuple[str, tuple[str, ...], tuple[str, ...]]]
+"""(API group, versions, resources)"""
+
+
+def _by_group(rows: Iterable[Kind], kinds: Kinds) -> Selected:
+    """With every version that kinds of a group have: some are served in several."""
+    groups: dict[str, set[str]] = {}
+    for row in rows:
+        groups.setdefault(row.resource.group, set()).add(row.resource.plural)
+    versions = {
+        group: {row.resource.version for row in kinds.values() if row.resource.group == group} for group in groups
+    }
+    return [(group, tuple(sorted(versions[group])), tuple(sorted(names))) for group, names in groups.items()]
+
+
+def _field(row: Kind) -> str:
+    return row.suspend_path[1:].replace("/", ".")
+
+
+def _suspended_by(field: str) -> Callable[[Kinds], Selected]:
+    return lambda kinds: _by_group([row for row in kinds.values() if _field(row) == field], kinds)
+
+
+def _scaled(kinds: Kinds) -> Selected:
+    return [(group, ("*",), ("*/scale",)) for group in _groups(kinds) if group != KUBERNETES_OWN]
+
+
+SELECTIONS: dict[str, Callable[[Kinds], Selected]] = {
+    "all kinds": lambda kinds: _by_group(kinds.values(), kinds),
+    "kinds with spec.suspend": _suspended_by("spec.suspend"),
+    "kinds with spec.runPolicy.suspend": _suspended_by("spec.runPolicy.suspend"),
+    "sizes of kinds": _scaled,
+}
+"""{what a manifest calls it: what it selects}"""
+
+
+def _rules(verbs: str, selected: Selected) -> list[str]:
+    lines = []
+    for group, versions, resources in selected:
+        lines.append(f"- apiGroups: [{group}]")
+        asked = f"resources: [{', '.join(map(_plain, resources))}]"
+        if verbs.isupper():
+            served = f"apiVersions: [{', '.join(map(_plain, versions))}]"
+            lines += [f"  {served}", f"  operations: [{verbs}]", f"  {asked}"]
+        else:
+            lines += [f"  {asked}", f"  verbs: [{verbs}]"]
+    return lines
+
+
+def _plain(text: str) -> str:
+    return f'"{text}"' if text.startswith("*") else text
+
+
+# --- lists in expressions ---------------------------------------------------------------------------------------------
+
+
+def _lists(kinds: Kinds) -> dict[tuple[str, str], list[str]]:
+    """{(pattern before a list, pattern behind it): what stands in it}"""
+    rows = kinds.values()
+    return {
+        ("", r"(?=\.exists\(pair,)"): [
+            f"{_named(row)}>{part}" for row in rows for part in (row.child, *row.auxiliary) if part
+        ],
+        (r"(?<=owner\.kind in )", ""): [_named(row) for row in rows],
+        (r"(?<=owner\.apiVersion\.split\('/'\)\[0\] in )", ""): _groups(kinds),
+        (r"(?<=request\.resource\.group in )", ""): _groups(
+            {name: row for name, row in kinds.items() if row.annotated}
+        ),
+    }
+
+
+def _named(row: Kind) -> str:
+    return f"{row.resource.group}/{row.resource.kind}"
+
+
+def _groups(kinds: Kinds) -> list[str]:
+    return list(dict.fromkeys(row.resource.group for row in kinds.values()))
+
+
+def _with_list(text: str, pattern: re.Pattern[str], items: list[str]) -> str:
+    """A text with every list that a pattern finds made of these items; broken where the line would be too long."""
+
+    def made(found: re.Match[str]) -> str:
+        line = text[text.rfind("\n", 0, found.start()) + 1 : found.start()]
+        quoted = ", ".join(f"'{item}'" for item in items)
+        rest = text[found.end() : text.find("\n", found.end())]
+        if len(line) + len(quoted) + len(rest) + 2 <= WIDTH:
+            return f"[{quoted}]"
+        indent = " " * (len(line) - len(line.lstrip()) + 2)
+        wrapped = textwrap.fill(quoted, WIDTH, initial_indent=indent, subsequent_indent=indent)
+        return f"[\n{wrapped}\n{indent[2:]}]"
+
+    return pattern.sub(made, text)
