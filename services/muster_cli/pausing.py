@@ -154,5 +154,5 @@ def _parts(text: str) -> tuple[str, ...]:
 async def reclaim_is_off(reading: LogReading) -> bool:
     """Whether nothing is reclaimed only because foreign work ran when the cluster was first seen."""
     state = await present_state(reading, Preemptor())
-    tree = state.queues.ledger.tree
-    return tree is not None and not tree.rules.reclaim and not state.reclaims()
+    trees = state.queues.ledger.trees.values()
+    return any(not tree.rules.reclaim and not state.reclaims(tree.root) for tree in trees)

@@ -13,7 +13,7 @@ from muster.events import decisions as d
 from muster.events.base import Cause, Event
 from muster.events.claims import PlanObjection, PlanStale
 from muster.events.effects import EffectApplied, EffectFailed
-from muster.events.facts import PodObserved, WorkloadFinished
+from muster.events.facts import PodObserved, QueueObserved, WorkloadFinished
 from muster.model.keys import Ref
 from muster.model.placing import HostPort, NodeTerm, PodRules, PodTerm, Requirement, Spread, Taint
 from muster.model.workload import PodSet, PodState, Wishes
@@ -210,6 +210,17 @@ def released(reason: str) -> tuple[Scene, str]:
     match reason:
         case "resume_failed":
             scene.lines("failed one refused a policy says no")
+        case "held" | "paused":
+            scene = beginning()
+            scene.line("job one")
+            scene.take("queue_sorter", "quota_accountant")
+            if reason == "held":
+                scene.change("one", wishes=Wishes(hold=True, by="ann", reason="waits for data"))
+            else:
+                ref = Ref("Queue", "kube-queue", "q", "queue-q")
+                scene.do(
+                    QueueObserved(ref=ref, rv=facts.next_rv(), path="root/algorithm/video", paused=("admissions",))
+                )
         case "superseded":
             scene = beginning()
             scene.line("job one")
@@ -314,6 +325,13 @@ def claim_ended(outcome: str) -> tuple[Scene, str]:
         case "unsatisfiable":
             scene.tree_of(("a", 4), ("b", 4))
     return scene, "a/owed"
+
+
+def victim_stays(reason: str) -> tuple[Scene, str]:
+    scene = claimed()
+    scene.lines("evicted b/greedy")
+    scene.lines("time +3700s" if reason == "overdue" else "starts b/greedy")
+    return scene, "b/greedy"
 
 
 def places(reason: str) -> tuple[Scene, str]:

@@ -68,6 +68,7 @@ WORDS = {
     "release": (decisions.ReleaseReason, explain.RELEASED),
     "stale plan": (claims.PlanObjection, explain.STALE),
     "claim ended": (claims.ClaimOutcome, explain.CLAIM_ENDED),
+    "victim stays": (claims.StayReason, explain.STAYS),
     "not resumed": (effects.FailureReason, explain.NOT_RESUMED),
     "not bound": (effects.FailureReason, explain.NOT_BOUND),
     "held back": (gangs.HeldBackReason, explain_nodes.HELD_BACK),

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from msgspec import Struct, field
 
 from muster.events.base import Event
-from muster.events.claims import ClaimEnded, ClaimOpened
+from muster.events.claims import ClaimEnded, ClaimOpened, VictimStays
 from muster.events.decisions import (
     EvictionOrdered,
     QuotaReleased,
@@ -91,7 +91,7 @@ class Orders(Struct):
                 self._charged(event)
             case QuotaReleased():
                 self._left(event.ref.uid)
-            case EffectFailed(action="suspend"):
+            case EffectFailed(action="suspend") | VictimStays():
                 self._left(event.ref.uid, event.attempt)
             case _:
                 pass

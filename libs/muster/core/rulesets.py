@@ -2,7 +2,8 @@
 
 A build knows the rule sets up to NEWEST and decides by the one that the log has put in force: what is new stays dark
 until ``ruleset_activated``, and every stage switches at that very sequence. To change what is decided: raise NEWEST,
-ask ``state.ruleset`` where the rules part, and keep the code of the rule set before.
+ask ``state.ruleset`` where the rules part, and keep the code of the rule set before. Until the first release there is
+one rule set (decision record 21).
 """
 
 from __future__ import annotations

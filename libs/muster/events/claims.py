@@ -84,4 +84,20 @@ class ClaimEnded(Decision, frozen=True, kw_only=True):
     outcome: ClaimOutcome
 
 
-ClaimDecision = ClaimOpened | PlanStale | PlanTried | ClaimEnded
+StayReason = Literal["overdue", "runs_again"]
+"""Why a claim does not wait for a victim any more:
+
+overdue     it was suspended long ago, and something of it is left
+runs_again  it was suspended, and somebody has started it again
+"""
+
+
+class VictimStays(Decision, frozen=True, kw_only=True):
+    """No claim waits for ``ref`` any more: others may be suspended in its place. What was freed stays held."""
+
+    ref: Ref
+    attempt: int
+    reason: StayReason
+
+
+ClaimDecision = ClaimOpened | PlanStale | PlanTried | ClaimEnded | VictimStays

@@ -54,6 +54,8 @@ ReleaseReason = Literal[
     "gone",
     "suspended_outside",
     "superseded",
+    "held",
+    "paused",
     "resume_failed",
     "evicted",
     "preempted",
@@ -67,6 +69,8 @@ finished           the workload is over and nothing of it is left
 gone               the workload object is gone and nothing of it is left
 suspended_outside  somebody suspended it after admission, and nothing of it is left
 superseded         its spec changed before it was resumed: queued again under the new need
+held               somebody held it back before it was admitted
+paused             the admissions of its queue were paused before it was admitted: queued again in its old place
 resume_failed      the API server refused to resume it; the effect says why
 evicted            suspended to give quota back to somebody it is owed to: queued again in its old place
 preempted          suspended for a job of higher priority in its own queue: queued again in its old place

@@ -107,6 +107,7 @@ REDELIVERIES: Mapping[str, str] = {
     "sync_started": "closes admissions until each kind it names is `synced` again",
     "synced": "changes nothing: the kind is known already",
     "time_reached": "changes nothing: log time is a running maximum",
+    "victim_stays": "changes nothing: no claim waits for that victim",
     "workload_adopted": "changes nothing: it is charged already",
     "workload_dequeued": OF_ATTEMPT,
     "workload_finished": TOLD,

@@ -98,6 +98,7 @@ SCENES: dict[str, Callable[[str], tuple[Scene, str]]] = {
     "reclaim_deferred": scenes.deferred,
     "claim_ended": scenes.claim_ended,
     "plan_stale": scenes.stale,
+    "victim_stays": scenes.victim_stays,
     "suspension_ordered": lambda reason: (
         (scenes.stale_gang(), "default/short") if reason == "stale_gang" else (scenes.timed_out(), "a/one")
     ),
@@ -117,6 +118,7 @@ WORDS: dict[str, Any] = {
     "quota_released": explain.RELEASED,
     "claim_ended": explain.CLAIM_ENDED,
     "plan_stale": explain.STALE,
+    "victim_stays": explain.STAYS,
     "places_released": explain_nodes.GIVEN_BACK,
     "not_resume": explain.NOT_RESUMED,
     "not_suspend": explain.NOT_SUSPENDED,

@@ -23,7 +23,7 @@ from muster.core.placement.view import Ask, View
 from muster.core.rulesets import NEWEST
 from muster.core.stage import Arm, Violation, first, in_turn
 from muster.events.base import Cause, Decision, Event
-from muster.events.claims import ClaimEnded, PlanStale, PlanTried
+from muster.events.claims import ClaimEnded, PlanStale, PlanTried, VictimStays
 from muster.events.decisions import (
     EvictionOrdered,
     GangAdmitted,
@@ -116,7 +116,8 @@ class GangAdmitter:
             NodesRequestWithdrawn: waiting.withdrawn,
             Synced: waiting.synced,
             EffectApplied: binding.applied,
-            EffectFailed: binding.failed,
+            EffectFailed: in_turn(binding.failed, planned.stays),
+            VictimStays: planned.stays,
         }
 
     # --- facts ------------------------------------------------------------------------------------------------
@@ -233,8 +234,9 @@ class GangAdmitter:
         placer = PodGangPlacer(state, view, {key for each in released for key in each.gangs}, Growing(state))
         yield from placer.claimant()
         if state.placement.mode == "off":
-            for reservation in state.reservations.values():
-                yield _admission(reservation)
+            for uid, reservation in state.reservations.items():
+                if uid not in state.gangs or not state.gangs[uid].held:
+                    yield _admission(reservation)
         else:
             yield from self._placements(state, view, placer)
         yield from placer.due()
@@ -290,7 +292,7 @@ def _tried(
 ) -> Iterator[Decision]:
     """An admission with a place for every pod, or what a gang without is told."""
     gang = state.gangs.get(reservation.ref.uid)
-    if reservation.deferred or gang is None:
+    if reservation.deferred or gang is None or gang.held:
         return
     asks, mode = [_in_force(state, each, gang.name) for each in g.asks_of(gang)], state.placement.mode
     assert mode != "off"

@@ -8,18 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from msgspec.structs import replace
+
 from muster.core.gang import state as g
 from muster.core.gang.state import AdmitterState, Planned
 from muster.core.placement.place import place
 from muster.core.placement.view import View
 from muster.events.base import Cause
-from muster.events.claims import ClaimEnded, PlanStale, PlanTried
+from muster.events.claims import ClaimEnded, PlanStale, PlanTried, VictimStays
 from muster.events.decisions import (
     EvictionOrdered,
     PreemptionProposed,
     QuotaReserved,
     WorkloadAdopted,
 )
+from muster.events.effects import EffectFailed
 from muster.model.keys import Position
 
 
@@ -35,8 +38,21 @@ def answered(state: AdmitterState, _at: Position, event: PlanTried | PlanStale) 
 
 def ordered(state: AdmitterState, at: Position, event: EvictionOrdered) -> None:
     state.plans.pop(event.ref.uid, None)
-    victims = tuple(victim.ref.uid for victim in event.victims)
-    state.orders[event.ref.uid] = Planned(event.ref, event.attempt, victims, Cause(at.seq, at.item))
+    before = state.orders.get(event.ref.uid)
+    victims = (*(before.victims if before is not None else ()), *(victim.ref.uid for victim in event.victims))
+    state.orders[event.ref.uid] = Planned(
+        event.ref, event.attempt, tuple(dict.fromkeys(victims)), Cause(at.seq, at.item)
+    )
+
+
+def stays(state: AdmitterState, _at: Position, event: VictimStays | EffectFailed) -> None:
+    """A victim does not leave, or not soon: plans of others must do without its places."""
+    if isinstance(event, EffectFailed) and event.action != "suspend":
+        return
+    for claimant, order in state.orders.items():
+        if event.ref.uid in order.victims:
+            left = tuple(uid for uid in order.victims if uid != event.ref.uid)
+            state.orders[claimant] = replace(order, victims=left)
 
 
 def over(state: AdmitterState, _at: Position, event: QuotaReserved | WorkloadAdopted | ClaimEnded) -> None:

@@ -74,6 +74,8 @@ class Gang(Struct):
     namespace: str
     name: str
     topology: Topology = Topology()
+    held: bool = False
+    """Somebody holds it back: it is not admitted, and its reservation is about to be given back."""
 
 
 class Hold(Struct):
@@ -149,7 +151,14 @@ class AdmitterState(StageState):
 
 
 def gang_of(workload: Workload) -> Gang:
-    return Gang(workload.pod_sets, workload.auxiliary, workload.ref.namespace, workload.ref.name, workload.topology)
+    return Gang(
+        workload.pod_sets,
+        workload.auxiliary,
+        workload.ref.namespace,
+        workload.ref.name,
+        workload.topology,
+        workload.wishes.hold,
+    )
 
 
 def asks_of(gang: Gang) -> list[Ask]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from muster.core.preemption.state import MAX_REMEMBERED, MIN_PAUSE_MS, AgeClaim, PreemptorState, RetryGate
 from muster.events.charges import ChargeChanged
-from muster.events.claims import ClaimEnded, ClaimOpened, PlanStale
+from muster.events.claims import ClaimEnded, ClaimOpened, PlanStale, VictimStays
 from muster.events.decisions import (
     EvictionOrdered,
     PreemptionProposed,
@@ -74,8 +74,8 @@ def workload_gone(state: PreemptorState, _at: Position, event: WorkloadGone) -> 
 
 def charged(state: PreemptorState, _at: Position, event: QuotaReserved | WorkloadAdopted) -> None:
     uid = event.ref.uid
-    if isinstance(event, WorkloadAdopted) and event.reason == "already_running":
-        state.foreign = state.foreign or uid in state.found
+    if isinstance(event, WorkloadAdopted) and event.reason == "already_running" and uid in state.found:
+        state.foreign[event.queue.partition("/")[0]] = None
     state.gates.pop(uid, None)
     state.stays.pop(uid, None)
     _age_claims_over(state, uid)
@@ -95,10 +95,23 @@ def effect_applied(state: PreemptorState, _at: Position, event: EffectApplied) -
 
 def effect_failed(state: PreemptorState, at: Position, event: EffectFailed) -> None:
     if event.action == "suspend":
-        state.leaving.pop(event.ref.uid, None)
-        state.stays[event.ref.uid] = at.at + STAYS_MS
         state.queues.ledger.claims.stays(event.ref.uid, event.attempt, at.at)
-        changed(state, event.ref.uid)
+        _runs_on(state, event.ref.uid, at)
+
+
+def victim_stays(state: PreemptorState, at: Position, event: VictimStays) -> None:
+    """Others may be suspended in its place; one that still leaves is not asked for again."""
+    state.queues.ledger.claims.stays(event.ref.uid, event.attempt, at.at)
+    state.supply += 1
+    if event.reason == "runs_again":
+        _runs_on(state, event.ref.uid, at)
+
+
+def _runs_on(state: PreemptorState, uid: str, at: Position) -> None:
+    """It could not be suspended: it is left alone for a while."""
+    state.leaving.pop(uid, None)
+    state.stays[uid] = at.at + STAYS_MS
+    changed(state, uid)
 
 
 def charge_changed(

@@ -35,7 +35,7 @@ def reclaim(state: PreemptorState, shape: Shape, job: Job) -> Decision:
         reason: DeferralReason = "evictions_paused" if paused else "too_young" if from_then else "nothing_evictable"
         return _deferral(state, job, cause, short, reason, from_then)
     chosen = tuple(_victim(state, uid) for uid in uids)
-    withheld: Withheld = "" if state.reclaims() else "reclaim_disabled"
+    withheld: Withheld = "" if state.reclaims(job.queue) else "reclaim_disabled"
     return _proposal(state, job, cause, short, kind="guarantee", victims=chosen, withheld=withheld)
 
 
@@ -83,7 +83,7 @@ def _in_its_queue(state: PreemptorState, job: Job, cause: Cause, short: Shortfal
     if not uids:
         return None
     chosen = tuple(_victim(state, uid, job) for uid in uids)
-    withheld = state.queues.ledger.tree is not None and not state.queues.ledger.tree.rules.reclaim and state.foreign
+    disabled = state.queues.ledger.rules_of(job.queue).reclaim == "disabled"
     outranks = any(each.priority is not None for each in chosen)
     return _proposal(
         state,
@@ -92,7 +92,7 @@ def _in_its_queue(state: PreemptorState, job: Job, cause: Cause, short: Shortfal
         short,
         kind="priority" if outranks else "guarantee",
         victims=chosen,
-        withheld="reclaim_disabled" if withheld else "",
+        withheld="" if disabled or state.reclaims(job.queue) else "reclaim_disabled",
         priority=job.priority if outranks else None,
     )
 

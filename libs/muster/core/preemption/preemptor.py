@@ -18,7 +18,7 @@ from muster.core.rulesets import NEWEST
 from muster.core.stage import Arm, Violation, in_turn
 from muster.events.base import Decision, Event
 from muster.events.charges import ChargeChanged
-from muster.events.claims import ClaimEnded, ClaimOpened, PlanStale
+from muster.events.claims import ClaimEnded, ClaimOpened, PlanStale, VictimStays
 from muster.events.decisions import (
     EvictionOrdered,
     PreemptionProposed,
@@ -85,6 +85,7 @@ class Preemptor:
             ClaimOpened: folds.ordered,
             SuspensionOrdered: folds.suspension_ordered,
             ClaimEnded: folds.claim_ended,
+            VictimStays: folds.victim_stays,
         }
         return arms | {kind: in_turn(arms[kind], arm) if kind in arms else arm for kind, arm in own.items()}
 

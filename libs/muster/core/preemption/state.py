@@ -96,8 +96,9 @@ class PreemptorState(StageState):
     """Everything that is required has been listed once: what is found running after that ran around the queue."""
     found: dict[str, None] = field(default_factory=dict)
     """uids of workloads without an intent of ours that were there when the cluster was first seen"""
-    foreign: bool = False
-    """Work that nobody had admitted was running when the cluster was first seen."""
+    foreign: dict[str, None] = field(default_factory=dict)
+    """Roots of the trees in which work was charged that nobody had admitted and that ran when the cluster was first
+    seen."""
     shown_pauses: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """quota path -> what its Queue object was last seen to pause"""
     age_claims: dict[str, AgeClaim] = field(default_factory=dict)
@@ -107,12 +108,12 @@ class PreemptorState(StageState):
     aged_in: dict[str, str] = field(default_factory=dict)
     """uid of a charged workload that was let in by a claim for age -> node at which that was held"""
 
-    def reclaims(self) -> bool:
-        """Whether evictions are on: by the tree's own word, else unless foreign work ran at first sight."""
-        rules = self.queues.ledger.tree.rules if self.queues.ledger.tree is not None else None
-        if rules is None or rules.reclaim == "disabled":
+    def reclaims(self, queue: str) -> bool:
+        """Whether evictions are on for a queue: by its tree's own word, else unless foreign work ran at first sight."""
+        tree = self.queues.ledger.tree_of(queue)
+        if tree is None or tree.rules.reclaim == "disabled":
             return False
-        return rules.reclaim == "enabled" or not self.foreign
+        return tree.rules.reclaim == "enabled" or tree.root not in self.foreign
 
     def may_evict(self, uid: str, queue: str) -> bool:
         """Whether a workload may be suspended now for a claimant of a queue."""

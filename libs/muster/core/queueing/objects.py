@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from muster.core.queueing.queues import Queues
+from muster.core.quota.rules import union
 from muster.events.facts import (
     PriorityClassGone,
     PriorityClassObserved,
@@ -54,7 +55,7 @@ def queue_gone(queues: Queues, at: Position, event: QueueGone) -> Iterable[str]:
 
 
 def _queue_says(queues: Queues, path: str) -> None:
-    """What the Queue object of a quota path says of its queue; of several the first by name counts."""
+    """What the Queue objects of a quota path say of its queue: of several the first by name, and what any pauses."""
     objects = [event for event in queues.queue_specs.values() if event.path == path]
     if not objects:
         for told in (queues.queue_priorities, queues.policies, queues.backoffs, queues.paused, queues.pauses):
@@ -67,8 +68,11 @@ def _queue_says(queues: Queues, path: str) -> None:
         queues.backoffs[path] = (event.backoff_ms[0], event.backoff_ms[-1])
     else:
         queues.backoffs.pop(path, None)
-    queues.paused[path] = event.paused
-    queues.pauses[path] = (event.paused_by, event.paused_reason)
+    pausing = min(
+        (each for each in objects if each.paused), key=lambda each: (each.ref.name, each.ref.uid), default=event
+    )
+    queues.paused[path] = union(*(each.paused for each in objects))
+    queues.pauses[path] = (pausing.paused_by, pausing.paused_reason)
 
 
 def unit_observed(queues: Queues, at: Position, event: QueueUnitObserved) -> Iterable[str]:

@@ -11,6 +11,7 @@ from muster.core.quota.charging import demand_in
 from muster.core.quota.demand import Demand, Scratch, demand_of
 from muster.core.quota.kaiwork import kai_priority
 from muster.core.quota.ledger import Ledger, leaf_of
+from muster.core.quota.rules import union
 from muster.core.quota.waiting import still_waits
 from muster.core.seen import Seen
 from muster.events.base import Cause
@@ -142,7 +143,7 @@ class Queues(Struct):
 
     def resting(self, queue: str) -> tuple[str, ...]:
         """What is paused for a queue: ``admissions``, ``evictions``."""
-        return (*self.ledger.rules_of(queue).paused, *self.paused.get(queue, ()))
+        return union(self.ledger.rules_of(queue).paused, self.paused.get(queue, ()))
 
 
 def is_current(queues: Queues, job: Job) -> bool:

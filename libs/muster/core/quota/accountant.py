@@ -31,7 +31,7 @@ from muster.core.rulesets import NEWEST
 from muster.core.stage import Arm, Violation, first
 from muster.events.base import Decision, Event
 from muster.events.charges import ChargeChanged
-from muster.events.claims import ClaimEnded, ClaimOpened, PlanStale, PlanTried
+from muster.events.claims import ClaimEnded, ClaimOpened, PlanStale, PlanTried, VictimStays
 from muster.events.decisions import (
     CandidatesProposed,
     EvictionOrdered,
@@ -121,6 +121,7 @@ class QuotaAccountant:
             ClaimOpened: folds.claim_opened,
             PlanStale: folds.plan_stale,
             PlanTried: folds.plan_tried,
+            VictimStays: folds.victim_stays,
             PlacementChosen: folds.placement_chosen,
             ClaimEnded: folds.claim_ended,
             SuspensionOrdered: folds.suspension_ordered,
@@ -179,6 +180,7 @@ class QuotaAccountant:
         yield from over
         if not state.admitting:
             return
+        yield from claiming.stays(state)
         yield from self._timeouts(state)
         if not over and not scratch.extra:  # what is released in this commit may make an eviction needless
             plans = list(claiming.answers(state))
@@ -277,6 +279,7 @@ class QuotaAccountant:
             not still_waits(state.ledger, workload, candidate.queue, demand, candidate.basis)
             or uid in state.entries
             or state.attempts.get(uid) != candidate.attempt
+            or "admissions" in state.resting(candidate.queue)
         ):
             return QuotaDenied(
                 cause=cause, ref=candidate.ref, attempt=candidate.attempt, queue=candidate.queue, reason="stale"
@@ -328,7 +331,7 @@ class QuotaAccountant:
 
     def next_deadline(self, state: AccountantState) -> int | None:
         claims = (claiming.expires_at(state, claim) for claim in state.ledger.claims.by_uid.values())
-        times = (*state.deadlines.values(), *(at for at in claims if at is not None))
+        times = (*state.deadlines.values(), *(at for at in claims if at is not None), *claiming.overdue_times(state))
         return min((at for at in times if at > state.now), default=None)
 
     # --- check ------------------------------------------------------------------------------------------------

@@ -11,16 +11,16 @@ from collections.abc import Iterator
 from typing import Any
 
 from muster.core.quota.charging import demand_in
-from muster.core.quota.claims import Claim
+from muster.core.quota.claims import LEAVES_WITHIN_MS, Claim
 from muster.core.quota.demand import chain_of, demand_of
 from muster.core.quota.inqueue import objection
 from muster.core.quota.ledger import leaf_of
 from muster.core.quota.minrun import protected_ms
 from muster.core.quota.reclaim import Objection, basis
-from muster.core.quota.state import AccountantState, evictable
+from muster.core.quota.state import AccountantState, Entry, evictable
 from muster.core.quota.waiting import waits
 from muster.events.base import Decision
-from muster.events.claims import ClaimEnded, ClaimOpened, ClaimOutcome, PlanStale
+from muster.events.claims import ClaimEnded, ClaimOpened, ClaimOutcome, PlanStale, VictimStays
 from muster.events.decisions import (
     EvictionOrdered,
     PreemptionProposed,
@@ -59,6 +59,42 @@ def expires_at(state: AccountantState, claim: Claim) -> int | None:
     if claim.victims or not claim.firm:
         return None
     return claim.progress + state.ledger.rules_of(claim.queue).claim_ms
+
+
+def stays(state: AccountantState) -> Iterator[VictimStays]:
+    """Victims that no claim should wait for any more."""
+    for uid, attempt, claim in _victims(state):
+        entry = state.entries.get(uid)
+        overdue = (at := _overdue_at(entry)) is not None and state.now >= at
+        if entry is not None and (overdue or not entry.leaving):
+            cause = state.causes.get(uid, state.claim_causes[claim.uid])
+            yield VictimStays(
+                cause=cause, ref=entry.ref, attempt=attempt, reason="overdue" if overdue else "runs_again"
+            )
+
+
+def overdue_times(state: AccountantState) -> Iterator[int]:
+    """Log times (ms) at which victims count as overdue."""
+    for uid, _, _ in _victims(state):
+        at = _overdue_at(state.entries.get(uid))
+        if at is not None:
+            yield at
+
+
+def _victims(state: AccountantState) -> Iterator[tuple[str, int, Claim]]:
+    """(uid, attempt, a claim that waits for it), each once."""
+    seen: set[tuple[str, int]] = set()
+    for claim in state.ledger.claims.by_uid.values():
+        for uid, attempt in claim.victims.items():
+            if (uid, attempt) not in seen:
+                seen.add((uid, attempt))
+                yield uid, attempt, claim
+
+
+def _overdue_at(entry: Entry | None) -> int | None:
+    """Log time (ms) at which a victim that has been suspended counts as overdue."""
+    suspended = entry is not None and entry.leaving and entry.suspended_rv
+    return entry.suspended_at + LEAVES_WITHIN_MS if entry is not None and suspended else None
 
 
 def answers(state: AccountantState) -> Iterator[Decision]:
@@ -138,8 +174,7 @@ def _unjustified(state: AccountantState, workload: Workload, queue: str) -> Clai
         return "held"
     if leaf_of(state.ledger, workload) != queue:
         return "moved"
-    paused = (*state.ledger.rules_of(queue).paused, *state.paused.get(queue, ()))
-    return "paused" if "admissions" in paused else None
+    return "paused" if "admissions" in state.resting(queue) else None
 
 
 def _can_be_served(state: AccountantState, claim: Claim) -> bool:

@@ -20,6 +20,9 @@ from muster.events.decisions import ClaimKind
 from muster.model.keys import Ref
 from muster.model.resources import add_into
 
+LEAVES_WITHIN_MS = 3_600_000
+"""How long after it was suspended a victim may take to leave before others are suspended in its place."""
+
 
 class Claim(Struct):
     """What is held for a waiting workload, and what it still waits for."""

@@ -22,7 +22,7 @@ from muster.core.quota.state import (
 from muster.core.quota.usage import aside_of, charge_due
 from muster.events.base import Cause
 from muster.events.charges import ChargeChanged
-from muster.events.claims import ClaimEnded, ClaimOpened, PlanStale, PlanTried
+from muster.events.claims import ClaimEnded, ClaimOpened, PlanStale, PlanTried, VictimStays
 from muster.events.decisions import (
     CandidatesProposed,
     EvictionOrdered,
@@ -322,7 +322,7 @@ def effect_applied(state: AccountantState, at: Position, event: EffectApplied) -
     if entry is None:
         return
     if event.action == "suspend":
-        entry.suspended_rv = max(event.rv, 1)
+        entry.suspended_rv, entry.suspended_at = max(event.rv, 1), at.at
     else:
         entry.resumed_rv = max(entry.resumed_rv, event.rv, 1)
         entry.since = entry.since or at.at
@@ -404,6 +404,10 @@ def plan_stale(state: AccountantState, _at: Position, event: PlanStale) -> None:
     state.plans.pop(event.ref.uid, None)
 
 
+def victim_stays(state: AccountantState, at: Position, event: VictimStays) -> None:
+    state.ledger.claims.stays(event.ref.uid, event.attempt, at.at)
+
+
 def claim_ended(state: AccountantState, _at: Position, event: ClaimEnded) -> None:
     state.ledger.claims.end(event.ref.uid)
     state.claim_causes.pop(event.ref.uid, None)
@@ -418,20 +422,23 @@ def suspension_ordered(state: AccountantState, _at: Position, event: SuspensionO
 
 def queue_observed(state: AccountantState, _at: Position, event: QueueObserved) -> None:
     if state.seen.newer(event.ref.uid, event.rv):
-        _unpause(state, event.ref.uid)
+        before = state.paused.pop(event.ref.uid, None)
         if event.paused:
-            state.paused[event.path], state.paused_by[event.ref.uid] = event.paused, event.path
+            state.paused[event.ref.uid] = (event.path, event.paused)
+        if event.paused or before is not None:
+            _pauses_changed(state)
 
 
 def queue_gone(state: AccountantState, at: Position, event: QueueGone) -> None:
-    if state.seen.end(event.ref.uid, at.at):
-        _unpause(state, event.ref.uid)
+    if state.seen.end(event.ref.uid, at.at) and state.paused.pop(event.ref.uid, None) is not None:
+        _pauses_changed(state)
 
 
-def _unpause(state: AccountantState, uid: str) -> None:
-    path = state.paused_by.pop(uid, None)
-    if path is not None and path not in state.paused_by.values():
-        state.paused.pop(path, None)
+def _pauses_changed(state: AccountantState) -> None:
+    """What is reserved and not admitted yet may have to be given back, or may stay."""
+    for uid, entry in state.entries.items():
+        if not (entry.admitted or entry.resumed_rv):
+            recheck(state, uid)
 
 
 def entry_of(state: AccountantState, uid: str, attempt: int) -> Entry | None:

@@ -112,7 +112,7 @@ def answers(state: AccountantState, scratch: Scratch) -> Iterator[Decision]:
 
 
 def _may_grow(state: AccountantState, entry: Entry, growth: OpenGrowth) -> bool:
-    rests = (*state.ledger.rules_of(entry.queue).paused, *state.paused.get(entry.queue, ()))
+    rests = state.resting(entry.queue)
     return (
         entry.resumed_rv > 0
         and not entry.leaving

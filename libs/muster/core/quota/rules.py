@@ -46,6 +46,11 @@ def paused_parts(text: str) -> tuple[str, ...]:
     return tuple(parts)
 
 
+def union(*paused: tuple[str, ...]) -> tuple[str, ...]:
+    """Whatever any of them pauses, sorted."""
+    return tuple(sorted({part for parts in paused for part in parts}))
+
+
 def _reclaim(text: str) -> str:
     if text not in ("enabled", "disabled"):
         raise RuleError(f"{clean(shorten(text, 40))!r} is neither enabled nor disabled")

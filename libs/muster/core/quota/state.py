@@ -14,6 +14,7 @@ from muster.core.objects.labels import quota_name
 from muster.core.presence import Presence
 from muster.core.quota.kaiforest import Forest
 from muster.core.quota.ledger import Ledger, leaf_of
+from muster.core.quota.rules import union
 from muster.core.quota.stale import NEVER, Members, grace_ms, is_whole
 from muster.core.quota.standalone import StandalonePod
 from muster.core.quota.standalone import leaf_of as leaf_of_pod
@@ -80,6 +81,8 @@ class Entry(Struct):
     """Why it has been ordered to be suspended; empty while it may stay."""
     suspended_rv: int = 0
     """resourceVersion at which the order was carried out; 0 before."""
+    suspended_at: int = 0
+    """Log time (ms) of that."""
     whole: bool = False
     """Every set of it has had the pods that it needs, at one time."""
     short_since: int = 0
@@ -154,10 +157,8 @@ class AccountantState(StageState):
     """claimant uid -> what is proposed for it"""
     claim_causes: dict[str, Cause] = field(default_factory=dict)
     """claimant uid -> what opened its claim"""
-    paused: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """quota path -> what rests in its queue"""
-    paused_by: dict[str, str] = field(default_factory=dict)
-    """uid of a Queue object that pauses something -> its quota path"""
+    paused: dict[str, tuple[str, tuple[str, ...]]] = field(default_factory=dict)
+    """uid of a Queue object that pauses something -> (its quota path, what rests there)"""
     evictions: dict[str, int] = field(default_factory=dict)
     """workload uid -> how often it has been suspended for somebody else"""
     priorities: dict[str, int] = field(default_factory=dict)
@@ -174,6 +175,11 @@ class AccountantState(StageState):
     """Charged workloads of which more runs, or less, than they are charged with."""
     deadlines: dict[str, int] = field(default_factory=dict)
     """workload uid -> log time at which its end counts as certain."""
+
+    def resting(self, queue: str) -> tuple[str, ...]:
+        """What is paused for a queue, by its tree or any of its Queue objects: ``admissions``, ``evictions``."""
+        mine = (parts for path, parts in self.paused.values() if path == queue) if self.paused else ()
+        return union(self.ledger.rules_of(queue).paused, *mine)
 
 
 def release_reason(state: AccountantState, entry: Entry) -> ReleaseReason | None:
@@ -193,12 +199,20 @@ def release_reason(state: AccountantState, entry: Entry) -> ReleaseReason | None
             return "no_nodes"
         if entry.failed is not None:
             return _FAILED[entry.failed]
-        edited = state.attempts.get(uid, 0) > entry.attempt
-        return "superseded" if (edited or moved(state, entry)) and not entry.admitted else None
+        return None if entry.admitted else _withdrawn(state, entry, workload)
     if workload.rv > entry.resumed_rv and workload.phase == "waiting":
         over = workload.settled or _waited(state, entry, SETTLE_GRACE_MS)
         return (entry.leaving or "suspended_outside") if over else None
     return None
+
+
+def _withdrawn(state: AccountantState, entry: Entry, workload: Workload) -> ReleaseReason | None:
+    """Why what is reserved should not be admitted any more."""
+    if state.attempts.get(entry.ref.uid, 0) > entry.attempt or moved(state, entry):
+        return "superseded"
+    if workload.wishes.hold:
+        return "held"
+    return "paused" if "admissions" in state.resting(entry.queue) else None
 
 
 def home_of(state: AccountantState, uid: str) -> tuple[str, str]:
@@ -271,13 +285,12 @@ def evictable(state: AccountantState, uid: str, attempt: int) -> bool:
     if state.ledger.tree_of(entry.queue) is None:
         return False
     rules = state.ledger.rules_of(entry.queue)
-    resting = (*rules.paused, *state.paused.get(entry.queue, ()))
     return (
         entry.resumed_rv > 0
         and state.now - entry.since >= rules.least_run_ms(state.evictions.get(uid, 0))
         and state.ledger.charges[uid].preemptible
         and can_suspend(workload)
-        and "evictions" not in resting
+        and "evictions" not in state.resting(entry.queue)
     )
 
 

@@ -292,6 +292,7 @@ HISTORY: Mapping[type[Event], History] = {
     d.PreemptionProposed: _itself("step"),
     d.ReclaimDeferred: _itself("step"),
     claims.PlanStale: _itself("step"),
+    claims.VictimStays: _itself("turn"),
     d.GangAwaitingNodes: _itself("turn"),
     d.GangDeferred: _itself("turn"),
     d.PlacesReleased: _itself("step"),

@@ -27,6 +27,7 @@ Kept = (
     | claims.PlanStale
     | claims.ClaimOpened
     | claims.ClaimEnded
+    | claims.VictimStays
     | d.SuspensionOrdered
     | d.SuspensionRecorded
     | d.GangAwaitingNodes

@@ -228,8 +228,8 @@ def shortfall_of(denial: Denial) -> Shortfall:
 
 def pause_of(state: ReadState, queue: str) -> tuple[str, str]:
     """Who paused the admissions of a queue, and why, as far as they said."""
-    rules = state.queues.ledger.tree.rules if state.queues.ledger.tree else None
-    if rules is not None and "admissions" in rules.paused:
+    rules = state.queues.ledger.rules_of(queue)
+    if "admissions" in rules.paused:
         return rules.paused_by, rules.paused_reason
     return state.queues.pauses.get(queue, ("", ""))
 

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from muster.core.status.codes import REFUSED, LimitRefusal, refusal_code
 from muster.core.status.values import Leaving
-from muster.events.claims import ClaimOutcome, PlanObjection
+from muster.events.claims import ClaimOutcome, PlanObjection, StayReason
 from muster.events.decisions import (
     AdoptionReason,
     DeferralReason,
@@ -248,6 +248,8 @@ RELEASED: dict[ReleaseReason, str] = {
     "gone": "it was deleted and nothing of it is left",
     "suspended_outside": "somebody suspended it and nothing of it is left; it is queued again",
     "superseded": "its spec was edited before it started; it is queued again as it is now",
+    "held": "it was held back before it was admitted",
+    "paused": "the admissions of its queue were paused before it was admitted; it is queued again in its old place",
     "resume_failed": "the API server refused to resume it; it is queued again after a pause",
     "evicted": "it was suspended to give quota back, and nothing of it is left; it is queued again in its old place",
     "preempted": "it was suspended for a job of higher priority in its queue, and nothing of it is left; it is queued "
@@ -321,6 +323,11 @@ CLAIM_ENDED: dict[ClaimOutcome, str] = {
     "changed": "nothing is held for it any more: it was edited, and is queued anew",
     "unsatisfiable": "nothing is held for it any more: it asks for more than its quota may give now",
     "expired": "nothing is held for it any more: not enough was given back in time",
+}
+STAYS: dict[StayReason, str] = {
+    "overdue": "it was suspended an hour ago and has not left: no job waits for it any more, others may give way; "
+    "`kubectl describe` its pods: a finalizer or a node that is gone may keep them",
+    "runs_again": "it was suspended and has been started again: no job waits for it, others may give way instead",
 }
 TIMED_OUT = "it was admitted and did not come to run in time: it is suspended and queued again after a pause"
 DEQUEUED: dict[DequeueReason, str] = {

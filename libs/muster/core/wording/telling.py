@@ -329,6 +329,7 @@ _WORDS: Mapping[type[Event], tuple[str, _Say]] = {
     ),
     claims.PlanStale: ("stale", lambda e: f"no job is suspended for it: {explain.STALE[e.reason].format(e.holder)}"),
     claims.ClaimEnded: ("claim ends", lambda e: explain.CLAIM_ENDED[e.outcome]),
+    claims.VictimStays: ("stays", lambda e: explain.STAYS[e.reason]),
     d.SuspensionOrdered: (
         "suspends",
         lambda e: explain.STALE_GANG.text if e.reason == "stale_gang" else explain.TIMED_OUT,

@@ -1,0 +1,69 @@
+"""Trees side by side: each is applied by its own rules, and what ran at first sight matters to its own tree only."""
+
+from __future__ import annotations
+
+import pytest
+
+from kit import facts, kai, nodes
+from kit.scenes import Scene
+from muster.core.audit import audit
+from muster.events.base import Event
+from muster.events.decisions import EvictionOrdered, PreemptionProposed
+from muster.model.workload import Workload
+from muster.runtime.replay import replay
+
+GPU = {"cpu": 0, "gpu": 1, "memory": 0}
+
+
+def runs(scene: Scene, job: Workload) -> None:
+    key = job.ref.key
+    scene.jobs[key] = job
+    scene.do(facts.seen(job))
+    scene.runs(key)
+
+
+def both(**rules: str) -> Scene:
+    """An ElasticQuotaTree of eight cores, and two KAI queues on a node of four GPUs."""
+    scene = Scene()
+    scene.do(nodes.node("n1", cpu=64, memory=256, gpu=4))
+    scene.do(kai.queue("team-a", gpu=(2, -1, 1)), kai.queue("team-b", gpu=(2, -1, 1)))
+    scene.tree_of(("a", 4), ("b", 0), **rules)
+    return scene
+
+
+def borrowed_gpus(scene: Scene) -> None:
+    for index in range(4):
+        runs(scene, kai.work(f"x{index}", "team-b", "kai-b", **GPU))
+
+
+def happened(scene: Scene, kind: type[Event]) -> list[Event]:
+    return [event for stored in scene.bench.log for event in stored.commit.events if isinstance(event, kind)]
+
+
+def sound(scene: Scene) -> None:
+    assert audit(scene.bench.log).broken == {}
+    assert not replay(scene.bench.log, silences=False).divergences
+
+
+def test_a_tree_that_does_not_reclaim_says_nothing_about_kai_queues() -> None:
+    scene = both(reclaim="disabled")
+    scene.lines("synced")
+    borrowed_gpus(scene)
+    scene.do(facts.seen(kai.work("owed", "team-a", "kai-a", **GPU)))
+    assert [each.withheld for each in happened(scene, PreemptionProposed)] == [""]
+    assert len(happened(scene, EvictionOrdered)) == 1
+    sound(scene)
+
+
+@pytest.mark.parametrize("tree", ["kai", "elastic-quota"])
+def test_what_ran_at_first_sight_turns_reclaim_off_in_its_own_tree_only(tree: str) -> None:
+    scene = both()
+    before = kai.work("before", "team-b", "kai-b", **GPU) if tree == "kai" else facts.job("before", "b", cpu=4)
+    scene.do(facts.seen(before, suspended=False, phase="running"))
+    scene.lines("synced", f"job b/x cpu={8 if tree == 'kai' else 4}")
+    scene.runs("b/x")
+    scene.lines("job a/owed cpu=4")
+    assert [each.withheld for each in happened(scene, PreemptionProposed)] == [
+        "" if tree == "kai" else "reclaim_disabled"
+    ]
+    sound(scene)
