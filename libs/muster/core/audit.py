@@ -43,6 +43,7 @@ from muster.events.facts import (
     ObjectGone,
     PodGroupObserved,
     PodObserved,
+    WorkloadGone,
     WorkloadObserved,
 )
 from muster.events.system import Genesis, LeaderStarted
@@ -150,7 +151,7 @@ class Auditor:
                 case PodGroupObserved(pod_group=seen) | NodeObserved(node=seen):
                     self._fact(seen.ref.uid, seen.rv)
                 case ObjectGone():
-                    self._gone(event.ref.uid)
+                    self._gone(event)
                 case WorkloadQueued():
                     self._queued(event)
                 case WorkloadDequeued():
@@ -223,10 +224,18 @@ class Auditor:
         self._versions[uid] = max(before, rv)
         return rv > before
 
-    def _gone(self, uid: str) -> None:
-        self._workloads.pop(uid, None)
-        self._priorities.pop(uid, None)
-        self._versions[uid] = GONE
+    def _gone(self, event: ObjectGone) -> None:
+        """It may become again what it was, under a newer version; see ObjectGone."""
+        uid = event.ref.uid
+        if isinstance(event, WorkloadGone):
+            self._workloads.pop(uid, None)
+            self._priorities.pop(uid, None)
+        if event.unwatched:
+            self._versions.pop(uid, None)
+        elif event.rv:
+            self._versions[uid] = max(event.rv, self._versions.get(uid, 0))
+        else:
+            self._versions[uid] = GONE
 
     def _tree(self, event: QuotaTreeAccepted) -> None:
         self._trees[event.tree.root] = event.tree

@@ -37,7 +37,7 @@ class Presence(Struct):
 
     def occupies(self, uid: str) -> bool:
         """Whether anything of the workload may still use resources."""
-        return uid in self.children or uid in self.pods
+        return uid in self.children or (uid in self.pods and uid not in self.owner_of)
 
     def live_pods(self, uid: str) -> int:
         """How many pods of the workload are neither gone nor over."""
@@ -63,7 +63,7 @@ class Presence(Struct):
     def child_gone(self, event: ChildGone, now: int) -> str | None:
         uid = event.ref.uid
         owner = self.owner_of.get(uid)
-        if not self.seen.end(uid, now) or owner is None:
+        if not self.seen.end(event, now) or owner is None:
             return None
         self.children[owner][uid] = False
         self.wanted.pop(uid, None)
@@ -99,7 +99,7 @@ class Presence(Struct):
         return self.owner_of.get(pod.owner_uid, pod.owner_uid)
 
     def pod_gone(self, event: PodGone, now: int) -> str | None:
-        return self._pod_over(event.ref.uid) if self.seen.end(event.ref.uid, now) else None
+        return self._pod_over(event.ref.uid) if self.seen.end(event, now) else None
 
     def _known_as(self, pod: PodState) -> bool:
         """Whether a pod is known, and asks for what it asked for."""
@@ -125,6 +125,8 @@ class Presence(Struct):
         return owner
 
     def _link(self, owner: str, child: str, *, exists: bool = True) -> None:
+        if self.owner_of.get(child, owner) != owner:
+            self.alone(child)
         self.owner_of[child] = owner
         self.children.setdefault(owner, {})[child] = exists
         self._settle(owner, child)

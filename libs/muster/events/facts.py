@@ -18,10 +18,15 @@ from muster.model.workload import ChildState, NodeState, Outcome, PodState, Work
 
 
 class ObjectGone(Event, frozen=True, kw_only=True):
-    """What the ``..._gone`` facts share: an object no longer exists; ``rv`` is 0 when a list showed it."""
+    """What the ``..._gone`` facts share: an object is no longer what it was, as a rule because it no longer exists.
+
+    It may become that again, under a version newer than ``rv``; 0: under none.
+    """
 
     ref: Ref
     rv: int = 0
+    unwatched: bool = False
+    """It is only no longer watched, since its kind was turned off, and may come back as it is."""
 
 
 class SyncStarted(Event, frozen=True, kw_only=True):

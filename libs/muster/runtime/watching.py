@@ -169,7 +169,7 @@ class WatcherRunner(Leader[WatchState]):
 
     def _facts(self, pending: _UnreportedObject) -> list[Event]:
         if pending.raw is None:
-            return self.stage.vanished(self.state, pending.ref, pending.rv)
+            return self.stage.vanished(self.state, pending.ref, pending.rv, unwatched=self._retired)
         if pending.unreadable:
             return self.stage.unreadable(self.state, pending.ref, pending.rv, pending.unreadable)
         return self.stage.observe(self.state, pending.ref, pending.rv, pending.raw)

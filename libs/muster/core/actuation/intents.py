@@ -149,7 +149,7 @@ class Actuator:
             state.known[workload.ref.uid] = known_of(workload)
 
     def _gone(self, state: ActuatorState, at: Position, event: WorkloadGone) -> None:
-        if state.seen.end(event.ref.uid, at.at):
+        if state.seen.end(event, at.at):
             state.known.pop(event.ref.uid, None)
             state.queued_at.pop(event.ref.uid, None)
 
@@ -203,7 +203,7 @@ class Actuator:
                 del state.binds[place.ref.uid]
 
     def _pod_gone(self, state: ActuatorState, at: Position, event: PodGone) -> None:
-        if state.seen.end(event.ref.uid, at.at):
+        if state.seen.end(event, at.at):
             state.binds.pop(event.ref.uid, None)
             state.freeing.pop(event.ref.uid, None)
 

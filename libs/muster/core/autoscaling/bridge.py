@@ -115,7 +115,7 @@ class AutoscalerBridge:
         _tidy(state)
 
     def _pod_gone(self, state: BridgeState, at: Position, event: PodGone) -> None:
-        if state.pods_seen.end(event.ref.uid, at.at):
+        if state.pods_seen.end(event, at.at):
             _leave(state, event.ref.uid)
             _tidy(state)
 
@@ -174,7 +174,7 @@ class AutoscalerBridge:
             asked.ending, asked.message = ("failed" if event.phase == "failed" else "lapsed"), event.message
 
     def _request_gone(self, state: BridgeState, at: Position, event: NodesRequestGone) -> None:
-        if not state.sighted_seen.end(event.ref.uid, at.at):
+        if not state.sighted_seen.end(event, at.at):
             return
         state.sighted.pop(event.ref.uid, None)
         state.removed.pop(event.ref.key, None)

@@ -10,7 +10,15 @@ from muster.events.base import Cause, Event
 from muster.events.decisions import QuotaReleased, QuotaReserved, WorkloadAdopted
 from muster.events.effects import EffectApplied, EffectFailed
 from muster.events.elastic import GateSet, GrowthGranted, GrowthRequested, GrowthWithdrawn
-from muster.events.facts import ChildGone, ChildObserved, PodGone, PodObserved, WorkloadGone, WorkloadObserved
+from muster.events.facts import (
+    ChildGone,
+    ChildObserved,
+    ObjectGone,
+    PodGone,
+    PodObserved,
+    WorkloadGone,
+    WorkloadObserved,
+)
 from muster.events.raydemand import RayDemandObserved
 from muster.model.elastic import Elastic
 from muster.model.keys import Position, Ref
@@ -64,16 +72,15 @@ def workload_observed(state: BridgeState, at: Position, event: WorkloadObserved)
 
 def workload_gone(state: BridgeState, at: Position, event: WorkloadGone) -> None:
     state.sizes.pop(event.ref.uid, None)
-    if event.ref.uid in state.clusters and state.clusters_seen.end(event.ref.uid, at.at):
-        _forget(state, event.ref.uid)
+    _gone(state, at, event, child=False)
 
 
 def child_observed(state: BridgeState, at: Position, event: ChildObserved) -> None:
     child = event.child
-    if child.ref.kind != "RayCluster" or not child.owner_uid or child.ref.uid in state.clusters_seen.ended:
+    if child.ref.kind != "RayCluster" or not child.owner_uid:
         return
     if child.elastic is None:
-        if child.ref.uid in state.clusters:
+        if child.ref.uid in state.clusters and state.clusters_seen.newer(child.ref.uid, child.rv):
             _forget(state, child.ref.uid)
         return
     if state.clusters_seen.newer(child.ref.uid, child.rv):
@@ -81,9 +88,18 @@ def child_observed(state: BridgeState, at: Position, event: ChildObserved) -> No
 
 
 def child_gone(state: BridgeState, at: Position, event: ChildGone) -> None:
-    if event.ref.uid in state.clusters and state.clusters_seen.end(event.ref.uid, at.at):
+    _gone(state, at, event, child=True)
+    if event.ref.uid not in state.clusters:
+        state.heard.pop(event.ref.uid, None)
+
+
+def _gone(state: BridgeState, at: Position, event: ObjectGone, *, child: bool) -> None:
+    """It is gone as what it was last known as; one that changed its role before that is not."""
+    cluster = state.clusters.get(event.ref.uid)
+    if cluster is None or (cluster.owner != event.ref.uid) is not child:
+        return
+    if state.clusters_seen.end(event, at.at):
         _forget(state, event.ref.uid)
-    state.heard.pop(event.ref.uid, None)
 
 
 def pod_observed(state: BridgeState, at: Position, event: PodObserved) -> None:
@@ -100,7 +116,7 @@ def pod_observed(state: BridgeState, at: Position, event: PodObserved) -> None:
 
 
 def pod_gone(state: BridgeState, at: Position, event: PodGone) -> None:
-    if event.ref.uid in state.workers_seen.versions and state.workers_seen.end(event.ref.uid, at.at):
+    if event.ref.uid in state.workers_seen.versions and state.workers_seen.end(event, at.at):
         _worker_over(state, event.ref.uid)
 
 
@@ -203,6 +219,9 @@ def written(state: BridgeState, at: Position, event: EffectApplied | EffectFaile
 def _seen(state: BridgeState, at: Position, ref: Ref, owner: str, rv: int, elastic: Elastic, *, runs: bool) -> None:
     cause = Cause(at.seq, at.item)
     cluster = state.clusters.get(ref.uid)
+    if cluster is not None and cluster.owner != owner:
+        _forget(state, ref.uid)
+        cluster = None
     if cluster is None:
         cluster = state.clusters[ref.uid] = Cluster(ref, owner, elastic, rv, cause)
     cluster.owner, cluster.elastic, cluster.rv, cluster.cause, cluster.runs = owner, elastic, rv, cause, runs

@@ -138,18 +138,18 @@ class GangAdmitter:
             state.ledger.learn(PodRules(topology=workload.topology))
 
     def _workload_gone(self, state: AdmitterState, at: Position, event: WorkloadGone) -> None:
-        if state.seen.end(event.ref.uid, at.at):
+        if state.seen.end(event, at.at):
             state.gangs.pop(event.ref.uid, None)
             state.waits.pop(event.ref.uid, None)
             state.plans.pop(event.ref.uid, None)
             state.orders.pop(event.ref.uid, None)
 
     def _child(self, state: AdmitterState, _at: Position, event: ChildObserved) -> None:
-        if state.seen.newer(event.child.ref.uid, event.child.rv) and event.child.owner_uid:
+        if state.children_seen.newer(event.child.ref.uid, event.child.rv) and event.child.owner_uid:
             state.owners[event.child.ref.uid] = event.child.owner_uid
 
     def _child_gone(self, state: AdmitterState, at: Position, event: ChildGone) -> None:
-        if state.seen.end(event.ref.uid, at.at):
+        if state.children_seen.end(event, at.at):
             state.owners.pop(event.ref.uid, None)
 
     def _node(self, state: AdmitterState, _at: Position, event: NodeObserved) -> None:
@@ -163,7 +163,7 @@ class GangAdmitter:
             gpugroups.keeper_observed(state, at, event.pod)
 
     def _pod_gone(self, state: AdmitterState, at: Position, event: PodGone) -> None:
-        if state.seen.end(event.ref.uid, at.at):
+        if state.seen.end(event, at.at):
             pods.pod_gone(state.pods, event.ref.uid, at.at)
             state.keepers.pop(event.ref.uid, None)
             state.ledger.evict(event.ref.uid)

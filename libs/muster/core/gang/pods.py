@@ -117,7 +117,7 @@ def pod_group_observed(state: PodGangs, event: PodGroupObserved) -> None:
 
 
 def pod_group_gone(state: PodGangs, at: Position, event: PodGroupGone) -> None:
-    if not state.seen.end(event.ref.uid, at.at) or state.pod_groups.pop(event.ref.uid, None) is None:
+    if not state.seen.end(event, at.at) or state.pod_groups.pop(event.ref.uid, None) is None:
         return
     uids = state.named[event.ref.key]
     del uids[event.ref.uid]

@@ -122,6 +122,8 @@ class AdmitterState(StageState):
     ledger: NodeLedger = field(default_factory=NodeLedger)
     gangs: dict[str, Gang] = field(default_factory=dict)
     seen: Seen = field(default_factory=Seen)
+    children_seen: Seen = field(default_factory=Seen)
+    """By itself: what stops being a child is a workload from the same version on, and the other way round."""
     owners: dict[str, str] = field(default_factory=dict)
     """uid of a child -> uid of the workload that runs through it"""
     holds: dict[str, Hold] = field(default_factory=dict)

@@ -28,7 +28,7 @@ def pools_observed(state: AdmitterState, _at: Position, event: NodePoolsObserved
 
 
 def pools_gone(state: AdmitterState, at: Position, event: NodePoolsGone) -> None:
-    if state.pools_seen.end(event.ref.uid, at.at) and event.ref.uid == state.pools_uid:
+    if state.pools_seen.end(event, at.at) and event.ref.uid == state.pools_uid:
         state.pools, state.pools_uid, state.pools_rv = {}, "", 0
 
 

@@ -151,7 +151,7 @@ class NodeLedger(Struct):
     def node_gone(self, event: NodeGone, now: int) -> None:
         """A node no longer exists; who is said to run there stays known until it is gone itself."""
         node = self.nodes.get(event.ref.name)
-        if not self.seen.end(event.ref.uid, now) or node is None or node.uid != event.ref.uid:
+        if not self.seen.end(event, now) or node is None or node.uid != event.ref.uid:
             return
         self._forget(event.ref.name, node)
         self.count -= 1

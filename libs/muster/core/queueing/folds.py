@@ -63,7 +63,7 @@ def workload_observed(queues: Queues, at: Position, event: WorkloadObserved) -> 
 
 
 def workload_gone(queues: Queues, at: Position, event: WorkloadGone) -> Iterable[str]:
-    if queues.seen.end(event.ref.uid, at.at):
+    if queues.seen.end(event, at.at):
         return forget(queues, event.ref.uid)
     return ()
 

@@ -29,7 +29,7 @@ def class_observed(queues: Queues, at: Position, event: PriorityClassObserved) -
 
 
 def class_gone(queues: Queues, at: Position, event: PriorityClassGone) -> Iterable[str]:
-    if queues.seen.end(event.ref.uid, at.at):
+    if queues.seen.end(event, at.at):
         queues.priority_classes.pop(event.ref.name, None)
         queues.default_classes.pop(event.ref.name, None)
         return queues.workloads
@@ -47,7 +47,7 @@ def queue_observed(queues: Queues, _at: Position, event: QueueObserved) -> Itera
 
 
 def queue_gone(queues: Queues, at: Position, event: QueueGone) -> Iterable[str]:
-    if queues.seen.end(event.ref.uid, at.at):
+    if queues.seen.end(event, at.at):
         path = queues.queue_paths.pop(event.ref.uid, "")
         queues.queue_specs.pop(event.ref.uid, None)
         _queue_says(queues, path)
@@ -97,7 +97,7 @@ def unit_observed(queues: Queues, at: Position, event: QueueUnitObserved) -> Ite
 
 def unit_gone(queues: Queues, at: Position, event: QueueUnitGone) -> Iterable[str]:
     """Its job keeps the priority that was asked for; what was seen of the unit is forgotten."""
-    if queues.seen.end(event.ref.uid, at.at):
+    if queues.seen.end(event, at.at):
         owner = queues.unit_owners.pop(event.ref.uid, "")
         if owner not in queues.workloads:
             queues.unit_priorities.pop(owner, None)

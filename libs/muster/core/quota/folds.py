@@ -73,7 +73,7 @@ def tree_observed(state: AccountantState, at: Position, event: QuotaTreeObserved
 
 
 def tree_gone(state: AccountantState, at: Position, event: QuotaTreeGone) -> None:
-    if state.seen.end(event.ref.uid, at.at):
+    if state.seen.end(event, at.at):
         state.trees.pop(event.ref.uid, None)
         state.judged.pop(event.ref.uid, None)
         state.tree_causes[event.ref.uid] = Cause(at.seq, at.item)
@@ -94,7 +94,7 @@ def kai_queue_observed(state: AccountantState, at: Position, event: KaiQueueObse
 
 
 def kai_queue_gone(state: AccountantState, at: Position, event: KaiQueueGone) -> None:
-    if state.seen.end(event.ref.uid, at.at):
+    if state.seen.end(event, at.at):
         state.forest.queue_gone(event.ref.uid, Cause(at.seq, at.item))
 
 
@@ -104,7 +104,7 @@ def node_observed(state: AccountantState, at: Position, event: NodeObserved) -> 
 
 
 def node_gone(state: AccountantState, at: Position, event: NodeGone) -> None:
-    if state.seen.end(event.ref.uid, at.at):
+    if state.seen.end(event, at.at):
         state.forest.node_gone(event.ref.uid, Cause(at.seq, at.item))
 
 
@@ -145,7 +145,7 @@ def workload_observed(state: AccountantState, at: Position, event: WorkloadObser
 
 
 def workload_gone(state: AccountantState, at: Position, event: WorkloadGone) -> None:
-    if state.seen.end(event.ref.uid, at.at):
+    if state.seen.end(event, at.at):
         forget(state, at, event.ref.uid)
 
 
@@ -172,9 +172,13 @@ def forget(state: AccountantState, at: Position, uid: str) -> None:
 
 
 def child_observed(state: AccountantState, at: Position, event: ChildObserved) -> None:
+    former = state.presence.owner_of.get(event.child.ref.uid)
     owner = state.presence.child_observed(event)
     if owner is not None:
         state.last_child[owner] = event.child.ref.name
+        if former != owner:
+            touched(state, at, former)
+            touched(state, at, event.child.ref.uid)  # It may have been a workload by itself.
     touched(state, at, owner)
 
 
@@ -184,7 +188,7 @@ def child_gone(state: AccountantState, at: Position, event: ChildGone) -> None:
 
 def pod_observed(state: AccountantState, at: Position, event: PodObserved) -> None:
     pod = event.pod
-    known = pod.ref.uid in state.presence.seen.ended or state.presence.seen.versions.get(pod.ref.uid, -1) >= pod.rv
+    known = state.presence.seen.stale(pod.ref.uid, pod.rv)
     touched(state, at, state.presence.pod_observed(event))
     if not known and standalone.observed(state.standalone, pod, Cause(at.seq, at.item)):
         recheck(state, pod.ref.uid)
@@ -430,7 +434,7 @@ def queue_observed(state: AccountantState, _at: Position, event: QueueObserved) 
 
 
 def queue_gone(state: AccountantState, at: Position, event: QueueGone) -> None:
-    if state.seen.end(event.ref.uid, at.at) and state.paused.pop(event.ref.uid, None) is not None:
+    if state.seen.end(event, at.at) and state.paused.pop(event.ref.uid, None) is not None:
         _pauses_changed(state)
 
 

@@ -138,7 +138,7 @@ def pod_observed(state: GangsShown, event: PodObserved) -> str:
 
 def pod_gone(state: GangsShown, at: Position, event: PodGone) -> str:
     """A pod is gone; returns its gang, empty when it was of none."""
-    state.seen.end(event.ref.uid, at.at)
+    state.seen.end(event, at.at)
     return _leave(state, event.ref.uid)
 
 
@@ -167,7 +167,7 @@ def pod_group_observed(state: GangsShown, event: PodGroupObserved) -> str:
 
 def pod_group_gone(state: GangsShown, at: Position, event: PodGroupGone) -> str:
     """A PodGroup is gone; returns the gang it was of."""
-    state.seen.end(event.ref.uid, at.at)
+    state.seen.end(event, at.at)
     key = state.group_of.pop(event.ref.uid, "")
     gang = state.gangs.get(key)
     if gang is not None:

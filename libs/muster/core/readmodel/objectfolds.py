@@ -74,7 +74,7 @@ class ObjectFolds:
 
     def _kai_queue_gone(self, state: ReadState, at: Position, event: facts.KaiQueueGone) -> None:
         self._settled(state, at, event)
-        if state.objects_seen.end(event.ref.uid, at.at) and state.kai_queues.pop(event.ref.uid, None) is not None:
+        if state.objects_seen.end(event, at.at) and state.kai_queues.pop(event.ref.uid, None) is not None:
             self._mark.took_away(f"kai/{event.ref.uid}")
 
     def _pod_observed(self, state: ReadState, _at: Position, event: facts.PodObserved) -> None:
@@ -162,7 +162,7 @@ class ObjectFolds:
     def _unit_gone(self, state: ReadState, at: Position, event: facts.QueueUnitGone) -> None:
         self._mark.clear(state, event.ref.uid)
         owner = state.unit_owner.pop(event.ref.uid, None)
-        if state.objects_seen.end(event.ref.uid, at.at) and owner is not None:
+        if state.objects_seen.end(event, at.at) and owner is not None:
             shown = state.units.get(owner)
             if shown is not None and shown.ref.uid == event.ref.uid:
                 del state.units[owner]
@@ -177,7 +177,7 @@ class ObjectFolds:
 
     def _queue_gone(self, state: ReadState, at: Position, event: facts.QueueGone) -> None:
         self._mark.clear(state, event.ref.uid)
-        if state.objects_seen.end(event.ref.uid, at.at):
+        if state.objects_seen.end(event, at.at):
             state.queue_objects.pop(event.ref.uid, None)
             self._mark.took_away(*(f"queue/{path}" for path in state.queues.ledger.nodes))
             self._mark.queues(*state.queues.ledger.nodes)

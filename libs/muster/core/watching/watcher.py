@@ -132,7 +132,7 @@ class Watcher:
         known = state.objects.get(event.ref.uid)
         if known is not None and (known.own if isinstance(event, ChildGone) else known.child):
             return  # It has been reported in another role just before; see _changed_role.
-        if event.ref.kind == self.kind and state.seen.end(event.ref.uid, at.at):
+        if event.ref.kind == self.kind and state.seen.end(event, at.at):
             state.objects.pop(event.ref.uid, None)
 
     def decide(self, state: WatchState) -> list[Decision]:
@@ -151,15 +151,16 @@ class Watcher:
         ref = bounded(ref)
         known = state.objects.get(ref.uid)
         if known is not None and known.own and self._off:
-            return self.vanished(state, ref, rv)
-        if ref.uid in state.seen.ended or (known is not None and rv <= known.rv):
+            return self.vanished(state, ref, rv, unwatched=True)
+        if state.seen.stale(ref.uid, rv) or (known is not None and rv <= known.rv):
             return []
         try:
             fact = self._read(raw)
             if isinstance(fact, ChildObserved) and self.row.alone is not None and state.parents.disown(fact.child):
                 fact = self.row.alone(raw)
-            if fact is None or (self._off and isinstance(fact, WorkloadObserved)):
-                return self.vanished(state, ref, rv)
+            off = self._off and isinstance(fact, WorkloadObserved)
+            if fact is None or off:
+                return self.vanished(state, ref, rv, unwatched=off)
             size = len(encode(fact))
             if size > MAX_FACT_BYTES:
                 raise UnreadableError(f"object: what is needed of it takes {size} bytes, over {MAX_FACT_BYTES}")
@@ -213,14 +214,14 @@ class Watcher:
         elif phase == "finished":
             yield WorkloadFinished(ref=workload.ref, outcome=workload.outcome, detail=workload.detail)
 
-    def vanished(self, state: WatchState, ref: Ref, rv: int = 0) -> list[Event]:
-        """The fact that an object is gone, if it was reported."""
+    def vanished(self, state: WatchState, ref: Ref, rv: int = 0, *, unwatched: bool = False) -> list[Event]:
+        """The fact that an object is gone, if it was reported; ``unwatched``: it only is no longer watched."""
         ref = bounded(ref)
         known = state.objects.get(ref.uid)
         if known is None:
             return []
         gone = ChildGone if self.row.both and not known.own else self.row.gone
-        return [gone(ref=ref, rv=rv)]
+        return [gone(ref=ref, rv=max(rv, known.rv), unwatched=unwatched)]
 
 
 def bounded(ref: Ref) -> Ref:
