@@ -18,6 +18,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import yaml
 
+from kit.controlplane.process import tied
 from kit.waiting import until
 from muster.bus.server import find_binary
 from muster.runtime.probe import probe
@@ -113,7 +114,13 @@ class Running:
     async def start(self) -> None:
         with self.log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
-                *self.argv, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log, env=self._env, cwd=self.log.parent
+                *tied(),
+                *self.argv,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=self._env,
+                cwd=self.log.parent,
             )
 
     async def healthy(self) -> bool:

@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from kit.compose import REPOSITORY
+from kit.controlplane.process import tied
 from muster.bus.server import find_binary
 
 ENTER = r"""
@@ -115,7 +116,7 @@ class Container:
         enter = ["unshare", "--map-root-user", "--mount", "sh", "-c", ENTER, "sh"]
         with self.log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
-                *enter, str(self._own), str(self._root), seen, *self._command,
+                *enter, str(self._own), str(self._root), seen, *tied(), *self._command,
                 stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log, env=self._env, cwd="/",
             )  # fmt: skip
         self.began = time.monotonic()

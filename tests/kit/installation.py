@@ -13,8 +13,9 @@ import ssl
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import aiohttp
 import msgspec
@@ -86,18 +87,23 @@ class Installation:
         """From the first command of the page to the first admission."""
         self._room = folder / "room"
         self._connection: Connection | None = None
+        self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
         self._furnish()
-        await self.kubelet.__aenter__()
-        await self.cluster.__aenter__()
+        async with AsyncExitStack() as stack:  # Whatever fails on the way in or out, no process stays behind.
+            await stack.enter_async_context(self.kubelet)
+            await stack.enter_async_context(self.cluster)
+            stack.push_async_callback(self._disconnect)
+            self._stack = stack.pop_all()
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, err: BaseException | None, trace: object) -> None:
+    async def __aexit__(self, *error: Any) -> None:
+        await self._stack.__aexit__(*error)
+
+    async def _disconnect(self) -> None:
         if self._connection is not None:
             await self._connection.close()
-        await self.cluster.__aexit__(kind, err, trace)
-        await self.kubelet.__aexit__(kind, err, trace)
 
     def _furnish(self) -> None:
         """A folder that looks like the repository and may be written to; programs; a kubeconfig."""

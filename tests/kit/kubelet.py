@@ -133,9 +133,13 @@ class Kubelet:
 
     async def __aenter__(self) -> "Kubelet":
         await self.kube.__aenter__()
-        for name in self._nodes:
-            await self.kube.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
-        await self._beat()
+        try:
+            for name in self._nodes:
+                await self.kube.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
+            await self._beat()
+        except BaseException:
+            await self.kube.__aexit__(None, None, None)
+            raise
         self._task = asyncio.get_running_loop().create_task(self._run())
         return self
 
@@ -148,7 +152,7 @@ class Kubelet:
         for task in self._running.values():
             task.cancel()
         await asyncio.gather(*self._running.values(), return_exceptions=True)
-        await asyncio.gather(*(pod.stop(5.0) for pod in self.pods.values()))
+        await asyncio.gather(*(pod.stop(5.0) for pod in self.pods.values()), return_exceptions=True)
         await self.kube.__aexit__(None, None, None)
 
     def guard(self) -> None:

@@ -13,6 +13,7 @@ from typing import Self
 import nkeys
 import trustme
 
+from kit.controlplane.process import tied
 from kit.waiting import until
 from muster.bus.server import find_binary, free_port
 from muster.runtime.config import Config
@@ -91,6 +92,7 @@ class ProductionNats:
         with (self._folder / "log").open("wb") as log:
             self._process = subprocess.Popen(
                 [
+                    *tied(),
                     *(str(find_binary()), "-c", str(self._config), "-a", "127.0.0.1", "-p", str(self.port)),
                     *("-m", str(self.monitor_port)),
                 ],
@@ -116,7 +118,11 @@ class ProductionNats:
             await asyncio.to_thread(self._process.wait, 20)
 
     async def __aenter__(self) -> Self:
-        await self.start()
+        try:
+            await self.start()
+        except BaseException:
+            await self.stop()
+            raise
         return self
 
     async def __aexit__(self, *_: object) -> None:

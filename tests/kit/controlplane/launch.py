@@ -21,7 +21,7 @@ def main(asker: int, command: list[str]) -> None:
             raise OSError(ctypes.get_errno(), "cannot ask the kernel to be killed with the asker")
         if os.getppid() != asker:
             sys.exit(f"cannot start {command[0]}: process {asker}, which asked for it, is gone")
-    os.execv(command[0], command)
+    os.execvp(command[0], command)
 
 
 if __name__ == "__main__":

@@ -23,6 +23,14 @@ POLL_SECONDS = 0.05
 LAUNCH = Path(__file__).with_name("launch.py")
 
 
+def tied() -> list[str]:
+    """What to write before a command that is to end with this process, however this process ends.
+
+    After `unshare`, not before it: a new user namespace forgets what is set here.
+    """
+    return [sys.executable, "-I", "-S", str(LAUNCH), str(os.getpid())]
+
+
 class ControlPlaneError(RuntimeError):
     """A server did not start, did not become ready, or died; the message ends with its log."""
 
@@ -52,10 +60,9 @@ class Component:
         """
         if self.running:
             raise ControlPlaneError(f"cannot start {self.name}: it runs already; stop it first")
-        launch = [sys.executable, "-I", "-S", str(LAUNCH), str(os.getpid())]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [*launch, *self.command],
+                [*tied(), *self.command],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

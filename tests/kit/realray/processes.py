@@ -5,13 +5,12 @@ import contextlib
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import psutil
 
-from kit.controlplane.process import LAUNCH
+from kit.controlplane.process import tied
 from kit.realray.venv import installed
 from kit.waiting import until
 
@@ -36,10 +35,9 @@ class Process:
     def start(self) -> None:
         name, *rest = self._command
         path = str(installed() / name)
-        launch = [sys.executable, "-I", "-S", str(LAUNCH), str(os.getpid()), path, *rest]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                launch,
+                [*tied(), path, *rest],
                 stdin=subprocess.PIPE if self._pipes else subprocess.DEVNULL,
                 stdout=subprocess.PIPE if self._pipes else log,
                 stderr=log,
