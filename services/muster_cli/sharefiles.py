@@ -38,8 +38,14 @@ ALIASES = {
     "preemptMinRuntime": "preempt_min_runtime",
     "reclaimMinRuntime": "reclaim_min_runtime",
 }
-KNOWN = ("name", "parent", "priority", *FIELDS, "uid", "created", "display_name", *sorted(ALIASES.values()))
+KNOWN = tuple(dict.fromkeys(("name", "parent", "priority", *FIELDS, "uid", "created", *ALIASES.values())))
 SHORT = {long: short for short, long in RESOURCES.items()}
+UNITS = {
+    "gpus": ("gpu", Fraction(1)),
+    "cpu_milli": ("cpu", Fraction(1)),
+    "memory_mib": ("memory", Fraction(1 << 20, 10**6)),
+}
+"""Resources as `muster decide` calls them -> (as a Queue does, what one of them is there)."""
 
 
 class ShareQuestion(Struct):
@@ -110,7 +116,9 @@ def read_table(found: Mapping[str, Any], origin: str) -> Given:
     if given.k < 0:
         raise CliError(f"{origin}: k is {found['k']}; write 0 for no heed of past usage, or more", USAGE)
     for key in sorted(set(map(str, found)) - {"total", "queues", "k"}):
-        given.warnings.append(BrokenRule(origin, "field", f"{key} means nothing here; known: total, queues, k"))
+        raise CliError(f"{origin}: {key!r} is unknown; known are total, queues, k", USAGE)
+    if any(amount < 0 for amount in given.total.values()):
+        raise CliError(f"{origin}: total is {found['total']}; write 0 or more", USAGE)
     names: set[str] = set()
     for number, row in enumerate(rows, start=1):
         name = str(row.get("name") or "")
@@ -125,8 +133,7 @@ def read_table(found: Mapping[str, Any], origin: str) -> Given:
 
 def _take_row(given: Given, name: str, row: dict[str, Any]) -> None:
     for key in sorted(row.keys() - set(KNOWN)):
-        said = f"field {key} means nothing here; known: {', '.join(KNOWN)}"
-        given.warnings.append(BrokenRule(name, "field", said))
+        raise CliError(f"queue {name}: {key!r} is unknown; known are {', '.join(KNOWN)}", USAGE)
     texts: dict[str, dict[str, str]] = {}
     defaults = {"quota": "0", "limit": "-1", "weight": "1"}
     for which in FIELDS:
@@ -166,7 +173,7 @@ def read_queues(manifests: list[Manifest]) -> Given:
     given = Given([], {})
     for number, each in enumerate(manifests, start=1):
         meta = {**each.body["metadata"], "name": each.name or f"generated-{number}"}
-        meta = {"uid": f"file-{number}", "resourceVersion": "1", **meta}
+        meta = {"uid": meta["name"], "resourceVersion": "1", **meta}
         try:
             found = read_kai_queue(json.dumps({**each.body, "metadata": meta}, default=str).encode())
         except UnreadableError as err:
@@ -262,8 +269,12 @@ def _amounts(value: Any, where: str, given: Given | None = None) -> dict[str, Fr
             raise CliError(f"{where} is {json.dumps(value, default=str)}, but total is one number; write one", USAGE)
         found = {}
         for key, amount in value.items():
-            name = RESOURCES.get(str(key), str(key))
-            found[name] = _amount(amount, str(key), f"{where}, {key}")
+            short, unit = UNITS.get(str(key), (str(key), Fraction(1)))
+            name = RESOURCES.get(short, short)
+            number = _amount(amount, short, f"{where}, {key}")
+            found[name] = number if number < 0 or "weight" in where else number * unit
+            if given is not None and name not in given.total:
+                raise CliError(f"{where} has {key}, and total has not; add it there, or leave it out here", USAGE)
         return found
     number = _amount(value, PLAIN, where)
     return {PLAIN: number} if given is None or given.plain else dict.fromkeys(given.total, number)

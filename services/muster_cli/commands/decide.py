@@ -15,6 +15,7 @@ from muster.simulation.decide.situation import StateFileError
 from muster_cli.console import Output
 from muster_cli.exits import NOT_FOUND, CliError
 from muster_cli.render.deciding import answer_lines
+from muster_cli.waitbar import counting
 
 
 def decide(
@@ -33,9 +34,12 @@ def decide(
     """Ask what would be decided about a state, without a cluster."""
     out = Output()
     try:
-        answer = ask(read_state(_text(state), "stdin" if state == "-" else state))
+        situation = read_state(_text(state), "stdin" if state == "-" else state)
     except StateFileError as err:
         raise CliError(str(err)) from err
+    pods = sum(len(unit.pods) for job in situation.jobs for unit in job.units)
+    with counting("Deciding", pods, "pods") as done:
+        answer = ask(situation, done)
     if output == "table":
         out.lines(answer_lines(answer))
     else:

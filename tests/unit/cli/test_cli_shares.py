@@ -1,6 +1,7 @@
 """``muster quota shares``: who gets how much of what there is, and why."""
 
 import io
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -173,6 +174,9 @@ def test_the_table_for_people(capsys: pytest.CaptureFixture[str], tmp_path: Path
         ("{total: 8, queues: [{name: a}, {name: a}]}", "queue a is written twice; leave one out"),
         ("{total: many, queues: []}", "total is 'many'; write a number"),
         ("{total: 8, k: -1, queues: []}", "k is -1; write 0 for no heed of past usage, or more"),
+        ("{total: -8, queues: [{name: a}]}", "total is -8; write 0 or more"),
+        ("{total: 8, queues: [], share: 1}", "'share' is unknown; known are total, queues, k"),
+        ("{total: 8, queues: [{name: a, qouta: 1}]}", "queue a: 'qouta' is unknown; known are name, parent, priority"),
         ("", "standard input is empty; write Queues, an ElasticQuotaTree, or {total, queues: [...]}"),
         ("{total: [", "standard input is neither YAML nor JSON"),
         ("{apiVersion: v1, kind: Pod, metadata: {name: a}}", "standard input holds no Queue and no ElasticQuotaTree"),
@@ -204,3 +208,73 @@ def test_a_queue_that_cannot_be_used_disables_itself(
     found = shares(json.dumps(table), capsys, monkeypatch)
     assert by_name(found) == {"b": 8}
     assert [each["reason"] for each in found["disabled"]] and words in found["disabled"][0]["reason"]
+
+
+GOLDEN: list[tuple[int, list[dict[str, Any]], list[float]]] = [
+    (100, [{"quota": 10, "request": 100, "weight": 3}, {"quota": 10, "request": 100}], [70, 30]),
+    (
+        10,
+        [{"quota": 2, "weight": 2, "priority": 2}, {"quota": 2, "priority": 2}, {"quota": 3, "priority": 1}],
+        [4, 3, 3],
+    ),
+    (7, [{}, {}], [4, 3]),
+    (8, [{"request": 1}, {}, {}], [1, 4, 3]),
+    (8, [{"limit": 3}, {}], [3, 5]),
+    (8, [{"quota": 6, "request": 8}, {"quota": 6, "request": 8}], [6, 6]),
+    (8, [{"quota": -1, "request": 8}, {"quota": -1, "request": 8}], [8, 8]),
+    (8, [{"quota": 2, "request": 8, "weight": 0}, {"quota": 2, "request": 8}], [2, 6]),
+    (1, [{"request": 1}, {"request": 1}], [1, 0]),
+    (1, [{"request": 0.5}, {"request": 0.5}], [0.5, 0.5]),
+    (16, [{"usage": 0.5}, {}], [5, 11]),
+    (10, [{"request": 6, "priority": 2}, {"weight": 100, "priority": 1}], [6, 4]),
+    (1, [{"request": 8, "limit": 0.5}, {"request": 8, "limit": 0.5}, {"request": 8, "limit": 0.5}], [1, 0, 0]),
+    (
+        33,
+        [
+            {"quota": 0.1, "request": 50, "weight": 0.7, "priority": 2, "usage": 0.1},
+            {"quota": 0.1, "request": 0.5, "weight": 0, "usage": 0.1, "priority": 1},
+            {"request": 50, "weight": 2, "limit": 0.5, "priority": 1},
+            {"quota": 5, "request": 50, "weight": 1, "priority": 2},
+            {"quota": 5, "request": 0.3, "weight": 0, "usage": 0.1, "priority": 1},
+        ],
+        [10.1, 0.1, 0.5, 22, 0.3],
+    ),
+]
+"""What KAI Scheduler's own function gives; for the last it gives two answers, and exact numbers this one."""
+
+
+@pytest.mark.parametrize(("total", "rows", "given"), GOLDEN)
+def test_the_shares_are_those_of_kai_whatever_the_order_of_the_file(
+    total: int,
+    rows: list[dict[str, Any]],
+    given: list[float],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    named = [{"name": f"q{index}", **row} for index, row in enumerate(rows)]
+    for queues in itertools.islice(itertools.permutations(named), 24):
+        table = {"total": total, "queues": list(queues), "k": 1}
+        assert by_name(shares(json.dumps(table), capsys, monkeypatch)) == {
+            f"q{i}": each for i, each in enumerate(given)
+        }
+    by_resource = {"total": {"gpus": total}, "queues": named}
+    found = shares(json.dumps(by_resource), capsys, monkeypatch)
+    assert by_name(found) == {f"q{i}": {"gpu": each} for i, each in enumerate(given)}
+
+
+@pytest.mark.parametrize(("total", "rows", "given"), [each for each in GOLDEN if "usage" not in str(each[1])])
+def test_queue_objects_share_as_the_table_does(
+    total: int,
+    rows: list[dict[str, Any]],
+    given: list[float],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    texts, options = [], ["--total", f"gpu={total}"]
+    for index, row in enumerate(rows):
+        gpu = {"quota": row.get("quota", 0), "limit": row.get("limit", -1), "overQuotaWeight": row.get("weight", 1)}
+        texts.append(queue(f"q{index}", json.dumps(gpu), f"priority: {row.get('priority', 100)}"))
+        options += ["--request", f"q{index}=gpu={row['request']}"] if "request" in row else []
+    for order in (texts, texts[::-1]):
+        found = by_name(shares("\n---\n".join(order), capsys, monkeypatch, *options))
+        assert {name: share["gpu"] for name, share in found.items()} == {f"q{i}": each for i, each in enumerate(given)}

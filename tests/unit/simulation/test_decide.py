@@ -305,9 +305,40 @@ ONE = {"nodes": [node("n1", 2)]}
     [
         ("[", "is neither YAML nor JSON"),
         ("[]", "must be an object with nodes, queues and jobs"),
-        ('{"jobs": []}', "the document: object missing required field `nodes`"),
+        ('{"jobs": []}', "the document: nodes is missing"),
         ('{"nodes": [], "nodes": []}', "line 1: 'nodes' stands there twice"),
-        ({"nodes": [{"name": "n", "gpu": 1}]}, "nodes[0]: object contains unknown field `gpu`"),
+        ({"nodes": [{"name": "n", "gpu": 1}]}, "nodes[0] 'n': 'gpu' is unknown; known are name, gpus, cpu"),
+        ({"nodes": [node("n", "two")]}, "nodes[0] 'n'.gpus is 'two'; write a whole number"),
+        ({"nodes": [{"name": 1}]}, "nodes[0].name is 1; write a text; put it into quotes"),
+        ({"nodes": [node("n", 1, labels={"zone": 1})]}, "nodes[0] 'n'.labels[zone] is 1; write a text"),
+        (
+            {"nodes": [node("n", 1, taints=[{"key": "a", "effect": "No"}])]},
+            "nodes[0] 'n'.taints[0].effect is 'No'; write one of NoSchedule, NoExecute, PreferNoSchedule",
+        ),
+        ({**ONE, "placement": "best"}, "placement is 'best'; write one of pack, spread"),
+        ({**ONE, "jobs": [{"name": "j", "pods": 3}]}, "jobs[0] 'j'.pods is 3; write a list"),
+        ({**ONE, "jobs": [{"name": "j", "pods": [{"phase": "Failed"}]}]}, "phase is 'Failed'; write one of Pend"),
+        ({**ONE, "jobs": [job("j", 1, priority=1.5)]}, "jobs[0] 'j'.priority is 1.5; write a whole number or a text"),
+        ({**ONE, "jobs": [{"name": "j", "pods": [{"gpu_fraction": 0.5, "devices": [0]}]}]}, "devices is [0], and it"),
+        (
+            {**ONE, "jobs": [job("j", 1, subgroups=[{"name": "s", "min_member": 1}])]},
+            "pod 'j-0': subgroup is ''; write one of s",
+        ),
+        ({**ONE, "queues": [{"name": "a", "quotas": 1}]}, "queues[0]: 'quotas' is unknown; known are name"),
+        (
+            {
+                **ONE,
+                "queues": [
+                    {
+                        "apiVersion": "scheduling.run.ai/v2",
+                        "kind": "Queue",
+                        "metadata": {"name": "a"},
+                        "spec": {"resources": {"gpu": {"qouta": 1}}},
+                    }
+                ],
+            },
+            "queues[0] 'a': spec.resources.gpu.qouta is no field of a Queue; is it misspelt?",
+        ),
         ({"nodes": [node("n", -1)]}, "nodes[0] 'n': gpus is -1; write a whole number from 0 on"),
         ({"nodes": [node("n", 1), node("n", 1)]}, "node 'n' is there twice"),
         ({**ONE, "jobs": [job("j", 1, queue="x")]}, "jobs[0] 'j': queue 'x' does not exist; there are default"),

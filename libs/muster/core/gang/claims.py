@@ -181,8 +181,8 @@ def _emptiest(state: AdmitterState, asks: Sequence[Ask], strategy: Strategy) -> 
         for name in nodes[tried:many]:
             for key in state.ledger.nodes[name].occupants:
                 occupant = state.ledger.occupants[key]
-                for _ in range(occupant.count if occupant.passing else 0):
-                    view.give(name, occupant.request)
+                if occupant.passing:
+                    view.give(occupant)
         tried, many = many, many * 2
         mark = view.mark()
         if place(view, asks, strategy) is None:

@@ -214,7 +214,7 @@ class PodGangPlacer:
         for uid in other.pods:
             occupant = state.ledger.occupants.get(uid)
             if occupant is not None:
-                view.give(occupant.node, occupant.request)
+                view.give(occupant)
         fits = place(view, asks, self._strategy) is None
         view.undo(mark)
         self._without[key, other.key, mark] = fits

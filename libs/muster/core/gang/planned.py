@@ -85,5 +85,4 @@ def _leave(state: AdmitterState, view: View, uids: Iterable[str]) -> None:
     held = {key for uid in gone if uid in state.holds for key in state.holds[uid].places}
     for key, occupant in state.ledger.occupants.items():
         if key in held or key in gone or occupant.owner in gone:
-            for _ in range(occupant.count):
-                view.give(occupant.node, occupant.request)
+            view.give(occupant)

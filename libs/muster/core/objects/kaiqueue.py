@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from decimal import Decimal
+from typing import Any
 
 import msgspec
 from msgspec import Struct, field
@@ -82,6 +84,22 @@ class RawQueue(Struct, frozen=True):
     metadata: Meta
     spec: RawQueueSpec = field(default_factory=RawQueueSpec)
     status: msgspec.Raw = NO_STATUS
+
+
+def unknown_fields(body: Mapping[str, Any]) -> list[str]:
+    """Paths of what a Queue as written has and the API does not; an API server drops these."""
+    spec = body.get("spec")
+    found = [str(key) for key in body if key not in ("apiVersion", "kind", "metadata", "spec", "status")]
+    if not isinstance(spec, Mapping):
+        return found
+    found += [f"spec.{key}" for key in spec if key not in RawQueueSpec.__struct_encode_fields__]
+    resources = spec.get("resources")
+    if isinstance(resources, Mapping):
+        found += [f"spec.resources.{key}" for key in resources if key not in RawResources.__struct_encode_fields__]
+        for name, amounts in resources.items():
+            odd = amounts.keys() - set(RawAmounts.__struct_encode_fields__) if isinstance(amounts, Mapping) else ()
+            found += [f"spec.resources.{name}.{key}" for key in sorted(odd)]
+    return found
 
 
 def shown_status(status: KaiStatus) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from muster.core.placement.gpus import WHOLE, pick, pods_fitting, share_on, shares_gpu
-from muster.core.placement.ledger import PODS, Bucket, NodeClass, NodeLedger, Slot, enter, leave
+from muster.core.placement.ledger import PODS, Bucket, NodeClass, NodeLedger, Occupant, Slot, enter, leave
 from muster.model.placing import GPU, GPU_MEMORY, PodRules, Topology
 from muster.model.resources import Vector
 
@@ -146,15 +146,22 @@ class View:
             after.free[need.gpu] -= min(devices, max(after.free[need.gpu], 0))
         self._move(node, after)
 
-    def give(self, node: str, request: Vector) -> None:
-        """Suppose that a pod with this request were not on a node."""
+    def give(self, occupant: Occupant) -> None:
+        """Suppose that an occupant were not on its node: all its pods, with the devices they have and share."""
+        node = occupant.node
         before = self.slot(node)
         if before is None:
             return
         resources = self.ledger.classes[before.group].resources
         after = Slot(before.group, list(before.free), dict(before.shared))
         for index, name in enumerate(resources):
-            after.free[index] += 1000 if name == PODS else request.get(name, 0)
+            after.free[index] += occupant.count * (1000 if name == PODS else occupant.request.get(name, 0))
+        for device in occupant.devices if occupant.share and GPU in resources else ():
+            left = after.shared.pop(device, WHOLE) + occupant.share
+            if left < WHOLE:
+                after.shared[device] = left
+            else:
+                after.free[resources.index(GPU)] += WHOLE
         self._move(node, after)
 
     def onto(self, ledger: NodeLedger) -> View:

@@ -23,7 +23,8 @@ from muster.simulation.decide.values import MAX_SECONDS, MIB, at_least, exact, s
 PREEMPTIBLE_LABEL = KEPT[2]
 MAX_PODS = 100_000
 LATER_MS = 10 * MAX_SECONDS
-"""Added to the age of pods beyond a gang's minimum: of one priority every gang comes before every such pod."""
+"""Added to the age of pods beyond a gang's minimum, and once more from the second on: of one priority every gang comes
+before every such pod, and a gang that has none of them before one that has."""
 
 
 class JobReader:
@@ -144,6 +145,9 @@ class JobReader:
     def _node(self, entry: PodEntry, where: str) -> NodeState | None:
         """The node a pod runs on; None for one that is pending."""
         if entry.phase == "Pending":
+            if isinstance(entry.devices, tuple):
+                said = f"devices is {list(entry.devices)}, and it is Pending; write how many, which ones is decided"
+                raise StateFileError(f"{where}: {said}")
             if entry.node or entry.started_s is not None:
                 what = "node" if entry.node else "started_s"
                 raise StateFileError(f"{where}: is Pending and has {what}; leave it out, or write phase: Running")
@@ -197,10 +201,9 @@ def _units(entry: JobEntry, pods: Sequence[SituationPod], created: int, where: s
         else []
     )
     for pod in rest:
-        first = not units
-        units.append(
-            SituationUnit(f"{entry.name}.{pod.name}", entry.name, (pod,), first, created + (0 if first else LATER_MS))
-        )
+        before = min(len(units), 2)
+        uid = f"{entry.name}.{pod.name}"
+        units.append(SituationUnit(uid, entry.name, (pod,), not before, created + before * LATER_MS))
     return tuple(units)
 
 
@@ -218,7 +221,8 @@ def _minimums(entry: JobEntry, pods: Sequence[SituationPod], where: str) -> dict
     least = {each.name: each.min_member for each in entry.subgroups}
     odd = next((pod for pod in pods if pod.subgroup not in least), None)
     if odd is not None:
-        raise StateFileError(f"{where}, pod {odd.name!r}: subgroup {odd.subgroup!r} is none of {', '.join(least)}")
+        said = f"subgroup is {odd.subgroup!r}; write one of {', '.join(least)}"
+        raise StateFileError(f"{where}, pod {odd.name!r}: {said}")
     for name, minimum in least.items():
         count = sum(pod.subgroup == name for pod in pods)
         if not 0 <= minimum <= count:

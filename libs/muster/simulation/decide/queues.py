@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from muster.core.objects.kaiqueue import KIND, RESOURCES, read_kai_queue
+from muster.core.objects.kaiqueue import KIND, RESOURCES, read_kai_queue, unknown_fields
 from muster.core.objects.labels import KEPT
 from muster.core.objects.meta import UnreadableError
 from muster.core.quota.tree import read_tree
@@ -25,6 +25,7 @@ from muster.model.keys import Ref
 from muster.model.placing import GPU
 from muster.model.quota import KAI_ROOT
 from muster.simulation.decide.document import Number, QueueEntry
+from muster.simulation.decide.refusals import refusal
 from muster.simulation.decide.situation import StateFileError
 from muster.simulation.facts import EPOCH_MS
 
@@ -129,7 +130,7 @@ def _kai(documents: Sequence[Any]) -> tuple[Observed, Leaves]:
             raise StateFileError(f"queues: {queue.name!r} is not the name of a queue")
         if queue.name in queues:
             raise StateFileError(f"queues: {queue.name!r} is there twice; names tell queues apart")
-        queues[queue.name] = msgspec.structs.replace(queue, rv=1 + index, created=queue.created or EPOCH_MS + index)
+        queues[queue.name] = msgspec.structs.replace(queue, rv=1 + index, created=queue.created or EPOCH_MS)
     parents = {queue.parent for queue in queues.values()}
     leaves = [Leaf(_path(name, queues), NAMESPACE, name) for name in queues if name not in parents]
     inner = {found for name in queues if name in parents for found in (name, _path(name, queues))}
@@ -152,8 +153,7 @@ def _entry(document: Any, where: str) -> QueueEntry | KaiQueue:
     try:
         return msgspec.convert(document, QueueEntry)
     except msgspec.ValidationError as err:
-        what, _, at = str(err).partition(" - at `$")
-        raise StateFileError(f"{where}{at.strip('`')}: {what[:1].lower()}{what[1:]}") from err
+        raise StateFileError(refusal(err, document, QueueEntry, where)) from err
 
 
 def _resources(entry: QueueEntry | KaiQueue) -> Iterable[str]:
@@ -174,6 +174,8 @@ def _object(document: Mapping[str, Any], where: str) -> KaiQueue:
     if not isinstance(meta, Mapping) or not isinstance(name, str) or not name:
         raise StateFileError(f"{where}: metadata.name is missing")
     known = {**meta, "uid": f"queue-{name}", "resourceVersion": "1"}
+    for field in unknown_fields(document):
+        raise StateFileError(f"{where} {name!r}: {field} is no field of a Queue; is it misspelt?")
     try:
         return read_kai_queue(json.dumps({**document, "metadata": known}, default=str).encode())
     except UnreadableError as err:

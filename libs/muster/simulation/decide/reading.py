@@ -20,6 +20,7 @@ from muster.model.workload import NodeState
 from muster.simulation.decide.document import NodeEntry, StateFile
 from muster.simulation.decide.jobs import JobReader
 from muster.simulation.decide.queues import read_queues
+from muster.simulation.decide.refusals import refusal
 from muster.simulation.decide.situation import Situation, StateFileError
 from muster.simulation.decide.values import MIB, at_least, seconds, unique
 from muster.simulation.facts import AMPLE
@@ -56,8 +57,7 @@ def _parsed(text: str) -> StateFile:
     try:
         return msgspec.convert(body, StateFile)
     except msgspec.ValidationError as err:
-        what, _, where = str(err).partition(" - at `$")
-        raise StateFileError(f"{where.strip('.`') or 'the document'}: {what[:1].lower()}{what[1:]}") from err
+        raise StateFileError(refusal(err, body, StateFile, "")) from err
 
 
 def _situation(state: StateFile) -> Situation:

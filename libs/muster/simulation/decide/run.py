@@ -6,7 +6,7 @@ quiet: a pod that has a place runs there at once, one that is evicted is gone at
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from msgspec.structs import replace
 
@@ -41,14 +41,18 @@ MAX_JOINS = 3
 """How often a pod beyond its gang's minimum is submitted: a gang may be evicted and admitted again meanwhile."""
 
 
-def decide(situation: Situation) -> Answer:
-    """What the stages decide about a situation."""
-    return _Run(situation).answer()
+def decide(situation: Situation, done: Callable[[int], None] | None = None) -> Answer:
+    """What the stages decide about a situation; ``done`` hears how many of its pods have started so far."""
+    return _Run(situation, done).answer()
 
 
 class _Run:
-    def __init__(self, situation: Situation) -> None:
+    def __init__(self, situation: Situation, done: Callable[[int], None] | None) -> None:
         self._situation = situation
+        self._done = done
+        self._begun: dict[str, None] = {}
+        """uids of the units that have started once"""
+        self._pods = 0
         self._jobs = {job.name: job for job in situation.jobs}
         self._rv = 1000
         self._live: dict[str, LiveUnit] = {}
@@ -215,6 +219,11 @@ class _Run:
     def _start(self, live: LiveUnit, places: dict[str, PodWhereabouts]) -> list[Event]:
         """A unit runs: its pods are bound, all at once."""
         live.places, live.starts = places, live.starts + 1
+        if live.unit.uid not in self._begun:
+            self._begun[live.unit.uid] = None
+            self._pods += len(places)
+            if self._done is not None:
+                self._done(self._pods)
         now = live.workload = replace(
             live.workload, rv=self._next_rv(), phase="running", detail="Running", suspended=False, settled=False
         )
