@@ -1,12 +1,13 @@
 """Which events concern one job or one queue.
 
-Pure; it has to hear a log from its beginning to know who belongs where.
+Pure; it has to hear a log from its beginning, or from a state of the read model, to know what belongs where.
 """
 
 from __future__ import annotations
 
 from difflib import get_close_matches
 
+from muster.core.readmodel.state import ReadState
 from muster.events import decisions as d
 from muster.events import facts
 from muster.events.base import Event
@@ -32,6 +33,19 @@ class EventFilter:
         """namespace -> quota path that claims it"""
         self._paths: set[str] = set()
         """every node of every quota tree that was in force"""
+        self._begun = 0
+
+    def begin(self, state: ReadState) -> None:
+        """Know what the read model knows, and hear the log from its position on."""
+        self._begun = state.seq
+        for uid, record in state.records.items():
+            self._keys[uid] = record.ref
+            if record.queue:
+                self._queues[uid] = record.queue
+        self._queues |= state.queues.queue_paths
+        self._owner = {**state.presence.owner_of, **state.presence.pod_owner, **state.unit_owner}
+        self._leaves = dict(state.queues.ledger.leaf_of)
+        self._paths = set(state.queues.ledger.nodes)
 
     @property
     def empty(self) -> bool:
@@ -41,11 +55,15 @@ class EventFilter:
     def missing(self) -> str:
         """What of the filter names nothing in the commits so far, with what is like it; empty when all is there."""
         if self._job and not any(self._job in (ref.key, ref.name) for ref in self._keys.values()):
-            return f"no job {self._job} is in this log{_similar(self._job, {ref.key for ref in self._keys.values()})}"
+            similar = _similar(self._job, {ref.key for ref in self._keys.values()})
+            return f"no job {self._job} is in this log{self._earlier()}{similar}"
         paths = self._paths | set(self._queues.values())
         if self._queue and not any(path == self._queue or path.startswith(f"{self._queue}/") for path in paths):
-            return f"no queue {self._queue} is in this log{_similar(self._queue, paths)}"
+            return f"no queue {self._queue} is in this log{self._earlier()}{_similar(self._queue, paths)}"
         return ""
+
+    def _earlier(self) -> str:
+        return f" as it is known since sequence {self._begun} (--since 1 reads all of it)" if self._begun else ""
 
     def wanted(self, stored: Stored) -> set[int]:
         """The indices of the events of a commit that pass."""

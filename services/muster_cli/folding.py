@@ -55,7 +55,7 @@ async def begun(feed: Feed, fits: Fits) -> tuple[ReadState, AsyncIterator[Stored
     model = ReadModel()
     state = _based(feed.base, model)
     if feed.reading is not None:
-        kept = await _kept(feed.reading, model, fits)
+        kept = await newest_kept(feed.reading, model, fits)
         if kept is not None and kept.seq > state.seq:
             return kept, feed.after(kept.seq)
     return state, feed.commits
@@ -68,7 +68,7 @@ async def present_view(reading: LogReading, view: ReadModel | None = None) -> Re
 
 async def present_state(reading: LogReading, stage: Stage[S]) -> S:
     """The state of a stage as of now. Raises BusError; CliError where it needs commits that were removed."""
-    state = await _kept(reading, stage, lambda _seq, _now: True) or stage.initial()
+    state = await newest_kept(reading, stage, lambda _seq, _now: True) or stage.initial()
     folder = Folder(stage)
     async for stored in commits(reading.log, state.seq):
         folder.fold(state, stored.seq, stored.commit)
@@ -83,8 +83,8 @@ def _based(base: Sequence[Snapshot], model: ReadModel) -> ReadState:
     return model.initial()
 
 
-async def _kept(reading: LogReading, stage: Stage[S], fits: Fits) -> S | None:
-    """The newest snapshot of a stage that can be used and fits; None when none does."""
+async def newest_kept(reading: LogReading, stage: Stage[S], fits: Fits) -> S | None:
+    """The newest snapshot of a stage that can be used and fits; None when none does. Raises nothing."""
     snapshots = JetStreamSnapshots(reading.js, reading.log.identity, warn=lambda _: None)
     with contextlib.suppress(BusError):
         async for state in usable(snapshots, reading.log.identity, stage.name, "0", stage.initial()):

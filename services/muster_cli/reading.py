@@ -5,15 +5,17 @@ Kept apart from muster.runtime.service, whose telemetry takes a second to import
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from muster.bus.cell import open_log
-from muster.bus.connection import Connection
+from muster.bus.connection import Connection, redacted
+from muster.bus.errors import ConnectError
 from muster.bus.generations import JetStreamGenerations
 from muster.bus.jetstream import JetStream
 from muster.bus.log import JetStreamLog
@@ -28,6 +30,10 @@ from muster_cli.instances import Instance
 from muster_cli.options import Bus
 
 CONNECT_LIMIT_S = 5.0
+LOST_LIMIT_S = 5.0
+"""A command whose connection has been lost for so long ends: it would wait for ever."""
+SILENT_LIMIT_S = 30.0
+"""So long may the log take for its next commits, where there are more."""
 
 
 class LogPlace(Struct, frozen=True):
@@ -90,19 +96,55 @@ def tell_which(out: Output, place: LogPlace) -> None:
 
 
 @contextlib.asynccontextmanager
-async def connected(place: LogPlace) -> AsyncIterator[JetStream]:
-    """A connection to the NATS of a place. Raises BusError."""
+async def connected(place: LogPlace, *, patient: bool = False) -> AsyncIterator[JetStream]:
+    """A connection to the NATS of a place; ``patient``: one that waits for a lost server for ever. Raises BusError."""
     connection = await connect_bus(place.config, "muster-cli", _ignore, timeout_s=CONNECT_LIMIT_S)
+    forget = _ignore_nothing if patient else _give_up_when_lost(connection, place.config.nats_url)
     try:
         yield JetStream(connection)
     finally:
+        forget()
         await connection.close()
 
 
+def _give_up_when_lost(connection: Connection, url: str) -> Callable[[], None]:
+    """Have everything that uses a connection fail once it has been lost for LOST_LIMIT_S; returns how to stop that."""
+    timer: asyncio.TimerHandle | None = None
+
+    def fail() -> None:
+        connection.fail(
+            ConnectError(
+                f"the connection to {redacted(url)} was lost, and was not back after {LOST_LIMIT_S:g} s; "
+                "check that NATS runs there, and run the command again"
+            )
+        )
+
+    def forget() -> None:
+        nonlocal timer
+        if timer is not None:
+            timer.cancel()
+        timer = None
+
+    def changed() -> None:
+        nonlocal timer
+        if connection.connected:
+            forget()
+        elif timer is None and connection.failure is None:
+            timer = asyncio.get_running_loop().call_later(LOST_LIMIT_S, fail)
+
+    unheard = connection.listen(changed)
+
+    def stop() -> None:
+        unheard()
+        forget()
+
+    return stop
+
+
 @contextlib.asynccontextmanager
-async def opened(place: LogPlace) -> AsyncIterator[LogReading]:
-    """The log of a place, read only. Raises BusError; CliError when there is no log."""
-    async with connected(place) as js:
+async def opened(place: LogPlace, *, patient: bool = False) -> AsyncIterator[LogReading]:
+    """The log of a place, read only; ``patient``: see :func:`connected`. Raises BusError; CliError for no log."""
+    async with connected(place, patient=patient) as js:
         try:
             log = await open_log(js, place.config.cell, create=False)
         except LogGoneError as err:
@@ -129,13 +171,28 @@ async def commits(log: JetStreamLog, after: int = 0, *, whole: bool = True) -> A
         )
     stream = log.follow(after)
     try:
-        async for batch in stream:
-            if not batch:
-                return
+        while batch := await _heard(stream, after):
             for stored in batch:
                 yield stored
+            after = batch[-1].seq
     finally:
         await stream.aclose()
+
+
+async def _heard(stream: AsyncGenerator[list[Stored], None], after: int) -> list[Stored]:
+    """The next commits, none at the end of the log. Raises CliError when nothing comes."""
+    try:
+        async with asyncio.timeout(SILENT_LIMIT_S):
+            return await anext(stream)
+    except TimeoutError:
+        raise CliError(
+            f"the log gave nothing after sequence {after} for {SILENT_LIMIT_S:g} s, though there is more; `muster log "
+            "info` and the monitoring of NATS say whether its stream has a leader"
+        ) from None
+
+
+def _ignore_nothing() -> None:
+    """What is to be stopped where nothing was begun."""
 
 
 def _ignore(_event: str, _fields: object) -> None:

@@ -58,8 +58,10 @@ muster position video/train --log archive --at 2026-03-01T09:00:00Z
         function="story",
         order=27,
         summary="Show what happened in a queue: numbers, waiting jobs with reasons, then line by line.",
-        details="QUEUE is a path of the quota tree, or a unique end of one; the queues below it count too. With "
-        "--from it begins with a snapshot of the log; without it reads the log from its beginning.",
+        details="QUEUE is a path of the quota tree, or a unique end of one; the queues below it count too. "
+        "Without --from it shows what is kept of the jobs there: the newest 100 events of each, also of the newest "
+        "2,000 jobs that are gone. With --from it shows everything from that position on; --from 1 reads the whole "
+        "log.",
         examples="""
 muster story root/algorithm/video
 muster story video --from 2026-03-01T00:00:00Z --until 2026-03-02T00:00:00Z

@@ -82,7 +82,7 @@ class Feed:
         """False when it is known that nobody carries admissions out there."""
         return self.place is None or self.place.acting
 
-    def after(self, seq: int) -> AsyncIterator[Stored]:
+    def after(self, seq: int) -> AsyncGenerator[Stored, None]:
         """The commits after a sequence, of a log that runs."""
         assert self.reading is not None
         return watched(commits(self.reading.log, seq, whole=False), self._shown)

@@ -1,5 +1,6 @@
 """Questions about the past begin with a snapshot of the log where one will do, and not with its first commit."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -72,9 +73,29 @@ async def test_the_story_of_a_queue_begins_with_a_snapshot_where_it_may(kept: Ke
     assert (late["log_id"], late["tally"]["queued"], late["length"]) == (MARK, 1, 2)
     assert [entry["job"] for entry in late["entries"]] == ["video/three"]
     whole = await kept.json("story", "video")
-    assert (whole["log_id"], whole["tally"]["queued"]) == ("bench", 3)
+    assert (whole["log_id"], whole["tally"]["queued"]) == (MARK, 3), "what the read model keeps takes no log"
+    read = await kept.json("story", "video", "--from", "1")
+    assert (read["log_id"], read["tally"]) == ("bench", whole["tally"])
     early = await kept.json("story", "video", "--from", str(kept.seq))
     assert early["log_id"] == "bench", "the snapshot has folded what is asked for"
+
+
+async def test_a_filter_of_tail_begins_with_a_snapshot(kept: Kept) -> None:
+    words = ("tail", "--no-follow", "--queue", "root/algorithm/video", "-o", "json")
+    whole = (await kept.cli.run(*words, "--since", "1", *kept.where)).ok().lines
+    late = (await kept.cli.run(*words, "--since", str(kept.seq + 1), *kept.where)).ok().lines
+    assert late
+    assert late == [line for line in whole if json.loads(line)["sequence"] > kept.seq]
+    absent = await kept.cli.run("tail", "--job", "nope", "--since", str(kept.seq + 1), *kept.where)
+    assert absent.code == 3
+    assert f"no job nope is in this log as it is known since sequence {kept.seq} (--since 1 reads all" in absent.err
+    assert (await kept.cli.run("tail", "--job", "nope", "--since", "1", *kept.where)).code == 3
+
+
+async def test_a_decision_is_made_again_from_a_snapshot(kept: Kept) -> None:
+    found = await kept.json("debug", "preemptor", "--at", str(kept.last))
+    assert [each["sequence"] for each in found["folded"]] == list(range(kept.seq + 1, kept.last + 1))
+    assert found["state"]["log_id"] == MARK, "what came before the snapshot is not read"
 
 
 async def test_what_a_stage_knows_is_read_from_its_snapshot_too(kept: Kept) -> None:

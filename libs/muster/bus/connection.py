@@ -270,7 +270,7 @@ async def connect(
     urls = [url] if isinstance(url, str) else list(url)
     if any(each.startswith(("ws://", "wss://")) for each in urls):
         raise ConnectError(f"cannot connect as {name}: websockets are not used; name the server as nats:// or tls://")
-    where = ", ".join(_redacted(each) for each in urls)
+    where = ", ".join(redacted(each) for each in urls)
     client = Client()
     connection = Connection(client, name, notice)
     errors: list[str] = []
@@ -341,5 +341,6 @@ def _text(error: Exception) -> str:
     return str(error) or type(error).__name__
 
 
-def _redacted(url: str) -> str:
+def redacted(url: str) -> str:
+    """An address without its user and password."""
     return re.sub(r"//[^@/]*@", "//***@", url)

@@ -1,17 +1,19 @@
 """The story of a queue: what it uses, who waits there, and what has come to pass in it between two moments.
 
-Pure. Feed it a log from its beginning; what lies before the first moment is folded, and not told.
+Pure. Feed it a log from its beginning, or from a state of the read model; what lies before the first moment is folded,
+and not told. Or have it recall what the read model keeps, which takes no log at all.
 """
 
 from __future__ import annotations
 
 from msgspec import Struct, field
 
-from muster.core.narrator import NarratedEvent, Narrator
+from muster.core.narrator import NarratedEvent, Narrator, entry_of
 from muster.core.pace import Estimate
 from muster.core.presentation.desired import pauses_over
 from muster.core.readmodel.history import usage
 from muster.core.readmodel.state import ReadState
+from muster.core.status.happenings import Happening
 from muster.core.status.job import job_status
 from muster.core.wording import happenings as worded
 from muster.core.wording import jobs
@@ -104,6 +106,41 @@ class QueueStory:
         if shown:
             self._keep(entries)
 
+    def recall(self) -> None:
+        """Tell what the read model keeps of the jobs that were in the queue last, instead of the commits before it."""
+        for record in self.told.state.records.values():
+            if not self._within(record.queue):
+                continue
+            for each in record.happenings:
+                self._recount(record.ref.key, each)
+            self._entries += [entry_of(record.ref, each) for each in record.happenings if each.weight == "turn"]
+        self._entries.sort(key=lambda each: (each.seq, each.item))
+
+    def _recount(self, job: str, happening: Happening) -> None:
+        tally, times = self._tally, happening.times
+        match happening.what:
+            case "workload_queued":
+                tally.queued += times
+            case "gang_admitted":
+                self._admitted(job, max(0, happening.span))
+            case "quota_released":
+                tally.released += times
+            case "quota_denied":
+                tally.denied += times
+            case "workload_finished":
+                tally.finished += times
+            case "evicted":
+                tally.evicted += times
+            case _:
+                pass
+
+    def _admitted(self, job: str, wait: int) -> None:
+        tally = self._tally
+        tally.admitted += 1
+        tally.waits += wait
+        if wait >= tally.longest_wait:
+            tally.longest_wait, tally.longest_waiter = wait, job
+
     def _keep(self, entries: list[NarratedEvent]) -> None:
         self._entries += [each for each in entries if each.weight == "turn" and self._concerns(each)]
         if len(self._entries) > 2 * KEPT:
@@ -129,12 +166,8 @@ class QueueStory:
             case d.WorkloadQueued():
                 tally.queued += 1
             case d.GangAdmitted():
-                tally.admitted += 1
                 job = self.told.state.queues.jobs.get(ref.uid)
-                wait = max(0, self.told.state.now - job.queued_at) if job is not None else 0
-                tally.waits += wait
-                if wait >= tally.longest_wait:
-                    tally.longest_wait, tally.longest_waiter = wait, ref.key
+                self._admitted(ref.key, max(0, self.told.state.now - job.queued_at) if job is not None else 0)
             case d.QuotaReleased():
                 tally.released += 1
             case d.QuotaDenied() if event.reason != "stale":

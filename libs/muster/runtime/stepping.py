@@ -52,9 +52,12 @@ class Step(Struct):
 class Stepper:
     """Feed it a log from its beginning, up to and with the commit in question; then ask for the step."""
 
-    def __init__(self, stage: str, base: Sequence[Snapshot] = ()) -> None:
-        """``base``: the states the first commit follows, where that is not the first of all."""
-        self._seat: AnySeat = Seat(DECIDERS[stage]())
+    def __init__(self, stage: str, base: Sequence[Snapshot] = (), state: StageState | None = None) -> None:
+        """``base``: the states the first commit follows, where that is not the first of all.
+
+        ``state``: that of the stage which the first commit follows.
+        """
+        self._seat: AnySeat = Seat(DECIDERS[stage](), state)
         for kept in base:
             if kept.stage == stage:
                 self._seat = Seat(self._seat.stage, decode_state(kept.body, type(self._seat.state)))

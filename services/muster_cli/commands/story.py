@@ -9,9 +9,9 @@ from cyclopts import Parameter
 from muster.core.queuestory import QueueStory
 from muster_cli.console import Output
 from muster_cli.exits import NOT_FOUND, USAGE, CliError
-from muster_cli.folding import begun
+from muster_cli.folding import begun, read_model
 from muster_cli.options import Document
-from muster_cli.positions import LogClock, reached, window
+from muster_cli.positions import LogClock, Mark, reached, window
 from muster_cli.positions import until as up_to
 from muster_cli.render.queuestories import tale_lines, tale_record
 from muster_cli.sources import Source, source_of
@@ -32,15 +32,13 @@ async def story(
 ) -> None:
     """Tell what happened in a queue."""
     begin, end = window(from_, until)
-    clock, out = LogClock(), Output()
-    async with source_of(source, out, based=begin is not None) as feed:
-        state, stream = await begun(feed, lambda seq, now: begin is not None and not begin.reached(seq, now))
-        told, last, clock.now = QueueStory(queue.strip("/"), state), state.seq, state.now
-        async for stored in up_to(stream, end):
-            last, now = stored.seq, clock.tell(stored)
-            told.feed(stored, shown=begin is None or begin.reached(stored.seq, now))
-        present = end.at if end is not None else await feed.time()
-    reached(begin, "--from", last, clock.now)
+    out, wanted = Output(), queue.strip("/")
+    if begin is None:
+        read = await read_model(source, out, end)
+        told, present = QueueStory(wanted, read.state), read.present
+        told.recall()
+    else:
+        told, present = await _from(begin, end, wanted, source, out)
     found = told.matches()
     if not found:
         raise CliError(
@@ -53,3 +51,19 @@ async def story(
         out.lines(tale_lines(tale, out.width))
     else:
         out.data(tale_record(tale), output)
+
+
+async def _from(
+    begin: Mark, end: Mark | None, queue: str, source: Source | None, out: Output
+) -> tuple[QueueStory, int]:
+    """What the log says from a position on, and when it is now. Raises CliError where the log ends before it."""
+    clock = LogClock()
+    async with source_of(source, out, based=True) as feed:
+        state, stream = await begun(feed, lambda seq, now: not begin.reached(seq, now))
+        told, last, clock.now = QueueStory(queue, state), state.seq, state.now
+        async for stored in up_to(stream, end):
+            last, now = stored.seq, clock.tell(stored)
+            told.feed(stored, shown=begin.reached(stored.seq, now))
+        present = end.at if end is not None else await feed.time()
+    reached(begin, "--from", last, clock.now)
+    return told, present

@@ -10,13 +10,15 @@ from cyclopts import Parameter
 
 from muster.bus.cell import open_log
 from muster.bus.log import JetStreamLog
+from muster.core.readmodel.model import ReadModel
 from muster.events.envelope import Stored
 from muster.ports import LogSealedError
 from muster_cli.console import Output
 from muster_cli.exits import NOT_FOUND, CliError
 from muster_cli.filtering import EventFilter
+from muster_cli.folding import newest_kept
 from muster_cli.options import Bus
-from muster_cli.reading import locate, opened, tell_which
+from muster_cli.reading import LogReading, locate, opened, tell_which
 from muster_cli.render.events import EventLines, record
 
 LAST_SHOWN = 25
@@ -46,13 +48,12 @@ async def tail(
 ) -> None:
     """Print the log."""
     place = locate(bus)
-    async with opened(place) as reading:
+    async with opened(place, patient=follow) as reading:
         out, chosen = Output(), EventFilter(job=job, queue=queue)
         tell_which(out, place)
         first = since if since is not None else max(1, await reading.log.end() - LAST_SHOWN + 1)
         printer = _Printer(out, reading.log, chosen, output)
-        # Who belongs where is known only to who has heard everything: a filter reads from the beginning.
-        after = first - 1 if chosen.empty else 0
+        after = first - 1 if chosen.empty else await _begun(reading, chosen, first)
         while True:
             try:
                 async with contextlib.aclosing(printer.log.follow(after)) as stream:
@@ -69,6 +70,15 @@ async def tail(
                     return
                 await asyncio.sleep(AGAIN_S)
                 printer.log = await open_log(reading.js, place.config.cell)
+
+
+async def _begun(reading: LogReading, chosen: EventFilter, first: int) -> int:
+    """What belongs where is known from a snapshot, else from the whole log: the sequence to read after."""
+    state = await newest_kept(reading, ReadModel(), lambda seq, _now: seq < first)
+    if state is None:
+        return 0
+    chosen.begin(state)
+    return state.seq
 
 
 class _Printer:

@@ -121,7 +121,7 @@ class Session:
         logs.configure(level="info", style="json", stream=service_log)
         server = await stack.enter_async_context(broker(home.store, wishes.port, self._note))
         config = _config(wishes, server.url)
-        js = await stack.enter_async_context(connected(LogPlace(config)))
+        js = await stack.enter_async_context(connected(LogPlace(config), patient=True))
         after, log_time = await _end_of(js, config.cell)
         clock = self._clock(log_time)
         cluster: LocalCluster | None = None

@@ -74,3 +74,15 @@ def test_why_tells_who_took_what_it_waits_for(log):
         story.feed(stored)
     text = story.of("video/one").standing.text
     assert text.endswith("While it waited, cpu there went to video/three (12, ahead of it)")
+
+
+def test_what_the_read_model_keeps_is_the_same_story(log):
+    for queue in ("video", "root/algorithm", "root"):
+        read, kept = tale(log, queue), QueueStory(queue)
+        for stored in log:
+            kept.feed(stored, shown=False)
+        kept.recall()
+        found = kept.of(read.queue)
+        assert found.tally == read.tally
+        assert found.waiting == read.waiting
+        assert [each for each in read.entries if each.ref is not None] == found.entries
