@@ -1,4 +1,4 @@
-"""How long a question takes: ``muster why``, ``position``, ``ls`` and ``story`` as commands of their own, against a full log.
+"""How long a question takes: `muster why`, `position`, `ls` and `story` as commands, against a full log.
 
 A cell with N waiting RayJobs is made, and a log of M events on a real nats-server. The snapshot of the read model
 lies as far behind the end as the service lets it; each command is a new process, from its start to its end.
