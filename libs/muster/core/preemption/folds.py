@@ -95,13 +95,13 @@ def effect_applied(state: PreemptorState, _at: Position, event: EffectApplied) -
 
 def effect_failed(state: PreemptorState, at: Position, event: EffectFailed) -> None:
     if event.action == "suspend":
-        state.queues.ledger.claims.stays(event.ref.uid, event.attempt, at.at)
+        state.queues.ledger.victim_stays(event.ref.uid, event.attempt, at.at)
         _runs_on(state, event.ref.uid, at)
 
 
 def victim_stays(state: PreemptorState, at: Position, event: VictimStays) -> None:
     """Others may be suspended in its place; one that still leaves is not asked for again."""
-    state.queues.ledger.claims.stays(event.ref.uid, event.attempt, at.at)
+    state.queues.ledger.victim_stays(event.ref.uid, event.attempt, at.at)
     state.supply += 1
     if event.reason == "runs_again":
         _runs_on(state, event.ref.uid, at)
@@ -199,7 +199,7 @@ def ordered(state: PreemptorState, at: Position, event: EvictionOrdered | ClaimO
             state.leaving[victim.ref.uid] = None
             changed(state, victim.ref.uid)
         else:
-            state.queues.ledger.claims.stays(victim.ref.uid, victim.attempt, at.at)
+            state.queues.ledger.victim_stays(victim.ref.uid, victim.attempt, at.at)
     _age_claims_over(state)
 
 

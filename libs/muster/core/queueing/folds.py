@@ -196,12 +196,12 @@ def charge_changed(
 
 
 def claim_opened(queues: Queues, at: Position, event: EvictionOrdered | ClaimOpened) -> Iterable[str]:
-    queues.ledger.claims.open(claim_of(event, at.at))
+    queues.ledger.open_claim(claim_of(event, at.at))
     return ()
 
 
 def claim_ended(queues: Queues, _at: Position, event: ClaimEnded) -> Iterable[str]:
-    queues.ledger.claims.end(event.ref.uid)
+    queues.ledger.end_claim(event.ref.uid)
     return ()
 
 

@@ -331,7 +331,7 @@ class QuotaAccountant:
 
     def next_deadline(self, state: AccountantState) -> int | None:
         claims = (claiming.expires_at(state, claim) for claim in state.ledger.claims.by_uid.values())
-        times = (*state.deadlines.values(), *(at for at in claims if at is not None), *claiming.overdue_times(state))
+        times = (*state.deadlines.values(), *(at for at in claims if at is not None), *state.overdue.values())
         return min((at for at in times if at > state.now), default=None)
 
     # --- check ------------------------------------------------------------------------------------------------
@@ -339,6 +339,7 @@ class QuotaAccountant:
     def check(self, state: AccountantState) -> list[Violation]:
         """I5: usage is the sum of the charges, and runtime quota follows from what is asked for.
 
+        The sums of what waits and of what leaves follow from who does, and which claims are over from the state.
         I6: every entry is charged once, and nothing else is. I22: where its workload belongs, or it is due to move.
         """
         found = []
@@ -346,6 +347,10 @@ class QuotaAccountant:
             found.append(Violation("I5", f"ledger says {state.ledger.used}, charges sum to {state.ledger.recount()}"))
         if (shares := state.ledger.shares).runtime != (afresh := shares.as_asked(state.ledger.nodes)):
             found.append(Violation("I5", f"runtime quota is {shares.runtime}, and {afresh} by what is asked for"))
+        ledger = state.ledger
+        if ledger.waiting != ledger.waiting_afresh() or ledger.leaving != ledger.leaving_afresh():
+            found.append(Violation("I5", f"{ledger.waiting} waits and {ledger.leaving} leaves, and not by who does"))
+        found += [Violation("I5", said) for said in claiming.forgotten(state)]
         if state.entries.keys() != state.ledger.charges.keys():
             odd = sorted(state.entries.keys() ^ state.ledger.charges.keys())
             found.append(Violation("I6", f"charged and not entered, or entered and not charged: {odd[:5]}"))

@@ -31,14 +31,16 @@ from muster.model.workload import Workload
 def ends(state: AccountantState) -> Iterator[ClaimEnded]:
     """Claims whose reason is gone, or that have come no nearer for too long."""
     for claim in state.ledger.claims.by_uid.values():
-        outcome = why_over(state, claim)
+        outcome: ClaimOutcome | None = "expired" if has_expired(state, claim) else None
+        if claim.uid in state.due_end:
+            outcome = why_over(state, claim) or outcome
         if outcome is not None:
             cause = state.causes.get(claim.uid, state.claim_causes[claim.uid])
             yield ClaimEnded(cause=cause, ref=claim.ref, outcome=outcome)
 
 
 def why_over(state: AccountantState, claim: Claim) -> ClaimOutcome | None:
-    """Why a claim ends without an admission; None while it stands."""
+    """Why a claim ends without an admission, whatever the time; None while it stands."""
     workload = state.workloads.get(claim.uid)
     if workload is None or not workload.suspended or workload.phase not in ("waiting", "suspending"):
         return "gone"
@@ -50,8 +52,13 @@ def why_over(state: AccountantState, claim: Claim) -> ClaimOutcome | None:
         return "changed"
     if not _can_be_served(state, claim):
         return "unsatisfiable"
+    return None
+
+
+def has_expired(state: AccountantState, claim: Claim) -> bool:
+    """Whether it has come no nearer for too long."""
     until = expires_at(state, claim)
-    return "expired" if until is not None and state.now >= until else None
+    return until is not None and state.now >= until
 
 
 def expires_at(state: AccountantState, claim: Claim) -> int | None:
@@ -63,9 +70,11 @@ def expires_at(state: AccountantState, claim: Claim) -> int | None:
 
 def stays(state: AccountantState) -> Iterator[VictimStays]:
     """Victims that no claim should wait for any more."""
+    if not state.due_stay and not any(at <= state.now for at in state.overdue.values()):
+        return
     for uid, attempt, claim in _victims(state):
         entry = state.entries.get(uid)
-        overdue = (at := _overdue_at(entry)) is not None and state.now >= at
+        overdue = (at := overdue_at(entry)) is not None and state.now >= at
         if entry is not None and (overdue or not entry.leaving):
             cause = state.causes.get(uid, state.claim_causes[claim.uid])
             yield VictimStays(
@@ -73,12 +82,16 @@ def stays(state: AccountantState) -> Iterator[VictimStays]:
             )
 
 
-def overdue_times(state: AccountantState) -> Iterator[int]:
-    """Log times (ms) at which victims count as overdue."""
-    for uid, _, _ in _victims(state):
-        at = _overdue_at(state.entries.get(uid))
-        if at is not None:
-            yield at
+def forgotten(state: AccountantState) -> Iterator[str]:
+    """Where what the state remembers of claims differs from what follows from it."""
+    over = {uid for uid, claim in state.ledger.claims.by_uid.items() if why_over(state, claim) is not None}
+    if over != state.due_end.keys():
+        yield f"claims are over: {sorted(over)[:5]}, and marked so: {[*state.due_end][:5]}"
+    entries = {uid: state.entries[uid] for uid in state.ledger.claims.leavers if uid in state.entries}
+    runs = {uid for uid, entry in entries.items() if not entry.leaving}
+    late = {uid: at for uid, entry in entries.items() if (at := overdue_at(entry)) is not None}
+    if runs != state.due_stay.keys() or late != state.overdue:
+        yield f"victims run on: {sorted(runs)[:5]}, and marked so: {[*state.due_stay][:5]}; overdue: {late}"
 
 
 def _victims(state: AccountantState) -> Iterator[tuple[str, int, Claim]]:
@@ -91,7 +104,7 @@ def _victims(state: AccountantState) -> Iterator[tuple[str, int, Claim]]:
                 yield uid, attempt, claim
 
 
-def _overdue_at(entry: Entry | None) -> int | None:
+def overdue_at(entry: Entry | None) -> int | None:
     """Log time (ms) at which a victim that has been suspended counts as overdue."""
     suspended = entry is not None and entry.leaving and entry.suspended_rv
     return entry.suspended_at + LEAVES_WITHIN_MS if entry is not None and suspended else None

@@ -72,6 +72,8 @@ class Claims(Struct):
     """What claims hold against everybody."""
     total: Scratch = field(default_factory=Scratch)
     """What all claims hold."""
+    leavers: dict[str, int] = field(default_factory=dict)
+    """uid of who leaves for somebody and has not left yet -> for how many"""
 
     def open(self, claim: Claim) -> None:
         """From here on it is held; what the same claimant had before is replaced, and its victims stay its own."""
@@ -80,12 +82,16 @@ class Claims(Struct):
             claim.victims = before.victims | claim.victims
         self.by_uid[claim.uid] = claim
         self._hold(claim, 1)
+        for uid in claim.victims:
+            self.leavers[uid] = self.leavers.get(uid, 0) + 1
 
     def end(self, uid: str) -> Claim | None:
         """Nothing is held for this claimant any more."""
         claim = self.by_uid.pop(uid, None)
         if claim is not None:
             self._hold(claim, -1)
+            for victim in claim.victims:
+                self._stays(victim)
         return claim
 
     def left(self, uid: str, demand: Demand, at: int) -> None:
@@ -93,12 +99,14 @@ class Claims(Struct):
         for claim in self.by_uid.values():
             if claim.victims.pop(uid, None) is not None or not demand.request.keys().isdisjoint(claim.demand.request):
                 claim.progress = max(claim.progress, at)
+        self.leavers.pop(uid, None)
 
     def stays(self, uid: str, attempt: int, at: int) -> None:
         """A victim could not be suspended: nobody waits for it any more."""
         for claim in self.by_uid.values():
             if claim.victims.get(uid) == attempt:
                 del claim.victims[uid]
+                self._stays(uid)
                 claim.progress = max(claim.progress, at)
 
     def served_by(self, uid: str, queue: str, demand: Demand) -> Claim | None:
@@ -118,8 +126,11 @@ class Claims(Struct):
         if not own and not before:
             return self.firm if owed else self.total
         held = _copy(self.firm if owed else self.total)
+        alike = [claim for claim in own if claim.firm]
+        if alike:  # All of them hold the same, at every node of one path.
+            _spread(held, alike[0], -len(alike))
         for claim in own:
-            if claim.firm or not owed:
+            if not claim.firm and not owed:
                 _spread(held, claim, -1)
         for claim in before:
             _spread(held, claim, 1)
@@ -150,6 +161,12 @@ class Claims(Struct):
         mine = set(paths)
         aged = (claim for claim in self.by_uid.values() if not claim.firm)
         return next((claim for claim in aged if not mine.isdisjoint(claim.paths())), None)
+
+    def _stays(self, uid: str) -> None:
+        """It leaves for one claim less."""
+        left = self.leavers.pop(uid) - 1
+        if left:
+            self.leavers[uid] = left
 
     def _hold(self, claim: Claim, times: int) -> None:
         _spread(self.total, claim, times)

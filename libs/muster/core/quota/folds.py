@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from muster.core.quota import growth, standalone
 from muster.core.quota.charging import ask_of, charge_of, claim_of
+from muster.core.quota.claiming import overdue_at, why_over
 from muster.core.quota.state import (
     AccountantState,
     Entry,
@@ -265,6 +266,8 @@ def open_entry(state: AccountantState, at: Position, event: QuotaReserved | Work
     served = state.ledger.charge(uid, charge_of(event))
     if served is not None:
         state.claim_causes.pop(served.uid, None)
+        for each in (served.uid, *served.victims):
+            recheck(state, each)
     recheck(state, uid)
     return entry
 
@@ -344,7 +347,7 @@ def effect_failed(state: AccountantState, at: Position, event: EffectFailed) -> 
     if event.action == "resume":
         entry.failed = event.reason
     elif entry.leaving:
-        state.ledger.claims.stays(event.ref.uid, event.attempt, at.at)
+        state.ledger.victim_stays(event.ref.uid, event.attempt, at.at)
         entry.leaving = ""
     state.causes[event.ref.uid] = Cause(at.seq, at.item)
     recheck(state, event.ref.uid)
@@ -395,13 +398,14 @@ def eviction_ordered(state: AccountantState, at: Position, event: EvictionOrdere
             entry.leaving, entry.suspended_rv = "evicted" if victim.priority is None else "preempted", 0
             recheck(state, victim.ref.uid)
         else:
-            state.ledger.claims.stays(victim.ref.uid, victim.attempt, at.at)
+            state.ledger.victim_stays(victim.ref.uid, victim.attempt, at.at)
 
 
 def claim_opened(state: AccountantState, at: Position, event: EvictionOrdered | ClaimOpened) -> None:
     state.plans.pop(event.ref.uid, None)
-    state.ledger.claims.open(claim_of(event, at.at))
+    state.ledger.open_claim(claim_of(event, at.at))
     state.claim_causes[event.ref.uid] = Cause(at.seq, at.item)
+    recheck(state, event.ref.uid)
 
 
 def plan_stale(state: AccountantState, _at: Position, event: PlanStale) -> None:
@@ -409,12 +413,15 @@ def plan_stale(state: AccountantState, _at: Position, event: PlanStale) -> None:
 
 
 def victim_stays(state: AccountantState, at: Position, event: VictimStays) -> None:
-    state.ledger.claims.stays(event.ref.uid, event.attempt, at.at)
+    state.ledger.victim_stays(event.ref.uid, event.attempt, at.at)
+    recheck(state, event.ref.uid)
 
 
 def claim_ended(state: AccountantState, _at: Position, event: ClaimEnded) -> None:
-    state.ledger.claims.end(event.ref.uid)
+    ended = state.ledger.end_claim(event.ref.uid)
     state.claim_causes.pop(event.ref.uid, None)
+    for uid in (event.ref.uid, *(ended.victims if ended is not None else ())):
+        recheck(state, uid)
 
 
 def suspension_ordered(state: AccountantState, _at: Position, event: SuspensionOrdered) -> None:
@@ -439,10 +446,12 @@ def queue_gone(state: AccountantState, at: Position, event: QueueGone) -> None:
 
 
 def _pauses_changed(state: AccountantState) -> None:
-    """What is reserved and not admitted yet may have to be given back, or may stay."""
+    """What is reserved and not admitted yet may have to be given back, or may stay; what is held may be over."""
     for uid, entry in state.entries.items():
         if not (entry.admitted or entry.resumed_rv):
             recheck(state, uid)
+    for uid in state.ledger.claims.by_uid:
+        recheck(state, uid)
 
 
 def entry_of(state: AccountantState, uid: str, attempt: int) -> Entry | None:
@@ -468,6 +477,14 @@ def recheck(state: AccountantState, uid: str) -> None:
     pod = state.standalone.get(uid) if entry is None else None
     uncharged = pod is not None and standalone.leaf_of(state.ledger, pod) is not None
     _set(state.due_adoption, uid, uncharged or (workload is not None and must_adopt(state, workload)))
+    claim, leaves = state.ledger.claims.by_uid.get(uid), entry is not None and uid in state.ledger.claims.leavers
+    _set(state.due_end, uid, claim is not None and why_over(state, claim) is not None)
+    _set(state.due_stay, uid, leaves and entry is not None and not entry.leaving)
+    overdue = overdue_at(entry) if leaves else None
+    if overdue is not None:
+        state.overdue[uid] = overdue
+    else:
+        state.overdue.pop(uid, None)
     if deadline is None or uid in state.due_release:
         state.deadlines.pop(uid, None)
     else:

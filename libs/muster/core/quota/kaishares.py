@@ -27,7 +27,5 @@ def requests(ledger: Ledger) -> dict[str, Vector]:
     found: dict[str, Vector] = {node.path: {} for node in tree.nodes if not node.children}
     for leaf, total in found.items():
         add_into(total, ledger.used.get(leaf, {}))
-    for uid, ask in ledger.asks.items():
-        if uid not in ledger.charges and ask.queue in found:
-            add_into(found[ask.queue], ask.request)
+        add_into(total, ledger.waiting.get(leaf, {}))
     return found

@@ -57,6 +57,12 @@ class Ledger(Struct):
     """What every node may use right now, in a tree that divides by weight."""
     claims: Claims = field(default_factory=Claims)
     """What is held for waiting jobs."""
+    waiting: dict[str, Vector] = field(default_factory=dict)
+    """leaf -> what those ask for that are queued for it and not charged"""
+    going: dict[str, tuple[str, Demand]] = field(default_factory=dict)
+    """uid of a charged workload that leaves for a claim -> what it gives back, and where"""
+    leaving: Scratch = field(default_factory=Scratch)
+    """What all of those will have given back, as negative amounts."""
 
     @property
     def tree(self) -> QuotaTree | None:
@@ -105,8 +111,10 @@ class Ledger(Struct):
                 self._keep(node)
         weighted = [tree for tree in self.trees.values() if tree.rules.runtime == "weight"]
         self.shares.install({node.path: node for tree in weighted[:1] for node in tree.nodes}, weighted=bool(weighted))
+        self.waiting = {}
         for uid in dict.fromkeys((*self.charges, *self.asks)):
             self._ask(uid, 1)
+            self._settle(uid)
 
     def leaf_for(self, namespace: str, named: str = "") -> str | None:
         """The leaf a workload belongs to: the queue or quota its label names, else its namespace's, else one for all.
@@ -148,7 +156,7 @@ class Ledger(Struct):
         """Charge a workload; what it was charged before is replaced. Returns the claim that this serves, and ends."""
         self._put(uid, charge)
         served = self.claims.served_by(uid, charge.queue, charge.demand)
-        return self.claims.end(served.uid) if served is not None else None
+        return self.end_claim(served.uid) if served is not None else None
 
     def recharge(self, uid: str, request: Vector, pods: int, over: Vector) -> tuple[str, Demand] | None:
         """What runs of it has changed: (its queue, the larger of before and now); None when it is not charged."""
@@ -168,6 +176,7 @@ class Ledger(Struct):
         self._add(charge, 1)
         self._keep_chain(charge.queue)
         self._ask(uid, 1)
+        self._settle(uid)
 
     def release(self, uid: str, attempt: int = 0, at: int = 0) -> Charge | None:
         """End a charge, and with it what was asked for under that attempt; returns it, or None when there was none.
@@ -183,6 +192,7 @@ class Ledger(Struct):
             self._keep_chain(charge.queue)
             self._ask(uid, 1)
             self.claims.left(uid, charge.demand, at)
+            self._settle(uid)
         return charge
 
     def move(self, uid: str, queue: str, named: str) -> Charge | None:
@@ -196,18 +206,64 @@ class Ledger(Struct):
         """The same charges with nothing held for anybody; for reading only."""
         return structs.replace(self, claims=Claims())
 
-    def leaving(self) -> Scratch:
-        """What the victims of all claims will have given back, as negative amounts."""
+    def open_claim(self, claim: Claim) -> None:
+        """From here on it is held, and its victims leave."""
+        before = self.claims.by_uid.get(claim.uid)
+        self.claims.open(claim)
+        for uid in {**(before.victims if before is not None else {}), **claim.victims}:
+            self._settle(uid)
+
+    def end_claim(self, uid: str) -> Claim | None:
+        """Nothing is held for this claimant any more; returns its claim, if there was one."""
+        ended = self.claims.end(uid)
+        for victim in ended.victims if ended is not None else ():
+            self._settle(victim)
+        return ended
+
+    def victim_stays(self, uid: str, attempt: int, at: int) -> None:
+        """A victim could not be suspended: nobody waits for it any more. ``at``: log time (ms)."""
+        self.claims.stays(uid, attempt, at)
+        self._settle(uid)
+
+    def leaving_afresh(self) -> Scratch:
+        """``leaving`` counted afresh from the claims: what an audit compares with."""
         gone = Scratch()
         for uid in dict.fromkeys(self.claims.victims()):
             if uid in self.charges:
                 gone.add(self.charges[uid].queue, self.charges[uid].demand, -1)
         return gone
 
+    def waiting_afresh(self) -> dict[str, Vector]:
+        """``waiting`` counted afresh from who asks."""
+        found: dict[str, Vector] = {}
+        for uid, ask in self.asks.items():
+            if uid not in self.charges:
+                add_into(found.setdefault(ask.queue, {}), ask.request)
+        return {queue: total for queue, total in found.items() if total}
+
+    def _settle(self, uid: str) -> None:
+        """Bring what a workload gives back in line with its charge and the claims it leaves for."""
+        charge = self.charges.get(uid) if uid in self.claims.leavers else None
+        gives, before = (charge.queue, charge.demand) if charge is not None else None, self.going.get(uid)
+        if gives == before:
+            return
+        if before is not None:
+            self.leaving.add(*before)
+            del self.going[uid]
+        if gives is not None:
+            self.leaving.add(*gives, -1)
+            self.going[uid] = gives
+
     def _ask(self, uid: str, times: int) -> None:
-        """What a workload is charged, else what it asks for, counts once; only where the tree divides by it."""
-        found = (self.charges.get(uid) or self.asks.get(uid)) if self.shares.names else None
-        if found is not None:
+        """What a workload is charged, else what it asks for, counts once."""
+        charge, ask = self.charges.get(uid), self.asks.get(uid)
+        found = charge or ask
+        if charge is None and ask is not None:
+            total = self.waiting.setdefault(ask.queue, {})
+            add_into(total, ask.request, times)
+            if not total:
+                del self.waiting[ask.queue]
+        if found is not None and self.shares.names:
             self.shares.ask(self.nodes, found.queue, found.request, times)
 
     def _add(self, charge: Charge, times: int) -> None:

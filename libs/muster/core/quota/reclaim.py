@@ -88,7 +88,7 @@ class Basis(Struct):
 
 def basis(ledger: Ledger, uid: str = "") -> Basis:
     """What a claim of this workload is planned against."""
-    return Basis(ledger.without_claims(), ledger.leaving(), ledger.claims.firmly_held_from(uid))
+    return Basis(ledger.without_claims(), ledger.leaving, ledger.claims.firmly_held_from(uid))
 
 
 class Search(Struct):

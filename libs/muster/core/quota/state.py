@@ -173,6 +173,12 @@ class AccountantState(StageState):
     """workload uid -> what its Ray cluster gives back"""
     due_change: dict[str, None] = field(default_factory=dict)
     """Charged workloads of which more runs, or less, than they are charged with."""
+    due_end: dict[str, None] = field(default_factory=dict)
+    """Claimants whose claim has no reason any more."""
+    due_stay: dict[str, None] = field(default_factory=dict)
+    """Victims of a claim that run on: they have not been suspended."""
+    overdue: dict[str, int] = field(default_factory=dict)
+    """uid of a victim that was suspended and has not left -> log time (ms) from which no claim waits for it"""
     deadlines: dict[str, int] = field(default_factory=dict)
     """workload uid -> log time at which its end counts as certain."""
 
