@@ -38,5 +38,5 @@ def every_log_is_judged() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Bench, "append", published.judging(Bench.append, lambda bench: bench.log[-1]))
         patch.setattr(MemoryLog, "_put", published.judging(MemoryLog._put, lambda log: log._stored[-1]))
-        patch.setattr(DisorderedCell, "_append", published.judging(DisorderedCell._append, lambda sim: sim.log[-1]))
+        patch.setattr(DisorderedCell, "append", published.judging(DisorderedCell.append, lambda sim: sim.log[-1]))
         yield

@@ -8,7 +8,7 @@ patches. ``Disorder`` says what goes wrong on the way; all of it is drawn from o
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from random import Random
 from typing import Any
 
@@ -19,14 +19,15 @@ from muster.core.actuation.answers import RetryLater
 from muster.core.actuation.carrying import Order, Reply, Request, carry_out, first_request, orders_of
 from muster.core.actuation.intents import Actuator, ActuatorState, Known, Outstanding
 from muster.core.deciders import DECIDERS
+from muster.core.inmemory import InMemoryCell
 from muster.core.reading.registry import SHARD_OF, WATCHED, required_of, shards_of
-from muster.core.seat import Seat
+from muster.core.seat import AnySeat, Seat
 from muster.core.stage import Stage, StageState
 from muster.core.watching.watcher import PATIENCE_MS, Watcher
 from muster.events.base import Event
 from muster.events.envelope import MAX_EVENTS, Commit, CommitKind, Stored, decode_commit, encode_commit
 from muster.events.facts import KindsConfigured, Synced, SyncStarted
-from muster.events.system import Genesis, LeaderStarted, PlacementChosen
+from muster.events.system import PlacementChosen
 from muster.model.keys import Ref
 from muster.runtime.snapshotting import decode_state, encode_state
 from muster.sim.apiserver.store import StoredChange
@@ -52,16 +53,7 @@ class Disorder(Struct, frozen=True, kw_only=True):
     """The API server takes no patch this time."""
 
 
-class _Leading(Seat[Any]):
-    """One stage, the last sequence it appended, and the one at which it began to lead."""
-
-    def __init__(self, stage: Stage[Any], state: StageState | None = None) -> None:
-        super().__init__(stage, state)
-        self.last_own = 0
-        self.epoch = 0
-
-
-class DisorderedCell:
+class DisorderedCell(InMemoryCell[AnySeat]):
     """A cell and its cluster. ``log`` grows; ``step`` and ``advance`` move things along."""
 
     def __init__(
@@ -82,67 +74,34 @@ class DisorderedCell:
         self.on_commit: Callable[[Stored], None] | None = None
         self._isolate = isolate
         self._kinds = kinds
-        self._count = 0
-        self.seats: dict[str, _Leading] = {name: _Leading(make()) for name, make in DECIDERS.items()}
-        self.seats["actuator"] = _Leading(Actuator())
         self._watchers = {shard: Watcher(shard, kinds) for shard in shards_of(kinds)}
-        for shard, watcher in self._watchers.items():
-            self.seats[f"watcher/{shard}"] = _Leading(watcher)
+        stages: dict[str, Stage[Any]] = {name: make() for name, make in DECIDERS.items()}
+        stages |= {"actuator": Actuator(), **{f"watcher/{shard}": each for shard, each in self._watchers.items()}}
+        super().__init__({key: Seat(stage) for key, stage in stages.items()}, self._note, turns=DECIDERS)
         self._changed: dict[str, dict[str, StoredChange]] = {shard: {} for shard in self._watchers}
         """shard -> uid -> newest change not reported yet"""
         self._doubted: dict[str, int] = {}
         """uid -> when it was first put off, since its parent did not know it"""
         self._paused: deque[Request] = deque()
         """patches built by an actuator that was paused before it sent them"""
-        self._append("genesis", "0", "input", [Genesis(log_id=f"simulation-{seed}", generation=1)])
-        for key in self.seats:
-            self._take_over(key)
+        self.begin(f"simulation-{seed}", "simulation", self.seats)
         if placement is not None:
-            self.append_as("gang_admitter", "input", [placement])
+            self.append("gang_admitter", "input", [placement])
         self._open()
 
     # --- the log ----------------------------------------------------------------------------------------------
 
-    def _append(
-        self,
-        stage: str,
-        shard: str,
-        kind: CommitKind,
-        events: list[Event],
-        *,
-        in_seq: int | None = None,
-        epoch: int = 0,
-    ) -> int:
-        self._count += 1
-        commit = Commit(
-            commit_id=f"sim-{self._count}",
-            stage=stage,
-            shard=shard,
-            kind=kind,
-            at=self.cluster.clock.now(),
-            epoch=epoch,
-            in_seq=len(self.log) if in_seq is None else in_seq,
-            events=tuple(events),  # type: ignore[arg-type]
-        )
-        if self._isolate:
-            commit = decode_commit(encode_commit(commit))
-        stored = Stored(len(self.log) + 1, commit)
+    def kept(self, commit: Commit) -> Commit:
+        return decode_commit(encode_commit(commit)) if self._isolate else commit
+
+    def append(self, key: str, kind: CommitKind, events: Iterable[Event], in_seq: int | None = None) -> int:
+        self.now = self.cluster.clock.now()
+        return super().append(key, kind, events, in_seq)
+
+    def _note(self, stored: Stored) -> None:
         self.log.append(stored)
-        for seat in self.seats.values():
-            seat.fold(stored)
         if self.on_commit is not None:
             self.on_commit(stored)
-        return stored.seq
-
-    def append_as(self, key: str, kind: CommitKind, events: list[Event], in_seq: int | None = None) -> None:
-        stage, _, shard = key.partition("/")
-        seat = self.seats[key]
-        seat.last_own = self._append(stage, shard or "0", kind, events, in_seq=in_seq, epoch=seat.epoch)
-
-    def _take_over(self, key: str) -> None:
-        self.seats[key].epoch = 0
-        self.append_as(key, "input", [LeaderStarted(process="simulation")])
-        self.seats[key].epoch = self.seats[key].last_own
 
     # --- the cluster ------------------------------------------------------------------------------------------
 
@@ -151,10 +110,10 @@ class DisorderedCell:
         server = self.cluster.server
         if self._kinds != StageState().kinds:
             configured = KindsConfigured(kinds=self._kinds, required=required_of(self._kinds))
-            self.append_as("watcher/elasticquotatrees", "input", [configured])
+            self.append("watcher/elasticquotatrees", "input", [configured])
         for shard, watcher in self._watchers.items():
             row = watcher.row
-            self.append_as(f"watcher/{shard}", "input", [SyncStarted(kinds=(shard,))])
+            self.append(f"watcher/{shard}", "input", [SyncStarted(kinds=(shard,))])
             for found in server.store.table(row.resource).objects.values():
                 self._observe(
                     StoredChange("ADDED", int(found["metadata"]["resourceVersion"]), row.resource, found, None)
@@ -162,7 +121,7 @@ class DisorderedCell:
             server.subscribe(self._observe, row.resource)
         self._report(everything=True)
         for shard in self._watchers:
-            self.append_as(f"watcher/{shard}", "input", [Synced(kind=shard)])
+            self.append(f"watcher/{shard}", "input", [Synced(kind=shard)])
 
     def _observe(self, change: StoredChange) -> None:
         row = WATCHED[SHARD_OF[change.resource]]
@@ -188,13 +147,13 @@ class DisorderedCell:
                     continue
                 facts += self._facts(shard, changed.pop(uid))
                 if len(facts) >= MAX_EVENTS - 2:
-                    self.append_as(f"watcher/{shard}", "input", facts)
+                    self.append(f"watcher/{shard}", "input", facts)
                     facts, reported = [], True
             if facts:
-                self.append_as(f"watcher/{shard}", "input", facts)
+                self.append(f"watcher/{shard}", "input", facts)
                 reported = True
                 if self._happens(self.disorder.repeat):
-                    self.append_as(f"watcher/{shard}", "input", facts)
+                    self.append(f"watcher/{shard}", "input", facts)
         return reported
 
     def _puts_off(self, shard: str, change: StoredChange) -> bool:
@@ -220,20 +179,21 @@ class DisorderedCell:
     def _happens(self, chance: float) -> bool:
         return chance > 0 and self.rng.random() < chance
 
-    def _decide(self, key: str) -> bool:
-        """Let a stage decide and commit, or reach its deadline; whether it did anything."""
-        seat = self.seats[key]
-        if self._happens(self.disorder.crash):
-            self._restart(key)
-        due = seat.due(self.cluster.clock.now())
-        if due is None:
-            return False
-        kind, events = due
-        in_seq = len(self.log)
-        if kind == "decision" and self._happens(self.disorder.late):
-            self._something_else(key)
-        self.append_as(key, kind, events, in_seq)
-        return True
+    def step(self, key: str) -> list[Event]:
+        """Let a stage decide and commit, or reach its deadline, until it has nothing more to say."""
+        said: list[Event] = []
+        while True:
+            if self._happens(self.disorder.crash):
+                self._restart(key)
+            due = self.seats[key].due(self.cluster.clock.now())
+            if due is None:
+                return said
+            kind, events = due
+            in_seq = len(self.log)
+            if kind == "decision" and self._happens(self.disorder.late):
+                self._something_else(key)
+            self.append(key, kind, events, in_seq)
+            said += events
 
     def _something_else(self, but: str) -> None:
         """Time passes and other commits come in between a decision and its storing."""
@@ -244,28 +204,27 @@ class DisorderedCell:
             other = self.rng.choice([key for key in DECIDERS if key != but])
             due = self.seats[other].decisions()
             if due:
-                self.append_as(other, "decision", due)
+                self.append(other, "decision", due)
             self._act()
 
     def _restart(self, key: str) -> None:
         """The stage's process dies; another takes over, from a snapshot of some moment or from the beginning."""
         seat = self.seats[key]
         if self.rng.random() < 0.5:
-            fresh = _Leading(seat.stage, decode_state(encode_state(seat.state), type(seat.state)))
+            fresh: AnySeat = Seat(seat.stage, decode_state(encode_state(seat.state), type(seat.state)))
         else:
-            fresh = _Leading(seat.stage)
+            fresh = Seat(seat.stage)
             for stored in self.log:
                 fresh.fold(stored)
-        fresh.last_own = seat.last_own
         self.seats[key] = fresh
-        self._take_over(key)
+        self.lead(key, "simulation")
 
     # --- the actuator -----------------------------------------------------------------------------------------
 
     def _act(self) -> bool:
         """Carry out what is outstanding; effects are stored. Whether anything was answered."""
         seat = self.seats["actuator"]
-        state: ActuatorState = seat.state  # type: ignore[assignment]
+        state: ActuatorState = seat.state
         effects: list[Event] = []
         if self._paused and self._happens(0.5):
             self._send(self._paused.popleft())
@@ -277,8 +236,7 @@ class DisorderedCell:
             effect = self._carry_out(order, state)
             if effect is not None:
                 effects.append(effect)
-        for start in range(0, len(effects), MAX_EVENTS):
-            self.append_as("actuator", "input", effects[start : start + MAX_EVENTS])
+        self.report("actuator", effects)
         return bool(effects)
 
     def _carry_out(self, order: Order, state: ActuatorState) -> Event | None:
@@ -303,24 +261,23 @@ class DisorderedCell:
 
     # --- time -------------------------------------------------------------------------------------------------
 
-    def settle(self) -> None:
+    def settle(self, act: Callable[[], bool] = lambda: False) -> list[Event]:
         """Let everything that is due now happen."""
-        busy = True
-        while busy:
-            self.cluster.step()
-            busy = self._report()
-            for key in DECIDERS:
-                while self._decide(key):
-                    busy = True
-            busy = self._act() or busy
+        self._hear()
+        return super().settle(lambda: self._act() | self._hear() | act())
+
+    def _hear(self) -> bool:
+        self.cluster.step()
+        return self._report()
 
     def advance(self, ms: int) -> None:
         """Let that much time pass, stopping wherever something is due on the way."""
         end = self.cluster.clock.now() + ms
         while True:
             self.settle()
-            times = [at for at in (self.cluster.driver.next_at(), self._next_deadline()) if at is not None]
-            at = min(times, default=None)
+            deadline = self.next_deadline()
+            times = [self.cluster.driver.next_at(), None if deadline is None else deadline[0]]
+            at = min((each for each in times if each is not None), default=None)
             if self._waiting_for_luck():
                 at = min(at, self.cluster.clock.now() + 1000) if at is not None else self.cluster.clock.now() + 1000
             if at is None or at > end:
@@ -331,12 +288,8 @@ class DisorderedCell:
 
     def _waiting_for_luck(self) -> bool:
         """Whether something was put off by the disorder and must be tried again a moment later."""
-        state: ActuatorState = self.seats["actuator"].state  # type: ignore[assignment]
+        state: ActuatorState = self.seats["actuator"].state
         return bool(orders_of(state)) or any(self._changed.values())
-
-    def _next_deadline(self) -> int | None:
-        deadlines = [deadline for key in DECIDERS if (deadline := self.seats[key].deadline()) is not None]
-        return min(deadlines, default=None)
 
     def heal(self) -> None:
         """Nothing goes wrong from now on."""

@@ -182,7 +182,7 @@ class ElasticPlay:
             if scaler is not None:
                 fact = news(state, ref, attempt, scaler.demand(), self.cluster.clock.now())
                 if fact is not None:
-                    self.cell.append_as("autoscaler_bridge", "input", [fact])
+                    self.cell.append("autoscaler_bridge", "input", [fact])
         self.cell.settle()
 
     # --- what came of it ----------------------------------------------------------------------------------------

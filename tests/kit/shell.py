@@ -27,7 +27,8 @@ from muster.ports import FencedError, LogGoneError, LogIdentity
 from muster.runtime.acting import ActuatorRunner
 from muster.runtime.activating import Activator, announce
 from muster.runtime.hooks import Hooks
-from muster.runtime.leader import AnyLeader, Leader, LostLeadershipError
+from muster.runtime.leader import AnyLeader, Leader
+from muster.runtime.leasing import LostLeadershipError
 from muster.runtime.presenting import Presenter
 from muster.runtime.rolling import Rolled, kept_snapshots, roll
 from muster.runtime.watching import WatcherRunner

@@ -13,7 +13,8 @@ from muster.core.deciders import DECIDERS
 from muster.events.system import RulesetActivated
 from muster.ports import Replica, Replicas
 from muster.runtime.follower import AnyFollower
-from muster.runtime.leader import LEASE_RENEWAL_S, AnyLeader
+from muster.runtime.leader import AnyLeader
+from muster.runtime.leasing import LEASE_RENEWAL_S
 
 SURE_S = 15.0
 """So long all must have supported it: longer than a replica that has ended counts as alive."""

@@ -14,15 +14,14 @@ import msgspec
 from msgspec import Struct
 
 from muster.core.deciders import DECIDERS
+from muster.core.inmemory import InMemoryCell
 from muster.core.seat import AnySeat, Seat
 from muster.events.base import Event
-from muster.events.envelope import Commit, CommitKind, Stored
+from muster.events.envelope import Stored
 from muster.events.system import LeaderStarted
 
 PASSING = frozenset({"cause", "uid", "rv", "queued_at", "until", "generation", "supply"})
 """Fields that differ between two clusters, or two days, though the decision is the same."""
-
-MAX_ROUNDS = 10_000
 
 
 class Decided(Struct, frozen=True):
@@ -45,42 +44,25 @@ class FirstDifference(Struct, frozen=True):
 
 def canonical(commits: Iterable[Stored]) -> Iterator[Decided]:
     """Every decision, in order."""
-    seats: dict[str, AnySeat] = {name: Seat(make()) for name, make in DECIDERS.items()}
-    seq = 0
+    found: list[Decided] = []
+    after = 0
 
-    def fold(stage: str, kind: CommitKind, at: int, events: Iterable[Event]) -> None:
-        nonlocal seq
-        seq += 1
-        commit = Commit(
-            commit_id=f"canonical-{seq}",
-            stage=stage,
-            shard="0",
-            kind=kind,
-            at=at,
-            in_seq=seq - 1,
-            events=tuple(events),  # type: ignore[arg-type]
-        )
-        for seat in seats.values():
-            seat.fold(Stored(seq, commit))
+    def decided(stored: Stored) -> None:
+        commit = stored.commit
+        if commit.kind == "decision":
+            found.extend(Decided(commit.stage, after, commit.at, lasting(event)) for event in commit.events)
 
+    cell: InMemoryCell[AnySeat] = InMemoryCell({name: Seat(make()) for name, make in DECIDERS.items()}, decided)
     for stored in commits:
         commit = stored.commit
         foreign = [event for event in commit.events if not isinstance(event, LeaderStarted)]
         if commit.kind == "decision" or not foreign:
             continue
-        fold(commit.stage, "input", commit.at, foreign)
-        for _ in range(MAX_ROUNDS):
-            quiet = True
-            for name, seat in seats.items():
-                due = seat.decisions()
-                if due:
-                    quiet = False
-                    fold(name, "decision", commit.at, due)
-                    yield from (Decided(name, stored.seq, commit.at, lasting(event)) for event in due)
-            if quiet:
-                break
-        else:
-            raise AssertionError(f"after {MAX_ROUNDS} rounds at sequence {stored.seq} the stages still decide")
+        cell.now, after = commit.at, stored.seq
+        cell.append(commit.stage, "input", foreign)
+        cell.settle()
+        yield from found
+        found.clear()
 
 
 def lasting(event: Event) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from muster.ports import Clock, Generations, Lease, LogSealedError, Snapshots
 from muster.runtime.archive import ArchiveError
 from muster.runtime.archiving import archive
 from muster.runtime.hooks import Hooks
-from muster.runtime.leader import LEASE_RENEWAL_S, LostLeadershipError
+from muster.runtime.leasing import KeptLease
 from muster.runtime.rolling import kept_snapshots, roll
 
 LOOK_S = 5.0
@@ -50,7 +50,7 @@ class LogKeeper:
     ) -> None:
         self._generations = generations
         self._log_id = log_id
-        self._lease = lease
+        self._lease = KeptLease(lease, "the keeper")
         self._snapshots = snapshots
         self._clock = clock
         self._hooks = hooks
@@ -61,11 +61,10 @@ class LogKeeper:
     async def run(self) -> None:
         """Keep the log until cancelled. Raises LostLeadershipError, RollError and what the bus raises."""
         self._hooks.role("standby", 0)
-        while not await self._lease.acquire():  # noqa: ASYNC110 - a lease has to be asked for
-            await asyncio.sleep(LEASE_RENEWAL_S)
+        await self._lease.acquire()
         self._hooks.role("leading", 0)
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._keep_lease())
+            tasks.create_task(self._lease.keep())
             while True:
                 await self._look()
                 await asyncio.sleep(LOOK_S)
@@ -73,12 +72,6 @@ class LogKeeper:
     async def stop(self) -> None:
         """Give up the lease."""
         await self._lease.release()
-
-    async def _keep_lease(self) -> None:
-        while True:
-            await asyncio.sleep(LEASE_RENEWAL_S)
-            if not await self._lease.renew():
-                raise LostLeadershipError("lease of the keeper was lost")
 
     async def _look(self) -> None:
         log, sealed = await self._generations.current()

@@ -19,13 +19,9 @@ from muster.events.system import LeaderStarted
 from muster.ports import Clock, FencedError, Lease, Log, Snapshots
 from muster.runtime.follower import Follower
 from muster.runtime.hooks import Hooks
+from muster.runtime.leasing import KeptLease
 
 S = TypeVar("S", bound=StageState)
-
-LEASE_RENEWAL_S = 3.0
-"""How often a lease (10 s) is renewed."""
-STANDBY_S = 1.0
-"""How often a lease is tried for that somebody else holds: a leader that died is replaced within its lease and 2 s."""
 
 MAX_SKEW_MS = 2_000
 """A process whose clock is further ahead of the broker's does not append: log time would run ahead for good."""
@@ -35,10 +31,6 @@ CLOCK_CHECK_S = 60.0
 
 RESTLESS = 24
 """A stage that decides the same of one workload this often without any input is going round in circles."""
-
-
-class LostLeadershipError(Exception):
-    """The lease was lost: stop at once and start again as a standby."""
 
 
 class ClockSkewError(Exception):
@@ -64,11 +56,10 @@ class Leader(Follower[S]):
         """``opening``: of the state as it begins to lead, what is to be said before anything is decided."""
         super().__init__(stage, shard=shard, log=log, snapshots=snapshots, clock=clock, hooks=hooks)
         self._opening = opening
-        self.lease = lease
+        self.lease = KeptLease(lease, f"{stage.name}/{shard}", taken=self.wake)
         self.process = process
         self.epoch = 0
         """Sequence of our leader_started; 0 while not leading."""
-        self._held = False
         self._count = 0
         self._in_flight = 0
         """Sequence of our newest append."""
@@ -83,20 +74,10 @@ class Leader(Follower[S]):
 
     async def started(self, tasks: asyncio.TaskGroup) -> None:
         self.hooks.role("standby", 0)
-        tasks.create_task(self._keep_lease())
-
-    async def _keep_lease(self) -> None:
-        while True:
-            if not self._held:
-                self._held = await self.lease.acquire()
-                if self._held:
-                    self.wake()
-            elif not await self.lease.renew():
-                raise LostLeadershipError(f"lease of {self.stage.name}/{self.shard} was lost")
-            await asyncio.sleep(LEASE_RENEWAL_S if self._held else STANDBY_S)
+        tasks.create_task(self.lease.keep())
 
     async def act(self) -> None:
-        if not self._held or not self.caught_up or self.state.seq < self._in_flight:
+        if not self.lease.held or not self.caught_up or self.state.seq < self._in_flight:
             return
         if not self.epoch:
             await self._take_over()
@@ -194,8 +175,7 @@ class Leader(Follower[S]):
         """Leave in good order: keep a snapshot and give up the lease, so that a successor need not wait."""
         if keep:
             await self.keep_snapshot()
-        if self._held:
-            await self.lease.release()
+        await self.lease.release()
 
 
 AnyLeader = Leader[Any]

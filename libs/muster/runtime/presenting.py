@@ -29,7 +29,7 @@ from muster.ports import ApiResponse, ApiStatusError, ApiTransport, ApiUnreachab
 from muster.runtime.follower import Follower
 from muster.runtime.gangpresenting import GangWriter
 from muster.runtime.hooks import Hooks
-from muster.runtime.leader import LEASE_RENEWAL_S
+from muster.runtime.leasing import KeptLease
 
 SETTLE_S: Mapping[str, float] = {"unit": 0.3, "queue": 1.0, "tree": 2.0, "trouble": 0.1, "gang": 0.5, "kai": 0.5}
 """How long a change waits for the next one before it is written."""
@@ -72,8 +72,7 @@ class Presenter(Follower[ReadState]):
         """keys of refused shapes whose first refusal has room again"""
         super().__init__(ReadModel(self._touched), log=log, snapshots=snapshots, clock=clock, hooks=hooks)
         self._transport = transport
-        self._lease = lease
-        self._held = False
+        self._lease = KeptLease(lease, "the presenter", taken=self.wake)
         self._due: dict[str, float] = {}
         """key of an object to look at -> loop time from when on"""
         self._told: dict[str, str] = {}
@@ -93,23 +92,17 @@ class Presenter(Follower[ReadState]):
 
     async def started(self, tasks: asyncio.TaskGroup) -> None:
         self._tasks = tasks
-        tasks.create_task(self._keep_lease())
+        tasks.create_task(self._lease.keep_trying())
 
     async def stop(self) -> None:
         """Give up the lease."""
         await self._lease.release()
 
-    async def _keep_lease(self) -> None:
-        while True:
-            self._held = await (self._lease.renew() if self._held else self._lease.acquire())
-            self.wake()
-            await asyncio.sleep(LEASE_RENEWAL_S)
-
     async def keep_snapshot(self) -> None:
         """The publisher's process keeps those of the read model."""
 
     def deadline_s(self) -> float | None:
-        if not self._held or not self._due or len(self._busy) >= MAX_IN_FLIGHT:
+        if not self._lease.held or not self._due or len(self._busy) >= MAX_IN_FLIGHT:
             return None
         wait = min(self._due.values()) - asyncio.get_running_loop().time()
         return max(0.02, wait)
@@ -117,7 +110,7 @@ class Presenter(Follower[ReadState]):
     async def act(self) -> None:
         """Note what the log has touched; write what is due."""
         now = asyncio.get_running_loop().time()
-        if not (self._held and self.caught_up and self.state.synced):
+        if not (self._lease.held and self.caught_up and self.state.synced):
             return
         if not self._looked_at_all:
             self._looked_at_all = True

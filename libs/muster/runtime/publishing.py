@@ -15,7 +15,7 @@ from muster.events.registry import encode
 from muster.events.subjects import public_subject
 from muster.ports import Lease, Log, Snapshots
 from muster.runtime.hooks import Hooks, NoHooks
-from muster.runtime.leader import LEASE_RENEWAL_S, LostLeadershipError
+from muster.runtime.leasing import KeptLease
 from muster.runtime.snapshotting import restore_before
 from muster.telemetry.traceids import traceparent
 
@@ -39,7 +39,7 @@ class Publisher:
         """``snapshots``: those of the read model, from which a restart knows what was queued before."""
         self._log = log
         self._outlet = outlet
-        self._lease = lease
+        self._lease = KeptLease(lease, "the publisher")
         self._hooks: Hooks = hooks if hooks is not None else NoHooks()
         self.caught_up = False
         self.published = 0
@@ -50,22 +50,15 @@ class Publisher:
     async def run(self) -> None:
         """Publish until cancelled; stands by while another publisher holds the lease."""
         self._hooks.role("standby", 0)
-        while not await self._lease.acquire():  # noqa: ASYNC110 - a lease has to be asked for
-            await asyncio.sleep(LEASE_RENEWAL_S)
+        await self._lease.acquire()
         self._hooks.role("leading", 0)
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._keep_lease())
+            tasks.create_task(self._lease.keep())
             await self._publish()
 
     async def stop(self) -> None:
         """Give up the lease."""
         await self._lease.release()
-
-    async def _keep_lease(self) -> None:
-        while True:
-            await asyncio.sleep(LEASE_RENEWAL_S)
-            if not await self._lease.renew():
-                raise LostLeadershipError("lease of the publisher was lost")
 
     async def _publish(self) -> None:
         settled = parse_ce_id((await self._outlet.resume()).settled)

@@ -33,7 +33,8 @@ from muster.runtime.clock import SystemClock
 from muster.runtime.config import Config, ConfigError, load
 from muster.runtime.connecting import connect_bus, open_cell
 from muster.runtime.health import HealthServer
-from muster.runtime.leader import ClockSkewError, LostLeadershipError
+from muster.runtime.leader import ClockSkewError
+from muster.runtime.leasing import LostLeadershipError
 from muster.runtime.process import Process
 from muster.runtime.rolling import RollError, roll
 from muster.runtime.shared import SharedLog

@@ -79,7 +79,8 @@ class Cell(VirtualTime):
 
     def next_deadline(self) -> int | None:
         """When a stage may have more to say though nothing happens, ms of the trace."""
-        return self._stages.next_deadline()
+        found = self._stages.next_deadline()
+        return found[0] if found is not None else None
 
     def _arrive(self, job: TraceJob) -> WorkloadObserved:
         """A job is there: suspended, or started already by somebody else."""

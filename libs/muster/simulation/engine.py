@@ -10,13 +10,14 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
+from muster.core.inmemory import InMemoryCell
+from muster.core.seat import AnySeat
 from muster.events.base import Cause, Event
 from muster.events.decisions import EvictionOrdered, GangAdmitted, Victim, WorkloadQueued
 from muster.events.envelope import MAX_EVENTS, CommitKind, Stored
 from muster.events.facts import WorkloadObserved
-from muster.events.system import Genesis, LeaderStarted
 from muster.model.workload import Workload
-from muster.simulation.facts import EPOCH_MS, Facts, numbered
+from muster.simulation.facts import EPOCH_MS, Facts
 from muster.simulation.faults import NO_FAULTS, FaultSchedule
 from muster.simulation.machines import Machines, VirtualTime, node_capacities
 from muster.simulation.model import GPU, Trace, TraceJob
@@ -139,17 +140,13 @@ class Engine(VirtualTime):
         self._stopping_for: Task | None = None
         """The job that others are stopping for at this moment."""
         self._facts = Facts(trace.cluster)
-        self._sink = sink
-        self._seq = 0
+        self._log: InMemoryCell[AnySeat] = InMemoryCell({}, sink, origin=EPOCH_MS)
         self._order = 0
-        self._epochs: dict[str, int] = {}
         self._batch: list[tuple[str, list[Event]]] = []
         """What is not in the log yet: (stage, events), in the order in which it must come there"""
         self._what = ""
         self._attempts: dict[str, int] = {}
-        self._append("genesis", "input", [Genesis(log_id=f"simulation-{policy.name}-{seed}", generation=1)])
-        for stage in (WATCHER, policy.name):
-            self._epochs[stage] = self._append(stage, "input", [LeaderStarted(process="simulation")])
+        self._log.begin(f"simulation-{policy.name}-{seed}", "simulation", (WATCHER, policy.name))
         self._stage("begin", 1)
         self._put(0, WATCHER, *self._facts.beginning())
         self._write()
@@ -177,7 +174,10 @@ class Engine(VirtualTime):
         task.began = self.now
         self._waiting -= 1
         admitted = GangAdmitted(
-            cause=Cause(max(self._seq, 1), 0), ref=task.workload.ref, attempt=self._attempts[job.id], queue=job.queue
+            cause=Cause(max(self._log.seq, 1), 0),
+            ref=task.workload.ref,
+            attempt=self._attempts[job.id],
+            queue=job.queue,
         )
         self._stage("start", 2)
         self._put(0, self.policy.name, admitted)
@@ -202,7 +202,7 @@ class Engine(VirtualTime):
         job, claimant = task.job, by.job
         victim = Victim(task.workload.ref, self._attempts[job.id], job.queue, job.request)
         return EvictionOrdered(
-            cause=Cause(max(self._seq, 1), 0),
+            cause=Cause(max(self._log.seq, 1), 0),
             ref=by.workload.ref,
             attempt=self._attempts[claimant.id],
             queue=claimant.queue,
@@ -221,7 +221,7 @@ class Engine(VirtualTime):
         job = task.job
         attempt = self._attempts[job.id] = self._attempts.get(job.id, 0) + 1
         return WorkloadQueued(
-            cause=Cause(max(self._seq, 1), 0),
+            cause=Cause(max(self._log.seq, 1), 0),
             ref=task.workload.ref,
             attempt=attempt,
             queue=job.queue,
@@ -291,10 +291,6 @@ class Engine(VirtualTime):
         for stage, events in self._batch:
             for start in range(0, len(events), MAX_EVENTS):
                 kind: CommitKind = "input" if stage == WATCHER else "decision"
-                self._append(stage, kind, events[start : start + MAX_EVENTS])
+                self._log.now = self.now
+                self._log.append(stage, kind, events[start : start + MAX_EVENTS])
         self._batch, self._what = [], ""
-
-    def _append(self, stage: str, kind: CommitKind, events: list[Event]) -> int:
-        self._seq += 1
-        self._sink(numbered(self._seq, stage, kind, self.now, self._epochs.get(stage, 0), events))
-        return self._seq

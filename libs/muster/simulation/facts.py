@@ -11,7 +11,6 @@ from muster.core.quota.tree import PREEMPTS
 from muster.core.stage import REQUIRED_KINDS
 from muster.core.workloads.common import basis_of
 from muster.events.base import Event
-from muster.events.envelope import Commit, CommitKind, Stored
 from muster.events.facts import (
     NodeGone,
     NodeObserved,
@@ -38,21 +37,6 @@ AMPLE = {CPU: 10**9, MEMORY: 2**50}
 """What a node has of cpu and memory when its file does not say."""
 PODS = {"pods": 10**9}
 """The same of room for pods, where they are placed."""
-
-
-def numbered(seq: int, stage: str, kind: CommitKind, now: int, epoch: int, events: Sequence[Event]) -> Stored:
-    """A commit of a simulation at its sequence; it was decided on everything before. ``now``: ms of virtual time."""
-    commit = Commit(
-        commit_id=f"{stage}-{seq}",
-        stage=stage,
-        shard="0",
-        kind=kind,
-        at=EPOCH_MS + now,
-        epoch=epoch,
-        in_seq=seq - 1,
-        events=tuple(events),  # type: ignore[arg-type]
-    )
-    return Stored(seq, commit)
 
 
 _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")

@@ -179,8 +179,8 @@ class _Run:
 
     def _pass_time(self) -> None:
         until = self._stages.now + SETTLING_MS
-        while (deadline := self._stages.next_deadline()) is not None and deadline <= until:
-            self._stages.now = max(self._stages.now, deadline)
+        while (found := self._stages.next_deadline()) is not None and found[0] <= until:
+            self._stages.now = max(self._stages.now, found[0])
             self._settle()
             self._join()
 

@@ -1,0 +1,58 @@
+"""Keeping a lease: one helper for all that act only while they hold one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from muster.ports import Lease
+
+LEASE_RENEWAL_S = 3.0
+"""How often a lease (10 s) is renewed."""
+STANDBY_S = 1.0
+"""How often a lease that another process holds is tried for: who died is replaced within its lease and 2 s."""
+
+
+class LostLeadershipError(Exception):
+    """The lease was lost: stop at once and start again as a standby."""
+
+
+class KeptLease:
+    """``held``: whether it is ours. ``of``: what it is about, for errors."""
+
+    def __init__(self, lease: Lease, of: str, taken: Callable[[], None] = lambda: None) -> None:
+        """``taken`` is called each time it becomes ours."""
+        self.held = False
+        self._lease = lease
+        self._of = of
+        self._taken = taken
+
+    async def acquire(self) -> None:
+        """Wait until it is ours."""
+        while not await self._lease.acquire():  # noqa: ASYNC110 - a lease has to be asked for
+            await asyncio.sleep(STANDBY_S)
+        self.held = True
+        self._taken()
+
+    async def keep(self) -> None:
+        """Take it when it is free, and renew it, for ever. Raises LostLeadershipError once it was lost."""
+        if not self.held:
+            await self.acquire()
+        while True:
+            await asyncio.sleep(LEASE_RENEWAL_S)
+            if not await self._lease.renew():
+                self.held = False
+                raise LostLeadershipError(f"lease of {self._of} was lost")
+
+    async def keep_trying(self) -> None:
+        """The same, but stand by again once it was lost."""
+        while True:
+            try:
+                await self.keep()
+            except LostLeadershipError:
+                continue
+
+    async def release(self) -> None:
+        """Give it up, so that a successor need not wait for its end."""
+        if self.held:
+            await self._lease.release()
