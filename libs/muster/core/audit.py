@@ -218,7 +218,7 @@ class Auditor:
             self._check("I13", commit.epoch == epoch, f"{key} wrote under epoch {commit.epoch}, {epoch} is in force")
 
     def _fact(self, uid: str, rv: int) -> bool:
-        """I11: what is told of one object never goes back to an older version; whether it is news."""
+        """I11: what the facts say of one object never goes back to an older version; whether it is news."""
         before = self._versions.get(uid, -1)
         self._check("I11", rv > before, f"fact of {uid} at {rv} after {'its end' if before == GONE else before}")
         self._versions[uid] = max(before, rv)

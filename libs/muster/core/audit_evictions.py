@@ -166,8 +166,8 @@ def findings(
     """Everything there is to say of one order, given who is charged with what when it was made.
 
     ``orders``: what was ordered and held before; it is as if that had come to pass. ``priority``: with which the
-    claimant was queued. ``fixed``: no limit moves with what others ask for, so that the need of each victim can be told
-    from the tree.
+    claimant was queued. ``fixed``: no limit moves with what others ask for, so that the tree says the need of
+    each victim.
     """
     before = orders or Orders()
     books = Books(event, nodes, held, {}, before.held_beside(event.ref.uid), [], [])
@@ -223,7 +223,7 @@ def _outranked(event: EvictionOrdered, victim: Victim, charge: AuditedCharge, pr
 
 
 def _firm(event: EvictionOrdered, nodes: Mapping[str, QuotaNode], held: Mapping[str, AuditedCharge]) -> Iterator[Found]:
-    """A claimant that is not preemptible stays within the min at every level, whoever leaves."""
+    """A claimant that is not preemptible stays within the min at every level, whichever jobs leave."""
     firm: dict[str, Vector] = {}
     for each in held.values():
         if not each.preemptible:

@@ -52,7 +52,7 @@ class LeafAudit:
         self._asked: dict[str, tuple[str, str, int]] = {}
         """workload uid -> (namespace, quota its label names, sequence since when)"""
         self._charged: dict[str, tuple[str, str]] = {}
-        """workload uid -> (leaf, how it is told of)"""
+        """workload uid -> (leaf, how the violation names it)"""
         self._judged = 0
         """Sequence up to which the accountant had seen everything when it last left nothing undone."""
         self._commits = 0

@@ -173,4 +173,4 @@ _TOLD_OF_JOBS = (
     facts.PodObserved,
     facts.PodGone,
 )
-"""Facts that are told of the job they change something for, or not at all."""
+"""Facts that are noted of the job they change something for, or not at all."""

@@ -1,7 +1,7 @@
 """How fast queues move, and what that lets a waiting job expect.
 
 Measured are the times between one admission from a queue and the next while somebody waited there: only those say how
-fast it moves, for an idle queue admits nobody. Whoever stands at position p waits for p of them in a row; what such
+fast it moves, for an idle queue admits nobody. The job at position p waits for p of them in a row; what such
 rows have taken in the past is what it may take now. Pure, in integers (ms).
 """
 

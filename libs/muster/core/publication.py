@@ -172,7 +172,7 @@ def public_event(
             return public.PublicQuotaTreeRemoved(**where, namespace=event.ref.namespace, name=event.ref.name)
     ref: Ref | None = getattr(event, "ref", None)
     if ref is None or ref.kind == "Pod":
-        return None  # Pods of no job are charged where the tree says so; outsiders are told of jobs.
+        return None  # Pods of no job are charged where the tree says so; subscribers hear of jobs.
     where["workload"] = public.PublicWorkload(ref.kind, ref.namespace, ref.name, ref.uid)
     return _about_workload(where, event, (known or PublishedJobs()).facets(ref.uid, at))
 

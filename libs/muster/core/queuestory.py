@@ -1,4 +1,4 @@
-"""The story of a queue: what it uses, who waits there, and what has come to pass in it between two moments.
+"""The story of a queue: what it uses, which jobs wait there, and what has come to pass in it between two moments.
 
 Pure. Feed it a log from its beginning, or from a state of the read model; what lies before the first moment is folded,
 and not told. Or have it recall what the read model keeps, which takes no log at all.
@@ -30,7 +30,7 @@ KEPT = 5_000
 
 
 class Waiter(Struct, frozen=True):
-    """One who waits."""
+    """A waiting job."""
 
     job: str
     position: int
@@ -57,7 +57,7 @@ class Tally(Struct):
 
 
 class QueueTale(Struct, frozen=True):
-    """The story, as far as the log was told."""
+    """The story, as far as the log was read."""
 
     queue: str
     usage: str
@@ -92,7 +92,7 @@ class QueueStory:
         """Every queue there was since it listens."""
 
     def feed(self, stored: Stored, *, shown: bool = True) -> None:
-        """Hear one commit. ``shown``: false for one before the moment from which on it is told."""
+        """Hear one commit. ``shown``: false for one before the moment at which the story begins."""
         entries = self.told.feed(stored)
         for event in stored.commit.events:
             if isinstance(event, d.QuotaTreeAccepted):

@@ -39,7 +39,7 @@ class StoryEntry(Struct, frozen=True):
 
 
 class JobStory(Struct, frozen=True):
-    """A job's story. ``log_id``, ``generation`` and ``seq`` say how far of which log it was told."""
+    """A job's story. ``log_id``, ``generation`` and ``seq`` say how far of which log it goes."""
 
     ref: Ref
     standing: Standing
@@ -55,7 +55,7 @@ class JobStory(Struct, frozen=True):
 
 
 class Matches(Struct, frozen=True):
-    """Whom a name may mean: the jobs themselves, or, when there are none, names like it."""
+    """What a name may mean: the jobs themselves, or, when there are none, names like it."""
 
     keys: list[str] = field(default_factory=list)
     similar: list[str] = field(default_factory=list)
@@ -65,7 +65,7 @@ class Story:
     """Jobs of one name, as the read model knows them: ``namespace/name``, or a bare name in any namespace."""
 
     def __init__(self, wanted: str, kind: str = "", state: ReadState | None = None) -> None:
-        """``kind``: of which kind, where jobs of several kinds have one name; ``state``: folded by whoever asks."""
+        """``kind``: of which kind, where jobs of several kinds have one name; ``state``: folded by the caller."""
         model = ReadModel()
         self.state: ReadState = state if state is not None else model.initial()
         self._folder = Folder(model)
@@ -82,7 +82,7 @@ class Story:
         return {record.ref.key: None for record in records if self._kind in ("", record.ref.kind)}
 
     def matches(self) -> Matches:
-        """Whom the name means."""
+        """The jobs the name means."""
         known = self._keys()
         keys = [key for key in known if self._wanted in (key, key.rpartition("/")[2])]
         if keys:

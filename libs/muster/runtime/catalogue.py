@@ -227,7 +227,7 @@ HEAD = """<!-- Written by `make schemas` from the code: change those, or muster/
 
 Every event there is, who emits it, whose state it changes, and what it does when it comes twice.
 
-Inside the log nothing comes twice: a commit is stored once (its sequence is fenced, and a lost acknowledgement is told
+Inside the log nothing comes twice: a commit is stored once (its sequence is fenced, and a lost acknowledgement differs
 from a race by what is stored), and every reader sees every sequence once, in order. What can repeat is the world: a
 relist reports what is known, a restarted actuator carries out an intent again. So every fold is written for a second
 delivery all the same.

@@ -282,7 +282,7 @@ def _nats(servers: int) -> Iterator[Object]:
     yield {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": _meta("nats"), "spec": spec}
 
 
-# --- who may reach whom -----------------------------------------------------------------------------------------------
+# --- which service may reach which ----------------------------------------------------------------------------------
 
 
 def _network(*, small: bool) -> Iterator[Object]:

@@ -76,7 +76,7 @@ class WatcherRunner(Leader[WatchState]):
         self._transport = transport
         self._reflector_hooks = reflector_hooks
         self._quarantine = quarantine
-        """Takes (bytes, cause) of what cannot even be told apart from other objects."""
+        """Takes (bytes, cause) of what has not even an identity that can be read."""
         self._pending: dict[str, _UnreportedObject] = {}
         self._put_off: dict[str, _UnreportedObject] = {}
         """New objects that name a parent which does not know them yet."""

@@ -1,4 +1,4 @@
-"""Two runs of one past side by side: who is let in earlier, later or not at all, and how the queues fare."""
+"""Two runs of one past side by side: which jobs are admitted earlier, later or not at all, and how the queues fare."""
 
 from __future__ import annotations
 

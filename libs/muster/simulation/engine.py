@@ -1,6 +1,6 @@
 """The reference engine: policies to compare with, on the same jobs, the same cluster and the same kind of log.
 
-It shares no code with the stages: a policy looks at who waits, who runs and what is free, and says who starts and who
+It shares no code with the stages: a policy looks at what waits, runs and is free, and says what starts and
 stops. What it decides is written in the words of the log, so that the same metrics read it.
 """
 
@@ -98,7 +98,7 @@ def _chain(path: str) -> tuple[str, ...]:
 
 
 class Policy:
-    """Who starts and who stops. A policy keeps its own books of who waits."""
+    """What starts and what stops. A policy keeps its own books of waiting jobs."""
 
     name = ""
     ideal = False
@@ -256,7 +256,7 @@ class Engine(VirtualTime):
         return self._waiting > 0
 
     def _change_nodes(self) -> None:
-        """What a fault does now; whoever ran on a node that goes waits again."""
+        """What a fault does now; jobs that ran on a node that goes wait again."""
         change = self.machines.change(self.now)
         if change is None:
             return

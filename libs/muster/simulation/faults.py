@@ -16,7 +16,7 @@ _KNOWN = ("kind", "at_s", "for_s", "nodes")
 
 
 class Fault(Struct, frozen=True):
-    """One fault. Times in ms of the trace; ``until`` is None for what is never mended."""
+    """One fault. Times in ms of the trace; ``until`` is None for what is never repaired."""
 
     kind: Kind
     at: int
@@ -30,7 +30,7 @@ class FaultSchedule(Struct, frozen=True):
     rows: tuple[Fault, ...] = ()
 
     def moments(self) -> list[int]:
-        """When something breaks or is mended, in order."""
+        """When something breaks or is repaired, in order."""
         found = {fault.at for fault in self.rows} | {fault.until for fault in self.rows if fault.until is not None}
         return sorted(found)
 
@@ -75,7 +75,7 @@ def _fault(place: DocumentPlace, nodes: tuple[str, ...]) -> Fault:
     at = _ms(members["at_s"])
     until = at + _ms(members["for_s"]) if "for_s" in members else None
     if until is not None and until <= at:
-        raise members["for_s"].error("must be more than 0; leave it out for what is never mended")
+        raise members["for_s"].error("must be more than 0; leave it out for what is never repaired")
     if kind == "api_outage":
         if "nodes" in members:
             raise members["nodes"].error("an api_outage concerns no node")

@@ -26,7 +26,7 @@ class Running(Struct):
 
 
 class NodeChange(Struct):
-    """What a fault, or its mending, changes."""
+    """What a fault, or its repair, changes."""
 
     lost: list[str]
     back: list[str]
@@ -89,11 +89,11 @@ class Machines:
         return found
 
     def next_change(self, after: int) -> int | None:
-        """When nodes are lost or mended next."""
+        """When nodes are lost or repaired next."""
         return next((at for at in self._moments if at > after), None)
 
     def change(self, now: int) -> NodeChange | None:
-        """Lose and mend nodes as the faults say; None when nothing changes."""
+        """Lose and repair nodes as the faults say; None when nothing changes."""
         lost = self._faults.lost(now)
         gone, back = sorted(lost - self._lost), sorted(self._lost - lost)
         if not gone and not back:

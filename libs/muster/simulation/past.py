@@ -171,7 +171,7 @@ class PastReader:
             id=past.id,
             queue=past.queue,
             request=past.request,
-            # All that ran come at once, and whoever waited after them, one by one, so that the order stays.
+            # All that ran come at once, and those that waited after them, one by one, so that the order stays.
             submit={"runs": 0, "waits": 1 + number}.get(how, past.submit - self._from),
             duration=duration,
             priority=past.priority,

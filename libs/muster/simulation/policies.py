@@ -11,7 +11,7 @@ from muster.simulation.waiting import ENDLESS, Key, Waiting, by_arrival, by_leng
 
 
 class Fifo(Policy):
-    """One queue in the order of arrival; whoever does not fit blocks everybody behind."""
+    """One queue in the order of arrival; a job that does not fit blocks all behind it."""
 
     name = "fifo"
 
@@ -28,7 +28,7 @@ class Fifo(Policy):
 
 
 class BestEffortFifo(Fifo):
-    """One queue in the order of arrival; whoever fits starts."""
+    """One queue in the order of arrival; what fits starts."""
 
     name = "best-effort-fifo"
 
@@ -46,7 +46,7 @@ class Sjf(BestEffortFifo):
 
 
 class Srtf(Policy):
-    """Least work left first, stopping whoever has more left; knows how long each runs, and stops without loss."""
+    """Least work left first, stopping jobs that have more left; knows how long each runs, and stops without loss."""
 
     name = "srtf"
     ideal = True
@@ -58,7 +58,7 @@ class Srtf(Policy):
         self.waiting.add(task)
 
     def schedule(self, engine: Engine) -> None:
-        """Fill the cluster afresh in the order of what is left; stop whoever is not among the chosen."""
+        """Fill the cluster afresh in the order of what is left; stop jobs that are not among the chosen."""
         if not self.waiting.lines:
             return
         chosen = self._chosen(engine)

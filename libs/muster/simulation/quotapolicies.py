@@ -21,7 +21,7 @@ class _Queued(Policy):
 
 
 class StaticQuota(_Queued):
-    """Every queue has its min for itself, and never more; in it, whoever fits starts."""
+    """Every queue has its min for itself, and never more; in it, what fits starts."""
 
     name = "static-quota"
 
@@ -42,7 +42,7 @@ class _Reclaiming(_Queued):
         self.fill(engine)
 
     def fill(self, engine: Engine) -> None:
-        """Start whoever may borrow what is left."""
+        """Start the jobs that may borrow what is left."""
         raise NotImplementedError
 
     def reclaim(self, engine: Engine) -> bool:

@@ -36,7 +36,7 @@ class Integrals(Struct):
 
 
 class Moment(Struct):
-    """How things stand between two changes, for whoever draws them; amounts in base units."""
+    """How things stand between two changes, for a chart; amounts in base units."""
 
     begin: int
     end: int

@@ -1,4 +1,4 @@
-"""Who waits, for policies: jobs of one queue and one request form a line, and lines are compared by their heads.
+"""Waiting jobs, for policies: jobs of one queue and one request form a line, and lines are compared by their heads.
 
 What does not fit does not fit for its whole line, so a round looks at as many heads as there are lines, however many
 jobs wait.

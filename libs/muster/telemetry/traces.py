@@ -26,7 +26,7 @@ from muster.model.keys import Ref
 from muster.telemetry.traceids import root_id, root_traceparent, span_id, trace_id, workloads_of
 
 REMEMBERED = 50_000
-"""Commits of which is known whom they are about, to link to, and workloads of which is known when they began."""
+"""Commits of which the subject is known, to link to, and workloads of which is known when they began."""
 
 _MS = 1_000_000
 _SAMPLED = TraceFlags(TraceFlags.SAMPLED)

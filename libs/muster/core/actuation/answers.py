@@ -1,4 +1,4 @@
-"""What the API server's answers mean to whoever carries a decision out: done, failed, look again, or try later."""
+"""What the API server's answers mean to what carries a decision out: done, failed, look again, or try later."""
 
 from __future__ import annotations
 

@@ -142,7 +142,7 @@ def _reserve(order: Bind, group: str, image: str) -> Generator[Request, Reply, s
 
 
 def _wire(order: Bind, uuids: tuple[str, ...]) -> Generator[Request, Reply, Effect | RetryLater | None]:
-    """Tell a pod and its ConfigMaps which devices it shares; None: it is told."""
+    """Write to a pod and its ConfigMaps which devices it shares; None: that is written already."""
     path = PODS.path(order.ref.namespace, order.ref.name)
     reply = yield Request("GET", path)
     wiring = gpus.wiring_for(order, reply.status, reply.body, uuids)

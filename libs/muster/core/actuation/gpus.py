@@ -1,7 +1,7 @@
 """What it takes on the API server that pods share a GPU: a pod that keeps the device, and the wiring of each pod.
 
 The device plugin gives whole devices, so one pod for each shared device asks it for one, and its container reports by
-an annotation which one it got. Then a pod that shares it is told so, by its label, by the ConfigMaps it names, and by
+an annotation which one it got. Then a pod that shares it learns it, by its label, by the ConfigMaps it names, and by
 the annotations of its binding. Nothing enforces how much a pod uses.
 """
 

@@ -2,7 +2,7 @@
 
 The API server is fenced too: every write tests the uid, the generation at which the object was read, and the annotation
 ``muster.dev/intent``, and replaces the latter by the decision it carries out. A write by a stale leader, or for a spec
-that was edited meanwhile, changes nothing. What was decided on is told by its digest (``basis``): where only the
+that was edited meanwhile, changes nothing. What was decided on is known by its digest (``basis``): where only the
 generation has grown, because a controller wrote a default, the patch is built anew on the object as it is now.
 """
 

@@ -1,1 +1,1 @@
-"""What is asked of whoever adds nodes: decided by the autoscaler bridge."""
+"""What is asked of what adds nodes: decided by the autoscaler bridge."""

@@ -296,6 +296,6 @@ def _request(state: BridgeState, key: str, need: NodesNeeded, tries: int) -> Nod
 
 
 def _as_need(event: NodesRequested) -> NodesNeeded:
-    """What a request says of whom it is for."""
+    """What a request says of the gang it is for."""
     growth = Growth(event.pools, event.pod_sets, event.provisioning, gangs=event.gangs)
     return NodesNeeded(event.cause, growth, event.namespace, event.ref, event.attempt, event.owners, event.until)

@@ -290,7 +290,7 @@ def _reservation(state: AdmitterState, event: GangAdmitted | GangAwaitingNodes |
 def _tried(
     state: AdmitterState, view: View, reservation: Reservation, hopeless: dict[str, Shortage], placer: PodGangPlacer
 ) -> Iterator[Decision]:
-    """An admission with a place for every pod, or what a gang without is told."""
+    """An admission with a place for every pod, or why a gang without one waits."""
     gang = state.gangs.get(reservation.ref.uid)
     if reservation.deferred or gang is None or gang.held:
         return

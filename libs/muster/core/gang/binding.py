@@ -137,7 +137,7 @@ def deadlines(state: AdmitterState) -> Iterator[int]:
 
 
 def check(state: AdmitterState) -> Iterator[Violation]:
-    """I3: who has a node takes its room there, and who waits takes none anywhere."""
+    """I3: a pod that has a node takes its room there, and a waiting one takes none anywhere."""
     pods, occupants = state.pods, state.ledger.occupants
     for uid, found in pods.placed.items():
         if uid not in occupants or occupants[uid].node != found.place.node:

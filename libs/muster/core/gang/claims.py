@@ -1,5 +1,5 @@
 """A gang that has waited too long claims nodes: what becomes free there is kept for it, so that a big gang does not
-starve behind small ones. Whoever still fits beside the claim goes on.
+starve behind small ones. What still fits beside the claim goes on.
 
 Gangs of pods and gangs of jobs claim alike. There is one claim at a time. It ends when the gang has its places, is
 gone, has had its time, or a gang that has waited longer takes its turn.
@@ -136,7 +136,7 @@ def keep(state: AdmitterState, view: View, places: Sequence[Placement], asks: Se
 
 
 def in_the_way(state: AdmitterState, view: View, short: Shortage, asks: Sequence[Ask], strategy: Strategy) -> Shortage:
-    """Why there is no place, and for whom room is kept that would do; nobody when somebody was let in just now."""
+    """Why there is no place, and for which gang room is kept that would do; none when one was admitted just now."""
     claim = state.pods.claim
     if claim is None or not state.placement.claim_ms or view.taken:
         return short

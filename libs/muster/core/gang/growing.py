@@ -28,7 +28,7 @@ class Growing:
         self.pools = [pool for pool in state.pools.values() if not pool.refusal]
         self._has: dict[str, int] | None = None
         self._promised: dict[str, dict[str, int]] | None = None
-        """Whom nodes were promised, job or gang -> {pool: how many}."""
+        """What nodes were promised to, job or gang -> {pool: how many}."""
         self._total: dict[str, int] = {}
 
     def plan(self, view: View, asks: Sequence[Ask], whose: str, gangs: tuple[str, ...]) -> Growth | list[PoolRefusal]:
@@ -45,7 +45,7 @@ class Growing:
                 continue
             found = _least(view, asks, pools, left)
             if found is not None and not found[0]:
-                return []  # Looked at otherwise it has its places: what it is told is not about nodes that lack.
+                return []  # Looked at otherwise it has its places: what it waits for is not nodes.
             if found is not None:
                 growth = _growth(asks, pools, *found, provisioning, gangs)
                 self._promise(whose, {each.pool: each.nodes for each in growth.pools})

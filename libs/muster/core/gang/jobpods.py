@@ -17,7 +17,7 @@ def admitted_job(state: AdmitterState, pod: PodState) -> bool:
 
 
 def owner_known(state: AdmitterState, pod: PodState) -> bool:
-    """Whether whoever owns a pod has been heard of, if that is one of the kinds we know."""
+    """Whether the owner of a pod has been heard of, if that is one of the kinds we know."""
     return not pod.owner_uid or pod.owner_uid in state.owners or pod.owner_uid in state.gangs
 
 

@@ -1,4 +1,4 @@
-"""When a gang that waits, or has lost a part, is told so again, and in which words of the closed list."""
+"""When it is said again that a gang waits, or has lost a part, and by which code of the closed list."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from muster.core.gang.state import AdmitterState
 from muster.events.gangs import LACKS_NODES, MAX_PODS_NAMED, GangHeldBack, HeldBackReason
 
 TELL_AGAIN_MS = 60_000
-"""A gang that waits for the same reason, in other numbers, is told so again no sooner than this."""
+"""That a gang waits for the same reason, in other numbers, is said again no sooner than this."""
 GRACE_MS = 10_000
-"""How long the pods of a gang may take to come before it is told that some are missing."""
+"""How long the pods of a gang may take to come before it is said that some are missing."""
 BROKEN_MS = 60_000
-"""How long a gang that has lost pods may take to get others until it is told that it lacks them."""
+"""How long a gang that has lost pods may take to get others until it is said that it lacks them."""
 STARVED_MS = 20 * 60_000
 """How long others may be let in before a gang until that is called starving."""
 LONGEST_ROUND = 6
@@ -21,12 +21,12 @@ LONGEST_ROUND = 6
 
 
 def told_lately(state: AdmitterState, gang: PodGang) -> bool:
-    """Whether a gang that has found no place once more was told so a short while ago, and nothing is new."""
+    """Whether it was said a short while ago that a gang has found no place, and nothing is new."""
     told = gang.told
     if told is None or told.reason not in LACKS_NODES or state.now >= told.at + TELL_AGAIN_MS or over(state, gang):
         return False
-    # That another gang took the room is told at once, also to who was told lately that there is none. So is what
-    # became of the nodes that it was told of, and what others are declared now.
+    # That another gang took the room is said at once, also where it was said lately that there is none. So is what
+    # became of the nodes that were named to it, and what others are declared now.
     return not (passed(gang) or elsewhere(state, gang))
 
 
@@ -42,12 +42,12 @@ def over(state: AdmitterState, gang: PodGang) -> bool:
 
 
 def passed(gang: PodGang) -> bool:
-    """Whether another gang took the room since it was told that there is none."""
+    """Whether another gang took the room since it was said that there is none."""
     return gang.told is not None and gang.told.reason == "no_nodes" and bool(gang.by)
 
 
 def elsewhere(state: AdmitterState, gang: PodGang) -> bool:
-    """Whether nodes that a gang was told of come no more, or pools are declared of which it was not told."""
+    """Whether nodes that were named to a gang come no more, or pools are declared that were not named to it."""
     told = gang.told
     if told is None or (told.growing and gang.growth is None):
         return told is not None

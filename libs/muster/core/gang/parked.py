@@ -22,7 +22,7 @@ def key_of(shapes: Iterable[tuple[str, int]]) -> str:
 
 
 def park(state: AdmitterState, gang: PodGang) -> None:
-    """Remember what a gang asks for that was told just now that it finds no place, if that is plain."""
+    """Remember what a gang asks for that has found no place just now, if that is plain."""
     gang.parked = None
     said, told = gang.declared, gang.told
     if said is None or told is None or told.reason not in LACKS_NODES or not gang.waiting or len(gang.group) > 1:

@@ -1,4 +1,4 @@
-"""Gangs of pods get their nodes: all that a unit needs in one decision, or nothing; and who waits is told why.
+"""Gangs of pods get their nodes: all that a unit needs in one decision, or nothing; and a waiting one gets the reason.
 
 Nothing is held for a gang that does not fit, so that no two of them can hold each other up.
 """
@@ -96,7 +96,7 @@ class PodGangPlacer:
             self._apart = self._apart or any(each.ask.rules.apart for each in taken[self._looked :])
             self._looked = len(taken)
         if ledger.averse or self._apart:
-            return False  # Pods that ask for the same may be told apart by their labels.
+            return False  # Pods that ask for the same may differ by their labels.
         if not self.claimed and claims.may_claim(state, gang):
             return False
         return self._any or notices.told_lately(self._state, gang) or self._told_the_same(gang, parked)
@@ -249,13 +249,13 @@ class PodGangPlacer:
     # --- telling ----------------------------------------------------------------------------------------------
 
     def _tell(self, unit: Unit, gang: PodGang, why: Why) -> Iterator[Decision]:
-        """What a gang is told now, if it is due."""
+        """Why a gang waits, if it is due to say so now."""
         now, told = self._state.now, gang.told
         if why.patient and now < gang.since + notices.GRACE_MS:
             return
         tried = why.reason == "no_nodes"
         if tried and self._any:
-            return  # Somebody was let in just now: what that means for this one is told when it is in force.
+            return  # A gang was admitted just now: what that means for this one is said when it is in force.
         if tried and notices.told_lately(self._state, gang):
             return
         over = tried and notices.over(self._state, gang)
@@ -292,7 +292,7 @@ class PodGangPlacer:
         yield event
 
     def _told_the_same(self, gang: PodGang, parked: Parked) -> bool:
-        """Whether a parked gang would be told what it was told before; false also where that takes more than a look."""
+        """Whether the same would be said of a parked gang as before; false also where that takes more than a look."""
         told, other, short = gang.told, self._other(gang), self._hopeless[parked.key][0]
         passed = other is not None and self._without.get((parked.key, other.key, self._view.mark()))
         if (

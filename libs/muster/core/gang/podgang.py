@@ -1,7 +1,7 @@
 """What is known of gangs of pods that we bind ourselves: their pods, what these say of their gang, who has a node.
 
-A pod of no gang is a gang of one, kept under its uid. What a gang has been told last stands here as well, so that it
-is told again only when that has changed.
+A pod of no gang is a gang of one, kept under its uid. What was said of a gang last stands here as well, so that it
+is said again only when it has changed.
 """
 
 from __future__ import annotations
@@ -52,16 +52,16 @@ class Rest(Struct):
 
 
 class Told(Struct):
-    """What a gang was told last."""
+    """What was said of a gang last."""
 
     reason: HeldBackReason
     said: str
-    """Everything else it was told, to tell whether it is different now."""
+    """Everything else that was said, to know whether it is different now."""
     at: int
     growing: bool = False
-    """It was told which nodes would do."""
+    """It was said which nodes would do."""
     refused: bool = False
-    """It was told that no node pool can help."""
+    """It was said that no node pool can help."""
     pools: int = 0
     """As of which declaration of pools."""
 
@@ -114,7 +114,7 @@ class PodGang(Struct):
     cycle: int = 0
     cycle_since: int = 0
     tried_since: int = 0
-    """Log time at which it was told first that the nodes have no place for it; 0 while it was not."""
+    """Log time at which it was said first that the nodes have no place for it; 0 while it was not."""
     by: str = ""
     """The gang that was let in last while its pods waited."""
     claimed: int = 0

@@ -195,7 +195,7 @@ def bind_failed(state: PodGangs, uid: str, cause: Cause, reason: FailureReason, 
 
 
 def held_back(state: PodGangs, at: Position, event: GangHeldBack, pools: int = 0) -> PodGang | None:
-    """A gang has been told why it waits; the end of a round begins the next. Returns the gang, if it still exists."""
+    """It was said why a gang waits; the end of a round begins the next. Returns the gang, if it still exists."""
     key = event.gang or (event.pods[0].uid if event.pods else "")
     gang = state.gangs.get(key)
     if gang is None:
@@ -214,7 +214,7 @@ def held_back(state: PodGangs, at: Position, event: GangHeldBack, pools: int = 0
 
 
 def said(event: GangHeldBack) -> str:
-    """What a gang is told besides the reason, to compare."""
+    """What is said of a gang besides the reason, to compare."""
     reason = "" if event.reason == "timed_out" else event.reason
     parts = (reason, event.text, event.waiting, event.minimum, event.shortage, event.by, event.complaints)
     return repr((*parts, event.growth, event.refusals) if event.growth or event.refusals else parts)

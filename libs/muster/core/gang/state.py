@@ -40,15 +40,15 @@ class Reservation(Struct):
     basis: str
     cause: Cause
     shortage: Shortage | None = None
-    """Why it had no place when it was told so last."""
+    """Why it had no place when that was said last."""
     until: int = 0
-    """Log time until which it waits for nodes; 0 while it has not been told to."""
+    """Log time until which it waits for nodes; 0 while that is not decided."""
     told: int = 0
-    """Log time at which it was told last."""
+    """Log time at which it was said last why it waits."""
     deferred: bool = False
-    """It has been told to give its quota back."""
+    """It is decided that it gives its quota back."""
     growth: Growth | None = None
-    """The nodes that it was told to wait for."""
+    """The nodes that it waits for."""
 
 
 class Vain(Struct):
@@ -134,7 +134,7 @@ class AdmitterState(StageState):
     plans: dict[str, Planned] = field(default_factory=dict)
     """claimant uid -> a proposal to suspend others for it that has not been tried on the nodes"""
     orders: dict[str, Planned] = field(default_factory=dict)
-    """claimant uid -> who has been ordered to leave for it, until it is let in"""
+    """claimant uid -> the jobs that were ordered to leave for it, until it is admitted"""
     pods: PodGangs = field(default_factory=PodGangs)
     """Pods that we bind ourselves, and their gangs"""
     pools: dict[str, NodePool] = field(default_factory=dict)

@@ -17,7 +17,7 @@ from muster.model.keys import Position
 from muster.model.pools import Growth, PoolRefusal
 
 TELL_EVERY_MS = 60_000
-"""A waiting gang whose obstacles have changed is told so again no sooner than this."""
+"""That the obstacles of a waiting gang have changed is said again no sooner than this."""
 REQUESTS = "provisioningrequests"
 
 
@@ -38,7 +38,7 @@ def synced(state: AdmitterState, _at: Position, event: Synced) -> None:
 
 
 def withdrawn(state: AdmitterState, at: Position, event: NodesRequestWithdrawn) -> None:
-    """Nodes that were asked for do not come: whoever waited for them waits for something else, or not at all."""
+    """Nodes that were asked for do not come: the gangs that waited for them wait for something else, or not at all."""
     state.in_vain = {key: vain for key, vain in state.in_vain.items() if vain.until > at.at}
     if not event.retry_at:
         return
@@ -60,7 +60,7 @@ def waits(
     view: View,
     growing: Growing,
 ) -> Decision | None:
-    """What a gang without a place is told, if it has not been told yet."""
+    """Why a gang without a place waits, if that has not been said yet."""
     cause, ref, attempt, queue = reservation.cause, reservation.ref, reservation.attempt, reservation.queue
     growth, refusals = reservation.growth, list[PoolRefusal]()
     if growing.pools and growth is None:

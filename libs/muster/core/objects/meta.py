@@ -1,4 +1,4 @@
-"""The part every Kubernetes object shares, and how a broken object is told from a good one."""
+"""The part every Kubernetes object shares, and how a broken object differs from a good one."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def _decoder(shape: type[Any]) -> msgspec.json.Decoder[Any]:
 def as_path(message: str) -> str:
     """A decoder's message with the path of the field in front.
 
-    msgspec's ``Expected `int`, got `str` - at `$.spec.replicas``` is told as ``spec.replicas: expected int, got str``.
+    msgspec's ``Expected `int`, got `str` - at `$.spec.replicas``` becomes ``spec.replicas: expected int, got str``.
     """
     match = re.fullmatch(r"(.*) - at `\$\.?(.*)`", message, re.DOTALL)
     if match is None:

@@ -112,7 +112,7 @@ class PodAffinity:
     # --- counting ---------------------------------------------------------------------------------------------
 
     def _neighbours(self, view: View) -> Iterator[_Neighbour]:
-        """Whoever could matter: in the namespaces the rules look at, with rules of its own, or on the same ports."""
+        """Pods that could matter: in namespaces the rules look at, with rules of their own, or on the same ports."""
         rules, ledger = self.ask.rules, view.ledger
         terms = (*rules.together, *rules.apart)
         if rules.ports or any(term.everywhere for term in terms):

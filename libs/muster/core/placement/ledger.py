@@ -169,7 +169,7 @@ class NodeLedger(Struct):
             del self.nodes[event.ref.name]
 
     def learn(self, rules: PodRules) -> None:
-        """Somebody will ask for these rules: nodes they tell apart must be told apart by the index."""
+        """Somebody will ask for these rules: nodes that differ by them must differ in the index."""
         if rules == ANYWHERE:
             return
         news = [key for key in asked_labels(rules) if key not in self.asked and key != HOSTNAME]
@@ -198,7 +198,7 @@ class NodeLedger(Struct):
         self._charge(occupant, occupant.count, occupant.devices)
 
     def evict(self, key: str) -> Occupant | None:
-        """Whoever took that room is gone."""
+        """What took that room is gone."""
         occupant = self.occupants.pop(key, None)
         if occupant is None:
             return None

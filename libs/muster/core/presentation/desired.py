@@ -69,7 +69,7 @@ class EventNote(Struct, frozen=True):
 
 
 class UnitState(Struct, frozen=True):
-    """What a QueueUnit says of its job: kube-queue's phase, the reason, and whether its pods are let in."""
+    """What a QueueUnit says of its job: kube-queue's phase, the reason, and whether its pods are admitted."""
 
     phase: str
     reason: Reason
@@ -245,7 +245,7 @@ def queued_stamp(state: ReadState, uid: str) -> tuple[Ref, bytes] | None:
 WAITED_MS = 2_000
 """A job that waited this long may have an Event that says why."""
 ADMITTED_MS = 300_000
-"""How long after an admission it is told: Events are kept for an hour, and are not made again for old admissions."""
+"""How long after an admission an Event says so: Events last an hour, and are not made again for old admissions."""
 TOLD = (
     "InsufficientQuota",
     "ExceedsMaxQuota",

@@ -23,7 +23,7 @@ from muster.model.keys import Ref
 from muster.model.workload import PodState
 
 TOLD_CYCLES = 2
-"""Rounds that every pod is told of; those after them are told once for the whole gang."""
+"""Rounds of which every pod gets an Event; those after them give one for the whole gang."""
 
 
 class GangNote(Struct, frozen=True):
@@ -61,7 +61,7 @@ def gang_events(state: ReadState, key: str) -> list[GangNote]:
 
 
 def _about(gang: GangShown, held: GangHeld) -> list[Ref]:
-    """The pods to be told: those that were tried; of what is wrong with a gang all that wait, also later ones."""
+    """The pods that get an Event: those that were tried; of what is wrong with a gang all that wait, later ones too."""
     waiting = {pod.ref.uid: pod.ref for pod in _pending(gang)}
     if held.event.reason == "broken":
         left = [pod.ref for pod in gang.pods.values() if pod.node and not pod.over]
@@ -77,7 +77,7 @@ def _words(gang: GangShown, held: GangHeld) -> str:
 
 
 def _stamp(held: GangHeld, ref: Ref) -> str:
-    """One Event per pod, round and kind of trouble, whoever writes it and however often."""
+    """One Event per pod, round and kind of trouble, whichever process writes it and however often."""
     event = held.event
     said = event.reason if event.reason in TRIED else f"{event.reason}:{event.text}"
     if event.reason in NO_PLACE:

@@ -66,7 +66,7 @@ def queue_object(state: ReadState, path: str) -> DesiredObject | None:
 
 
 def queue_status(state: ReadState, path: str) -> QueueStatus:
-    """Who waits in a queue: the first hundred, those about to be tried apart from those at rest; and how many."""
+    """Waiting jobs of a queue: the first hundred, those about to be tried apart from those at rest; and how many."""
     active: list[QueueItem] = []
     backoff: list[QueueItem] = []
     for position, (place, key) in enumerate(state.queues.book.in_order(path), start=1):

@@ -1,4 +1,4 @@
-"""The book of waiting work: who waits in which queue, in what order, and for what.
+"""The book of waiting work: which jobs wait in which queue, in what order, and for what.
 
 Waiting work of one queue and one request forms a *shape*: quota answers all of it alike, so one denial parks the
 whole shape on exactly what refused it (path, resource), and a shape is looked at again only when that much is free

@@ -1,4 +1,4 @@
-"""Whom to try now: per queue the best heads of its awake shapes, queues in turn by their order.
+"""Which jobs to try now: per queue the best heads of its awake shapes, queues in turn by their order.
 
 Chosen are at most MAX_OPEN unanswered per queue, and only what the copy of the ledger lets expect to fit together
 with everything already proposed; the first of a shape that nothing is known about is tried anyway, so that its

@@ -128,7 +128,7 @@ def moved(queues: Queues, at: Position, event: QuotaMoved) -> Iterable[str]:
 
 
 def _stands_at(job: Job, queue: str) -> None:
-    """What is charged is told of at the leaf it is charged at."""
+    """What is charged counts at the leaf it is charged at."""
     job.queue, job.shape = queue, shape_key(queue, job.demand)
 
 

@@ -1,4 +1,4 @@
-"""The queue sorter: who waits where, in what order, and who should be tried now.
+"""The queue sorter: which jobs wait where, in what order, and which should be tried now.
 
 Order inside a queue (policy Round): priority, then queued-at, then namespace/name, then uid. One that does not fit
 never blocks one behind it. Between queues: priority of the Queue object, then used/min, then age.

@@ -1,4 +1,4 @@
-"""Reclaim between KAI queues: who may take quota back, and from whom.
+"""Reclaim between KAI queues: which jobs may take quota back, and from which.
 
 A claimant's queue stays within its fair share with it (and work that is not preemptible within the quota, at every
 level). Queues are compared just under the node they share. A victim's side gives while it uses more than it may keep,

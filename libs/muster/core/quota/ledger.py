@@ -1,4 +1,4 @@
-"""The ledger: who is charged what, how much of every node that makes, and what is held for whom.
+"""The ledger: which job is charged what, how much of every node that makes, and what is held for which claim.
 
 The accountant decides on it; everybody else folds the same events into a copy, to foresee and to explain.
 """
@@ -346,7 +346,7 @@ class Ledger(Struct):
     def told_limit(self, node: QuotaNode, resource: str, asked: int) -> tuple[int, bool]:
         """(the limit that refuses so much, whether it moves with what others ask for); 0 where there is none.
 
-        Whoever asks for more than the max is told of that: no division could help.
+        A request over the max is refused for that: no division could help.
         """
         limit, most = self.limit(node, resource) or 0, node.limit.get(resource)
         if most is not None and asked > most:

@@ -37,7 +37,7 @@ class Shares(Struct):
     """Paths that may use more or less since ``settle`` was called last."""
 
     def install(self, nodes: Mapping[str, QuotaNode], *, weighted: bool) -> None:
-        """Begin anew with a tree; what is asked for has to be told again."""
+        """Begin anew with a tree; what is asked for has to be given again."""
         root = next(iter(nodes.values()), None)
         self.root = root.path if root is not None else ""
         self.names = tuple(sorted(root.limit.keys() - COUNTED)) if root is not None and weighted else ()
@@ -96,7 +96,7 @@ class Shares(Struct):
         return whole if limit is None else min(whole, limit)
 
     def _below(self, nodes: Mapping[str, QuotaNode], path: str, name: str, affected: frozenset[str]) -> None:
-        """Divide what a node may use among its children, and on below whoever got another share or is affected."""
+        """Divide what a node may use among its children, and on below what got another share or is affected."""
         pending = [path]
         while pending:
             node = nodes[pending.pop()]

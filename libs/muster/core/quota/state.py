@@ -49,7 +49,7 @@ Leaving = Literal["", "evicted", "preempted", "timed_out", "stale"]
 
 
 class Entry(Struct):
-    """One charge: for whom, since which decision, and how far the workload has come."""
+    """One charge: for which workload, since which decision, and how far the workload has come."""
 
     ref: Ref
     attempt: int
@@ -60,7 +60,7 @@ class Entry(Struct):
     resumed_rv: int = 0
     """resourceVersion at which it was known to be resumed; 0 while it is not."""
     admitted: bool = False
-    """The actuator has been told to resume it, and will report an effect."""
+    """The actuator has the order to resume it, and will report an effect."""
     failed: FailureReason | None = None
     deferred: bool = False
     """The gang admitter found no place for it."""

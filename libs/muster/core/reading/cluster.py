@@ -89,7 +89,7 @@ class _Glance(Struct, frozen=True):
 
 
 def read_pod(raw: bytes) -> PodObserved | None:
-    """A pod: whom it belongs to, where it runs or may run, whether it still holds anything, which gang it means.
+    """A pod: what it belongs to, where it runs or may run, whether it still holds anything, which gang it means.
 
     None for a pod that is no concern of ours: of no workload and no gang, and taking no room on a node.
     """

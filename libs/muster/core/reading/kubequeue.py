@@ -1,6 +1,6 @@
 """Queue and QueueUnit (scheduling.x-k8s.io/v1alpha1): the objects we create and keep, and read back.
 
-Whether an object shows what it should is told by a fingerprint: of a Queue's status, and of what a QueueUnit said
+Whether an object shows what it should is known by a fingerprint: of a Queue's status, and of what a QueueUnit said
 of its job when it was written last, kept in an annotation (its numbers and times may have moved since).
 """
 
@@ -66,7 +66,7 @@ class Queue(Struct, frozen=True):
 
 
 class Admission(Struct, frozen=True):
-    """How many pods of a pod set are let in, and how many of them run."""
+    """How many pods of a pod set are admitted, and how many of them run."""
 
     name: str
     replicas: int
@@ -134,7 +134,7 @@ def _paused(text: str) -> tuple[str, ...]:
 
 
 def read_queue_unit(raw: bytes) -> QueueUnitObserved:
-    """A QueueUnit: whom it stands for and a digest of what it shows."""
+    """A QueueUnit: the job it stands for and a digest of what it shows."""
     unit: QueueUnit = decode(raw, QueueUnit)
     priority = unit.spec.priority
     return QueueUnitObserved(

@@ -1,1 +1,1 @@
-"""The read model: what the log says of every job, gang and queue, kept for whoever asks. It decides nothing."""
+"""The read model: what the log says of every job, gang and queue, kept for every reader. It decides nothing."""

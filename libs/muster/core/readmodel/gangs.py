@@ -22,7 +22,7 @@ ENDED = ("Finished", "Failed")
 
 
 class GangHeld(Struct, frozen=True):
-    """What a gang was told last of why it waits."""
+    """What was said last of why a gang waits."""
 
     event: GangHeldBack
     cause: Cause
@@ -30,7 +30,7 @@ class GangHeld(Struct, frozen=True):
 
 
 class Complaint(Struct, frozen=True):
-    """What of the marks of a gang was not understood, and a pod it can be told on."""
+    """What of the marks of a gang was not understood, and a pod that can show it."""
 
     text: str
     ref: Ref
@@ -48,7 +48,7 @@ class GangShown(Struct):
     began: int = 0
     """Log time of the first try, in ms."""
     lacked: bool = False
-    """Its pods have been told to lack nodes, and stand so in their status until they are told otherwise."""
+    """Its pods show in their status that they lack nodes, until something else is written there."""
     ended: str = ""
     """The phase it ended in, if it did and no pod has come since."""
 
@@ -90,7 +90,7 @@ class GangShown(Struct):
 
 
 class GangsShown(Struct):
-    """Every gang with pods, a PodGroup or something to be told, by namespace/name."""
+    """Every gang with pods, a PodGroup or something to be shown, by namespace/name."""
 
     gangs: dict[str, GangShown] = field(default_factory=dict)
     gang_of: dict[str, str] = field(default_factory=dict)

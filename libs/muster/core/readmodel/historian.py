@@ -36,7 +36,7 @@ class Historian:
         return arm
 
     def arm_of(self, kind: type[Event]) -> Arm | None:
-        """What tells an event of a type to the records of those it is about; None for one that nobody is told of."""
+        """What tells an event of a type to the records of those it is about; None for one that no record notes."""
         of_job, of_gang = HISTORY.get(kind), GANG_HISTORY.get(kind)
         if of_job is None and of_gang is None:
             return None

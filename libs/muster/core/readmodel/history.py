@@ -1,4 +1,4 @@
-"""From an event and the state around it to what happened to whom: one function per type of event.
+"""From an event and the state around it to what happened to which job: one function per type of event.
 
 Called after the queues have folded the event and before the read model forgets what the event ends.
 """
@@ -258,7 +258,7 @@ def _gate_set(_state: ReadState, at: Position, event: elastic.GateSet) -> Iterat
 
 
 def _written(weight: Weight) -> History:
-    """What was written to a job; of pods and of requests for nodes the gangs are told, and all."""
+    """What was written to a job; writes to pods and to requests for nodes belong to gangs, and to all."""
 
     def history(_state: ReadState, at: Position, event: effects.EffectApplied | effects.EffectFailed) -> Iterator[Said]:
         if event.action in ("resume", "suspend"):

@@ -160,7 +160,7 @@ class JobFolds:
                 self._over(state, uid)
 
     def _denied(self, state: ReadState, _at: Position, event: d.QuotaDenied) -> None:
-        """A denial speaks for everybody of its shape: all of them may have to be told."""
+        """A denial speaks for every job of its shape: all of them may have to show it."""
         self._mark.queues(event.queue)
         job = state.queues.jobs.get(event.ref.uid)
         shape = state.queues.book.shapes.get(job.shape) if job is not None else None

@@ -1,6 +1,6 @@
-"""The read model's fold: what every event changes of what is told. It decides nothing.
+"""The read model's fold: what every event changes of what readers ask. It decides nothing.
 
-The queues are folded as in every stage that keeps them; what is told of jobs, gangs and objects is added by the
+The queues are folded as in every stage that keeps them; what is noted of jobs, gangs and objects is added by the
 arms here.
 """
 
@@ -44,7 +44,7 @@ class ReadModel:
         return ReadState()
 
     def arms(self) -> Mapping[type[Event], Arm]:
-        """The queues fold an event first, then it is told, then the read model changes, then phases are looked at."""
+        """The queues fold an event first, then it is noted, then the read model changes, then phases are looked at."""
         queues = queue_folds.arms()
         queues[facts.WorkloadObserved] = self._history.compared(queues[facts.WorkloadObserved])
         own: dict[type[Event], list[Arm]] = {}

@@ -49,7 +49,7 @@ TroubleCode = Literal[
 
 
 class Trouble(Struct, frozen=True):
-    """What is wrong with an object, and is told on it. ``found``: each finding, in the words of its finder."""
+    """What is wrong with an object, and is shown on it. ``found``: each finding, in the words of its finder."""
 
     ref: Ref
     code: TroubleCode
@@ -82,7 +82,7 @@ class GangRecord(Struct):
 
 
 class ReadState(StageState):
-    """The queues, and what is told of them."""
+    """The queues, and what is noted of them."""
 
     queues: Queues = field(default_factory=Queues)
     presence: Presence = field(default_factory=Presence)
@@ -113,7 +113,7 @@ class ReadState(StageState):
     """workload uid -> why it was suspended; until it is admitted again"""
     gangs: GangsShown = field(default_factory=GangsShown)
     troubles: dict[str, Trouble] = field(default_factory=dict)
-    """object uid -> what is to be told on it"""
+    """object uid -> what is to be shown on it"""
     releases: dict[str, Release] = field(default_factory=dict)
     """``SEQ-ITEM`` of the newest events that made others worth trying -> what they were"""
     gang_records: dict[str, GangRecord] = field(default_factory=dict)

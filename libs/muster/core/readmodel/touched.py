@@ -1,4 +1,4 @@
-"""What the commits folded since the last look concern: for whoever keeps objects of the API server up to date.
+"""What the commits folded since the last look concern: for what keeps objects of the API server up to date.
 
 Everything shown is compared with what is desired, so nothing is lost when this is. Without one nothing piles up.
 """

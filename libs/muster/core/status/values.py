@@ -254,7 +254,7 @@ class Counted(Struct, frozen=True):
 
 
 class GangStatus(Struct, frozen=True):
-    """Where a gang stands. ``held``: what it was told last of why it waits, while it does."""
+    """Where a gang stands. ``held``: what was said last of why it waits, while it does."""
 
     code: GangCode
     pods: Counted = Counted()

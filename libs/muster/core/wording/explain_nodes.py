@@ -67,7 +67,7 @@ def _obstacle(each: Obstacle) -> str:
 POOL_REFUSED: dict[PoolRefusalReason, str] = {
     "full": "max {most}, has {has}{promised}, the gang needs {needs} more",
     "unsuitable": "its nodes would not take its pods{obstacle}",
-    "needs_pods": "nodes are added there for pods that exist, and a job has none before it is let in; declare a class "
+    "needs_pods": "nodes are added there for pods that exist, and a job has none before its admission; declare a class "
     "of ProvisioningRequest for it",
     "not_served": "its nodes are asked for by a ProvisioningRequest, which this cluster does not serve; install the "
     "Cluster Autoscaler's definition, or declare the class unschedulable-pods",
@@ -81,7 +81,7 @@ WITHDRAWN: dict[WithdrawalReason, str] = {
     "expired": "they did not come in time",
     "failed": "they were refused",
     "lapsed": "what was kept for it is given to others",
-    "unknown": "nobody of whom this log knows has asked for them",
+    "unknown": "no service that this log knows has asked for them",
 }
 """Why nodes are asked for no longer."""
 

@@ -9,7 +9,7 @@ from muster.core.quota.fairtree import Divided
 from muster.model.resources import format_quantity
 
 UNBOUNDED = 10**30
-"""A request of so much or more is told as all there is."""
+"""A request of so much or more reads as all there is."""
 
 
 def why_share(found: Divided, show: Callable[[int], str], *, usage: str = "") -> str:

@@ -1,4 +1,4 @@
-"""Where a gang of pods stands, in English, and what its pods and its PodGroup are told of it."""
+"""Where a gang of pods stands, in English, and what its pods and its PodGroup show of it."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ MEANINGS: dict[JobCode, Meaning] = {
         "The log is nearly full: nothing is admitted until its next generation is in force.",
         "`muster log roll`, or look why the keeper does not.",
     ),
-    "Paused": Meaning(("waiting",), "Admissions are paused, by whom and why they said.", "`muster resume admissions`."),
+    "Paused": Meaning(("waiting",), "Admissions are paused, by the named author.", "`muster resume admissions`."),
     "InsufficientQuota": Meaning(
         ("waiting",),
         "The quota that is named has no room for it now.",

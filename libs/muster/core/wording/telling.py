@@ -1,6 +1,6 @@
 """One event in words, from the event alone: what ``muster tail`` prints, whatever came before.
 
-What needs the state around an event (positions, what is free, who gave it back) is told by core.story.
+What needs the state around an event (positions, what is free, who gave it back) is in core.story.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MAX_TEXT = 400
 
 
 class EventWords(Struct, frozen=True):
-    """An event in words: ``queued``, whom it is about, and the rest of the sentence."""
+    """An event in words: ``queued``, the job it is about, and the rest of the sentence."""
 
     word: str
     subject: str
@@ -43,7 +43,7 @@ def tell(event: Event) -> EventWords:
 
 
 def tell_of(commit: Commit, index: int) -> EventWords:
-    """One event of a commit in words; what says nothing of whom it is about is about the stage that said it."""
+    """One event of a commit in words; one that names no object is about the stage that said it."""
     told = tell(commit.events[index])
     if isinstance(commit.events[index], system.LeaderStarted | system.TimeReached):
         return EventWords(told.word, f"{commit.stage}/{commit.shard}", told.text)
@@ -63,7 +63,7 @@ def ref_of(event: Event) -> Ref | None:
 
 
 def subject_of(event: Event) -> str:
-    """Whom an event is about, as people name it: jobs by ``namespace/name``, anything else with its kind."""
+    """What an event is about, as people name it: jobs by ``namespace/name``, anything else with its kind."""
     if isinstance(event, d.CandidatesProposed):
         first = event.candidates[0].ref.key if event.candidates else ""
         return f"{first} +{len(event.candidates) - 1}" if len(event.candidates) > 1 else first

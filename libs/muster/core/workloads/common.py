@@ -35,7 +35,7 @@ from muster.model.resources import Vector, add_into, scaled
 from muster.model.workload import DIRECT, ChildState, Outcome, Phase, PodSet, Switch, Workload
 
 MAX_PODS = 1_000_000
-"""More pods than this no set has: whoever writes that has made a mistake."""
+"""More pods than this no set has: a larger number is a mistake."""
 _VERSION = re.compile(r"v[0-9][a-z0-9]{0,30}")
 
 

@@ -4,7 +4,7 @@ Anybody who may create an object may write any owner into it. So an object count
 owner's kind makes such objects, under the name and in the number in which it makes them. What does not is judged like
 what people create: it is queued, charged, and guarded.
 
-A RayCluster cannot be told by itself: its name is the operator's choice, and stands in the status of its RayJob.
+A RayCluster does not say whose it is: its name is the operator's choice, and stands in the status of its RayJob.
 :class:`Parents` remembers those names.
 """
 

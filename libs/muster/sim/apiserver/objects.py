@@ -180,7 +180,7 @@ class ObjectVerbs:
         self._deletion.delete(table, pod, options, now)
 
     def _change(self, table: KindTable, old: Obj, given: Obj, subresource: str) -> Obj:
-        """Store a change of an object, whoever asked for it in whichever way; no change stores nothing."""
+        """Store a change of an object, whichever request asked for it; no change stores nothing."""
         kind = table.kind
         new = {**given, "metadata": metadata.changed_metadata(old["metadata"], given["metadata"])}
         if subresource == "status":

@@ -238,7 +238,7 @@ def columns_of(resource: str) -> Sequence[Column]:
 
 
 def table(resource: str, objects: Iterable[Obj], meta: Obj, now: int, *, include: str = "Metadata") -> Obj:
-    """A Table of objects; ``meta`` is the metadata of their list, ``include`` what is told of each beside its cells."""
+    """A Table of objects; ``meta`` is the metadata of their list, ``include`` what each has beside its cells."""
     columns = columns_of(resource)
     definitions = [
         {

@@ -109,7 +109,7 @@ class SimTransport:
                     return
             if stream.failed:
                 return
-            # What is due is told from which time was waited for, not from the time it is then: a timer may fire
+            # What is due follows from the time that was waited for, not from the time it is then: a timer may fire
             # a little early, and a virtual clock does not go on by itself.
             until = min(end, bookmark, last + idle_limit_s)
             if await pending.wait(until):

@@ -79,7 +79,7 @@ def _submitter_container(spec: Obj) -> Obj:
 
 
 def _submitter_template(job: Obj, cluster: Obj, status: Obj, settings: OperatorSettings) -> Obj:
-    """The submitter's pod; how long it runs is written on it, for whoever plays the kubelet."""
+    """The submitter's pod; how long it runs is written on it, for what plays the kubelet."""
     given = job["spec"].get("submitterPodTemplate")
     if given is None:
         given = {"spec": {"restartPolicy": "Never", "containers": [_submitter_container(cluster["spec"])]}}

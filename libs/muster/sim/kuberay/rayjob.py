@@ -168,7 +168,7 @@ def _over(step: RayJobStep) -> None:
 
 
 def _validation_failed(step: RayJobStep) -> None:
-    """The spec was mended (else this is not reached): begin anew, with the cluster there is if there is one."""
+    """The spec was corrected (else this is not reached): begin anew, with the cluster there is if there is one."""
     step.set(jobDeploymentStatus=words.NEW, reason=None, message=None)
 
 

@@ -31,7 +31,7 @@ class OperatorSettings(Struct, frozen=True, kw_only=True):
     runtime_ms: int = 20_000
     """Of Ray jobs that do not say."""
     run_for: str = RUN_FOR
-    """The annotation of submitter pods that makes whoever plays the kubelet end them; KWOK's stages in tests have
+    """The annotation of submitter pods that makes what plays the kubelet end them; KWOK's stages in tests have
     another name for it."""
     fail_after: str = FAIL_AFTER
     submitter_pods: bool = True

@@ -1,4 +1,4 @@
-"""The answer to a state file: who is admitted and where, who is evicted for whom, who waits and why.
+"""The answer to a state file: which jobs are admitted and where, which are evicted for which, which wait and why.
 
 Devices are numbered from 0 on each node. Pods that share a device name the same number; a pod with whole devices names
 devices that nobody else does.

@@ -70,7 +70,7 @@ def read(raw: bytes) -> Workload | ChildState | None:
 
 
 def _life(suspended: bool, status: BatchJobStatus) -> Life:
-    """Whatever still ends after the Job is over is told by its pods."""
+    """What still ends after the Job is over shows in its pods."""
     phase: Phase
     outcome: Outcome = ""
     settled = False
