@@ -55,10 +55,12 @@ def workload(kind: str, **pod: object) -> Object:
     if kind == "StatefulSet":
         spec["serviceName"] = "none"
     meta = {"name": kind.lower(), "namespace": MANAGED}
+    if kind == "ReplicationController":
+        return {"apiVersion": "v1", "kind": kind, "metadata": meta, "spec": {**spec, "selector": labels}}
     return {"apiVersion": "apps/v1", "kind": kind, "metadata": meta, "spec": spec}
 
 
-@pytest.mark.parametrize("kind", ["Deployment", "ReplicaSet", "StatefulSet"])
+@pytest.mark.parametrize("kind", ["Deployment", "ReplicaSet", "ReplicationController", "StatefulSet"])
 async def test_pods_of_what_is_not_queued_name_muster(plane: ControlPlane, kind: str) -> None:
     async with client(plane, ALICE) as alice:
         made = await alice.create(workload(kind))
@@ -155,6 +157,7 @@ async def test_a_pod_does_not_grow_in_place(plane: ControlPlane) -> None:
     async with client(plane, ALICE) as alice, client(plane, plane.admin) as admin:
         spec: Object = {**OURS, "containers": [{"name": "main", "image": "none"}]}
         spec["containers"][0]["resources"] = {"requests": {"cpu": "1"}}
+        spec["initContainers"] = [{**spec["containers"][0], "name": "beside", "restartPolicy": "Always"}]
         room = {"cpu": "128", "memory": "1Ti", "pods": "10"}
         status = {"capacity": room, "allocatable": room}
         node = await admin.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "none"}, "status": status})
@@ -164,19 +167,29 @@ async def test_a_pod_does_not_grow_in_place(plane: ControlPlane) -> None:
             "POST", path("pods", "grows", "binding"), body={"apiVersion": "v1", "kind": "Binding", **name}
         )
 
-        def sized(cpu: str) -> Object:
-            return {"spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": cpu}}}]}}
-
-        async def resize(cpu: str) -> Object:
+        async def resize(part: str, container: str, cpu: str) -> Object:
+            body = {"spec": {part: [{"name": container, "resources": {"requests": {"cpu": cpu}}}]}}
             where = path("pods", "grows", "resize")
-            return await alice.request(
-                "PATCH", where, body=sized(cpu), content_type="application/strategic-merge-patch+json"
-            )
+            found = await alice.request("PATCH", where, body=body, content_type="application/strategic-merge-patch+json")
+            return found["spec"][part][0]["resources"]["requests"]
 
-        await refused(resize("64"), "it runs with the size that was admitted, which can only shrink")
-        assert (await resize("500m"))["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "500m"
+        for part, container in (("containers", "main"), ("initContainers", "beside")):
+            attempt = resize(part, container, "64")
+            await refused(attempt, "it runs with the size that was admitted, which can only shrink")
+            assert await resize(part, container, "500m") == {"cpu": "500m"}
         await gone(alice, made)
         await admin.request("DELETE", f"/api/v1/nodes/{node['metadata']['name']}")
+
+
+async def test_a_pod_keeps_the_share_of_a_gpu_that_it_is_charged_for(plane: ControlPlane) -> None:
+    async with client(plane, ALICE) as alice:
+        made = await alice.create(gang_pod(spec=OURS, name="shares", annotations={"gpu-fraction": "0.9"}))
+        for key, value in (("gpu-fraction", "0.1"), ("gpu-fraction", None), ("gpu-memory", "1")):
+            patch = {"metadata": {"annotations": {key: value}}}
+            attempt = alice.patch("v1", "Pod", "shares", MANAGED, patch=patch)
+            await refused(attempt, f"annotation {key} says for which share of a GPU it is charged")
+        await alice.patch("v1", "Pod", "shares", MANAGED, patch={"metadata": {"annotations": {"mine": "1"}}})
+        await gone(alice, made)
 
 
 async def test_the_class_of_the_cluster_takes_no_right_and_others_do(plane: ControlPlane) -> None:

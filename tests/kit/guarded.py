@@ -30,6 +30,8 @@ DAVE = User("dave", ("muster:break-glass",))
 """As Alice, and may break the glass everywhere."""
 OPERATOR = User("kuberay")
 """The operator of Ray's kinds: as Alice, and writes the status of RayJobs and RayClusters."""
+JOBSETS, LEADERS = User("jobset-controller"), User("lws-controller")
+"""The controllers of JobSets and of LeaderWorkerSets, with the rights that their installations give them."""
 MANAGED, ANOTHER, FREE, KEPT = "video", "text", "other", "devops"
 """Namespaces: all but the third are managed; in the last one what is applied again keeps jobs running."""
 NO_SUBMIT, LEAF = "devops", "intern-video"
@@ -48,11 +50,22 @@ ROLES = {
         _rule("batch", "cronjobs"),
         _rule("", "pods", "pods/resize", "configmaps"),
         _rule("kubeflow.org", "pytorchjobs/scale"),
+        _rule("jobset.x-k8s.io", "jobsets"),
+        _rule("leaderworkerset.x-k8s.io", "leaderworkersets", "leaderworkersets/scale"),
         _rule("scheduling.x-k8s.io", "queueunits", "queueunits/status"),
         _rule("queues.muster.dev", "queues", verbs=("submit",), names=(LEAF,)),
         _rule("queues.muster.dev", "priorityclasses", verbs=("set-priority",), names=("low",)),
     ],
     "admitter": [_rule("queues.muster.dev", "queues", verbs=("admit",))],
+    "jobsets": [
+        _rule("jobset.x-k8s.io", "jobsets", "jobsets/status"),
+        _rule("batch", "jobs", "jobs/status"),
+    ],
+    "leaders": [
+        _rule("leaderworkerset.x-k8s.io", "leaderworkersets", "leaderworkersets/status"),
+        _rule("apps", "statefulsets", "statefulsets/status"),
+        _rule("", "pods", verbs=("get", "list", "watch", "create", "delete", "update", "patch")),
+    ],
     "operator": [_rule("ray.io", "rayjobs/status", "rayclusters/status", verbs=("get", "update", "patch"))],
 }
 
@@ -60,7 +73,7 @@ ROLES = {
 @contextlib.asynccontextmanager
 async def guarded() -> AsyncIterator[ControlPlane]:
     """A control plane with everything of deploy/ applied, and the users."""
-    users = [WATCHER, ACTUATOR, SORTER, ALICE, BOB, CAROL, DAVE, OPERATOR]
+    users = [WATCHER, ACTUATOR, SORTER, ALICE, BOB, CAROL, DAVE, OPERATOR, JOBSETS, LEADERS]
     async with ControlPlane(users=users, scheduler=False, kwok=False, prepare=furnish) as plane:
         async with client(plane, plane.admin) as kube:
             for folder in ("crds", "rbac", "policies"):
@@ -94,7 +107,8 @@ async def _let_users_in(kube: KubeClient) -> None:
     for namespace in (MANAGED, ANOTHER, FREE, KEPT):
         for user in (ALICE, BOB, CAROL, DAVE, OPERATOR):
             await _bind(kube, namespace, "editor", user)
-        await _bind(kube, namespace, "operator", OPERATOR)
+        for role, user in (("operator", OPERATOR), ("jobsets", JOBSETS), ("leaders", LEADERS)):
+            await _bind(kube, namespace, role, user)
         # What clusters give to those who work in a namespace.
         await _bind(kube, namespace, "edit", ALICE)
     await _bind(kube, MANAGED, "admitter", BOB)

@@ -19,6 +19,7 @@ from muster.core.actuation.gating import Gating, patch_gate, read_gated
 from muster.core.actuation.gpus import Freeing
 from muster.core.actuation.intents import ActuatorState, Known, Outstanding
 from muster.core.actuation.patch import after_reread, patch_for, read_answer
+from muster.core.objects.gpus import RESERVATIONS
 from muster.core.workloads.registry import KINDS
 from muster.model.api import CONFIG_MAPS, JSON, JSON_PATCH, MERGE_PATCH, PODS, RAYCLUSTERS
 
@@ -130,10 +131,10 @@ def _bind(order: Bind, image: str) -> Steps:
 
 def _reserve(order: Bind, group: str, image: str) -> Generator[Request, Reply, str | Effect | RetryLater]:
     """Keep a device for a group; returns its UUID."""
-    path = PODS.path(gpus.NAMESPACE, gpus.keeper_name(group))
+    path = PODS.path(RESERVATIONS, gpus.keeper_name(group))
     reply = yield Request("GET", path)
     if reply.status == 404:
-        reply = yield Request("POST", PODS.path(gpus.NAMESPACE), gpus.keeper_for(order, group, image))
+        reply = yield Request("POST", PODS.path(RESERVATIONS), gpus.keeper_for(order, group, image))
         trouble = gpus.read_kept(order, reply.status, reply.body)
         if trouble is not None:
             return trouble

@@ -14,14 +14,12 @@ from msgspec import Struct
 
 from muster.core.actuation.answers import Answer, Effect, RetryLater, applied, failed, message_of, not_done, retry
 from muster.core.actuation.bind import Bind, portion
-from muster.core.objects.gpus import CONTAINER, GROUP, KEEPS
+from muster.core.objects.gpus import CONTAINER, GROUP, KEEPS, RESERVATIONS
 from muster.core.objects.meta import INTENT, Meta, UnreadableError, decode
 from muster.events.base import Cause
 from muster.model.keys import Intent, Ref
 from muster.model.placing import GPU
 
-NAMESPACE = "muster-gpu-reservations"
-"""Where the pods that keep devices are."""
 REPORTED = "run.ai/reserve_for_gpu_index"
 """Annotation by which such a pod reports the UUID of the device it got."""
 CONFIG_MAP = "runai/shared-gpu-configmap"
@@ -82,7 +80,7 @@ def keeper_for(order: Bind, group: str, image: str) -> bytes:
         "kind": "Pod",
         "metadata": {
             "name": keeper_name(group),
-            "namespace": NAMESPACE,
+            "namespace": RESERVATIONS,
             "labels": {GROUP: group, KEEPS: group},
             "annotations": {INTENT: str(order.intent), "karpenter.sh/do-not-disrupt": "true"},
         },
@@ -115,7 +113,7 @@ def read_kept(order: Bind, status: int, body: bytes) -> Effect | RetryLater | No
     if 200 <= status < 300 or (status == 409 and "already exists" in message):
         return None
     if status == 404:
-        return failed(order, "refused", f"there is no namespace {NAMESPACE} for GPU reservations: {message}")
+        return failed(order, "refused", f"there is no namespace {RESERVATIONS} for GPU reservations: {message}")
     return retry(status, message) or failed(order, "refused", f"a GPU of {order.node} cannot be reserved: {message}")
 
 

@@ -26,6 +26,8 @@ GROUP = "runai-gpu-group"
 """Label of a pod that shares a device: which one; of several devices one label each, ``runai-gpu-group/ID``."""
 KEEPS = "muster.dev/keeps-gpu"
 """Label of a pod that keeps a device from the device plugin: the group that shares it."""
+RESERVATIONS = "muster-gpu-reservations"
+"""Namespace of those pods: anywhere else the label says nothing, since anybody may write it."""
 COMPUTE_MODE = "kai.scheduler/gpu-compute-sharing-mode"
 TIME_SLICING = "time-slicing"
 MAX_DEVICES = 64

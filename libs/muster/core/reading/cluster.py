@@ -8,7 +8,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from muster.core.gang.declare import MARKS, name_of, read_pod_group
-from muster.core.objects.gpus import KEEPS, devices_of, groups_of, with_share
+from muster.core.objects.gpus import KEEPS, RESERVATIONS, devices_of, groups_of, with_share
 from muster.core.objects.meta import Int32, Meta, decode
 from muster.core.objects.podrules import RawTaint, taints_of
 from muster.core.objects.podspec import Container, PodSpec, Quantity, Resources, amounts, pod_request, pod_rules
@@ -133,7 +133,7 @@ def read_pod(raw: bytes) -> PodObserved | None:
         if rules is not state.rules:
             devices, groups = devices_of(annotations), groups_of(annotations, pod.metadata.labels)
             state = replace(state, rules=rules, devices=devices, groups=groups if len(groups) == len(devices) else ())
-    elif KEEPS in pod.metadata.labels:
+    elif pod.metadata.namespace == RESERVATIONS and KEEPS in pod.metadata.labels:
         state = replace(state, keeps=pod.metadata.labels[KEEPS])
     return PodObserved(pod=state)
 

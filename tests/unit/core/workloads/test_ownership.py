@@ -219,3 +219,13 @@ def test_a_forged_cluster_is_charged_by_itself_and_frees_the_parent() -> None:
     assert (charge.ref.name, charge.pods) == ("forged", 4)
     bench.facts(facts.gone("tiny"))
     assert [event.ref.name for event in bench.settle() if isinstance(event, QuotaReleased)] == ["tiny"]
+
+
+@pytest.mark.parametrize(("namespace", "keeps"), [("muster-gpu-reservations", "g"), ("video", "")])
+def test_a_pod_keeps_a_gpu_where_muster_makes_such_pods_and_nowhere_else(namespace: str, keeps: str) -> None:
+    """Its GPU is not counted on its node: anybody may write a label."""
+    made = pod(("Job", "batch/v1", "j"), **{"muster.dev/keeps-gpu": "g"})
+    made["metadata"]["namespace"] = namespace
+    fact = read_pod(json.dumps(made).encode())
+    assert fact is not None
+    assert fact.pod.keeps == keeps
