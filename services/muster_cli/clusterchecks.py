@@ -64,6 +64,8 @@ POLICIES = (
     _policy("muster-cronjobs-suspended", "Mutating", ServerVersion(1, 36)),
     _policy("muster-jobs-kept-running", "Mutating", ServerVersion(1, 36), guards=False),
     _policy("muster-trainings-kept-running", "Mutating", ServerVersion(1, 36), guards=False),
+    _policy("muster-jobs-kept-running-by-tree", "Mutating", ServerVersion(1, 36), guards=False),
+    _policy("muster-trainings-kept-running-by-tree", "Mutating", ServerVersion(1, 36), guards=False),
     _policy("muster-gang-pods-steered", "Mutating", ServerVersion(1, 36), guards=False, steers=True),
     _policy("muster-gpu-shares-told", "Mutating", ServerVersion(1, 36), guards=False),
 )

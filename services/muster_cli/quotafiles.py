@@ -13,7 +13,7 @@ from muster.core.objects.meta import CHANGE_REASON, CHANGED_BY, PREFIX, Unreadab
 from muster.core.quota.kai import compile_queues
 from muster.core.quota.kaiforest import tree_of
 from muster.core.quota.rules import KNOWN
-from muster.core.quota.tree import PREEMPTS, ROOT, WEIGHTS, read_tree
+from muster.core.quota.tree import PREEMPTS, REAPPLIED, ROOT, WEIGHTS, read_tree
 from muster.core.reading.quotatree import NAMESPACE, PROFILE, read_quota_tree
 from muster.events.facts import TreeNodeSpec
 from muster.model import api
@@ -103,7 +103,7 @@ def _around(manifest: Manifest) -> Iterator[BrokenRule]:
 def _named(node: TreeNodeSpec, path: str) -> Iterator[BrokenRule]:
     """Attributes of nodes that look like ours and are not."""
     for key in sorted(node.attributes):
-        if key.startswith(f"{PREFIX}/") and key not in (PREEMPTS, *WEIGHTS):
+        if key.startswith(f"{PREFIX}/") and key not in (PREEMPTS, REAPPLIED, *WEIGHTS):
             yield BrokenRule(path, "attribute", f"attribute {key} means nothing here; is it misspelt?")
     for child in node.children:
         yield from _named(child, f"{path}/{child.name}")

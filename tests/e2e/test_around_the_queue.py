@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from kit import jobs
-from kit.cluster import RAY, SCHEDULING
+from kit.cluster import RAY, SCHEDULING, TREES
 from kit.compose import REPOSITORY
 from kit.controlplane import ControlPlane
 from kit.guarded import (
@@ -33,7 +33,8 @@ from kit.guarded import (
     refused,
     remove,
 )
-from kit.kubeclient import KubeClient, Object
+from kit.kubeclient import ApiError, KubeClient, Object
+from kit.waiting import until
 from muster.core.objects.meta import CHECKPOINTED_AT, INTENT, QUEUED_AT
 from muster.core.workloads.registry import KINDS
 
@@ -292,6 +293,58 @@ async def test_a_manifest_that_is_applied_again_does_not_stop_the_job(plane: Con
             found = await alice.apply(changed, field_manager="argocd")
             spec = found["spec"][home] if home else found["spec"]
             assert (spec[field], found["metadata"]["labels"]["team"]) == (False, "a")
+
+
+@pytest.mark.parametrize(
+    ("where", "says", "kept"),
+    [
+        ("the tree", ("keep-running", None, None), True),
+        ("nothing", (None, None, None), False),
+        ("a node above", (None, "keep-running", None), True),
+        ("the leaf", ("refuse", None, "keep-running"), True),
+        ("the leaf, otherwise than what is above", ("keep-running", "keep-running", "refuse"), False),
+    ],
+)
+async def test_a_job_runs_on_where_the_tree_says_so(
+    plane: ControlPlane, where: str, says: tuple[str | None, str | None, str | None], kept: bool
+) -> None:
+    if not mutates(plane):
+        return
+    key = "muster.dev/reapplied"
+    marks: list[Object] = [{key: each} if each is not None else {} for each in says]
+    leaf = {"name": "text", "namespaces": [ANOTHER], "attributes": marks[2]}
+    root = {"name": "root", "children": [{"name": "above", "attributes": marks[1], "children": [leaf]}]}
+    meta = {"name": "says", "namespace": "kube-system", "annotations": marks[0]}
+    tree = {"apiVersion": TREES, "kind": "ElasticQuotaTree", "metadata": meta, "spec": {"root": root}}
+
+    def manifest(kind: str, **labels: str) -> Object:
+        made = job(ANOTHER, suspend=True) if kind == "RayJob" else jobs.KINDS[kind].make("tended", ANOTHER)
+        made["metadata"] = {"name": "tended", "namespace": ANOTHER, "labels": labels}
+        return made
+
+    async with client(plane, plane.admin) as admin:
+        await admin.create(tree)
+        try:
+            for kind in ("RayJob", "PyTorchJob"):
+                async with running(plane, manifest(kind)) as (alice, _):
+                    told = 0
+
+                    # The server hears of a tree a moment later.
+                    async def applied(kind: str = kind, alice: KubeClient = alice) -> bool:
+                        nonlocal told
+                        told += 1
+                        try:
+                            found = await alice.apply(manifest(kind, attempt=str(told)), field_manager="argocd")
+                        except ApiError as err:
+                            assert "would stop this running job" in str(err), err
+                            return not kept
+                        spec = found["spec"] if kind == "RayJob" else found["spec"]["runPolicy"]
+                        assert (spec["suspend"], found["metadata"]["labels"]["attempt"]) == (False, str(told))
+                        return kept
+
+                    await until(applied, what=f"{where} to count")
+        finally:
+            await admin.delete(TREES, "ElasticQuotaTree", "says", "kube-system")
 
 
 async def test_a_tenant_replaces_holds_releases_stops_and_deletes_its_own_jobs(plane: ControlPlane) -> None:

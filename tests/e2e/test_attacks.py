@@ -170,7 +170,9 @@ async def test_a_pod_does_not_grow_in_place(plane: ControlPlane) -> None:
         async def resize(part: str, container: str, cpu: str) -> Object:
             body = {"spec": {part: [{"name": container, "resources": {"requests": {"cpu": cpu}}}]}}
             where = path("pods", "grows", "resize")
-            found = await alice.request("PATCH", where, body=body, content_type="application/strategic-merge-patch+json")
+            found = await alice.request(
+                "PATCH", where, body=body, content_type="application/strategic-merge-patch+json"
+            )
             return found["spec"][part][0]["resources"]["requests"]
 
         for part, container in (("containers", "main"), ("initContainers", "beside")):

@@ -60,7 +60,7 @@ async def sets(plane: ControlPlane) -> AsyncIterator[ControlPlane]:
 
             await until(served, what=f"{kind}s to be served")
         yield plane
-        for kind, (group, _, plural) in SETS.items():
+        for group, _, plural in SETS.values():
             path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{plural}.{group}"
             await admin.request("DELETE", path)
 

@@ -17,8 +17,7 @@ from kit.guarded import mutates
 from kit.kubeclient import Object
 from kit.muster import Muster, running
 from muster.bus.server import EmbeddedServer
-from muster.core.actuation.gpus import NAMESPACE
-from muster.core.objects.gpus import GROUP
+from muster.core.objects.gpus import GROUP, RESERVATIONS
 from muster.core.objects.kaiqueue import POD_GROUP_NAME
 from muster.core.objects.meta import GPU_PORTION, GPU_UUIDS
 from muster_cli import samples
@@ -131,7 +130,7 @@ async def test_two_workers_are_on_one_node_and_share_one_gpu(muster: Muster) -> 
         }
         assert pod["metadata"]["annotations"][GPU_UUIDS] == f"GPU-{node}-0"
         assert pod["metadata"]["annotations"][GPU_PORTION] == "0.5"
-    [keeper] = await cluster.kube.list_objects("v1", "Pod", NAMESPACE)
+    [keeper] = await cluster.kube.list_objects("v1", "Pod", RESERVATIONS)
     assert (keeper["metadata"]["labels"][GROUP], keeper["spec"]["nodeName"]) == (group, node)
 
 

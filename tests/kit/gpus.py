@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 from kit.cluster import Cluster
 from kit.kubeclient import ApiError
-from muster.core.actuation.gpus import NAMESPACE
+from muster.core.objects.gpus import RESERVATIONS
 from muster.sim.deviceplugin import DevicePlugin
 
 
@@ -15,8 +15,8 @@ from muster.sim.deviceplugin import DevicePlugin
 async def reporting(cluster: Cluster) -> AsyncIterator[None]:
     """While this lasts GPUs are reported; the namespace of the pods that keep them is there, and empty at the end."""
     with contextlib.suppress(ApiError):
-        await cluster.kube.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+        await cluster.kube.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": RESERVATIONS}})
     async with cluster.beside(cluster.driver(DevicePlugin()).run()):
         yield
-    for pod in await cluster.kube.list_objects("v1", "Pod", NAMESPACE):
-        await cluster.kube.delete("v1", "Pod", pod["metadata"]["name"], NAMESPACE)
+    for pod in await cluster.kube.list_objects("v1", "Pod", RESERVATIONS):
+        await cluster.kube.delete("v1", "Pod", pod["metadata"]["name"], RESERVATIONS)

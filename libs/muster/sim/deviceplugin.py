@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from muster.core.actuation.gpus import NAMESPACE, REPORTED
+from muster.core.actuation.gpus import REPORTED
+from muster.core.objects.gpus import RESERVATIONS
 from muster.model.api import NODES, PODS, ApiResource
 from muster.model.placing import GPU
 from muster.sim.apiserver.status import Obj
@@ -36,7 +37,7 @@ class DevicePlugin:
             self._total[meta["name"]] = 0 if kind == "DELETED" else _gpus(found)
             for name in self._pods:
                 self.queue.mark(name)
-        elif meta["namespace"] == NAMESPACE:
+        elif meta["namespace"] == RESERVATIONS:
             if kind == "DELETED":
                 self._pods.pop(meta["name"], None)
                 self._given.pop(meta["name"], None)
@@ -61,7 +62,7 @@ class DevicePlugin:
                 return OperationPlan()
             self._given[key] = (node, free[0])
         patch = {"metadata": {"annotations": {REPORTED: self._given[key][1]}}}
-        return OperationPlan((Merge(PODS, NAMESPACE, key, patch),))
+        return OperationPlan((Merge(PODS, RESERVATIONS, key, patch),))
 
 
 def _gpus(node: Obj) -> int:

@@ -14,7 +14,7 @@ from kit.deployed import NAMESPACE, Right, needed, objects, of_kind, rights
 from kit.nodes import ATOMIC
 from kit.shell import NODES, Cell, play
 from kit.story import quota_tree, rayjob
-from muster.core.actuation.gpus import NAMESPACE as GPU_RESERVATIONS
+from muster.core.objects.gpus import RESERVATIONS as GPU_RESERVATIONS
 from muster.core.objects.nodepools import NAME
 from muster.core.objects.nodepools import NAMESPACE as NODE_POOLS
 from muster.core.reading.registry import WATCHED

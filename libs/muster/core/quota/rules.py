@@ -76,6 +76,13 @@ def yes_or_no(text: str) -> bool:
     return text == "true"
 
 
+def reapplied(text: str) -> str:
+    """What becomes of ``suspend: true`` that is applied again to a running job: ``refuse`` or ``keep-running``."""
+    if text not in ("refuse", "keep-running"):
+        raise RuleError(f"{clean(shorten(text, 40))!r} is neither refuse nor keep-running")
+    return text
+
+
 def _charge_pods(text: str) -> str:
     if text not in ("none", "ours", "all"):
         raise RuleError(f"{clean(shorten(text, 40))!r} is none of none, ours, all")
@@ -103,7 +110,9 @@ _READERS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "unbound-queue": ("unbound_queue", _text),
     "charge-pods": ("charge_pods", _charge_pods),
 }
-KNOWN = tuple(_READERS)
+_CHECKED: dict[str, Callable[[str], Any]] = {"reapplied": reapplied}
+"""What deploy/policies read of a tree, and no stage."""
+KNOWN = (*_READERS, *_CHECKED)
 """The annotations that count, without their prefix."""
 
 
@@ -113,10 +122,11 @@ def read_rules(texts: Mapping[str, str]) -> tuple[Rules, list[str]]:
     wrong: list[str] = []
     for name in sorted(texts):
         row = _READERS.get(name)
-        if row is None:
-            continue
         try:
-            found[row[0]] = row[1](texts[name])
+            if row is not None:
+                found[row[0]] = row[1](texts[name])
+            elif name in _CHECKED:
+                _CHECKED[name](texts[name])
         except RuleError as err:
             wrong.append(f"annotation muster.dev/{name}: {err}")
     return (Rules(**found) if found else DEFAULT_RULES), wrong

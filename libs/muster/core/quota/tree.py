@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from muster.core.quota.rules import RuleError, read_rules, yes_or_no
+from muster.core.quota.rules import RuleError, read_rules, reapplied, yes_or_no
 from muster.events.envelope import MAX_BYTES
 from muster.events.facts import QuotaTreeObserved, TreeNodeSpec
 from muster.events.registry import encode
@@ -44,6 +44,8 @@ WEIGHTS = ("muster.dev/weight", "quota.scheduling.koordinator.sh/shared-weight")
 """Attributes of a node: its share among its siblings, where the tree divides by weight; the first counts."""
 PREEMPTS = "muster.dev/preempt-lower-priority"
 """Attribute of a node: ``true`` or ``false`` for it and all below it, before what stands above it or on the tree."""
+REAPPLIED = "muster.dev/reapplied"
+"""The same for what becomes of a manifest that is applied again; read by deploy/policies, and only checked here."""
 
 
 def read_tree(observed: QuotaTreeObserved) -> tuple[QuotaTree, list[BrokenRule]]:
@@ -108,6 +110,7 @@ class _TreeReader:
         kept = self._kept(path, spec.attributes, guaranteed, place)
         weight = self._weight(path, spec.attributes, place) if self.weighted else {}
         preempts = self._preempts(path, spec.attributes, place, above=preempts)
+        self._reapplied(path, spec.attributes, place)
         self.nodes.append(QuotaNode(path, guaranteed, limit, spec.namespaces, paths, kept, weight, preempts))
         if depth >= MAX_DEPTH and spec.children:
             self.broken(path, "depth", f"the tree is deeper than {MAX_DEPTH} levels", place)
@@ -183,6 +186,12 @@ class _TreeReader:
         except RuleError as err:
             self.broken(path, "rule", f"attribute {PREEMPTS}: {err}", place)
             return above
+
+    def _reapplied(self, path: str, attributes: dict[str, str], place: int) -> None:
+        try:
+            reapplied(attributes.get(REAPPLIED) or "refuse")
+        except RuleError as err:
+            self.broken(path, "rule", f"attribute {REAPPLIED}: {err}", place)
 
     def _check_root(self, guaranteed: Vector, limit: Vector, spec: TreeNodeSpec) -> None:
         for name in sorted((guaranteed.keys() | limit.keys()) - COUNTED):
