@@ -26,6 +26,10 @@ Found = tuple[str, bool, str]
 """(invariant, whether it holds, what is wrong otherwise)."""
 
 
+MOST_SERVED = 8
+"""How often a job leaves for one that has had less service."""
+
+
 class AuditedCharge(Struct):
     """What somebody is charged with, as the auditor knows it."""
 
@@ -68,6 +72,8 @@ class Orders(Struct):
     """All that is held, in the order in which it was opened."""
 
     by_uid: dict[str, AuditedClaim] = field(default_factory=dict)
+    served: dict[str, int] = field(default_factory=dict)
+    """workload uid -> how often it was ordered to leave for one that has had less service"""
 
     def _opened(self, event: EvictionOrdered | ClaimOpened) -> None:
         order = AuditedClaim(
@@ -76,6 +82,8 @@ class Orders(Struct):
         before = self.by_uid.pop(event.ref.uid, None)
         if isinstance(event, EvictionOrdered):
             order.victims = {victim.ref.uid: victim.attempt for victim in event.victims}
+            for uid in order.victims if event.kind == "service" else ():
+                self.served[uid] = self.served.get(uid, 0) + 1
         if before is not None:
             order.victims = before.victims | order.victims
         self.by_uid[event.ref.uid] = order
@@ -142,7 +150,8 @@ class Books(Struct):
         """Whether the claimant fits; beside what others give it must be within its min."""
         event = self.event
         fits = _fits(chain(event.queue), counted(event.request, event.pods), self.nodes, self.total())
-        return fits and (not self.others or all(holds for _, holds, _ in _owed(event, self.nodes, self.total())))
+        within = event.kind == "service" or not self.others
+        return fits and (within or all(holds for _, holds, _ in _owed(event, self.nodes, self.total())))
 
     def total(self) -> dict[str, Vector]:
         """What is charged and held for others, by node."""
@@ -178,12 +187,10 @@ def findings(
         charge = held.get(victim.ref.uid)
         legal = charge is not None and charge.preemptible and charge.attempt == victim.attempt
         yield "I19", legal, f"{victim.ref} is ordered to leave, and is not charged under attempt {victim.attempt}"
-        if charge is not None and charge.queue == event.queue:
-            books.own.append(charge)
-            yield _outranked(event, victim, charge, priority)
-        elif charge is not None:
-            books.others.append(charge)
-    if books.own:
+        if charge is not None:
+            (books.own if charge.queue == event.queue else books.others).append(charge)
+            yield from _comes_before(event, victim, charge, before, priority)
+    if books.own and event.kind != "service":
         asked = event.queue in nodes and nodes[event.queue].preempts
         yield "I19", asked, f"work of lower priority gives way in {event.queue}, and the tree does not ask for that"
         if not event.preemptible:
@@ -191,7 +198,7 @@ def findings(
     books.leave(books.own)
     if event.queue.partition("/")[0] == KAI_ROOT:
         return  # by fair shares, which the accountant judges: there is no min to fall below
-    if books.others or not books.own:
+    if event.kind != "service" and (books.others or not books.own):
         yield from _owed(event, nodes, books.total())
     books.leave(books.others)
     for charge in books.others:
@@ -201,6 +208,17 @@ def findings(
             yield "I19", left >= least, f"{at} is left with {event.resource} {left}, below its min {least}"
     if fixed and not any(node.kept for node in nodes.values()):
         yield from _needed(books)
+
+
+def _comes_before(
+    event: EvictionOrdered, victim: Victim, charge: AuditedCharge, before: Orders, priority: int | None
+) -> Iterator[Found]:
+    """Why this victim and not the claimant: a bound on its service, or a lower priority in its own queue."""
+    if event.kind == "service":
+        times = before.served.get(victim.ref.uid, 0)
+        yield "I19", times < MOST_SERVED, f"{victim.ref} is ordered to leave for less service after {times} times"
+    elif charge.queue == event.queue:
+        yield _outranked(event, victim, charge, priority)
 
 
 def _needed(books: Books) -> Iterator[Found]:

@@ -91,7 +91,8 @@ class PublishedJobs(Struct):
                 self._released(event)
             case decisions.EvictionOrdered():
                 for victim in event.victims:
-                    why = "preempted" if victim.priority is not None and event.priority is not None else "reclaimed"
+                    lower = victim.priority is not None and event.priority is not None
+                    why = "preempted" if lower or event.kind == "service" else "reclaimed"
                     self.leaving[victim.ref.uid] = (why, event.ref.key)
             case decisions.SuspensionOrdered():
                 self.leaving[event.ref.uid] = (event.reason, "")
@@ -262,7 +263,7 @@ def _about_workload(  # noqa: C901 - a table of events
                 victims=victims,
                 request=texts(event.request),
                 waited_ms=known.waited_ms,
-                reason="priority" if event.kind == "priority" else "guarantee",
+                reason=event.kind,
             )
         case effects.EffectApplied():
             return public.PublicWorkloadResumed(**where, attempt=event.attempt, queue=known.queue, **waits)

@@ -20,6 +20,7 @@ PlanObjection = Literal[
     "victim_left",
     "not_preempting",
     "not_lower",
+    "not_served_more",
     "below_min",
     "gives_too_much",
     "not_enough",
@@ -39,6 +40,7 @@ victim_protected  a victim may not be suspended any more
 victim_left       a victim has left
 not_preempting    no job of its own queue gives way to it
 not_lower         a victim of its own queue has no lower priority
+not_served_more   a victim has had no more service than the claimant, or keeps no checkpoints
 below_min         the queue of a victim would fall below its min
 gives_too_much    a queue would give more than it has above its share
 not_enough        it would not fit even with the victims gone

@@ -73,7 +73,7 @@ held               somebody held it back before it was admitted
 paused             the admissions of its queue were paused before it was admitted: queued again in its old place
 resume_failed      the API server refused to resume it; the effect says why
 evicted            suspended to give quota back to somebody it is owed to: queued again in its old place
-preempted          suspended for a job of higher priority in its own queue: queued again in its old place
+preempted          suspended for a job of higher priority in its own queue, or of less service: queued again
 timed_out          admitted, and not running within the time limit: queued again after a pause
 stale              had too few pods of its gang for too long, and was suspended: queued again in its old place
 no_nodes           its gang has no place on the nodes; the deferral says why
@@ -291,8 +291,10 @@ class Victim(Struct, frozen=True, gc=False, omit_defaults=True):
     """Its priority, where it is of the claimant's own queue and gives way to a higher one; else None."""
 
 
-ClaimKind = Literal["guarantee", "priority", "age"]
-"""What a claim rests on: a guarantee that is not met, priority in its own queue, or how long it has waited."""
+ClaimKind = Literal["guarantee", "priority", "service", "age"]
+"""What a claim rests on: a guarantee that is not met, priority in its own queue, less service than others have had, or
+how long it has waited.
+"""
 
 
 class DemandDecision(Decision, frozen=True, kw_only=True):
@@ -310,8 +312,9 @@ class PreemptionProposed(DemandDecision, frozen=True, kw_only=True):
     """``ref`` waits for more than is free and should have it: what may leave for it, and what refuses it now.
 
     ``guarantee``: it stays within a guarantee of its own, and the victims run above theirs. ``priority``: victims are
-    of its own leaf and have lower priority, where the tree asks for that. ``age``: it has waited longer than the age
-    limit, nobody leaves for it, and what others give back should be held for it up to ``path``.
+    of its own leaf and have lower priority, where the tree asks for that. ``service``: victims keep checkpoints and
+    have had more service, where the tree asks for that. ``age``: it has waited longer than the age limit, nobody leaves
+    for it, and what others give back should be held for it up to ``path``.
     """
 
     kind: ClaimKind = "guarantee"
@@ -349,7 +352,7 @@ class ReclaimDeferred(Decision, frozen=True, kw_only=True):
 class EvictionOrdered(DemandDecision, frozen=True, kw_only=True):
     """The victims are suspended for ``ref``; what they give back is held until it is admitted or its claim ends."""
 
-    kind: Literal["guarantee", "priority"] = "guarantee"
+    kind: Literal["guarantee", "priority", "service"] = "guarantee"
     victims: tuple[Victim, ...] = ()
     path: str = ""
     resource: str = ""

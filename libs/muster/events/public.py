@@ -146,7 +146,7 @@ class PublicWorkloadNotResumed(PublicWorkloadEvent, frozen=True, kw_only=True):
 
 
 class PublicWorkloadReclaimed(PublicWorkloadEvent, frozen=True, kw_only=True):
-    """It is owed quota that others use: they are being suspended, and what they give back is held for it."""
+    """It comes before others that run: they are being suspended, and what they give back is held for it."""
 
     attempt: int
     queue: str
@@ -156,7 +156,8 @@ class PublicWorkloadReclaimed(PublicWorkloadEvent, frozen=True, kw_only=True):
     request: dict[str, str] = field(default_factory=dict)
     waited_ms: int | None = None
     reason: str = ""
-    """``guarantee``: its queue is owed it; ``priority``: the victims have a lower one in its own queue."""
+    """``guarantee``: its queue is owed it; ``priority``: the victims have a lower one in its own queue;
+    ``service``: they have had more GPU time."""
 
 
 class PublicWorkloadEvicted(PublicWorkloadEvent, frozen=True, kw_only=True):

@@ -84,6 +84,8 @@ class Rules(Struct, frozen=True, gc=False, omit_defaults=True):
     order: Literal["share", "time", "learned"] = "share"
     """Which queue is served first beyond the guarantees: the one that uses least of its min, the one whose job waits
     longest, or that too with expected GPU time as a handicap."""
+    least_attained_ms: tuple[int, ...] = ()
+    """GPU time at which a job that keeps checkpoints reaches the next level, rising; empty: nobody gives way for it."""
     unbound_queue: str = ""
     """Full path of the leaf that takes workloads no quota claims."""
     charge_pods: Literal["", "none", "all"] = ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from muster.core.preemption.state import MAX_REMEMBERED, MIN_PAUSE_MS, AgeClaim, PreemptorState, RetryGate
+from muster.core.quota.service import gpu_time
 from muster.events.charges import ChargeChanged
 from muster.events.claims import ClaimEnded, ClaimOpened, PlanStale, VictimStays
 from muster.events.decisions import (
@@ -69,6 +70,7 @@ def workload_gone(state: PreemptorState, _at: Position, event: WorkloadGone) -> 
     if event.ref.uid not in state.queues.workloads:
         state.evictions.pop(event.ref.uid, None)
         state.found.pop(event.ref.uid, None)
+        state.service.forget(event.ref.uid)
         state.stays.pop(event.ref.uid, None)
 
 
@@ -124,6 +126,9 @@ def charge_changed(
 
 def released(state: PreemptorState, at: Position, event: QuotaReleased) -> None:
     state.leaving.pop(event.ref.uid, None)
+    started = state.started.get(event.ref.uid)
+    if started is not None and event.ref.uid in state.queues.workloads:
+        state.service.ran(event.ref.uid, gpu_time(event.request, started.kept - started.since))
     state.aged_in.pop(event.ref.uid, None)
     if event.reason in ("evicted", "preempted") and event.ref.uid in state.queues.workloads:
         state.evictions[event.ref.uid] = [*state.evictions.get(event.ref.uid, ()), at.at][-MAX_REMEMBERED:]
@@ -197,6 +202,8 @@ def ordered(state: PreemptorState, at: Position, event: EvictionOrdered | ClaimO
     for victim in event.victims:
         if victim.ref.uid in state.queues.ledger.charges:
             state.leaving[victim.ref.uid] = None
+            if event.kind == "service":
+                state.service.gave_way(victim.ref.uid)
             changed(state, victim.ref.uid)
         else:
             state.queues.ledger.victim_stays(victim.ref.uid, victim.attempt, at.at)

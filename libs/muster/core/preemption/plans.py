@@ -53,6 +53,14 @@ def preempt(state: PreemptorState, shape: Shape, job: Job) -> Decision:
     return _deferral(state, job, cause, short, reason, until)
 
 
+def serve(state: PreemptorState, shape: Shape, job: Job, uids: list[str]) -> Decision:
+    """Work that has had more service gives way to it."""
+    cause, short = _refusal(state, shape, job)
+    chosen = tuple(_victim(state, uid) for uid in uids)
+    withheld: Withheld = "" if state.reclaims() else "reclaim_disabled"
+    return _proposal(state, job, cause, short, kind="service", victims=chosen, withheld=withheld)
+
+
 def hold(state: PreemptorState, shape: Shape, job: Job, top: Shortfall) -> Decision:
     """What leaves is held for it, up to the uppermost limit that refuses it."""
     cause = shape.denial.cause if shape.denial is not None else job.cause

@@ -13,6 +13,7 @@ from typing import ClassVar
 
 from muster.core.preemption import claimants, folds, plans
 from muster.core.preemption.state import PreemptorState
+from muster.core.preemption.underserved import underserved
 from muster.core.queueing import folds as queue_folds
 from muster.core.rulesets import NEWEST
 from muster.core.stage import Arm, Violation, in_turn
@@ -103,6 +104,9 @@ class Preemptor:
                 return [plans.preempt(state, *outranking[0])]
         if owed:
             return [plans.reclaim(state, *owed[0])]
+        less = underserved(state)
+        if less is not None:
+            return [plans.serve(state, *less)]
         aged = claimants.aged(state)
         return [plans.hold(state, *aged)] if aged is not None else []
 

@@ -14,6 +14,7 @@ from muster.core.quota.demand import Demand, Scratch, Shortfall, chain_of, count
 from muster.core.quota.kaiwork import preemption_delay_ms
 from muster.core.quota.minrun import protected_ms
 from muster.core.quota.reclaim import FIRST, Basis, Market, Run
+from muster.core.quota.service import Service
 from muster.core.quota.state import can_suspend
 from muster.core.stage import StageState
 from muster.model.resources import Vector, add_into
@@ -64,6 +65,8 @@ class Started(Struct):
     run: Run
     since: int
     """Log time (ms) at which it was resumed."""
+    kept: int = 0
+    """Log time (ms) of the last checkpoint of this run; ``since`` before the first."""
     listed: bool = False
     gives: Vector = field(default_factory=dict)
     """What it gives back, while it is listed."""
@@ -105,6 +108,10 @@ class PreemptorState(StageState):
     """claimant uid -> its claim for age that stands"""
     age_rests: dict[str, int] = field(default_factory=dict)
     """node -> log time until which nothing more is held there for age"""
+    service: Service = field(default_factory=Service)
+    """What jobs have attained, and how often they gave way for it."""
+    served: dict[str, int] = field(default_factory=dict)
+    """uid of a running workload -> the level below which a waiting job may take its place, where that is any"""
     aged_in: dict[str, str] = field(default_factory=dict)
     """uid of a charged workload that was let in by a claim for age -> node at which that was held"""
 
@@ -178,10 +185,14 @@ class PreemptorState(StageState):
         return Market(self.runs, may or partial(self.may_evict, queue=queue), self.goes_last, self.now)
 
     def goes_last(self, uid: str) -> bool:
-        """Whether a workload has been evicted as often, lately or in all, as it should be at the most."""
+        """Whether a workload has been evicted as often, lately or in all, as it should be at the most.
+
+        What it gave to jobs of less service counts only lately: that has a bound of its own.
+        """
         times = self.evictions.get(uid, ())
         lately = sum(at > self.now - HOUR_MS for at in times)
-        return lately >= EVICTIONS_AN_HOUR or len(times) >= EVICTIONS_IN_ALL
+        owed = len(times) - self.service.times.get(uid, 0)
+        return lately >= EVICTIONS_AN_HOUR or owed >= EVICTIONS_IN_ALL
 
     def may_be_held_for(self, top: Shortfall) -> bool:
         """Whether what runs by claims for age leaves room for one more that a limit refuses."""
@@ -269,6 +280,7 @@ class PreemptorState(StageState):
             if not runs:
                 del self.runs[started.leaf]
             started.listed = False
+            self.served.pop(uid, None)
             self._sum(started, -1)
         if charge is None or workload is None:
             self.started.pop(uid, None)
@@ -280,12 +292,17 @@ class PreemptorState(StageState):
         priority = job.priority if job is not None else self.queues.priority_of(workload)
         came = job.queued_at if job is not None else workload.queued_at or workload.created
         # What runs beyond its grant is the first of its priority to give way.
-        run = Run(priority, FIRST if charge.over else -since, -came, workload.ref.key, uid)
-        started = self.started[uid] = Started(charge.queue, run, since)
+        kept = max(since, min(workload.checkpointed_at, self.now))
+        run = Run(priority, FIRST if charge.over else -kept, -came, workload.ref.key, uid)
+        started = self.started[uid] = Started(charge.queue, run, since, kept)
         if charge.preemptible and uid not in self.leaving and can_suspend(workload):
             insort(self.runs.setdefault(charge.queue, []), started.run)
             started.listed, started.gives = True, counted(charge.demand)
             self._sum(started, 1)
+            rules = self.queues.ledger.rules_of(charge.queue)
+            level = self.service.gives_way(rules, uid, charge.request, kept - since) if rules.least_attained_ms else 0
+            if level:
+                self.served[uid] = level
 
     def _sum(self, started: Started, times: int) -> None:
         by_priority = self.sums.setdefault(started.leaf, {})

@@ -42,6 +42,8 @@ class Learned(Struct):
 
     means: dict[str, Mean] = field(default_factory=dict)
     running: dict[str, int] = field(default_factory=dict)
+    kept: dict[str, int] = field(default_factory=dict)
+    """workload uid -> how long the work is that it has kept in former runs, ms"""
 
     def observed(self, workload: Workload, queue: str, request: Vector, now: int) -> None:
         """A workload looks like this at log time ``now``: note its start, and learn from its end."""
@@ -50,6 +52,10 @@ class Learned(Struct):
             self.running.setdefault(uid, now)
             return
         since = self.running.pop(uid, None)
+        if since is not None and workload.phase != "finished":
+            kept = min(workload.checkpointed_at, now) - since
+            if kept > 0:
+                self.kept[uid] = self.kept.get(uid, 0) + kept
         if since is None or workload.phase != "finished" or not queue:
             return
         for key in _keys(workload.ref.name, queue, request):
@@ -60,6 +66,7 @@ class Learned(Struct):
                 mean.add(now - since)
 
     def gone(self, uid: str) -> None:
+        self.kept.pop(uid, None)
         self.running.pop(uid, None)
 
     def expected_ms(self, name: str, queue: str, request: Vector) -> int:
@@ -73,7 +80,8 @@ class Learned(Struct):
     def rank(self, workload: Workload, queue: str, request: Vector, queued_at: int) -> int:
         """When a job counts as queued among borrowers, ms since the epoch: later the more GPU time it will take."""
         gpus = max(request.get(GPU, 0), WHOLE)
-        later = self.expected_ms(workload.ref.name, queue, request) * gpus * TENTHS // (10 * WHOLE)
+        expected = max(self.expected_ms(workload.ref.name, queue, request), self.kept.get(workload.ref.uid, 0))
+        later = expected * gpus * TENTHS // (10 * WHOLE)
         return queued_at + min(later, LONGEST_MS)
 
 

@@ -8,8 +8,10 @@ claim, if no other is held at a node of its own.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
+from muster.core.quota import service
 from muster.core.quota.charging import demand_in
 from muster.core.quota.claims import LEAVES_WITHIN_MS, Claim
 from muster.core.quota.demand import chain_of, demand_of
@@ -17,7 +19,7 @@ from muster.core.quota.inqueue import objection
 from muster.core.quota.ledger import leaf_of
 from muster.core.quota.minrun import protected_ms
 from muster.core.quota.reclaim import Objection, basis
-from muster.core.quota.state import AccountantState, Entry, evictable
+from muster.core.quota.state import AccountantState, Entry, evictable, kept_ms
 from muster.core.quota.waiting import waits
 from muster.events.base import Decision
 from muster.events.claims import ClaimEnded, ClaimOpened, ClaimOutcome, PlanStale, VictimStays
@@ -171,6 +173,10 @@ def _objection(state: AccountantState, proposed: PreemptionProposed) -> tuple[Ob
         least = protected_ms(state.ledger, victim.queue, proposed.queue)
         if least and state.now - state.entries[victim.ref.uid].since < least:
             return "victim_protected", ""
+    if proposed.kind == "service":
+        chosen = [victim.ref.uid for victim in proposed.victims]
+        given = basis(state.ledger, uid)
+        return service.objection(given, proposed.queue, demand, chosen, partial(_served_more, state, proposed)), ""
     priorities = {victim.ref.uid: victim.priority for victim in proposed.victims}
 
     def outranked(victim: str) -> bool:
@@ -179,6 +185,16 @@ def _objection(state: AccountantState, proposed: PreemptionProposed) -> tuple[Ob
         return lower is not None and higher is not None and lower < higher and priorities[victim] is not None
 
     return objection(basis(state.ledger, uid), proposed.queue, demand, list(priorities), outranked), ""
+
+
+def _served_more(state: AccountantState, proposed: PreemptionProposed, victim: str) -> bool:
+    """Whether a victim has kept more than the claimant, and may give way for that once more."""
+    rules, workload = state.ledger.rules_of(proposed.queue), state.workloads[victim]
+    if state.priorities.get(victim, 0) > state.priorities.get(proposed.ref.uid, 0):
+        return False
+    kept = kept_ms(state, workload, state.entries[victim])
+    level = state.service.gives_way(rules, victim, state.ledger.charges[victim].request, kept)
+    return level > state.service.level(rules, proposed.ref.uid)
 
 
 def _unjustified(state: AccountantState, workload: Workload, queue: str) -> ClaimOutcome | None:
@@ -199,6 +215,8 @@ def _can_be_served(state: AccountantState, claim: Claim) -> bool:
     tree = ledger.tree_of(claim.queue)
     if claim.kind == "guarantee" and tree is not None and tree.rule_profile == "kai":
         return True  # It rests on a fair share, which moves with what others ask for.
+    if claim.kind == "service":
+        return bool(ledger.rules_of(claim.queue).least_attained_ms)
     if claim.kind != "guarantee":
         return claim.kind == "age" or ledger.nodes[claim.queue].preempts
     managed = ledger.managed(claim.queue, request)

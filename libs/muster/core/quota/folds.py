@@ -5,12 +5,14 @@ from __future__ import annotations
 from muster.core.quota import growth, standalone
 from muster.core.quota.charging import ask_of, charge_of, claim_of
 from muster.core.quota.claiming import overdue_at, why_over
+from muster.core.quota.service import gpu_time
 from muster.core.quota.state import (
     AccountantState,
     Entry,
     Plan,
     Proposal,
     idle_deadline,
+    kept_ms,
     must_adopt,
     must_move,
     note_idle,
@@ -163,6 +165,7 @@ def forget(state: AccountantState, at: Position, uid: str) -> None:
     state.workloads.pop(uid, None)
     state.attempts.pop(uid, None)
     state.evictions.pop(uid, None)
+    state.service.forget(uid)
     state.priorities.pop(uid, None)
     state.causes.pop(uid, None)
     if uid in state.entries:
@@ -293,7 +296,9 @@ def answered(state: AccountantState, event: QuotaReserved | QuotaDenied) -> None
 
 def released(state: AccountantState, at: Position, event: QuotaReleased) -> None:
     uid = event.ref.uid
-    state.entries.pop(uid, None)
+    entry, workload = state.entries.pop(uid, None), state.workloads.get(uid)
+    if entry is not None and workload is not None:
+        state.service.ran(uid, gpu_time(event.request, kept_ms(state, workload, entry)))
     state.growths.pop(uid, None)
     state.returns.pop(uid, None)
     state.ledger.release(uid, event.attempt, at.at)
@@ -395,7 +400,10 @@ def eviction_ordered(state: AccountantState, at: Position, event: EvictionOrdere
     for victim in event.victims:
         entry = entry_of(state, victim.ref.uid, victim.attempt)
         if entry is not None:
-            entry.leaving, entry.suspended_rv = "evicted" if victim.priority is None else "preempted", 0
+            preempts = victim.priority is not None or event.kind == "service"
+            entry.leaving, entry.suspended_rv = "preempted" if preempts else "evicted", 0
+            if event.kind == "service":
+                state.service.gave_way(victim.ref.uid)
             recheck(state, victim.ref.uid)
         else:
             state.ledger.victim_stays(victim.ref.uid, victim.attempt, at.at)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from itertools import pairwise
 from typing import Any
 
 from muster.model.quota import DEFAULT_RULES, Rules
@@ -15,6 +16,7 @@ from muster.model.text import clean, shorten
 
 PAUSABLE = ("admissions", "evictions")
 ORDERS = ("share", "time", "learned")
+MOST_LEVELS = 8
 MAX_SPAN_MS = 366 * 24 * 3_600_000
 _SPAN = re.compile(r"(?:(\d{1,6})h)?(?:(\d{1,6})m)?(?:(\d{1,6})s)?(?:(\d{1,6})ms)?")
 
@@ -89,6 +91,14 @@ def _charge_pods(text: str) -> str:
     return "" if text == "ours" else text
 
 
+def _levels(text: str) -> tuple[int, ...]:
+    """Rising spans of GPU time: ``1h,8h``."""
+    spans = tuple(span_ms(part.strip()) for part in text.split(","))
+    if len(spans) > MOST_LEVELS or spans[0] <= 0 or any(low >= high for low, high in pairwise(spans)):
+        raise RuleError(f"{clean(shorten(text, 40))!r} is not 1 to {MOST_LEVELS} rising spans of time like 1h,8h")
+    return spans
+
+
 def _text(text: str) -> str:
     return clean(shorten(text, 200))
 
@@ -107,6 +117,7 @@ _READERS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "backoff": ("backoff_ms", span_ms),
     "runtime": ("runtime", _runtime),
     "order": ("order", _order),
+    "least-attained": ("least_attained_ms", _levels),
     "unbound-queue": ("unbound_queue", _text),
     "charge-pods": ("charge_pods", _charge_pods),
 }

@@ -15,6 +15,7 @@ from muster.core.presence import Presence
 from muster.core.quota.kaiforest import Forest
 from muster.core.quota.ledger import Ledger, leaf_of
 from muster.core.quota.rules import union
+from muster.core.quota.service import Service
 from muster.core.quota.stale import NEVER, Members, grace_ms, is_whole
 from muster.core.quota.standalone import StandalonePod
 from muster.core.quota.standalone import leaf_of as leaf_of_pod
@@ -161,6 +162,8 @@ class AccountantState(StageState):
     """uid of a Queue object that pauses something -> (its quota path, what rests there)"""
     evictions: dict[str, int] = field(default_factory=dict)
     """workload uid -> how often it has been suspended for somebody else"""
+    service: Service = field(default_factory=Service)
+    """What they have attained, and how often they gave way for it."""
     priorities: dict[str, int] = field(default_factory=dict)
     """workload uid -> priority it was queued with last"""
     due_release: dict[str, None] = field(default_factory=dict)
@@ -298,6 +301,11 @@ def evictable(state: AccountantState, uid: str, attempt: int) -> bool:
         and can_suspend(workload)
         and "evictions" not in state.resting(entry.queue)
     )
+
+
+def kept_ms(state: AccountantState, workload: Workload, entry: Entry) -> int:
+    """How long the work of this run is that it keeps: from its start to the last checkpoint it noted."""
+    return max(min(workload.checkpointed_at, state.now) - entry.since, 0) if entry.since else 0
 
 
 def can_suspend(workload: Workload) -> bool:

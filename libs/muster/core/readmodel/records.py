@@ -88,8 +88,9 @@ def fade(records: dict[str, Record], over: dict[str, None]) -> None:
 
 
 def leaving_for(event: EvictionOrdered, victim: Victim, generation: int, cause: Cause) -> Leaving:
-    """Why a victim of an order is suspended: for a guarantee, or for a higher priority in its own queue."""
-    preempted = victim.priority is not None and event.priority is not None
+    """Why a victim of an order is suspended: for a guarantee, a higher priority in its own queue, or less service."""
+    served = event.kind == "service"
+    preempted = served or (victim.priority is not None and event.priority is not None)
     return Leaving(
         "Preempted" if preempted else "Reclaimed",
         generation,
@@ -100,4 +101,5 @@ def leaving_for(event: EvictionOrdered, victim: Victim, generation: int, cause: 
         resource=event.resource,
         priority=victim.priority or 0,
         claimant_priority=event.priority or 0,
+        served=served,
     )

@@ -94,6 +94,8 @@ class Leaving(Struct, frozen=True):
     resource: str = ""
     priority: int = 0
     claimant_priority: int = 0
+    served: bool = False
+    """The claimant has had less service, whatever the priorities."""
 
     @property
     def stamp(self) -> str:

@@ -131,6 +131,16 @@ def preempted_for(claimant: str, queue: str, path: str, resource: str, prioritie
     )
 
 
+def served_more(claimant: str, queue: str, path: str, resource: str) -> Reason:
+    """The words for a job that was suspended after a checkpoint for one that has had less GPU time."""
+    return Reason(
+        "Preempted",
+        f"preempted:{claimant}",
+        f"Suspended right after a checkpoint for a job that has had less GPU time: {claimant} needs {resource} of "
+        f"quota {path} in queue {queue} (muster.dev/least-attained). It is queued again, behind jobs with less",
+    )
+
+
 def leaving(why: Leaving) -> Reason:
     """The words for a job that a decision suspends."""
     if why.code == "RunningTimeout":
@@ -139,6 +149,8 @@ def leaving(why: Leaving) -> Reason:
         return STALE_GANG
     if why.code == "Reclaimed":
         return evicted_for(why.claimant, why.queue, why.path, why.resource)
+    if why.served:
+        return served_more(why.claimant, why.queue, why.path, why.resource)
     return preempted_for(why.claimant, why.queue, why.path, why.resource, (why.priority, why.claimant_priority))
 
 
@@ -252,8 +264,8 @@ RELEASED: dict[ReleaseReason, str] = {
     "paused": "the admissions of its queue were paused before it was admitted; it is queued again in its old place",
     "resume_failed": "the API server refused to resume it; it is queued again after a pause",
     "evicted": "it was suspended to give quota back, and nothing of it is left; it is queued again in its old place",
-    "preempted": "it was suspended for a job of higher priority in its queue, and nothing of it is left; it is queued "
-    "again in its old place",
+    "preempted": "it was suspended for a job of higher priority in its queue, or for one that has had less GPU time, "
+    "and nothing of it is left; it is queued again",
     "timed_out": "it did not come to run in time; it was suspended and is queued again after a pause",
     "stale": "it had too few pods of its gang and was suspended; it is queued again in its old place",
     "no_nodes": "its gang has no place on the nodes; it is queued again after a pause",
@@ -305,6 +317,7 @@ STALE: dict[PlanObjection, str] = {
     "victim_left": "a victim has left meanwhile",
     "not_preempting": "no job of its own queue gives way to it",
     "not_lower": "a victim of its own queue has no lower priority",
+    "not_served_more": "a victim has had no more GPU time than it, or keeps no checkpoints",
     "below_min": "the queue of a victim would fall below its min",
     "gives_too_much": "a queue would give more than it has above its share",
     "not_enough": "it would not fit even with the victims gone",

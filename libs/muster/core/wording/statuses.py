@@ -131,7 +131,7 @@ MEANINGS: dict[JobCode, Meaning] = {
     ),
     "Preempted": Meaning(
         ("waiting", "leaving"),
-        "It is suspended for a job of higher priority in its own queue.",
+        "It is suspended for a job of higher priority in its own queue, or for one that has had less GPU time.",
         "Nothing; it is queued again.",
     ),
     "Reserved": Meaning(("reserved",), "Its quota is reserved; next it is admitted.", NOTHING),

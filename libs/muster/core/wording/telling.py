@@ -237,6 +237,8 @@ def _preemption(event: d.PreemptionProposed) -> str:
 
 
 def _for_what(event: d.EvictionOrdered) -> str:
+    if event.kind == "service":
+        return "goes ahead of jobs that have had more GPU time"
     lower = sum(each.priority is not None for each in event.victims)
     if not lower:
         return "gets its guarantee"

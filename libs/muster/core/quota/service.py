@@ -1,0 +1,118 @@
+"""Least attained service: running jobs that keep their work give way to waiting jobs that have had less of it.
+
+Only where the tree asks for it (``muster.dev/least-attained``). The service of a job is the GPU time of the work it has
+kept: from each start to the last checkpoint noted there (``muster.dev/checkpointed-at``). The spans of the tree divide
+jobs into levels. A running job gives way to a waiting one of a lower level, of no lower priority, if it has noted a
+checkpoint at least LEAST_RUN_MS after it started, and at most MOST_TIMES over its life. No other queue falls below its
+guarantee by that. What changes a level is a checkpoint, never time: between two of them nothing new is due.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from msgspec import Struct, field
+
+from muster.core.quota.demand import Demand, counted
+from muster.core.quota.reclaim import Basis, Objection, Search, search
+from muster.model.quota import Rules
+from muster.model.resources import Vector
+
+GPU = "nvidia.com/gpu"
+WHOLE = 1000
+
+LEAST_RUN_MS = 3_600_000
+"""How long a job has run at least, by its last checkpoint, before it gives way so."""
+
+FRESH_MS = 60_000
+"""It is chosen within this time after a checkpoint: no more work is lost than that."""
+
+MOST_TIMES = 8
+"""How often a job gives way so at the most."""
+
+
+class Service(Struct):
+    """Of the workloads that are there: what they have attained in former runs, and how often they gave way for it."""
+
+    kept: dict[str, int] = field(default_factory=dict)
+    """workload uid -> GPU time of work that it has kept, ms"""
+    times: dict[str, int] = field(default_factory=dict)
+    """workload uid -> how often it was suspended for a job with less"""
+
+    def ran(self, uid: str, gpu_ms: int) -> None:
+        """A run is over that kept so much."""
+        if gpu_ms > 0:
+            self.kept[uid] = self.kept.get(uid, 0) + gpu_ms
+
+    def gave_way(self, uid: str) -> None:
+        self.times[uid] = self.times.get(uid, 0) + 1
+
+    def forget(self, uid: str) -> None:
+        self.kept.pop(uid, None)
+        self.times.pop(uid, None)
+
+    def level(self, rules: Rules, uid: str, gpu_ms: int = 0) -> int:
+        """How many of the tree's spans it has passed; ``gpu_ms``: what it has kept in this run."""
+        total = self.kept.get(uid, 0) + gpu_ms
+        return sum(total >= span for span in rules.least_attained_ms)
+
+    def gives_way(self, rules: Rules, uid: str, request: Vector, kept_ms: int) -> int:
+        """The level below which a waiting job may take its place, 0 for none; ``kept_ms``: of this run."""
+        if kept_ms < LEAST_RUN_MS or self.times.get(uid, 0) >= MOST_TIMES:
+            return 0
+        return self.level(rules, uid, gpu_time(request, kept_ms))
+
+
+def gpu_time(request: Vector, ms: int) -> int:
+    """GPU time of a run, ms; a job that asks for less than a GPU counts as one."""
+    return max(request.get(GPU, 0), WHOLE) * ms // WHOLE
+
+
+def victims(given: Basis, queue: str, demand: Demand, runs: Iterable[str], may: Callable[[str], bool]) -> list[str]:
+    """Uids of a sufficient set of which nobody can be left out, empty when there is none; ``runs``: in their order."""
+    found = _search(given, queue, demand)
+    for uid in runs:
+        missing = found.all_missing()
+        if not missing:
+            break
+        charge = found.ledger.charges[uid]
+        if missing & counted(charge.demand).keys() and may(uid) and _spares(found, uid):
+            found.take(uid)
+    if found.missing() is not None:
+        return []
+    found.trim()
+    return found.chosen
+
+
+def objection(
+    given: Basis, queue: str, demand: Demand, chosen: Iterable[str], gives: Callable[[str], bool]
+) -> Objection:
+    """Why these may not be suspended for this claimant, judged afresh; empty when they may. ``gives``: by level."""
+    found = _search(given, queue, demand)
+    if not found.names:
+        return "fits"
+    for uid in chosen:
+        if uid not in found.ledger.charges:
+            return "victim_left"
+        if not gives(uid):
+            return "not_served_more"
+        if not _spares(found, uid):
+            return "below_min"
+        found.take(uid)
+    if found.missing() is not None:
+        return "not_enough"
+    before = len(found.chosen)
+    found.trim()
+    return "" if len(found.chosen) == before else "too_many_victims"
+
+
+def _search(given: Basis, queue: str, demand: Demand) -> Search:
+    found = search(given, queue, demand)
+    found.level = queue
+    return found
+
+
+def _spares(found: Search, uid: str) -> bool:
+    """Its own queue loses nothing by it; of another nothing falls below its guarantee."""
+    charge = found.ledger.charges[uid]
+    return charge.queue == found.queue or found.spares(charge)
