@@ -57,7 +57,7 @@ def serve(state: PreemptorState, shape: Shape, job: Job, uids: list[str]) -> Dec
     """Work that has had more service gives way to it."""
     cause, short = _refusal(state, shape, job)
     chosen = tuple(_victim(state, uid) for uid in uids)
-    withheld: Withheld = "" if state.reclaims() else "reclaim_disabled"
+    withheld: Withheld = "" if state.reclaims(job.queue) else "reclaim_disabled"
     return _proposal(state, job, cause, short, kind="service", victims=chosen, withheld=withheld)
 
 

@@ -21,7 +21,8 @@ def underserved(state: PreemptorState) -> tuple[Shape, Job, list[str]] | None:
     found: list[tuple[tuple[int, int, int, str], Shape, Job]] = []
     for queue in state.queues.book.queues:
         rules = ledger.rules_of(queue)
-        for shape in state.refused(queue) if rules.least_attained_ms else ():
+        asked = rules.least_attained_ms and rules.reclaim != "disabled"
+        for shape in state.refused(queue) if asked else ():
             job = state.claimant(shape)
             if job is None or state.is_gated(job.ref.uid) or not shape.demand.preemptible:
                 continue

@@ -10,6 +10,8 @@ import re
 
 from msgspec import Struct, field
 
+from muster.core.quota.service import Service, gpu_time
+from muster.model.quota import Rules
 from muster.model.resources import Vector
 from muster.model.workload import Workload
 
@@ -23,6 +25,8 @@ TENTHS = 3
 """A tenth of the expected GPU time of a job times this is how much later it counts as queued."""
 LONGEST_MS = 48 * 3_600_000
 """No job counts as queued later than this for its expected length: a bound on how long others may overtake it."""
+LEVEL_MS = 7 * 24 * 3_600_000
+"""How much later a job counts as queued for each level of service: a bound on how long those with less overtake it."""
 _TAIL = re.compile(r"[-_.]?[0-9a-f]*[0-9][0-9a-z]*$")
 
 
@@ -42,8 +46,8 @@ class Learned(Struct):
 
     means: dict[str, Mean] = field(default_factory=dict)
     running: dict[str, int] = field(default_factory=dict)
-    kept: dict[str, int] = field(default_factory=dict)
-    """workload uid -> how long the work is that it has kept in former runs, ms"""
+    service: Service = field(default_factory=Service)
+    """What jobs have attained in former runs."""
 
     def observed(self, workload: Workload, queue: str, request: Vector, now: int) -> None:
         """A workload looks like this at log time ``now``: note its start, and learn from its end."""
@@ -53,9 +57,7 @@ class Learned(Struct):
             return
         since = self.running.pop(uid, None)
         if since is not None and workload.phase != "finished":
-            kept = min(workload.checkpointed_at, now) - since
-            if kept > 0:
-                self.kept[uid] = self.kept.get(uid, 0) + kept
+            self.service.ran(uid, gpu_time(request, min(workload.checkpointed_at, now) - since))
         if since is None or workload.phase != "finished" or not queue:
             return
         for key in _keys(workload.ref.name, queue, request):
@@ -66,7 +68,7 @@ class Learned(Struct):
                 mean.add(now - since)
 
     def gone(self, uid: str) -> None:
-        self.kept.pop(uid, None)
+        self.service.forget(uid)
         self.running.pop(uid, None)
 
     def expected_ms(self, name: str, queue: str, request: Vector) -> int:
@@ -80,9 +82,12 @@ class Learned(Struct):
     def rank(self, workload: Workload, queue: str, request: Vector, queued_at: int) -> int:
         """When a job counts as queued among borrowers, ms since the epoch: later the more GPU time it will take."""
         gpus = max(request.get(GPU, 0), WHOLE)
-        expected = max(self.expected_ms(workload.ref.name, queue, request), self.kept.get(workload.ref.uid, 0))
-        later = expected * gpus * TENTHS // (10 * WHOLE)
+        later = self.expected_ms(workload.ref.name, queue, request) * gpus * TENTHS // (10 * WHOLE)
         return queued_at + min(later, LONGEST_MS)
+
+    def behind(self, rules: Rules, uid: str) -> int:
+        """How much later a job counts as queued for the service that it has attained, ms."""
+        return self.service.level(rules, uid) * LEVEL_MS
 
 
 def _keys(name: str, queue: str, request: Vector) -> tuple[str, ...]:

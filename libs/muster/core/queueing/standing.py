@@ -75,7 +75,11 @@ def _queue(state: SorterState, workload: Workload, leaf: str, job: Job | None, c
     if job is not None and (job.basis, job.priority, job.queue, job.demand) == wanted:
         return None
     queued_at = job.queued_at if job is not None else queued_at_of(workload, state.now)
-    learned = state.queues.order() == "learned"
+    rank = 0
+    if state.queues.order() == "learned":
+        rank = state.learned.rank(workload, leaf, demand.request, queued_at)
+    if behind := state.learned.behind(state.queues.ledger.rules_of(leaf), uid):
+        rank = (rank or queued_at) + behind
     return WorkloadQueued(
         cause=cause,
         ref=workload.ref,
@@ -86,7 +90,7 @@ def _queue(state: SorterState, workload: Workload, leaf: str, job: Job | None, c
         preemptible=demand.preemptible,
         priority=priority,
         queued_at=queued_at,
-        rank=state.learned.rank(workload, leaf, demand.request, queued_at) if learned else 0,
+        rank=rank,
         generation=workload.generation,
         basis=workload.basis,
     )

@@ -34,9 +34,10 @@ def following(kind: type[Event], fold: Fold) -> Arm:
 
 
 def _learn(state: SorterState, workload: Workload, at: Position) -> None:
-    """Its run begins or ends: learned from where the tree orders by that."""
-    if state.queues.order() == "learned":
-        charge = state.queues.ledger.charges.get(workload.ref.uid)
+    """Its run begins or ends: learned from where the tree orders by that, or by what it has attained."""
+    charge = state.queues.ledger.charges.get(workload.ref.uid)
+    served = charge is not None and state.queues.ledger.rules_of(charge.queue).least_attained_ms
+    if served or state.queues.order() == "learned":
         queue, request = (charge.queue, charge.request) if charge is not None else ("", {})
         state.learned.observed(workload, queue, request, at.at)
 
