@@ -16,7 +16,9 @@ from muster.telemetry.metrics import COUNTERS, GAUGES, Metrics
 from muster_cli.main import make_app
 
 SERVICES = sorted(path for path in (REPOSITORY / "services").glob("muster_*") if path.is_dir())
-KUBECTL = {"annotate", "apply", "create", "delete", "describe", "get", "label", "patch", "rollout", "scale", "set", "wait"}
+KUBECTL = {"annotate", "apply", "create", "delete", "describe", "get", "label", "patch", "rollout", "scale", "set"} | {
+    "wait"
+}
 SAID_OF_A_SERVICE = ("Reads", "Writes", "State", "When it is down", "Scales by", "Metrics")
 
 
