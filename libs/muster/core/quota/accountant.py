@@ -12,7 +12,7 @@ from typing import ClassVar
 from msgspec import structs
 
 from muster.core.objects.labels import quota_name
-from muster.core.quota import claiming, folds, growth, kaiforest, standalone
+from muster.core.quota import claimfolds, claiming, folds, growth, kaiforest, standalone
 from muster.core.quota.charging import charge_of, demand_in
 from muster.core.quota.demand import Scratch, demand_of
 from muster.core.quota.ledger import leaf_of
@@ -116,14 +116,14 @@ class QuotaAccountant:
             GangDeferred: folds.deferred,
             EffectApplied: folds.effect_applied,
             EffectFailed: folds.effect_failed,
-            PreemptionProposed: folds.preemption_proposed,
-            EvictionOrdered: folds.eviction_ordered,
-            ClaimOpened: folds.claim_opened,
-            PlanStale: folds.plan_stale,
-            PlanTried: folds.plan_tried,
-            VictimStays: folds.victim_stays,
-            PlacementChosen: folds.placement_chosen,
-            ClaimEnded: folds.claim_ended,
+            PreemptionProposed: claimfolds.preemption_proposed,
+            EvictionOrdered: claimfolds.eviction_ordered,
+            ClaimOpened: claimfolds.claim_opened,
+            PlanStale: claimfolds.plan_stale,
+            PlanTried: claimfolds.plan_tried,
+            VictimStays: claimfolds.victim_stays,
+            PlacementChosen: claimfolds.placement_chosen,
+            ClaimEnded: claimfolds.claim_ended,
             SuspensionOrdered: folds.suspension_ordered,
             QueueObserved: folds.queue_observed,
             QueueGone: folds.queue_gone,

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from muster.core.quota import growth, standalone
-from muster.core.quota.charging import ask_of, charge_of, claim_of
+from muster.core.quota.charging import ask_of, charge_of
 from muster.core.quota.claiming import overdue_at, why_over
 from muster.core.quota.service import gpu_time
 from muster.core.quota.state import (
     AccountantState,
     Entry,
-    Plan,
     Proposal,
     idle_deadline,
     kept_ms,
@@ -25,13 +24,10 @@ from muster.core.quota.state import (
 from muster.core.quota.usage import aside_of, charge_due
 from muster.events.base import Cause
 from muster.events.charges import ChargeChanged
-from muster.events.claims import ClaimEnded, ClaimOpened, PlanStale, PlanTried, VictimStays
 from muster.events.decisions import (
     CandidatesProposed,
-    EvictionOrdered,
     GangAdmitted,
     GangDeferred,
-    PreemptionProposed,
     QuotaDenied,
     QuotaMoved,
     QuotaReleased,
@@ -64,7 +60,6 @@ from muster.events.facts import (
     WorkloadGone,
     WorkloadObserved,
 )
-from muster.events.system import PlacementChosen
 from muster.model.keys import Position
 from muster.model.quota import KAI_ROOT
 
@@ -378,58 +373,6 @@ def suspension_recorded(state: AccountantState, _at: Position, event: Suspension
     if entry is not None:
         entry.suspension_recorded = True
         recheck(state, event.ref.uid)
-
-
-def preemption_proposed(state: AccountantState, at: Position, event: PreemptionProposed) -> None:
-    if not event.withheld:
-        state.plans[event.ref.uid] = Plan(event, Cause(at.seq, at.item))
-
-
-def placement_chosen(state: AccountantState, _at: Position, event: PlacementChosen) -> None:
-    state.places = event.mode != "off"
-
-
-def plan_tried(state: AccountantState, _at: Position, event: PlanTried) -> None:
-    plan = state.plans.get(event.ref.uid)
-    if plan is not None and plan.proposed.attempt == event.attempt:
-        plan.fits = event.fits
-
-
-def eviction_ordered(state: AccountantState, at: Position, event: EvictionOrdered) -> None:
-    claim_opened(state, at, event)
-    for victim in event.victims:
-        entry = entry_of(state, victim.ref.uid, victim.attempt)
-        if entry is not None:
-            preempts = victim.priority is not None or event.kind == "service"
-            entry.leaving, entry.suspended_rv = "preempted" if preempts else "evicted", 0
-            if event.kind == "service":
-                state.service.gave_way(victim.ref.uid)
-            recheck(state, victim.ref.uid)
-        else:
-            state.ledger.victim_stays(victim.ref.uid, victim.attempt, at.at)
-
-
-def claim_opened(state: AccountantState, at: Position, event: EvictionOrdered | ClaimOpened) -> None:
-    state.plans.pop(event.ref.uid, None)
-    state.ledger.open_claim(claim_of(event, at.at))
-    state.claim_causes[event.ref.uid] = Cause(at.seq, at.item)
-    recheck(state, event.ref.uid)
-
-
-def plan_stale(state: AccountantState, _at: Position, event: PlanStale) -> None:
-    state.plans.pop(event.ref.uid, None)
-
-
-def victim_stays(state: AccountantState, at: Position, event: VictimStays) -> None:
-    state.ledger.victim_stays(event.ref.uid, event.attempt, at.at)
-    recheck(state, event.ref.uid)
-
-
-def claim_ended(state: AccountantState, _at: Position, event: ClaimEnded) -> None:
-    ended = state.ledger.end_claim(event.ref.uid)
-    state.claim_causes.pop(event.ref.uid, None)
-    for uid in (event.ref.uid, *(ended.victims if ended is not None else ())):
-        recheck(state, uid)
 
 
 def suspension_ordered(state: AccountantState, _at: Position, event: SuspensionOrdered) -> None:

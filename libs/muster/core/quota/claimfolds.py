@@ -1,0 +1,64 @@
+"""How the accountant's state changes with what is proposed to be taken back, what is held for it and who leaves."""
+
+from __future__ import annotations
+
+from muster.core.quota.charging import claim_of
+from muster.core.quota.folds import entry_of, recheck
+from muster.core.quota.state import AccountantState, Plan
+from muster.events.base import Cause
+from muster.events.claims import ClaimEnded, ClaimOpened, PlanStale, PlanTried, VictimStays
+from muster.events.decisions import EvictionOrdered, PreemptionProposed
+from muster.events.system import PlacementChosen
+from muster.model.keys import Position
+
+
+def preemption_proposed(state: AccountantState, at: Position, event: PreemptionProposed) -> None:
+    if not event.withheld:
+        state.plans[event.ref.uid] = Plan(event, Cause(at.seq, at.item))
+
+
+def placement_chosen(state: AccountantState, _at: Position, event: PlacementChosen) -> None:
+    state.places = event.mode != "off"
+
+
+def plan_tried(state: AccountantState, _at: Position, event: PlanTried) -> None:
+    plan = state.plans.get(event.ref.uid)
+    if plan is not None and plan.proposed.attempt == event.attempt:
+        plan.fits = event.fits
+
+
+def eviction_ordered(state: AccountantState, at: Position, event: EvictionOrdered) -> None:
+    claim_opened(state, at, event)
+    for victim in event.victims:
+        entry = entry_of(state, victim.ref.uid, victim.attempt)
+        if entry is not None:
+            preempts = victim.priority is not None or event.kind == "service"
+            entry.leaving, entry.suspended_rv = "preempted" if preempts else "evicted", 0
+            if event.kind == "service":
+                state.service.gave_way(victim.ref.uid)
+            recheck(state, victim.ref.uid)
+        else:
+            state.ledger.victim_stays(victim.ref.uid, victim.attempt, at.at)
+
+
+def claim_opened(state: AccountantState, at: Position, event: EvictionOrdered | ClaimOpened) -> None:
+    state.plans.pop(event.ref.uid, None)
+    state.ledger.open_claim(claim_of(event, at.at))
+    state.claim_causes[event.ref.uid] = Cause(at.seq, at.item)
+    recheck(state, event.ref.uid)
+
+
+def plan_stale(state: AccountantState, _at: Position, event: PlanStale) -> None:
+    state.plans.pop(event.ref.uid, None)
+
+
+def victim_stays(state: AccountantState, at: Position, event: VictimStays) -> None:
+    state.ledger.victim_stays(event.ref.uid, event.attempt, at.at)
+    recheck(state, event.ref.uid)
+
+
+def claim_ended(state: AccountantState, _at: Position, event: ClaimEnded) -> None:
+    ended = state.ledger.end_claim(event.ref.uid)
+    state.claim_causes.pop(event.ref.uid, None)
+    for uid in (event.ref.uid, *(ended.victims if ended is not None else ())):
+        recheck(state, uid)
