@@ -274,6 +274,8 @@ def withheld(_reason: str) -> tuple[Scene, str]:
 def deferred(reason: str) -> tuple[Scene, str]:
     if reason == "too_young":
         return claimed(min_run="10m"), "a/owed"
+    if reason == "grace":
+        return claimed(reclaim_grace="10m"), "a/owed"
     if reason == "evictions_paused":
         return claimed(paused="evictions"), "a/owed"
     if reason == "lower_too_young":

@@ -68,6 +68,8 @@ class Rules(Struct, frozen=True, gc=False, omit_defaults=True):
     paused_reason: str = ""
     min_run_ms: int = 0
     """How long a workload runs at least before it may be evicted."""
+    reclaim_grace_ms: int = 0
+    """How long a job that is owed quota waits before others are evicted for it; a job may ask for longer."""
     protect_ms: int = 0
     """How long one that has been evicted runs at least before the next time; twice as long after each further time,
     up to PROTECTED_TIMES as long."""

@@ -38,6 +38,8 @@ class Task(Struct, eq=False):
     """Work that is saved, ms."""
     stopped: bool = False
     """It has been stopped, once at least."""
+    waits_since: int = 0
+    """When it came, or was stopped last."""
     began: int = -1
     """When it began to run, -1 while it does not."""
     idle: int = 0
@@ -114,6 +116,10 @@ class Policy:
     def schedule(self, engine: Engine) -> None:
         """Start and stop what should be; called whenever something has come, ended or changed."""
         raise NotImplementedError
+
+    def next_deadline(self) -> int | None:
+        """When there is something to schedule though nothing happens, ms."""
+        return None
 
 
 class Engine(VirtualTime):
@@ -214,7 +220,7 @@ class Engine(VirtualTime):
         del self.running[task.job.id]
         self.usage.add(task.job, -1)
         task.done += self._stops.kept(task.job.id, self.now - task.began, task.idle)
-        task.began, task.stopped = -1, True
+        task.began, task.stopped, task.waits_since = -1, True, self.now
         self._waiting += 1
 
     def _queued(self, task: Task) -> WorkloadQueued:
@@ -242,13 +248,20 @@ class Engine(VirtualTime):
             self.ended += 1
         self._change_nodes()
         for job in arrivals:
-            task = Task(job, self._order, self._facts.submitted(job))
+            task = Task(job, self._order, self._facts.submitted(job), waits_since=self.now)
             self._order += 1
             self._waiting += 1
             self._stage("arrive", 2)
             self._put(0, WATCHER, WorkloadObserved(workload=task.workload))
             self._put(1, self.policy.name, self._queued(task))
             self.policy.add(task)
+        self.policy.schedule(self)
+        self._write()
+
+    def next_deadline(self) -> int | None:
+        return self.policy.next_deadline()
+
+    def deadline(self) -> None:
         self.policy.schedule(self)
         self._write()
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from muster.core.quota.rules import span_ms
 from muster.simulation.engine import Engine, Policy, Task
 from muster.simulation.model import GPU
 from muster.simulation.shares import GpuShares
-from muster.simulation.waiting import Waiting, by_arrival
+from muster.simulation.waiting import Line, Waiting, by_arrival
 
 
 class _Queued(Policy):
@@ -30,7 +31,18 @@ class StaticQuota(_Queued):
 
 
 class _Reclaiming(_Queued):
-    """Queues borrow what others leave; who stays within its min goes first, and may take it back at once."""
+    """Queues borrow what others leave; who stays within its min goes first, and may take it back.
+
+    At once, or where the cluster says ``reclaim-grace`` once jobs of its queue and size have been owed it for so long.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._owed_since: dict[Line, int] = {}
+        self._due: int | None = None
+
+    def next_deadline(self) -> int | None:
+        return self._due
 
     def schedule(self, engine: Engine) -> None:
         usage = engine.usage
@@ -47,7 +59,7 @@ class _Reclaiming(_Queued):
 
     def reclaim(self, engine: Engine) -> bool:
         """Make room for the first head that is owed it; whether anybody was stopped."""
-        heads = [task for task in self.waiting.heads() if engine.usage.within_min(task.job)]
+        heads = self._ripe(engine, [task for task in self.waiting.heads() if engine.usage.within_min(task.job)])
         for task in sorted(heads, key=lambda each: self.claim_order(engine, each)):
             victims = self.victims(engine, task)
             if victims:
@@ -57,6 +69,18 @@ class _Reclaiming(_Queued):
                 engine.start(task)
                 return True
         return False
+
+    def _ripe(self, engine: Engine, heads: list[Task]) -> list[Task]:
+        """Of those that are owed a place the ones whose grace is over; notes when the next is."""
+        grace = span_ms(engine.trace.cluster.rules.get("reclaim-grace", "0"))
+        self._due = None
+        if not grace:
+            return heads
+        lines = {(task.job.queue, tuple(task.job.request.items())): task for task in heads}
+        self._owed_since = {line: self._owed_since.get(line, engine.now) for line in lines}
+        times = {line: max(since, lines[line].waits_since) + grace for line, since in self._owed_since.items()}
+        self._due = min((at for at in times.values() if at > engine.now), default=None)
+        return [task for line, task in lines.items() if times[line] <= engine.now]
 
     def victims(self, engine: Engine, task: Task) -> list[Task]:
         """The smallest set that lets a job fit, in the order of ``victim_order``; empty when there is none."""

@@ -20,7 +20,9 @@ KAI_PREEMPTION_DELAY = "kai.scheduler/preemption-delay"
 """Label or annotation: how long work waits before others may be suspended for it."""
 KAI_STALENESS = "kai.scheduler/staleness-grace-period"
 """Label or annotation: how long a gang may run with less than its minimum; negative: for ever."""
-KAI_TIMES = (KAI_PREEMPTION_DELAY, KAI_STALENESS)
+RECLAIM_GRACE = "muster.dev/reclaim-grace"
+"""How long the job waits for what it is owed before others are evicted for it."""
+TIMES = (KAI_PREEMPTION_DELAY, KAI_STALENESS, RECLAIM_GRACE)
 KAI_OF_PODS = (KAI_QUEUE, KAI_PRIORITY, KAI_PREEMPTIBILITY)
 """Labels that count on a pod template where the workload has none."""
 KEPT = (*_NAMES, *_PREEMPTIBLE, KAI_QUEUE, KAI_PRIORITY, KAI_PREEMPTIBILITY)

@@ -28,7 +28,7 @@ def owed(state: PreemptorState) -> list[Claimant]:
                 job = state.claimant(shape)
                 if job is None or not state.in_turn(job) or state.is_gated(job.ref.uid):
                     continue
-                if state.now < state.claims_from(job):
+                if state.now < max(state.claims_from(job), state.grace_over_at(job) or 0):
                     continue
                 mine = _basis(state, job, given)
                 if kai:
@@ -101,7 +101,16 @@ def next_claims(state: PreemptorState) -> list[int]:
         for job in _first_jobs(state, queue)
         if job is not None
     )
-    return [at for at in times if at > state.now]
+    return [at for at in (*times, *_graces(state)) if at > state.now]
+
+
+def _graces(state: PreemptorState) -> Iterator[int]:
+    """Log times (ms) at which the graces of jobs that are owed quota are over."""
+    for key in state.owed_since:
+        shape = state.queues.book.shapes.get(key)
+        job = state.claimant(shape) if shape is not None else None
+        if job is not None:
+            yield state.grace_over_at(job) or 0
 
 
 def _first_jobs(state: PreemptorState, queue: str) -> Iterator[Job | None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from muster.core.preemption.state import MAX_REMEMBERED, MIN_PAUSE_MS, AgeClaim, PreemptorState, RetryGate
+from muster.core.quota.kaireclaim import is_kai
 from muster.core.quota.service import gpu_time
 from muster.events.charges import ChargeChanged
 from muster.events.claims import ClaimEnded, ClaimOpened, PlanStale, VictimStays
@@ -82,7 +83,19 @@ def charged(state: PreemptorState, _at: Position, event: QuotaReserved | Workloa
     state.stays.pop(uid, None)
     _age_claims_over(state, uid)
     changed(state, uid)
+    _graces_over(state)
     state.supply += 1
+
+
+def _graces_over(state: PreemptorState) -> None:
+    """Who is not owed any more, or does not wait, has a grace again the next time."""
+    for key in list(state.owed_since):
+        shape = state.queues.book.shapes.get(key)
+        ledger = state.queues.ledger
+        if shape is None or not shape.waiting:
+            del state.owed_since[key]
+        elif not is_kai(ledger, shape.queue) and not ledger.owed(shape.queue, shape.demand):
+            del state.owed_since[key]
 
 
 def moved(state: PreemptorState, _at: Position, event: QuotaMoved) -> None:
@@ -155,6 +168,7 @@ def rules_changed(state: PreemptorState, _at: Position, _event: object) -> None:
     """A new tree, or another pause: everything is looked at afresh."""
     state.supply += 1
     state.gates.clear()
+    state.owed_since.clear()
     for uid in list(state.started):
         state.enlist(uid)
 
@@ -180,6 +194,11 @@ def proposed(state: PreemptorState, _at: Position, event: PreemptionProposed) ->
 
 
 def deferred(state: PreemptorState, at: Position, event: ReclaimDeferred) -> None:
+    if event.reason == "grace":
+        job = state.queues.jobs.get(event.ref.uid)
+        if job is not None:
+            state.owed_since[job.shape] = at.at
+        return
     rest = at.at + MIN_PAUSE_MS if event.reason in OF_LOWER else 0
     bar(state, event.ref.uid, RetryGate(event.supply, event.until, rest=rest))
 
@@ -198,6 +217,9 @@ def ordered(state: PreemptorState, at: Position, event: EvictionOrdered | ClaimO
     state.open.pop(event.ref.uid, None)
     if isinstance(event, ClaimOpened):
         state.age_claims[event.ref.uid] = AgeClaim(event.top, at.at)
+        job = state.queues.jobs.get(event.ref.uid)
+        if job is not None and job.shape in state.owed_since:
+            state.gates.pop(event.ref.uid, None)  # It waits for its grace, whatever is held for it until then.
         return
     for victim in event.victims:
         if victim.ref.uid in state.queues.ledger.charges:

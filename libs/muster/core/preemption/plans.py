@@ -20,6 +20,8 @@ from muster.events.decisions import ClaimKind, DeferralReason, PreemptionPropose
 def reclaim(state: PreemptorState, shape: Shape, job: Job) -> Decision:
     """Who is above its own guarantee gives back, or it is said why nobody does."""
     cause, short = _refusal(state, shape, job)
+    if state.grace_over_at(job) is None:
+        return _deferral(state, job, cause, short, "grace", state.now + state.grace_ms(job))
     given = basis(state.queues.ledger, job.ref.uid)
     rules = kaireclaim if kaireclaim.is_kai(state.queues.ledger, shape.queue) else ackreclaim
     uids = rules.victims(given, shape.queue, shape.demand, state.market(shape.queue))

@@ -12,7 +12,7 @@ from muster.core.queueing.book import Shape, clear
 from muster.core.queueing.queues import Job, Queues
 from muster.core.quota.demand import Demand, Scratch, Shortfall, chain_of, counted
 from muster.core.quota.kaiwork import preemption_delay_ms
-from muster.core.quota.minrun import protected_ms
+from muster.core.quota.minrun import protected_ms, reclaim_grace_ms
 from muster.core.quota.reclaim import FIRST, Basis, Market, Run
 from muster.core.quota.service import Service
 from muster.core.quota.state import can_suspend
@@ -110,6 +110,8 @@ class PreemptorState(StageState):
     """node -> log time until which nothing more is held there for age"""
     service: Service = field(default_factory=Service)
     """What jobs have attained, and how often they gave way for it."""
+    owed_since: dict[str, int] = field(default_factory=dict)
+    """key of a shape that is owed quota and waits for its grace -> log time (ms) at which that was found"""
     served: dict[str, int] = field(default_factory=dict)
     """uid of a running workload -> the level below which a waiting job may take its place, where that is any"""
     aged_in: dict[str, str] = field(default_factory=dict)
@@ -157,6 +159,19 @@ class PreemptorState(StageState):
         workload = self.queues.workloads.get(job.ref.uid)
         delay = preemption_delay_ms(workload.labels) if workload is not None else 0
         return max(job.queued_at, *self.evictions.get(job.ref.uid, (0,))) + delay if delay else 0
+
+    def grace_ms(self, job: Job) -> int:
+        """How long a job waits for what it is owed before others are evicted for it."""
+        workload = self.queues.workloads.get(job.ref.uid)
+        own = reclaim_grace_ms(workload.labels) if workload is not None else 0
+        return max(self.queues.ledger.rules_of(job.queue).reclaim_grace_ms, own)
+
+    def grace_over_at(self, job: Job) -> int | None:
+        """Log time (ms) at which its grace is over; None where nobody of its shape was found owed and refused yet."""
+        grace, since = self.grace_ms(job), self.owed_since.get(job.shape)
+        if not grace:
+            return 0
+        return None if since is None else max(since, job.queued_at, *self.evictions.get(job.ref.uid, (0,))) + grace
 
     def is_gated(self, uid: str) -> bool:
         gate = self.gates.get(uid)

@@ -1,4 +1,5 @@
-"""How long work of a KAI queue runs before it may be suspended: ``preemptMinRuntime`` and ``reclaimMinRuntime``.
+"""How long work of a KAI queue runs before it may be suspended: ``preemptMinRuntime`` and ``reclaimMinRuntime``; and how
+long a job wants to wait before others are.
 
 For a claimant of its own queue what the queue says counts, else what the nearest queue above it says. For one of
 another queue it is the queue just under the one they share, on the side of the work, else the nearest above that.
@@ -6,8 +7,12 @@ another queue it is the queue just under the one they share, on the side of the 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from muster.core.objects.labels import RECLAIM_GRACE
 from muster.core.quota.demand import chain_of
 from muster.core.quota.ledger import Ledger
+from muster.core.quota.rules import RuleError, span_ms
 
 
 def protected_ms(ledger: Ledger, leaf: str, claimant: str) -> int:
@@ -23,6 +28,14 @@ def protected_ms(ledger: Ledger, leaf: str, claimant: str) -> int:
     nodes = (ledger.nodes[path] for path in above if path in ledger.nodes)
     times = (node.preempt_min_run_ms if same else node.reclaim_min_run_ms for node in nodes)
     return next((each for each in times if each), 0)
+
+
+def reclaim_grace_ms(labels: Mapping[str, str]) -> int:
+    """How long a job itself wants to wait before others are evicted for it; 0 unless it says a time."""
+    try:
+        return span_ms(labels.get(RECLAIM_GRACE, "0"))
+    except RuleError:
+        return 0
 
 
 def _from_side(leaf: str, claimant: str) -> list[str]:

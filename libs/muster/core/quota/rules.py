@@ -109,6 +109,7 @@ _READERS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "paused-by": ("paused_by", _text),
     "paused-reason": ("paused_reason", _text),
     "min-run": ("min_run_ms", span_ms),
+    "reclaim-grace": ("reclaim_grace_ms", span_ms),
     "protect-evicted": ("protect_ms", span_ms),
     "preempt-lower-priority": ("preempt_lower_priority", yes_or_no),
     "age-limit": ("age_limit_ms", span_ms),

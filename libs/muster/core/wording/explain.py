@@ -296,6 +296,7 @@ DEFERRED: dict[DeferralReason, str] = {
     "evictions_paused": "its queue is owed {0}, and somebody has paused the evictions that would free it in quota {1} "
     "(`muster resume evictions` lets them go on)",
     "too_young": "its queue is owed {0}, and what runs above its min in quota {1} has not run for its minimum yet",
+    "grace": "its queue is owed {0} in quota {1}, and nobody is evicted for it before its reclaim grace is over",
     "lower_stays": "it has a higher priority than jobs that run in its queue, and those that may be suspended would "
     "not free enough {0} for it in quota {1}",
     "lower_paused": "it has a higher priority than jobs that run in its queue, and somebody has paused the evictions "

@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from muster.core.objects.gpus import charged, with_share
-from muster.core.objects.labels import KAI_OF_PODS, KAI_TIMES, KEPT
+from muster.core.objects.labels import KAI_OF_PODS, KEPT, TIMES
 from muster.core.objects.meta import (
     CHECKPOINTED_AT,
     DEQUEUE_STAMPS,
@@ -141,7 +141,7 @@ class Needs:
         What KAI takes as an annotation as well is among them.
         """
         found = {key: meta.labels[key] for key in KEPT if key in meta.labels}
-        for key in KAI_TIMES:
+        for key in TIMES:
             said = meta.labels.get(key) or meta.annotations.get(key)
             if said:
                 found[key] = said[:40]
