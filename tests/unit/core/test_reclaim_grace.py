@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from kit import facts
 from kit.scenes import Scene
 from kit.traces import run, starts, trace
-from msgspec.structs import replace
 from muster.core.audit import audit
 from muster.events.decisions import EvictionOrdered, ReclaimDeferred
 from muster.runtime.replay import replay
@@ -145,5 +145,3 @@ def small(tmp_path, grace: str) -> Trace:
 def test_every_policy_that_reclaims_waits_as_long(tmp_path, policy: str) -> None:
     at_once, later = (starts(run(small(tmp_path, grace), policy).history)["a1"] for grace in ("0", "5m"))
     assert (at_once, later) == (10, 310)
-
-

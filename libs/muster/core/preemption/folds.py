@@ -92,9 +92,11 @@ def _graces_over(state: PreemptorState) -> None:
     for key in list(state.owed_since):
         shape = state.queues.book.shapes.get(key)
         ledger = state.queues.ledger
-        if shape is None or not shape.waiting:
-            del state.owed_since[key]
-        elif not is_kai(ledger, shape.queue) and not ledger.owed(shape.queue, shape.demand):
+        if (
+            shape is None
+            or not shape.waiting
+            or (not is_kai(ledger, shape.queue) and not ledger.owed(shape.queue, shape.demand))
+        ):
             del state.owed_since[key]
 
 
