@@ -1,4 +1,4 @@
-"""Reclaim grace: who is owed quota waits for a time before others are evicted for it; running jobs may end meanwhile."""
+"""Reclaim grace: who is owed quota waits for a time before others are evicted for it: some may end meanwhile."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from muster.core.preemption.state import MAX_REMEMBERED, MIN_PAUSE_MS, AgeClaim, PreemptorState, RetryGate
+from muster.core.queueing.book import Shape
 from muster.core.quota.kaireclaim import is_kai
 from muster.core.quota.service import gpu_time
 from muster.events.charges import ChargeChanged
@@ -91,13 +92,14 @@ def _graces_over(state: PreemptorState) -> None:
     """Who is not owed any more, or does not wait, has a grace again the next time."""
     for key in list(state.owed_since):
         shape = state.queues.book.shapes.get(key)
-        ledger = state.queues.ledger
-        if (
-            shape is None
-            or not shape.waiting
-            or (not is_kai(ledger, shape.queue) and not ledger.owed(shape.queue, shape.demand))
-        ):
+        if shape is None or not shape.waiting or not _may_be_owed(state, shape):
             del state.owed_since[key]
+
+
+def _may_be_owed(state: PreemptorState, shape: Shape) -> bool:
+    """Whether it stays within a guarantee of its queue; in a KAI queue its share says that, which moves."""
+    ledger = state.queues.ledger
+    return is_kai(ledger, shape.queue) or ledger.owed(shape.queue, shape.demand)
 
 
 def moved(state: PreemptorState, _at: Position, event: QuotaMoved) -> None:

@@ -1,5 +1,5 @@
-"""How long work of a KAI queue runs before it may be suspended: ``preemptMinRuntime`` and ``reclaimMinRuntime``; and how
-long a job wants to wait before others are.
+"""How long work of a KAI queue runs before it may be suspended: ``preemptMinRuntime`` and ``reclaimMinRuntime``.
+And how long a job wants to wait before others are.
 
 For a claimant of its own queue what the queue says counts, else what the nearest queue above it says. For one of
 another queue it is the queue just under the one they share, on the side of the work, else the nearest above that.
