@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from kit.disorder import Disorder, DisorderedCell
@@ -68,13 +69,13 @@ def rayjob(name: str = "auto", namespace: str = "ns", **group: Any) -> Object:
     }
 
 
-def tree(*leaves: tuple[str, str, str], profile: str = "full") -> Object:
+def tree(*leaves: tuple[str, str, str], profile: str = "full", total: str = "100") -> Object:
     """Leaves of one tree: (namespace, min cpu, max cpu)."""
     children = [
         {"name": name, "namespaces": [name], "min": {"cpu": least}, "max": {"cpu": most}}
         for name, least, most in leaves
     ]
-    root = {"name": "root", "min": {"cpu": "100"}, "max": {"cpu": "100"}, "children": children}
+    root = {"name": "root", "min": {"cpu": total}, "max": {"cpu": total}, "children": children}
     return {
         "apiVersion": "scheduling.sigs.k8s.io/v1beta1",
         "kind": "ElasticQuotaTree",
@@ -90,11 +91,18 @@ def tree(*leaves: tuple[str, str, str], profile: str = "full") -> Object:
 class ElasticPlay:
     """`scalers`: by name of the RayCluster; the test gives them work."""
 
-    def __init__(self, *leaves: tuple[str, str, str], seed: int = 0, disorder: Disorder | None = None) -> None:
-        self.cluster = SimCluster(NODES, seed=seed)
+    def __init__(
+        self,
+        *leaves: tuple[str, str, str],
+        seed: int = 0,
+        disorder: Disorder | None = None,
+        total: str = "100",
+        nodes: Mapping[str, Mapping[str, str]] = NODES,
+    ) -> None:
+        self.cluster = SimCluster(nodes, seed=seed)
         self.cell = DisorderedCell(self.cluster, seed=seed, disorder=disorder, kinds=("RayJob", "RayCluster"))
         self.scalers: dict[str, RayScaler] = {}
-        self.call("POST", api.QUOTA_TREES, "kube-system", body=tree(*(leaves or (("ns", "20", "20"),))))
+        self.call("POST", api.QUOTA_TREES, "kube-system", body=tree(*(leaves or (("ns", "20", "20"),)), total=total))
         self.cell.advance(1_000)
 
     def call(
@@ -116,8 +124,7 @@ class ElasticPlay:
 
     def create(self, obj: Object) -> RayScaler:
         """Create a RayCluster or RayJob; returns what will scale it."""
-        resource = api.RAYJOBS if obj["kind"] == "RayJob" else api.RAYCLUSTERS
-        self.call("POST", resource, obj["metadata"]["namespace"], body=obj)
+        self.create_raw(obj)
         self.cell.advance(3_000)
         name = obj["metadata"]["name"]
         if obj["kind"] == "RayJob":
@@ -127,6 +134,11 @@ class ElasticPlay:
         scaler = self.scalers[name] = RayScaler()
         self.tick(2)
         return scaler
+
+    def create_raw(self, obj: Object) -> None:
+        """Create it, and let no time pass."""
+        resource = api.RAYJOBS if obj["kind"] == "RayJob" else api.RAYCLUSTERS
+        self.call("POST", resource, obj["metadata"]["namespace"], body=obj)
 
     def clusters(self) -> list[Object]:
         found: list[Object] = self.call("GET", api.RAYCLUSTERS)["items"]

@@ -41,6 +41,8 @@ class RayScaler(Struct):
     """Of one worker."""
     group: str = "small"
     stopped: bool = False
+    unpinned: set[str] = field(default_factory=set)
+    """Workers on which tasks run and no actors."""
 
     def start(self, name: str, cpu: int = 1, gang: str = "") -> None:
         self.actors[name] = Actor(cpu, gang)
@@ -65,7 +67,7 @@ class RayScaler(Struct):
         named = (spec.get("scaleStrategy") or {}).get("workersToDelete") or []
         if any(pod["metadata"]["name"] in named for pod in mine):
             return []  # What was told to go is still there.
-        surplus = max(now_there - most, 0) * hosts
+        surplus = max(-(-len(mine) // hosts) - most, 0) * hosts  # by the nodes it has, whatever ``replicas`` says
         doomed = sorted(self.live, key=lambda name: (-self._idle_for(name, now), name))[:surplus]
         wanted = sum(self.actors[name].cpu for name in self.waiting if self.actors[name].cpu <= self.cpus)
         wanted = max(wanted, self.explicit - now_there * hosts * self.cpus)
@@ -157,7 +159,7 @@ class RayScaler(Struct):
             idle=tuple(
                 RayIdle(name, self.group, since) for name, since in sorted(self.idle_since.items()) if name not in busy
             ),
-            pinned=tuple(sorted(busy - {""})),
+            pinned=tuple(sorted(busy - {""} - self.unpinned)),
         )
 
 

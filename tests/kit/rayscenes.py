@@ -11,8 +11,10 @@ from kit.jobs import Obj
 from muster.core.autoscaling.reading import heads, news
 from muster.core.reading.registry import WATCHED
 from muster.events.base import Cause, Event
-from muster.events.decisions import GangAdmitted
-from muster.events.effects import EffectApplied
+from muster.events.decisions import EvictionOrdered, GangAdmitted, PartialVictim
+from muster.events.effects import EffectApplied, EffectFailed
+from muster.events.elastic import GateSet
+from muster.model.keys import Ref
 from muster.model.raydemand import RAY_UNIT, RayDemand, RayPlacementGroup, RayShape
 
 
@@ -76,4 +78,31 @@ def denied(reason: str) -> tuple[RayScene, str]:
     scene = RayScene()
     bundles = (RayShape({"CPU": RAY_UNIT}, 9 if reason == "exceeds_limit" else 4),)
     scene.demands(RayDemand(joined={"small": 1}, placement_groups=(RayPlacementGroup("pg", "STRICT_SPREAD", bundles),)))
+    return scene, "a/one"
+
+
+def kept(reason: str) -> tuple[RayScene, str]:
+    """A cluster that is to give back its worker, and does not."""
+    scene = RayScene()
+    [(_, attempt)] = heads(scene.bench.states["autoscaler_bridge"])
+    ref = Ref("RayCluster", "a", "one", "one-uid")
+    left = {"small": 1 if reason == "at_minimum" else 0}
+    part = PartialVictim(ref, attempt, "root/a", {"cpu": 1000}, {"small": 1}, left, 1)
+    owed = Ref("RayJob", "b", "owed", "owed-uid")
+    order = EvictionOrdered(cause=Cause(1, 0), ref=owed, attempt=1, queue="root/b", request={}, partial=(part,))
+    scene.bench.append("quota_accountant", "decision", [order])
+    if reason == "no_cluster":
+        scene.cluster["spec"]["enableInTreeAutoscaling"] = False
+        scene.seen()
+    decided = scene.settle()
+    while scene.bench.now < 1_200_000 and reason == "not_written":
+        for event in decided:
+            if isinstance(event, GateSet):
+                seq = next(s.seq for s in reversed(scene.bench.log) if event in s.commit.events)
+                effect = EffectFailed(
+                    cause=Cause(seq, 0), ref=event.ref, attempt=1, reason="refused", message="", action="gate"
+                )
+                scene.bench.append("actuator", "input", [effect])
+        decided = [*scene.settle(), *scene.bench.pass_time(5_000)]
+    scene.bench.pass_time(130_000)
     return scene, "a/one"

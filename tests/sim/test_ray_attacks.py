@@ -22,9 +22,12 @@ NAMES = ("auto", "beta", "gamma")
 class Life:
     """Up to three clusters in two queues; ``step`` does something to one of them."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, contended: bool = False) -> None:
+        """``contended``: 12 cores in all, so that what one queue borrows another is owed."""
         self.rng = Random(seed)
-        self.play = ElasticPlay(("ns", "3", "8"), ("other", "3", "8"), seed=seed)
+        leaves = (("ns", "5", "12"), ("other", "5", "12")) if contended else (("ns", "3", "8"), ("other", "3", "8"))
+        self.play = ElasticPlay(*leaves, seed=seed, total="12" if contended else "100")
+        self.contended, self.jobs = contended, 0
         self.manifests: dict[str, Object] = {}
         self.actors = 0
         self.done: list[str] = []
@@ -38,6 +41,8 @@ class Life:
             self.create, self.apply, self.ceiling, self.least, self.by_hand, self.scaling, self.delete, self.quota,
             self.explicit, self.stop,
         )  # fmt: skip
+        if self.contended:
+            often, seldom = (*often, self.job), tuple(each for each in seldom if each != self.quota)
         doing = self.rng.choice(often if self.rng.random() < 0.75 else seldom)
         self.done.append(f"{self.play.cluster.clock.now()} {doing.__name__}")
         doing()
@@ -77,6 +82,25 @@ class Life:
     def explicit(self) -> None:
         if name := self.one():
             self.play.scalers[name].explicit = self.rng.choice((0, 0, 2, 4))
+
+    def job(self) -> None:
+        """A cluster of a fixed size comes, or one goes: its queue may be owed what others borrow."""
+        known = [each["metadata"] for each in self.play.clusters() if each["metadata"]["name"].startswith("fixed")]
+        if len(known) > 1 or (known and self.rng.random() < 0.5):
+            meta = self.rng.choice(known)
+            self.play.call("DELETE", api.RAYCLUSTERS, meta["namespace"], meta["name"])
+            return
+        self.jobs += 1
+        size = self.rng.choice((1, 2, 4))
+        made = raycluster(
+            f"fixed-{self.jobs}",
+            self.rng.choice(("ns", "other")),
+            replicas=size,
+            minReplicas=size,
+            maxReplicas=size,
+        )
+        made["spec"]["enableInTreeAutoscaling"] = False
+        self.play.create_raw(made)
 
     def stop(self) -> None:
         if name := self.one():
@@ -134,6 +158,9 @@ class Life:
             obj["spec"]["enableInTreeAutoscaling"] = True
             obj["spec"]["workerGroupSpecs"][0]["maxReplicas"] = 90
             self.play.apply(obj)
+        for obj in self.play.clusters():
+            if obj["metadata"]["name"].startswith("fixed"):
+                self.play.call("DELETE", api.RAYCLUSTERS, obj["metadata"]["namespace"], obj["metadata"]["name"])
         found = self.play.call("GET", api.QUOTA_TREES, "kube-system", "tree")
         root = tree(("ns", "3", "200"), ("other", "3", "200"))["spec"]["root"]
         found["spec"]["root"] = {**root, "min": {"cpu": "400"}, "max": {"cpu": "400"}}
@@ -141,9 +168,10 @@ class Life:
         self.play.tick(20)
 
 
+@pytest.mark.parametrize("contended", [False, True])
 @pytest.mark.parametrize("seed", range(16))
-def test_whatever_happens_it_ends_well(seed: int) -> None:
-    life = Life(seed)
+def test_whatever_happens_it_ends_well(seed: int, contended: bool) -> None:
+    life = Life(seed, contended=contended)
     for _ in range(80):
         life.step()
     play = life.play
@@ -171,5 +199,8 @@ def test_whatever_happens_it_ends_well(seed: int) -> None:
     assert not play.cell.seats["quota_accountant"].state.growths
     assert not play.cell.seats["quota_accountant"].state.returns
     bridge = play.cell.seats["autoscaler_bridge"].state
+    assert not (bridge.reclaims or bridge.chosen)
+    preemptor = play.cell.seats["preemptor"].state
+    assert not (preemptor.granted or preemptor.shrinking or preemptor.kept)
     assert not (bridge.clusters or bridge.grants or bridge.heard or bridge.workers or bridge.gates or bridge.growing)
     play.clean()

@@ -13,12 +13,14 @@ from muster.events.base import Event
 from muster.events.claims import ClaimEnded, ClaimOpened, VictimStays
 from muster.events.decisions import (
     EvictionOrdered,
+    PartialVictim,
     QuotaReleased,
     QuotaReserved,
     Victim,
     WorkloadAdopted,
 )
 from muster.events.effects import EffectFailed
+from muster.events.elastic import GrowthWithdrawn, WorkersKept
 from muster.model.quota import COUNTED, JOBS, KAI_ROOT, MACHINES, QuotaNode
 from muster.model.resources import Vector
 
@@ -61,6 +63,8 @@ class AuditedClaim(Struct):
     amounts: Vector
     victims: dict[str, int] = field(default_factory=dict)
     """uid -> attempt of those who have not left"""
+    partial: dict[str, PartialVictim] = field(default_factory=dict)
+    """uid -> what it was ordered to give back, and has not"""
     firm: bool = True
 
 
@@ -84,8 +88,10 @@ class Orders(Struct):
             order.victims = {victim.ref.uid: victim.attempt for victim in event.victims}
             for uid in order.victims if event.kind == "service" else ():
                 self.served[uid] = self.served.get(uid, 0) + 1
+            order.partial = {each.ref.uid: each for each in event.partial}
         if before is not None:
             order.victims = before.victims | order.victims
+            order.partial = before.partial | order.partial
         self.by_uid[event.ref.uid] = order
 
     def note(self, event: Event) -> None:
@@ -101,6 +107,8 @@ class Orders(Struct):
                 self._left(event.ref.uid)
             case EffectFailed(action="suspend") | VictimStays():
                 self._left(event.ref.uid, event.attempt)
+            case GrowthWithdrawn() | WorkersKept():
+                self._shrunk(event)
             case _:
                 pass
 
@@ -115,6 +123,15 @@ class Orders(Struct):
         for order in self.by_uid.values():
             if attempt is None or order.victims.get(uid) == attempt:
                 order.victims.pop(uid, None)
+                order.partial.pop(uid, None)
+
+    def _shrunk(self, event: GrowthWithdrawn | WorkersKept) -> None:
+        """A cluster has given workers back, or cannot."""
+        for order in self.by_uid.values():
+            part = order.partial.get(event.ref.uid)
+            groups = event.groups if isinstance(event, GrowthWithdrawn) else {}
+            if part is not None and all(groups.get(name, 0) <= count for name, count in part.left.items()):
+                del order.partial[event.ref.uid]
 
     def held_beside(self, uid: str) -> dict[str, Vector]:
         """What orders hold for others, by node."""
@@ -127,6 +144,10 @@ class Orders(Struct):
     def leaving(self) -> set[str]:
         """Uids of those who have been ordered to leave and have not."""
         return {uid for order in self.by_uid.values() for uid in order.victims}
+
+    def shrinking(self) -> dict[str, PartialVictim]:
+        """Uid -> what it was ordered to give back, and has not."""
+        return {uid: part for order in self.by_uid.values() for uid, part in order.partial.items()}
 
 
 class Books(Struct):
@@ -182,6 +203,16 @@ def findings(
     books = Books(event, nodes, held, {}, before.held_beside(event.ref.uid), [], [])
     gone = before.leaving()
     books.leave([charge for uid, charge in held.items() if uid not in gone], 1)
+    shrinking = before.shrinking()
+    books.leave([_part(each) for uid, each in shrinking.items() if uid in held and uid not in gone])
+    for each in event.partial:
+        yield "I19", each.ref.uid not in gone | shrinking.keys(), f"{each.ref} is to give workers, and leaves already"
+        charge = held.get(each.ref.uid)
+        legal = charge is not None and charge.preemptible and charge.attempt == each.attempt
+        yield "I19", legal, f"{each.ref} is to give workers, and is not charged under attempt {each.attempt}"
+        less = charge is not None and all(amount < charge.amounts.get(name, 0) for name, amount in each.request.items())
+        yield "I19", less, f"{each.ref} is to give {each.request}, and that is all it has"
+        books.others.append(_part(each))
     for victim in event.victims:
         yield "I19", victim.ref.uid not in gone, f"{victim.ref} is ordered to leave for {event.ref}, and does already"
         charge = held.get(victim.ref.uid)
@@ -219,6 +250,12 @@ def _comes_before(
         yield "I19", times < MOST_SERVED, f"{victim.ref} is ordered to leave for less service after {times} times"
     elif charge.queue == event.queue:
         yield _outranked(event, victim, charge, priority)
+
+
+def _part(part: PartialVictim) -> AuditedCharge:
+    """What somebody gives who goes on: it stays a job."""
+    amounts = {name: amount for name, amount in counted(part.request, part.pods).items() if name != JOBS}
+    return AuditedCharge(part.queue, amounts, part.attempt, True)
 
 
 def _needed(books: Books) -> Iterator[Found]:

@@ -250,9 +250,10 @@ def _about_workload(  # noqa: C901 - a table of events
         case effects.EffectFailed(action="suspend"):
             return None
         case decisions.EvictionOrdered():
+            leaving: list[decisions.Victim | decisions.PartialVictim] = [*event.victims, *event.partial]
             victims = [
                 public.PublicWorkload(each.ref.kind, each.ref.namespace, each.ref.name, each.ref.uid)
-                for each in event.victims
+                for each in leaving
             ]
             return public.PublicWorkloadReclaimed(
                 **where,

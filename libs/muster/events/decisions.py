@@ -10,6 +10,7 @@ from typing import Literal
 from msgspec import Struct, field
 
 from muster.events.base import Cause, Decision
+from muster.model.elastic import Counts
 from muster.model.keys import Ref
 from muster.model.pools import Growth, PoolRefusal
 from muster.model.quota import BrokenRule, QuotaTree
@@ -291,6 +292,22 @@ class Victim(Struct, frozen=True, gc=False, omit_defaults=True):
     """Its priority, where it is of the claimant's own queue and gives way to a higher one; else None."""
 
 
+class PartialVictim(Struct, frozen=True, gc=False, omit_defaults=True):
+    """A Ray cluster that gives back workers of its own and goes on with the others."""
+
+    ref: Ref
+    """Who is charged: the RayJob, or the RayCluster itself."""
+    attempt: int
+    queue: str
+    request: Vector
+    """What it gives back."""
+    taken: Counts
+    """Replicas, by worker group."""
+    left: Counts
+    """What these groups are granted afterwards; never below their minReplicas."""
+    pods: int = 0
+
+
 ClaimKind = Literal["guarantee", "priority", "service", "age"]
 """What a claim rests on: a guarantee that is not met, priority in its own queue, less service than others have had, or
 how long it has waited.
@@ -319,6 +336,7 @@ class PreemptionProposed(DemandDecision, frozen=True, kw_only=True):
 
     kind: ClaimKind = "guarantee"
     victims: tuple[Victim, ...] = ()
+    partial: tuple[PartialVictim, ...] = ()
     path: str = ""
     resource: str = ""
     asked: int = 0
@@ -354,6 +372,8 @@ class EvictionOrdered(DemandDecision, frozen=True, kw_only=True):
 
     kind: Literal["guarantee", "priority", "service"] = "guarantee"
     victims: tuple[Victim, ...] = ()
+    partial: tuple[PartialVictim, ...] = ()
+    """Ray clusters that give back workers; the autoscaler bridge chooses which."""
     path: str = ""
     resource: str = ""
     priority: int | None = None

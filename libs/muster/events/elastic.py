@@ -84,9 +84,11 @@ class GrowthGranted(Recharge, frozen=True, kw_only=True):
 
 
 class GrowthWithdrawn(Recharge, frozen=True, kw_only=True):
-    """Replicas that nobody used are granted no longer: ``maxReplicas`` has been lowered, and they are not charged."""
+    """Replicas are granted no longer: ``maxReplicas`` has been lowered, their pods are gone, they are not charged."""
 
     removed: Counts
+    claimant: Ref | None = None
+    """The job that they were taken back for; None for what nobody used."""
 
 
 class GrowthDenied(Decision, frozen=True, kw_only=True):
@@ -130,6 +132,49 @@ class GateSet(Decision, frozen=True, kw_only=True):
     each: dict[str, ReplicaCost] = field(default_factory=dict)
     before: str = ""
     """Annotation muster.dev/gate as it was then."""
+    workers: dict[str, tuple[Ref, ...]] = field(default_factory=dict)
+    """{worker group: pods that its operator is to delete}, in the same write."""
+    claimant: Ref | None = None
+    """The job that this is taken back for."""
 
 
-ElasticDecision = GrowthRequested | GrowthGranted | GrowthDenied | GrowthWithdrawn | GateSet
+class ChosenWorker(Struct, frozen=True, gc=False, omit_defaults=True):
+    """A worker that is to go."""
+
+    ref: Ref
+    """Its pod."""
+    group: str
+    idle: bool = False
+    """It had nothing to do when it was chosen."""
+
+
+class WorkersChosen(Decision, frozen=True, kw_only=True):
+    """These workers of a cluster are given back: its head places nothing more on them, and then they go."""
+
+    ref: Ref
+    """The RayCluster."""
+    owner: Ref
+    """Who is charged: the RayJob, or the RayCluster itself."""
+    attempt: int
+    workers: tuple[ChosenWorker, ...]
+    """In the order in which they were chosen: those that lose least first."""
+    left: Counts
+    """What their groups are granted afterwards."""
+    until: int
+    """Log time (ms) until which they may finish what they do."""
+    claimant: Ref | None = None
+
+
+class WorkersKept(Decision, frozen=True, kw_only=True):
+    """Nothing more can be taken from a cluster that was to give back workers: its claimant need not wait for it."""
+
+    ref: Ref
+    """Who is charged: the RayJob, or the RayCluster itself."""
+    attempt: int
+    reason: Literal["at_minimum", "no_cluster", "not_written"]
+    """Its groups are at their minReplicas; it has no cluster that scales itself; the write failed for too long."""
+
+
+ElasticDecision = (
+    GrowthRequested | GrowthGranted | GrowthDenied | GrowthWithdrawn | GateSet | WorkersChosen | WorkersKept
+)

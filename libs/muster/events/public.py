@@ -146,7 +146,9 @@ class PublicWorkloadNotResumed(PublicWorkloadEvent, frozen=True, kw_only=True):
 
 
 class PublicWorkloadReclaimed(PublicWorkloadEvent, frozen=True, kw_only=True):
-    """It comes before others that run: they are being suspended, and what they give back is held for it."""
+    """It comes before others that run: they are being suspended, or give back workers, and what they give back is held
+    for it.
+    """
 
     attempt: int
     queue: str

@@ -108,6 +108,8 @@ REDELIVERIES: Mapping[str, str] = {
     "synced": "changes nothing: the kind is known already",
     "time_reached": "changes nothing: log time is a running maximum",
     "victim_stays": "changes nothing: no claim waits for that victim",
+    "workers_chosen": "changes nothing: it gives back these workers already, or has given them back",
+    "workers_kept": "changes nothing: nobody waits for its workers any more",
     "workload_adopted": "changes nothing: it is charged already",
     "workload_dequeued": OF_ATTEMPT,
     "workload_finished": TOLD,

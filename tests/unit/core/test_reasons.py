@@ -110,6 +110,7 @@ SCENES: dict[str, Callable[[str], tuple[Scene, str]]] = {
     "pool_refusal": scenes.pool_refused,
     "nodes_request_withdrawn": scenes.nodes_withdrawn,
     "growth_denied": rayscenes.denied,
+    "workers_kept": rayscenes.kept,
 }
 
 WORDS: dict[str, Any] = {

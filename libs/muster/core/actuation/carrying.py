@@ -15,7 +15,7 @@ from muster.core.actuation import gpus, provisioning
 from muster.core.actuation.answers import Effect, Reread, RetryLater, applied, message_of
 from muster.core.actuation.asking import Asking
 from muster.core.actuation.bind import Bind, after_binding, binding_for, read_binding
-from muster.core.actuation.gating import Gating, patch_gate, read_gated
+from muster.core.actuation.gating import Gating, is_worker, patch_gate, read_gated
 from muster.core.actuation.gpus import Freeing
 from muster.core.actuation.intents import ActuatorState, Known, Outstanding
 from muster.core.actuation.patch import after_reread, patch_for, read_answer
@@ -99,8 +99,11 @@ def _patch(order: Outstanding, state: Callable[[], ActuatorState]) -> Steps:
 def _gate(order: Gating) -> Steps:
     path = RAYCLUSTERS.path(order.ref.namespace, order.ref.name)
     for _ in range(REREADS):
+        workers = yield from _workers(order)
+        if isinstance(workers, RetryLater):
+            return workers
         found = yield Request("GET", path)
-        patch = patch_gate(order, found.status, found.body)
+        patch = patch_gate(order, found.status, found.body, workers)
         if not isinstance(patch, bytes):
             return patch
         reply = yield Request("PATCH", path, patch, JSON_PATCH)
@@ -108,6 +111,20 @@ def _gate(order: Gating) -> Steps:
         if not isinstance(answer, Reread):
             return answer
     return RetryLater("conflict", "the object keeps changing under the patch")
+
+
+def _workers(order: Gating) -> Generator[Request, Reply, dict[str, list[str]] | RetryLater]:
+    """Names of the pods that are still the workers that were chosen, by group."""
+    found: dict[str, list[str]] = {}
+    for group, pods in order.decision.workers.items():
+        for pod in pods:
+            reply = yield Request("GET", PODS.path(pod.namespace, pod.name))
+            answer = is_worker(order, group, pod, reply.status, reply.body)
+            if isinstance(answer, RetryLater):
+                return answer
+            if answer:
+                found.setdefault(group, []).append(pod.name)
+    return found
 
 
 def _bind(order: Bind, image: str) -> Steps:

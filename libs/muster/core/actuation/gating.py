@@ -7,6 +7,7 @@ stale leader, or a decision that the autoscaler was faster than, changes nothing
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 import msgspec
@@ -23,6 +24,8 @@ from muster.model.keys import Intent, Ref
 
 Op = dict[str, Any]
 
+CLUSTER, GROUP = "ray.io/cluster", "ray.io/group"
+"""Labels that KubeRay gives its pods."""
 SCALED = {"RayJob": "/spec/rayClusterSpec", "RayCluster": "/spec"}
 """{kind: where it describes a Ray cluster}"""
 
@@ -77,8 +80,35 @@ def gate_ops(most: Counts, elastic: Elastic, at: str) -> list[Op]:
     return ops
 
 
-def patch_gate(order: Gating, status: int, body: bytes) -> bytes | Effect | RetryLater:
-    """The patch on the object as it was just read; or what it says about the order already."""
+class _Worker(Struct, frozen=True):
+    metadata: Meta
+
+
+def is_worker(order: Gating, group: str, pod: Ref, status: int, body: bytes) -> bool | RetryLater:
+    """Whether a pod that was just read is the worker that is to go: its uid, its cluster, its group.
+
+    Its operator deletes whatever pod has a name that it is given, and asks nothing.
+    """
+    if status == 404:
+        return False
+    if not 200 <= status < 300:
+        return RetryLater("unavailable", message_of(body))
+    try:
+        found: _Worker = decode(body, _Worker)
+    except UnreadableError:
+        return False
+    labels = found.metadata.labels
+    ours = (labels.get(CLUSTER), labels.get(GROUP)) == (order.ref.name, group)
+    return found.metadata.uid == pod.uid and ours
+
+
+def patch_gate(
+    order: Gating, status: int, body: bytes, workers: Mapping[str, list[str]] | None = None
+) -> bytes | Effect | RetryLater:
+    """The patch on the object as it was just read; or what it says about the order already.
+
+    ``workers``: {worker group: names of pods that go}.
+    """
     if status == 404:
         return failed(order, "gone", message_of(body))
     if not 200 <= status < 300:
@@ -115,7 +145,22 @@ def patch_gate(order: Gating, status: int, body: bytes) -> bytes | Effect | Retr
     else:
         escaped = {key.replace("~", "~0").replace("/", "~1"): text for key, text in notes.items()}
         ops += [{"op": "add", "path": f"/metadata/annotations/{key}", "value": text} for key, text in escaped.items()]
-    return msgspec.json.encode([*ops, *gate_ops(most, elastic, SCALED["RayCluster"])], order="deterministic")
+    ops += gate_ops(most, elastic, SCALED["RayCluster"])
+    ops += _deletions(found.spec, elastic, workers or {})
+    return msgspec.json.encode(ops, order="deterministic")
+
+
+def _deletions(spec: RayClusterSpec, elastic: Elastic, workers: Mapping[str, list[str]]) -> Iterator[Op]:
+    """Operations that name the pods to go, beside those that are named; nothing else of scaleStrategy is touched."""
+    for index, (group, raw) in enumerate(zip(elastic.groups, spec.worker_group_specs or (), strict=False)):
+        names = workers.get(group.name)
+        if names:
+            path = f"{SCALED['RayCluster']}/workerGroupSpecs/{index}/scaleStrategy"
+            value = [*dict.fromkeys((*group.leaving, *names))]
+            if raw.scale_strategy is None:
+                yield {"op": "add", "path": path, "value": {"workersToDelete": value}}
+            else:
+                yield {"op": "add", "path": f"{path}/workersToDelete", "value": value}
 
 
 def read_gated(order: Gating, status: int, body: bytes) -> Answer:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from muster.core.autoscaling.gate import next_of, unused
-from muster.core.autoscaling.state import BridgeState, Cluster, Grant, GrowthAsked, HeadSaid
+from muster.core.autoscaling.state import BridgeState, Cluster, Grant, GrowthAsked, HeadSaid, Reclaim, Worker
 from muster.core.autoscaling.wish import wish_of
+from muster.core.quota.claims import is_down
 from muster.core.stage import Arm
 from muster.events.base import Cause, Event
-from muster.events.decisions import QuotaReleased, QuotaReserved, WorkloadAdopted
+from muster.events.decisions import EvictionOrdered, QuotaReleased, QuotaReserved, WorkloadAdopted
 from muster.events.effects import EffectApplied, EffectFailed
-from muster.events.elastic import GateSet, GrowthGranted, GrowthRequested, GrowthWithdrawn
+from muster.events.elastic import GateSet, GrowthGranted, GrowthRequested, GrowthWithdrawn, WorkersChosen, WorkersKept
 from muster.events.facts import (
     ChildGone,
     ChildObserved,
@@ -28,6 +29,7 @@ REST_MS = 5_000
 SCALED = ("RayCluster", "RayJob")
 """Kinds whose clusters may scale themselves, from the start or later."""
 WORKER, NODE_TYPE, GROUP = "worker", "ray.io/node-type", "ray.io/group"
+REPLICA = "ray.io/worker-group-replica-name"
 """Labels that KubeRay gives its pods, and what one of them says of a worker."""
 
 
@@ -48,6 +50,9 @@ def arms() -> dict[type[Event], Arm]:
         GrowthGranted: granted,
         GrowthWithdrawn: granted,
         GateSet: gate_set,
+        EvictionOrdered: reclaim_ordered,
+        WorkersChosen: chosen,
+        WorkersKept: kept,
         EffectApplied: written,
         EffectFailed: written,
     }
@@ -111,8 +116,13 @@ def pod_observed(state: BridgeState, at: Position, event: PodObserved) -> None:
     elif pod.ref.uid not in state.worker_of:
         state.worker_of[pod.ref.uid] = pod.owner_uid
         groups = state.workers.setdefault(pod.owner_uid, {})
-        groups.setdefault(pod.labels.get(GROUP, ""), {})[pod.ref.uid] = pod.ref.name
+        worker = Worker(pod.ref, pod.labels.get(REPLICA, pod.ref.name), bool(pod.node), pod.created)
+        groups.setdefault(pod.labels.get(GROUP, ""), {})[pod.ref.uid] = worker
         recheck(state, pod.owner_uid)
+    elif pod.node:
+        for workers in state.workers[state.worker_of[pod.ref.uid]].values():
+            if pod.ref.uid in workers:
+                workers[pod.ref.uid].bound = True
 
 
 def pod_gone(state: BridgeState, at: Position, event: PodGone) -> None:
@@ -158,7 +168,9 @@ def released(state: BridgeState, _at: Position, event: QuotaReleased) -> None:
     grant = state.grants.get(event.ref.uid)
     if grant is not None and grant.attempt <= event.attempt:
         del state.grants[event.ref.uid]
+        state.reclaims.pop(event.ref.uid, None)
         cluster = state.cluster_of.get(event.ref.uid, "")
+        state.chosen.pop(cluster, None)
         state.growing.pop(cluster, None)
         recheck(state, cluster)
 
@@ -170,6 +182,10 @@ def granted(state: BridgeState, at: Position, event: GrowthGranted | GrowthWithd
     grant.groups = dict(event.groups)
     if isinstance(event, GrowthWithdrawn):
         grant.giving = {}
+    reclaim = state.reclaims.get(event.ref.uid)
+    if reclaim is not None and is_down(grant.groups, reclaim.left):
+        del state.reclaims[event.ref.uid]
+        state.chosen.pop(event.cluster.uid, None)
     cluster = state.clusters.get(event.cluster.uid)
     if cluster is not None:
         cluster.cause, cluster.unused_since = Cause(at.seq, at.item), 0
@@ -191,8 +207,37 @@ def gate_set(state: BridgeState, at: Position, event: GateSet) -> None:
     if event.ref.uid not in state.clusters or grant is None or grant.attempt != event.attempt:
         return
     state.gates[event.ref.uid] = Cause(at.seq, at.item)
+    if event.workers or event.claimant is not None:
+        state.chosen.pop(event.ref.uid, None)
     grant.giving = dict(event.granted)
     recheck(state, event.ref.uid)
+
+
+def reclaim_ordered(state: BridgeState, at: Position, event: EvictionOrdered) -> None:
+    """Clusters are to give back workers for a job."""
+    for part in event.partial:
+        grant = state.grants.get(part.ref.uid)
+        if grant is not None and grant.attempt == part.attempt:
+            left, cause = dict(part.left), Cause(at.seq, at.item)
+            state.reclaims[part.ref.uid] = Reclaim(event.ref, part.attempt, left, cause, at.at)
+            recheck(state, state.cluster_of.get(part.ref.uid, ""))
+
+
+def chosen(state: BridgeState, _at: Position, event: WorkersChosen) -> None:
+    """Unless it has given back enough by now, or is gone."""
+    reclaim = state.reclaims.get(event.owner.uid)
+    if event.ref.uid in state.clusters and reclaim is not None and reclaim.attempt == event.attempt:
+        state.chosen[event.ref.uid] = event
+        recheck(state, event.ref.uid)
+
+
+def kept(state: BridgeState, _at: Position, event: WorkersKept) -> None:
+    reclaim = state.reclaims.get(event.ref.uid)
+    if reclaim is not None and reclaim.attempt == event.attempt:
+        del state.reclaims[event.ref.uid]
+        cluster = state.cluster_of.get(event.ref.uid, "")
+        state.chosen.pop(cluster, None)
+        recheck(state, cluster)
 
 
 def written(state: BridgeState, at: Position, event: EffectApplied | EffectFailed) -> None:
@@ -235,7 +280,7 @@ def _forget(state: BridgeState, uid: str) -> None:
     grant = state.grants.get(cluster.owner)
     if grant is not None:
         grant.giving = {}  # Its next sight shows what came of the write that was to lower it.
-    for table in (state.growing, state.gates, state.due, state.heard):
+    for table in (state.growing, state.gates, state.due, state.heard, state.chosen):
         table.pop(uid, None)
     if state.cluster_of.get(cluster.owner) == uid:
         del state.cluster_of[cluster.owner]

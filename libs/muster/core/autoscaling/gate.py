@@ -10,6 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from msgspec import structs
+
+from muster.core.autoscaling import giveback
 from muster.core.autoscaling.state import BridgeState, Cluster, Grant
 from muster.events.base import Decision
 from muster.events.elastic import GateSet, GrowthRequested, GrowthUnit, ReplicaCost
@@ -22,15 +25,18 @@ UNUSED_MS = 15_000
 def decisions(state: BridgeState) -> Iterator[Decision]:
     """What is due about any cluster."""
     timed = (uid for uid, cluster in state.clusters.items() if 0 < _deadline(cluster) <= state.now)
-    for uid in dict.fromkeys([*state.due, *timed]):
+    asked = (uid for owner in state.reclaims if (uid := state.cluster_of.get(owner)) is not None)
+    for uid in dict.fromkeys([*state.due, *timed, *asked]):
         decision = next_of(state, state.clusters[uid])
         if decision is not None:
             yield decision
+    yield from giveback.given_up(state)
 
 
 def deadlines(state: BridgeState) -> Iterator[int]:
     """Log times (ms) at which more may be due."""
-    return (at for cluster in state.clusters.values() if (at := _deadline(cluster)))
+    yield from (at for cluster in state.clusters.values() if (at := _deadline(cluster)))
+    yield from giveback.deadlines(state)
 
 
 def _deadline(cluster: Cluster) -> int:
@@ -45,6 +51,15 @@ def next_of(state: BridgeState, cluster: Cluster) -> Decision | None:
         return None
     if grant.giving or cluster.rv < cluster.written_rv or state.now < cluster.rests_until:
         return None
+    reclaim = state.reclaims.get(cluster.owner)
+    if reclaim is not None:
+        step = giveback.step(state, cluster, grant, reclaim)
+        if not isinstance(step, giveback.Lowered):
+            return step
+        most = {group.name: _target(state, cluster, group, grant) for group in cluster.elastic.groups}
+        most |= {name: min(count, most[name]) for name, count in step.left.items()}
+        gate = _gate(cluster, grant, most, step.left)
+        return structs.replace(gate, sizes={}, workers=step.workers, claimant=reclaim.claimant)
     most = {group.name: _target(state, cluster, group, grant) for group in cluster.elastic.groups}
     if any(group.most != most[group.name] for group in cluster.elastic.groups) or cluster.elastic.granted != most:
         return _gate(cluster, grant, most)

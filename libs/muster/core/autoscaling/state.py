@@ -8,7 +8,7 @@ from muster.core.autoscaling.wish import Wish
 from muster.core.seen import Seen
 from muster.core.stage import StageState
 from muster.events.base import Cause
-from muster.events.elastic import GrowthUnit
+from muster.events.elastic import GrowthUnit, WorkersChosen
 from muster.events.growing import NodesRequested, WithdrawalReason
 from muster.model.elastic import Counts, Elastic
 from muster.model.keys import Ref
@@ -111,6 +111,28 @@ class GrowthAsked(Struct, frozen=True):
     units: tuple[GrowthUnit, ...]
 
 
+class Worker(Struct):
+    """A live worker pod."""
+
+    ref: Ref
+    replica: str
+    """What the hosts of one replica share; its own name where a replica is one host."""
+    bound: bool = False
+    created: int = 0
+
+
+class Reclaim(Struct):
+    """Workers that somebody is to give back for a job."""
+
+    claimant: Ref
+    attempt: int
+    left: Counts
+    """What its groups are to be granted afterwards."""
+    cause: Cause
+    since: int
+    """Log time."""
+
+
 class BridgeState(StageState):
     """By uid of the job, or by the gang that stands for its group."""
 
@@ -141,8 +163,8 @@ class BridgeState(StageState):
     cluster_of: dict[str, str] = field(default_factory=dict)
     """uid of who is charged -> uid of the cluster seen last"""
     clusters_seen: Seen = field(default_factory=Seen)
-    workers: dict[str, dict[str, dict[str, str]]] = field(default_factory=dict)
-    """uid of a RayCluster -> {worker group: {uid of a live pod: its name}}"""
+    workers: dict[str, dict[str, dict[str, Worker]]] = field(default_factory=dict)
+    """uid of a RayCluster -> {worker group: {uid of a live pod: what is known of it}}"""
     worker_of: dict[str, str] = field(default_factory=dict)
     """uid of a live worker pod -> uid of its RayCluster"""
     workers_seen: Seen = field(default_factory=Seen)
@@ -150,6 +172,10 @@ class BridgeState(StageState):
     """uid of a RayCluster -> what it asks for"""
     gates: dict[str, Cause] = field(default_factory=dict)
     """uid of a RayCluster -> the write to it that is under way"""
+    reclaims: dict[str, Reclaim] = field(default_factory=dict)
+    """uid of who is charged -> what it is to give back"""
+    chosen: dict[str, WorkersChosen] = field(default_factory=dict)
+    """uid of a RayCluster -> its workers that are about to go"""
     due: dict[str, None] = field(default_factory=dict)
     """RayClusters about which something is to be decided now."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from muster.core.preemption.state import MAX_REMEMBERED, MIN_PAUSE_MS, AgeClaim, PreemptorState, RetryGate
 from muster.core.queueing.book import Shape
+from muster.core.quota.claims import is_down
 from muster.core.quota.kaireclaim import is_kai
 from muster.core.quota.service import gpu_time
 from muster.events.charges import ChargeChanged
@@ -20,7 +21,7 @@ from muster.events.decisions import (
     WorkloadQueued,
 )
 from muster.events.effects import EffectApplied, EffectFailed
-from muster.events.elastic import GrowthGranted, GrowthWithdrawn
+from muster.events.elastic import GrowthGranted, GrowthWithdrawn, WorkersKept
 from muster.events.facts import (
     NodeGone,
     NodeObserved,
@@ -32,6 +33,12 @@ from muster.events.facts import (
     WorkloadObserved,
 )
 from muster.model.keys import Position
+
+RAY = ("RayCluster", "RayJob")
+"""Kinds whose clusters may scale themselves."""
+
+KEPT_MS = 600_000
+"""How long a cluster that could not give workers is not asked for some again; it may be suspended as a whole."""
 
 STAYS_MS = 600_000
 """How long a workload that could not be suspended is left alone."""
@@ -50,6 +57,9 @@ def workload_observed(state: PreemptorState, _at: Position, event: WorkloadObser
     uid = event.workload.ref.uid
     if not state.sighted and not event.workload.intent:
         state.found[uid] = None
+    elastic = event.workload.elastic
+    if uid in state.granted and not state.granted[uid] and elastic is not None:
+        state.granted[uid] = elastic.sizes
     changed(state, uid)
 
 
@@ -82,6 +92,11 @@ def charged(state: PreemptorState, _at: Position, event: QuotaReserved | Workloa
         state.foreign[event.queue.partition("/")[0]] = None
     state.gates.pop(uid, None)
     state.stays.pop(uid, None)
+    state.shrinking.pop(uid, None)
+    workload = state.queues.workloads.get(uid)
+    if event.ref.kind in RAY:
+        elastic = workload.elastic if workload is not None else None
+        state.granted[uid] = elastic.sizes if elastic is not None else {}
     _age_claims_over(state, uid)
     changed(state, uid)
     _graces_over(state)
@@ -138,6 +153,11 @@ def charge_changed(
 ) -> None:
     """More, or less, could be taken back."""
     state.supply += 1
+    if not isinstance(event, ChargeChanged) and event.ref.uid in state.granted:
+        uid = event.ref.uid
+        state.granted[uid] = dict(event.groups)
+        if uid in state.shrinking and is_down(event.groups, state.shrinking[uid]):
+            del state.shrinking[uid]
     changed(state, event.ref.uid)
 
 
@@ -146,6 +166,9 @@ def released(state: PreemptorState, at: Position, event: QuotaReleased) -> None:
     started = state.started.get(event.ref.uid)
     if started is not None and event.ref.uid in state.queues.workloads:
         state.service.ran(event.ref.uid, gpu_time(event.request, started.kept - started.since))
+    state.shrinking.pop(event.ref.uid, None)
+    state.granted.pop(event.ref.uid, None)
+    state.kept.pop(event.ref.uid, None)
     state.aged_in.pop(event.ref.uid, None)
     if event.reason in ("evicted", "preempted") and event.ref.uid in state.queues.workloads:
         state.evictions[event.ref.uid] = [*state.evictions.get(event.ref.uid, ()), at.at][-MAX_REMEMBERED:]
@@ -233,7 +256,21 @@ def ordered(state: PreemptorState, at: Position, event: EvictionOrdered | ClaimO
             changed(state, victim.ref.uid)
         else:
             state.queues.ledger.victim_stays(victim.ref.uid, victim.attempt, at.at)
+    for part in event.partial:
+        if part.ref.uid in state.granted:
+            state.shrinking[part.ref.uid] = dict(part.left)
+            changed(state, part.ref.uid)
+        else:
+            state.queues.ledger.victim_stays(part.ref.uid, part.attempt, at.at)
     _age_claims_over(state)
+
+
+def workers_kept(state: PreemptorState, at: Position, event: WorkersKept) -> None:
+    """It gives no workers; as a whole it may be suspended after a while."""
+    if state.shrinking.pop(event.ref.uid, None) is not None:
+        state.kept[event.ref.uid] = at.at + KEPT_MS
+        changed(state, event.ref.uid)
+        state.supply += 1
 
 
 def suspension_ordered(state: PreemptorState, _at: Position, event: SuspensionOrdered) -> None:

@@ -12,9 +12,18 @@ from muster.core.queueing.queues import Job
 from muster.core.quota import inqueue, kaireclaim
 from muster.core.quota import reclaim as ackreclaim
 from muster.core.quota.demand import Shortfall
-from muster.core.quota.reclaim import basis
+from muster.core.quota.partial import as_victims
+from muster.core.quota.partial import victims as partial_victims
+from muster.core.quota.reclaim import Basis, basis
 from muster.events.base import Cause, Decision
-from muster.events.decisions import ClaimKind, DeferralReason, PreemptionProposed, ReclaimDeferred, Victim
+from muster.events.decisions import (
+    ClaimKind,
+    DeferralReason,
+    PartialVictim,
+    PreemptionProposed,
+    ReclaimDeferred,
+    Victim,
+)
 
 
 def reclaim(state: PreemptorState, shape: Shape, job: Job) -> Decision:
@@ -25,6 +34,10 @@ def reclaim(state: PreemptorState, shape: Shape, job: Job) -> Decision:
     given = basis(state.queues.ledger, job.ref.uid)
     rules = kaireclaim if kaireclaim.is_kai(state.queues.ledger, shape.queue) else ackreclaim
     uids = rules.victims(given, shape.queue, shape.demand, state.market(shape.queue))
+    withheld: Withheld = "" if state.reclaims(job.queue) else "reclaim_disabled"
+    parts = _parts(state, shape, given, uids)
+    if parts:
+        return _proposal(state, job, cause, short, kind="guarantee", partial=parts, withheld=withheld)
     if not uids and state.queues.ledger.nodes[shape.queue].preempts and state.may_be_next(job):
         found = _in_its_queue(state, job, cause, short)
         if found is not None:
@@ -37,8 +50,18 @@ def reclaim(state: PreemptorState, shape: Shape, job: Job) -> Decision:
         reason: DeferralReason = "evictions_paused" if paused else "too_young" if from_then else "nothing_evictable"
         return _deferral(state, job, cause, short, reason, from_then)
     chosen = tuple(_victim(state, uid) for uid in uids)
-    withheld: Withheld = "" if state.reclaims(job.queue) else "reclaim_disabled"
     return _proposal(state, job, cause, short, kind="guarantee", victims=chosen, withheld=withheld)
+
+
+def _parts(state: PreemptorState, shape: Shape, given: Basis, whole: list[str]) -> tuple[PartialVictim, ...]:
+    """Ray clusters that give workers instead of those who would leave as a whole, none of higher priority than they."""
+    givers = state.spares()
+    if not givers:
+        return ()
+    most = max((state.started[uid].run.priority for uid in whole), default=None)
+    chosen = partial_victims(given, shape.queue, shape.demand, state.market(shape.queue), givers, most)
+    attempts = {uid: _attempt(state, uid) for uid in chosen}
+    return as_victims(chosen, state.queues.workloads, attempts, state.queues.ledger.charges, givers)
 
 
 def preempt(state: PreemptorState, shape: Shape, job: Job) -> Decision:
@@ -132,6 +155,7 @@ def _proposal(
     *,
     kind: ClaimKind,
     victims: tuple[Victim, ...] = (),
+    partial: tuple[PartialVictim, ...] = (),
     withheld: Withheld = "",
     priority: int | None = None,
 ) -> PreemptionProposed:
@@ -145,6 +169,7 @@ def _proposal(
         preemptible=job.demand.preemptible,
         kind=kind,
         victims=victims,
+        partial=partial,
         path=short.path,
         resource=short.resource,
         asked=short.asked,
@@ -158,8 +183,13 @@ def _proposal(
 
 def _victim(state: PreemptorState, uid: str, claimant: Job | None = None) -> Victim:
     """``claimant``: the job that outranks it, if they are of one queue."""
-    charge, job, workload = state.queues.ledger.charges[uid], state.queues.jobs.get(uid), state.queues.workloads[uid]
-    attempt = job.attempt if job is not None else state.queues.attempts.get(uid, 0)
+    charge, workload = state.queues.ledger.charges[uid], state.queues.workloads[uid]
+    attempt = _attempt(state, uid)
     outranked = claimant is not None and charge.queue == claimant.queue
     priority = state.started[uid].run.priority if outranked else None
     return Victim(workload.ref, attempt, charge.queue, charge.request, charge.pods, priority)
+
+
+def _attempt(state: PreemptorState, uid: str) -> int:
+    job = state.queues.jobs.get(uid)
+    return job.attempt if job is not None else state.queues.attempts.get(uid, 0)

@@ -34,7 +34,7 @@ from muster.events.decisions import (
     WorkloadQueued,
 )
 from muster.events.effects import EffectApplied, EffectFailed
-from muster.events.elastic import GrowthGranted, GrowthWithdrawn
+from muster.events.elastic import GrowthGranted, GrowthWithdrawn, WorkersKept
 from muster.events.facts import (
     NodeGone,
     NodeObserved,
@@ -87,6 +87,7 @@ class Preemptor:
             SuspensionOrdered: folds.suspension_ordered,
             ClaimEnded: folds.claim_ended,
             VictimStays: folds.victim_stays,
+            WorkersKept: folds.workers_kept,
         }
         return arms | {kind: in_turn(arms[kind], arm) if kind in arms else arm for kind, arm in own.items()}
 

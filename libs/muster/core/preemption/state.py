@@ -13,10 +13,12 @@ from muster.core.queueing.queues import Job, Queues
 from muster.core.quota.demand import Demand, Scratch, Shortfall, chain_of, counted
 from muster.core.quota.kaiwork import preemption_delay_ms
 from muster.core.quota.minrun import protected_ms, reclaim_grace_ms
+from muster.core.quota.partial import Spare, spare_of
 from muster.core.quota.reclaim import FIRST, Basis, Market, Run
 from muster.core.quota.service import Service
 from muster.core.quota.state import can_suspend
 from muster.core.stage import StageState
+from muster.model.elastic import Counts
 from muster.model.resources import Vector, add_into
 
 MIN_PAUSE_MS = 1_000
@@ -82,6 +84,12 @@ class PreemptorState(StageState):
     """leaf -> priority -> what the runs there of that priority give back together"""
     started: dict[str, Started] = field(default_factory=dict)
     """uid of a charged workload that has been resumed -> its place among the runs"""
+    granted: dict[str, Counts] = field(default_factory=dict)
+    """uid of a charged Ray cluster that scales itself -> replicas granted to its groups"""
+    shrinking: dict[str, Counts] = field(default_factory=dict)
+    """uid of one that was ordered to give back workers -> what its groups are left with"""
+    kept: dict[str, int] = field(default_factory=dict)
+    """uid of one that could not give workers -> log time until which it is not asked for some again"""
     leaving: dict[str, None] = field(default_factory=dict)
     """uids of those that have been ordered to leave"""
     evictions: dict[str, list[int]] = field(default_factory=dict)
@@ -199,6 +207,17 @@ class PreemptorState(StageState):
         """
         return Market(self.runs, may or partial(self.may_evict, queue=queue), self.goes_last, self.now)
 
+    def spares(self) -> dict[str, list[Spare]]:
+        """{uid: what it may give} of the Ray clusters that are granted more than their minimum."""
+        found = {}
+        for uid, groups in self.granted.items():
+            charge = self.queues.ledger.charges.get(uid)
+            tree = self.queues.ledger.tree_of(charge.queue) if charge is not None else None
+            spares = spare_of(self.queues.workloads.get(uid), groups, tree.profile if tree is not None else "ack")
+            if charge is not None and spares and self.kept.get(uid, 0) <= self.now:
+                found[uid] = spares
+        return found
+
     def goes_last(self, uid: str) -> bool:
         """Whether a workload has been evicted as often, lately or in all, as it should be at the most.
 
@@ -228,7 +247,7 @@ class PreemptorState(StageState):
         claims = self.queues.ledger.claims.by_uid
         for place in shape.waiting:
             claim = claims.get(place.uid)
-            if claim is None or not claim.victims:
+            if claim is None or not claim.awaits:
                 return self.queues.jobs[place.uid]
         return None
 
@@ -310,7 +329,8 @@ class PreemptorState(StageState):
         kept = max(since, min(workload.checkpointed_at, self.now))
         run = Run(priority, FIRST if charge.over else -kept, -came, workload.ref.key, uid)
         started = self.started[uid] = Started(charge.queue, run, since, kept)
-        if charge.preemptible and uid not in self.leaving and can_suspend(workload):
+        stays = uid not in self.leaving and uid not in self.shrinking
+        if charge.preemptible and stays and can_suspend(workload):
             insort(self.runs.setdefault(charge.queue, []), started.run)
             started.listed, started.gives = True, counted(charge.demand)
             self._sum(started, 1)

@@ -31,7 +31,7 @@ from muster.events.decisions import (
     WorkloadRefused,
 )
 from muster.events.effects import EffectApplied
-from muster.events.elastic import GrowthGranted, GrowthWithdrawn
+from muster.events.elastic import GrowthGranted, GrowthWithdrawn, WorkersKept
 from muster.events.facts import (
     ObjectUnreadable,
     PriorityClassGone,
@@ -189,6 +189,8 @@ def charge_changed(
     queues: Queues, at: Position, event: ChargeChanged | GrowthGranted | GrowthWithdrawn
 ) -> Iterable[str]:
     moved = queues.ledger.recharge(event.ref.uid, event.request, event.pods, event.over)
+    if isinstance(event, GrowthWithdrawn):
+        queues.ledger.shrunk(event.ref.uid, event.groups, at.at)
     if moved is not None:
         queues.book.moved(*moved, queues.ledger, Cause(at.seq, at.item))
         queues.book.resized(queues.ledger, Cause(at.seq, at.item))
@@ -197,6 +199,11 @@ def charge_changed(
 
 def claim_opened(queues: Queues, at: Position, event: EvictionOrdered | ClaimOpened) -> Iterable[str]:
     queues.ledger.open_claim(claim_of(event, at.at))
+    return ()
+
+
+def workers_kept(queues: Queues, at: Position, event: WorkersKept) -> Iterable[str]:
+    queues.ledger.victim_stays(event.ref.uid, event.attempt, at.at)
     return ()
 
 
@@ -288,6 +295,7 @@ FOLDS: Mapping[type[Event], Fold] = {
     EvictionOrdered: claim_opened,
     ClaimOpened: claim_opened,
     ClaimEnded: claim_ended,
+    WorkersKept: workers_kept,
     WorkloadQueued: queued,
     WorkloadDequeued: dequeued,
     WorkloadRefused: refused,

@@ -52,7 +52,7 @@ from muster.events.decisions import (
     WorkloadQueued,
 )
 from muster.events.effects import EffectApplied, EffectFailed
-from muster.events.elastic import GateSet, GrowthDenied, GrowthGranted, GrowthRequested, GrowthWithdrawn
+from muster.events.elastic import GateSet, GrowthDenied, GrowthGranted, GrowthRequested, GrowthWithdrawn, WorkersKept
 from muster.events.facts import (
     ChildGone,
     ChildObserved,
@@ -110,6 +110,7 @@ class QuotaAccountant:
             GrowthDenied: growth.denied,
             GrowthWithdrawn: folds.growth_changed,
             GateSet: growth.gate_set,
+            WorkersKept: growth.kept,
             SuspensionRecorded: folds.suspension_recorded,
             QuotaReleased: folds.released,
             GangAdmitted: folds.admitted,

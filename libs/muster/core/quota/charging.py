@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from muster.core.quota.claims import Claim
+from muster.core.quota.claims import Claim, Part
 from muster.core.quota.demand import Charge, Demand, QueuedRequest
 from muster.events.claims import ClaimOpened
 from muster.events.decisions import (
     Candidate,
     EvictionOrdered,
+    PartialVictim,
     PreemptionProposed,
     QuotaReserved,
     WorkloadAdopted,
@@ -20,6 +21,11 @@ def demand_in(
 ) -> Demand:
     """What the event asks for."""
     return Demand(event.request, event.pods, event.preemptible)
+
+
+def demand_of_part(part: PartialVictim) -> Demand:
+    """What somebody gives back who goes on."""
+    return Demand(part.request, part.pods, jobs=0)
 
 
 def charge_of(event: QuotaReserved | WorkloadAdopted) -> Charge:
@@ -40,4 +46,5 @@ def claim_of(event: EvictionOrdered | ClaimOpened, at: int) -> Claim:
     else:
         claim.kind = event.kind
         claim.victims = {victim.ref.uid: victim.attempt for victim in event.victims}
+        claim.partial = {each.ref.uid: Part(each.attempt, demand_of_part(each), each.left) for each in event.partial}
     return claim

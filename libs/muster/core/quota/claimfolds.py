@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from muster.core.quota import growth
 from muster.core.quota.charging import claim_of
 from muster.core.quota.folds import entry_of, recheck
 from muster.core.quota.state import AccountantState, Plan
@@ -39,6 +40,7 @@ def eviction_ordered(state: AccountantState, at: Position, event: EvictionOrdere
             recheck(state, victim.ref.uid)
         else:
             state.ledger.victim_stays(victim.ref.uid, victim.attempt, at.at)
+    growth.parts_ordered(state, at, event)
 
 
 def claim_opened(state: AccountantState, at: Position, event: EvictionOrdered | ClaimOpened) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
+from muster.core.quota import partial as parts
 from muster.core.quota import service
 from muster.core.quota.charging import demand_in
 from muster.core.quota.claims import LEAVES_WITHIN_MS, Claim
@@ -65,7 +66,7 @@ def has_expired(state: AccountantState, claim: Claim) -> bool:
 
 def expires_at(state: AccountantState, claim: Claim) -> int | None:
     """Log time (ms) at which a claim that comes no nearer ends; None while victims are leaving, and for one of age."""
-    if claim.victims or not claim.firm:
+    if claim.awaits or not claim.firm:
         return None
     return claim.progress + state.ledger.rules_of(claim.queue).claim_ms
 
@@ -140,6 +141,7 @@ def answers(state: AccountantState) -> Iterator[Decision]:
                 **common,
                 kind=proposed.kind,
                 victims=proposed.victims,
+                partial=proposed.partial,
                 path=proposed.path,
                 resource=proposed.resource,
                 priority=proposed.priority,
@@ -165,6 +167,8 @@ def _objection(state: AccountantState, proposed: PreemptionProposed) -> tuple[Ob
         mine = (path for path in chain_of(proposed.queue) if len(path) >= len(proposed.path))
         other = claims.aged_at(mine)
         return ("held_for_age", other.ref.key) if other is not None else ("", "")
+    if proposed.partial:
+        return _partial_objection(state, proposed), ""
     if not proposed.victims:
         return "no_victims", ""
     if not all(evictable(state, victim.ref.uid, victim.attempt) for victim in proposed.victims):
@@ -195,6 +199,23 @@ def _served_more(state: AccountantState, proposed: PreemptionProposed, victim: s
     kept = kept_ms(state, workload, state.entries[victim])
     level = state.service.gives_way(rules, victim, state.ledger.charges[victim].request, kept)
     return level > state.service.level(rules, proposed.ref.uid)
+
+
+def _partial_objection(state: AccountantState, proposed: PreemptionProposed) -> Objection:
+    """Whole victims beside clusters that give workers are never proposed."""
+    spares = {}
+    for part in proposed.partial:
+        entry = state.entries.get(part.ref.uid)
+        least = protected_ms(state.ledger, part.queue, proposed.queue)
+        if entry is None or proposed.victims or not evictable(state, part.ref.uid, part.attempt):
+            return "victim_protected"
+        if (least and state.now - entry.since < least) or part.ref.uid in state.returns:
+            return "victim_protected"
+        tree = state.ledger.tree_of(entry.queue)
+        profile = tree.profile if tree is not None else "ack"
+        spares[part.ref.uid] = parts.spare_of(state.workloads.get(part.ref.uid), entry.groups, profile)
+    given = basis(state.ledger, proposed.ref.uid)
+    return parts.objection(given, proposed.queue, demand_in(proposed), proposed.partial, spares)
 
 
 def _unjustified(state: AccountantState, workload: Workload, queue: str) -> ClaimOutcome | None:

@@ -17,11 +17,21 @@ from msgspec import Struct, field
 
 from muster.core.quota.demand import Demand, Scratch, chain_of, counted
 from muster.events.decisions import ClaimKind
+from muster.model.elastic import Counts
 from muster.model.keys import Ref
 from muster.model.resources import add_into
 
 LEAVES_WITHIN_MS = 3_600_000
 """How long after it was suspended a victim may take to leave before others are suspended in its place."""
+
+
+class Part(Struct, frozen=True):
+    """Workers that a Ray cluster gives back for somebody."""
+
+    attempt: int
+    demand: Demand
+    left: Counts
+    """What its groups are granted afterwards."""
 
 
 class Claim(Struct):
@@ -38,6 +48,8 @@ class Claim(Struct):
     """The uppermost node at which it is held; empty for all of its path."""
     victims: dict[str, int] = field(default_factory=dict)
     """uid -> attempt of those who leave for it and have not left yet"""
+    partial: dict[str, Part] = field(default_factory=dict)
+    """uid -> what is taken of those who give back a part for it and have not done so yet"""
     progress: int = 0
     """Log time (ms) of what brought it nearer last: it was opened, a victim left, something was released."""
 
@@ -49,6 +61,11 @@ class Claim(Struct):
     def firm(self) -> bool:
         """Whether it holds against everybody; one for age gives way to what is owed to others."""
         return self.kind != "age"
+
+    @property
+    def awaits(self) -> bool:
+        """Whether somebody still leaves for it, in whole or in part."""
+        return bool(self.victims or self.partial)
 
     def serves(self, queue: str, demand: Demand) -> bool:
         """Whether somebody of this queue and demand may use what it holds: its claimant, or one that asks alike."""
@@ -74,16 +91,20 @@ class Claims(Struct):
     """What all claims hold."""
     leavers: dict[str, int] = field(default_factory=dict)
     """uid of who leaves for somebody and has not left yet -> for how many"""
+    cuts: dict[str, Part] = field(default_factory=dict)
+    """uid -> what it gives back for somebody, and goes on"""
 
     def open(self, claim: Claim) -> None:
         """From here on it is held; what the same claimant had before is replaced, and its victims stay its own."""
         before = self.end(claim.uid)
         if before is not None:
             claim.victims = before.victims | claim.victims
+            claim.partial = before.partial | claim.partial
         self.by_uid[claim.uid] = claim
         self._hold(claim, 1)
         for uid in claim.victims:
             self.leavers[uid] = self.leavers.get(uid, 0) + 1
+        self.cuts |= claim.partial
 
     def end(self, uid: str) -> Claim | None:
         """Nothing is held for this claimant any more."""
@@ -92,21 +113,40 @@ class Claims(Struct):
             self._hold(claim, -1)
             for victim in claim.victims:
                 self._stays(victim)
+            for victim in claim.partial:
+                self.cuts.pop(victim, None)
         return claim
 
     def left(self, uid: str, demand: Demand, at: int) -> None:
         """A charge was released: its claimant has a victim less, and claims on the same resources are nearer."""
         for claim in self.by_uid.values():
-            if claim.victims.pop(uid, None) is not None or not demand.request.keys().isdisjoint(claim.demand.request):
+            gave = claim.victims.pop(uid, None) is not None
+            gave = claim.partial.pop(uid, None) is not None or gave
+            if gave or not demand.request.keys().isdisjoint(claim.demand.request):
                 claim.progress = max(claim.progress, at)
         self.leavers.pop(uid, None)
+        self.cuts.pop(uid, None)
 
     def stays(self, uid: str, attempt: int, at: int) -> None:
         """A victim could not be suspended: nobody waits for it any more."""
         for claim in self.by_uid.values():
+            part = claim.partial.get(uid)
             if claim.victims.get(uid) == attempt:
                 del claim.victims[uid]
                 self._stays(uid)
+                claim.progress = max(claim.progress, at)
+            elif part is not None and part.attempt == attempt:
+                del claim.partial[uid]
+                self.cuts.pop(uid, None)
+                claim.progress = max(claim.progress, at)
+
+    def shrunk(self, uid: str, groups: Counts, at: int) -> None:
+        """A Ray cluster is granted so many replicas from here on: who waited for that waits no longer."""
+        for claim in self.by_uid.values():
+            part = claim.partial.get(uid)
+            if part is not None and is_down(groups, part.left):
+                del claim.partial[uid]
+                self.cuts.pop(uid, None)
                 claim.progress = max(claim.progress, at)
 
     def served_by(self, uid: str, queue: str, demand: Demand) -> Claim | None:
@@ -172,6 +212,11 @@ class Claims(Struct):
         _spread(self.total, claim, times)
         if claim.firm:
             _spread(self.firm, claim, times)
+
+
+def is_down(groups: Counts, left: Counts) -> bool:
+    """Whether no group is granted more than it is to be left with."""
+    return all(groups.get(name, 0) <= count for name, count in left.items())
 
 
 def _spread(scratch: Scratch, claim: Claim, times: int) -> None:

@@ -27,6 +27,8 @@ class Demand(Struct, frozen=True):
     """Counted as machines, where the tree limits those."""
     preemptible: bool = True
     """What is not stays within the guarantee at every level."""
+    jobs: int = 1
+    """0 for a part of a job that is counted already."""
 
 
 class Shortfall(Struct, frozen=True):
@@ -98,7 +100,9 @@ class Scratch(Struct):
 
 def counted(of: Demand | Charge) -> Vector:
     """The request together with what is counted rather than asked for."""
-    amounts = {**of.request, JOBS: ONE}
+    amounts = dict(of.request)
+    if not isinstance(of, Demand) or of.jobs:
+        amounts[JOBS] = ONE
     if of.pods:
         amounts[MACHINES] = of.pods * ONE
     return amounts

@@ -363,7 +363,7 @@ def charge_changed(state: AccountantState, _at: Position, event: ChargeChanged) 
 def growth_changed(state: AccountantState, at: Position, event: GrowthGranted | GrowthWithdrawn) -> None:
     entry = entry_of(state, event.ref.uid, event.attempt)
     if entry is not None:
-        growth.take_over(state, entry, event)
+        growth.take_over(state, at, entry, event)
         state.ledger.recharge(event.ref.uid, event.request, event.pods, event.over)
         recheck(state, event.ref.uid)
 

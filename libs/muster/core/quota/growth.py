@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from muster.core.quota.claims import is_down
 from muster.core.quota.demand import Demand, Scratch, Shortfall, chain_of
 from muster.core.quota.state import AccountantState, Entry, OpenGrowth, Return
 from muster.core.quota.usage import beyond, live_of
 from muster.events.base import Cause, Decision
+from muster.events.decisions import EvictionOrdered
 from muster.events.effects import EffectApplied, EffectFailed
 from muster.events.elastic import (
     GateSet,
@@ -23,6 +25,7 @@ from muster.events.elastic import (
     GrowthWithdrawn,
     Recharge,
     ReplicaCost,
+    WorkersKept,
 )
 from muster.model.elastic import Counts
 from muster.model.keys import Position
@@ -46,7 +49,7 @@ def denied(state: AccountantState, _at: Position, event: GrowthDenied) -> None:
         growth.denied = event
 
 
-def take_over(state: AccountantState, entry: Entry, event: Recharge) -> None:
+def take_over(state: AccountantState, at: Position, entry: Entry, event: Recharge) -> None:
     """What is granted from here on; what was asked for on top of something else is void."""
     uid = event.ref.uid
     entry.groups, entry.request = dict(event.groups), event.grant
@@ -54,6 +57,27 @@ def take_over(state: AccountantState, entry: Entry, event: Recharge) -> None:
     state.growths.pop(uid, None)
     if isinstance(event, GrowthWithdrawn):
         state.returns.pop(uid, None)
+        state.ledger.shrunk(uid, event.groups, at.at)
+    if entry.cut and is_down(entry.groups, entry.cut):
+        entry.cut = {}
+
+
+def parts_ordered(state: AccountantState, at: Position, event: EvictionOrdered) -> None:
+    """Clusters are to give back workers; of one that is not charged any more nobody waits for any."""
+    for part in event.partial:
+        entry = state.entries.get(part.ref.uid)
+        if entry is not None and entry.attempt == part.attempt:
+            entry.cut = dict(part.left)
+        else:
+            state.ledger.victim_stays(part.ref.uid, part.attempt, at.at)
+
+
+def kept(state: AccountantState, at: Position, event: WorkersKept) -> None:
+    """Nothing more can be taken from a cluster: nobody waits for that."""
+    entry = state.entries.get(event.ref.uid)
+    if entry is not None and entry.attempt == event.attempt:
+        entry.cut = {}
+    state.ledger.victim_stays(event.ref.uid, event.attempt, at.at)
 
 
 def gate_set(state: AccountantState, at: Position, event: GateSet) -> None:
@@ -77,10 +101,10 @@ def gate_written(state: AccountantState, at: Position, event: EffectApplied | Ef
 
 
 def withdrawals(state: AccountantState, scratch: Scratch) -> Iterator[Decision]:
-    """Grants that are used by nobody, now that ``maxReplicas`` says so."""
+    """Grants that are used by nobody, now that ``maxReplicas`` says so and the pods that had to go are gone."""
     for uid, given in state.returns.items():
         entry = state.entries.get(uid)
-        if not given.done or entry is None or uid in state.due_release:
+        if not given.done or entry is None or uid in state.due_release or _lives(state, given):
             continue
         removed = {
             name: entry.groups[name] - left
@@ -90,7 +114,18 @@ def withdrawals(state: AccountantState, scratch: Scratch) -> Iterator[Decision]:
         negative = {name: -count for name, count in removed.items()}
         common = _recharge(state, entry, negative, given.ordered.each)
         _charge(state, uid, common, scratch)
-        yield GrowthWithdrawn(cause=given.cause, cluster=given.ordered.ref, removed=removed, **common)
+        yield GrowthWithdrawn(
+            cause=given.cause,
+            cluster=given.ordered.ref,
+            removed=removed,
+            claimant=given.ordered.claimant,
+            **common,
+        )
+
+
+def _lives(state: AccountantState, given: Return) -> bool:
+    """Whether a pod that is to go is still there."""
+    return any(pod.uid in state.presence.pod_owner for pods in given.ordered.workers.values() for pod in pods)
 
 
 def answers(state: AccountantState, scratch: Scratch) -> Iterator[Decision]:
@@ -116,6 +151,7 @@ def _may_grow(state: AccountantState, entry: Entry, growth: OpenGrowth) -> bool:
     return (
         entry.resumed_rv > 0
         and not entry.leaving
+        and not entry.cut
         and entry.groups == growth.asked.granted
         and entry.ref.uid not in state.returns
         and "admissions" not in rests

@@ -14,6 +14,7 @@ from muster.core.quota.claims import Claim, Claims
 from muster.core.quota.demand import Charge, Demand, QueuedRequest, Scratch, Shortfall, chain_of, counted, spread
 from muster.core.quota.shares import Shares
 from muster.core.quota.tree import ROOT, leaves
+from muster.model.elastic import Counts
 from muster.model.quota import COUNTED, DEFAULT_RULES, KAI_ROOT, QuotaNode, QuotaTree, Rules
 from muster.model.resources import Vector, add_into, highest
 from muster.model.workload import Workload
@@ -210,13 +211,14 @@ class Ledger(Struct):
         """From here on it is held, and its victims leave."""
         before = self.claims.by_uid.get(claim.uid)
         self.claims.open(claim)
-        for uid in {**(before.victims if before is not None else {}), **claim.victims}:
-            self._settle(uid)
+        for each in (before, claim):
+            for uid in (*each.victims, *each.partial) if each is not None else ():
+                self._settle(uid)
 
     def end_claim(self, uid: str) -> Claim | None:
         """Nothing is held for this claimant any more; returns its claim, if there was one."""
         ended = self.claims.end(uid)
-        for victim in ended.victims if ended is not None else ():
+        for victim in (*ended.victims, *ended.partial) if ended is not None else ():
             self._settle(victim)
         return ended
 
@@ -225,12 +227,20 @@ class Ledger(Struct):
         self.claims.stays(uid, attempt, at)
         self._settle(uid)
 
+    def shrunk(self, uid: str, groups: Counts, at: int) -> None:
+        """A Ray cluster is granted so many replicas from here on: nobody waits for more of that than is to go."""
+        self.claims.shrunk(uid, groups, at)
+        self._settle(uid)
+
     def leaving_afresh(self) -> Scratch:
         """``leaving`` counted afresh from the claims: what an audit compares with."""
         gone = Scratch()
         for uid in dict.fromkeys(self.claims.victims()):
             if uid in self.charges:
                 gone.add(self.charges[uid].queue, self.charges[uid].demand, -1)
+        for uid, part in self.claims.cuts.items():
+            if uid in self.charges and uid not in self.claims.leavers:
+                gone.add(self.charges[uid].queue, part.demand, -1)
         return gone
 
     def waiting_afresh(self) -> dict[str, Vector]:
@@ -243,8 +253,12 @@ class Ledger(Struct):
 
     def _settle(self, uid: str) -> None:
         """Bring what a workload gives back in line with its charge and the claims it leaves for."""
-        charge = self.charges.get(uid) if uid in self.claims.leavers else None
-        gives, before = (charge.queue, charge.demand) if charge is not None else None, self.going.get(uid)
+        charge, part, gives = self.charges.get(uid), self.claims.cuts.get(uid), None
+        if charge is not None and uid in self.claims.leavers:
+            gives = charge.queue, charge.demand
+        elif charge is not None and part is not None:
+            gives = charge.queue, part.demand
+        before = self.going.get(uid)
         if gives == before:
             return
         if before is not None:

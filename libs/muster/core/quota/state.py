@@ -78,6 +78,8 @@ class Entry(Struct):
     """What runs of it by the spec it was charged for, and is not counted."""
     groups: Counts = field(default_factory=dict)
     """Of a Ray cluster that scales itself: the replicas that are granted to each worker group."""
+    cut: Counts = field(default_factory=dict)
+    """Where it is to give back workers: what these groups are left with; empty when it is not."""
     leaving: Leaving = ""
     """Why it has been ordered to be suspended; empty while it may stay."""
     suspended_rv: int = 0
@@ -289,7 +291,7 @@ def suspended_by_others(workload: Workload | None, entry: Entry) -> bool:
 def evictable(state: AccountantState, uid: str, attempt: int) -> bool:
     """Whether a charged workload may be suspended for somebody: it runs, long enough, and its controller can."""
     entry, workload = state.entries.get(uid), state.workloads.get(uid)
-    if entry is None or workload is None or entry.attempt != attempt or entry.leaving:
+    if entry is None or workload is None or entry.attempt != attempt or entry.leaving or entry.cut:
         return False
     if state.ledger.tree_of(entry.queue) is None:
         return False

@@ -252,9 +252,17 @@ def _itself(weight: Weight) -> History:
     return history
 
 
-def _gate_set(_state: ReadState, at: Position, event: elastic.GateSet) -> Iterator[Said]:
-    """A write to a cluster belongs to the story of the job that runs through it."""
-    yield event.owner, happened(at, "gate_set", "step", event=event)
+def _of_owner(weight: Weight) -> History:
+    """What happens to a cluster belongs to the story of the job that runs through it."""
+
+    def history(_state: ReadState, at: Position, event: elastic.GateSet | elastic.WorkersChosen) -> Iterator[Said]:
+        if isinstance(event, elastic.WorkersChosen):
+            event = structs.replace(event, workers=event.workers[:VICTIMS])
+        else:
+            event = structs.replace(event, workers={name: pods[:VICTIMS] for name, pods in event.workers.items()})
+        yield event.owner, happened(at, tag_of(event), weight, event=event)
+
+    return history
 
 
 def _written(weight: Weight) -> History:
@@ -304,7 +312,9 @@ HISTORY: Mapping[type[Event], History] = {
     elastic.GrowthGranted: _itself("turn"),
     elastic.GrowthDenied: _itself("turn"),
     elastic.GrowthWithdrawn: _itself("turn"),
-    elastic.GateSet: _gate_set,
+    elastic.GateSet: _of_owner("step"),
+    elastic.WorkersChosen: _of_owner("turn"),
+    elastic.WorkersKept: _itself("turn"),
     effects.EffectApplied: _written("step"),
     effects.EffectFailed: _written("turn"),
 }

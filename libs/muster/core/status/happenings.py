@@ -45,6 +45,8 @@ Kept = (
     | elastic.GrowthDenied
     | elastic.GrowthWithdrawn
     | elastic.GateSet
+    | elastic.WorkersChosen
+    | elastic.WorkersKept
     | effects.EffectApplied
     | effects.EffectFailed
 )

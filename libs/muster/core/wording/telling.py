@@ -230,9 +230,11 @@ def _victims(victims: tuple[d.Victim, ...]) -> str:
 
 
 def _preemption(event: d.PreemptionProposed) -> str:
-    if not event.victims:
+    if not event.victims and not event.partial:
         return f"{_request(event.queue, event.request)} should be held for it: it has waited too long"
-    told = f"{_victims(event.victims)} should give way to it"
+    whole = f"{_victims(event.victims)} should give way to it" if event.victims else ""
+    parts = f"{telling_ray.parts(event.partial)} should be given back to it" if event.partial else ""
+    told = " and ".join(each for each in (whole, parts) if each)
     return f"{told}; {explain.WITHHELD[event.withheld]}" if event.withheld else told
 
 
@@ -244,6 +246,12 @@ def _for_what(event: d.EvictionOrdered) -> str:
         return "gets its guarantee"
     ahead = f"goes ahead of lower priority in its queue (it has {event.priority})"
     return ahead if lower == len(event.victims) else f"gets its guarantee and {ahead}"
+
+
+def _ordered(event: d.EvictionOrdered) -> str:
+    whole = f"{_victims(event.victims)} suspended" if event.victims else ""
+    parts = f"{telling_ray.parts(event.partial)} taken back" if event.partial else ""
+    return f"{' and '.join(each for each in (whole, parts) if each)} so that it {_for_what(event)}"
 
 
 def _recharged(event: ChargeChanged) -> str:
@@ -323,7 +331,7 @@ _WORDS: Mapping[type[Event], tuple[str, _Say]] = {
     d.QuotaReleased: ("released", lambda e: f"{_request(e.queue, e.request)}: {explain.RELEASED[e.reason]}"),
     d.PreemptionProposed: ("preemption", _preemption),
     d.ReclaimDeferred: ("deferred", lambda e: explain.DEFERRED[e.reason].format(e.resource, e.path)),
-    d.EvictionOrdered: ("reclaims", lambda e: f"{_victims(e.victims)} suspended so that it {_for_what(e)}"),
+    d.EvictionOrdered: ("reclaims", _ordered),
     claims.ClaimOpened: ("claims", lambda e: f"{_request(e.queue, e.request)} is held for it: it has waited too long"),
     claims.PlanTried: (
         "tried",
@@ -359,6 +367,8 @@ _WORDS: Mapping[type[Event], tuple[str, _Say]] = {
     elastic.GrowthDenied: ("may not grow", telling_ray.denied),
     elastic.GrowthWithdrawn: ("gives back", telling_ray.withdrawn),
     elastic.GateSet: ("limits", telling_ray.gate),
+    elastic.WorkersChosen: ("takes back", telling_ray.chosen),
+    elastic.WorkersKept: ("keeps all", telling_ray.kept),
     effects.EffectApplied: ("resumed", _applied),
     effects.EffectFailed: ("not resumed", _failed),
 }

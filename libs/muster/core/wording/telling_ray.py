@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from muster.core.status.values import Scaling
 from muster.events import effects, elastic
+from muster.events.decisions import PartialVictim
 from muster.events.raydemand import RayDemandObserved
 from muster.model.raydemand import RAY_UNIT, RayShape
 from muster.model.resources import format_quantity, format_vector
@@ -60,8 +61,9 @@ def granted(event: elastic.GrowthGranted) -> str:
 
 
 def withdrawn(event: elastic.GrowthWithdrawn) -> str:
+    why = f"to {event.claimant}" if event.claimant is not None else "nobody uses it"
     return (
-        f"{counts(event.removed)} of {event.cluster} given back, nobody uses it: {counts(event.groups)} stay granted; "
+        f"{counts(event.removed)} of {event.cluster} given back, {why}: {counts(event.groups)} stay granted; "
         f"{format_vector(event.request)} at {event.queue}"
     )
 
@@ -90,7 +92,47 @@ def scaling(found: Scaling) -> str:
 
 def gate(event: elastic.GateSet) -> str:
     shown = f"maxReplicas of {event.ref} should say {counts(event.most)}, of the {counts(event.ceilings)} its owner set"
-    return f"{shown}; {counts(event.granted)} stay of what is not used" if event.granted else shown
+    gone = [pod.name for pods in event.workers.values() for pod in pods]
+    if gone:
+        shown = f"{shown}; {listed(gone)} {'is' if len(gone) == 1 else 'are'} to be deleted"
+    whose = f"when {event.claimant} has got the rest" if event.claimant is not None else "of what is not used"
+    return f"{shown}; {counts(event.granted)} stay {whose}" if event.granted else shown
+
+
+def parts(partial: tuple[PartialVictim, ...]) -> str:
+    """``small 2 of a/c (cpu 2 at root/a)``."""
+    said = [
+        f"{counts(each.taken)} of {each.ref.key} ({format_vector(each.request)} at {each.queue})" for each in partial
+    ]
+    shown = ", ".join(said[:5])
+    return f"{shown}, and of {len(partial) - 5} more" if len(partial) > 5 else shown
+
+
+def chosen(event: elastic.WorkersChosen) -> str:
+    """``worker auto-3 of RayCluster a/c goes, so that b/job gets its guarantee; it is idle``."""
+    idle = sum(each.idle for each in event.workers)
+    busy = len(event.workers) - idle
+    purpose = f" for {event.claimant}" if event.claimant is not None else ""
+    what = listed([each.ref.name for each in event.workers])
+    how = f"{idle} idle, {busy} not" if busy else "idle"
+    return (
+        f"{what} of {event.ref} {'goes' if len(event.workers) == 1 else 'go'}{purpose} ({how}): they take no new work"
+    )
+
+
+def kept(event: elastic.WorkersKept) -> str:
+    why = {
+        "at_minimum": "its worker groups are at their minReplicas",
+        "no_cluster": "it has no Ray cluster that scales itself",
+        "not_written": "nothing came of it for two minutes; see whether its cluster can be written and its pods end",
+    }
+    return f"no workers are taken from it: {why[event.reason]}"
+
+
+def listed(names: list[str]) -> str:
+    """The first few of many."""
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return f"worker{'s' if len(names) > 1 else ''} {', '.join(names[:5])}{more}"
 
 
 def not_written(event: effects.EffectFailed) -> str:

@@ -1,0 +1,149 @@
+"""Which workers of a Ray cluster go when it is to give some back, and when.
+
+First what is on its way may arrive, for three ticks at the most. Then workers are chosen, those that lose least first:
+without a node, idle longest, busy, and last what holds actors or parts of placement groups; among equals the newest.
+The head is to place nothing more on them, and they may finish what they do until a deadline. Then one write names
+them to their operator and lowers ``maxReplicas``; what they were charged is free when their pods are gone. Never below
+``minReplicas``, and never a head.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from muster.core.autoscaling.state import BridgeState, Cluster, Grant, Reclaim, Worker
+from muster.events.base import Decision
+from muster.events.elastic import ChosenWorker, WorkersChosen, WorkersKept
+from muster.model.elastic import Counts, ScaledGroup
+from muster.model.keys import Ref
+
+LAUNCH_MS = 15_000
+"""How long a reclaim waits for workers that are on their way: three ticks of Ray's autoscaler."""
+DRAIN_MS = 15_000
+"""How long chosen workers may finish what they do."""
+IDLE_DRAIN_MS = 1_000
+"""The same for idle ones: long enough to tell the head."""
+GIVE_UP_MS = 120_000
+"""After which nobody waits any longer for a cluster that gives nothing."""
+
+
+class Lowered(Struct, frozen=True):
+    """What is to be written: what groups are left with, and the pods that go with it."""
+
+    left: Counts
+    workers: dict[str, tuple[Ref, ...]]
+
+
+def step(state: BridgeState, cluster: Cluster, grant: Grant, reclaim: Reclaim) -> Decision | Lowered | None:
+    """The next thing to do about a cluster that is to give back workers; None while it has to wait."""
+    left = {
+        group.name: keep
+        for group in cluster.elastic.groups
+        if group.name in reclaim.left
+        and (keep := max(reclaim.left[group.name], group.least)) < grant.groups.get(group.name, 0)
+    }
+    if not left:
+        return _kept(grant, reclaim, "at_minimum")
+    if state.now >= reclaim.since + GIVE_UP_MS:
+        return _kept(grant, reclaim, "not_written")
+    chosen = state.chosen.get(cluster.ref.uid)
+    if chosen is None and state.now < reclaim.since + LAUNCH_MS and _launching(state, cluster, left):
+        return None
+    groups = [group for group in cluster.elastic.groups if group.name in left]
+    going = [each for group in groups for each in _going(state, cluster, group, left[group.name])]
+    if chosen is None and going:
+        return _choice(state, cluster, grant, reclaim, left, going)
+    if chosen is not None and state.now < chosen.until:
+        return None
+    workers: dict[str, tuple[Ref, ...]] = {}
+    for each in going:
+        workers[each.group] = (*workers.get(each.group, ()), each.ref)
+    return Lowered(left, workers)
+
+
+def given_up(state: BridgeState) -> Iterator[Decision]:
+    """Of those whose cluster is gone nothing comes."""
+    for owner, reclaim in state.reclaims.items():
+        grant = state.grants.get(owner)
+        if grant is not None and owner not in state.cluster_of and state.now >= reclaim.since + GIVE_UP_MS:
+            yield _kept(grant, reclaim, "no_cluster")
+
+
+def deadlines(state: BridgeState) -> Iterator[int]:
+    """Log times (ms) at which more may be due."""
+    for reclaim in state.reclaims.values():
+        yield from (reclaim.since + LAUNCH_MS, reclaim.since + GIVE_UP_MS)
+    yield from (chosen.until for chosen in state.chosen.values())
+
+
+def _choice(
+    state: BridgeState, cluster: Cluster, grant: Grant, reclaim: Reclaim, left: Counts, going: list[ChosenWorker]
+) -> WorkersChosen:
+    bound = {worker.ref.uid: worker.bound for worker in _workers(state, cluster)}
+    busy = any(bound[each.ref.uid] and not each.idle for each in going)
+    wait = DRAIN_MS if busy else IDLE_DRAIN_MS if any(each.idle for each in going) else 0
+    return WorkersChosen(
+        cause=reclaim.cause,
+        ref=cluster.ref,
+        owner=grant.ref,
+        attempt=grant.attempt,
+        workers=tuple(going),
+        left=left,
+        until=state.now + wait,
+        claimant=reclaim.claimant,
+    )
+
+
+def _going(state: BridgeState, cluster: Cluster, group: ScaledGroup, keep: int) -> Iterator[ChosenWorker]:
+    """The workers of a group that go: those that were chosen before, then those that lose least."""
+    replicas: dict[str, list[Worker]] = {}
+    for worker in _of_group(state, cluster, group).values():
+        replicas.setdefault(worker.replica, []).append(worker)
+    surplus = max(len(replicas) - keep, 0)
+    before = state.chosen.get(cluster.ref.uid)
+    known = {each.ref.uid for each in before.workers} if before is not None else set()
+    heard = state.heard.get(cluster.ref.uid)
+    idle = {each.pod: each.since for each in heard.demand.idle} if heard is not None else {}
+    pinned = set(heard.demand.pinned) if heard is not None else set()
+
+    def loss(members: list[Worker]) -> tuple[Any, ...]:
+        names = [worker.ref.name for worker in members]
+        is_idle = all(name in idle for name in names)
+        return (
+            not any(worker.ref.uid in known for worker in members),
+            all(worker.bound for worker in members),
+            not is_idle,
+            any(name in pinned for name in names),
+            max(idle[name] for name in names) if is_idle else -max(worker.created for worker in members),
+            names,
+        )
+
+    for members in sorted(replicas.values(), key=loss)[:surplus]:
+        for worker in sorted(members, key=lambda each: each.ref.name):
+            yield ChosenWorker(worker.ref, group.name, worker.ref.name in idle)
+
+
+def _launching(state: BridgeState, cluster: Cluster, groups: Iterable[str]) -> bool:
+    """Whether workers of these groups are on their way."""
+    heard = state.heard.get(cluster.ref.uid)
+    launching = heard.demand.launching if heard is not None else {}
+    return any(
+        len(_of_group(state, cluster, group)) < group.replicas * group.hosts or launching.get(group.name)
+        for group in cluster.elastic.groups
+        if group.name in groups
+    )
+
+
+def _workers(state: BridgeState, cluster: Cluster) -> Iterator[Worker]:
+    return (worker for group in state.workers.get(cluster.ref.uid, {}).values() for worker in group.values())
+
+
+def _of_group(state: BridgeState, cluster: Cluster, group: ScaledGroup) -> Mapping[str, Worker]:
+    return state.workers.get(cluster.ref.uid, {}).get(group.name, {})
+
+
+def _kept(grant: Grant, reclaim: Reclaim, reason: Any) -> WorkersKept:
+    return WorkersKept(cause=reclaim.cause, ref=grant.ref, attempt=grant.attempt, reason=reason)

@@ -1,0 +1,111 @@
+"""The write that takes workers of a Ray cluster: verified pod by pod, one patch, and nothing else of scaleStrategy."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from muster.core.actuation.carrying import Reply, carry_out
+from muster.core.actuation.gating import Gating
+from muster.core.actuation.intents import ActuatorState
+from muster.events.base import Cause
+from muster.events.effects import EffectApplied
+from muster.events.elastic import GateSet
+from muster.model.keys import Intent, Ref
+
+CLUSTER = Ref("RayCluster", "ns", "auto", "uid-auto")
+
+
+def pod(name: str, uid: str = "", **labels: str) -> dict[str, Any]:
+    own = {"ray.io/cluster": "auto", "ray.io/group": "small", "ray.io/node-type": "worker", **labels}
+    return {"metadata": {"name": name, "namespace": "ns", "uid": uid or f"uid-{name}", "labels": own}}
+
+
+def cluster(**group: Any) -> dict[str, Any]:
+    workers = {"groupName": "small", "replicas": 3, "minReplicas": 0, "maxReplicas": 3, **group}
+    return {
+        "metadata": {"name": "auto", "namespace": "ns", "uid": "uid-auto", "resourceVersion": "7"},
+        "spec": {"enableInTreeAutoscaling": True, "workerGroupSpecs": [workers]},
+    }
+
+
+def order(*names: str, most: int = 1) -> Gating:
+    decision = GateSet(
+        cause=Cause(1, 0),
+        ref=CLUSTER,
+        owner=CLUSTER,
+        attempt=1,
+        groups=("small",),
+        most={"small": most},
+        ceilings={"small": 10},
+        granted={"small": most},
+        workers={"small": tuple(Ref("Pod", "ns", name, f"uid-{name}") for name in names)},
+    )
+    return Gating(decision, Intent(1, 9, 0))
+
+
+def written(gate: Gating, pods: list[dict[str, Any]], found: dict[str, Any]) -> list[dict[str, Any]]:
+    """The patch that goes out."""
+    steps = carry_out(gate, ActuatorState)
+    by_name = {each["metadata"]["name"]: each for each in pods}
+    request = next(steps)
+    while request.method == "GET":
+        name = request.path.rpartition("/")[2]
+        answer = by_name.get(name) if "/pods/" in request.path else found
+        request = steps.send(Reply(200 if answer else 404, json.dumps(answer or {}).encode()))
+    assert request.body is not None
+    with pytest.raises(StopIteration) as end:
+        steps.send(Reply(200, json.dumps(found).encode()))
+    assert isinstance(end.value.value, EffectApplied)
+    patch: list[dict[str, Any]] = json.loads(request.body)
+    return patch
+
+
+def strategy(patch: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [op for op in patch if "scaleStrategy" in op["path"]]
+
+
+GROUP = "/spec/workerGroupSpecs/0"
+
+
+def test_one_patch_names_them_and_lowers_the_gate_of_this_version_alone() -> None:
+    patch = written(order("a", "b"), [pod("a"), pod("b")], cluster(scaleStrategy={"scaleGate": "x"}))
+    assert {"op": "test", "path": "/metadata/resourceVersion", "value": "7"} in patch
+    assert {"op": "test", "path": f"{GROUP}/groupName", "value": "small"} in patch
+    assert {"op": "add", "path": f"{GROUP}/maxReplicas", "value": 1} in patch
+    [op] = strategy(patch)
+    assert op == {"op": "add", "path": f"{GROUP}/scaleStrategy/workersToDelete", "value": ["a", "b"]}
+
+
+def test_those_that_are_named_already_stay_named() -> None:
+    found = cluster(scaleStrategy={"workersToDelete": ["c", "a"]})
+    [op] = strategy(written(order("a", "b"), [pod("a"), pod("b")], found))
+    assert op["value"] == ["c", "a", "b"]
+
+
+def test_without_a_scale_strategy_it_is_made() -> None:
+    [op] = strategy(written(order("a"), [pod("a")], cluster()))
+    assert op == {"op": "add", "path": f"{GROUP}/scaleStrategy", "value": {"workersToDelete": ["a"]}}
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pod("a", uid="another"),
+        pod("a", **{"ray.io/cluster": "other"}),
+        pod("a", **{"ray.io/group": "large"}),
+        pod("b"),
+    ],
+    ids=["replaced", "of another cluster", "of another group", "gone"],
+)
+def test_a_pod_that_is_not_the_chosen_worker_is_not_named(other: dict[str, Any]) -> None:
+    patch = written(order("a"), [other], cluster())
+    assert not strategy(patch)
+    assert {"op": "add", "path": f"{GROUP}/maxReplicas", "value": 1} in patch
+
+
+def test_never_below_the_minimum() -> None:
+    patch = written(order("a", most=0), [pod("a")], cluster(minReplicas=2))
+    assert {"op": "add", "path": f"{GROUP}/maxReplicas", "value": 2} in patch
