@@ -1,10 +1,18 @@
 """Preemption inside a queue, on a real API server: who gives way is told, keeps its place, and runs again."""
 
-from kit import facts
-from kit.cluster import TREES, Cluster
-from kit.muster import Muster
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest_asyncio
+
+from kit import facts, jobs
+from kit.cluster import RUN_FOR, TREES, Cluster
+from kit.controlplane import ControlPlane
+from kit.muster import Muster, running
 from kit.story import rayjob
+from muster.bus.server import EmbeddedServer
 from muster.events.decisions import EvictionOrdered, QuotaReleased
+from muster.events.effects import EffectFailed
 
 
 async def test_an_urgent_job_takes_the_place_of_the_youngest_of_the_lowest(cluster: Cluster, muster_up: Muster) -> None:
@@ -35,3 +43,56 @@ async def test_an_urgent_job_takes_the_place_of_the_youngest_of_the_lowest(clust
     assert [(each.ref.name, each.reason) for each in released] == [("young", "preempted")]
     await cluster.delete_job("urgent")
     await cluster.until(lambda: cluster.running("young"), 60.0, "it to run again")
+
+
+@pytest_asyncio.fixture
+async def muster_on_pods(
+    muster_plane: ControlPlane, nats_server: EmbeddedServer, tmp_path: Path
+) -> AsyncIterator[Muster]:
+    """Muster on a cluster whose jobs have real pods."""
+    async with (
+        Cluster(muster_plane, pods=True) as cluster,
+        running(cluster, nats_server.url, tmp_path) as found,
+    ):
+        yield found
+
+
+async def test_a_disruption_budget_keeps_a_job_and_another_gives_way(muster_on_pods: Muster) -> None:
+    cluster = muster_on_pods.cluster
+    leaf = facts.node("video", {"cpu": 4}, {"cpu": 4}, ("video",))
+    await cluster.apply_tree(facts.node("root", {"cpu": 4}, {"cpu": 4}, children=(leaf,)))
+    asked = {"metadata": {"annotations": {"muster.dev/preempt-lower-priority": "true"}}}
+    await cluster.kube.patch(TREES, "ElasticQuotaTree", "elasticquotatree", "kube-system", patch=asked)
+
+    async def submit(name: str, priority: str) -> None:
+        job = jobs.job(name, parallelism=2)
+        job["metadata"]["annotations"] = {"muster.dev/priority": priority}
+        job["spec"]["template"]["metadata"] = {"labels": {"app": name}, "annotations": {RUN_FOR: "99h"}}
+        await cluster.kube.create(job)
+
+    async def ready(name: str, count: int) -> bool:
+        status = (await cluster.kube.get("batch/v1", "Job", name, "video")).get("status", {})
+        return int(status.get("ready") or 0) == count
+
+    for name in ("old", "young"):
+        await submit(name, "0")
+        await cluster.until(lambda name=name: ready(name, 2), 60.0, f"{name} to run")
+    budget = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget"}
+    spec = {"minAvailable": 1, "selector": {"matchLabels": {"app": "young"}}}
+    await cluster.kube.create({**budget, "metadata": {"name": "keep-young", "namespace": "video"}, "spec": spec})
+
+    async def counted() -> bool:
+        status = (await cluster.kube.get(budget["apiVersion"], budget["kind"], "keep-young", "video")).get("status", {})
+        return bool((status.get("currentHealthy"), status.get("disruptionsAllowed")) == (2, 1))
+
+    try:
+        await cluster.until(counted, 60.0, "the budget to count the pods")
+        await submit("urgent", "10")
+        await cluster.until(lambda: ready("urgent", 2), 60.0, "the urgent job to run")
+        assert await ready("young", 2)
+        assert await ready("old", 0)
+        failed = await muster_on_pods.happened(EffectFailed)
+        assert [(each.ref.name, each.action, each.reason) for each in failed] == [("young", "suspend", "refused")]
+        assert "PodDisruptionBudget keep-young allows 1 of its pods to go, and 2 are of this job" in failed[0].message
+    finally:
+        await cluster.kube.delete("policy/v1", "PodDisruptionBudget", "keep-young", "video")

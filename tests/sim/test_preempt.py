@@ -10,6 +10,7 @@ from test_reclaim import Play, three_teams
 
 from kit import facts
 from muster.core.story import Story
+from muster.events.effects import EffectFailed
 from muster.events.facts import TreeNodeSpec
 
 LOWER_GIVES = {"preempt-lower-priority": "true"}
@@ -112,4 +113,31 @@ def test_random_streams_come_to_rest(seed: int) -> None:
         low, high = min(stands[name]["Running"], default=9), max(stands[name]["Suspended"], default=0)
         assert low >= high, f"in {name} priority {high} waits while {low} runs"
     play.stays_at_rest()
+    play.clean()
+
+
+def test_who_a_disruption_budget_keeps_stays_and_another_gives_way() -> None:
+    play = Play(two_teams(), LOWER_GIVES)
+    for name in ("old", "young"):
+        play.submit(name, "one", "5", wait_ms=30_000, annotations=urgency(1))
+    play.submit("other", "one", "10", wait_ms=30_000, annotations=urgency(9))
+    play.keep("young", "one", allowed=0)
+    play.submit("urgent", "one", "5", wait_ms=120_000, annotations=urgency(9))
+    assert play.state_of("urgent") == "Running"
+    assert (play.state_of("young"), play.state_of("old")) == ("Running", "Suspended")
+    failed = [each for stored in play.simulation.log for each in stored.commit.events if isinstance(each, EffectFailed)]
+    assert [each.ref.name for each in failed] == ["young"]
+    assert "PodDisruptionBudget young allows 0 of its pods to go, and 1 are of this job" in failed[0].message
+    play.clean()
+
+
+def test_a_budget_that_lets_nobody_go_keeps_everybody_and_nothing_turns_in_circles() -> None:
+    play = Play(two_teams(), LOWER_GIVES)
+    for name in ("old", "young"):
+        play.submit(name, "one", "10", wait_ms=30_000, annotations=urgency(1))
+        play.keep(name, "one", allowed=0)
+    play.submit("urgent", "one", "10", wait_ms=600_000, annotations=urgency(9))
+    assert (play.state_of("young"), play.state_of("old")) == ("Running", "Running")
+    orders = len(play.evictions())
+    assert orders <= 4
     play.clean()

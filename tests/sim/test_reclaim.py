@@ -58,6 +58,20 @@ class Play:
         self._post(api.RAYJOBS, job)
         self.simulation.advance(wait_ms)
 
+    def keep(self, name: str, namespace: str, *, allowed: int) -> None:
+        """A PodDisruptionBudget over the pods of a RayJob that lets so many of them go."""
+        job = json.loads(self.cluster.server.handle("GET", api.RAYJOBS.path(namespace, name)).body)
+        meta = {"name": name, "namespace": namespace}
+        selector = {"matchLabels": {"ray.io/cluster": job["status"]["rayClusterName"]}}
+        self._post(api.DISRUPTION_BUDGETS, {"metadata": meta, "spec": {"selector": selector}})
+        answer = self.cluster.server.handle(
+            "PATCH",
+            api.DISRUPTION_BUDGETS.path(namespace, name, "status"),
+            body=json.dumps({"status": {"disruptionsAllowed": allowed}}).encode(),
+            content_type="application/merge-patch+json",
+        )
+        assert answer.ok, answer.body
+
     def patch(self, namespace: str, name: str, body: dict[str, Any]) -> None:
         answer = self.cluster.server.handle(
             "PATCH",

@@ -70,6 +70,7 @@ POD_GROUPS = tuple(
 )
 """PodGroups of both API groups: koordinator's and ACK's, the coscheduling plugin's and KubeRay's."""
 CONFIG_MAPS = ApiResource("", "v1", "configmaps", "ConfigMap")
+DISRUPTION_BUDGETS = ApiResource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
 POD_TEMPLATES = ApiResource("", "v1", "podtemplates", "PodTemplate")
 PROVISIONING_REQUESTS = ApiResource("autoscaling.x-k8s.io", "v1", "provisioningrequests", "ProvisioningRequest")
 """Of the Cluster Autoscaler: nodes for many pods at once."""

@@ -203,9 +203,11 @@ def test_the_actuator_has_what_it_uses(used: dict[str, set[Right]]) -> None:
     groups = {Right(verb, SIGS, "podgroups") for verb in ("create", "delete", "patch")}
     groups |= {Right(verb, "scheduling.run.ai", "podgroups") for verb in ("create", "patch")}
     sharing = {Right("patch", "", "pods"), *(Right(verb, "", "configmaps") for verb in ("create", "patch"))}
+    # Whoever is evicted is counted first.
+    counting = {Right("list", "policy", "poddisruptionbudgets"), Right("list", "", "pods")}
     # The lease of the cluster is taken by the process, not by its runners.
     leases = {Right(verb, "coordination.k8s.io", "leases") for verb in ("create", "get", "update")}
-    assert used["actuator"] | apart | jobs | {ADMIT, *binding, *groups, *sharing, *leases} == granted
+    assert used["actuator"] | apart | jobs | {ADMIT, *binding, *groups, *sharing, *counting, *leases} == granted
 
 
 def test_no_role_gives_more_than_it_names() -> None:

@@ -11,17 +11,17 @@ from typing import Literal
 
 from msgspec import Struct
 
-from muster.core.actuation import gpus, provisioning
+from muster.core.actuation import budgets, gpus, provisioning
 from muster.core.actuation.answers import Effect, Reread, RetryLater, applied, message_of
 from muster.core.actuation.asking import Asking
 from muster.core.actuation.bind import Bind, after_binding, binding_for, read_binding
 from muster.core.actuation.gating import Gating, is_worker, patch_gate, read_gated
 from muster.core.actuation.gpus import Freeing
-from muster.core.actuation.intents import ActuatorState, Known, Outstanding
+from muster.core.actuation.intents import ActuatorState, Known, Outstanding, leaving
 from muster.core.actuation.patch import after_reread, patch_for, read_answer
 from muster.core.objects.gpus import RESERVATIONS
 from muster.core.workloads.registry import KINDS
-from muster.model.api import CONFIG_MAPS, JSON, JSON_PATCH, MERGE_PATCH, PODS, RAYCLUSTERS
+from muster.model.api import CONFIG_MAPS, DISRUPTION_BUDGETS, JSON, JSON_PATCH, MERGE_PATCH, PODS, RAYCLUSTERS
 
 REREADS = 5
 """How often a patch that does not pass its tests is built anew on the object before it counts as refused."""
@@ -81,6 +81,10 @@ def first_request(order: Outstanding, known: Known) -> Request:
 
 
 def _patch(order: Outstanding, state: Callable[[], ActuatorState]) -> Steps:
+    if order.evicts:
+        stays = yield from _budgets_allow(order, state())
+        if stays is not None:
+            return stays
     known = state().known.get(order.ref.uid, Known())
     for _ in range(REREADS):
         request = first_request(order, known)
@@ -94,6 +98,18 @@ def _patch(order: Outstanding, state: Callable[[], ActuatorState]) -> Steps:
             return after
         known = after
     return RetryLater("conflict", "the object keeps changing under the patch")
+
+
+def _budgets_allow(order: Outstanding, state: ActuatorState) -> Generator[Request, Reply, Effect | RetryLater | None]:
+    """Whether PodDisruptionBudgets let the pods of a victim go; None when they do."""
+    found = yield Request("GET", DISRUPTION_BUDGETS.path(order.ref.namespace))
+    limits = budgets.read_budgets(order, found.status, found.body)
+    if not isinstance(limits, list):
+        return limits
+    if not limits:
+        return None
+    pods = yield Request("GET", PODS.path(order.ref.namespace))
+    return budgets.objection(order, limits, leaving(state, order), pods.status, pods.body)
 
 
 def _gate(order: Gating) -> Steps:

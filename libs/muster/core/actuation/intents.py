@@ -13,6 +13,7 @@ from msgspec import Struct, field
 
 from muster.core.actuation.asking import Asking
 from muster.core.actuation.bind import Bind
+from muster.core.actuation.budgets import PodsLeaving
 from muster.core.actuation.gating import Gating
 from muster.core.actuation.gpus import Freeing
 from muster.core.objects.kaiqueue import pod_group_name
@@ -30,7 +31,7 @@ from muster.events.decisions import (
 )
 from muster.events.effects import Action, EffectApplied, EffectFailed
 from muster.events.elastic import GateSet
-from muster.events.facts import ChildGone, PodGone, WorkloadGone, WorkloadObserved
+from muster.events.facts import ChildGone, ChildObserved, PodGone, WorkloadGone, WorkloadObserved
 from muster.events.gangs import GpuReservationEnded, PodsPlaced, PodsReleased
 from muster.events.growing import NodesRequested, NodesRequestWithdrawn
 from muster.model.elastic import Elastic
@@ -55,6 +56,8 @@ class Outstanding(Struct, frozen=True):
     """Its pods have places that are held for them: they are to say that we place them."""
     pod_group: str = ""
     """Name of the PodGroup that shows it, where it is of a KAI queue."""
+    evicts: bool = False
+    """It is suspended for others: PodDisruptionBudgets are asked first."""
 
     @property
     def cause(self) -> Cause:
@@ -88,6 +91,17 @@ def known_of(workload: Workload) -> Known:
     )
 
 
+def leaving(state: ActuatorState, order: Outstanding) -> PodsLeaving:
+    """A victim, and who leaves before it."""
+    orders = state.outstanding.items()
+    ahead = [uid for uid, other in orders if other.evicts and _turn(other) < _turn(order)]
+    return PodsLeaving(order.ref.uid, [*ahead, *(uid for uid in state.leaving if uid != order.ref.uid)], state.children)
+
+
+def _turn(order: Outstanding) -> tuple[int, int, int, str]:
+    return order.intent.generation, order.intent.seq, order.intent.item, order.ref.uid
+
+
 class ActuatorState(StageState):
     """Outstanding admissions by workload uid, in the order they were decided."""
 
@@ -98,6 +112,10 @@ class ActuatorState(StageState):
     reserved: dict[str, int] = field(default_factory=dict)
     """uid -> attempt whose quota is reserved: an admission that stands on nothing is not carried out"""
     seen: Seen = field(default_factory=Seen)
+    leaving: dict[str, None] = field(default_factory=dict)
+    """Workloads that were suspended for others, and of which pods may still be there."""
+    children: dict[str, str] = field(default_factory=dict)
+    """uid of an object that a workload runs through -> uid of the workload"""
     binds: dict[str, Bind] = field(default_factory=dict)
     """Pods to be bound, by uid."""
     freeing: dict[str, Freeing] = field(default_factory=dict)
@@ -136,6 +154,7 @@ class Actuator:
             NodesRequested: self._nodes_asked,
             NodesRequestWithdrawn: self._nodes_asked,
             GateSet: self._gate_set,
+            ChildObserved: self._child_observed,
             ChildGone: self._child_gone,
         }
 
@@ -176,15 +195,15 @@ class Actuator:
 
     def _evicted(self, state: ActuatorState, at: Position, event: EvictionOrdered) -> None:
         for victim in event.victims:
-            self._suspend(state, at, victim.ref, victim.attempt)
+            self._suspend(state, at, victim.ref, victim.attempt, evicts=True)
 
     def _suspended(self, state: ActuatorState, at: Position, event: SuspensionOrdered) -> None:
         self._suspend(state, at, event.ref, event.attempt)
 
     @staticmethod
-    def _suspend(state: ActuatorState, at: Position, ref: Ref, attempt: int) -> None:
+    def _suspend(state: ActuatorState, at: Position, ref: Ref, attempt: int, *, evicts: bool = False) -> None:
         intent = Intent(state.generation, at.seq, at.item)
-        state.outstanding[ref.uid] = Outstanding(ref, attempt, intent, None, 0, at.at, "suspend")
+        state.outstanding[ref.uid] = Outstanding(ref, attempt, intent, None, 0, at.at, "suspend", evicts=evicts)
 
     def _placed(self, state: ActuatorState, at: Position, event: PodsPlaced) -> None:
         """All of them, or none when one is gone by now: as the admitter takes it."""
@@ -220,11 +239,17 @@ class Actuator:
         if state.reserved.get(event.owner.uid) == event.attempt:
             state.gating[event.ref.uid] = Gating(event, Intent(state.generation, at.seq, at.item))
 
+    def _child_observed(self, state: ActuatorState, _at: Position, event: ChildObserved) -> None:
+        if event.child.owner_uid:
+            state.children[event.child.ref.uid] = event.child.owner_uid
+
     def _child_gone(self, state: ActuatorState, _at: Position, event: ChildGone) -> None:
         state.gating.pop(event.ref.uid, None)
+        state.children.pop(event.ref.uid, None)
 
     def _released(self, state: ActuatorState, _at: Position, event: QuotaReleased) -> None:
         state.reserved.pop(event.ref.uid, None)
+        state.leaving.pop(event.ref.uid, None)
         for uid in [uid for uid, order in state.gating.items() if order.decision.owner.uid == event.ref.uid]:
             del state.gating[uid]
         self._drop(state, event.ref.uid, event.attempt)
@@ -250,6 +275,8 @@ class Actuator:
             return
         outstanding = state.outstanding.get(event.ref.uid)
         if outstanding is not None and outstanding.action == event.action:
+            if outstanding.evicts and isinstance(event, EffectApplied):
+                state.leaving[event.ref.uid] = None
             self._drop(state, event.ref.uid, event.attempt)
 
     @staticmethod

@@ -200,7 +200,8 @@ def _requirements(raw: Iterable[RawRequirement] | None) -> Iterator[Requirement]
             yield Requirement(each.key, operator, each.values or ())
 
 
-def _selector(raw: RawLabelSelector | None) -> tuple[Requirement, ...] | None:
+def selector_of(raw: RawLabelSelector | None) -> tuple[Requirement, ...] | None:
+    """A label selector; None, which selects nothing, where there is none."""
     if raw is None:
         return None
     exact = [Requirement(key, "In", (value,)) for key, value in sorted((raw.match_labels or {}).items())]
@@ -208,23 +209,23 @@ def _selector(raw: RawLabelSelector | None) -> tuple[Requirement, ...] | None:
 
 
 def _pod_term(raw: RawPodTerm, labels: dict[str, str]) -> PodTerm:
-    selector = _selector(raw.label_selector)
+    selector = selector_of(raw.label_selector)
     if selector is not None:
         same = [Requirement(key, "In", (labels[key],)) for key in raw.match_label_keys or () if key in labels]
         other = [Requirement(key, "NotIn", (labels[key],)) for key in raw.mismatch_label_keys or () if key in labels]
         selector = (*selector, *same, *other)
-    everywhere = raw.namespace_selector is not None and _selector(raw.namespace_selector) == ()
+    everywhere = raw.namespace_selector is not None and selector_of(raw.namespace_selector) == ()
     return PodTerm(raw.topology_key, selector, () if everywhere else raw.namespaces or (), everywhere)
 
 
 def _unsupported(raw: RawPodTerm) -> str:
-    if raw.namespace_selector is None or _selector(raw.namespace_selector) == ():
+    if raw.namespace_selector is None or selector_of(raw.namespace_selector) == ():
         return ""
     return shorten(clean(f"pod affinity over {raw.topology_key} selects namespaces by label; name them instead"), 200)
 
 
 def _spread(raw: RawSpread, labels: dict[str, str]) -> Spread:
-    selector = _selector(raw.label_selector)
+    selector = selector_of(raw.label_selector)
     if selector is not None:
         selector += tuple(Requirement(key, "In", (labels[key],)) for key in raw.match_label_keys or () if key in labels)
     return Spread(

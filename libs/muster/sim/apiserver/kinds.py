@@ -83,6 +83,7 @@ KINDS: tuple[ResourceRules, ...] = (
     ),
     ResourceRules(resource=api.CONFIG_MAPS, short_names=("cm",)),
     ResourceRules(resource=api.POD_TEMPLATES, generation="content"),
+    ResourceRules(resource=api.DISRUPTION_BUDGETS, status=True, generation="spec", short_names=("pdb",)),
     ResourceRules(resource=SECRETS, fields=_FIELDS | {"type"}),
     ResourceRules(resource=SERVICES, status=True, short_names=("svc",), categories=("all",)),
     ResourceRules(resource=SERVICE_ACCOUNTS, short_names=("sa",)),
