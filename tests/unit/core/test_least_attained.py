@@ -8,6 +8,7 @@ from kit.scenes import Scene
 from muster.core.audit import audit
 from muster.core.quota.rules import read_rules
 from muster.core.quota.service import FRESH_MS, LEAST_RUN_MS, MOST_TIMES
+from muster.events.claims import ClaimOpened
 from muster.events.decisions import EvictionOrdered, QuotaReserved
 from muster.runtime.replay import replay
 
@@ -144,6 +145,22 @@ def test_who_gave_way_waits_behind_those_with_less_and_takes_nobodys_place_of_it
     passes(scene, 3 * HOUR)
     marks(scene, "a/new")
     assert len(orders(scene)) == 1, "both have reached the level"
+    sound(scene)
+
+
+def test_the_age_of_who_made_room_counts_from_then_on() -> None:
+    """It has waited for a moment: nothing is held for it against who is owed it in its own queue."""
+    scene = full(least=8)
+    passes(scene, 3 * HOUR)
+    scene.lines("job b/new cpu=4")
+    marks(scene, "b/long")
+    scene.suspended("b/long")
+    scene.runs("b/new")
+    claims = [e.ref.key for s in scene.bench.log for e in s.commit.events if isinstance(e, ClaimOpened)]
+    assert claims == []
+    passes(scene, 11 * HOUR // 60)
+    claims = [e.ref.key for s in scene.bench.log for e in s.commit.events if isinstance(e, ClaimOpened)]
+    assert claims == ["b/long"]
     sound(scene)
 
 

@@ -70,7 +70,7 @@ def aged(state: PreemptorState) -> tuple[Shape, Job, Shortfall] | None:
 
     Nobody where something is held for age already, or was until lately, or where enough runs that got in so.
     """
-    heads = sorted((job for _, job in _heads(state)), key=lambda job: (job.queued_at, job.ref.uid))
+    heads = sorted((job for _, job in _heads(state)), key=lambda job: (_waits_since(state, job), job.ref.uid))
     for job in heads:
         if _due(state, job) > state.now or not state.in_turn(job) or state.is_gated(job.ref.uid):
             continue
@@ -149,4 +149,11 @@ def _due(state: PreemptorState, job: Job) -> int:
     """Log time from which something may be held for it."""
     limit = state.queues.ledger.rules_of(job.queue).age_limit_ms
     rests = (state.age_rests.get(path, 0) for path in chain_of(job.queue)) if state.age_rests else ()
-    return max(job.queued_at + limit, *rests, 0)
+    return max(_waits_since(state, job) + limit, *rests, 0)
+
+
+def _waits_since(state: PreemptorState, job: Job) -> int:
+    """Log time from which its age counts: who made room for jobs with less service has had its turn before."""
+    if job.ref.uid not in state.service.times:
+        return job.queued_at
+    return max(job.queued_at, *state.evictions.get(job.ref.uid, (0,)))

@@ -1,0 +1,70 @@
+"""Big gangs, and guarantees that come and go: what the rules as they are by default do about them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from kit.traces import run, starts, trace
+
+AGE_S = 900
+"""The age limit of ten minutes, and half of it for what runs to end."""
+
+
+def stream(queue: str, gpus: int, last: int, percent: int = 117, takes: int = 90) -> str:
+    """Jobs of one GPU that ask together for so much of some GPUs, evenly."""
+    count = last * gpus * percent // (takes * 100)
+    return "\n".join(f"{queue}{index},{queue},1,{index * last // count},{takes}" for index in range(count))
+
+
+@pytest.mark.parametrize("gpus", [8, 32])
+@pytest.mark.parametrize("own", ["q", "gang"])
+def test_a_gang_of_three_quarters_gets_in_against_a_stream_of_small_jobs(tmp_path: Path, gpus: int, own: str) -> None:
+    """In the queue of the stream that is guaranteed all there is, or in one of its own where nothing is promised."""
+    queues = {own: {"min": 0, "max": gpus}, "q": {"min": gpus if own == "q" else 0, "max": gpus}}
+    cluster = {"nodes": [{"count": gpus // 8, "gpus": 8}], "queues": queues}
+    found = run(trace(tmp_path, cluster, f"big,{own},{gpus * 3 // 4},300,60\n{stream('q', gpus, 2400)}"))
+    assert starts(found.history)["big"] <= 300 + AGE_S
+    assert found.metrics.quota_violation_gpu_s == 0
+
+
+def waves(rng: Random, queue: int, last: int) -> str:
+    """For some minutes more than the guarantee of four, then nothing for some."""
+    lines, at, number = [], rng.randint(0, 600), 0
+    while at < last:
+        for _ in range(rng.randint(3, 9)):
+            number += 1
+            lines.append(f"w{queue}x{number},q{queue},{rng.choice((1, 1, 2, 4))},{at},{rng.randint(60, 1500)}")
+            at += rng.randint(0, 20)
+        at += rng.randint(300, 1800)
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_guarantees_that_come_and_go_in_waves_leave_no_owed_gpu_idle(tmp_path: Path, seed: int) -> None:
+    """But what the head of a queue, which has waited for its age, keeps from smaller jobs of its own queue."""
+    rng = Random(seed)
+    cluster = {
+        "nodes": [{"count": 2, "gpus": 8}],
+        "queues": {f"q{index}": {"min": 4, "max": 16} for index in range(4)},
+    }
+    found = run(trace(tmp_path, cluster, "\n".join(waves(rng, index, 20_000) for index in range(4)))).metrics
+    assert found.guarantee_violation_gpu_s <= 20_000 * 16 / 1000
+    assert found.quota_violation_gpu_s == 0
+    assert found.partial_hold_gpu_s == 0
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_mix_heavy_with_gangs_ends_near_the_lower_bound(tmp_path: Path, seed: int) -> None:
+    rng = Random(seed)
+    cluster = {"nodes": [{"count": 8, "gpus": 8}], "queues": {"q": {"min": 64}}}
+    jobs = "\n".join(
+        f"j{index},q,{rng.choice((1, 1, 2, 4, 8, 8, 16, 16, 32))},{rng.randint(0, 20_000)},{rng.randint(60, 3000)}"
+        for index in range(400)
+    )
+    found = run(trace(tmp_path, cluster, jobs)).metrics
+    assert found.makespan_s is not None
+    assert found.makespan_lower_bound_s is not None
+    assert found.makespan_s <= 1.13 * found.makespan_lower_bound_s
