@@ -39,6 +39,7 @@ from kit import facts, nodes
 from kit.bench import Bench
 from muster.core.wording import telling, telling_nodes
 from muster.core.wording.explain import ADOPTED, waiting_for_quota
+from muster.core.wording.refusals import refused
 from muster.events.base import Cause, Event
 from muster.events.charges import ChargeChanged
 from muster.events.claims import ClaimEnded, ClaimOpened
@@ -378,7 +379,8 @@ def tell(event: Event) -> str:
         case WorkloadDequeued():
             return f"dequeued {event.ref.key} #{event.attempt}: {event.reason}"
         case WorkloadRefused():
-            return f"refused {event.ref.key}: {event.reason}: {event.message}"
+            refusal = event.refusal
+            return f"refused {event.ref.key}: {refusal.reason}: {refused(refusal, event.ref.kind, event.ref.key)}"
         case QuotaReserved():
             return f"reserved {event.ref.key} #{event.attempt} in {event.queue}"
         case QuotaDenied():

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from kit import facts, kai, nodes
 from kit.scenario import Play
+from muster.core.objects.labels import KAI_QUEUE, QUOTA_NAME
 from muster.events import decisions as d
 from muster.events.base import Cause, Event
 from muster.events.claims import PlanObjection, PlanStale
@@ -148,6 +149,18 @@ def dequeued(reason: str) -> tuple[Scene, str]:
     return scene, "video/one"
 
 
+MISNAMED = {"quota_missing": "nothing", "quota_has_children": "algorithm", "quota_not_unique": "devops"}
+"""What a label may say that leads to no quota."""
+MISLED = {
+    "by_label": ("nowhere", {KAI_QUEUE: "team-a", QUOTA_NAME: "video"}),
+    "by_namespace": ("video", {KAI_QUEUE: "team-a"}),
+    "queue_missing": ("nowhere", {KAI_QUEUE: "team-x"}),
+    "queue_disabled": ("nowhere", {KAI_QUEUE: "team-b"}),
+    "queue_has_children": ("nowhere", {KAI_QUEUE: "all"}),
+}
+"""A namespace, and labels that lead to no KAI queue."""
+
+
 def refused(reason: str) -> tuple[Scene, str]:
     scene = Scene()
     scene.lines("synced", *([] if reason == "no_tree" else ["tree"]))
@@ -157,9 +170,18 @@ def refused(reason: str) -> tuple[Scene, str]:
         )
         scene.do(kai.queue("team-a"), facts.seen(kai.work("one", name, namespace)))
         return scene, f"{namespace}/one"
-    if reason == "unbound":
+    if reason in ("unbound", "namespace_unclaimed"):
         scene.lines("job nowhere/one")
         return scene, "nowhere/one"
+    if reason in MISNAMED:
+        scene.do(facts.seen(facts.job("one", "nowhere", labels={QUOTA_NAME: MISNAMED[reason]})))
+        return scene, "nowhere/one"
+    if reason in MISLED:
+        namespace, labels = MISLED[reason]
+        broken = kai.queue("team-b", "nothing")
+        scene.do(kai.queue("all"), kai.queue("team-a", "all"), broken)
+        scene.do(facts.seen(facts.job("one", namespace, labels=labels)))
+        return scene, f"{namespace}/one"
     scene.lines("job two", "job one refusal=spec.x_cannot_be" if reason == "cannot_suspend" else "job one")
     if reason == "held":
         scene.change("one", wishes=Wishes(hold=True, by="ann", reason="waits for data"))

@@ -8,6 +8,7 @@ from msgspec import Struct, field
 
 from muster.core.objects.meta import rfc3339
 from muster.core.readmodel.state import ReadState
+from muster.core.wording import refusals
 from muster.core.wording.explain import waiting_for_quota
 from muster.core.workloads.registry import KINDS
 from muster.events import decisions, effects, facts, public
@@ -200,7 +201,8 @@ def _about_workload(  # noqa: C901 - a table of events
                 **where, attempt=event.attempt, queue=event.queue, reason=event.reason, **waits
             )
         case decisions.WorkloadRefused():
-            return public.PublicWorkloadRefused(**where, reason=event.reason, message=event.message)
+            words = refusals.refused(event.refusal, event.ref.kind, event.ref.key)
+            return public.PublicWorkloadRefused(**where, reason=event.refusal.reason, message=words)
         case facts.ObjectUnreadable() if event.ref.kind in KINDS:
             return public.PublicWorkloadRefused(**where, reason="unreadable", message=event.reason)
         case decisions.QuotaDenied() if event.reason != "stale":

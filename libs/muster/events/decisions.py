@@ -10,6 +10,7 @@ from typing import Literal
 from msgspec import Struct, field
 
 from muster.events.base import Cause, Decision
+from muster.events.refusals import Refusal
 from muster.model.elastic import Counts
 from muster.model.keys import Ref
 from muster.model.pools import Growth, PoolRefusal
@@ -23,28 +24,6 @@ DenialReason = Literal["insufficient_quota", "exceeds_limit", "stale"]
 insufficient_quota  used + asked is over the limit now: parked until that much is free there
 exceeds_limit       asked alone is over a limit on the path: inadmissible until tree or job changes
 stale               the proposal is for something that is no longer so: nothing was asked of the quota
-"""
-
-RefusalReason = Literal[
-    "cannot_suspend",
-    "unbound",
-    "unreadable",
-    "no_tree",
-    "held",
-    "two_quotas",
-    "queue_label_missing",
-    "queue_unknown",
-]
-"""Why a suspended workload is not in a queue:
-
-cannot_suspend  its controller could never suspend it again; the sentence names the field
-unbound         no quota claims its namespace
-unreadable      the object cannot be read; the sentence names the field
-no_tree         no valid quota tree is in force
-held            somebody holds it back; the sentence says who and why
-two_quotas      its label names a KAI queue, and an ElasticQuotaTree claims it as well
-queue_label_missing  there are KAI queues, and no label and no namespace leads it to one
-queue_unknown   the KAI queue its label names does not exist, is disabled, or is no leaf
 """
 
 DequeueReason = Literal["gone", "finished", "started_outside", "refused", "unbound", "held"]
@@ -159,11 +138,10 @@ class WorkloadDequeued(Decision, frozen=True, kw_only=True):
 
 
 class WorkloadRefused(Decision, frozen=True, kw_only=True):
-    """A workload asks to be queued and cannot be: one sentence says why and what to do."""
+    """A workload asks to be queued and cannot be: codes and names say why."""
 
     ref: Ref
-    reason: RefusalReason
-    message: str
+    refusal: Refusal
 
 
 class CandidatesProposed(Decision, frozen=True, kw_only=True):

@@ -13,6 +13,7 @@ from muster.core.quota.ledger import Ledger
 from muster.core.reading.registry import KAI_QUEUES, WATCHED
 from muster.core.readmodel.model import ReadModel
 from muster.core.stage import Folder
+from muster.core.wording.telling import tell
 from muster.events.base import Event
 from muster.events.decisions import (
     EvictionOrdered,
@@ -51,7 +52,7 @@ def said(found: Bench, *facts: Event) -> list[Event]:
 def refusal(found: Bench, *facts: Event) -> tuple[str, str]:
     told = [event for event in said(found, *facts) if isinstance(event, WorkloadRefused)]
     assert len(told) == 1, told
-    return told[0].reason, told[0].message
+    return told[0].refusal.reason, tell(told[0]).text
 
 
 def test_the_shard_is_the_one_the_accountant_waits_for() -> None:

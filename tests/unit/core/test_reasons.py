@@ -20,6 +20,7 @@ from muster.core.narrator import NarratedEvent, Narrator
 from muster.core.story import Story
 from muster.core.wording import explain, explain_nodes
 from muster.events.base import Event
+from muster.events.decisions import WorkloadRefused
 from muster.events.effects import EffectFailed
 from muster.events.registry import EVENT_TYPES
 
@@ -40,6 +41,7 @@ NO_REASONS = {
 }
 """Fields with a closed set of values that say what something is, not why."""
 TOLD_OTHERWISE = {
+    ("workload_refused", ""): "there is one form of it only",
     ("workload_refused", "unreadable"): "nobody decides it: the fact object_unreadable says it, see test_story",
     ("preemption_proposed", ""): "nothing is withheld",
     ("workload_finished", ""): "no outcome is known",
@@ -143,7 +145,10 @@ def says(event: Event, key: Key) -> bool:
     if kind.startswith("not_"):
         return isinstance(event, EffectFailed) and (f"not_{event.action}", event.reason) == key
     fields = ("reason", "outcome", "withheld")
-    return event.__struct_config__.tag == kind and value in [getattr(event, name, None) for name in fields]
+    said = [getattr(event, name, None) for name in fields]
+    if isinstance(event, WorkloadRefused):
+        said = [event.refusal.reason, event.refusal.detail]
+    return event.__struct_config__.tag == kind and value in said
 
 
 def of_job(bench: Bench, job: str) -> list[NarratedEvent]:

@@ -5,6 +5,7 @@ from muster.core.wording.telling import _WORDS, MAX_TEXT, subject_of, tell, word
 from muster.events import decisions as d
 from muster.events import effects, facts, system
 from muster.events.base import Cause
+from muster.events.refusals import Refusal
 from muster.events.registry import EVENT_TYPES
 from muster.model.keys import Ref
 from muster.model.quota import BrokenRule, QuotaNode, QuotaTree
@@ -53,7 +54,7 @@ def test_sentences_have_the_numbers() -> None:
 
 
 def test_a_text_is_never_endless() -> None:
-    refused = d.WorkloadRefused(cause=AT, ref=JOB, reason="cannot_suspend", message="x" * 10_000)
+    refused = d.WorkloadRefused(cause=AT, ref=JOB, refusal=Refusal("cannot_suspend", text="x" * 10_000))
     assert len(tell(refused).text) == MAX_TEXT
     assert tell(refused).text.endswith("…")
 

@@ -196,8 +196,8 @@ def test_it_is_reported_on_itself_and_stops_no_other(case: Hostile) -> None:
     assert about_the_good(decided) == list(without())
     if expect.refused:
         refusals = [event for event in decided if isinstance(event, WorkloadRefused)]
-        assert [event.reason for event in refusals] == [expect.refused[0]]
-        assert refusals[0].message.startswith(expect.refused[1])
+        assert [event.refusal.reason for event in refusals] == [expect.refused[0]]
+        assert refusals[0].refusal.text.startswith(expect.refused[1])
     if expect.rejected:
         rejections = [event for event in decided if isinstance(event, QuotaTreeRejected)]
         assert len(rejections) == 2, "once as a new tree, once over the good one"

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 
 _FAMILIES = ("quota.scheduling.alibabacloud.com", "quota.scheduling.koordinator.sh")
 _NAMES = tuple(f"{family}/name" for family in _FAMILIES)
+QUOTA_NAME = _NAMES[0]
+"""Label that names a quota."""
 _PREEMPTIBLE = tuple(f"{family}/preemptible" for family in _FAMILIES)
 KAI_QUEUE = "kai.scheduler/queue"
 """Label that names a queue of KAI Scheduler."""

@@ -18,10 +18,10 @@ from muster.core.reading.kubequeue import (
     queue_name,
 )
 from muster.core.readmodel.records import Record
-from muster.core.readmodel.state import ReadState
+from muster.core.readmodel.state import ReadState, Trouble
 from muster.core.status.job import job_status
 from muster.core.status.values import JobCode, Phase
-from muster.core.wording import explain, jobs
+from muster.core.wording import explain, jobs, refusals
 from muster.core.wording.explain import Reason
 from muster.core.workloads.registry import KINDS
 from muster.model import api
@@ -347,6 +347,13 @@ def shown_text(text: str) -> str:
     return text
 
 
+def trouble_reason(trouble: Trouble) -> Reason:
+    """What is wrong with an object, in words."""
+    refusal, ref = trouble.refusal, trouble.ref
+    found = trouble.found if refusal is None else (refusals.refused(refusal, ref.kind, ref.key),)
+    return explain.trouble(trouble.code, found, trouble.more)
+
+
 def trouble_event(state: ReadState, uid: str) -> EventNote | None:
     """The Event that tells an object why it is refused."""
     trouble = state.troubles.get(uid)
@@ -354,5 +361,5 @@ def trouble_event(state: ReadState, uid: str) -> EventNote | None:
         return None
     kind = trouble.ref.kind
     version = KINDS[kind].resource.api_version if kind in KINDS else api.VERSIONS.get(kind, "v1")
-    reason = explain.trouble(trouble.code, trouble.found, trouble.more)
+    reason = trouble_reason(trouble)
     return note_on(state, trouble.ref, version, digest((trouble.code, reason.text, uid)), reason.code, reason.text)

@@ -11,13 +11,13 @@ from typing import Any
 from muster.core.objects.kaiqueue import pod_group_name
 from muster.core.objects.labels import KAI_PREEMPTIBILITY, KAI_PREEMPTION_DELAY, KAI_QUEUE, KAI_STALENESS
 from muster.core.objects.meta import digest, rfc3339
-from muster.core.presentation.desired import Body, DesiredObject, owner_of, shown_text
+from muster.core.presentation.desired import Body, DesiredObject, owner_of, shown_text, trouble_reason
 from muster.core.quota.kaiwork import PREEMPTIBILITY, kai_class
 from muster.core.quota.ledger import leaf_of
 from muster.core.readmodel.state import ReadState
 from muster.core.status.job import job_status
 from muster.core.status.values import JobCode
-from muster.core.wording import explain, jobs
+from muster.core.wording import jobs
 from muster.core.workloads.registry import KINDS
 from muster.model import api
 from muster.model.quota import KAI_ROOT
@@ -97,7 +97,7 @@ def _waits(state: ReadState, workload: Workload) -> tuple[str | None, str, str]:
     trouble = state.troubles.get(workload.ref.uid)
     if leaf or trouble is None or trouble.code not in _OF_QUEUES:
         return None, "", ""
-    told = explain.trouble(trouble.code, trouble.found, trouble.more)
+    told = trouble_reason(trouble)
     return named, told.code, shown_text(told.text)
 
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from muster.core.queueing import objects
 from muster.core.queueing.book import Denial, shape_key
-from muster.core.queueing.queues import Job, Queues, Refusal, Retry, is_current, job_from
+from muster.core.queueing.queues import Job, Queues, Retry, is_current, job_from
 from muster.core.quota.charging import ask_of, charge_of, claim_of, demand_in
 from muster.core.stage import Arm
 from muster.events.base import Cause, Event
@@ -254,7 +254,7 @@ def dequeued(queues: Queues, at: Position, event: WorkloadDequeued) -> Iterable[
 
 
 def refused(queues: Queues, _at: Position, event: WorkloadRefused) -> Iterable[str]:
-    queues.refusals[event.ref.uid] = Refusal(event.reason, event.message)
+    queues.refusals[event.ref.uid] = event.refusal
     return (event.ref.uid,)
 
 

@@ -17,6 +17,7 @@ from muster.core.seen import Seen
 from muster.events.base import Cause
 from muster.events.decisions import WorkloadQueued
 from muster.events.facts import QueueObserved
+from muster.events.refusals import Refusal
 from muster.model.keys import Ref
 from muster.model.workload import Workload
 
@@ -53,13 +54,6 @@ class Retry(Struct, frozen=True):
 
     tries: int
     at: int
-
-
-class Refusal(Struct, frozen=True):
-    """Why a workload that asks to be queued is not, as told last."""
-
-    reason: str
-    message: str
 
 
 class Queues(Struct):

@@ -12,11 +12,11 @@ from muster.core.quota.ledger import leaf_of
 from muster.events.base import Cause
 from muster.events.decisions import (
     DequeueReason,
-    RefusalReason,
     WorkloadDequeued,
     WorkloadQueued,
     WorkloadRefused,
 )
+from muster.events.refusals import NAMES, Refusal
 from muster.model.quota import KAI_ROOT
 from muster.model.workload import Workload
 
@@ -49,10 +49,9 @@ def standing_of(state: SorterState, uid: str) -> Standing | None:
         return None
     refusal = _refusal(state, workload, leaf) if uid not in state.queues.ledger.charges else None
     if refusal is not None:
-        told = state.queues.refusals.get(uid)
-        if told is not None and (told.reason, told.message) == refusal:
+        if state.queues.refusals.get(uid) == refusal:
             return None
-        return WorkloadRefused(cause=cause, ref=workload.ref, reason=refusal[0], message=refusal[1])
+        return WorkloadRefused(cause=cause, ref=workload.ref, refusal=refusal)
     if leaf is None or state.queues.not_before.get(uid, 0) > state.now:
         return None
     return _queue(state, workload, leaf, job, cause)
@@ -96,43 +95,34 @@ def _queue(state: SorterState, workload: Workload, leaf: str, job: Job | None, c
     )
 
 
-def _refusal(state: SorterState, workload: Workload, leaf: str | None) -> tuple[RefusalReason, str] | None:
+def _refusal(state: SorterState, workload: Workload, leaf: str | None) -> Refusal | None:
     if workload.refusal:
-        return "cannot_suspend", workload.refusal
+        return Refusal("cannot_suspend", text=workload.refusal)
     if workload.wishes.hold:
-        by, why = workload.wishes.by, workload.wishes.reason
-        return "held", (
-            f"held back{f' by {by}' if by else ''}{f': {why}' if why else ''}; "
-            f"`muster release {workload.ref.key}` lets it queue again"
-        )
+        return Refusal("held", name=workload.wishes.by, text=workload.wishes.reason)
     if state.queues.ledger.tree is None:
-        return "no_tree", "no valid ElasticQuotaTree is in force in kube-system; apply one and it is queued"
+        return Refusal("no_tree")
     queue, named = queue_and_quota(quota_name(workload.labels))
     if leaf is None and KAI_ROOT in state.queues.ledger.trees:
         refusal = kai_refusal(state.queues.ledger, workload, queue, named)
         if refusal is not None:
             return refusal
     if leaf is None and named:
-        return "unbound", _misnamed(state, named)
+        return _misnamed(state, named)
     if leaf is None:
-        namespace = workload.ref.namespace
-        return (
-            "unbound",
-            f"no quota claims namespace {namespace}; add it to the namespaces of a leaf of ElasticQuotaTree "
-            f"{state.queues.ledger.tree.ref.key}, or name a leaf with the label quota.scheduling.alibabacloud.com/name",
-        )
+        return Refusal("unbound", "namespace_unclaimed", state.queues.ledger.tree.ref.key)
     return None
 
 
-def _misnamed(state: SorterState, named: str) -> str:
+def _misnamed(state: SorterState, named: str) -> Refusal:
     """Why the quota a label names is none that work can belong to."""
     found = state.queues.ledger.named.get(named, [])
     if not found:
-        return f"its label names quota {named}, and the tree has none of that name; correct the label or remove it"
+        return Refusal("unbound", "quota_missing", named)
     taking = [path for path in found if not state.queues.ledger.nodes[path].children]
     if not taking:
-        return f"its label names quota {found[0]}, which has children; name one of those instead"
-    return f"its label names quota {named}, and {len(taking)} are called so: {', '.join(taking[:5])}; rename them"
+        return Refusal("unbound", "quota_has_children", found[0])
+    return Refusal("unbound", "quota_not_unique", named, names=tuple(taking[:NAMES]), count=len(taking))
 
 
 def _why_leaves(workload: Workload | None, leaf: str | None) -> DequeueReason | None:

@@ -129,7 +129,8 @@ def _left(_state: ReadState, at: Position, event: d.WorkloadDequeued) -> Iterato
 
 
 def _refused(_state: ReadState, at: Position, event: d.WorkloadRefused) -> Iterator[Said]:
-    yield event.ref, happened(at, "workload_refused", "turn", reason=event.reason, words=event.message)
+    told = {"kind": event.ref.kind, "name": event.ref.key, "refused": event.refusal}
+    yield event.ref, happened(at, "workload_refused", "turn", **told)
 
 
 def _proposed(state: ReadState, at: Position, event: d.CandidatesProposed) -> Iterator[Said]:

@@ -175,10 +175,10 @@ class JobFolds:
             self._mark.queues(candidate.queue)
 
     def _refused(self, state: ReadState, _at: Position, event: d.WorkloadRefused) -> None:
-        self._mark.trouble(state, event.ref, event.reason, [event.message])
+        self._mark.refused(state, event.ref, event.refusal)
         record = state.records.get(event.ref.uid)
         if record is not None:
-            record.ended, record.reason = "refused", event.reason
+            record.ended, record.reason = "refused", event.refusal.reason
 
     def _suspended(self, state: ReadState, _at: Position, event: d.SuspensionRecorded) -> None:
         if event.ref.uid in state.queues.ledger.charges:  # In the same commit its charge may have ended.

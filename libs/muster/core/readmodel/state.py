@@ -20,6 +20,7 @@ from muster.core.status.happenings import Happening, Release, Taker
 from muster.core.status.values import Leaving, Phase, Pools
 from muster.core.workloads.registry import KINDS
 from muster.events.decisions import Shortage
+from muster.events.refusals import Refusal
 from muster.model.kaiqueue import KaiQueue
 from muster.model.keys import Ref
 
@@ -53,9 +54,11 @@ class Trouble(Struct, frozen=True):
 
     ref: Ref
     code: TroubleCode
-    found: tuple[str, ...]
+    found: tuple[str, ...] = ()
     more: int = 0
     """How many findings there are beyond those."""
+    refusal: Refusal | None = None
+    """Instead of findings: why a workload is not in a queue."""
 
     @property
     def text(self) -> str:

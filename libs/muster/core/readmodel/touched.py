@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from msgspec import Struct, field
 
 from muster.core.readmodel.state import ReadState, Trouble, TroubleCode
+from muster.events.refusals import Refusal
 from muster.model.keys import Ref
 
 
@@ -58,9 +59,16 @@ class Marker:
 
     def trouble(self, state: ReadState, ref: Ref, code: TroubleCode, found: Sequence[str], *, most: int = 10) -> None:
         """Something is wrong with an object; at most so many of the findings are kept."""
-        state.troubles[ref.uid] = Trouble(ref, code, tuple(found[:most]), max(0, len(found) - most))
+        self._trouble(state, Trouble(ref, code, tuple(found[:most]), max(0, len(found) - most)))
+
+    def refused(self, state: ReadState, ref: Ref, refusal: Refusal) -> None:
+        """A workload is refused a place in a queue."""
+        self._trouble(state, Trouble(ref, refusal.reason, refusal=refusal))
+
+    def _trouble(self, state: ReadState, trouble: Trouble) -> None:
+        state.troubles[trouble.ref.uid] = trouble
         if self._touched is not None:
-            self._touched.troubles[ref.uid] = None
+            self._touched.troubles[trouble.ref.uid] = None
 
     def clear(self, state: ReadState, uid: str) -> None:
         """Nothing is wrong with it any more."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal, Protocol
 
 from muster.core.status.values import JobCode
-from muster.events.decisions import RefusalReason
+from muster.events.refusals import RefusalReason
 
 RefusalCode = Literal[
     "InsufficientQuota",

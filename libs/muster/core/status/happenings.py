@@ -14,6 +14,7 @@ from muster.core.status.values import Leaving
 from muster.events import claims, effects, elastic, gangs, growing
 from muster.events import decisions as d
 from muster.events.base import Decision
+from muster.events.refusals import Refusal
 from muster.model.keys import Ref
 from muster.model.resources import Vector
 
@@ -116,6 +117,7 @@ class Happening(Struct, frozen=True, omit_defaults=True, kw_only=True):
     used: tuple[Used, ...] = ()
     where: Where | None = None
     refusal: Shortfall | None = None
+    refused: Refusal | None = None
     leaving: Leaving | None = None
     nodes: tuple[tuple[str, int], ...] = ()
     """(node, how many pods)"""

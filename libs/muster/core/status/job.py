@@ -17,6 +17,7 @@ from muster.core.readmodel.phases import phase_of
 from muster.core.readmodel.state import ReadState
 from muster.core.status.codes import refusal_code, refused_code
 from muster.core.status.values import Holder, JobCode, JobStatus, Remains, Scaling, Wanting
+from muster.events.refusals import Refusal
 from muster.model.keys import path_chain
 
 HOLDERS_SHOWN = 5
@@ -36,8 +37,10 @@ def _status(state: ReadState, uid: str, code: JobCode, **details: Any) -> JobSta
     """A status with what every one has."""
     workload, charge = state.queues.workloads.get(uid), state.queues.ledger.charges.get(uid)
     record = state.records.get(uid)
+    ref = record.ref if record is not None else workload.ref if workload is not None else None
     common: dict[str, Any] = {
-        "kind": record.ref.kind if record is not None else workload.ref.kind if workload is not None else "",
+        "kind": ref.kind if ref is not None else "",
+        "job": ref.key if ref is not None else "",
         "attempt": state.queues.attempts.get(uid, 0),
         "detail": workload.detail if workload is not None else "",
     }
@@ -58,7 +61,7 @@ def _over(state: ReadState, uid: str, _acting: bool) -> JobStatus | None:
         return None
     trouble = state.troubles.get(uid)
     if trouble is not None and trouble.code == "unreadable":
-        return _status(state, uid, "Unreadable", message=trouble.text)
+        return _status(state, uid, "Unreadable", refused=Refusal("unreadable", text=trouble.text))
     if uid in state.queues.ledger.charges:
         return _status(state, uid, "DeletedStillCharged", remains=_remains(state, uid))
     record = state.records.get(uid)
@@ -140,7 +143,7 @@ def _kept_back(state: ReadState, uid: str, _acting: bool) -> JobStatus | None:
         return _status(state, uid, "ResumeFailed", until=until, message=message, failures=times)
     refusal = state.queues.refusals.get(uid)
     if refusal is not None and uid not in state.queues.jobs and state.queues.workloads[uid].suspended:
-        return _status(state, uid, refused_code(refusal.reason), message=refusal.message)
+        return _status(state, uid, refused_code(refusal.reason), refused=refusal)
     return None
 
 

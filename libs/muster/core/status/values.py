@@ -14,6 +14,7 @@ from muster.events.base import Cause
 from muster.events.decisions import AdoptionReason, Shortage
 from muster.events.elastic import GrowthDenied
 from muster.events.gangs import GangHeldBack
+from muster.events.refusals import Refusal
 from muster.model.elastic import Counts
 from muster.model.pools import Growth, PoolRefusal
 from muster.model.resources import Vector
@@ -127,6 +128,8 @@ class JobStatus(Struct, frozen=True, kw_only=True):
     code: JobCode
     phase: Phase
     kind: str = ""
+    job: str = ""
+    """namespace/name"""
     queue: str = ""
     attempt: int = 0
     position: int = 0
@@ -155,6 +158,8 @@ class JobStatus(Struct, frozen=True, kw_only=True):
     """Log time (ms) before which it is not tried again."""
     failures: int = 0
     leaving: Leaving | None = None
+    refused: Refusal | None = None
+    """Why it is not in a queue."""
     message: str = ""
     """What the API server or a validation said, in their words."""
     missing: tuple[str, ...] = ()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from muster.core.status.happenings import Happening, SetAsked, Used, Where
-from muster.core.wording import explain, telling, telling_nodes
+from muster.core.wording import explain, refusals, telling, telling_nodes
 from muster.core.workloads.registry import child_of, suspend_field
 from muster.model.resources import format_quantity, format_vector
 from muster.model.text import counted, span
@@ -84,6 +84,11 @@ def _queued(each: Happening) -> str:
     if each.flag:
         return f"{text}; it is tried once its present quota is given back"
     return f"{text}: {place(each.where)}" if each.where is not None else text
+
+
+def _refused(each: Happening) -> str:
+    assert each.refused is not None
+    return f"it is not queued: {refusals.refused(each.refused, each.kind, each.name)}"
 
 
 def _tried(each: Happening) -> str:
@@ -181,7 +186,7 @@ _LINES: Mapping[str, tuple[str, Callable[[Happening], str]]] = {
     "object_unreadable": ("unreadable", lambda each: f"it cannot be read: {each.words}"),
     "workload_queued": ("queued", _queued),
     "workload_dequeued": ("left", lambda each: f"leaves queue {each.queue}: {_of(explain.DEQUEUED, each.reason)}"),
-    "workload_refused": ("refused", lambda each: f"it is not queued: {each.words}"),
+    "workload_refused": ("refused", _refused),
     "candidates_proposed": ("tried", _tried),
     "quota_reserved": (
         "reserved",

@@ -11,7 +11,7 @@ from typing import cast
 from muster.core.objects.meta import rfc3339
 from muster.core.quota.demand import Shortfall
 from muster.core.status.values import Holder, JobCode, JobStatus, Pools, Wanting
-from muster.core.wording import explain, explain_nodes, telling_ray
+from muster.core.wording import explain, explain_nodes, refusals, telling_ray
 from muster.core.wording.explain import Reason
 from muster.core.workloads.registry import child_of
 from muster.model.resources import format_quantity, format_vector
@@ -31,7 +31,9 @@ def _finished(status: JobStatus) -> Reason:
 
 
 def _refused(status: JobStatus) -> Reason:
-    return Reason(status.code, f"{status.code}:{status.message}", status.message)
+    assert status.refused is not None
+    text = refusals.refused(status.refused, status.kind, status.job)
+    return Reason(status.code, f"{status.code}:{text}", text)
 
 
 def _short(status: JobStatus) -> Reason:
@@ -180,7 +182,7 @@ def _ending(status: JobStatus, words: str) -> str:
 
 def _unreadable(status: JobStatus, _now: int, _more: str) -> str:
     kept = f" What runs of it stays charged with {_given(status)}." if status.charged is not None else ""
-    return f"It cannot be read, so it is not queued: {status.message}.{kept} Correct it and it is queued"
+    return f"It cannot be read, so it is not queued: {reason(status).text}.{kept} Correct it and it is queued"
 
 
 def _outcome(status: JobStatus) -> str:
@@ -247,13 +249,13 @@ _TEXTS: dict[JobCode, Callable[[JobStatus, int, str], str]] = {
     "NotSynced": lambda status, now, _: (
         f"{_waits(status, now)}. {reason(status).text}" if status.position else reason(status).text
     ),
-    "NoQuotaTree": lambda status, _now, _more: f"It is not queued: {status.message}",
-    "TwoQuotas": lambda status, _now, _more: f"It is not queued: {status.message}",
-    "QueueLabelMissing": lambda status, _now, _more: f"It is not queued: {status.message}",
-    "QueueDoesNotExist": lambda status, _now, _more: f"It is not queued: {status.message}",
-    "NoQuota": lambda status, _now, _more: f"It is not queued: {status.message}",
-    "CannotSuspend": lambda status, _now, _more: f"It is not queued: {status.message}",
-    "Held": lambda status, _now, _more: f"It is not queued: {status.message}",
+    "NoQuotaTree": lambda status, _now, _more: f"It is not queued: {reason(status).text}",
+    "TwoQuotas": lambda status, _now, _more: f"It is not queued: {reason(status).text}",
+    "QueueLabelMissing": lambda status, _now, _more: f"It is not queued: {reason(status).text}",
+    "QueueDoesNotExist": lambda status, _now, _more: f"It is not queued: {reason(status).text}",
+    "NoQuota": lambda status, _now, _more: f"It is not queued: {reason(status).text}",
+    "CannotSuspend": lambda status, _now, _more: f"It is not queued: {reason(status).text}",
+    "Held": lambda status, _now, _more: f"It is not queued: {reason(status).text}",
     "Unreadable": _unreadable,
     "Unmanaged": lambda status, _now, _more: reason(status).text,
     "NotSuspended": lambda status, _now, _more: reason(status).text,

@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from muster.core.wording import explain, explain_nodes, telling_nodes, telling_ray
+from muster.core.wording import explain, explain_nodes, refusals, telling_nodes, telling_ray
 from muster.core.workloads.registry import suspend_field
 from muster.events import claims, effects, elastic, facts, gangs, growing, system
 from muster.events import decisions as d
@@ -317,7 +317,7 @@ _WORDS: Mapping[type[Event], tuple[str, _Say]] = {
         lambda e: f"asks for {_request(e.queue, e.request)}, priority {e.priority}, attempt {e.attempt}",
     ),
     d.WorkloadDequeued: ("left", lambda e: f"leaves {e.queue}: {explain.DEQUEUED[e.reason]}"),
-    d.WorkloadRefused: ("refused", lambda e: e.message),
+    d.WorkloadRefused: ("refused", lambda e: refusals.refused(e.refusal, e.ref.kind, e.ref.key)),
     d.CandidatesProposed: ("proposed", _proposed),
     d.QuotaTreeAccepted: ("in force", tree_summary),
     d.QuotaTreeRejected: ("refused", broken_rules),

@@ -393,8 +393,8 @@ def test_one_that_another_controller_manages_is_refused_by_the_name_of_the_field
     bench.synced()
     bench.facts(seen(kind, obj))
     [refused] = [event for event in bench.settle() if isinstance(event, WorkloadRefused)]
-    assert refused.reason == "cannot_suspend"
-    assert refused.message.startswith(path[1:].replace("/", "."))
+    assert refused.refusal.reason == "cannot_suspend"
+    assert refused.refusal.text.startswith(path[1:].replace("/", "."))
 
 
 # --- which kinds are on -----------------------------------------------------------------------------------------------

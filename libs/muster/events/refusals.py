@@ -1,0 +1,74 @@
+"""Why a workload that asks to be queued is not: codes with names, and no sentence (see core.wording.refusals)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+RefusalReason = Literal[
+    "cannot_suspend",
+    "unbound",
+    "unreadable",
+    "no_tree",
+    "held",
+    "two_quotas",
+    "queue_label_missing",
+    "queue_unknown",
+]
+"""Why a suspended workload is not in a queue:
+
+cannot_suspend  its controller could never suspend it again; the text names the field
+unbound         no quota claims its namespace, or its label names none that takes work
+unreadable      the object cannot be read; the text names the field
+no_tree         no valid quota tree is in force
+held            somebody holds it back; name and text say who and why
+two_quotas      its label names a KAI queue, and an ElasticQuotaTree claims it as well
+queue_label_missing  there are KAI queues, and no label and no namespace leads it to one
+queue_unknown   the KAI queue its label names does not exist, is disabled, or is no leaf
+"""
+
+RefusalDetail = Literal[
+    "",
+    "namespace_unclaimed",
+    "quota_missing",
+    "quota_has_children",
+    "quota_not_unique",
+    "by_label",
+    "by_namespace",
+    "queue_missing",
+    "queue_disabled",
+    "queue_has_children",
+]
+"""What exactly, where a reason has several forms:
+
+namespace_unclaimed  unbound: no leaf of tree ``name`` has its namespace
+quota_missing        unbound: the tree has no quota ``name``
+quota_has_children   unbound: the path ``name`` has children
+quota_not_unique     unbound: ``count`` leaves are called ``name``: ``names``
+by_label             two_quotas: queue ``name``, and quota ``other`` by label
+by_namespace         two_quotas: queue ``name``, and quota ``other`` by its namespace
+queue_missing        queue_unknown: there is no queue ``name``; ``names`` take work
+queue_disabled       queue_unknown: queue ``name`` is not in force; ``text`` says why
+queue_has_children   queue_unknown: queue ``name`` has ``names`` below it
+"""
+
+NAMES = 8
+"""How many names a refusal lists."""
+
+
+class Refusal(Struct, frozen=True, gc=False, omit_defaults=True):
+    """Why a workload is refused a place in a queue."""
+
+    reason: RefusalReason
+    detail: RefusalDetail = ""
+    name: str = ""
+    """Of the quota, queue, tree or author it is about."""
+    other: str = ""
+    """Of the other quota."""
+    names: tuple[str, ...] = ()
+    """What could be named instead: the first NAMES."""
+    count: int = 0
+    """How many there are in all."""
+    text: str = ""
+    """In the words of others: the author of a hold, the check of a field, the rule that a queue breaks."""
