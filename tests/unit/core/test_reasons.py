@@ -211,9 +211,13 @@ def plain(text: str) -> str:
     return re.sub(r"\b[a-z-]+/[a-z-]+(/[a-z-]+)*\b|\d+\S*", "…", text)
 
 
+BY_DETAIL = {("workload_refused", reason) for reason in ("unbound", "two_quotas", "queue_unknown")}
+"""Reasons of several forms, which are told apart by the detail beside them."""
+
+
 def test_no_two_reasons_read_the_same() -> None:
     said: dict[str, list[Key]] = {}
-    for key in SCENIC:
+    for key in [key for key in SCENIC if key not in BY_DETAIL]:
         said.setdefault(plain(told(key)), []).append(key)
     assert {text: keys for text, keys in said.items() if len(keys) > 1} == {}
 
