@@ -12,7 +12,7 @@ import pytest
 
 from muster.core.status import codes
 from muster.core.wording import explain, explain_nodes
-from muster.events import claims, decisions, effects, gangs
+from muster.events import claims, decisions, effects, gangs, refusals
 
 ROOT = Path(__file__).parents[2]
 LARGEST = 500
@@ -64,7 +64,7 @@ def test_no_test_sleeps() -> None:
 WORDS = {
     "adoption": (decisions.AdoptionReason, explain.ADOPTED),
     "dequeue": (decisions.DequeueReason, explain.DEQUEUED),
-    "refusal": (decisions.RefusalReason, codes.REFUSED),
+    "refusal": (refusals.RefusalReason, codes.REFUSED),
     "release": (decisions.ReleaseReason, explain.RELEASED),
     "stale plan": (claims.PlanObjection, explain.STALE),
     "claim ended": (claims.ClaimOutcome, explain.CLAIM_ENDED),
