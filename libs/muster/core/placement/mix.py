@@ -6,7 +6,9 @@ What a placement wastes is measured against this mix: free GPUs on a node that m
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from functools import lru_cache
+from itertools import accumulate
 
 from msgspec import Struct, field
 
@@ -16,7 +18,7 @@ from muster.model.resources import Vector
 
 MAX_KINDS = 512
 """Kinds counted at most; the rarest give way."""
-MAX_USED = 20
+MAX_USED = 64
 """Kinds a placement is measured against: the most frequent."""
 REFRESH_EVERY = 64
 WHOLE = 1000
@@ -73,33 +75,45 @@ class Mix(Struct):
 
 
 @lru_cache(maxsize=256)
-def _parsed(mix: str) -> tuple[int, list[tuple[int, int, int, int, int]]]:
+def _parsed(mix: str) -> tuple[int, list[tuple[int, int, int, list[int], list[int], list[int], list[int]]]]:
+    """(how often kinds were asked for that cannot be here at all, the others by devices and share)."""
     odd, *parts = mix.split(";")
-    kinds = []
+    shapes: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
     for part in parts:
         cpu, memory, devices, share, times = map(int, part.split(","))
-        kinds.append((cpu, memory, devices, share, times))
-    return int(odd), kinds
+        shapes.setdefault((devices, share), []).append((cpu, memory, times))
+    found = []
+    for (devices, share), kinds in sorted(shapes.items()):
+        by_cpu, by_memory = sorted(kinds), sorted(kinds, key=lambda each: each[1])
+        found.append(
+            (
+                devices,
+                share,
+                sum(times for _, _, times in kinds),
+                [cpu for cpu, _, _ in by_cpu],
+                [0, *accumulate(times for _, _, times in by_cpu)],
+                [memory for _, memory, _ in by_memory],
+                [0, *accumulate(times for _, _, times in by_memory)],
+            )
+        )
+    return int(odd), found
 
 
 @lru_cache(maxsize=1 << 16)
 def waste(cpu: int, memory: int, whole: int, shared: tuple[int, ...], mix: str) -> int:
     """Of what is left on a node, how much of its GPUs the mix cannot use. ``whole``: free whole devices."""
-    odd, kinds = _parsed(mix)
+    odd, shapes = _parsed(mix)
     slivers = sum(shared)
     left = whole * WHOLE + slivers
     total = odd * left
     top = shared[-1] if shared else 0
-    for need_cpu, need_memory, devices, share, times in kinds:
-        if need_cpu > cpu or need_memory > memory:
+    for devices, share, times, cpus, by_cpu, memories, by_memory in shapes:
+        if (not whole and top < share) if share else whole < devices:
             total += times * left
-        elif share:
-            if not whole and top < share:
-                total += times * left
-            elif shared:
-                total += times * sum([each for each in shared if each < share])
-        elif whole < devices:
-            total += times * left
-        else:
-            total += times * slivers
+            continue
+        fits = min(by_cpu[bisect_right(cpus, cpu)], by_memory[bisect_right(memories, memory)])
+        small = slivers
+        if share:
+            small = sum([each for each in shared if each < share]) if shared else 0
+        total += fits * small + (times - fits) * left
     return total
