@@ -57,7 +57,7 @@ test-ray: controlplane ray  ## against a real Ray: heads, drivers, raylets, wher
 	PYTHONPATH=tests $(BIN)/python -m kit.realray inside $(PYTEST) --durations=5 tests/ray
 
 shake: $(READY)  ## look for what no property has met yet: other examples in each of ROUNDS rounds
-	for round in $$(seq $(ROUNDS)); do MUSTER_TEST_EXAMPLES=random $(PYTEST) -q -n $(WORKERS) tests/properties || exit 1; done
+	for round in $$(seq $(ROUNDS)); do MUSTER_TEST_EXAMPLES=random $(PYTEST) -q -n $(WORKERS) tests/properties tests/sim/test_turmoil.py || exit 1; done
 
 controlplane: $(READY)  ## build the real Kubernetes control plane the tests run against (once, cached)
 	PYTHONPATH=tests $(BIN)/python -m kit.controlplane build

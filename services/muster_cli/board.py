@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec import Struct, field
@@ -84,10 +85,12 @@ class Board(Struct, frozen=True):
     """What has not been listed yet: nothing is admitted meanwhile."""
     pauses: list[str] = field(default_factory=list)
     """What somebody has paused, a sentence each."""
+    reclaim: list[str] = field(default_factory=list)
+    """In which trees reclaim is off, and what enables it, a sentence each."""
 
 
-def board_of(state: ReadState) -> Board:
-    """The board a view shows."""
+def board_of(state: ReadState, reclaim: Sequence[str] = ()) -> Board:
+    """The board a view shows. ``reclaim``: in which trees reclaim is off, a sentence each."""
     tree = state.queues.ledger.tree
     board = Board(state.seq, state.generation, state.now, unsynced=sorted(state.unsynced))
     if tree is None:
@@ -99,7 +102,15 @@ def board_of(state: ReadState) -> Board:
     nodes = [_node(state, node, counts, policies.get(node.path, ""), last) for node in every]
     pauses = list(dict.fromkeys(text for node in every for text in pauses_over(state, node.path)))
     return Board(
-        state.seq, state.generation, state.now, tree.ref.key, tree.profile, nodes, sorted(state.unsynced), pauses
+        state.seq,
+        state.generation,
+        state.now,
+        tree.ref.key,
+        tree.profile,
+        nodes,
+        sorted(state.unsynced),
+        pauses,
+        list(reclaim),
     )
 
 
@@ -173,6 +184,7 @@ def record(board: Board, nodes: list[BoardNode]) -> dict[str, Any]:
         "profile": board.profile,
         "unsynced": board.unsynced,
         "pauses": board.pauses,
+        "reclaim_off": board.reclaim,
         "queues": [_record(node) for node in nodes],
     }
 

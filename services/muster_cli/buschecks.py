@@ -7,7 +7,9 @@ from muster.bus.errors import BusError, ConnectError
 from muster.model.text import span
 from muster.ports import Clock, LogGoneError
 from muster.runtime.leader import MAX_SKEW_MS
+from muster_cli.exits import CliError
 from muster_cli.findings import Finding, Grade
+from muster_cli.pausing import reclaim_offs
 from muster_cli.reading import LogPlace, LogReading, connected
 from muster_cli.render.cell import ALARM_PERCENT, size
 from muster_cli.state import CellState, cell_state
@@ -32,9 +34,10 @@ async def bus_findings(place: LogPlace | None, clock: Clock) -> list[Finding]:
             except BusError as err:
                 return [*findings, Finding("bad", "streams", str(err))]
             before = clock.now()
-            state = await cell_state(LogReading(place, js.connection, js, log))
+            reading = LogReading(place, js.connection, js, log)
+            state = await cell_state(reading)
             after = clock.now()
-            return [*findings, *judged(state, place, before, after)]
+            return [*findings, *judged(state, place, before, after), *await _reclaim(reading)]
     except ConnectError as err:
         return [Finding("bad", "NATS", str(err))]
 
@@ -42,6 +45,14 @@ async def bus_findings(place: LogPlace | None, clock: Clock) -> list[Finding]:
 def judged(state: CellState, place: LogPlace, before: int, after: int) -> list[Finding]:
     """What a cell's state says; ``before`` and ``after``: our clock around the question, ms."""
     return [_skew(state.usage.broker_ms, before, after), _room(state), *_leads(state, place)]
+
+
+async def _reclaim(reading: LogReading) -> list[Finding]:
+    """The trees in which reclaim is off."""
+    try:
+        return [Finding("note", "reclaim", *each.said) for each in await reclaim_offs(reading)]
+    except (BusError, CliError) as err:
+        return [Finding("note", "reclaim", f"not examined: {err}")]
 
 
 def _skew(broker: int, before: int, after: int) -> Finding:

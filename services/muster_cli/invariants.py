@@ -19,6 +19,8 @@ CHECKED: dict[str, str] = {
     "I21": "nodes are asked for once for each who lacks them, and no more than a pool may have",
     "I22": "what is charged is charged at the leaf its workload belongs to",
     "I23": "what is decided between two inputs is bounded",
+    "I25": "a claim stands only as long as its job waits as it did when the claim was opened",
+    "I26": "who is evicted for a job is evicted so that it is let in, unless something has changed in between",
 }
 UNCHECKED: dict[str, str] = {
     "I7": "needs to know what could have been evicted when; tested with random trees and in simulation",
@@ -28,4 +30,5 @@ UNCHECKED: dict[str, str] = {
     "I16": "input that changed nothing is not in the log; tested with the watcher",
     "I18": "needs to know that trees and demands stayed; tested with random trees",
     "I20": "needs to know when the cluster was free of faults; checked in simulation",
+    "I24": "what readers say of a job is checked by the read model while it folds",
 }

@@ -73,7 +73,11 @@ class Chaos:
         if not self.jobs:
             return
         name = rng.choice(sorted(self.jobs))
-        job = self.jobs[name]
+        self._step(name, self.jobs[name])
+
+    def _step(self, name: str, job: Workload) -> None:
+        """The next step in the life of a job."""
+        rng = self.rng
         if job.suspended:
             self._suspended_step(name, job)
         elif job.phase == "starting":

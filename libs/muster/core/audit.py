@@ -7,15 +7,16 @@ The invariants are described in docs/reference/invariants.md.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from msgspec import Struct, field
 
+from muster.core.audit_claims import ClaimAudit
 from muster.core.audit_evictions import AuditedCharge, Orders, counted, findings
 from muster.core.audit_gangs import GangAudit
 from muster.core.audit_growth import GrowthAudit
-from muster.core.audit_leaves import LeafAudit
+from muster.core.audit_leaves import GONE, LeafAudit
 from muster.core.queueing.book import Place
 from muster.core.stage import Violation
 from muster.events.charges import ChargeChanged
@@ -48,15 +49,31 @@ from muster.events.facts import (
 )
 from muster.events.system import Genesis, LeaderStarted
 from muster.model.keys import Ref
-from muster.model.quota import QuotaNode, QuotaTree
+from muster.model.quota import KAI_ROOT, QuotaNode, QuotaTree
 from muster.model.resources import Vector, format_quantity
 from muster.model.workload import Workload
 
-CHECKED = ("I1", "I2", "I3", "I4", "I5", "I6", "I8", "I9", "I11", "I13", "I15", "I17", "I19", "I21", "I22", "I23")
+CHECKED = (
+    "I1",
+    "I2",
+    "I3",
+    "I4",
+    "I5",
+    "I6",
+    "I8",
+    "I9",
+    "I11",
+    "I13",
+    "I15",
+    "I17",
+    "I19",
+    "I21",
+    "I22",
+    "I23",
+    "I25",
+    "I26",
+)
 """The invariants this auditor checks; the others need what is not in the log yet."""
-
-GONE = 2**63
-"""Stands for the version of an object that has ended."""
 
 MAX_KEPT = 1_000
 """Violations kept word by word; all are counted."""
@@ -71,6 +88,8 @@ class _Charge(Struct):
     admitted: bool = False
     adopted: bool = False
     granted: Vector = field(default_factory=dict)
+    named: str = ""
+    """The quota or queue its label named when it was charged."""
 
 
 _Asks = tuple[tuple[tuple[str, int], ...], int, bool]
@@ -83,7 +102,9 @@ def _asks(event: WorkloadQueued | Candidate) -> _Asks:
 
 def _charge(event: QuotaReserved | WorkloadAdopted, *, adopted: bool = False) -> _Charge:
     request, pods = event.request, event.pods
-    return _Charge(event.queue, request, event.attempt, pods, event.preemptible, adopted=adopted, granted=request)
+    charge = _Charge(event.queue, request, event.attempt, pods, event.preemptible, adopted=adopted, granted=request)
+    charge.named = event.named
+    return charge
 
 
 class _Waiting(Struct):
@@ -124,6 +145,7 @@ class Auditor:
         self._gangs = GangAudit()
         self._growth = GrowthAudit()
         self._leaves = LeafAudit()
+        self._claims = ClaimAudit()
         self._orders = Orders()
 
     def feed(self, stored: Stored) -> None:  # noqa: C901, PLR0915 - a table of events
@@ -131,7 +153,7 @@ class Auditor:
         self._seq = stored.seq
         self.commits += 1
         self._check_epoch(stored)
-        for book in (self._gangs, self._growth, self._leaves):
+        for book in (self._gangs, self._growth, self._leaves, self._claims):
             for invariant, holds, detail in book.feed(stored):
                 self._check(invariant, holds, detail)
         for event in stored.commit.events:
@@ -244,7 +266,7 @@ class Auditor:
         for uid, charge in self._charges.items():
             workload = self._workloads.get(uid)
             if workload is not None:
-                charge.queue = leaves.get(workload.ref.namespace, charge.queue)
+                charge.queue = self._leaf(leaves, workload.ref.namespace, charge.named) or charge.queue
             self._add(charge, 1)
 
     def _removed(self, event: QuotaTreeRemoved) -> None:
@@ -259,6 +281,23 @@ class Auditor:
         leaves = {ns: node.path for node in nodes if not node.children for ns in node.namespaces}
         self._bound = set(leaves)
         return leaves
+
+    def _leaf(self, leaves: Mapping[str, str], namespace: str, named: str) -> str:
+        """Where a tree that comes into force puts a charge; empty where it leaves it."""
+        own, tree = leaves.get(namespace, ""), self._trees.get("root")
+        if named.startswith("kai:") and KAI_ROOT in self._trees:
+            queue, _, quota = named[4:].partition("/")
+            found = [
+                path for path, node in self._nodes.items() if path.startswith(f"{KAI_ROOT}/") and node.name == queue
+            ]
+            return found[0] if found and not own and not quota and not self._nodes[found[0]].children else ""
+        named = named.partition("/")[2] if named.startswith("kai:") else named
+        if not named:
+            default = self._nodes.get(f"{KAI_ROOT}/default-queue")
+            return own or (tree.rules.unbound_queue if tree else "") or (default.path if default else "")
+        found = [path for path, node in self._nodes.items() if node.name == named and not node.children]
+        found = [path for path in found if not path.startswith(f"{KAI_ROOT}/")]
+        return own if own in found else found[0] if len(found) == 1 else ""
 
     def _queued(self, event: WorkloadQueued) -> None:
         self._priorities[event.ref.uid] = event.priority
@@ -309,7 +348,7 @@ class Auditor:
         charge = self._charges.get(event.ref.uid)
         if charge is not None and charge.attempt == event.attempt:
             self._add(charge, -1)
-            charge.queue = event.queue
+            charge.queue, charge.named = event.queue, event.named
             self._add(charge, 1)
 
     def _changed(self, event: ChargeChanged) -> None:
@@ -393,8 +432,8 @@ class Auditor:
 
     def _effect(self, event: EffectApplied) -> None:
         """I1: nothing is resumed that was not admitted before. I9: and each admission once."""
-        # A pod is bound once, whatever was decided of it: of another decision this is another binding.
-        attempt = event.attempt if event.action in ("resume", "suspend") else event.cause.seq
+        # What is decided anew is another write: a pod bound elsewhere, a job suspended after it was started again.
+        attempt = event.attempt if event.action == "resume" else event.cause.seq
         key = (event.ref.uid, attempt, event.action)
         self._check("I1", event.cause.seq < self._seq, f"{event.ref}: {event.action} before it was decided")
         self._check("I9", key not in self._applied, f"{event.ref}: {event.action} twice, attempt {event.attempt}")

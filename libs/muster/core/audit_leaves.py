@@ -31,6 +31,8 @@ Finding = tuple[str, bool, str]
 _NAMES = ("quota.scheduling.alibabacloud.com/name", "quota.scheduling.koordinator.sh/name")
 _KAI = "kai.scheduler/queue"
 
+GONE = 2**63
+"""Stands for the version of an object that has ended."""
 MOST_TURNS = 8
 """How often one workload may be queued or proposed in vain between two inputs."""
 MOST_COMMITS = 64
@@ -53,6 +55,8 @@ class LeafAudit:
         """workload uid -> (namespace, quota its label names, sequence since when)"""
         self._charged: dict[str, tuple[str, str]] = {}
         """workload uid -> (leaf, how the violation names it)"""
+        self._versions: dict[str, int] = {}
+        """uid -> newest version: what comes late says nothing"""
         self._judged = 0
         """Sequence up to which the accountant had seen everything when it last left nothing undone."""
         self._commits = 0
@@ -87,8 +91,9 @@ class LeafAudit:
             case QuotaTreeRemoved():
                 gone = self._tree is not None and self._tree.ref.uid == event.ref.uid
                 self._install(None if gone else self._tree, stored.seq)
-            case WorkloadObserved():
+            case WorkloadObserved() if event.workload.rv > self._versions.get(event.workload.ref.uid, -1):
                 workload = event.workload
+                self._versions[workload.ref.uid] = workload.rv
                 # A queue of KAI has rules of its own; where it is labelled so, nothing is asked.
                 names = (_KAI, *_NAMES)
                 named = next((f"{key}:{workload.labels[key]}" for key in names if workload.labels.get(key)), "")
@@ -97,6 +102,7 @@ class LeafAudit:
                 self._asked[workload.ref.uid] = (workload.ref.namespace, named, since)
             case WorkloadGone():
                 self._asked.pop(event.ref.uid, None)
+                self._versions[event.ref.uid] = GONE
             case WorkloadQueued():
                 yield self._turn(event.ref.uid, f"{event.ref} is queued")
             case QuotaDenied() if event.reason == "stale":

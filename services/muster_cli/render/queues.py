@@ -161,7 +161,7 @@ def as_of(board: Board) -> str:
 
 def _notes(board: Board) -> list[Text]:
     """What keeps jobs from being admitted or evicted, whatever the numbers say."""
-    notes = [f"{pause}." for pause in board.pauses]
+    notes = [f"{note}." for note in (*board.pauses, *board.reclaim)]
     if board.unsynced:
         notes.append(f"Nothing is admitted until all {', '.join(board.unsynced)} are listed.")
     return [Text(), *(styled((note, WARN)) for note in notes)] if notes else []

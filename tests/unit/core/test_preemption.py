@@ -336,3 +336,18 @@ def test_who_leaves_is_tried_on_the_nodes_first() -> None:
     assert [each.fits for each in happened(scene.bench.log, PlanTried)] == [True]
     assert orders(scene) == [("wide", ["x0", "x1"])]
     sound(scene)
+
+
+@pytest.mark.parametrize("when", ["proposed", "before"])
+def test_nobody_leaves_for_a_request_that_was_edited(when: str) -> None:
+    """The edit is known to the accountant, and the sorter has not queued it anew yet."""
+    scene = borrowed()
+    scene.line("job a/owed cpu=4")
+    scene.take("queue_sorter", "quota_accountant")
+    if when == "proposed":
+        scene.take("preemptor")
+    scene.line("edit a/owed cpu=9")
+    scene.take("preemptor", "quota_accountant")
+    scene.settle()
+    assert not happened(scene.bench.log, EvictionOrdered)
+    sound(scene)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from muster.core.preemption.state import PreemptorState
 from muster.core.queueing.book import Shape
 from muster.core.queueing.order import share
-from muster.core.queueing.queues import Job
+from muster.core.queueing.queues import Job, is_current
 from muster.core.quota.demand import Shortfall, chain_of
 from muster.core.quota.kaireclaim import between, is_kai
 from muster.core.quota.kaishares import Shares, kai_shares
@@ -26,7 +26,9 @@ def owed(state: PreemptorState) -> list[Claimant]:
         if state.queues.ledger.rules_of(queue).reclaim != "disabled" and (kai or state.below_guarantee(queue)):
             for shape in state.refused(queue):
                 job = state.claimant(shape)
-                if job is None or not state.in_turn(job) or state.is_gated(job.ref.uid):
+                if job is None or not state.in_turn(job) or not is_current(state.queues, job):
+                    continue
+                if state.is_gated(job.ref.uid):
                     continue
                 if state.now < max(state.claims_from(job), state.grace_over_at(job) or 0):
                     continue
@@ -54,6 +56,8 @@ def outranking(state: PreemptorState) -> list[Claimant]:
             job = state.claimant(shape)
             if job is None or job.priority <= state.runs[queue][0].priority or state.is_gated(job.ref.uid):
                 continue
+            if not is_current(state.queues, job):
+                continue
             mine = _basis(state, job, given)
             if (
                 state.now >= state.claims_from(job)
@@ -73,6 +77,8 @@ def aged(state: PreemptorState) -> tuple[Shape, Job, Shortfall] | None:
     heads = sorted((job for _, job in _heads(state)), key=lambda job: (_waits_since(state, job), job.ref.uid))
     for job in heads:
         if _due(state, job) > state.now or not state.in_turn(job) or state.is_gated(job.ref.uid):
+            continue
+        if not is_current(state.queues, job):
             continue
         shape, refusals = state.queues.book.shapes[job.shape], list(state.queues.ledger.refusals(job.queue, job.demand))
         if shape.denial is None or not refusals or any(each.hopeless or each.of_runtime for each in refusals):

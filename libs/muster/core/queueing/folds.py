@@ -64,6 +64,7 @@ def workload_observed(queues: Queues, at: Position, event: WorkloadObserved) -> 
 
 def workload_gone(queues: Queues, at: Position, event: WorkloadGone) -> Iterable[str]:
     if queues.seen.end(event, at.at):
+        queues.attempts.pop(event.ref.uid, None)
         return forget(queues, event.ref.uid)
     return ()
 
@@ -75,8 +76,8 @@ def unreadable(queues: Queues, at: Position, event: ObjectUnreadable) -> Iterabl
 
 
 def forget(queues: Queues, uid: str) -> Iterable[str]:
+    """What it asks for is unknown. Its attempts go on counting until it is gone: none of them may come twice."""
     queues.workloads.pop(uid, None)
-    queues.attempts.pop(uid, None)
     queues.refusals.pop(uid, None)
     queues.failures.pop(uid, None)
     queues.not_before.pop(uid, None)
@@ -248,7 +249,7 @@ def dequeued(queues: Queues, at: Position, event: WorkloadDequeued) -> Iterable[
     if job is not None and job.attempt == event.attempt and job.status != "charged":
         withdraw(queues, job)
         del queues.jobs[event.ref.uid]
-    if event.ref.uid not in queues.workloads:
+    if event.ref.uid in queues.seen.ended:
         queues.attempts.pop(event.ref.uid, None)
     return (event.ref.uid,)
 

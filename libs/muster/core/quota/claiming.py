@@ -161,6 +161,8 @@ def _objection(state: AccountantState, proposed: PreemptionProposed) -> tuple[Ob
     ):
         return "not_waiting", ""
     demand, claims = demand_in(proposed), state.ledger.claims
+    if demand_of(state.ledger.tree_of(proposed.queue), workload, state.priorities.get(uid)) != demand:
+        return "not_waiting", ""
     if proposed.kind == "age":
         if state.ledger.shortfall(proposed.queue, demand) is None:
             return "fits", ""

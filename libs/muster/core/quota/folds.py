@@ -143,8 +143,12 @@ def workload_observed(state: AccountantState, at: Position, event: WorkloadObser
 
 
 def workload_gone(state: AccountantState, at: Position, event: WorkloadGone) -> None:
+    uid = event.ref.uid
     if state.seen.end(event, at.at):
-        forget(state, at, event.ref.uid)
+        for told in (state.attempts, state.evictions, state.priorities):
+            told.pop(uid, None)
+        state.service.forget(uid)
+        _forget(state, at, uid)
 
 
 def unreadable(state: AccountantState, at: Position, event: ObjectUnreadable) -> None:
@@ -153,15 +157,11 @@ def unreadable(state: AccountantState, at: Position, event: ObjectUnreadable) ->
         if event.ref.uid in state.entries:
             state.causes[event.ref.uid] = Cause(at.seq, at.item)
         else:
-            forget(state, at, event.ref.uid)
+            _forget(state, at, event.ref.uid)
 
 
-def forget(state: AccountantState, at: Position, uid: str) -> None:
+def _forget(state: AccountantState, at: Position, uid: str) -> None:
     state.workloads.pop(uid, None)
-    state.attempts.pop(uid, None)
-    state.evictions.pop(uid, None)
-    state.service.forget(uid)
-    state.priorities.pop(uid, None)
     state.causes.pop(uid, None)
     if uid in state.entries:
         state.causes[uid] = Cause(at.seq, at.item)
@@ -220,7 +220,7 @@ def touched(state: AccountantState, at: Position, uid: str | None) -> None:
 
 
 def workload_queued(state: AccountantState, _at: Position, event: WorkloadQueued) -> None:
-    if event.ref.uid in state.workloads:  # else it is gone by now, and is about to be dequeued
+    if event.ref.uid not in state.seen.ended:  # else it is gone by now, and is about to be dequeued
         state.attempts[event.ref.uid] = event.attempt
         state.priorities[event.ref.uid] = event.priority
     state.ledger.queued(event.ref.uid, ask_of(event))

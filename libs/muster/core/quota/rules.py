@@ -141,4 +141,6 @@ def read_rules(texts: Mapping[str, str]) -> tuple[Rules, list[str]]:
                 _CHECKED[name](texts[name])
         except RuleError as err:
             wrong.append(f"annotation muster.dev/{name}: {err}")
-    return (Rules(**found) if found else DEFAULT_RULES), wrong
+    # What says what holds anyway is left out: an encoding leaves out a default by identity, a decoded text is another.
+    said = {name: value for name, value in found.items() if value != getattr(DEFAULT_RULES, name)}
+    return (Rules(**said) if said else DEFAULT_RULES), wrong

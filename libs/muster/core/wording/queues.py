@@ -36,3 +36,17 @@ NOT_IN_FORCE = "it is not in force yet"
 def over_quota(names: str) -> str:
     """A queue borrows. ``names``: the resources, with commas."""
     return f"it uses more than its quota of {names}"
+
+
+def reclaim_off(tree: str, *, declared: bool) -> tuple[str, str]:
+    """(that no queue of a tree takes quota back, and why; the command that enables it). ``tree``: namespace/name.
+
+    ``declared``: the tree says so itself; else work ran at first sight.
+    """
+    told = f"reclaim is off in ElasticQuotaTree {tree}: "
+    if declared:
+        namespace, _, name = tree.partition("/")
+        command = f"kubectl annotate elasticquotatree -n {namespace} {name} muster.dev/reclaim=enabled --overwrite"
+        return f"{told}its annotation muster.dev/reclaim says disabled", f"`{command}` enables it"
+    why = "jobs that Muster had not admitted were running when it first saw the cluster"
+    return told + why, "`muster resume evictions` enables it"

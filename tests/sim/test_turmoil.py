@@ -1,0 +1,110 @@
+"""Random histories in which everything happens at once: no crash, no circle, no quota passed, nobody forgotten.
+
+200 of them in every run, others in each round of `make shake`, and as many as MUSTER_TEST_HISTORIES says.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from random import Random
+
+import pytest
+from msgspec.structs import replace
+
+from kit.histories import goes_on_from_a_snapshot
+from kit.turmoil import Turmoil
+from muster.core.audit import Auditor, audit
+from muster.events.claims import ClaimEnded
+from muster.events.decisions import EvictionOrdered
+from muster.events.envelope import Stored
+from muster.runtime.replay import replay
+
+BLOCKS = 20
+EACH = max(int(os.environ.get("MUSTER_TEST_HISTORIES", "200")) // BLOCKS, 1)
+FIRST = Random().randrange(10**9) if os.environ.get("MUSTER_TEST_EXAMPLES") == "random" else 0
+
+
+def played(seed: int) -> Turmoil:
+    turmoil = Turmoil(seed)
+    turmoil.run()
+    return turmoil
+
+
+@pytest.mark.parametrize("block", range(BLOCKS))
+def test_any_history_keeps_the_invariants_comes_to_rest_and_replays(block: int) -> None:
+    for seed in range(FIRST + block * EACH, FIRST + (block + 1) * EACH):
+        try:
+            turmoil = played(seed)
+            turmoil.at_rest()
+        except Exception as err:
+            raise AssertionError(f"seed {seed}") from err
+        log = turmoil.bench.log
+        broken = [each for each in audit(log).violations if each.invariant != "I11"]
+        assert not broken, f"seed {seed}: {broken[0]}"
+        replayed = replay(log, silences=False)
+        assert not replayed.divergences, f"seed {seed}: {replayed.divergences[0]}"
+        name = Random(seed).choice(sorted(turmoil.bench.seats))
+        goes_on_from_a_snapshot(turmoil.bench, name, Random(seed).randrange(len(log)))
+
+
+def test_the_histories_are_worth_something() -> None:
+    """Everything that should be endured does happen in the first sixty."""
+    seen: Counter[str] = Counter()
+    for seed in range(60):
+        for stored in played(seed).bench.log:
+            seen.update(type(event).__name__ for event in stored.commit.events)
+            late = stored.commit.kind == "decision" and stored.commit.in_seq < stored.seq - 1
+            seen["gap"] += late
+    wanted = {
+        "gap": 200,
+        "EvictionOrdered": 15,
+        "ClaimOpened": 10,
+        "ClaimEnded": 5,
+        "EffectFailed": 10,
+        "QuotaMoved": 5,
+        "QuotaTreeRemoved": 5,
+        "WorkloadAdopted": 50,
+        "SuspensionOrdered": 10,
+        "ObjectUnreadable": 50,
+        "NodesClaimed": 3,
+        "GangDeferred": 100,
+    }
+    assert {name: seen[name] for name, least in wanted.items() if seen[name] < least} == {}
+
+
+# --- what the audit finds -----------------------------------------------------------------------------------------
+
+
+def found(log: list[Stored]) -> Counter[str]:
+    auditor = Auditor()
+    for stored in log:
+        auditor.feed(stored)
+    auditor.finish()
+    return auditor.broken
+
+
+def test_the_audit_finds_a_claim_that_is_not_ended() -> None:
+    noticed = 0
+    for seed in range(100):
+        log = played(seed).bench.log
+        cut = [
+            replace(stored, commit=replace(stored.commit, events=kept))
+            for stored in log
+            if (kept := tuple(event for event in stored.commit.events if not isinstance(event, ClaimEnded)))
+        ]
+        noticed += bool(found(cut)["I25"])
+    assert noticed >= 3
+
+
+def test_the_audit_finds_evictions_for_nobody() -> None:
+    """Right after an order: its claim ends though nothing has come between, or more are ordered to leave for it."""
+    logs = (played(seed).bench.log for seed in range(100))
+    log, at, order = next(
+        (log, s, e) for log in logs for s in log for e in s.commit.events if isinstance(e, EvictionOrdered)
+    )
+    assert not found(log[: at.seq])["I26"]
+    ended = ClaimEnded(cause=order.cause, ref=order.ref, outcome="expired")
+    for event in (ended, order):
+        more = replace(at.commit, events=(event,), in_seq=at.seq)
+        assert found([*log[: at.seq], Stored(at.seq + 1, more)])["I26"]
