@@ -9,8 +9,8 @@ from muster.ports import Clock, LogGoneError
 from muster.runtime.leader import MAX_SKEW_MS
 from muster_cli.exits import CliError
 from muster_cli.findings import Finding, Grade
-from muster_cli.pausing import reclaim_offs
 from muster_cli.reading import LogPlace, LogReading, connected
+from muster_cli.reclaiming import reclaim_offs
 from muster_cli.render.cell import ALARM_PERCENT, size
 from muster_cli.state import CellState, cell_state
 

@@ -20,7 +20,7 @@ CHECKED: dict[str, str] = {
     "I22": "what is charged is charged at the leaf its workload belongs to",
     "I23": "what is decided between two inputs is bounded",
     "I25": "a claim stands only as long as its job waits as it did when the claim was opened",
-    "I26": "who is evicted for a job is evicted so that it is let in, unless something has changed in between",
+    "I26": "evictions for a job lead to its admission, unless something has changed in between",
 }
 UNCHECKED: dict[str, str] = {
     "I7": "needs to know what could have been evicted when; tested with random trees and in simulation",

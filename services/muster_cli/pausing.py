@@ -9,23 +9,20 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from muster.core.objects.meta import CHANGE_REASON, CHANGED_BY, PREFIX
-from muster.core.preemption.preemptor import Preemptor
-from muster.core.preemption.state import PreemptorState
 from muster.core.quota.rules import RuleError, paused_parts
 from muster.core.quota.tree import ROOT
 from muster.core.readmodel.state import ReadState
-from muster.core.wording.queues import reclaim_off
 from muster.model.api import QUEUES, QUOTA_TREES, ApiResource
 from muster.model.keys import Ref
 from muster_cli.api import Api, api_of, check_pair
 from muster_cli.console import Output
 from muster_cli.exits import FAILED, NOT_FOUND, OK, CliError
-from muster_cli.folding import present_state
 from muster_cli.following import Present
 from muster_cli.levers import NO_CLUSTER, UNCONFIRMED
 from muster_cli.marking import annotate, annotations_of, author, short
 from muster_cli.options import Bus, ClusterOption
 from muster_cli.reading import LogReading, locate, opened, tell_which
+from muster_cli.reclaiming import reclaim_offs
 
 What = Literal["evictions", "admissions"]
 PAUSED, BY, REASON = (f"{PREFIX}/{name}" for name in ("paused", "paused-by", "paused-reason"))
@@ -151,37 +148,6 @@ def _parts(text: str) -> tuple[str, ...]:
         return paused_parts(text)
     except RuleError:
         return ()
-
-
-class ReclaimOff(Struct, frozen=True):
-    """A tree in which no queue takes quota back. ``declared``: it says so itself; else work ran at first sight."""
-
-    tree: str
-    """namespace/name"""
-    declared: bool
-
-    @property
-    def said(self) -> tuple[str, str]:
-        """What is the case, and the command that enables it."""
-        return reclaim_off(self.tree, declared=self.declared)
-
-
-async def reclaim_offs(reading: LogReading) -> list[ReclaimOff]:
-    """The trees in which reclaim is off, as of now."""
-    return off_in(await present_state(reading, Preemptor()))
-
-
-async def notes_on_reclaim(reading: LogReading) -> list[str]:
-    """In which trees reclaim is off, and what enables it, a sentence each."""
-    return ["; ".join((told[0].upper() + told[1:], fix)) for told, fix in (e.said for e in await reclaim_offs(reading))]
-
-
-def off_in(state: PreemptorState) -> list[ReclaimOff]:
-    """The trees in which reclaim is off."""
-    trees = state.queues.ledger.trees.values()
-    return [
-        ReclaimOff(tree.ref.key, tree.rules.reclaim == "disabled") for tree in trees if not state.reclaims(tree.root)
-    ]
 
 
 async def reclaim_is_off(reading: LogReading) -> bool:

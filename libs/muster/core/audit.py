@@ -261,6 +261,10 @@ class Auditor:
 
     def _tree(self, event: QuotaTreeAccepted) -> None:
         self._trees[event.tree.root] = event.tree
+        self._settle()
+
+    def _settle(self) -> None:
+        """Charges stand where the trees in force put them."""
         leaves = self._in_force()
         self._used = {}
         for uid, charge in self._charges.items():
@@ -271,7 +275,7 @@ class Auditor:
 
     def _removed(self, event: QuotaTreeRemoved) -> None:
         self._trees = {root: tree for root, tree in self._trees.items() if tree.ref.uid != event.ref.uid}
-        self._in_force()
+        self._settle()
 
     def _in_force(self) -> dict[str, str]:
         """Take in what all trees in force say; {namespace: leaf}."""

@@ -1,8 +1,8 @@
 """What the audit asks of claims (I25, I26), from the log alone.
 
-I25: a claim stands only as long as its job waits as it did when it was opened. I26: whoever is suspended for a job is
-suspended so that it is let in: a claim with victims ends with an admission, or something has changed in between; and
-no further victims are ordered to leave for it without such a change.
+I25: a claim stands only as long as its job waits as it did when it was opened. I26: a job is suspended so that another
+is admitted: a claim with victims ends with an admission, or something has changed in between; and no further victims
+are ordered to leave for it without such a change.
 Like the auditor it keeps to its own books, and calls nothing of the accountant's or the preemptor's.
 """
 
@@ -50,7 +50,7 @@ _Shape = tuple[object, ...]
 
 
 class _Held(Struct):
-    """A claim: for whom, and what its newest order rests on."""
+    """A claim: its job, and what its newest order rests on."""
 
     told: str
     attempt: int

@@ -11,7 +11,6 @@ from muster_cli.commands.queue_tree import chosen
 from muster_cli.console import Output
 from muster_cli.folding import present_view
 from muster_cli.options import Bus, Form
-from muster_cli.pausing import notes_on_reclaim
 from muster_cli.reading import locate, opened, tell_which
 from muster_cli.render.queues import list_lines
 
@@ -27,7 +26,7 @@ async def queue_ls(
     out = Output()
     tell_which(out, place)
     async with opened(place) as reading:
-        board = board_of(await present_view(reading), await notes_on_reclaim(reading))
+        board = board_of(await present_view(reading))
     nodes = [node for node in chosen(board, "") if node.leaf or every]
     if output in ("table", "wide"):
         out.lines(list_lines(board, nodes, width=200 if output == "wide" else out.width))

@@ -11,8 +11,8 @@ from muster_cli.console import Output
 from muster_cli.exits import NOT_FOUND, CliError
 from muster_cli.folding import present_view
 from muster_cli.options import Bus, Form
-from muster_cli.pausing import notes_on_reclaim
 from muster_cli.reading import locate, opened, tell_which
+from muster_cli.reclaiming import notes_on_reclaim
 from muster_cli.render.queues import tree_lines
 
 

@@ -67,3 +67,31 @@ def test_what_ran_at_first_sight_turns_reclaim_off_in_its_own_tree_only(tree: st
         "" if tree == "kai" else "reclaim_disabled"
     ]
     sound(scene)
+
+
+@pytest.mark.parametrize(
+    "labels", [{"kai.scheduler/queue": "team-a"}, {"quota.scheduling.alibabacloud.com/name": "none"}]
+)
+def test_what_runs_with_a_label_that_leads_nowhere_is_charged_to_its_namespace(labels: dict[str, str]) -> None:
+    """A namespace of the tree and a queue of KAI at once, or a quota that does not exist: refused, and never free."""
+    scene = both()
+    scene.lines("synced")
+    job = facts.job("around", "a", cpu=4, labels=labels)
+    scene.do(facts.seen(job))
+    scene.do(facts.seen(job, suspended=False, phase="running"))
+    charges = scene.bench.states["quota_accountant"].ledger.charges
+    assert {uid: charge.queue for uid, charge in charges.items()} == {job.ref.uid: "root/a"}
+    scene.tree_of(("a", 4), ("c", 0))
+    assert charges[job.ref.uid].queue == "root/a"
+    sound(scene)
+
+
+def test_a_tree_that_is_deleted_leaves_its_charges_to_the_queue_that_their_jobs_name() -> None:
+    scene = both()
+    scene.lines("synced")
+    job = facts.job("around", "a", cpu=4, labels={"kai.scheduler/queue": "team-a"})
+    scene.do(facts.seen(job, suspended=False, phase="running"))
+    scene.do(facts.tree_gone())
+    state = scene.bench.states["quota_accountant"]
+    assert state.entries[job.ref.uid].queue == state.ledger.charges[job.ref.uid].queue == "kai/team-a"
+    sound(scene)

@@ -89,15 +89,18 @@ def forget(queues: Queues, uid: str) -> Iterable[str]:
 
 def tree_accepted(queues: Queues, at: Position, event: QuotaTreeAccepted) -> Iterable[str]:
     queues.ledger.install(event.tree)
-    for uid in queues.resumed:
-        if uid in queues.jobs and uid in queues.ledger.charges:
-            _stands_at(queues.jobs[uid], queues.ledger.charges[uid].queue)
-    queues.book.rejudge(queues.ledger)
-    return queues.workloads
+    return _trees_changed(queues)
 
 
 def tree_removed(queues: Queues, at: Position, event: QuotaTreeRemoved) -> Iterable[str]:
     queues.ledger.remove(event.ref.uid)
+    return _trees_changed(queues)
+
+
+def _trees_changed(queues: Queues) -> Iterable[str]:
+    for uid in queues.resumed:
+        if uid in queues.jobs and uid in queues.ledger.charges:
+            _stands_at(queues.jobs[uid], queues.ledger.charges[uid].queue)
     queues.book.rejudge(queues.ledger)
     return queues.workloads
 

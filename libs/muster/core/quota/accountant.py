@@ -15,10 +15,10 @@ from muster.core.objects.labels import quota_name
 from muster.core.quota import claimfolds, claiming, folds, growth, kaiforest, standalone
 from muster.core.quota.charging import charge_of, demand_in
 from muster.core.quota.demand import Scratch, demand_of
-from muster.core.quota.ledger import leaf_of
 from muster.core.quota.state import (
     AccountantState,
     Proposal,
+    adopting_leaf,
     home_of,
     is_stale,
     release_reason,
@@ -230,7 +230,7 @@ class QuotaAccountant:
                 yield adopted
                 continue
             workload = state.workloads[uid]
-            queue = leaf_of(state.ledger, workload) or ""
+            queue = adopting_leaf(state, workload)
             demand = demand_of(state.ledger.tree_of(queue), workload, state.priorities.get(uid))
             scratch.add(queue, demand)
             yield WorkloadAdopted(

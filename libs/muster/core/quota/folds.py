@@ -80,6 +80,11 @@ def tree_gone(state: AccountantState, at: Position, event: QuotaTreeGone) -> Non
 def tree_accepted(state: AccountantState, _at: Position, event: QuotaTreeAccepted) -> None:
     state.judged[event.tree.ref.uid] = event.rv
     state.ledger.install(event.tree)
+    _trees_changed(state)
+
+
+def _trees_changed(state: AccountantState) -> None:
+    """Charges stand where the trees in force put them, and everything is looked at afresh."""
     for uid, entry in state.entries.items():
         entry.queue = state.ledger.charges[uid].queue
     for uid in (*state.workloads, *state.standalone):
@@ -115,8 +120,7 @@ def tree_removed(state: AccountantState, _at: Position, event: QuotaTreeRemoved)
     force = {tree.ref.uid for tree in state.ledger.trees.values()}
     state.judged = {uid: rv for uid, rv in state.judged.items() if uid in force}
     state.tree_causes.pop(event.ref.uid, None)
-    for uid in (*state.workloads, *state.standalone):
-        recheck(state, uid)
+    _trees_changed(state)
 
 
 def workload_observed(state: AccountantState, at: Position, event: WorkloadObserved) -> None:

@@ -267,9 +267,17 @@ def note_idle(state: AccountantState, entry: Entry) -> None:
         entry.idle_since = state.now
 
 
+def adopting_leaf(state: AccountantState, workload: Workload) -> str:
+    """Where what runs around the queue is charged: its leaf, and its namespace's where its labels lead to none.
+
+    Empty when nobody claims it. A label that names no quota, or two, must not be a way to run for free.
+    """
+    return leaf_of(state.ledger, workload) or state.ledger.leaf_of.get(workload.ref.namespace, "")
+
+
 def must_adopt(state: AccountantState, workload: Workload) -> bool:
     """Whether something runs that is not charged and belongs to a queue."""
-    if workload.ref.uid in state.entries or leaf_of(state.ledger, workload) is None:
+    if workload.ref.uid in state.entries or not adopting_leaf(state, workload):
         return False
     if state.presence.occupies(workload.ref.uid):
         return True
