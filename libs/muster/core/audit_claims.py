@@ -49,7 +49,7 @@ Finding = tuple[str, bool, str]
 _Shape = tuple[object, ...]
 
 
-class _Held(Struct):
+class _OpenClaim(Struct):
     """A claim: its job, and what its newest order rests on."""
 
     told: str
@@ -76,7 +76,7 @@ class ClaimAudit:
     """Feed it every commit in order."""
 
     def __init__(self) -> None:
-        self._claims: dict[str, _Held] = {}
+        self._claims: dict[str, _OpenClaim] = {}
         self._jobs: dict[str, _Asked] = {}
         self._versions: dict[str, int] = {}
         """uid -> newest version: what comes late says nothing"""
@@ -89,7 +89,7 @@ class ClaimAudit:
         self._nodes = 0
         """... and at which the nodes, or what else is on them, did."""
         self._trees: dict[str, QuotaTree] = {}
-        self._places: dict[str, tuple[_Held, int]] = {}
+        self._places: dict[str, tuple[_OpenClaim, int]] = {}
         """workload uid -> a claim that was served for it, and the sequence; until it is placed"""
 
     def feed(self, stored: Stored) -> Iterator[Finding]:
@@ -98,7 +98,9 @@ class ClaimAudit:
         for event in commit.events:
             yield from self._event(event, stored)
         judged = commit.stage == "quota_accountant" and commit.kind == "decision" and len(commit.events) < MAX_EVENTS
-        trees = isinstance(commit.events[0], QuotaTreeAccepted | QuotaTreeRejected | QuotaTreeRemoved)
+        trees = bool(commit.events) and isinstance(
+            commit.events[0], QuotaTreeAccepted | QuotaTreeRejected | QuotaTreeRemoved
+        )
         if judged and not trees:
             yield from self._justified(commit.in_seq)
 
@@ -177,7 +179,7 @@ class ClaimAudit:
     def _opened(self, event: EvictionOrdered | ClaimOpened, stored: Stored) -> Iterator[Finding]:
         uid, in_seq = event.ref.uid, stored.commit.in_seq
         before = self._claims.pop(uid, None)
-        held = self._claims[uid] = _Held(str(event.ref), event.attempt, _shape(event), in_seq)
+        held = self._claims[uid] = _OpenClaim(str(event.ref), event.attempt, _shape(event), in_seq)
         if isinstance(event, ClaimOpened):
             return
         held.victims = len(event.victims)
