@@ -243,6 +243,17 @@ async def test_what_runs_keeps_the_size_that_was_admitted(plane: ControlPlane) -
     async with running(plane, jobs.job("grows", MANAGED)) as (alice, made):
         await refused(patched(alice, made, {"spec": {"parallelism": 500}}), "Job grows: it runs with the size that")
         await patched(alice, made, {"spec": {"parallelism": 1}})
+    async with running(plane, jobs.rayservice("grows", MANAGED)) as (alice, made):
+        config = made["spec"]["rayClusterConfig"]
+        [group], head = config["workerGroupSpecs"], config["headGroupSpec"]
+        wider = {"spec": {"rayClusterConfig": {"workerGroupSpecs": [{**group, "replicas": 50}]}}}
+        await refused(patched(alice, made, wider), "RayService grows: it runs with the size that was admitted")
+        [ray] = head["template"]["spec"]["containers"]
+        heavier = {**ray, "resources": {"requests": {"cpu": "64", "memory": "1Gi"}}}
+        larger = {"spec": {"rayClusterConfig": {"headGroupSpec": {"template": {"spec": {"containers": [heavier]}}}}}}
+        await refused(patched(alice, made, larger), "RayService grows: it runs with the size that was admitted")
+        newer = {"template": {"spec": {"containers": [{**ray, "image": "ray:new"}]}}}
+        await patched(alice, made, {"spec": {"rayClusterConfig": {"headGroupSpec": newer}}})
     for kind, types in (("TFJob", "tfReplicaSpecs"), ("PyTorchJob", "pytorchReplicaSpecs")):
         async with running(plane, jobs.KINDS[kind].make("grows", MANAGED)) as (alice, made):
             more = {"spec": {types: {"Worker": {"replicas": 500}}}}

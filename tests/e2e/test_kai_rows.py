@@ -16,6 +16,7 @@ from kit.kubeclient import Object
 from kit.muster import Muster, running
 from muster.bus.server import EmbeddedServer
 from muster.events.decisions import GangAdmitted
+from muster.sim.kuberay import RayServiceOperator
 
 KAI = "scheduling.run.ai/v2"
 GPU = "nvidia.com/gpu"
@@ -216,18 +217,33 @@ async def test_shares_are_refused_where_sharing_is_off(muster_plane: ControlPlan
 async def test_the_clusters_of_a_rayservice_are_both_charged_during_an_upgrade(
     cluster: Cluster, muster_up: Muster
 ) -> None:
-    """KubeRay copies the labels of a RayService to its RayClusters; in an upgrade there are two of them for a while."""
+    """A RayService is one job of its queue; in an upgrade it runs through two RayClusters for a while."""
+    cluster.operate(RayServiceOperator())
     await cluster.kube.create(queue("team-a", gpu={"limit": 4}))
-    service = {"apiVersion": RAY, "kind": "RayService", "name": "chat", "uid": "0f7c6c3e-51d0-4f6a-8d55-1f2e5ab4d9a1"}
-    owner = {"ownerReferences": [{**service, "controller": True, "blockOwnerDeletion": True}]}
-    await cluster.kube.create(ray_cluster("chat-old", pod(2), **owner))
+    made = ray_cluster("chat", pod(2))
+    config = {key: value for key, value in made["spec"].items() if key != "suspend"}
+    spec = {"suspend": True, "rayClusterConfig": config}
+    await cluster.kube.create({**made, "kind": "RayService", "spec": spec})
 
     async def charged(gpus: str) -> bool:
         status = (await cluster.kube.get(KAI, "Queue", "team-a")).get("status") or {}
         return bool((status.get("allocated") or {}).get(GPU) == gpus)
 
-    await cluster.until(lambda: charged("2"), what="the one that serves to be charged")
-    await cluster.kube.create(ray_cluster("chat-new", pod(2), **owner))
-    await cluster.until(lambda: charged("4"), what="the new one to be charged beside it")
-    await cluster.kube.delete(RAY, "RayCluster", "chat-old", WHERE)
-    await cluster.until(lambda: charged("2"), what="the old one to be given back")
+    async def named() -> list[str]:
+        status = (await cluster.kube.get(RAY, "RayService", "chat", WHERE)).get("status") or {}
+        parts = (status.get(part) or {} for part in ("activeServiceStatus", "pendingServiceStatus"))
+        return [part["rayClusterName"] for part in parts if part.get("rayClusterName")]
+
+    await cluster.until(lambda: charged("2"), what="the service to be admitted and charged")
+    [old] = await cluster.until(named, what="the operator to name its cluster")
+    template = {"template": {"metadata": {"labels": {"release": "new"}}}}
+    changed = {"spec": {"rayClusterConfig": {"headGroupSpec": template}}}
+    await cluster.kube.patch(RAY, "RayService", "chat", WHERE, patch=changed)
+    await cluster.until(lambda: charged("4"), what="the new cluster to be charged beside the old one")
+    await cluster.kube.delete(RAY, "RayCluster", old, WHERE)
+    await cluster.kube.delete(RAY, "RayService", "chat", WHERE)
+
+    async def free() -> bool:
+        return not await cluster.kube.list_objects(RAY, "RayCluster", WHERE)
+
+    await cluster.until(free, what="its clusters to be gone")

@@ -66,7 +66,9 @@ ROLES = {
         _rule("apps", "statefulsets", "statefulsets/status"),
         _rule("", "pods", verbs=("get", "list", "watch", "create", "delete", "update", "patch")),
     ],
-    "operator": [_rule("ray.io", "rayjobs/status", "rayclusters/status", verbs=("get", "update", "patch"))],
+    "operator": [
+        _rule("ray.io", "rayjobs/status", "rayclusters/status", "rayservices/status", verbs=("get", "update", "patch"))
+    ],
 }
 
 

@@ -41,6 +41,14 @@ def raycluster(name: str = "c", namespace: str = "video", *, cpu: str = "1", rep
     return {"apiVersion": "ray.io/v1", "kind": "RayCluster", "metadata": meta(name, namespace), "spec": body}
 
 
+def rayservice(name: str = "s", namespace: str = "video", *, cpu: str = "1", replicas: int = 1, **spec: Any) -> Obj:
+    """A RayService; its cluster is that of ``raycluster``."""
+    cluster = raycluster(name, namespace, cpu=cpu, replicas=replicas)["spec"]
+    config = {key: value for key, value in cluster.items() if key != "suspend"}
+    body = {"suspend": True, "serveConfigV2": "applications: []", "rayClusterConfig": config, **spec}
+    return {"apiVersion": "ray.io/v1", "kind": "RayService", "metadata": meta(name, namespace), "spec": body}
+
+
 def _kubeflow(kind: str, version: str, specs: str, types: dict[str, int], name: str, namespace: str, cpu: str) -> Obj:
     replicas = {key: {"replicas": count, "template": template(cpu)} for key, count in types.items()}
     return {
@@ -173,6 +181,21 @@ KINDS: dict[str, KindFacts] = {
         suspending={"state": "ready"},
         template="/spec/headGroupSpec/template/spec",
         templates=("/spec/headGroupSpec/template", "/spec/workerGroupSpecs/0/template"),
+    ),
+    "RayService": KindFacts(
+        rayservice,
+        ack=2000,
+        full=2000,
+        unit="one-rayservice-qu",
+        settled=conditions("Suspended"),
+        starting={"pendingServiceStatus": {"rayClusterName": "x"}},
+        running={"activeServiceStatus": {"rayClusterName": "x"}, **conditions("Ready")},
+        suspending={"activeServiceStatus": {"rayClusterName": "x"}, **conditions("Suspending")},
+        template="/spec/rayClusterConfig/headGroupSpec/template/spec",
+        templates=(
+            "/spec/rayClusterConfig/headGroupSpec/template",
+            "/spec/rayClusterConfig/workerGroupSpecs/0/template",
+        ),
     ),
     "Job": KindFacts(
         job,

@@ -46,6 +46,7 @@ class ApiResource(Struct, frozen=True, gc=False):
 
 RAYJOBS = ApiResource("ray.io", "v1", "rayjobs", "RayJob")
 RAYCLUSTERS = ApiResource("ray.io", "v1", "rayclusters", "RayCluster")
+RAYSERVICES = ApiResource("ray.io", "v1", "rayservices", "RayService")
 PODS = ApiResource("", "v1", "pods", "Pod")
 NODES = ApiResource("", "v1", "nodes", "Node", namespaced=False)
 EVENTS = ApiResource("", "v1", "events", "Event")
@@ -83,6 +84,7 @@ VERSIONS: dict[str, str] = {
     for resource in (
         RAYJOBS,
         RAYCLUSTERS,
+        RAYSERVICES,
         PODS,
         NODES,
         JOBS,

@@ -117,6 +117,8 @@ class Workload(Struct, frozen=True, gc=False, omit_defaults=True):
     """The kind's controller has confirmed that nothing of a suspended object is left."""
     child: str = ""
     """Name of the object this one runs through (the RayCluster of a RayJob), once its controller names it."""
+    outgoing: str = ""
+    """Name of another one beside it that ends once ``child`` serves (of a RayService that is upgraded)."""
     deleting: bool = False
     busy: bool = False
     """Its controller cannot suspend it in the state it is in (a RayJob that waits or retries)."""

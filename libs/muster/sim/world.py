@@ -18,7 +18,7 @@ from muster.sim.apiserver.status import Obj
 from muster.sim.controllers import Controller
 from muster.sim.jobcontroller import JobController
 from muster.sim.kubelet import Kubelet, KubeletSettings
-from muster.sim.kuberay import KubeRayOperator, OperatorSettings
+from muster.sim.kuberay import KubeRayOperator, OperatorSettings, RayServiceOperator
 from muster.sim.policies import suspended_at_birth
 from muster.sim.scheduler import DefaultScheduler
 from muster.sim.syncdriver import SyncDriver
@@ -98,7 +98,7 @@ class SimCluster:
                 self.server.objects.create(NODES, "", node(name, capacity, self.clock.now()))
         self.operator = KubeRayOperator(kuberay)
         self.kubelet = Kubelet(kubelet)
-        controllers: list[Controller] = [self.operator, self.kubelet]
+        controllers: list[Controller] = [self.operator, RayServiceOperator(), self.kubelet]
         if self.operator.settings.submitter_pods:
             controllers.append(JobController())
         if scheduler:

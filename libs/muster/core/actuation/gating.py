@@ -26,7 +26,7 @@ Op = dict[str, Any]
 
 CLUSTER, GROUP = "ray.io/cluster", "ray.io/group"
 """Labels that KubeRay gives its pods."""
-SCALED = {"RayJob": "/spec/rayClusterSpec", "RayCluster": "/spec"}
+SCALED = {"RayJob": "/spec/rayClusterSpec", "RayService": "/spec/rayClusterConfig", "RayCluster": "/spec"}
 """{kind: where it describes a Ray cluster}"""
 
 

@@ -26,7 +26,7 @@ from muster.model.keys import Position, Ref
 
 REST_MS = 5_000
 """How long nothing is written to a cluster again after a write that failed."""
-SCALED = ("RayCluster", "RayJob")
+SCALED = ("RayCluster", "RayJob", "RayService")
 """Kinds whose clusters may scale themselves, from the start or later."""
 WORKER, NODE_TYPE, GROUP = "worker", "ray.io/node-type", "ray.io/group"
 REPLICA = "ray.io/worker-group-replica-name"

@@ -56,6 +56,7 @@ class Life(Struct, frozen=True, kw_only=True):
     settled: bool = False
     busy: bool = False
     child: str = ""
+    outgoing: str = ""
     over: bool = False
     """Nothing but its pods holds anything (matters where it is the child of a workload)."""
 
@@ -192,6 +193,7 @@ def workload(
         detail=life.detail[:64],
         settled=life.settled,
         child=life.child[:MAX_NAME],
+        outgoing=life.outgoing[:MAX_NAME],
         deleting=bool(meta.deletion_timestamp),
         busy=life.busy,
         wishes=wishes(meta.annotations),

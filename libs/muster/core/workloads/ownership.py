@@ -4,7 +4,8 @@ Anybody who may create an object may write any owner into it. So an object count
 owner's kind makes such objects, under the name and in the number in which it makes them. What does not is judged like
 what people create: it is queued, charged, and guarded.
 
-A RayCluster does not say whose it is: its name is the operator's choice, and stands in the status of its RayJob.
+A RayCluster does not say whose it is: its name is the operator's choice, and stands in the status of its RayJob or
+RayService.
 :class:`Parents` remembers those names.
 """
 
@@ -94,6 +95,8 @@ class Parents(Struct):
         former = was.former
         if was.child and was.child != workload.child:
             former = (*former, was.child)[-FORMER:]
+        if workload.outgoing and workload.outgoing not in former:
+            former = (*former, workload.outgoing)[-FORMER:]
         rests = workload.suspended and workload.phase == "waiting"
         self.known[workload.ref.uid] = Parent(workload.child, former, rests)
 
@@ -103,7 +106,7 @@ class Parents(Struct):
     def disown(self, child: ChildState) -> bool:
         """Whether a child is certainly none of the parent that it names.
 
-        KubeRay writes the name of a RayCluster into the status of its RayJob before it creates the RayCluster. A parent
+        KubeRay writes the name of a RayCluster into the status of its owner before it creates the RayCluster. A parent
         that has not been seen yet, or that starts and has named nothing so far, says nothing against it.
         """
         parent = self.known.get(child.owner_uid)

@@ -1,4 +1,4 @@
-"""What RayJobs and RayClusters share: the specification of a Ray cluster, and what it needs."""
+"""What RayJobs, RayClusters and RayServices share: the specification of a Ray cluster, and what it needs."""
 
 from __future__ import annotations
 

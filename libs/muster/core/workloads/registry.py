@@ -7,7 +7,16 @@ from collections.abc import Callable, Iterable
 from msgspec import Struct
 
 from muster.core.workloads import kubeflow
-from muster.core.workloads.kinds import job, mpijob, pytorchjob, raycluster, rayjob, sparkapplication, tfjob
+from muster.core.workloads.kinds import (
+    job,
+    mpijob,
+    pytorchjob,
+    raycluster,
+    rayjob,
+    rayservice,
+    sparkapplication,
+    tfjob,
+)
 from muster.model import api
 from muster.model.api import ApiResource
 from muster.model.workload import ChildState, Workload
@@ -47,6 +56,7 @@ KINDS: dict[str, Kind] = {
         auxiliary=("Job",),
         pods_of=("RayCluster",),
     ),
+    "RayService": Kind(api.RAYSERVICES, rayservice.read, "-rayservice-qu", child="RayCluster", pods_of=("RayCluster",)),
     "Job": Kind(api.JOBS, job.read, "", pods_of=("Job",)),
     "TFJob": Kind(api.TFJOBS, tfjob.read, "-tf-qu", kubeflow.SUSPEND_PATH, annotated=True, pods_of=("TFJob",)),
     "PyTorchJob": Kind(

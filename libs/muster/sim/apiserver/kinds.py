@@ -116,6 +116,7 @@ KINDS: tuple[ResourceRules, ...] = (
     ),
     _custom(api.RAYJOBS, status=True),
     _custom(api.RAYCLUSTERS, status=True),
+    _custom(api.RAYSERVICES, status=True),
     _custom(api.QUOTA_TREES, status=False),
     _custom(api.QUEUES, status=False),
     _custom(api.KAI_QUEUES, status=True),

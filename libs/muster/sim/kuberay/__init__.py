@@ -1,11 +1,12 @@
 """The KubeRay operator, simulated: one implementation for the simulator, the demo and tests on a real API server.
 
-`rayjob` and `raycluster` are pure functions from objects and a time to operations. `operator` hears of changes, keeps
-what the functions need, and plays Ray itself: how long a Ray job runs and how it ends is written on the RayJob
-(`settings`), since nothing real runs.
+`rayjob`, `raycluster` and `rayservice` are pure functions from objects and a time to operations. `operator` and
+`serviceoperator` hear of changes, keep what the functions need, and play Ray itself: how long a Ray job runs and how it
+ends is written on the RayJob (`settings`), since nothing real runs.
 """
 
 from muster.sim.kuberay.operator import KubeRayOperator
+from muster.sim.kuberay.serviceoperator import RayServiceOperator
 from muster.sim.kuberay.settings import OUTCOME, RUNTIME, OperatorSettings
 
-__all__ = ["OUTCOME", "RUNTIME", "KubeRayOperator", "OperatorSettings"]
+__all__ = ["OUTCOME", "RUNTIME", "KubeRayOperator", "OperatorSettings", "RayServiceOperator"]

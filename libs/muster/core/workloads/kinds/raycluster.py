@@ -1,6 +1,6 @@
 """RayCluster (ray.io/v1): suspended by ``spec.suspend``; its pods are its own. It runs until somebody deletes it.
 
-The RayCluster of a RayJob is no workload of its own: it is what the RayJob runs through.
+The RayCluster of a RayJob or a RayService is no workload of its own: it is what that runs through.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ class _Owned(Struct, frozen=True):
 
 
 def read(raw: bytes) -> Workload | ChildState:
-    """A RayCluster by itself, or as the child of the RayJob it names: then all that counts is what it asks for."""
+    """A RayCluster by itself, or as the child of the RayJob or RayService it names: then what it asks for counts."""
     meta: Meta = decode(raw, _Owned).metadata
-    if belongs(meta.controller, GROUP, "RayJob"):
+    if belongs(meta.controller, GROUP, "RayJob", "RayService"):
         asks, elastic = _asks(raw, meta)
         return child(KIND, meta, asks=asks, elastic=elastic)
     return alone(raw)

@@ -1,0 +1,109 @@
+"""RayService (ray.io/v1): suspended by ``spec.suspend``; serves through one RayCluster, or two in an upgrade.
+
+For a changed ``spec.rayClusterConfig`` KubeRay makes a second RayCluster, moves the traffic when that one serves, and
+deletes the first a minute later: both are charged. Suspending deletes all of them, whatever the spec says meanwhile;
+resuming makes a new one. It runs until somebody deletes it. ``spec.suspend`` is there from KubeRay 1.7 on: where the
+API server drops the field, the policies of ``deploy`` refuse the object.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct, field
+
+from muster.core.objects.meta import Meta, decode
+from muster.core.workloads.common import (
+    Condition,
+    Life,
+    Needs,
+    check_version,
+    foreign_manager,
+    has_no_spec,
+    is_true,
+    workload,
+)
+from muster.core.workloads.ray import GROUP, OPERATOR, RayClusterSpec, add_cluster
+from muster.core.workloads.rayscaling import elastic_of, uncapped
+from muster.model.workload import Phase, Workload
+
+KIND = "RayService"
+AT = "spec.rayClusterConfig"
+READY, SUSPENDING, SUSPENDED, UPGRADING = "Ready", "Suspending", "Suspended", "UpgradeInProgress"
+"""Conditions that KubeRay sets on it."""
+
+
+class RayServiceSpec(Struct, frozen=True, rename="camel"):
+    suspend: bool | None = None
+    managed_by: str | None = None
+    ray_cluster_config: RayClusterSpec | None = None
+
+
+class OneCluster(Struct, frozen=True, rename="camel"):
+    ray_cluster_name: str | None = None
+
+
+class RayServiceStatus(Struct, frozen=True, rename="camel"):
+    active_service_status: OneCluster = field(default_factory=OneCluster)
+    pending_service_status: OneCluster = field(default_factory=OneCluster)
+    conditions: tuple[Condition, ...] | None = None
+
+
+class RayService(Struct, frozen=True, rename="camel"):
+    metadata: Meta
+    api_version: str = "ray.io/v1"
+    spec: RayServiceSpec | None = None
+    status: RayServiceStatus | None = None
+
+
+def read(raw: bytes) -> Workload:
+    """The workload a RayService is. Raises UnreadableError naming the field that makes it unusable."""
+    service: RayService = decode(raw, RayService)
+    spec, status = service.spec, service.status or RayServiceStatus()
+    if spec is None:
+        raise has_no_spec()
+    check_version(service.api_version, GROUP)
+    needs, cluster = Needs(AT), spec.ray_cluster_config
+    if cluster is not None and spec.suspend:
+        cluster = uncapped(cluster, service.metadata)
+    if cluster is not None:
+        add_cluster(needs, cluster, AT, meta=service.metadata)
+    return workload(
+        KIND,
+        service.api_version,
+        service.metadata,
+        _life(bool(spec.suspend), status),
+        needs,
+        refusal=_refusal(spec),
+        elastic=elastic_of(cluster, service.metadata, AT) if cluster is not None else None,
+    )
+
+
+def _life(suspended: bool, status: RayServiceStatus) -> Life:
+    """The two clusters it names: the newer one is what it runs through, the other one is on its way out."""
+    serving = status.active_service_status.ray_cluster_name or ""
+    coming = status.pending_service_status.ray_cluster_name or ""
+    at_rest = is_true(status.conditions, SUSPENDED) and not (serving or coming)
+    stops = is_true(status.conditions, SUSPENDING)
+    phase: Phase = "running" if is_true(status.conditions, READY) and not stops else "starting"
+    if suspended:
+        phase = "suspending" if stops or ((serving or coming) and not at_rest) else "waiting"
+    told = (each for each in (SUSPENDED, SUSPENDING, UPGRADING, READY) if is_true(status.conditions, each))
+    return Life(
+        phase=phase,
+        suspended=suspended,
+        detail=next(told, ""),
+        settled=suspended and at_rest,
+        child=coming or serving,
+        outgoing=serving if coming else "",
+    )
+
+
+def _refusal(spec: RayServiceSpec) -> str:
+    """Why KubeRay would not suspend it, or run it, naming the field; empty when it would."""
+    if spec.ray_cluster_config is None:
+        return f"{AT} is missing: without it there is nothing to queue; add it"
+    if spec.ray_cluster_config.suspend:
+        return (
+            f"{AT}.suspend: its RayCluster would stay suspended once the service is resumed; leave the field out, "
+            "spec.suspend is the one that is queued by"
+        )
+    return foreign_manager("spec.managedBy", spec.managed_by, OPERATOR)
