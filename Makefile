@@ -9,6 +9,8 @@ PYTEST := $(BIN)/python -m pytest
 WORKERS ?= 2
 SHARDS ?= 3
 ROUNDS ?= 10
+BASE ?= python:3.13-slim
+IMAGE ?= muster:local
 DEMAND := services/muster_autoscaler_bridge/demand
 
 help:  ## list the targets
@@ -81,6 +83,11 @@ schemas: $(READY) picture  ## write what is made from the code: public contract,
 bench: $(READY) controlplane  ## measure, and write docs/performance.md
 	PYTHONPATH=tests $(BIN)/python tests/perf/bench.py
 
+image:  ## build the image of the services (docker) on a base that is named by its digest, not by a tag
+	base=$(BASE) digest=$$(docker buildx imagetools inspect $(BASE) --format '{{.Manifest.Digest}}') \
+	    && case "$$digest" in sha256:*) ;; *) echo "no digest of $(BASE): is the registry reached?" >&2; exit 1;; esac \
+	    && docker build -f deploy/Dockerfile --build-arg BASE=$${base%:*}@$$digest -t $(IMAGE) .
+
 sbom: $(READY)  ## write sbom.json (CycloneDX): what the image holds, from the lock file
 	$(BIN)/python -m pip install --quiet cyclonedx-bom
 	$(BIN)/cyclonedx-py requirements requirements/runtime.txt --output-reproducible -o sbom.json
@@ -91,4 +98,4 @@ lock: $(READY)  ## compile the lock files from pyproject.toml
 	$(BIN)/uv pip compile pyproject.toml --extra local --extra ray --group dev --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url --quiet -o requirements/dev.txt
 	$(BIN)/uv pip compile tests/kit/realray/requirements.in --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url --quiet -o tests/kit/realray/requirements.txt
 
-.PHONY: help setup demo up down fmt lint check test test-ray shake controlplane ray rewrite picture schemas bench lock sbom
+.PHONY: help setup demo up down fmt lint check test test-ray shake controlplane ray rewrite picture schemas bench lock image sbom

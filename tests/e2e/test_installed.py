@@ -21,7 +21,7 @@ from kit.compose import REPOSITORY
 from kit.controlplane import ControlPlane
 from kit.controlplane.build import Binaries
 from kit.follow import Diary
-from kit.installation import NEEDED, PAGE, Installation, figure, section, with_kuberay
+from kit.installation import NEEDED, PAGE, UPGRADE, Installation, figure, section, with_kuberay
 from kit.kubeclient import Object
 from kit.pages import lines
 from kit.waiting import until
@@ -184,6 +184,50 @@ async def test_the_leader_of_nats_goes_and_decisions_go_on(
     await runs_through(installed, 2)
 
 
+async def test_every_service_and_nats_change_their_version_and_back_while_jobs_come_and_go(
+    installed: Installation, request: pytest.FixtureRequest
+) -> None:
+    """docs/howto/upgrade.md on the production form: two pods of every service, three servers of NATS."""
+    cluster, kubelet = installed.cluster, installed.kubelet
+    witness = Witness(cluster.transport, facts.t0())
+    await cluster.follow(witness.follow)
+    for name in [each for each in await installed.admitted() if await cluster.running(each)]:
+        await cluster.let_end(name)
+        await cluster.complete(name)
+    names: list[str] = []
+    for heading, following, image in (
+        ("## Upgrade", "## Upgrade NATS", "muster:0.2.0"),
+        ("## Upgrade NATS", "## Go back", ""),
+        ("## Go back", "## Put new rules in force", "muster:0.1.0"),
+    ):
+        since, before = (await installed.commits())[-1].seq, {*kubelet.pods}
+        done, began = asyncio.Event(), time.monotonic()
+        traffic = asyncio.ensure_future(comes_and_goes(installed, done))
+        try:
+            await installed.page(UPGRADE, heading, until_heading=following)
+            took = time.monotonic() - began
+        finally:
+            done.set()
+            names += await traffic
+        figure(request, f"upgrade.md, production form, {heading[3:]!r}: jobs {len(names)} so far", f"{took:.0f} s")
+        commits = await installed.commits(since)
+        assert {each.commit.ruleset for each in commits} == {1}, "no version puts its rules in force by itself"
+        if image:
+
+            def replaced(image: str = image) -> bool:
+                pods = [pod for pod in kubelet.of("muster-") if "log-init" not in pod.name]
+                return {each["image"] for pod in pods for each in pod.spec["containers"]} == {image}
+
+            await until(replaced, 60.0, what=f"every pod to run {image}")
+            led = {name: leader(commits, name) for name in DECIDERS}
+            assert all(any(process.startswith(pod.name) for pod in kubelet.of("muster-")) for process in led.values())
+        else:
+            assert not before & {pod.uid for pod in kubelet.of("nats-")}, "all three are new"
+    await witness.follow.caught_up()
+    assert {f"video/{name}" for name in names} <= witness.started.keys()  # The first one of the page may be there too.
+    await witness.clean(*witness.started)
+
+
 async def test_nothing_was_lost_doubled_or_over_quota(installed: Installation, tmp_path: Path) -> None:
     commits = await installed.commits()
     assert (await proof.prove(commits, tmp_path, silences=False))["decisions"]
@@ -237,6 +281,23 @@ async def runs_through(installed: Installation, number: int) -> None:
             ends.append(name)
         await asyncio.sleep(0.1)
     await witness.clean(*(f"video/{name}" for name in names))
+
+
+async def comes_and_goes(installed: Installation, done: asyncio.Event) -> list[str]:
+    """Jobs, two at a time, of which one fits, until it is enough; their names, once all of them are complete."""
+    cluster = installed.cluster
+    names: list[str] = []
+    waiting: list[str] = []
+    while waiting or not done.is_set():
+        while len(waiting) < 2 and not done.is_set():
+            waiting.append(await cluster.submit(document_job(runtime="1s", ttl_s=0)))
+            names.append(waiting[-1])
+        for name in [name for name in waiting if await cluster.running(name)]:
+            await cluster.let_end(name)
+            await cluster.complete(name)
+            waiting.remove(name)
+        await asyncio.sleep(0.1)
+    return names
 
 
 async def silence(installed: Installation, kill) -> float:  # type: ignore[no-untyped-def]

@@ -28,6 +28,8 @@ CAROL = User("carol")
 """As Alice, and manages the queues of namespace video."""
 DAVE = User("dave", ("muster:break-glass",))
 """As Alice, and may break the glass everywhere."""
+ERIN = User("erin")
+"""As Alice; a test gives her a right, and takes it away again."""
 OPERATOR = User("kuberay")
 """The operator of Ray's kinds: as Alice, and writes the status of RayJobs and RayClusters."""
 JOBSETS, LEADERS = User("jobset-controller"), User("lws-controller")
@@ -75,7 +77,7 @@ ROLES = {
 @contextlib.asynccontextmanager
 async def guarded() -> AsyncIterator[ControlPlane]:
     """A control plane with everything of deploy/ applied, and the users."""
-    users = [WATCHER, ACTUATOR, SORTER, ALICE, BOB, CAROL, DAVE, OPERATOR, JOBSETS, LEADERS]
+    users = [WATCHER, ACTUATOR, SORTER, ALICE, BOB, CAROL, DAVE, ERIN, OPERATOR, JOBSETS, LEADERS]
     async with ControlPlane(users=users, scheduler=False, kwok=False, prepare=furnish) as plane:
         async with client(plane, plane.admin) as kube:
             for folder in ("crds", "rbac", "policies"):
@@ -107,7 +109,7 @@ async def _let_users_in(kube: KubeClient) -> None:
         role = {"apiVersion": f"{rbac}/v1", "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules}
         await kube.create(role)
     for namespace in (MANAGED, ANOTHER, FREE, KEPT):
-        for user in (ALICE, BOB, CAROL, DAVE, OPERATOR):
+        for user in (ALICE, BOB, CAROL, DAVE, ERIN, OPERATOR):
             await _bind(kube, namespace, "editor", user)
         for role, user in (("operator", OPERATOR), ("jobsets", JOBSETS), ("leaders", LEADERS)):
             await _bind(kube, namespace, role, user)

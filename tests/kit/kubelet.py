@@ -28,6 +28,7 @@ POLL_S = 0.25
 RESTART_S = 1.0
 HEARTBEAT_S = 15.0
 ACCOUNT = "/run/secrets/kubernetes.io/serviceaccount"
+READY = ("ContainersReady", "Ready")
 NODE = {"cpu": "16", "memory": "64Gi", "nvidia.com/gpu": "8", "pods": "110"}
 Program = Callable[[Sequence[str]], Sequence[str]]
 """What an image makes of a command."""
@@ -102,11 +103,24 @@ class Pod:
             self._told = status
             await self._kubelet.tell(self.namespace, self.name, status)
 
+    def seen(self, found: Object) -> None:
+        """What the API server says of it: where somebody else wrote that, it is said again.
+
+        The controller of nodes does, when a busy machine lets a heartbeat come late.
+        """
+        told = self._told
+        if isinstance(told, dict) and _conditions(told) != _conditions(found.get("status") or {}):
+            self._told = None
+
     async def stop(self, grace_s: float) -> None:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await asyncio.gather(*(each.stop(grace_s) for each in self.containers.values()))
+
+
+def _conditions(status: Object) -> Mapping[str, str]:
+    return {each["type"]: each["status"] for each in status.get("conditions") or () if each["type"] in READY}
 
 
 class Kubelet:
@@ -244,7 +258,9 @@ class Kubelet:
                 self._ended.add(uid)
                 asyncio.get_running_loop().create_task(self._remove(found))
         elif spec["containers"][0]["image"] in self._images:
-            if uid not in self.pods:
+            if uid in self.pods:
+                self.pods[uid].seen(found)
+            else:
                 pod = self.pods[uid] = Pod(self, found, self._address(meta))
                 self._running[uid] = asyncio.get_running_loop().create_task(pod.run())
                 for other in self.pods.values():

@@ -69,6 +69,30 @@ def test_a_kind_that_is_turned_off_leaves_its_queue_and_holds_nobody_up() -> Non
     proven(cell)
 
 
+def test_a_kind_that_is_turned_off_and_on_again_finds_its_jobs_at_once() -> None:
+    """As when an upgrade is undone, and done again some minutes later."""
+    cell = Cell()
+    cell.kinds = ("RayJob", "Job")
+
+    async def scene(cell: Cell) -> None:
+        cell.create(small_tree())
+        cell.create(jobs.job("one", cpu="5"))
+        await cell.until(lambda: not suspended(cell, "one"), what="the first Job is resumed")
+        for name in ("two", "three"):
+            cell.create(jobs.job(name, cpu="5"))
+            await cell.until(lambda name=name: name in told(cell, WorkloadQueued), what=f"Job {name} waits")
+        restart_watcher(cell, "RayJob")
+        await cell.until(lambda: {*told(cell, WorkloadDequeued)} == {"two", "three"}, what="they leave their queue")
+        restart_watcher(cell, "RayJob", "Job")
+        await cell.until(lambda: told(cell, WorkloadQueued)[-2:] == ["two", "three"], what="they wait again")
+        cell.request("DELETE", api.JOBS, "video", "one", body={"propagationPolicy": "Background"})
+        await cell.until(lambda: told(cell, GangAdmitted)[1:] == ["two"], what="the second one is admitted")
+
+    play(cell, scene)
+    assert suspended(cell, "three")
+    proven(cell)
+
+
 def test_a_kind_that_is_turned_on_is_listed_before_anything_else_is_admitted() -> None:
     cell = Cell()
 
