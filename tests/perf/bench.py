@@ -26,6 +26,7 @@ import bench_kueue
 import bench_log
 import bench_pipeline
 import bench_placement
+import bench_quality
 import bench_ray
 import bench_reclaim
 import bench_release
@@ -103,7 +104,9 @@ async def _gangs(size: Size, say: Progress) -> list[Table]:
 
 async def _simulate(size: Size, say: Progress) -> list[Table]:
     folder = bench_placement.traces()
-    return [] if folder is None or size.quick else [bench_simulate.measure(folder, 1, say)]
+    if folder is None or size.quick:
+        return []
+    return [bench_simulate.measure(folder, 1, say), bench_quality.measure(folder, say)]
 
 
 async def _log(size: Size, say: Progress) -> list[Table]:

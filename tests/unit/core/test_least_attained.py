@@ -191,6 +191,32 @@ def test_spans_that_do_not_rise_refuse_the_tree(text: str) -> None:
     assert wrong[0].startswith("annotation muster.dev/least-attained: ")
 
 
+def test_who_has_saved_its_work_gives_way_first_however_often_it_did() -> None:
+    """Three evictions within an hour make a job the last of its priority, but not while it loses nothing."""
+    scene = Scene()
+    scene.tree_of(("a", 4), ("b", 0))
+    scene.lines("synced", "job b/saves cpu=4")
+    for number in range(3):
+        scene.runs("b/saves")
+        if not number:
+            scene.lines("job b/other cpu=4")
+            scene.runs("b/other")
+            passes(scene, 5 * 60_000)
+        passes(scene, 60_000)
+        marks(scene, "b/saves")
+        scene.lines(f"job a/owed{number} cpu=4")
+        assert orders(scene)[-1] == (f"a/owed{number}", ["b/saves"], "guarantee")
+        scene.suspended("b/saves")
+        scene.runs(f"a/owed{number}")
+        scene.lines(f"finishes a/owed{number}", f"gone a/owed{number}")
+    scene.runs("b/saves")
+    passes(scene, 60_000)
+    marks(scene, "b/saves")
+    scene.lines("job a/last cpu=4")
+    assert orders(scene)[-1] == ("a/last", ["b/saves"], "guarantee")
+    sound(scene)
+
+
 def test_reclaim_takes_who_saved_its_work_last() -> None:
     """A checkpoint counts as a start: the older of two borrowers loses less once it has noted one."""
     scene = Scene()

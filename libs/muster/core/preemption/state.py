@@ -221,8 +221,12 @@ class PreemptorState(StageState):
     def goes_last(self, uid: str) -> bool:
         """Whether a workload has been evicted as often, lately or in all, as it should be at the most.
 
-        What it gave to jobs of less service counts only lately: that has a bound of its own.
+        What it gave to jobs of less service counts only lately: that has a bound of its own. Who has saved its work in
+        this run loses little, however often.
         """
+        started = self.started.get(uid)
+        if started is not None and started.kept > started.since:
+            return False
         times = self.evictions.get(uid, ())
         lately = sum(at > self.now - HOUR_MS for at in times)
         owed = len(times) - self.service.times.get(uid, 0)
