@@ -11,7 +11,7 @@ from typing import Any
 from muster.core.objects.kaiqueue import pod_group_name
 from muster.core.objects.labels import KAI_PREEMPTIBILITY, KAI_PREEMPTION_DELAY, KAI_QUEUE, KAI_STALENESS
 from muster.core.objects.meta import digest, rfc3339
-from muster.core.presentation.desired import Body, DesiredObject, owner_of, shown_text, trouble_reason
+from muster.core.presentation.desired import Body, DesiredObject, owner_of, shown_text
 from muster.core.quota.kaiwork import PREEMPTIBILITY, kai_class
 from muster.core.quota.ledger import leaf_of
 from muster.core.readmodel.state import ReadState
@@ -94,10 +94,10 @@ def _waits(state: ReadState, workload: Workload) -> tuple[str | None, str, str]:
             return leaf.rpartition("/")[2], "", ""
         told = jobs.reason(status)
         return leaf.rpartition("/")[2], _REASONS.get(status.code, told.code), shown_text(told.text)
-    trouble = state.troubles.get(workload.ref.uid)
-    if leaf or trouble is None or trouble.code not in _OF_QUEUES:
+    status = job_status(state, workload.ref.uid)
+    if leaf or status.refused is None or status.refused.reason not in _OF_QUEUES:
         return None, "", ""
-    told = trouble_reason(trouble)
+    told = jobs.reason(status)
     return named, told.code, shown_text(told.text)
 
 

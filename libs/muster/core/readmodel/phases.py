@@ -17,11 +17,12 @@ STEPS: dict[Phase, tuple[Phase, ...]] = {
     "admitted": (*_IN_QUEUE, "outside", "reserved", "running", "leaving", "finished", "gone"),
     "running": (*_IN_QUEUE, "outside", "admitted", "leaving", "finished", "gone"),
     "leaving": (*_IN_QUEUE, "outside", "admitted", "running", "finished", "gone"),
-    "finished": ("gone",),
+    "finished": ("refused", "gone"),
     "gone": ("refused", "leaving"),
 }
 """From a phase to those that may follow at once. What is not here is a violation: a job that waits holds no quota
-before it is reserved, what has finished comes back as nothing, and what is gone stays gone."""
+before it is reserved, what has finished comes back as nothing unless it can no longer be
+read, and what is gone stays gone."""
 
 ILLEGAL_KEPT = 20
 

@@ -13,6 +13,7 @@ from muster.core.stage import Folder
 from muster.core.status.job import job_status
 from muster.core.story import Story
 from muster.core.wording import jobs
+from muster.events.facts import ObjectUnreadable
 from muster.events.system import LogNearlyFull
 from muster.runtime.snapshotting import encode_state
 
@@ -163,3 +164,13 @@ def test_after_a_refusal_an_event_says_that_it_is_admitted() -> None:
     scene.lines("resumed one", "time +600s", "job text/later cpu=1")
     state = read(scene)
     assert desired.admitted_event(state, uid_of(state, "video/one")) is None, "it was long ago"
+
+
+def test_a_finished_job_that_can_no_longer_be_read_is_no_illegal_step() -> None:
+    scene = Scene()
+    scene.lines("tree", "synced", "job one", "resumed one", "runs one", "finishes one")
+    ref = scene.jobs["one"].ref
+    scene.do(ObjectUnreadable(ref=ref, rv=9_999_999, reason="spec.x: missing"))
+    state = read(scene)
+    assert job_status(state, ref.uid).code == "Unreadable"
+    assert ReadModel().check(state) == []

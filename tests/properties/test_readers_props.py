@@ -1,0 +1,295 @@
+"""Histories of every kind, and all readers: no two differ, and no sentence contradicts the numbers it stands on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from random import Random
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kit import facts, kai
+from kit.scenes import Scene
+from muster.core.objects.labels import KAI_QUEUE
+from muster.core.pace import Estimate
+from muster.core.presentation import desired, kaigroups
+from muster.core.presentation.queues import queue_status
+from muster.core.publication import known_of, public_event
+from muster.core.readmodel.model import ReadModel
+from muster.core.readmodel.state import ReadState
+from muster.core.stage import Folder
+from muster.core.status.job import job_status
+from muster.core.status.values import JobStatus
+from muster.core.story import Story
+from muster.core.wording import jobs
+from muster.events.decisions import WorkloadRefused
+from muster.events.envelope import Stored
+from muster.events.facts import ObjectUnreadable
+from muster.events.public import PublicWorkloadDenied, PublicWorkloadRefused
+from muster.model.resources import parse_quantity
+from muster.model.workload import Wishes
+from muster.runtime.snapshotting import decode_state, encode_state
+from muster_cli.board import board_of
+from muster_cli.levers import standing_line
+from muster_cli.listing import job_rows
+from muster_cli.local.teller import Teller
+from muster_cli.render.queuestories import expected, position_record
+
+SETTINGS = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+ROOM = re.compile(r"has (\S+) free of (\S+) \((\S+) in use\): it is tried again once (\S+) more are released")
+HELD = re.compile(r"used (\S+), of which (\S+) are held for")
+
+
+def numbers_hold(state: ReadState, uid: str, status: JobStatus) -> None:
+    """Places, amounts and the text about them, of one job."""
+    text = jobs.text(status, state.now)
+    if status.position:
+        order = [place.key for place, _ in state.queues.book.in_order(status.queue)]
+        assert (status.length, order[status.position - 1]) == (len(order), status.job)
+        assert list(status.ahead) == order[: min(3, status.position - 1)]
+    if status.refusal is not None:
+        short = status.refusal
+        assert short.asked > 0
+        assert short.used + short.asked > short.limit or short.held, (status, text)
+        if status.code == "InsufficientQuota" and (found := ROOM.search(text)):
+            free, limit, used, missing = (parse_quantity(each, short.resource) for each in found.groups())
+            assert (limit, used) == (short.limit, short.used)
+            assert free == max(limit - used, 0)
+            assert missing == short.asked - (limit - used) > 0
+        if found := HELD.search(text):
+            used, held = (parse_quantity(each, short.resource) for each in found.groups())
+            assert 0 < held <= used
+    if status.charged is not None:
+        assert status.charged == state.queues.ledger.charges[uid].request
+        assert all(amount <= status.charged.get(name, 0) for name, amount in status.beyond.items())
+    assert (status.phase == "waiting") == (status.code in WAITING) or status.phase == "leaving", status
+    assert "  " not in text
+    assert not text.endswith((" ", ",", ":"))
+    assert "None" not in text
+
+
+WAITING = {
+    "Queued", "BeingTried", "NotSynced", "LogNearlyFull", "Paused", "InsufficientQuota", "InsufficientMinQuota",
+    "InsufficientRuntimeQuota", "ExceedsMaxQuota", "ExceedsMinQuota", "QuotaHeld", "WaitingForClaim", "ResumeFailed",
+    "GangUnschedulable", "RunningTimeout", "StaleGang", "Reclaimed", "Preempted",
+}  # fmt: skip
+
+
+def readers_agree(state: ReadState) -> set[str]:
+    """Why, position, ls, levers, muster up, QueueUnit, Event, Queue, queue tree, KAI conditions; returns the codes."""
+    met: set[str] = set()
+    rows = {row.uid: row for row in job_rows(state, state.now)}
+    board = board_of(state)
+    heads = {node.path: node.head for node in board.nodes if node.head is not None}
+    narrating = Teller(None, "", 0, lambda _: None)  # type: ignore[arg-type]
+    narrating._narrator = type("Told", (), {"state": state})()
+    waiting: dict[str, int] = {}
+    for uid, record in state.records.items():
+        status = job_status(state, uid)
+        met.add(status.code)
+        if uid in state.queues.workloads:
+            numbers_hold(state, uid, status)
+        row, reason = rows[uid], jobs.reason(status)
+        assert (row.code, row.phase, row.position, row.length) == (
+            status.code, status.phase, status.position, status.length,
+        )  # fmt: skip
+        if status.position:
+            waiting[status.queue] = waiting.get(status.queue, 0) + 1
+            assert str(status.position) in standing_line(state, uid)
+        if row.phase not in ("finished", "gone"):
+            assert row.text == reason.text
+        story = Story(record.ref.key, record.ref.kind, state).of(record.ref.key)
+        if story.ref.uid == uid:
+            place = position_record(expected(story, state.pace))
+            assert (place["standing"], place["position"], place["length"]) == (
+                status.code, status.position, status.length,
+            )  # fmt: skip
+            assert isinstance(expected(story, state.pace).estimate, Estimate)
+        unit = desired.unit_state(state, uid)
+        if unit is not None and status.phase in ("waiting", "refused"):
+            assert unit.reason.text == reason.text
+        event = desired.job_event(state, uid)
+        if event is not None:
+            assert event.reason == status.code
+            assert reason.text in event.message
+        group = _condition(state, uid)
+        assert group in ("", desired.shown_text(reason.text)), (group, reason)
+        trouble = desired.trouble_event(state, uid)
+        if trouble is not None and status.phase == "refused":
+            assert trouble.message == desired.shown_text(reason.text), (trouble, reason)
+    for path in state.queues.book.queues:
+        node = next((each for each in board.nodes if each.path == path), None)
+        if node is None:
+            continue
+        shown = queue_status(state, path)
+        assert node.waiting == state.queues.book.length(path)
+        leaving = [uid for uid in _booked(state, path) if not _asks(state, uid)]
+        assert node.waiting - len(leaving) == waiting.get(path, 0), path
+        assert shown.waiting == node.waiting
+        first = next(state.queues.book.in_order(path), None)
+        if first is not None:
+            assert heads[path].code == jobs.reason(job_status(state, first[0].uid)).code
+    for each in board.nodes:
+        used = state.queues.ledger.used.get(each.path, {})
+        assert all(amount.used == used.get(amount.resource, 0) for amount in each.amounts)
+    assert narrating.why_not()
+    return met
+
+
+def _booked(state: ReadState, path: str) -> list[str]:
+    return [place.uid for place, _ in state.queues.book.in_order(path)]
+
+
+def _asks(state: ReadState, uid: str) -> bool:
+    """Whether the object of a job in the book still asks to be queued; the sorter takes it out when it does not."""
+    workload = state.queues.workloads.get(uid)
+    return workload is not None and workload.phase != "finished"
+
+
+def published_agrees(state: ReadState, stored: Stored) -> None:
+    """What the last commit says to subscribers is what the status says."""
+    for index, event in enumerate(stored.commit.events):
+        found = public_event("cell", 1, stored.seq, index, stored.commit.at, event, known_of(state))
+        if not isinstance(found, PublicWorkloadRefused | PublicWorkloadDenied):
+            continue
+        status = job_status(state, found.workload.uid)
+        if status.refused is not None and isinstance(event, WorkloadRefused):
+            assert (found.message, event.refusal) == (jobs.reason(status).text, status.refused)
+
+
+def _condition(state: ReadState, uid: str) -> str:
+    """The sentence of a KAI PodGroup about a waiting or refused job."""
+    workload = state.queues.workloads.get(uid)
+    return kaigroups._waits(state, workload)[2] if workload is not None else ""
+
+
+Step = Callable[[Scene, Random, int], None]
+
+
+def waiting_in(scene: Scene) -> list[str]:
+    return [name for name, job in scene.jobs.items() if job.suspended and job.phase == "waiting"]
+
+
+def admitted_in(scene: Scene) -> list[str]:
+    return [name for name, job in scene.jobs.items() if job.suspended and job.ref.uid in scene.admitted]
+
+
+def running_in(scene: Scene) -> list[str]:
+    return [name for name, job in scene.jobs.items() if not job.suspended and job.phase == "running"]
+
+
+def any_of(found: list[str], rng: Random) -> str:
+    return rng.choice(found) if found else ""
+
+
+def _job(scene: Scene, rng: Random, number: int) -> None:
+    name = f"{rng.choice(('a', 'b', 'c', 'nowhere'))}/j{number}"
+    more = rng.choice(("", "", " prio=5", " refusal=spec.x_cannot_be"))
+    scene.lines(f"job {name} cpu={rng.choice((1, 2, 3, 5, 9, 30))}{more}")
+
+
+def _labelled(scene: Scene, rng: Random, number: int) -> None:
+    labels = rng.choice(({"quota.scheduling.alibabacloud.com/name": "nope"}, {KAI_QUEUE: "team-a"}, {KAI_QUEUE: "x"}))
+    scene.do(facts.seen(facts.job(f"l{number}", rng.choice(("a", "b", "nowhere")), labels=labels, cpu=1)))
+
+
+def _hold(scene: Scene, rng: Random, _number: int) -> None:
+    if name := any_of(waiting_in(scene), rng):
+        held = scene.jobs[name].wishes.hold
+        scene.change(name, wishes=Wishes() if held else Wishes(hold=True, by="ann", reason="waits for data"))
+
+
+def _edit(scene: Scene, rng: Random, _number: int) -> None:
+    if name := any_of(waiting_in(scene), rng):
+        scene.lines(f"edit {name} cpu={rng.choice((1, 4, 9, 30))}")
+
+
+def _gone(scene: Scene, rng: Random, _number: int) -> None:
+    if name := any_of(list(scene.jobs), rng):
+        scene.lines(f"gone {name}")
+        del scene.jobs[name]
+
+
+def _runs(scene: Scene, rng: Random, _number: int) -> None:
+    if name := any_of(admitted_in(scene), rng):
+        scene.runs(name)
+
+
+def _ends(scene: Scene, rng: Random, _number: int) -> None:
+    if name := any_of(running_in(scene), rng):
+        scene.lines(f"finishes {name}")
+
+
+def _around(scene: Scene, rng: Random, _number: int) -> None:
+    if name := any_of(waiting_in(scene), rng):
+        scene.lines(f"starts {name}")
+
+
+def _unreadable(scene: Scene, rng: Random, number: int) -> None:
+    if name := any_of(list(scene.jobs), rng):
+        scene.do(ObjectUnreadable(ref=scene.jobs[name].ref, rv=9_000_000 + number, reason="spec.x: missing"))
+
+
+def _tree(scene: Scene, rng: Random, _number: int) -> None:
+    """Limits, an ancestor without room, pauses and moves of namespaces between the leaves."""
+    spaces = rng.choice((("a", "b"), ("b", "a"), ("c", "b")))
+    leaves = tuple(
+        facts.node(name, {"cpu": rng.choice((0, 2, 3))}, {"cpu": rng.choice((4, 8, 12))}, (space,))
+        for name, space in zip(("a", "b"), spaces, strict=True)
+    )
+    root = facts.node("root", {"cpu": 8}, {"cpu": rng.choice((8, 8, 10))}, children=leaves)
+    rules = rng.choice(
+        ({}, {}, {"paused": "admissions", "paused-by": "ann", "paused-reason": "network"}, {"runtime": "weight"},
+         {"preempt-lower-priority": "true"}, {"paused": "evictions"})
+    )  # fmt: skip
+    scene.do(facts.tree(root, rules=rules))
+
+
+def _kai(scene: Scene, rng: Random, _number: int) -> None:
+    scene.do(kai.queue("team-a", rng.choice(("", "", "lost"))))
+
+
+def _time(scene: Scene, rng: Random, _number: int) -> None:
+    scene.lines(f"time +{rng.choice((1, 30, 700, 4_000))}s")
+
+
+def _full(scene: Scene, rng: Random, _number: int) -> None:
+    if rng.random() < 0.3:
+        scene.lines("log-nearly-full")
+
+
+STEPS: tuple[tuple[Step, int], ...] = (
+    (_job, 8), (_labelled, 1), (_hold, 2), (_edit, 2), (_gone, 2), (_runs, 6), (_ends, 3), (_around, 1),
+    (_unreadable, 1), (_tree, 3), (_kai, 1), (_time, 3), (_full, 1),
+)  # fmt: skip
+"""What may happen, and how often."""
+
+
+def lived(seed: int, steps: int = 40) -> Scene:
+    """A history in which anything may happen after anything."""
+    rng, scene = Random(seed), Scene()
+    scene.tree_of(("a", 3), ("b", 3))
+    scene.lines("synced")
+    weights = [weight for _, weight in STEPS]
+    for number in range(steps):
+        rng.choices([step for step, _ in STEPS], weights)[0](scene, rng, number)
+    return scene
+
+
+MET: set[str] = set()
+
+
+@SETTINGS
+@given(st.integers(0, 2**32))
+def test_no_reader_differs_and_no_sentence_contradicts_its_numbers(seed: int) -> None:
+    scene, folder, state = lived(seed), Folder(ReadModel()), ReadState()
+    rng = Random(seed)
+    looked = {rng.randrange(len(scene.bench.log)) for _ in range(8)} | {len(scene.bench.log) - 1}
+    for index, stored in enumerate(scene.bench.log):
+        folder.fold(state, stored.seq, stored.commit)
+        if index in looked:
+            MET.update(readers_agree(state))
+            published_agrees(state, stored)
+            state = decode_state(encode_state(state), ReadState)
+    assert ReadModel().check(state) == []
