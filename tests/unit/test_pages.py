@@ -11,6 +11,8 @@ from cyclopts import CycloptsError
 from kit.compose import REPOSITORY
 from kit.pages import PAGES, Block, lines, links, shell
 from kit.picture import PICTURE, drawn
+from muster.core.deciders import DECIDERS
+from muster.runtime.catalogue import emitters
 from muster.runtime.config import PREFIX, Config
 from muster.telemetry.metrics import COUNTERS, GAUGES, Metrics
 from muster_cli.main import make_app
@@ -40,6 +42,23 @@ def test_every_service_says_what_it_does(service: Path) -> None:
     if service.name != "muster_cli":
         assert re.findall(r"^- \*\*(.+?)\*\*:", text, re.MULTILINE) == list(SAID_OF_A_SERVICE)
         assert f"python -m {service.name}" in text
+
+
+DECIDING = [path for path in SERVICES if path.name.removeprefix("muster_") in {*DECIDERS, "autoscaler_bridge"}]
+
+
+@pytest.mark.parametrize("service", DECIDING, ids=lambda path: path.name)
+def test_a_service_names_every_event_it_writes_and_no_other(service: Path) -> None:
+    writes = re.search(r"- \*\*Writes\*\*:(.*?)(?=\n- \*\*)", (service / "README.md").read_text(), re.DOTALL)
+    assert writes is not None
+    stage, emitted = service.name.removeprefix("muster_"), emitters()
+    mine = {tag for tag, stages in emitted.items() if stage in stages}
+    if stage == "watcher":
+        mine = {"object_unreadable"}  # It writes every fact.
+    named = set(re.findall(r"`([a-z_]+)`", writes[1])) & set(emitted)
+    assert mine - named == set()
+    said_first = set(re.findall(r"`([a-z_]+)`", writes[1].partition(". The quota accountant")[0])) & set(emitted)
+    assert said_first - mine == set()
 
 
 def test_metrics_that_are_named_exist() -> None:

@@ -84,7 +84,7 @@ def test_no_two_situations_read_the_same() -> None:
     assert {text: names for text, names in said.items() if len(names) > 1} == {}
 
 
-BYPASS = re.compile(r"suspend\S* to false|unsuspend|resume it (your|by )|start it (your|by )|without the queue", re.IGNORECASE)
+BYPASS = re.compile(r"suspend\S* to false|unsuspend|(resume|start) it (your|by )|without the queue", re.IGNORECASE)
 
 
 def test_nothing_that_is_said_advises_a_bypass_of_the_queue() -> None:
