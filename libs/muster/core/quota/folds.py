@@ -62,6 +62,7 @@ from muster.events.facts import (
 )
 from muster.model.keys import Position
 from muster.model.quota import KAI_ROOT
+from muster.model.workload import SPARK_ROLE
 
 
 def tree_observed(state: AccountantState, at: Position, event: QuotaTreeObserved) -> None:
@@ -193,8 +194,14 @@ def pod_observed(state: AccountantState, at: Position, event: PodObserved) -> No
     pod = event.pod
     known = state.presence.seen.stale(pod.ref.uid, pod.rv)
     touched(state, at, state.presence.pod_observed(event))
-    if not known and standalone.observed(state.standalone, pod, Cause(at.seq, at.item)):
+    cause, role = Cause(at.seq, at.item), pod.labels.get(SPARK_ROLE)
+    stray = role == "executor" and pod.owner_uid not in state.presence.owner_of
+    if not known and standalone.observed(state.standalone, pod, cause, stray=stray):
         recheck(state, pod.ref.uid)
+    if not known and role == "driver" and pod.ref.uid in state.presence.owner_of:
+        for uid in state.presence.pods.get(pod.ref.uid, ()):  # What came before its driver did.
+            if state.standalone.pop(uid, None) is not None:
+                touched(state, at, uid)
     if not known and KAI_ROOT in state.ledger.trees:
         state.members.observed(pod)
         _of_gang(state, pod.owner_uid)

@@ -1,5 +1,6 @@
 """Pods of no job: those that name us, or all or none where the tree says so, are charged to the quota of their
-namespace, or of their label, while they run. Nobody admitted them, and nobody evicts them.
+namespace, or of their label, while they run. Nobody admitted them, and nobody evicts them. Executors of Spark count as
+those that name us do where no job runs through their driver: whatever has the token of its account may make them.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ class StandalonePod(Struct, frozen=True):
     cause: Cause
 
 
-def observed(pods: dict[str, StandalonePod], pod: PodState, cause: Cause) -> bool:
-    """A pod looks like this now; whether that is any concern of the quota."""
+def observed(pods: dict[str, StandalonePod], pod: PodState, cause: Cause, *, stray: bool = False) -> bool:
+    """A pod looks like this now; whether that is any concern of the quota. ``stray``: no job runs through its owner."""
     uid = pod.ref.uid
-    if pod.owner_uid or pod.over or not pod.node:
+    if (pod.owner_uid and not stray) or pod.over or not pod.node:
         return pods.pop(uid, None) is not None
-    pods[uid] = StandalonePod(pod.ref, pod.request, pod.ours, quota_name(pod.labels), cause)
+    pods[uid] = StandalonePod(pod.ref, pod.request, pod.ours or stray, quota_name(pod.labels), cause)
     return True
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kit import facts, ray
+from kit import facts, jobs, ray
 from kit.bench import Bench
 from kit.jobs import Obj
 from muster.core.reading.cluster import read_pod
@@ -217,3 +217,39 @@ def test_what_is_released_is_what_was_charged() -> None:
     cell.bench.settle()
     state = cell.bench.states["quota_accountant"]
     assert not state.ledger.charges and not state.ledger.used
+
+
+def spark_pod(role: str, name: str, owner: tuple[str, str], **meta: Any) -> Obj:
+    kind, uid = owner
+    version = "v1" if kind == "Pod" else "sparkoperator.k8s.io/v1beta2"
+    reference = {"apiVersion": version, "kind": kind, "name": uid, "uid": uid, "controller": True}
+    container = {"name": "main", "resources": {"requests": {"cpu": "2"}}}
+    labels = {"spark-role": role, "spark-app-selector": "s"}
+    made = {"name": name, "namespace": "ns", "uid": name, "labels": labels, "ownerReferences": [reference], **meta}
+    return {"metadata": made, "spec": {"containers": [container], "nodeName": "n"}, "status": {"phase": "Running"}}
+
+
+@pytest.mark.parametrize("driver_first", [True, False])
+def test_executors_count_under_a_driver_that_a_job_runs_through_and_by_themselves_else(driver_first: bool) -> None:
+    """Whoever has the token of a driver's account may make pods that say they are executors."""
+    cell = Cell()
+    cell.sees("pods", spark_pod("executor", "stray", ("Pod", "nobody")))
+    assert cell.charged("stray")["cpu"] == 2 * CPU
+
+    application = jobs.sparkapplication("s", "ns", cores=2, executors=1)
+    application["metadata"] |= {"uid": "app", "generation": 1, "creationTimestamp": "2026-01-01T00:00:00Z"}
+    cell.sees("sparkapplications", application)
+    application["spec"]["suspend"] = False
+    application["status"] = {"applicationState": {"state": "RUNNING"}}
+    cell.sees("sparkapplications", application)
+    both = [spark_pod("driver", "driver", ("SparkApplication", "app")), spark_pod("executor", "e", ("Pod", "driver"))]
+    for each in both if driver_first else reversed(both):
+        cell.sees("pods", each)
+    charges = cell.bench.states["quota_accountant"].ledger.charges
+    assert "e" not in charges, "it is charged with its job"
+    assert charges["app"].request["cpu"] == 4 * CPU
+    assert "stray" in charges
+    over = spark_pod("executor", "stray", ("Pod", "nobody"))
+    over["status"]["phase"] = "Succeeded"
+    cell.sees("pods", over)
+    assert "stray" not in charges
