@@ -116,7 +116,6 @@ async def test_a_stream_that_is_not_a_log_is_not_taken_for_one(js: JetStream, ce
         ("deny_purge", False),
         ("allow_direct", True),
         ("allow_rollup_hdrs", True),
-        ("compression", "none"),
         ("storage", "memory"),
         ("allow_msg_ttl", True),
         ("subjects", ["muster.log.{cell}.1.watcher.>", "muster.log.{cell}.1.genesis.>"]),
@@ -135,6 +134,21 @@ async def test_a_stream_that_could_lose_commits_is_refused_and_the_field_named(
         await open_log(js, cell, create=True)
     if field != "allow_rollup_hdrs":
         assert str(caught.value).count(", must be ") == 1
+
+
+async def test_a_new_log_is_not_compressed_and_one_that_is_goes_on(js: JetStream, cell: str) -> None:
+    """A server that was killed could not read a compressed log after its next start (docs/decisions/0024)."""
+    await open_log(js, cell, create=True, limits=SMALL)
+    info = await js.info(subjects.log_stream(cell, 1))
+    assert info is not None
+    assert info.config["compression"] == "none"
+    before = f"{cell}-before"
+    log = await open_log(js, before, create=True, limits=SMALL)
+    stream = subjects.log_stream(before, 1)
+    made = await js.info(stream)
+    assert made is not None
+    await js.ask(f"STREAM.UPDATE.{stream}", {**made.config, "compression": "s2"})
+    assert (await open_log(js, before)).identity == log.identity
 
 
 async def test_given_limits_must_be_those_of_the_log_and_none_take_any(js: JetStream, cell: str) -> None:

@@ -19,6 +19,7 @@ from muster.bus.kv import KvBucket
 from muster.bus.lease import LEASE_S
 from muster.bus.log import JetStreamLog, genesis_of
 from muster.bus.streams import (
+    COMPRESSED,
     SEALED,
     SIZES,
     SIZES_AND_AGE,
@@ -75,7 +76,7 @@ async def open_log(
     must be.
     """
     subjects.check_cell(cell)
-    ignore = SEALED | (SIZES if limits is None else frozenset[str]())
+    ignore = SEALED | COMPRESSED | (SIZES if limits is None else frozenset[str]())
     bucket = bucket_config(subjects.state_bucket(cell), limits or Limits())
     if await ensure(js, bucket, create=create, ignore=SIZES) is None:
         raise LogGoneError(f"cell {cell} has no log yet; found it with `{_command(cell)}`")

@@ -29,6 +29,8 @@ SIZES = frozenset({"max_bytes", "num_replicas"})
 SIZES_AND_AGE = SIZES | {"max_age"}
 """The same of the streams that need not keep everything."""
 
+COMPRESSED = frozenset({"compression"})
+"""How the log is stored; what was made compressed goes on so until it is rolled over."""
 SEALED = frozenset({"sealed"})
 """A generation of the log that has a successor, or is about to have one."""
 
@@ -63,7 +65,8 @@ def log_config(cell: str, generation: int, limits: Limits, *, first: int = 1) ->
         "max_msgs_per_subject": -1,
         "max_bytes": limits.max_bytes,
         "num_replicas": limits.replicas,
-        "compression": "s2",
+        # A server that had been killed could not read a compressed log after its next start: docs/decisions/0024.
+        "compression": "none",
         "allow_direct": False,
         # Nothing is sent with a message id; the server wants a window of its own all the same.
         "duplicate_window": 1 * _NS,
