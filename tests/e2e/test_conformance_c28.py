@@ -118,7 +118,7 @@ async def test_c28_what_is_above_the_mins_goes_by_weight(cluster: Cluster, muste
         return (await cluster.message(held_up, last.namespace)).startswith(expected)
 
     await cluster.until(told, what=f"{held_up} to be told of the runtime")
-    assert all(event.of_runtime for event in await muster_up.happened(QuotaDenied))
+    assert all(event.short and event.short.of_runtime for event in await muster_up.happened(QuotaDenied))
 
     # Others ask for less: what they leave is divided anew, and whoever was parked on it follows.
     for name, namespace in jobs:

@@ -163,7 +163,7 @@ async def test_exactly_what_fits_and_the_same_manifest_again_and_again(walk: Wal
     await walk.until_sized(room, room, room, timeout_s=120.0)
     assert (await walk.object())["metadata"]["annotations"]["muster.dev/max-replicas"] == "small=30"
     refusals = await walk.told(GrowthDenied)
-    assert refusals and refusals[-1].resource == "cpu"
+    assert refusals and refusals[-1].short.resource == "cpu"
     assert walk.charged() <= 14 * CORE + HEAD_CPU
 
 

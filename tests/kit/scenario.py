@@ -384,7 +384,7 @@ def tell(event: Event) -> str:
         case QuotaReserved():
             return f"reserved {event.ref.key} #{event.attempt} in {event.queue}"
         case QuotaDenied():
-            why = waiting_for_quota(event).text if event.path else event.reason
+            why = waiting_for_quota(event.short).text if event.short is not None else event.reason
             return f"denied {event.ref.key} #{event.attempt}: {why}"
         case QuotaReleased():
             return f"released {event.ref.key} #{event.attempt}: {event.reason}"

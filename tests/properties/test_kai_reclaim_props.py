@@ -9,13 +9,14 @@ from hypothesis import strategies as st
 
 from kit.kai import queue
 from muster.core.quota import kaireclaim
-from muster.core.quota.demand import Charge, Demand, QueuedRequest
+from muster.core.quota.demand import Charge, QueuedRequest
 from muster.core.quota.kai import compile_queues
 from muster.core.quota.kaiforest import Forest
 from muster.core.quota.ledger import Ledger
 from muster.core.quota.reclaim import Market, Run, basis
 from muster.events.base import Cause
 from muster.events.facts import KaiQueueObserved
+from muster.model.demand import Demand
 from muster.model.keys import Ref
 from muster.model.workload import NodeState
 

@@ -6,8 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.core.quota.claims import Claim
-from muster.core.quota.demand import Charge, Demand, QueuedRequest
+from muster.core.quota.demand import Charge, QueuedRequest
 from muster.core.quota.ledger import Ledger
+from muster.model.demand import Demand
 from muster.model.keys import Ref
 from muster.model.quota import QuotaNode, QuotaTree
 

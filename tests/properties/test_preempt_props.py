@@ -9,11 +9,12 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from kit.chaos import Chaos
-from muster.core.quota.demand import Charge, Demand
+from muster.core.quota.demand import Charge
 from muster.core.quota.inqueue import objection, victims
 from muster.core.quota.ledger import Ledger
 from muster.core.quota.reclaim import Market, Run, basis
 from muster.events.decisions import EvictionOrdered
+from muster.model.demand import Demand
 from muster.model.keys import Ref
 from muster.model.quota import QuotaNode, QuotaTree
 from muster.runtime.replay import replay

@@ -7,9 +7,10 @@ from itertools import combinations
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from muster.core.quota.demand import Charge, Demand, chain_of
+from muster.core.quota.demand import Charge, chain_of
 from muster.core.quota.ledger import Ledger
 from muster.core.quota.reclaim import Market, Run, basis, objection, victims
+from muster.model.demand import Demand
 from muster.model.keys import Ref
 from muster.model.quota import QuotaNode, QuotaTree
 

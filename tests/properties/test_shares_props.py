@@ -136,7 +136,7 @@ def test_the_histories_are_worth_something() -> None:
     """Jobs are denied by runtime and reserved in them."""
     events = [event for seed in range(12) for stored in history(seed).bench.log for event in stored.commit.events]
     assert any(isinstance(event, QuotaReserved) for event in events)
-    assert any(isinstance(event, QuotaDenied) and event.of_runtime for event in events)
+    assert any(isinstance(event, QuotaDenied) and event.short and event.short.of_runtime for event in events)
 
 
 # --- the tree as written ----------------------------------------------------------------------------------------

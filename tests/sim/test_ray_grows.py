@@ -57,7 +57,7 @@ def test_what_fits_is_granted_and_the_rest_when_there_is_room() -> None:
     assert sizes(play) == (2, 2, 2), "half a core is the autoscaler's"
     assert len(scaler.waiting) == 3
     [refusal] = play.told(GrowthDenied)
-    assert (refusal.path, refusal.resource, refusal.limit) == ("root/ns", "cpu", 3_000)
+    assert (refusal.short.path, refusal.short.resource, refusal.short.limit) == ("root/ns", "cpu", 3_000)
     tree = play.call("GET", api.QUOTA_TREES, "kube-system", "tree")
     tree["spec"]["root"]["children"][0]["max"]["cpu"] = "20"
     play.call("PUT", api.QUOTA_TREES, "kube-system", "tree", tree)

@@ -15,6 +15,7 @@ from muster.events import decisions, effects, facts, public
 from muster.events.base import Event
 from muster.events.charges import ChargeChanged
 from muster.events.elastic import GrowthGranted, GrowthWithdrawn
+from muster.model.demand import Shortfall
 from muster.model.keys import Ref
 from muster.model.resources import Vector, format_quantity, texts
 
@@ -205,18 +206,18 @@ def _about_workload(  # noqa: C901 - a table of events
             return public.PublicWorkloadRefused(**where, reason=event.refusal.reason, message=words)
         case facts.ObjectUnreadable() if event.ref.kind in KINDS:
             return public.PublicWorkloadRefused(**where, reason="unreadable", message=event.reason)
-        case decisions.QuotaDenied() if event.reason != "stale":
+        case decisions.QuotaDenied(short=Shortfall() as short):
             return public.PublicWorkloadDenied(
                 **where,
                 attempt=event.attempt,
                 queue=event.queue,
                 reason=event.reason,
-                quota=event.path,
-                resource=event.resource,
-                requested=format_quantity(event.asked, event.resource),
-                used=format_quantity(event.used, event.resource),
-                limit=format_quantity(event.limit, event.resource),
-                message=waiting_for_quota(event).text,
+                quota=short.path,
+                resource=short.resource,
+                requested=format_quantity(short.asked, short.resource),
+                used=format_quantity(short.used, short.resource),
+                limit=format_quantity(short.limit, short.resource),
+                message=waiting_for_quota(short).text,
                 request=texts(event.request),
                 waited_ms=known.waited_ms,
             )

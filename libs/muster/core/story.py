@@ -21,7 +21,7 @@ from muster.core.readmodel.state import ReadState
 from muster.core.stage import Folder
 from muster.core.standing import Standing, stand
 from muster.core.status.happenings import Happening
-from muster.core.status.job import job_status, shortfall_of
+from muster.core.status.job import job_status
 from muster.core.wording.explain import room_made
 from muster.core.wording.happenings import line
 from muster.events.envelope import Stored
@@ -142,7 +142,7 @@ def _parked(state: ReadState, record: Record) -> Iterator[Happening]:
         item=denial.cause.item,
         what="parked",
         weight="turn",
-        refusal=shortfall_of(denial),
+        refusal=denial.short,
         where=where(state, job),
     )
 

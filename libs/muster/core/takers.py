@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from muster.core.queueing.queues import Job
-from muster.core.status.codes import LimitRefusal
 from muster.core.status.happenings import Taker
 from muster.core.wording import explain
+from muster.model.demand import Shortfall
 from muster.model.keys import path_chain
 from muster.model.resources import format_quantity
 
 SHOWN = 3
 
 
-def since(kept: Sequence[Taker], seq: int, job: Job, refusal: LimitRefusal) -> list[Taker]:
+def since(kept: Sequence[Taker], seq: int, job: Job, refusal: Shortfall) -> list[Taker]:
     """The reservations after a sequence that took what a job waits for, the newest first. ``kept``: oldest first."""
     found = []
     for taker in reversed(kept):
@@ -26,14 +26,14 @@ def since(kept: Sequence[Taker], seq: int, job: Job, refusal: LimitRefusal) -> l
     return found
 
 
-def told(kept: Sequence[Taker], seq: int, job: Job, refusal: LimitRefusal) -> str:
+def told(kept: Sequence[Taker], seq: int, job: Job, refusal: Shortfall) -> str:
     """The same as a sentence; empty when there were none."""
     found = since(kept, seq, job, refusal)
     shown = [_one(each, job, refusal) for each in found[:SHOWN]]
     return explain.taken_meanwhile(refusal.resource, shown, len(found)) if found else ""
 
 
-def _one(taker: Taker, job: Job, refusal: LimitRefusal) -> str:
+def _one(taker: Taker, job: Job, refusal: Shortfall) -> str:
     amount = format_quantity(taker.request[refusal.resource], refusal.resource)
     queue = taker.queue if taker.queue != job.queue else ""
     return explain.taker(taker.job, amount, queue, ahead=taker.place is not None and taker.place < job.place)

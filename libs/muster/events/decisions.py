@@ -11,6 +11,7 @@ from msgspec import Struct, field
 
 from muster.events.base import Cause, Decision
 from muster.events.refusals import Refusal
+from muster.model.demand import Demand, Shortfall
 from muster.model.elastic import Counts
 from muster.model.keys import Ref
 from muster.model.pools import Growth, PoolRefusal
@@ -104,17 +105,32 @@ class Candidate(Struct, frozen=True, gc=False, omit_defaults=True):
     tries: int = 0
     """How often it has been tried in a row, this one included, in a queue with visible backoff; else 0."""
 
+    @property
+    def demand(self) -> Demand:
+        return Demand(self.request, self.pods, self.preemptible)
 
-# --- queue sorter -----------------------------------------------------------------------------------------------
 
-
-class WorkloadQueued(Decision, frozen=True, kw_only=True):
-    """A suspended workload entered its queue (or entered it again, under a new attempt)."""
+class DemandDecision(Decision, frozen=True, kw_only=True):
+    """What every decision about the quota of a workload says of it; the fields of its Demand stand flat in it."""
 
     ref: Ref
     attempt: int
     queue: str
     request: Vector
+    pods: int = 0
+    preemptible: bool = True
+
+    @property
+    def demand(self) -> Demand:
+        return Demand(self.request, self.pods, self.preemptible)
+
+
+# --- queue sorter -----------------------------------------------------------------------------------------------
+
+
+class WorkloadQueued(DemandDecision, frozen=True, kw_only=True):
+    """A suspended workload entered its queue (or entered it again, under a new attempt)."""
+
     priority: int = 0
     queued_at: int = 0
     """ms since the epoch; together with priority this is its place in the queue."""
@@ -124,8 +140,6 @@ class WorkloadQueued(Decision, frozen=True, kw_only=True):
     """metadata.generation of the object as it was then."""
     basis: str = ""
     """Digest of what was decided on, as it stands in the fact about the workload."""
-    pods: int = 0
-    preemptible: bool = True
 
 
 class WorkloadDequeued(Decision, frozen=True, kw_only=True):
@@ -175,16 +189,10 @@ class QuotaTreeRemoved(Decision, frozen=True, kw_only=True):
     ref: Ref
 
 
-class QuotaReserved(Decision, frozen=True, kw_only=True):
+class QuotaReserved(DemandDecision, frozen=True, kw_only=True):
     """The request fits on the whole path and is charged from here on."""
 
-    ref: Ref
-    attempt: int
-    queue: str
-    request: Vector
     basis: str = ""
-    pods: int = 0
-    preemptible: bool = True
     named: str = ""
     """The quota its label names; empty when its namespace decides."""
 
@@ -210,31 +218,16 @@ class QuotaDenied(Decision, frozen=True, kw_only=True):
     queue: str
     reason: DenialReason
     request: Vector = field(default_factory=dict)
-    path: str = ""
-    resource: str = ""
-    asked: int = 0
-    used: int = 0
-    limit: int = 0
-    of_min: bool = False
-    """The limit is the min, and used what is not preemptible: such work stays within the guarantee."""
-    held: int = 0
-    """Part of ``used`` that is held for a claimant."""
+    short: Shortfall | None = None
+    """The limit that refuses it; None for a proposal that is stale."""
     tries: int = 0
     """How often it has been tried in a row, in a queue with visible backoff; else 0."""
-    of_runtime: bool = False
-    """The limit is what the quota may use right now, by weight: it moves with what others ask for."""
 
 
-class WorkloadAdopted(Decision, frozen=True, kw_only=True):
+class WorkloadAdopted(DemandDecision, frozen=True, kw_only=True):
     """Something runs that we did not admit: charged as it is, even over a limit, and never evicted for it."""
 
-    ref: Ref
-    attempt: int
-    queue: str
-    request: Vector
     reason: AdoptionReason
-    pods: int = 0
-    preemptible: bool = True
     named: str = ""
 
 
@@ -292,17 +285,6 @@ how long it has waited.
 """
 
 
-class DemandDecision(Decision, frozen=True, kw_only=True):
-    """What every decision about quota for a waiting job says of it."""
-
-    ref: Ref
-    attempt: int
-    queue: str
-    request: Vector
-    pods: int = 0
-    preemptible: bool = True
-
-
 class PreemptionProposed(DemandDecision, frozen=True, kw_only=True):
     """``ref`` waits for more than is free and should have it: what may leave for it, and what refuses it now.
 
@@ -315,11 +297,8 @@ class PreemptionProposed(DemandDecision, frozen=True, kw_only=True):
     kind: ClaimKind = "guarantee"
     victims: tuple[Victim, ...] = ()
     partial: tuple[PartialVictim, ...] = ()
-    path: str = ""
-    resource: str = ""
-    asked: int = 0
-    used: int = 0
-    limit: int = 0
+    short: Shortfall
+    """What refuses it now."""
     withheld: Literal["", "reclaim_disabled"] = ""
     """Told, not done: why nothing follows from it."""
     supply: int = 0

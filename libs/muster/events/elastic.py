@@ -10,6 +10,7 @@ from typing import Literal
 from msgspec import Struct, field
 
 from muster.events.base import Decision
+from muster.model.demand import Shortfall
 from muster.model.elastic import Counts
 from muster.model.keys import Ref
 from muster.model.resources import Vector
@@ -101,14 +102,7 @@ class GrowthDenied(Decision, frozen=True, kw_only=True):
     groups: Counts
     """What was asked for in one piece."""
     reason: GrowthDenialReason
-    path: str
-    resource: str
-    asked: int
-    used: int
-    limit: int
-    held: int = 0
-    of_min: bool = False
-    of_runtime: bool = False
+    short: Shortfall
 
 
 class GateSet(Decision, frozen=True, kw_only=True):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec import to_builtins
+
 from muster.core.stage import Violation
 from muster.events.base import Cause, Event
 from muster.events.charges import ChargeChanged
@@ -78,19 +80,13 @@ class StageTelemetry:
                     self._metrics.admission_wait.record(max(0, at - queued_at) / 1000, {"queue": event.queue})
                 self._log.info("gang_admitted", ref=event.ref.key, queue=event.queue, attempt=event.attempt)
             case QuotaDenied():
+                short = event.short
+                resource = short.resource if short is not None else ""
                 self._metrics.count(
-                    "muster_denied_workloads", labels(queue=event.queue, reason=event.reason, resource=event.resource)
+                    "muster_denied_workloads", labels(queue=event.queue, reason=event.reason, resource=resource)
                 )
-                self._log.info(
-                    "quota_denied",
-                    ref=event.ref.key,
-                    reason=event.reason,
-                    path=event.path,
-                    resource=event.resource,
-                    asked=event.asked,
-                    used=event.used,
-                    limit=event.limit,
-                )
+                numbers = to_builtins(short) if short is not None else {}
+                self._log.info("quota_denied", ref=event.ref.key, reason=event.reason, **numbers)
             case ChargeChanged() if event.over:
                 self._metrics.count("muster_charges_beyond_grant", labels(queue=event.queue))
                 self._log.warning("beyond_grant", ref=event.ref.key, queue=event.queue, over=event.over)

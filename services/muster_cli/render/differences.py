@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -27,8 +27,17 @@ def where_differs(recorded: str, decided: str) -> str:
 
 
 def different_fields(one: Mapping[str, Any], other: Mapping[str, Any]) -> str:
-    """The fields in which two events differ."""
-    return ", ".join(sorted(name for name in one.keys() | other.keys() if one.get(name) != other.get(name)))
+    """The fields in which two events differ: ``attempt, short.asked``."""
+    return ", ".join(_different(one, other, ""))
+
+
+def _different(one: Mapping[str, Any], other: Mapping[str, Any], prefix: str) -> Iterator[str]:
+    for name in sorted(one.keys() | other.keys()):
+        left, right = one.get(name), other.get(name)
+        if isinstance(left, dict) and isinstance(right, dict):
+            yield from _different(left, right, f"{prefix}{name}.")
+        elif left != right:
+            yield f"{prefix}{name}"
 
 
 def state_difference_lines(found: Sequence[StateDifference], one: str, other: str) -> list[Text]:

@@ -105,7 +105,7 @@ def test_a_changed_decision_diverges(log: Path, capsys: pytest.CaptureFixture[st
     assert run(["replay", "--log", str(log)]) == exits.VIOLATED
     said = capsys.readouterr().out
     assert "First divergence: stage quota_accountant" in said
-    assert "differs in  asked" in said
+    assert "differs in  short.asked" in said
     assert said.splitlines()[-1].endswith("commits, 1 divergent")
     assert run(["replay", "--log", str(log), "--stage", "queue_sorter"]) == exits.OK
 

@@ -121,7 +121,8 @@ def test_work_is_led_by_its_label_and_charged_on_every_level() -> None:
     used = ledger(found).used
     assert [used[path][GPU] for path in ("kai", "kai/department-1", "kai/department-1/team-a")] == [1_000] * 3
     denied = [event for event in said(found, seen(work("k", "team-b", gpu=4))) if isinstance(event, QuotaDenied)]
-    assert [(event.path, event.resource, event.used, event.limit) for event in denied] == [("kai", GPU, 1_000, 4_000)]
+    [short] = [event.short for event in denied if event.short]
+    assert (short.path, short.resource, short.used, short.limit) == ("kai", GPU, 1_000, 4_000)
 
 
 def test_who_has_no_queue_is_told_what_would_help() -> None:
@@ -184,7 +185,8 @@ def test_who_is_not_preemptible_stays_within_the_quota_at_every_level() -> None:
         for event in said(found, seen(work("two", "team-a", priority_class="inference", gpu=2)))
         if isinstance(event, QuotaDenied)
     ]
-    assert [(event.path, event.resource, event.of_min) for event in denied] == [("kai/department-1/team-a", GPU, True)]
+    [short] = [event.short for event in denied if event.short]
+    assert (short.path, short.resource, short.of_min) == ("kai/department-1/team-a", GPU, True)
     for name, labels in (("train", {}), ("said", {"kai.scheduler/preemptibility": "preemptible"})):
         chosen = "build" if labels else "train"
         events = said(found, seen(work(name, "team-a", priority_class=chosen, labels=labels, gpu=1)))

@@ -7,6 +7,7 @@ from muster.events import effects, facts, system
 from muster.events.base import Cause
 from muster.events.refusals import Refusal
 from muster.events.registry import EVENT_TYPES
+from muster.model.demand import Shortfall
 from muster.model.keys import Ref
 from muster.model.quota import BrokenRule, QuotaNode, QuotaTree
 
@@ -36,11 +37,7 @@ def test_sentences_have_the_numbers() -> None:
         attempt=1,
         queue="root/a",
         reason="insufficient_quota",
-        path="root/a",
-        resource="memory",
-        asked=12_000_000_000,
-        used=4 << 30,
-        limit=14 << 30,
+        short=Shortfall("root/a", "memory", asked=12_000_000_000, used=4 << 30, limit=14 << 30),
     )
     assert "Insufficient quota(memory) in quota root/a: request 12G, max 14Gi, used 4Gi" in tell(denied).text
     failed = effects.EffectFailed(cause=AT, ref=JOB, attempt=1, reason="refused", message="policy says no")

@@ -63,7 +63,7 @@ SCRIPT = """
 import sys
 from muster.core.objects.meta import digest
 from muster.core.queueing.book import shape_key
-from muster.core.quota.demand import Demand
+from muster.model.demand import Demand
 from muster.events.base import Cause
 from muster.events.decisions import WorkloadQueued
 from muster.events.envelope import Commit, decode_commit, encode_commit

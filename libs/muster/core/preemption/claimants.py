@@ -8,10 +8,11 @@ from muster.core.preemption.state import PreemptorState
 from muster.core.queueing.book import Shape
 from muster.core.queueing.order import share
 from muster.core.queueing.queues import Job, is_current
-from muster.core.quota.demand import Shortfall, chain_of
+from muster.core.quota.demand import chain_of
 from muster.core.quota.kaireclaim import between, is_kai
 from muster.core.quota.kaishares import Shares, kai_shares
 from muster.core.quota.reclaim import Basis, basis
+from muster.model.demand import Shortfall
 
 Claimant = tuple[Shape, Job]
 

@@ -11,7 +11,6 @@ from muster.core.queueing.book import Shape
 from muster.core.queueing.queues import Job
 from muster.core.quota import inqueue, kaireclaim
 from muster.core.quota import reclaim as ackreclaim
-from muster.core.quota.demand import Shortfall
 from muster.core.quota.partial import as_victims
 from muster.core.quota.partial import victims as partial_victims
 from muster.core.quota.reclaim import Basis, basis
@@ -24,6 +23,7 @@ from muster.events.decisions import (
     ReclaimDeferred,
     Victim,
 )
+from muster.model.demand import Shortfall
 
 
 def reclaim(state: PreemptorState, shape: Shape, job: Job) -> Decision:
@@ -170,11 +170,7 @@ def _proposal(
         kind=kind,
         victims=victims,
         partial=partial,
-        path=short.path,
-        resource=short.resource,
-        asked=short.asked,
-        used=short.used,
-        limit=short.limit,
+        short=short,
         withheld=withheld,
         supply=state.supply,
         priority=priority,

@@ -10,7 +10,7 @@ from msgspec import Struct, field
 
 from muster.core.queueing.book import Shape, clear
 from muster.core.queueing.queues import Job, Queues
-from muster.core.quota.demand import Demand, Scratch, Shortfall, chain_of, counted
+from muster.core.quota.demand import Scratch, chain_of, counted
 from muster.core.quota.kaiwork import preemption_delay_ms
 from muster.core.quota.minrun import protected_ms, reclaim_grace_ms
 from muster.core.quota.partial import Spare, spare_of
@@ -18,6 +18,7 @@ from muster.core.quota.reclaim import FIRST, Basis, Market, Run
 from muster.core.quota.service import Service
 from muster.core.quota.state import can_suspend
 from muster.core.stage import StageState
+from muster.model.demand import Demand, Shortfall
 from muster.model.elastic import Counts
 from muster.model.resources import Vector, add_into
 
@@ -297,7 +298,7 @@ class PreemptorState(StageState):
         for key in self.queues.book.queues.get(queue, ()):
             shape = self.queues.book.shapes[key]
             denial = shape.denial
-            if denial is None or not shape.waiting or denial.hopeless or denial.of_min:
+            if denial is None or not shape.waiting or denial.short.hopeless or denial.short.of_min:
                 continue
             held = bool(self.queues.ledger.claims.by_uid)
             if not clear(shape, self.queues.ledger) or (

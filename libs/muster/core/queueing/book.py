@@ -14,9 +14,10 @@ from typing import NamedTuple
 
 from msgspec import Struct, field, structs
 
-from muster.core.quota.demand import Demand, chain_of, counted
+from muster.core.quota.demand import chain_of, counted
 from muster.core.quota.ledger import UNBOUNDED, Ledger
 from muster.events.base import Cause
+from muster.model.demand import Demand, Shortfall
 
 
 class Place(NamedTuple):
@@ -36,29 +37,15 @@ class Place(NamedTuple):
 
 
 class Denial(Struct, frozen=True):
-    """What refused a shape, with the numbers of the time; parked until ``asked`` is free at (path, resource)."""
+    """What refused a shape, with the numbers of the time; parked until as much as it asked for is free there."""
 
     cause: Cause
-    path: str
-    resource: str
-    asked: int
-    used: int
-    limit: int
-    of_min: bool = False
-    """It is the min that what is not preemptible would pass."""
-    held: int = 0
-    """Part of ``used`` that is held for a claimant."""
-    of_runtime: bool = False
-    """The limit is what may be used right now, by weight."""
+    short: Shortfall
 
     @property
     def slot(self) -> str:
-        """What its shape is parked on at ``path``."""
-        return slot_of(self.resource, of_min=self.of_min)
-
-    @property
-    def hopeless(self) -> bool:
-        return self.asked > self.limit and not self.of_runtime
+        """What its shape is parked on at the node that refused it."""
+        return slot_of(self.short.resource, of_min=self.short.of_min)
 
 
 def slot_of(resource: str, *, of_min: bool) -> str:
@@ -185,21 +172,21 @@ class Book(Struct):
 
     def _index(self, key: str, shape: Shape) -> None:
         if shape.denial is not None:
-            by_slot = self.parked.setdefault(shape.denial.path, {})
-            insort(by_slot.setdefault(shape.denial.slot, []), (shape.denial.asked, key))
+            by_slot = self.parked.setdefault(shape.denial.short.path, {})
+            insort(by_slot.setdefault(shape.denial.slot, []), (shape.denial.short.asked, key))
 
     def _unindex(self, key: str, shape: Shape) -> None:
         denial = shape.denial
-        parked = self.parked.get(denial.path, {}).get(denial.slot) if denial else None
+        parked = self.parked.get(denial.short.path, {}).get(denial.slot) if denial else None
         if denial is None or parked is None:
             return
-        index = bisect_left(parked, (denial.asked, key))
-        if index < len(parked) and parked[index] == (denial.asked, key):
+        index = bisect_left(parked, (denial.short.asked, key))
+        if index < len(parked) and parked[index] == (denial.short.asked, key):
             del parked[index]
             if not parked:
-                del self.parked[denial.path][denial.slot]
-                if not self.parked[denial.path]:
-                    del self.parked[denial.path]
+                del self.parked[denial.short.path][denial.slot]
+                if not self.parked[denial.short.path]:
+                    del self.parked[denial.short.path]
 
     def _drop_if_unused(self, key: str, shape: Shape) -> None:
         if not shape.waiting and shape.open <= 0:
@@ -223,26 +210,26 @@ class Book(Struct):
         return sum(len(self.shapes[key].waiting) for key in self.queues.get(queue, ()))
 
 
-def as_of_now(denial: Denial, queue: str, ledger: Ledger) -> Denial:
+def as_of_now(short: Shortfall, queue: str, ledger: Ledger) -> Shortfall:
     """A refusal with the limit and the usage of now: it stands as long as it holds, while both may move."""
-    room = ledger.room(queue, denial.path, denial.resource, of_min=denial.of_min)
+    room = ledger.room(queue, short.path, short.resource, of_min=short.of_min)
     if room is None:
-        return denial
-    node = ledger.nodes[denial.path]
-    if denial.of_min:
-        now = limit = node.guaranteed.get(denial.resource, 0)
+        return short
+    node = ledger.nodes[short.path]
+    if short.of_min:
+        now = limit = node.guaranteed.get(short.resource, 0)
         moving = False
     else:
-        now = ledger.limit(node, denial.resource) or 0
-        limit, moving = ledger.told_limit(node, denial.resource, denial.asked)
-    held, _ = ledger.claims.at(denial.path, denial.resource)
-    return structs.replace(denial, used=now - room + held, limit=limit, held=held, of_runtime=moving)
+        now = ledger.limit(node, short.resource) or 0
+        limit, moving = ledger.told_limit(node, short.resource, short.asked)
+    held, _ = ledger.claims.at(short.path, short.resource)
+    return structs.replace(short, used=now - room + held, limit=limit, held=held, of_runtime=moving)
 
 
 def clear(shape: Shape, ledger: Ledger) -> bool:
     """Whether nothing known speaks against trying a shape: never denied, or what refused it has room now."""
-    denial = shape.denial
-    if denial is None:
+    if shape.denial is None:
         return True
-    room = ledger.room(shape.queue, denial.path, denial.resource, of_min=denial.of_min)
-    return room is None or room >= denial.asked
+    short = shape.denial.short
+    room = ledger.room(shape.queue, short.path, short.resource, of_min=short.of_min)
+    return room is None or room >= short.asked

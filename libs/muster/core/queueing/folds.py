@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from muster.core.queueing import objects
 from muster.core.queueing.book import Denial, shape_key
 from muster.core.queueing.queues import Job, Queues, Retry, is_current, job_from
-from muster.core.quota.charging import ask_of, charge_of, claim_of, demand_in
+from muster.core.quota.charging import ask_of, charge_of, claim_of
 from muster.core.stage import Arm
 from muster.events.base import Cause, Event
 from muster.events.charges import ChargeChanged
@@ -144,19 +144,8 @@ def denied(queues: Queues, at: Position, event: QuotaDenied) -> Iterable[str]:
     job.status = "waiting"
     job.cause = Cause(at.seq, at.item)
     queues.book.add(job.shape, job.queue, job.demand, job.place, queues.ledger)
-    if event.reason != "stale":
-        denial = Denial(
-            job.cause,
-            event.path,
-            event.resource,
-            event.asked,
-            event.used,
-            event.limit,
-            event.of_min,
-            event.held,
-            event.of_runtime,
-        )
-        queues.book.deny(job.shape, denial, queues.ledger)
+    if event.short is not None:
+        queues.book.deny(job.shape, Denial(job.cause, event.short), queues.ledger)
         backoff = queues.backoffs.get(job.queue)
         if backoff is not None:
             tries = event.tries or 1
@@ -265,7 +254,7 @@ def refused(queues: Queues, _at: Position, event: WorkloadRefused) -> Iterable[s
 def proposed(queues: Queues, _at: Position, event: CandidatesProposed) -> Iterable[str]:
     for candidate in event.candidates:
         if queues.retries:
-            queues.retries.pop(shape_key(candidate.queue, demand_in(candidate)), None)
+            queues.retries.pop(shape_key(candidate.queue, candidate.demand), None)
         job = queues.jobs.get(candidate.ref.uid)
         if job is not None and job.attempt == candidate.attempt and job.status == "waiting":
             queues.book.opened(job.shape)

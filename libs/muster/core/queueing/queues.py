@@ -7,8 +7,7 @@ from typing import Literal
 from msgspec import Struct, field
 
 from muster.core.queueing.book import Book, Place, shape_key
-from muster.core.quota.charging import demand_in
-from muster.core.quota.demand import Demand, Scratch, demand_of
+from muster.core.quota.demand import Scratch, demand_of
 from muster.core.quota.kaiwork import kai_priority
 from muster.core.quota.ledger import Ledger, leaf_of
 from muster.core.quota.rules import union
@@ -18,6 +17,7 @@ from muster.events.base import Cause
 from muster.events.decisions import WorkloadQueued
 from muster.events.facts import QueueObserved
 from muster.events.refusals import Refusal
+from muster.model.demand import Demand
 from muster.model.keys import Ref
 from muster.model.workload import Workload
 
@@ -160,7 +160,7 @@ def queued_at_of(workload: Workload, seen_at: int) -> int:
 
 def job_from(event: WorkloadQueued, cause: Cause) -> Job:
     """The waiting job a queueing makes."""
-    demand = demand_in(event)
+    demand = event.demand
     return Job(
         ref=event.ref,
         attempt=event.attempt,

@@ -13,7 +13,6 @@ from msgspec import structs
 
 from muster.core.objects.labels import quota_name
 from muster.core.quota import claimfolds, claiming, folds, growth, kaiforest, standalone
-from muster.core.quota.charging import charge_of, demand_in
 from muster.core.quota.demand import Scratch, demand_of
 from muster.core.quota.state import (
     AccountantState,
@@ -226,7 +225,7 @@ class QuotaAccountant:
         for uid in state.due_adoption:
             if uid in state.standalone:
                 adopted = standalone.adoption(state.ledger, state.standalone[uid])
-                scratch.add(adopted.queue, charge_of(adopted).demand)
+                scratch.add(adopted.queue, adopted.demand)
                 yield adopted
                 continue
             workload = state.workloads[uid]
@@ -252,7 +251,7 @@ class QuotaAccountant:
             if uid not in state.due_adoption:
                 answer = self._answer(state, proposal, scratch)
                 yield answer
-                if isinstance(answer, QuotaReserved) and claims.served_by(uid, answer.queue, demand_in(answer)):
+                if isinstance(answer, QuotaReserved) and claims.served_by(uid, answer.queue, answer.demand):
                     return  # that ends the claim: what it held counts no more, so the others are answered after it
 
     @staticmethod
@@ -275,7 +274,7 @@ class QuotaAccountant:
 
     def _answer(self, state: AccountantState, proposal: Proposal, scratch: Scratch) -> Decision:
         candidate, cause = proposal.candidate, proposal.cause
-        uid, workload, demand = candidate.ref.uid, state.workloads.get(candidate.ref.uid), demand_in(candidate)
+        uid, workload, demand = candidate.ref.uid, state.workloads.get(candidate.ref.uid), candidate.demand
         if (
             not still_waits(state.ledger, workload, candidate.queue, demand, candidate.basis)
             or uid in state.entries
@@ -306,15 +305,8 @@ class QuotaAccountant:
             queue=candidate.queue,
             reason="exceeds_limit" if short.hopeless else "insufficient_quota",
             request=candidate.request,
-            path=short.path,
-            resource=short.resource,
-            asked=short.asked,
-            used=short.used,
-            limit=short.limit,
-            of_min=short.of_min,
-            held=short.held,
+            short=short,
             tries=candidate.tries,
-            of_runtime=short.of_runtime,
         )
 
     @staticmethod

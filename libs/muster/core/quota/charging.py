@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 from muster.core.quota.claims import Claim, Part
-from muster.core.quota.demand import Charge, Demand, QueuedRequest
+from muster.core.quota.demand import Charge, QueuedRequest
 from muster.events.claims import ClaimOpened
 from muster.events.decisions import (
-    Candidate,
     EvictionOrdered,
     PartialVictim,
-    PreemptionProposed,
     QuotaReserved,
     WorkloadAdopted,
     WorkloadQueued,
 )
-
-
-def demand_in(
-    event: Candidate | WorkloadQueued | PreemptionProposed | EvictionOrdered | ClaimOpened | QuotaReserved,
-) -> Demand:
-    """What the event asks for."""
-    return Demand(event.request, event.pods, event.preemptible)
+from muster.model.demand import Demand
 
 
 def demand_of_part(part: PartialVictim) -> Demand:
@@ -40,7 +32,7 @@ def ask_of(event: WorkloadQueued) -> QueuedRequest:
 
 def claim_of(event: EvictionOrdered | ClaimOpened, at: int) -> Claim:
     """What is held from here on. ``at``: log time (ms) of the event."""
-    claim = Claim(event.ref, event.attempt, event.queue, demand_in(event), "age", at, progress=at)
+    claim = Claim(event.ref, event.attempt, event.queue, event.demand, "age", at, progress=at)
     if isinstance(event, ClaimOpened):
         claim.top = event.top
     else:

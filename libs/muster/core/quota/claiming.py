@@ -13,7 +13,6 @@ from typing import Any
 
 from muster.core.quota import partial as parts
 from muster.core.quota import service
-from muster.core.quota.charging import demand_in
 from muster.core.quota.claims import LEAVES_WITHIN_MS, Claim
 from muster.core.quota.demand import chain_of, demand_of
 from muster.core.quota.inqueue import objection
@@ -135,15 +134,15 @@ def answers(state: AccountantState) -> Iterator[Decision]:
             "preemptible": proposed.preemptible,
         }
         if proposed.kind == "age":
-            yield ClaimOpened(**common, top=proposed.path)
+            yield ClaimOpened(**common, top=proposed.short.path)
         else:
             yield EvictionOrdered(
                 **common,
                 kind=proposed.kind,
                 victims=proposed.victims,
                 partial=proposed.partial,
-                path=proposed.path,
-                resource=proposed.resource,
+                path=proposed.short.path,
+                resource=proposed.short.resource,
                 priority=proposed.priority,
             )
         return
@@ -160,13 +159,13 @@ def _objection(state: AccountantState, proposed: PreemptionProposed) -> tuple[Ob
         or _unjustified(state, workload, proposed.queue) is not None
     ):
         return "not_waiting", ""
-    demand, claims = demand_in(proposed), state.ledger.claims
+    demand, claims = proposed.demand, state.ledger.claims
     if demand_of(state.ledger.tree_of(proposed.queue), workload, state.priorities.get(uid)) != demand:
         return "not_waiting", ""
     if proposed.kind == "age":
         if state.ledger.shortfall(proposed.queue, demand) is None:
             return "fits", ""
-        mine = (path for path in chain_of(proposed.queue) if len(path) >= len(proposed.path))
+        mine = (path for path in chain_of(proposed.queue) if len(path) >= len(proposed.short.path))
         other = claims.aged_at(mine)
         return ("held_for_age", other.ref.key) if other is not None else ("", "")
     if proposed.partial:
@@ -217,7 +216,7 @@ def _partial_objection(state: AccountantState, proposed: PreemptionProposed) -> 
         profile = tree.profile if tree is not None else "ack"
         spares[part.ref.uid] = parts.spare_of(state.workloads.get(part.ref.uid), entry.groups, profile)
     given = basis(state.ledger, proposed.ref.uid)
-    return parts.objection(given, proposed.queue, demand_in(proposed), proposed.partial, spares)
+    return parts.objection(given, proposed.queue, proposed.demand, proposed.partial, spares)
 
 
 def _unjustified(state: AccountantState, workload: Workload, queue: str) -> ClaimOutcome | None:

@@ -15,8 +15,9 @@ from collections.abc import Iterator
 
 from msgspec import Struct, field
 
-from muster.core.quota.demand import Demand, Scratch, chain_of, counted
+from muster.core.quota.demand import Scratch, chain_of, counted
 from muster.events.decisions import ClaimKind
+from muster.model.demand import Demand
 from muster.model.elastic import Counts
 from muster.model.keys import Ref
 from muster.model.resources import add_into

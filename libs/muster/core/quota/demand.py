@@ -8,6 +8,7 @@ from msgspec import Struct, field
 
 from muster.core.objects.labels import is_preemptible
 from muster.core.quota.kaiwork import kai_preemptible
+from muster.model.demand import Demand
 from muster.model.keys import path_chain
 from muster.model.quota import JOBS, MACHINES, QuotaTree
 from muster.model.resources import Vector, add_into
@@ -17,39 +18,6 @@ ONE = 1000
 """One of what is counted, in base units."""
 
 chain_of = lru_cache(maxsize=65536)(path_chain)
-
-
-class Demand(Struct, frozen=True):
-    """What a workload asks of the quota."""
-
-    request: Vector
-    pods: int = 0
-    """Counted as machines, where the tree limits those."""
-    preemptible: bool = True
-    """What is not stays within the guarantee at every level."""
-    jobs: int = 1
-    """0 for a part of a job that is counted already."""
-
-
-class Shortfall(Struct, frozen=True):
-    """The first limit that refuses a demand: leaf first, then upwards, resources in sorted order."""
-
-    path: str
-    resource: str
-    asked: int
-    used: int
-    limit: int
-    of_min: bool = False
-    """``limit`` is the min, ``used`` what is not preemptible: such work stays within the guarantee."""
-    held: int = 0
-    """Part of ``used`` that is held for a claimant."""
-    of_runtime: bool = False
-    """``limit`` is what may be used right now, by weight; it moves with what others ask for."""
-
-    @property
-    def hopeless(self) -> bool:
-        """The demand alone is over the limit: no release can ever help."""
-        return self.asked > self.limit and not self.of_runtime
 
 
 class Charge(Struct):

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from muster.core.quota.claims import is_down
-from muster.core.quota.demand import Demand, Scratch, Shortfall, chain_of
+from muster.core.quota.demand import Scratch, chain_of
 from muster.core.quota.state import AccountantState, Entry, OpenGrowth, Return
 from muster.core.quota.usage import beyond, live_of
 from muster.events.base import Cause, Decision
@@ -27,6 +27,7 @@ from muster.events.elastic import (
     ReplicaCost,
     WorkersKept,
 )
+from muster.model.demand import Demand, Shortfall
 from muster.model.elastic import Counts
 from muster.model.keys import Position
 from muster.model.resources import Vector, add_into, highest
@@ -182,8 +183,9 @@ def _fitting(
 
 def _room_again(state: AccountantState, entry: Entry, refusal: GrowthDenied) -> bool:
     """Whether it is worth looking again; what refused it and does not count any more is worth it too."""
-    room = state.ledger.room(entry.queue, refusal.path, refusal.resource, of_min=refusal.of_min)
-    return room is None or room >= refusal.asked or refusal.path not in chain_of(entry.queue)
+    short = refusal.short
+    room = state.ledger.room(entry.queue, short.path, short.resource, of_min=short.of_min)
+    return room is None or room >= short.asked or short.path not in chain_of(entry.queue)
 
 
 def _shortfall(
@@ -215,12 +217,10 @@ def _overused(state: AccountantState, entry: Entry, growth: OpenGrowth, added: C
 
 def _is_news(growth: OpenGrowth, short: Shortfall, unit: GrowthUnit) -> bool:
     known = growth.denied
-    return known is None or (known.path, known.resource, known.asked, known.groups) != (
-        short.path,
-        short.resource,
-        short.asked,
-        unit.groups,
-    )
+    if known is None or known.groups != unit.groups:
+        return True
+    was = known.short
+    return (was.path, was.resource, was.asked) != (short.path, short.resource, short.asked)
 
 
 def _denial(entry: Entry, growth: OpenGrowth, short: Shortfall, unit: GrowthUnit) -> GrowthDenied:
@@ -232,14 +232,7 @@ def _denial(entry: Entry, growth: OpenGrowth, short: Shortfall, unit: GrowthUnit
         cluster=growth.asked.cluster,
         groups=unit.groups,
         reason="exceeds_limit" if short.hopeless else "insufficient_quota",
-        path=short.path,
-        resource=short.resource,
-        asked=short.asked,
-        used=short.used,
-        limit=short.limit,
-        held=short.held,
-        of_min=short.of_min,
-        of_runtime=short.of_runtime,
+        short=short,
     )
 
 

@@ -15,9 +15,10 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 
 from muster.core.quota import kaireclaim, reclaim
-from muster.core.quota.demand import Demand, counted
+from muster.core.quota.demand import counted
 from muster.core.quota.ledger import Ledger
 from muster.core.quota.reclaim import MAX_LOOKS, Basis, Market, Objection, Picker, Run, Search, search
+from muster.model.demand import Demand
 
 
 def lower(runs: Sequence[Run], priority: int) -> Sequence[Run]:

@@ -13,11 +13,12 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct, field
 
-from muster.core.quota.demand import Charge, Demand, chain_of
+from muster.core.quota.demand import Charge, chain_of
 from muster.core.quota.fairshare import UNLIMITED
 from muster.core.quota.kaishares import Shares, kai_shares
 from muster.core.quota.ledger import Ledger
 from muster.core.quota.reclaim import MAX_LOOKS, Basis, Market, Objection, Search, search
+from muster.model.demand import Demand
 from muster.model.quota import COUNTED, KAI_ROOT
 from muster.model.resources import EVERYTHING
 

@@ -11,9 +11,10 @@ from msgspec import Struct, field, structs
 
 from muster.core.objects.labels import queue_and_quota, quota_name
 from muster.core.quota.claims import Claim, Claims
-from muster.core.quota.demand import Charge, Demand, QueuedRequest, Scratch, Shortfall, chain_of, counted, spread
+from muster.core.quota.demand import Charge, QueuedRequest, Scratch, chain_of, counted, spread
 from muster.core.quota.shares import Shares
 from muster.core.quota.tree import ROOT, leaves
+from muster.model.demand import Demand, Shortfall
 from muster.model.elastic import Counts
 from muster.model.quota import COUNTED, DEFAULT_RULES, KAI_ROOT, QuotaNode, QuotaTree, Rules
 from muster.model.resources import Vector, add_into, highest

@@ -13,9 +13,10 @@ from typing import NamedTuple
 from msgspec import structs
 
 from muster.core.quota import kaireclaim
-from muster.core.quota.demand import Charge, Demand, chain_of
+from muster.core.quota.demand import Charge, chain_of
 from muster.core.quota.reclaim import MAX_LOOKS, Basis, Market, Objection, Run, Search, search
 from muster.events.decisions import PartialVictim
+from muster.model.demand import Demand
 from muster.model.elastic import Counts
 from muster.model.resources import Vector, add_into, scaled
 from muster.model.workload import Workload

@@ -18,9 +18,10 @@ from typing import Literal, NamedTuple
 
 from msgspec import Struct
 
-from muster.core.quota.demand import Charge, Demand, Scratch, Shortfall, chain_of, counted
+from muster.core.quota.demand import Charge, Scratch, chain_of, counted
 from muster.core.quota.ledger import Ledger
 from muster.events.claims import PlanObjection
+from muster.model.demand import Demand, Shortfall
 
 Objection = PlanObjection | Literal[""]
 """Why victims may not be suspended for a claimant; empty when they may."""

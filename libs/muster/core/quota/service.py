@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterable
 
 from msgspec import Struct, field
 
-from muster.core.quota.demand import Demand, counted
+from muster.core.quota.demand import counted
 from muster.core.quota.reclaim import Basis, Objection, Search, search
+from muster.model.demand import Demand
 from muster.model.quota import Rules
 from muster.model.resources import Vector
 

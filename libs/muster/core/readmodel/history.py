@@ -13,7 +13,6 @@ from typing import Any
 from msgspec import structs
 
 from muster.core.queueing.queues import Job
-from muster.core.quota.demand import Shortfall
 from muster.core.readmodel.records import leaving_for
 from muster.core.readmodel.state import ReadState
 from muster.core.status.happenings import Happening, Release, Said, SetAsked, Taker, Used, Weight, Where
@@ -167,15 +166,12 @@ def _moved(state: ReadState, at: Position, event: d.QuotaMoved) -> Iterator[Said
 
 
 def _denied(state: ReadState, at: Position, event: d.QuotaDenied) -> Iterator[Said]:
-    if event.reason == "stale":
+    if event.short is None:
         yield event.ref, happened(at, "stale", "detail")
         return
     job = state.queues.jobs.get(event.ref.uid)
     place = where(state, job) if job is not None and job.status == "waiting" else None
-    short = Shortfall(
-        event.path, event.resource, event.asked, event.used, event.limit, event.of_min, event.held, event.of_runtime
-    )
-    yield event.ref, happened(at, "quota_denied", "turn", reason=event.reason, refusal=short, where=place)
+    yield event.ref, happened(at, "quota_denied", "turn", reason=event.reason, refusal=event.short, where=place)
 
 
 def _adopted(state: ReadState, at: Position, event: d.WorkloadAdopted) -> Iterator[Said]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal, Protocol
+from typing import Literal
 
 from muster.core.status.values import JobCode
 from muster.events.refusals import RefusalReason
+from muster.model.demand import Shortfall
 
 RefusalCode = Literal[
     "InsufficientQuota",
@@ -34,28 +35,7 @@ def refused_code(reason: str) -> JobCode:
     return {str(each): code for each, code in REFUSED.items()}[reason]
 
 
-class LimitRefusal(Protocol):
-    """The limit that refuses a demand, with numbers in base units: a Shortfall, a Denial or a QuotaDenied."""
-
-    @property
-    def path(self) -> str: ...
-    @property
-    def resource(self) -> str: ...
-    @property
-    def asked(self) -> int: ...
-    @property
-    def used(self) -> int: ...
-    @property
-    def limit(self) -> int: ...
-    @property
-    def of_min(self) -> bool: ...
-    @property
-    def held(self) -> int: ...
-    @property
-    def of_runtime(self) -> bool: ...
-
-
-def refusal_code(refusal: LimitRefusal, *, holder: str = "") -> RefusalCode:
+def refusal_code(refusal: Shortfall, *, holder: str = "") -> RefusalCode:
     """``holder``: namespace/name of the job for which part of the quota is held, if any is."""
     if refusal.of_min:
         return "ExceedsMinQuota" if refusal.asked > refusal.limit else "InsufficientMinQuota"

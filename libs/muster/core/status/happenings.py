@@ -9,12 +9,12 @@ from typing import Literal
 
 from msgspec import Struct, structs
 
-from muster.core.quota.demand import Shortfall
 from muster.core.status.values import Leaving
 from muster.events import claims, effects, elastic, gangs, growing
 from muster.events import decisions as d
 from muster.events.base import Decision
 from muster.events.refusals import Refusal
+from muster.model.demand import Shortfall
 from muster.model.keys import Ref
 from muster.model.resources import Vector
 

@@ -11,13 +11,14 @@ from typing import Any, cast
 
 from muster.core.queueing.book import Denial, Shape, as_of_now, clear
 from muster.core.queueing.queues import Job
-from muster.core.quota.demand import Shortfall, counted
+from muster.core.quota.demand import counted
 from muster.core.quota.ledger import leaf_of
 from muster.core.readmodel.phases import phase_of
 from muster.core.readmodel.state import ReadState
 from muster.core.status.codes import refusal_code, refused_code
 from muster.core.status.values import Holder, JobCode, JobStatus, Remains, Scaling, Wanting
 from muster.events.refusals import Refusal
+from muster.model.demand import Shortfall
 from muster.model.keys import path_chain
 
 HOLDERS_SHOWN = 5
@@ -181,7 +182,7 @@ def _queued(state: ReadState, uid: str, _acting: bool) -> JobStatus | None:
     refusal = refused_by(state, job, shape, shape.denial)
     if refusal is None:
         return _status(
-            state, uid, "Queued", cleared=shortfall_of(as_of_now(shape.denial, job.queue, state.queues.ledger)), **found
+            state, uid, "Queued", cleared=as_of_now(shape.denial.short, job.queue, state.queues.ledger), **found
         )
     claims = state.queues.ledger.claims
     found |= {"refusal": refusal, "cause": shape.denial.cause}
@@ -211,22 +212,8 @@ def refused_by(state: ReadState, job: Job, shape: Shape, denial: Denial) -> Shor
     What refused it first may have room again while an ancestor has none: then that one is what it waits for.
     """
     if not clear(shape, state.queues.ledger):
-        return shortfall_of(as_of_now(denial, job.queue, state.queues.ledger))
+        return as_of_now(denial.short, job.queue, state.queues.ledger)
     return state.queues.ledger.shortfall(job.queue, job.demand)
-
-
-def shortfall_of(denial: Denial) -> Shortfall:
-    """A denial as the limit that refuses."""
-    return Shortfall(
-        path=denial.path,
-        resource=denial.resource,
-        asked=denial.asked,
-        used=denial.used,
-        limit=denial.limit,
-        of_min=denial.of_min,
-        held=denial.held,
-        of_runtime=denial.of_runtime,
-    )
 
 
 def pause_of(state: ReadState, queue: str) -> tuple[str, str]:

@@ -9,12 +9,12 @@ from typing import Literal
 
 from msgspec import Struct, field
 
-from muster.core.quota.demand import Shortfall
 from muster.events.base import Cause
 from muster.events.decisions import AdoptionReason, Shortage
 from muster.events.elastic import GrowthDenied
 from muster.events.gangs import GangHeldBack
 from muster.events.refusals import Refusal
+from muster.model.demand import Shortfall
 from muster.model.elastic import Counts
 from muster.model.pools import Growth, PoolRefusal
 from muster.model.resources import Vector

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from muster.core.status.codes import REFUSED, LimitRefusal, refusal_code
+from muster.core.status.codes import REFUSED, refusal_code
 from muster.core.status.values import Leaving
 from muster.events.claims import ClaimOutcome, PlanObjection, StayReason
 from muster.events.decisions import (
@@ -19,6 +19,7 @@ from muster.events.decisions import (
     ReleaseReason,
 )
 from muster.events.effects import FailureReason
+from muster.model.demand import Shortfall
 from muster.model.resources import Vector, format_quantity, format_vector
 from muster.model.text import span
 
@@ -35,7 +36,7 @@ class Reason(Struct, frozen=True):
     text: str
 
 
-def waiting_for_quota(refusal: LimitRefusal, holder: str = "") -> Reason:
+def waiting_for_quota(refusal: Shortfall, holder: str = "") -> Reason:
     """The words for a denial, in the form ``Insufficient quota(RESOURCE) in quota PATH: request R, max M, used U``.
 
     ``holder``: namespace/name of the job for which part of the quota is held, if any is.
@@ -81,7 +82,7 @@ def waiting_for_quota(refusal: LimitRefusal, holder: str = "") -> Reason:
     return Reason(code, key, text)
 
 
-def waiting_for_claim(denial: LimitRefusal) -> Reason:
+def waiting_for_claim(denial: Shortfall) -> Reason:
     """The words for a claimant: what leaves is held for it."""
     resource, path = denial.resource, denial.path
     return Reason(

@@ -9,11 +9,11 @@ from collections.abc import Callable
 from typing import cast
 
 from muster.core.objects.meta import rfc3339
-from muster.core.quota.demand import Shortfall
 from muster.core.status.values import Holder, JobCode, JobStatus, Pools, Wanting
 from muster.core.wording import explain, explain_nodes, refusals, telling_ray
 from muster.core.wording.explain import Reason
 from muster.core.workloads.registry import child_of
+from muster.model.demand import Shortfall
 from muster.model.resources import format_quantity, format_vector
 from muster.model.text import counted, span
 

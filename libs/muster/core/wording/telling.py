@@ -103,9 +103,9 @@ def _sets(pod_sets: tuple[PodSet, ...]) -> str:
 
 def denied(event: d.QuotaDenied) -> str:
     """Why a proposal was denied."""
-    if event.reason == "stale":
+    if event.short is None:
         return "what was proposed is no longer so: looked at again"
-    return explain.waiting_for_quota(event).text
+    return explain.waiting_for_quota(event.short).text
 
 
 def before(event: system.Genesis) -> str:

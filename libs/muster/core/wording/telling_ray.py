@@ -69,14 +69,15 @@ def withdrawn(event: elastic.GrowthWithdrawn) -> str:
 
 
 def denied(event: elastic.GrowthDenied) -> str:
-    limit = "min for what is not preemptible" if event.of_min else "share of the moment" if event.of_runtime else "max"
-    held = f", {format_quantity(event.held, event.resource)} of it held for others" if event.held else ""
+    short = event.short
+    limit = "min for what is not preemptible" if short.of_min else "share of the moment" if short.of_runtime else "max"
+    held = f", {format_quantity(short.held, short.resource)} of it held for others" if short.held else ""
     never = "; that alone is over the limit" if event.reason == "exceeds_limit" else ""
     return (
-        f"{counts(event.groups)} more for {event.cluster} do not fit: {event.resource} in quota {event.path}: "
-        f"request {format_quantity(event.asked, event.resource)}, "
-        f"{limit} {format_quantity(event.limit, event.resource)}, "
-        f"used {format_quantity(event.used, event.resource)}{held}{never}"
+        f"{counts(event.groups)} more for {event.cluster} do not fit: {short.resource} in quota {short.path}: "
+        f"request {format_quantity(short.asked, short.resource)}, "
+        f"{limit} {format_quantity(short.limit, short.resource)}, "
+        f"used {format_quantity(short.used, short.resource)}{held}{never}"
     )
 
 

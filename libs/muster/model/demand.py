@@ -1,0 +1,40 @@
+"""What is asked of a quota, and the limit that refuses it: the same values in the ledger, in states and in the log."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from muster.model.resources import Vector
+
+
+class Demand(Struct, frozen=True, gc=False, omit_defaults=True):
+    """What a workload asks of the quota."""
+
+    request: Vector
+    pods: int = 0
+    """Counted as machines, where the tree limits those."""
+    preemptible: bool = True
+    """What is not stays within the guarantee at every level."""
+    jobs: int = 1
+    """0 for a part of a job that is counted already."""
+
+
+class Shortfall(Struct, frozen=True, gc=False, omit_defaults=True):
+    """The first limit that refuses a demand: leaf first, then upwards, resources in sorted order."""
+
+    path: str
+    resource: str
+    asked: int
+    used: int
+    limit: int
+    of_min: bool = False
+    """``limit`` is the min, ``used`` what is not preemptible: such work stays within the guarantee."""
+    held: int = 0
+    """Part of ``used`` that is held for a claimant."""
+    of_runtime: bool = False
+    """``limit`` is what may be used right now, by weight; it moves with what others ask for."""
+
+    @property
+    def hopeless(self) -> bool:
+        """The demand alone is over the limit: no release can ever help."""
+        return self.asked > self.limit and not self.of_runtime
