@@ -24,6 +24,7 @@ from muster.events.decisions import (
     WorkloadQueued,
     WorkloadRefused,
 )
+from muster.model.keys import Ref
 from muster.model.quota import KAI_ROOT
 from muster.model.resources import EVERYTHING
 
@@ -257,3 +258,19 @@ def test_a_queue_takes_its_fair_share_back_and_no_more() -> None:
     assert ordered[0].queue == "kai/a"
     more = said(found, seen(work("greedy", "a", gpu=3)))
     assert not any(isinstance(event, EvictionOrdered) for event in more), "three are beyond its fair share"
+
+
+def test_what_runs_in_a_deleted_queue_is_left_alone_until_the_queue_is_back() -> None:
+    """It stays charged, and no claimant of another queue stumbles over it."""
+    mine, theirs = queue("a", gpu=(1, -1, 1)), queue("b", gpu=(1, -1, 1))
+    found = bench(mine, theirs)
+    for name in ("b1", "b2", "b3", "b4"):
+        said(found, seen(work(name, "b", gpu=1)))
+        said(found, seen(work(name, "b", gpu=1, suspended=False, phase="running", settled=False)))
+    said(found, queue_gone("b"))
+    assert ledger(found).used[KAI_ROOT][GPU] == 4_000
+    events = said(found, seen(work("mine", "a", gpu=2)))
+    assert not any(isinstance(event, EvictionOrdered) for event in events), "it has no share to be above"
+    again = queue("b", gpu=(1, -1, 1), ref=Ref(KIND, "", "b", "queue-b-2"))
+    ordered = [event for event in said(found, again) if isinstance(event, EvictionOrdered)]
+    assert [len(event.victims) for event in ordered] == [2]

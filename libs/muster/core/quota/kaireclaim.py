@@ -79,6 +79,8 @@ class Between(Struct):
         if charge.queue == self.queue or not is_kai(self.ledger, charge.queue):
             return False
         own, side = self.sides(charge.queue)
+        if side not in self.ledger.nodes:
+            return False
         left = {name: found.used(side, name) for name in self.names}
         if any(self._above_share(side, name, left[name]) for name in self.names):
             return True
@@ -95,6 +97,8 @@ class Between(Struct):
         if leaf == self.queue or not is_kai(self.ledger, leaf):
             return False
         own, side = self.sides(leaf)
+        if side not in self.ledger.nodes:
+            return False  # Its queue was deleted, or is disabled: what runs there has no share to be above.
         if not self._within_quota(own):
             return any(self._above_share(side, name, self._used(side, name)) for name in self.names)
         asked = [name for name in self.names if self.demand.request.get(name)]

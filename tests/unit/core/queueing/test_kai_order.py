@@ -30,9 +30,9 @@ def proposed(found: Bench, *jobs: Workload) -> list[str]:
     return [each.queue.rpartition("/")[2] for each in first.candidates]
 
 
-def uses(found: Bench, name: str, queue: str, gpus: int) -> None:
+def uses(found: Bench, name: str, queue: str, gpus: int, **more: int) -> None:
     """A job of a queue that is let in."""
-    found.facts(seen(work(name, queue, gpu=gpus)))
+    found.facts(seen(work(name, queue, gpu=gpus, **more)))
     decided: list[Event] = found.settle()
     assert any(isinstance(each, QuotaReserved) for each in decided), name
 
@@ -69,3 +69,28 @@ def test_the_older_queue_decides_at_last(order: str) -> None:
     ages = {"a": 2_000, "b": 1_000}
     found = bench(*(queue(name, gpu=(0, -1, 1), created=ages[name]) for name in order))
     assert proposed(found, work("x", "a", gpu=1), work("y", "b", gpu=1)) == ["b", "a"]
+
+
+def test_who_is_above_its_share_of_everything_comes_last() -> None:
+    """Whatever its priority; above it in GPUs alone does not count."""
+    for cpu, memory, order in ((400, 200, ["b", "a"]), (0, 0, ["a", "b"])):
+        none = (0, -1, 0)
+        found = bench(queue("a", gpu=none, cpu=none, memory=none, priority=200), queue("b", gpu=(0, -1, 1)))
+        uses(found, "before", "a", 4, cpu=cpu, memory=memory)
+        assert proposed(found, work("x", "a", gpu=1), work("y", "b", gpu=1)) == order
+
+
+def test_who_uses_what_it_may_keep_nothing_of_comes_after_who_may() -> None:
+    found = bench(queue("a", gpu=(0, -1, 0), created=1_000), queue("b", gpu=(0, -1, 1), created=2_000))
+    assert proposed(found, work("x", "a", gpu=1), work("y", "b", gpu=1)) == ["b", "a"]
+
+
+def test_with_the_job_alike_the_smaller_part_without_it_counts() -> None:
+    found = bench(queue("a", gpu=(4, -1, 1), created=1_000), queue("b", gpu=(4, -1, 1), created=2_000))
+    uses(found, "before", "a", 1)
+    assert proposed(found, work("x", "a", gpu=1), work("y", "b", gpu=2)) == ["b", "a"], "both 2 of 4; 1 and 0 before"
+
+
+def test_then_who_may_keep_less_comes_first() -> None:
+    found = bench(queue("a", gpu=(4, -1, 1), created=1_000), queue("b", gpu=(2, -1, 1), created=2_000), gpus=6)
+    assert proposed(found, work("x", "a", gpu=2), work("y", "b", gpu=1)) == ["b", "a"], "2 of 4, and 1 of 2"
