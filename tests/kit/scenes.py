@@ -14,7 +14,7 @@ from muster.events import decisions as d
 from muster.events.base import Cause, Event
 from muster.events.claims import PlanObjection, PlanStale
 from muster.events.effects import EffectApplied, EffectFailed
-from muster.events.facts import PodObserved, QueueObserved, WorkloadFinished
+from muster.events.facts import NodesRequestGone, NodesRequestObserved, PodObserved, QueueObserved, WorkloadFinished
 from muster.model.keys import Ref
 from muster.model.placing import HostPort, NodeTerm, PodRules, PodTerm, Requirement, Spread, Taint
 from muster.model.workload import PodSet, PodState, Wishes
@@ -406,8 +406,13 @@ def nodes_withdrawn(reason: str) -> tuple[Scene, str]:
             "expired": ("time +70s",),
             "failed": ("answer one failed out of stock",),
             "lapsed": ("answer one lapsed given to others",),
+            "deleted": ("answer one accepted",),
         }[reason]
     )
+    if reason == "deleted":
+        seen = (event for stored in scene.bench.log for event in stored.commit.events)
+        ref = next(event.ref for event in seen if isinstance(event, NodesRequestObserved))
+        scene.do(NodesRequestGone(ref=ref, rv=facts.next_rv()))
     return scene, "video/one"
 
 

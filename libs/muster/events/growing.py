@@ -9,7 +9,7 @@ from muster.model.keys import Ref
 from muster.model.pools import PoolNodes
 from muster.model.workload import PodSet
 
-WithdrawalReason = Literal["met", "gone", "changed", "expired", "failed", "lapsed", "unknown"]
+WithdrawalReason = Literal["met", "gone", "changed", "expired", "failed", "lapsed", "deleted", "unknown"]
 """Why nodes are asked for no longer:
 
 met      the gang that needed them has its places
@@ -18,6 +18,7 @@ changed  the gang that needed them waits for something else now
 expired  they did not come in time
 failed   the autoscaler, or the API server, refuses to add them: the message is its own
 lapsed   what the autoscaler had kept for them is given to others
+deleted  somebody has deleted the request
 unknown  nothing in this log asked for them
 """
 

@@ -30,7 +30,7 @@ PAUSE_MS = 60_000
 """How long nodes that did not come are not asked for again; twice as long each time,"""
 LONGEST_PAUSE = 5
 """so many times."""
-IN_VAIN = ("expired", "failed", "lapsed")
+IN_VAIN = ("expired", "failed", "lapsed", "deleted")
 """Ends after which there is a pause."""
 MAX_BASE = 40
 
@@ -180,7 +180,7 @@ class AutoscalerBridge:
         state.removed.pop(event.ref.key, None)
         asked = state.asked.get(state.names.get(event.ref.key, ""))
         if asked is not None and asked.ending is None:
-            asked.ending, asked.message = "failed", "somebody has deleted the request"
+            asked.ending = "deleted"
 
     def _failed(self, state: BridgeState, _at: Position, event: EffectFailed) -> None:
         if event.action != "request_nodes":

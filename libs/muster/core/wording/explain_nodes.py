@@ -81,6 +81,7 @@ WITHDRAWN: dict[WithdrawalReason, str] = {
     "expired": "they did not come in time",
     "failed": "they were refused",
     "lapsed": "what was kept for it is given to others",
+    "deleted": "somebody has deleted the request",
     "unknown": "no service that this log knows has asked for them",
 }
 """Why nodes are asked for no longer."""
