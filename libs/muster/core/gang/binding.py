@@ -131,8 +131,8 @@ def deadlines(state: AdmitterState) -> Iterator[int]:
             times.append(gang.growth_until)
         if gang.told is not None and gang.told.refused:
             times.append(gang.told.at + TELL_AGAIN_MS)
-        if gang.tried_since:
-            times += [gang.tried_since + STARVED_MS, claims.may_claim_at(state, gang)]
+        if gang.claimant.since:
+            times += [gang.claimant.since + STARVED_MS, claims.may_claim_at(state, gang)]
         yield from (at for at in times if at > now)
 
 

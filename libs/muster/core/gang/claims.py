@@ -13,8 +13,8 @@ from typing import Literal
 from msgspec.structs import replace
 
 from muster.core.gang import state as g
-from muster.core.gang.podgang import NodeClaim, PodGang
-from muster.core.gang.state import AdmitterState, Reservation, Waits
+from muster.core.gang.podgang import Claimant, NodeClaim, PodGang
+from muster.core.gang.state import AdmitterState, Reservation
 from muster.core.placement.place import Strategy, place
 from muster.core.placement.view import Ask, View, need_of
 from muster.events.base import Cause, Decision
@@ -32,18 +32,19 @@ Outcome = Literal["placed", "gone", "expired", "changed", "yielded"]
 
 def may_claim_at(state: AdmitterState, gang: PodGang) -> int:
     """Log time from which a gang of pods that finds no place may claim nodes."""
-    return _from(gang.tried_since + (state.placement.claim_ms or AGE_MS), gang.claimed)
+    return _from(gang.claimant, state.placement.claim_ms or AGE_MS)
 
 
 def may_claim(state: AdmitterState, gang: PodGang) -> bool:
     """Whether a gang of pods that finds no place may claim nodes now: it is old enough, and nobody older has."""
-    if not gang.tried_since or state.now < may_claim_at(state, gang):
+    if not gang.claimant.since or state.now < may_claim_at(state, gang):
         return False
-    return state.pods.claim is None or _yields(state, gang.tried_since) is not None
+    return state.pods.claim is None or _yields(state, gang.claimant.since) is not None
 
 
-def _from(aged: int, claimed: int) -> int:
-    return max(aged, claimed + 2 * CLAIM_MS if claimed else 0)
+def _from(claimant: Claimant, age: int) -> int:
+    """Log time from which it may claim nodes: it is old enough, and others have had their turn since its last."""
+    return max(claimant.since + age, claimant.claimed + 2 * CLAIM_MS if claimant.claimed else 0)
 
 
 # --- what becomes of claims -------------------------------------------------------------------------------------
@@ -66,8 +67,11 @@ def ended(state: AdmitterState, _at: Position, event: NodesClaimEnded) -> None:
     state.pods.claim = None
 
 
-def _claimant(state: AdmitterState, claim: NodeClaim) -> PodGang | Waits | None:
-    return state.pods.gangs.get(claim.gang) if claim.ref is None else state.waits.get(claim.ref.uid)
+def _claimant(state: AdmitterState, claim: NodeClaim) -> Claimant | None:
+    if claim.ref is not None:
+        return state.waits.get(claim.ref.uid)
+    gang = state.pods.gangs.get(claim.gang)
+    return gang.claimant if gang is not None else None
 
 
 def _yields(state: AdmitterState, since: int) -> NodesClaimEnded | None:
@@ -76,7 +80,7 @@ def _yields(state: AdmitterState, since: int) -> NodesClaimEnded | None:
     who = _claimant(state, claim) if claim is not None else None
     if claim is None or who is None or not state.placement.claim_ms:
         return None
-    if since >= (who.since if isinstance(who, Waits) else who.tried_since):
+    if since >= who.since:
         return None
     return NodesClaimEnded(cause=claim.cause, gang=claim.gang, outcome="yielded", ref=claim.ref)
 
@@ -150,7 +154,7 @@ def claim(state: AdmitterState, gang: PodGang, asks: Sequence[Ask], strategy: St
     """The nodes that a gang of pods claims, which has found no place once more, if it may."""
     if not may_claim(state, gang):
         return []
-    return _claims(state, gang.tried_since, gang.cause, gang.key, None, asks, strategy)
+    return _claims(state, gang.claimant.since, gang.cause, gang.key, None, asks, strategy)
 
 
 def _claims(
@@ -208,7 +212,7 @@ def _leaving(state: AdmitterState) -> list[str]:
 
 def in_vain(state: AdmitterState, at: Position, event: GangAwaitingNodes | GangDeferred) -> None:
     """A job has found no place. It may be queued and tried many times; its age counts from the first."""
-    state.waits.setdefault(event.ref.uid, Waits(at.at))
+    state.waits.setdefault(event.ref.uid, Claimant(at.at))
 
 
 def left(state: AdmitterState, _at: Position, event: WorkloadDequeued) -> None:
@@ -240,7 +244,7 @@ def claim_of_job(state: AdmitterState, reservation: Reservation, asks: Sequence[
 def _job_may_claim_at(state: AdmitterState, uid: str) -> int:
     """Log time from which a job may claim nodes; 0 when it may not."""
     age, found = state.placement.claim_ms, state.waits.get(uid)
-    return _from(found.since + age, found.claimed) if age and found is not None else 0
+    return _from(found, age) if age and found is not None else 0
 
 
 def deadlines(state: AdmitterState) -> Iterator[int]:

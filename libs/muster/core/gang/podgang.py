@@ -66,6 +66,15 @@ class Told(Struct):
     """As of which declaration of pools."""
 
 
+class Claimant(Struct):
+    """A gang, of pods or of a job, as one that may claim nodes."""
+
+    since: int = 0
+    """Log time at which it was said first that the nodes have no place for it; 0 while it was not."""
+    claimed: int = 0
+    """Log time at which it claimed nodes last."""
+
+
 class NodeClaim(Struct):
     """What becomes free on these nodes is kept for a gang."""
 
@@ -113,12 +122,9 @@ class PodGang(Struct):
     """Pods that were given a node once: should they lose it, they are given another one on their own."""
     cycle: int = 0
     cycle_since: int = 0
-    tried_since: int = 0
-    """Log time at which it was said first that the nodes have no place for it; 0 while it was not."""
+    claimant: Claimant = field(default_factory=Claimant)
     by: str = ""
     """The gang that was let in last while its pods waited."""
-    claimed: int = 0
-    """Log time at which it claimed nodes last."""
     told: Told | None = None
     growth: Growth | None = None
     """The nodes that it waits for."""

@@ -147,7 +147,7 @@ def place_pod(state: PodGangs, place: PodPlace, cause: Cause, until: int) -> boo
     gang.granted[uid] = None
     gang.started = True
     if not gang.waiting:
-        gang.told, gang.by, gang.tried_since, gang.cycle_since = None, "", 0, 0
+        gang.told, gang.by, gang.claimant.since, gang.cycle_since = None, "", 0, 0
     gang.growth, gang.growth_until = None, 0
     _reopen(state, gang)
     return True
@@ -206,7 +206,7 @@ def held_back(state: PodGangs, at: Position, event: GangHeldBack, pools: int = 0
     elif event.growth != gang.growth:
         gang.growth, gang.growth_until = event.growth, at.at + event.growth.wait_ms
     if event.cycle:
-        gang.tried_since = gang.tried_since or at.at
+        gang.claimant.since = gang.claimant.since or at.at
         if event.cycle >= gang.cycle and (event.ended or not gang.cycle_since):
             gang.cycle = event.cycle + event.ended
             gang.cycle_since = at.at

@@ -8,7 +8,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from muster.core.gang import pods
-from muster.core.gang.podgang import PodGangs
+from muster.core.gang.podgang import Claimant, PodGangs
 from muster.core.placement.ledger import NodeLedger, Occupant
 from muster.core.placement.view import Ask
 from muster.core.seen import Seen
@@ -56,14 +56,6 @@ class Vain(Struct):
 
     until: int
     pools: dict[str, int] = field(default_factory=dict)
-
-
-class Waits(Struct):
-    """A job that is tried in vain, from the first time on until it is admitted or leaves its queue."""
-
-    since: int
-    claimed: int = 0
-    """Log time at which it claimed nodes last."""
 
 
 class Gang(Struct):
@@ -129,7 +121,7 @@ class AdmitterState(StageState):
     holds: dict[str, Hold] = field(default_factory=dict)
     named: dict[str, str] = field(default_factory=dict)
     """namespace/name of a workload that holds places -> its uid"""
-    waits: dict[str, Waits] = field(default_factory=dict)
+    waits: dict[str, Claimant] = field(default_factory=dict)
     """By uid of the workload."""
     plans: dict[str, Planned] = field(default_factory=dict)
     """claimant uid -> a proposal to suspend others for it that has not been tried on the nodes"""
