@@ -141,3 +141,19 @@ def test_a_budget_that_lets_nobody_go_keeps_everybody_and_nothing_turns_in_circl
     orders = len(play.evictions())
     assert orders <= 4
     play.clean()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_budget_over_several_jobs_holds_whatever_comes(seed: int) -> None:
+    play, rng, least = Play(two_teams(), LOWER_GIVES), Random(seed), 2
+    for index in range(4):
+        play.submit(f"low-{index}", "one", "5", wait_ms=20_000, annotations=urgency(1))
+    play.keep_heads("one", least)
+    for index in range(6):
+        cpu, priority = rng.choice(["5", "10"]), rng.choice([3, 5, 9])
+        play.submit(f"urgent-{index}", "one", cpu, annotations=urgency(priority))
+        for _ in range(rng.randint(1, 15)):
+            play.simulation.advance(2_000)
+            assert play.keep_heads("one", least) >= least
+    assert 0 < len(play.evictions()) < 40, "somebody gives way, and it ends"
+    play.clean()

@@ -72,6 +72,26 @@ class Play:
         )
         assert answer.ok, answer.body
 
+    def keep_heads(self, namespace: str, least: int) -> int:
+        """A budget over all heads of Ray clusters there, as its controller would have it now; how many are healthy."""
+        listed = json.loads(self.cluster.server.handle("GET", api.PODS.path(namespace)).body)["items"]
+        heads = [each for each in listed if each["metadata"]["labels"].get("ray.io/node-type") == "head"]
+        ready = {"type": "Ready", "status": "True"}.items()
+        healthy = sum(
+            not each["metadata"].get("deletionTimestamp")
+            and any(ready <= found.items() for found in each["status"].get("conditions", ()))
+            for each in heads
+        )
+        path = api.DISRUPTION_BUDGETS.path(namespace, "heads")
+        if not self.cluster.server.handle("GET", path).ok:
+            selector = {"matchLabels": {"ray.io/node-type": "head"}}
+            meta = {"name": "heads", "namespace": namespace}
+            self._post(api.DISRUPTION_BUDGETS, {"metadata": meta, "spec": {"selector": selector}})
+        status = {"disruptionsAllowed": max(healthy - least, 0), "desiredHealthy": least}
+        body, kind = json.dumps({"status": status}).encode(), "application/merge-patch+json"
+        assert self.cluster.server.handle("PATCH", f"{path}/status", body=body, content_type=kind).ok
+        return healthy
+
     def patch(self, namespace: str, name: str, body: dict[str, Any]) -> None:
         answer = self.cluster.server.handle(
             "PATCH",

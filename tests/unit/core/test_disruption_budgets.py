@@ -30,9 +30,10 @@ def pod(name: str, owner: str, *, ready: bool = True, leaving: bool = False, **l
     return {"metadata": meta, "status": {"conditions": [{"type": "Ready", "status": "True" if ready else "False"}]}}
 
 
-def budget(name: str, allowed: int, **labels: str) -> dict[str, Any]:
+def budget(name: str, allowed: int, desired: int = 0, **labels: str) -> dict[str, Any]:
     spec = {"selector": {"matchLabels": labels}}
-    return {"metadata": {"name": name}, "spec": spec, "status": {"disruptionsAllowed": allowed}}
+    status = {"disruptionsAllowed": allowed, "desiredHealthy": desired}
+    return {"metadata": {"name": name}, "spec": spec, "status": status}
 
 
 def state(*others: Outstanding, leaving: tuple[str, ...] = ()) -> ActuatorState:
@@ -110,6 +111,15 @@ def test_two_victims_at_once_do_not_spend_one_allowance_twice() -> None:
     assert isinstance(found, EffectFailed)
     gone = asking([budget("b", 1, app="x")], pods[1:])
     assert isinstance(carried(second, state(second, leaving=("uid-one",)), gone)[0], EffectApplied)
+
+
+def test_a_status_that_is_behind_allows_no_more_than_the_pods_that_are_there() -> None:
+    pods = [pod("b", "c-two", app="x"), pod("c", "c-three", app="x")]
+    # Two of three are to stay; one has gone since the status was written.
+    found, _ = carried(order("two"), state(), asking([budget("b", 1, desired=2, app="x")], pods))
+    assert isinstance(found, EffectFailed) and "allows 0 of its pods to go" in found.message
+    found, _ = carried(order("two"), state(), asking([budget("b", 1, desired=1, app="x")], pods))
+    assert isinstance(found, EffectApplied)
 
 
 def test_no_budget_costs_one_request_and_no_such_api_none_more() -> None:

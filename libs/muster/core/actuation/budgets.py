@@ -51,6 +51,7 @@ class _BudgetSpec(Struct, frozen=True):
 
 class _BudgetStatus(Struct, frozen=True, rename="camel"):
     disruptions_allowed: int = 0
+    desired_healthy: int = 0
 
 
 class _Budget(Struct, frozen=True):
@@ -103,9 +104,10 @@ def objection(order: Order, budgets: list[_Budget], leaving: PodsLeaving, status
         chosen = [pod for pod in pods.items if pod.counts and selects(selector, pod.metadata.labels)]
         own = sum(owners.get(pod.metadata.uid) == leaving.uid for pod in chosen)
         gone = sum(owners.get(pod.metadata.uid, "") in leaving.before for pod in chosen)
-        allowed = budget.status.disruptions_allowed
+        # The status may be from before pods went that are not there any more.
+        allowed = min(budget.status.disruptions_allowed, len(chosen) - budget.status.desired_healthy)
         if own and own > allowed - gone:
-            text = f"PodDisruptionBudget {budget.metadata.name} allows {allowed} of its pods to go"
+            text = f"PodDisruptionBudget {budget.metadata.name} allows {max(allowed, 0)} of its pods to go"
             text += f", {gone} of them are on their way" if gone else ""
             return failed(order, "refused", f"{text}, and {own} are of this job; raise it, or let other work give way")
     return None
