@@ -65,6 +65,8 @@ def some_rules(rng: Random) -> dict[str, str]:
         "running-timeout": rng.choice(("0", "0", "5m")),
         "protect-evicted": rng.choice(("0", "2m")),
         "paused": rng.choice(("", "", "", "admissions", "evictions")),
+        "reclaim-grace": rng.choice(("", "", "2m")),
+        "least-attained": rng.choice(("", "", "1h,4h")),
     }
     return {name: text for name, text in rules.items() if text}
 
@@ -198,7 +200,7 @@ class Turmoil(Chaos):
     def _odd_step(self, name: str, job: Workload) -> None:
         """What people do to a job, whatever it does."""
         rng = self.rng
-        match rng.randrange(6):
+        match rng.randrange(7):
             case 0 | 1:
                 self._tell(name, job, wishes=Wishes(hold=not job.wishes.hold, by="ann"))
             case 2 if job.phase != "finished":
@@ -213,6 +215,8 @@ class Turmoil(Chaos):
                 self.pending.append(ObjectUnreadable(ref=job.ref, rv=rv, reason="spec.rayClusterSpec is no object"))
             case 4 if job.suspended and job.phase == "waiting":
                 self._tell(name, job, **self._asks(), generation=job.generation + 1)
+            case 6 if job.phase == "running":
+                self._tell(name, job, checkpointed_at=self.bench.now)
             case 5 if job.suspended and rng.random() < 0.3:
                 self._tell(name, job, suspended=False, phase="starting", generation=job.generation + 1, settled=False)
             case _:

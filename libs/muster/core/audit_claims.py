@@ -18,7 +18,9 @@ from muster.events.charges import ChargeChanged
 from muster.events.claims import ClaimEnded, ClaimOpened, VictimStays
 from muster.events.decisions import (
     EvictionOrdered,
+    GangAdmitted,
     GangDeferred,
+    PlacesReleased,
     QuotaMoved,
     QuotaReserved,
     QuotaTreeAccepted,
@@ -59,6 +61,8 @@ class _OpenClaim(Struct):
     """Sequence at which its newest order was decided."""
     victims: int = 0
     """Jobs that were suspended for it."""
+    alone: bool = True
+    """No other claim had victims when it was ordered: its plan was tried on nodes that only its own victims leave."""
 
 
 class _Asked(Struct):
@@ -153,7 +157,7 @@ class ClaimAudit:
                 self._supply = seq
             case EffectFailed(action="suspend"):
                 self._supply = seq
-            case NodeObserved() | NodeGone() | PodObserved():
+            case NodeObserved() | NodeGone() | PodObserved() | GangAdmitted() | PlacesReleased():
                 self._nodes = seq
             case _:
                 pass
@@ -183,6 +187,7 @@ class ClaimAudit:
         if isinstance(event, ClaimOpened):
             return
         held.victims = len(event.victims)
+        held.alone = not any(each.victims for each in self._claims.values() if each is not held)
         if before is not None and before.victims:
             said = f"{held.told}: more jobs are suspended for it, and those before are leaving as ordered"
             yield "I26", self._changed(uid, before.opened), said
@@ -205,7 +210,7 @@ class ClaimAudit:
         served = uid if uid in self._claims else next((u for u, h in self._claims.items() if h.shape == shape), "")
         held = self._claims.pop(served, None)
         self._places.pop(uid, None)
-        if held is not None and held.victims:
+        if held is not None and held.victims and held.alone:
             self._places[uid] = (held, seq)
 
     def _deferred(self, event: GangDeferred) -> Iterator[Finding]:

@@ -10,6 +10,7 @@ from muster.core.audit import audit
 from muster.events.claims import ClaimEnded, ClaimOpened, PlanTried
 from muster.events.decisions import (
     EvictionOrdered,
+    GangAdmitted,
     PreemptionProposed,
     QuotaReserved,
     ReclaimDeferred,
@@ -350,4 +351,36 @@ def test_nobody_leaves_for_a_request_that_was_edited(when: str) -> None:
     scene.take("preemptor", "quota_accountant")
     scene.settle()
     assert not happened(scene.bench.log, EvictionOrdered)
+    sound(scene)
+
+
+def test_on_fragmented_nodes_nobody_leaves_in_vain_hour_after_hour() -> None:
+    """a/wide needs a whole node; of the two that would leave each is on a node of its own, beside a pod that stays."""
+    scene = Scene()
+    scene.tree_of(("a", 8), ("b", 0), age_limit="0")
+    scene.lines("placement spread", "node n0 cpu=8", "node n1 cpu=8", "synced")
+    for index in range(2):
+        scene.lines(f"gang b/x{index} head=4 workers=0x0", "time +1s")
+        scene.runs(f"b/x{index}")
+    placed_on = {place.node for each in happened(scene.bench.log, GangAdmitted) for place in each.placements}
+    assert placed_on == {"n0", "n1"}
+    scene.lines("foreign f0 node=n0 cpu=3", "foreign f1 node=n1 cpu=3", "gang a/wide head=8 workers=0x0")
+    for _ in range(24):
+        scene.lines("time +3600s")
+    assert orders(scene) == []
+    assert len(happened(scene.bench.log, PlanTried)) == 1
+    sound(scene)
+
+
+def test_who_was_edited_between_its_reservation_and_its_start_can_give_way() -> None:
+    """It is charged under its first attempt, and in its queue under the second."""
+    scene = Scene()
+    scene.tree_of(("a", 4), ("b", 0))
+    scene.lines("synced", "job b/x cpu=8")
+    scene.change("b/x", generation=2, pod_sets=scene.jobs["b/x"].pod_sets[:1])
+    scene.runs("b/x")
+    scene.lines("job a/owed cpu=4")
+    assert orders(scene) == [("owed", ["x"])]
+    scene.suspended("b/x")
+    assert reserved(scene)[-1] == "owed"
     sound(scene)

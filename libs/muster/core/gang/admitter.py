@@ -232,6 +232,14 @@ class GangAdmitter:
             return
         view = View(state.ledger)
         placer = PodGangPlacer(state, view, {key for each in released for key in each.gangs}, Growing(state))
+        acted = False
+        for each in self._admissions(state, view, placer):
+            acted = True
+            yield each
+        if not acted:  # What is placed in this commit is on no node yet: plans are tried on what it leaves.
+            yield from planned.due(state)
+
+    def _admissions(self, state: AdmitterState, view: View, placer: PodGangPlacer) -> Iterator[Decision]:
         yield from placer.claimant()
         if state.placement.mode == "off":
             for uid, reservation in state.reservations.items():
@@ -240,7 +248,6 @@ class GangAdmitter:
         else:
             yield from self._placements(state, view, placer)
         yield from placer.due()
-        yield from planned.due(state)
 
     @staticmethod
     def _placements(state: AdmitterState, view: View, placer: PodGangPlacer) -> Iterator[Decision]:

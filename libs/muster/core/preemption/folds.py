@@ -90,6 +90,7 @@ def charged(state: PreemptorState, _at: Position, event: QuotaReserved | Workloa
     uid = event.ref.uid
     if isinstance(event, WorkloadAdopted) and event.reason == "already_running" and uid in state.found:
         state.foreign[event.queue.partition("/")[0]] = None
+    state.charged[uid] = event.attempt
     state.gates.pop(uid, None)
     state.stays.pop(uid, None)
     state.shrinking.pop(uid, None)
@@ -162,6 +163,7 @@ def charge_changed(
 
 
 def released(state: PreemptorState, at: Position, event: QuotaReleased) -> None:
+    state.charged.pop(event.ref.uid, None)
     state.leaving.pop(event.ref.uid, None)
     started = state.started.get(event.ref.uid)
     if started is not None and event.ref.uid in state.queues.workloads:

@@ -60,7 +60,7 @@ def _parts(state: PreemptorState, shape: Shape, given: Basis, whole: list[str]) 
         return ()
     most = max((state.started[uid].run.priority for uid in whole), default=None)
     chosen = partial_victims(given, shape.queue, shape.demand, state.market(shape.queue), givers, most)
-    attempts = {uid: _attempt(state, uid) for uid in chosen}
+    attempts = {uid: state.charged[uid] for uid in chosen}
     return as_victims(chosen, state.queues.workloads, attempts, state.queues.ledger.charges, givers)
 
 
@@ -180,12 +180,7 @@ def _proposal(
 def _victim(state: PreemptorState, uid: str, claimant: Job | None = None) -> Victim:
     """``claimant``: the job that outranks it, if they are of one queue."""
     charge, workload = state.queues.ledger.charges[uid], state.queues.workloads[uid]
-    attempt = _attempt(state, uid)
+    attempt = state.charged[uid]
     outranked = claimant is not None and charge.queue == claimant.queue
     priority = state.started[uid].run.priority if outranked else None
     return Victim(workload.ref, attempt, charge.queue, charge.request, charge.pods, priority)
-
-
-def _attempt(state: PreemptorState, uid: str) -> int:
-    job = state.queues.jobs.get(uid)
-    return job.attempt if job is not None else state.queues.attempts.get(uid, 0)

@@ -91,6 +91,8 @@ class PreemptorState(StageState):
     """uid of one that was ordered to give back workers -> what its groups are left with"""
     kept: dict[str, int] = field(default_factory=dict)
     """uid of one that could not give workers -> log time until which it is not asked for some again"""
+    charged: dict[str, int] = field(default_factory=dict)
+    """uid of a charged workload -> the attempt it is charged under; it may wait under a newer one"""
     leaving: dict[str, None] = field(default_factory=dict)
     """uids of those that have been ordered to leave"""
     evictions: dict[str, list[int]] = field(default_factory=dict)
