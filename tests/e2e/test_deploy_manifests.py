@@ -261,7 +261,7 @@ async def test_every_account_can_do_its_part_and_no_other(plane: ControlPlane) -
     reads = {(plural, verb) for plural in ("rayjobs", "pods") for verb in ("get", "list", "watch")}
     assert allowed == {
         WATCHER.name: reads,
-        ACTUATOR.name: {("pods", "get"), ("pods", "patch"), ("rayjobs", "get"), ("rayjobs", "patch")},
+        ACTUATOR.name: {("pods", "get"), ("pods", "list"), ("pods", "patch"), ("rayjobs", "get"), ("rayjobs", "patch")},
         SORTER.name: set(),
     }
 
