@@ -35,7 +35,9 @@ class History(Scene):
 
     def where(self, *, runs: bool) -> list[str]:
         charged = self.bench.states["quota_accountant"].ledger.charges
-        return [name for name, job in self.jobs.items() if job.suspended is not runs and (job.ref.uid in charged or runs)]
+        return [
+            name for name, job in self.jobs.items() if job.suspended is not runs and (job.ref.uid in charged or runs)
+        ]
 
     def act(self) -> None:
         """What was ordered and admitted is carried out, or not yet."""
@@ -57,7 +59,9 @@ class History(Scene):
         match rng.choice(("job", "job", "mark", "mark", "mark", "time", "time", "time", "end", "gone", "edit")):
             case "job":
                 self.count += 1
-                self.lines(f"job {rng.choice('abc')}/j{self.count} cpu={rng.randint(1, 4)} prio={rng.choice((0, 0, 1))}")
+                self.lines(
+                    f"job {rng.choice('abc')}/j{self.count} cpu={rng.randint(1, 4)} prio={rng.choice((0, 0, 1))}"
+                )
             case "mark" if running:
                 shift = rng.choice((0, 0, 0, -3_600_000, 3_600_000))
                 self.change(rng.choice(running), checkpointed_at=self.bench.now + shift)
