@@ -24,7 +24,9 @@ class Bench(InMemoryCell[AnySeat]):
         self.log: list[Stored] = []
         self._rng = rng
         self._check = check
-        super().__init__({name: Seat(make()) for name, make in DECIDERS.items()}, self.log.append)
+        super().__init__(
+            {name: Seat(make()) for name, make in DECIDERS.items()}, lambda stored: self.log.append(stored)
+        )
         self.now = 1_000_000
         self.begin("bench", "bench", self.seats)
 
