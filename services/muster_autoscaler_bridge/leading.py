@@ -1,58 +1,110 @@
 """The bridge's leader, which also reads the heads of the Ray clusters it answers for: what they say becomes facts.
 
-Only the leader reads, and only clusters that are charged and run. A head that does not answer is a fact too.
+Only the leader reads, and only clusters that are charged and run. A head that does not answer is a fact too. The one
+order it gives a head is to place nothing more on workers that the log says are about to go.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from typing import Any
 
-from muster.core.autoscaling.reading import heads, news
+from muster.core.autoscaling.reading import heads, news, to_drain
 from muster.core.autoscaling.state import BridgeState
+from muster.events.elastic import WorkersChosen
 from muster.model.keys import Ref
 from muster.runtime.leader import Leader
+from muster.runtime.process import Process
+from muster_autoscaler_bridge.demand.errors import DemandError
 from muster_autoscaler_bridge.demand.fleet import Fleet, Heard
 from muster_autoscaler_bridge.demand.heads import DASHBOARD_PORT, GCS_PORT, Head
+from muster_autoscaler_bridge.demand.reader import HeadReader, OnRead, unnoticed
+from muster_autoscaler_bridge.measuring import measured
+from muster_autoscaler_bridge.tokens import Tokens
 
 LOOK_S = 0.5
-"""How often it is looked whether other clusters are to be read."""
+"""How often it is looked whether other clusters are to be read, or workers to be drained."""
 MAX_SERVICE = 50
 """As KubeRay cuts the names that it makes services of."""
 
 
-def head_of(cluster: Ref, attempt: int) -> Head:
+def head_of(cluster: Ref, attempt: int, token: str = "") -> Head:
     """Where KubeRay serves the head of a RayCluster inside the cluster."""
     host = f"{cluster.name[-(MAX_SERVICE - len('-head-svc')) :]}-head-svc.{cluster.namespace}.svc"
-    return Head(cluster, attempt, f"{host}:{GCS_PORT}", f"http://{host}:{DASHBOARD_PORT}")
+    return Head(cluster, attempt, f"{host}:{GCS_PORT}", f"http://{host}:{DASHBOARD_PORT}", token)
+
+
+def bridge_of(process: Process) -> Callable[..., Leader[BridgeState]]:
+    """What makes the leader for a process, by its configuration."""
+    tokens = Path(process.config.ray_tokens) if process.config.ray_tokens else None
+    return partial(BridgeLeader, on_read=measured(process.metrics), tokens=tokens)
 
 
 class BridgeLeader(Leader[BridgeState]):
-    """``address``: tells where a head is."""
+    """``address``: tells where a head is. ``on_read``: called after every reading.
+
+    ``tokens``: folder with the tokens of heads that ask for one; None: none has any.
+    """
 
     address = staticmethod(head_of)
 
-    def __init__(self, *given: Any, **named: Any) -> None:
+    def __init__(self, *given: Any, on_read: OnRead = unnoticed, tokens: Path | None = None, **named: Any) -> None:
         super().__init__(*given, **named)
-        self._fleet: Fleet | None = None
+        self._on_read = on_read
+        self._tokens = Tokens(tokens)
+        self._drained: dict[str, WorkersChosen] = {}
+        """uid of a RayCluster -> the choice that its head has heard last"""
 
     async def started(self, tasks: asyncio.TaskGroup) -> None:
         await super().started(tasks)
         tasks.create_task(self._read_heads())
 
     async def _read_heads(self) -> None:
-        async with asyncio.TaskGroup() as readers:
-            fleet = self._fleet = Fleet(self.clock, readers, self._heard)
+        async with asyncio.TaskGroup() as tasks:
+            fleet = Fleet(self.clock, tasks, self._heard, on_read=self._on_read)
             try:
                 while True:
                     chosen = heads(self.state) if self.leading() else []
                     known = {uid: said.demand for uid, said in self.state.heard.items()}
-                    await fleet.follow({ref.uid: self.address(ref, attempt) for ref, attempt in chosen}, known)
+                    await fleet.follow({ref.uid: self._head(ref, attempt) for ref, attempt in chosen}, known)
+                    self._drain(fleet, tasks)
                     await asyncio.sleep(LOOK_S)
             finally:
                 await fleet.close()
+
+    def _head(self, cluster: Ref, attempt: int) -> Head:
+        return self.address(cluster, attempt, self._tokens.of(cluster))
 
     def _heard(self, heard: Heard) -> None:
         fact = news(self.state, heard.head.ref, heard.head.attempt, heard.demand, heard.read_at)
         if fact is not None and self.leading():
             self.announce(fact)
+
+    def _drain(self, fleet: Fleet, tasks: asyncio.TaskGroup) -> None:
+        """Tell each head once of the workers that are about to go; after a restart once more, which changes nothing."""
+        orders = {order.ref.uid: order for order in to_drain(self.state)} if self.leading() else {}
+        for uid, order in orders.items():
+            reader = fleet.reader(uid)
+            if reader is not None and self._drained.get(uid) != order:
+                self._drained[uid] = order
+                tasks.create_task(self._drain_workers(reader, order))
+        for uid in [uid for uid in self._drained if uid not in orders]:
+            del self._drained[uid]
+
+    async def _drain_workers(self, reader: HeadReader, order: WorkersChosen) -> None:
+        whose = f"for {order.claimant}" if order.claimant is not None else "not used"
+        for worker in order.workers:
+            try:
+                answer = await reader.drain(
+                    worker.ref.name, deadline_ms=order.until, why=f"taken back by Muster {whose}"
+                )
+            except DemandError as err:  # It goes all the same, at the deadline.
+                self.hooks.note("warning", "worker_not_drained", pod=str(worker.ref), why=str(err))
+                continue
+            if answer.accepted:
+                self.hooks.note("info", "worker_drained", pod=str(worker.ref))
+            else:
+                self.hooks.note("warning", "worker_not_drained", pod=str(worker.ref), why=answer.why)

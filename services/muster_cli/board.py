@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 from msgspec import Struct, field
 
 from muster.core.presentation.desired import pauses_over
@@ -44,6 +45,16 @@ class QueueHead(Struct, frozen=True):
     text: str
 
 
+class RayWorkers(Struct, frozen=True):
+    """Worker replicas of the Ray clusters in a subtree that scale themselves."""
+
+    granted: int
+    asked: int
+    """More that they ask for."""
+    going: int
+    """Of the granted ones those that are being taken back."""
+
+
 class BoardNode(Struct, frozen=True):
     """One node of the tree. The counts of an inner node include everything below it."""
 
@@ -65,6 +76,9 @@ class BoardNode(Struct, frozen=True):
     """What rests here: ``admissions``, ``evictions``."""
     beyond: dict[str, int] = field(default_factory=dict)
     """What of ``used`` runs beyond what was granted, by resource in base units."""
+
+    workers: RayWorkers | None = None
+    """Of the Ray clusters in it that scale themselves; None where there are none."""
 
     @property
     def name(self) -> str:
@@ -158,6 +172,27 @@ def _node(state: ReadState, node: QuotaNode, counts: dict[str, list[int]], polic
         head=_head(state, node.path),
         paused=tuple(sorted(set(state.queues.resting(node.path)))),
         beyond=beyond,
+        workers=_workers(state, node.path),
+    )
+
+
+def _workers(state: ReadState, path: str) -> RayWorkers | None:
+    found = [
+        (state.records[uid].growth, ledger.claims.cuts.get(uid))
+        for ledger in [state.queues.ledger]
+        for uid, charge in ledger.charges.items()
+        if uid in state.records and state.records[uid].growth.granted and _within(charge.queue, path)
+    ]
+    if not found:
+        return None
+    return RayWorkers(
+        granted=sum(sum(growth.granted.values()) for growth, _ in found),
+        asked=sum(sum(growth.asked.values()) for growth, _ in found),
+        going=sum(
+            max(growth.granted.get(name, 0) - left, 0)
+            for growth, cut in found
+            for name, left in (cut.left.items() if cut is not None else ())
+        ),
     )
 
 
@@ -206,5 +241,6 @@ def _record(node: BoardNode) -> dict[str, Any]:
         "running": node.running,
         "paused": list(node.paused),
         "beyond_grant": texts(node.beyond),
+        "ray_workers": None if node.workers is None else msgspec.to_builtins(node.workers),
         "head": None if head is None else {"job": head.job, "reason": head.code, "message": head.text},
     }

@@ -19,7 +19,9 @@ from kit.muster import Muster, running
 from kit.rayscaler import RayScaler
 from muster.bus.server import EmbeddedServer
 from muster.core.autoscaling.reading import heads, news
-from muster.events.elastic import GateSet, GrowthDenied, GrowthGranted, GrowthRequested, GrowthWithdrawn
+from muster.events.decisions import EvictionOrdered
+from muster.events.elastic import GateSet, GrowthDenied, GrowthGranted, GrowthRequested, GrowthWithdrawn, WorkersChosen
+from muster.events.facts import TreeNodeSpec
 from muster.runtime.leader import Leader
 
 NAME, NAMESPACE = "raycluster-autoscaler", "video"
@@ -217,6 +219,43 @@ async def test_the_sidecar_is_counted_as_its_options_say(walk: Walk) -> None:
     assert (sidecar["image"], sidecar["resources"]["requests"]) == ("other:1", amounts)
 
 
+async def test_an_idle_worker_goes_to_the_queue_that_is_owed_it(walk: Walk) -> None:
+    """Row 20: one of three is idle when another queue is owed a core; the busy ones stay."""
+
+    def leaf(name: str, least: str) -> TreeNodeSpec:
+        return TreeNodeSpec(name=name, min={"cpu": least}, max={"cpu": "3"}, namespaces=(name,))
+
+    most = {"cpu": "3"}
+    root = TreeNodeSpec(name="root", min=most, max=most, children=(leaf("video", "0"), leaf("text", "1")))
+    await walk.cluster.apply_tree(root)
+    await walk.create()
+    for name in ("a", "b", "c"):
+        walk.scaler.start(name)
+    await walk.until_sized(3, 3, 3)
+    await walk.until_placed()
+    walk.scaler.idle_ms = 10**9
+    idle = walk.scaler.actors["b"].on
+    walk.scaler.end("b")
+    await walk.tick()
+    owed = raycluster("owed", "text", replicas=1, minReplicas=1, maxReplicas=1)
+    owed["spec"]["enableInTreeAutoscaling"] = False
+    await walk.kube.create(owed)
+
+    async def given() -> bool:
+        await walk.tick()
+        found = await walk.kube.get(RAY, "RayCluster", "owed", "text")
+        return found["spec"].get("suspend") is False
+
+    await walk.cluster.until(given, 90.0, "the queue that is owed a core to get it", every_s=0.3)
+    left = {pod["metadata"]["name"] for pod in await walk.pods()}
+    assert left == {walk.scaler.actors[name].on for name in ("a", "c")} and idle not in left
+    assert (await walk.sizes())[1:] == (2, 2)
+    [order] = await walk.told(EvictionOrdered)
+    assert not order.victims and order.partial[0].taken == {"small": 1}
+    [chosen] = await walk.told(WorkersChosen)
+    assert [(each.ref.name, each.idle) for each in chosen.workers] == [(idle, True)]
+
+
 ROWS = {
     1: test_the_walk_of_the_document,
     3: test_the_walk_of_the_document,
@@ -229,6 +268,7 @@ ROWS = {
     14: test_static_replicas_are_left_alone,
     18: test_the_sidecar_is_counted_as_its_options_say,
     19: test_exactly_what_fits_and_the_same_manifest_again_and_again,
+    20: test_an_idle_worker_goes_to_the_queue_that_is_owed_it,
     21: test_the_walk_of_the_document,
     24: test_hosts_come_and_go_together,
 }
@@ -242,7 +282,6 @@ ELSEWHERE = {
     15: "how fast Ray asks: with a real Ray head",
     16: "Ray decides it: with a real Ray head",
     17: "Ray decides it: with a real Ray head",
-    20: "not built: what others are owed is taken from whole clusters, not from single workers",
     22: "tests/sim/test_ray_disorder.py",
     23: "tests/unit/sim/test_rayjob_states.py",
 }

@@ -22,8 +22,11 @@ ROWS: dict[int, tuple[str, ...] | str] = {
     16: "a second worker group and 30 s of idleness: the cluster-wide timeout is in test_the_walk_of_the_document",
     17: ("test_what_is_spilled_to_disk_keeps_its_worker", "test_workers_their_actors_and_what_is_spilled_to_disk"),
     18: "nothing of Ray decides there: on the real API server with the simulated operator",
-    19: ("test_no_more_workers_than_granted",),
-    20: ("test_an_idle_worker_is_taken_and_the_busy_one_stays",),
+    19: ("test_no_more_workers_than_granted", "test_it_gets_exactly_what_fits"),
+    20: (
+        "test_an_idle_worker_is_taken_and_the_busy_one_stays",
+        "test_an_idle_worker_goes_to_the_queue_that_is_owed_it",
+    ),
     21: "has no real node autoscaler: on the real API server with the simulated operator",
     22: (
         "test_refused_patches_are_made_up_for",

@@ -9,8 +9,11 @@ import pytest
 from kit.disorder import Disorder
 from kit.elastic import HEAD_CPU, ElasticPlay, raycluster, rayjob
 from muster.core.autoscaling.giveback import DRAIN_MS
+from muster.core.narrator import Narrator
 from muster.events.decisions import EvictionOrdered
 from muster.events.elastic import GrowthWithdrawn, WorkersChosen
+from muster_cli.board import RayWorkers, board_of, record
+from muster_cli.render.queues import tree_lines
 
 CORE = 1_000
 
@@ -136,3 +139,19 @@ def test_a_refused_write_is_made_up_for() -> None:
     play.tick(10)
     assert (len(play.pods("auto")), len(play.pods("owed"))) == (6, 3)
     play.clean()
+
+
+def test_queue_tree_shows_what_is_granted_asked_for_and_taken_back() -> None:
+    play = contended()
+    grown(play, 8)
+    owed(play)
+    narrator = Narrator()
+    for stored in play.cell.log:
+        narrator.feed(stored)
+    board = board_of(narrator.state)
+    [node] = [node for node in board.nodes if node.path == "root/other"]
+    assert node.workers == RayWorkers(granted=8, asked=0, going=2)
+    shown = " ".join(line.plain for line in tree_lines(board, board.nodes))
+    assert "8 Ray workers granted, 2 of them taken back" in shown
+    [told] = [each for each in record(board, board.nodes)["queues"] if each["path"] == "root/other"]
+    assert told["ray_workers"] == {"granted": 8, "asked": 0, "going": 2}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
@@ -115,7 +115,7 @@ class Process(Struct, dict=True):
 
         return JetStreamSnapshots(self.js, self.log.identity, warn=warn)
 
-    def add_decider(self, name: str, leader: type[Leader[Any]] = Leader) -> None:
+    def add_decider(self, name: str, leader: Callable[..., Leader[Any]] = Leader) -> None:
         """Run one deciding stage. ``leader``: what runs it."""
         self.runners.append(
             leader(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
+from typing import Any
 
 from muster.bus.kv import KvBucket
 from muster.core.deciders import DECIDERS
@@ -12,6 +13,7 @@ from muster.events.subjects import lease_bucket
 from muster.ports import ApiTransport, Clock
 from muster.runtime.config import Config
 from muster.runtime.health import HealthServer
+from muster.runtime.leader import Leader
 from muster.runtime.process import Process
 from muster.runtime.service import RESTARTS, open_process
 from muster_cli.state import SEATS
@@ -54,7 +56,7 @@ class Services:
         self.origin = target.origin if target is not None else ""
         await process.pair(transport)
         for name in DECIDERS:
-            process.add_decider(name)
+            process.add_decider(name, self._bridge(process) if self.server and name == "autoscaler_bridge" else Leader)
         process.add_watchers(transport)
         process.add_actuator(transport)
         process.add_publisher()
@@ -64,6 +66,15 @@ class Services:
                 "127.0.0.1", 0, ready=self._not_ready, started=self._not_started, metrics=self._metrics
             )
             await self._health.start()
+
+    def _bridge(self, process: Process) -> Callable[..., Leader[Any]]:
+        """The bridge that reads the heads of Ray clusters, where they are real and its extra is installed."""
+        try:
+            from muster_autoscaler_bridge.leading import bridge_of  # the extra `ray`
+        except ImportError:
+            self._note("heads of Ray clusters are not read: install kube-muster[ray]")
+            return Leader
+        return bridge_of(process)
 
     async def run(self) -> None:
         """Run until cancelled; after a lost lease (a laptop slept) or a lost log everything is started again."""

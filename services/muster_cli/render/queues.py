@@ -10,7 +10,7 @@ from rich.text import Text
 from muster.core.quota.tree import ROOT
 from muster.model.quota import KAI_ROOT
 from muster.model.resources import format_quantity, format_vector
-from muster.model.text import moment
+from muster.model.text import counted, moment
 from muster_cli.board import Amount, Board, BoardNode
 from muster_cli.console import BAD, DIM, GOOD, STRONG, WARN, columns, styled
 
@@ -117,6 +117,12 @@ def _jobs(node: BoardNode) -> Text:
         parts.append((f"{node.admitted - node.running} starting or ending", DIM))
     if node.beyond:
         parts.append((f"{format_vector(node.beyond)} beyond what was granted", BAD))
+    if node.workers is not None:
+        granted = counted(node.workers.granted, "Ray worker")
+        more = f", {node.workers.asked} more asked for" if node.workers.asked else ""
+        parts.append((f"{granted} granted{more}", WARN if node.workers.asked else DIM))
+        if node.workers.going:
+            parts.append((f"{node.workers.going} of them taken back", WARN))
     if node.leaf and node.paused:
         parts.append((f"{' and '.join(node.paused)} paused", WARN))
     text = Text()

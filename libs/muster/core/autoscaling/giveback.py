@@ -22,9 +22,11 @@ from muster.model.keys import Ref
 
 LAUNCH_MS = 15_000
 """How long a reclaim waits for workers that are on their way: three ticks of Ray's autoscaler."""
+READ_MS = 3_000
+"""How long a choice waits for a reading of the head that is newer than the order: heads are read every 2 s."""
 DRAIN_MS = 15_000
 """How long chosen workers may finish what they do."""
-IDLE_DRAIN_MS = 1_000
+IDLE_DRAIN_MS = 2_000
 """The same for idle ones: long enough to tell the head."""
 GIVE_UP_MS = 120_000
 """After which nobody waits any longer for a cluster that gives nothing."""
@@ -50,6 +52,8 @@ def step(state: BridgeState, cluster: Cluster, grant: Grant, reclaim: Reclaim) -
     if state.now >= reclaim.since + GIVE_UP_MS:
         return _kept(grant, reclaim, "not_written")
     chosen = state.chosen.get(cluster.ref.uid)
+    if chosen is None and state.now < reclaim.since + READ_MS and _is_read(state, cluster):
+        return None
     if chosen is None and state.now < reclaim.since + LAUNCH_MS and _launching(state, cluster, left):
         return None
     groups = [group for group in cluster.elastic.groups if group.name in left]
@@ -75,7 +79,7 @@ def given_up(state: BridgeState) -> Iterator[Decision]:
 def deadlines(state: BridgeState) -> Iterator[int]:
     """Log times (ms) at which more may be due."""
     for reclaim in state.reclaims.values():
-        yield from (reclaim.since + LAUNCH_MS, reclaim.since + GIVE_UP_MS)
+        yield from (reclaim.since + READ_MS, reclaim.since + LAUNCH_MS, reclaim.since + GIVE_UP_MS)
     yield from (chosen.until for chosen in state.chosen.values())
 
 
@@ -124,6 +128,12 @@ def _going(state: BridgeState, cluster: Cluster, group: ScaledGroup, keep: int) 
     for members in sorted(replicas.values(), key=loss)[:surplus]:
         for worker in sorted(members, key=lambda each: each.ref.name):
             yield ChosenWorker(worker.ref, group.name, worker.ref.name in idle)
+
+
+def _is_read(state: BridgeState, cluster: Cluster) -> bool:
+    """Whether its head answers: who is busy is known then."""
+    heard = state.heard.get(cluster.ref.uid)
+    return heard is not None and heard.demand.trouble in ("", "stalled")
 
 
 def _launching(state: BridgeState, cluster: Cluster, groups: Iterable[str]) -> bool:

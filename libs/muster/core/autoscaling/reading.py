@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from muster.core.autoscaling.state import BridgeState
+from muster.events.elastic import WorkersChosen
 from muster.events.raydemand import RayDemandObserved
 from muster.model.keys import Ref
 from muster.model.raydemand import RayDemand
@@ -17,6 +18,11 @@ def news(state: BridgeState, ref: Ref, attempt: int, demand: RayDemand, read_at:
     if known is not None and (known.attempt, known.demand) == (attempt, demand):
         return None
     return RayDemandObserved(ref=ref, attempt=attempt, read_at=read_at, demand=demand)
+
+
+def to_drain(state: BridgeState) -> list[WorkersChosen]:
+    """Workers that are about to go, and whose heads should place nothing more on them; by cluster, sorted."""
+    return sorted(state.chosen.values(), key=lambda each: (each.ref.key, each.ref.uid))
 
 
 def heads(state: BridgeState) -> list[tuple[Ref, int]]:

@@ -1,0 +1,16 @@
+"""Readings of heads as metrics."""
+
+from __future__ import annotations
+
+from muster.telemetry.metrics import Metrics, labels
+from muster_autoscaler_bridge.demand.reader import OnRead
+
+
+def measured(metrics: Metrics) -> OnRead:
+    """What counts readings by source and outcome, and how long they take."""
+
+    def on_read(source: str, outcome: str, seconds: float) -> None:
+        metrics.count("muster_ray_readings", labels(source=source, outcome=outcome))
+        metrics.ray_duration.record(seconds, {"source": source})
+
+    return on_read

@@ -1,0 +1,136 @@
+"""All of it at once: a real head, our reader, our stages, our writes on a real API server, and Ray's own autoscaler.
+
+There is room for the head of the cluster and three workers, of which only the head is its queue's own; another queue is
+guaranteed a core.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+import trustme
+
+from kit.api import Api
+from kit.controlplane import ControlPlane
+from kit.crds import install_crds
+from kit.nats import nats_server  # noqa: F401 - a fixture
+from kit.realray.cluster import LIMIT_S, RealRayCluster, manifest, real_cluster
+from kit.realray.muster import Deciding, deciding
+from muster.bus.server import EmbeddedServer
+from muster.events.decisions import EvictionOrdered
+from muster.events.elastic import GrowthDenied, GrowthGranted, GrowthWithdrawn, WorkersChosen
+from muster.kube.config import connect
+from muster.kube.sources import FromKubeconfig
+from muster.model.api import NAMESPACES, QUOTA_TREES, RAYCLUSTERS
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(900)]
+
+JOINED_S = 400.0
+"""On a busy machine a raylet takes a minute to join, and more beside others."""
+MINE, OTHERS = "ray-loop", "ray-owed"
+
+
+def tree() -> dict[str, Any]:
+    children = [
+        {"name": "mine", "namespaces": [MINE], "min": {"cpu": "1"}, "max": {"cpu": "4"}},
+        {"name": "owed", "namespaces": [OTHERS], "min": {"cpu": "1"}, "max": {"cpu": "4"}},
+    ]
+    return {
+        "apiVersion": "scheduling.sigs.k8s.io/v1beta1",
+        "kind": "ElasticQuotaTree",
+        "metadata": {"name": "tree", "namespace": "kube-system", "annotations": {"muster.dev/reclaim": "enabled"}},
+        "spec": {"root": {"name": "root", "min": {"cpu": "4"}, "max": {"cpu": "4"}, "children": children}},
+    }
+
+
+def suspended(name: str, **group: Any) -> dict[str, Any]:
+    made = manifest(name, **group)
+    made["spec"]["suspend"] = True
+    return made
+
+
+class Loop:
+    """The cluster, and who decides about it."""
+
+    def __init__(self, cluster: RealRayCluster, muster: Deciding) -> None:
+        self.cluster, self.muster = cluster, muster
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def loop(
+    ray_plane: ControlPlane,
+    clients: trustme.CA,
+    ray_folder: Path,
+    nats_server: EmbeddedServer,  # noqa: F811
+) -> AsyncIterator[Loop]:
+    transport = await connect(FromKubeconfig(str(ray_plane.kubeconfig)))
+    heads: dict[str, RealRayCluster] = {}
+    try:
+        await install_crds(transport)
+        api = Api(transport, MINE, real=True, server=None)
+        for name in (MINE, OTHERS, "muster-system"):
+            assert (await api.call("POST", NAMESPACES.path(), {"metadata": {"name": name}})).status in (201, 409)
+        assert (await api.call("POST", QUOTA_TREES.path("kube-system"), tree())).status == 201
+
+        def address(_ref: object) -> str:
+            return heads["c"].head.address if "c" in heads else "127.0.0.1:1"
+
+        async with deciding(ray_plane, nats_server.url, ray_folder, address) as muster:
+            body = suspended("c", idleTimeoutSeconds=600)
+            async with real_cluster(api, ray_plane, clients, ray_folder / "loop", body) as cluster:
+                heads["c"] = cluster
+                yield Loop(cluster, muster)
+                await api.call("DELETE", RAYCLUSTERS.path(MINE, "c"))
+    finally:
+        await transport.close()
+
+
+async def test_it_gets_exactly_what_fits(loop: Loop) -> None:
+    """Row 19: room for three workers and a demand for four."""
+    cluster = loop.cluster
+    for name in ("a", "b", "c", "d"):
+        await cluster.actor(name)
+    await cluster.until_workers(3, within_s=JOINED_S)
+    assert (await cluster.spec())["maxReplicas"] == 3
+    await asyncio.sleep(3 * cluster.autoscaler.tick_s)
+    assert len(await cluster.workers()) == 3, "nothing is tried beyond the grant"
+    assert sum(shape.count for shape in (await cluster.reading()).pending) == 1
+    refusals = await loop.muster.told(GrowthDenied)
+    assert refusals and (refusals[-1].resource, refusals[-1].limit) == ("cpu", 4_000)
+    assert (await loop.muster.told(GrowthGranted))[-1].groups == {"small-group": 3}
+
+
+async def test_an_idle_worker_goes_to_the_queue_that_is_owed_it(loop: Loop) -> None:
+    """Row 20: one of three is idle when another queue is owed a core."""
+    cluster = loop.cluster
+    await cluster.kill("a", "b")
+
+    async def one_idle() -> bool:
+        return [node.status for node in (await cluster.reading()).nodes if not node.head].count("idle") == 1
+
+    await cluster.settle(one_idle, LIMIT_S, "an idle worker")
+    busy = {await cluster.pod_of(name) for name in ("c", "d")}
+    owed = suspended("owed", replicas=0, minReplicas=0, maxReplicas=1)
+    owed["spec"]["enableInTreeAutoscaling"] = False
+    assert (await cluster.api.call("POST", RAYCLUSTERS.path(OTHERS), owed)).status == 201
+    left = await cluster.until_workers(2)
+    assert set(left) == busy
+
+    async def runs() -> bool:
+        found = await cluster.api.call("GET", RAYCLUSTERS.path(OTHERS, "owed"))
+        return found.body["spec"]["suspend"] is False
+
+    await cluster.settle(runs, LIMIT_S, "who is owed to be admitted")
+    [order] = await loop.muster.told(EvictionOrdered)
+    assert not order.victims and [part.taken for part in order.partial] == [{"small-group": 1}]
+    assert all(worker.idle for each in await loop.muster.told(WorkersChosen) for worker in each.workers)
+    assert (await loop.muster.told(GrowthWithdrawn))[-1].claimant.name == "owed"
+    await asyncio.sleep(5 * cluster.autoscaler.tick_s)
+    assert set(await cluster.workers()) == busy, "the autoscaler does not fight"
+    assert {await cluster.pod_of(name) for name in ("c", "d")} == busy
+    assert len(cluster.kubelet.ended) == 1
