@@ -22,7 +22,11 @@ ROWS: dict[int, tuple[str, ...] | str] = {
     16: "a second worker group and 30 s of idleness: the cluster-wide timeout is in test_the_walk_of_the_document",
     17: ("test_what_is_spilled_to_disk_keeps_its_worker", "test_workers_their_actors_and_what_is_spilled_to_disk"),
     18: "nothing of Ray decides there: on the real API server with the simulated operator",
-    19: ("test_no_more_workers_than_granted", "test_it_gets_exactly_what_fits"),
+    19: (
+        "test_no_more_workers_than_granted",
+        "test_it_gets_exactly_what_fits",
+        "test_it_grows_again_when_there_is_room",
+    ),
     20: (
         "test_an_idle_worker_is_taken_and_the_busy_one_stays",
         "test_an_idle_worker_goes_to_the_queue_that_is_owed_it",

@@ -26,7 +26,7 @@ from muster.events.decisions import EvictionOrdered
 from muster.events.elastic import GrowthDenied, GrowthGranted, GrowthWithdrawn, WorkersChosen
 from muster.kube.config import connect
 from muster.kube.sources import FromKubeconfig
-from muster.model.api import NAMESPACES, QUOTA_TREES, RAYCLUSTERS
+from muster.model.api import NAMESPACES, PODS, QUOTA_TREES, RAYCLUSTERS
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(900)]
 
@@ -134,3 +134,16 @@ async def test_an_idle_worker_goes_to_the_queue_that_is_owed_it(loop: Loop) -> N
     assert set(await cluster.workers()) == busy, "the autoscaler does not fight"
     assert {await cluster.pod_of(name) for name in ("c", "d")} == busy
     assert len(cluster.kubelet.ended) == 1
+
+
+async def test_it_grows_again_when_there_is_room(loop: Loop) -> None:
+    cluster = loop.cluster
+    await cluster.actor("e")
+    await asyncio.sleep(2 * cluster.autoscaler.tick_s)
+    assert len(await cluster.workers()) == 2
+    assert (await cluster.api.call("DELETE", RAYCLUSTERS.path(OTHERS, "owed"))).status == 200
+    # There is no garbage collector beside this API server.
+    assert (await cluster.api.call("DELETE", PODS.path(OTHERS))).status == 200
+    await cluster.until_workers(3, within_s=JOINED_S)
+    assert (await cluster.spec())["maxReplicas"] == 3
+    await cluster.pod_of("e")
