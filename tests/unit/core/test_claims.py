@@ -4,6 +4,7 @@ from kit import facts
 from kit.bench import Bench
 from kit.scenes import Scene
 from muster.core.audit import audit
+from muster.core.quota.claims import Claim, Claims
 from muster.events.base import Cause
 from muster.events.claims import ClaimOpened
 from muster.events.decisions import (
@@ -13,6 +14,7 @@ from muster.events.decisions import (
     QuotaReserved,
     WorkloadQueued,
 )
+from muster.model.demand import Demand
 from muster.model.keys import Ref
 from muster.model.resources import Vector
 
@@ -93,6 +95,21 @@ def test_what_is_held_is_free_for_nobody_else():
     assert bench.propose("other", "late") == [("other", "reserved"), ("late", "insufficient_quota")]
     assert bench.propose("one") == [("one", "reserved")]
     assert bench.broken() == {}
+
+
+def test_who_leaves_for_a_claim_that_took_the_room_of_another_leaves_for_that_one():
+    """Else what they give back counts for nobody, and further jobs are suspended for it."""
+    asks, claims = Demand({"cpu": 3}), Claims()
+    for name in ("older", "newer", "odd"):
+        asked = Demand({"cpu": 1}) if name == "odd" else asks
+        claims.open(Claim(Ref("RayJob", "a", name, name), 1, "root/a", asked, "guarantee", opened=1))
+    claims.by_uid["newer"].victims["victim"] = 4
+    claims.leavers["victim"] = 1
+    claims.pass_on(claims.by_uid["newer"])
+    claims.end("newer")
+    assert claims.by_uid["older"].victims == {"victim": 4}
+    assert claims.leavers == {"victim": 1}
+    assert not claims.by_uid["odd"].victims
 
 
 def test_once_the_claim_is_served_what_it_held_too_much_is_free():

@@ -157,6 +157,21 @@ class Claims(Struct):
             return own
         return next((claim for claim in self.by_uid.values() if claim.serves(queue, demand)), None)
 
+    def pass_on(self, served: Claim) -> None:
+        """Those who still leave for a claim that a charge ends leave for the oldest firm claim that asks alike: the
+        charge has used room that was made for that one.
+        """
+        if not served.awaits:
+            return
+        alike = (claim for claim in self.by_uid.values() if claim is not served and claim.firm)
+        heir = next((claim for claim in alike if claim.serves(served.queue, served.demand)), None)
+        if heir is None:
+            return
+        for uid in [uid for uid in served.victims if uid not in heir.victims]:
+            heir.victims[uid] = served.victims.pop(uid)
+        heir.partial |= served.partial
+        served.partial = {}
+
     def held_from(self, queue: str, demand: Demand, *, owed: bool) -> Scratch:
         """What is not free for somebody. ``owed``: age claims give way to it, but for those of its own queue."""
         own = [claim for claim in self.by_uid.values() if claim.serves(queue, demand)]

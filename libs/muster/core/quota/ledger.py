@@ -158,7 +158,10 @@ class Ledger(Struct):
         """Charge a workload; what it was charged before is replaced. Returns the claim that this serves, and ends."""
         self._put(uid, charge)
         served = self.claims.served_by(uid, charge.queue, charge.demand)
-        return self.end_claim(served.uid) if served is not None else None
+        if served is None:
+            return None
+        self.claims.pass_on(served)
+        return self.end_claim(served.uid)
 
     def recharge(self, uid: str, request: Vector, pods: int, over: Vector) -> tuple[str, Demand] | None:
         """What runs of it has changed: (its queue, the larger of before and now); None when it is not charged."""
