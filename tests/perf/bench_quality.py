@@ -36,12 +36,13 @@ def measure(traces: Path, say: Progress) -> Table:
     found: dict[str, float] = {}
     for policy in REFERENCES:
         _run(found, say, policy, trace, policy, {})
-    _run(found, say, "muster", trace, MUSTER, {})
+    _run(found, say, "muster, default order", trace, MUSTER, {})
     _run(found, say, "muster, learned order", trace, MUSTER, LEARNED)
     for grace in GRACES:
         for policy in (MUSTER, *RECLAIMING):
             rules = {"reclaim-grace": grace} | (LEARNED if policy == MUSTER else {})
-            _run(found, say, f"{policy}, grace {grace}", trace, policy, rules)
+            named = f"{policy}, learned order" if policy == MUSTER else policy
+            _run(found, say, f"{named}, grace {grace}", trace, policy, rules)
     _run(found, say, "muster, learned order, no guarantees", plain, MUSTER, LEARNED)
     for policy in RECLAIMING:
         _run(found, say, f"{policy}, half save", trace, policy, {}, HALF)
