@@ -8,6 +8,7 @@ READY := $(VENV)/.ready
 PYTEST := $(BIN)/python -m pytest
 WORKERS ?= 2
 SHARDS ?= 3
+REAL := tests/contract tests/integration tests/e2e
 ROUNDS ?= 10
 BASE ?= python:3.13-slim
 IMAGE ?= muster:local
@@ -48,11 +49,12 @@ lint: $(READY)  ## style, types, layers, dependencies, spelling
 	PYTHONPATH=tests $(BIN)/python -m kit.english
 
 check: lint  ## before every commit, under two minutes: lint, unit, properties, scenarios
+	@$(PYTEST) --collect-only -qq $(REAL) >$(VENV)/collected || { cat $(VENV)/collected; exit 1; }
 	$(PYTEST) -n $(WORKERS) tests/unit tests/properties tests/scenarios
 
 test: check controlplane ray  ## everything CI runs
 	$(PYTEST) -n $(WORKERS) tests/sim
-	$(PYTEST) -n $(SHARDS) --dist loadfile tests/contract tests/integration tests/e2e
+	$(PYTEST) -n $(SHARDS) --dist loadfile $(REAL)
 	$(MAKE) --no-print-directory test-ray
 
 test-ray: controlplane ray  ## against a real Ray: heads, drivers, raylets, where there is loopback only

@@ -324,7 +324,8 @@ async def test_events_are_found_by_type_and_reason(api: Api) -> None:
 
 async def test_discovery(api: Api) -> None:
     entries = {entry["name"]: entry for entry in (await api.call("GET", "/apis/ray.io/v1")).body["resources"]}
-    assert set(entries) == {"rayjobs", "rayjobs/status", "rayclusters", "rayclusters/status"}
+    kinds = ("rayjobs", "rayclusters", "rayservices")
+    assert set(entries) == {*kinds, *(f"{kind}/status" for kind in kinds)}
     assert entries["rayjobs"]["kind"] == "RayJob"
     assert {"create", "get", "list", "patch", "watch"} <= set(entries["rayjobs"]["verbs"])
     queueing = (await api.call("GET", "/apis/scheduling.x-k8s.io/v1alpha1")).body["resources"]

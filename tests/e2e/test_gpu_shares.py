@@ -12,8 +12,8 @@ from kit.gpus import reporting
 from kit.kubeclient import Object
 from kit.muster import running
 from muster.bus.server import EmbeddedServer
-from muster.core.actuation.gpus import CONFIG_MAP, NAMESPACE
-from muster.core.objects.gpus import BAD_FRACTION, GROUP
+from muster.core.actuation.gpus import CONFIG_MAP
+from muster.core.objects.gpus import BAD_FRACTION, GROUP, RESERVATIONS
 from muster.core.objects.meta import GPU_DEVICE, GPU_PORTION, GPU_UUIDS
 from muster.events.gangs import GangHeldBack
 
@@ -33,7 +33,7 @@ async def devices(cluster: Cluster) -> dict[str, str]:
 
 async def kept(cluster: Cluster) -> dict[str, str]:
     """{group: node} of the devices that are reserved."""
-    found = await cluster.kube.list_objects("v1", "Pod", NAMESPACE)
+    found = await cluster.kube.list_objects("v1", "Pod", RESERVATIONS)
     return {each["metadata"]["labels"][GROUP]: each["spec"]["nodeName"] for each in found}
 
 
