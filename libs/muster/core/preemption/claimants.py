@@ -31,7 +31,7 @@ def owed(state: PreemptorState) -> list[Claimant]:
                     continue
                 if state.is_gated(job.ref.uid):
                     continue
-                if state.now < max(state.claims_from(job), state.grace_over_at(job) or 0):
+                if state.now < state.may_claim_at(job):
                     continue
                 mine = _basis(state, job, given)
                 if kai:

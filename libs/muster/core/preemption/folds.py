@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from muster.core.preemption.state import MAX_REMEMBERED, MIN_PAUSE_MS, AgeClaim, PreemptorState, RetryGate
+from msgspec.structs import replace
+
+from muster.core.preemption.state import MAX_REMEMBERED, MIN_PAUSE_MS, NEVER, AgeClaim, PreemptorState, RetryGate
 from muster.core.queueing.book import Shape
 from muster.core.quota.claims import is_down
 from muster.core.quota.kaireclaim import is_kai
@@ -211,8 +213,14 @@ def queue_changed(state: PreemptorState, at: Position, event: QueueObserved | Qu
 
 
 def bar(state: PreemptorState, uid: str, gate: RetryGate) -> None:
-    """Nothing is proposed for it for now; who is gone needs no gate."""
+    """Nothing is proposed for it for now, at most until its grace or its own delay is over: from then on it may claim
+    what was not looked for before. Who is gone needs no gate.
+    """
     if uid in state.queues.workloads:
+        job = state.queues.jobs.get(uid)
+        may = state.may_claim_at(job) if job is not None else 0
+        if may > state.now:
+            gate = replace(gate, until=min(gate.until or may, may))
         state.gates[uid] = gate
 
 
@@ -246,9 +254,7 @@ def ordered(state: PreemptorState, at: Position, event: EvictionOrdered | ClaimO
     state.open.pop(event.ref.uid, None)
     if isinstance(event, ClaimOpened):
         state.age_claims[event.ref.uid] = AgeClaim(event.top, at.at)
-        job = state.queues.jobs.get(event.ref.uid)
-        if job is not None and job.shape in state.owed_since:
-            state.gates.pop(event.ref.uid, None)  # It waits for its grace, whatever is held for it until then.
+        state.gates.pop(event.ref.uid, None)  # What it is owed is another question, and has not been asked.
         return
     for victim in event.victims:
         if victim.ref.uid in state.queues.ledger.charges:
@@ -282,12 +288,15 @@ def suspension_ordered(state: PreemptorState, _at: Position, event: SuspensionOr
 
 
 def claim_ended(state: PreemptorState, at: Position, event: ClaimEnded) -> None:
-    """One that failed rests as long as it lasted without progress, and until something has changed."""
+    """What was held is free for other plans. One that failed rests as long as it lasted without progress; then it is
+    looked at again, for who could not go before may be asked again by then.
+    """
+    state.supply += 1
     _age_claims_over(state)
     if event.outcome == "expired":
         job = state.queues.jobs.get(event.ref.uid)
         pause = max(state.queues.ledger.rules_of(job.queue if job is not None else "").claim_ms, MIN_PAUSE_MS)
-        bar(state, event.ref.uid, RetryGate(state.supply, at.at + pause, hard=True))
+        bar(state, event.ref.uid, RetryGate(NEVER, rest=at.at + pause))
 
 
 def _age_claims_over(state: PreemptorState, served: str = "") -> None:

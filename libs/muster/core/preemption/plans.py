@@ -46,7 +46,7 @@ def reclaim(state: PreemptorState, shape: Shape, job: Job) -> Decision:
         paused = any("evictions" in state.queues.resting(leaf) for leaf in state.runs)
         unpaused = state.market(shape.queue, partial(state.may_evict_unpaused, queue=shape.queue))
         paused = paused and bool(rules.victims(given, shape.queue, shape.demand, unpaused))
-        from_then = 0 if paused else state.evictable_from(shape.queue)
+        from_then = state.evictable_from(shape.queue)
         reason: DeferralReason = "evictions_paused" if paused else "too_young" if from_then else "nothing_evictable"
         return _deferral(state, job, cause, short, reason, from_then)
     chosen = tuple(_victim(state, uid) for uid in uids)
@@ -74,7 +74,7 @@ def preempt(state: PreemptorState, shape: Shape, job: Job) -> Decision:
     reason: DeferralReason = "lower_too_young" if young else "lower_stays"
     if _lower_victims(state, job, partial(state.may_evict_unpaused, queue=job.queue)):
         reason = "lower_paused"
-    until = state.evictable_from(job.queue, own=True) if reason == "lower_too_young" else 0
+    until = state.evictable_from(job.queue, own=True) if young else 0
     return _deferral(state, job, cause, short, reason, until)
 
 

@@ -40,14 +40,17 @@ AGED_PART = 20
 """What runs by claims for age holds at most one part of this many of the limit that refused it; one job always may."""
 
 
+NEVER = -1
+"""A supply that has always changed since: a gate with it opens when its rest is over."""
+
+
 class RetryGate(Struct, frozen=True):
     """Why nothing is proposed for a claimant for now, and what opens the gate again."""
 
     supply: int
     """It is looked at again when what could be taken back has changed since, ..."""
     until: int = 0
-    """... or at this log time (ms); with ``hard`` both must have come."""
-    hard: bool = False
+    """... or at this log time (ms)."""
     rest: int = 0
     """Not before this log time (ms), whatever else has changed."""
     nodes: int = -1
@@ -100,7 +103,7 @@ class PreemptorState(StageState):
     stays: dict[str, int] = field(default_factory=dict)
     """uid of a workload that could not be suspended -> log time from which it is tried again"""
     supply: int = 0
-    """How often what could be taken back, or what is used, has changed."""
+    """How often what could be taken back, what is used, or what is held for others has changed."""
     nodes: int = 0
     """How often the nodes have changed."""
     gates: dict[str, RetryGate] = field(default_factory=dict)
@@ -184,12 +187,14 @@ class PreemptorState(StageState):
             return 0
         return None if since is None else max(since, job.queued_at, *self.evictions.get(job.ref.uid, (0,))) + grace
 
+    def may_claim_at(self, job: Job) -> int:
+        """Log time (ms) from which a waiting job may claim what it is owed: after its own delay, and its grace."""
+        return max(self.claims_from(job), self.grace_over_at(job) or 0)
+
     def is_gated(self, uid: str) -> bool:
         gate = self.gates.get(uid)
         if gate is None:
             return False
-        if gate.hard:
-            return self.now < gate.until or gate.supply == self.supply
         if 0 <= gate.nodes != self.nodes:
             return False
         if self.now < gate.rest:
