@@ -162,6 +162,18 @@ def test_claims_of_two_queues_and_of_two_jobs_of_one_stand_side_by_side() -> Non
     sound(scene)
 
 
+def test_who_is_claimed_for_first_does_not_wait_for_the_victims_of_a_later_claim() -> None:
+    """Four cores are free, three of them for a/one; what c/two holds beside that is still used by b/x1."""
+    scene = borrowed(("a", 4), ("c", 2), ("b", 0), jobs=2, cpu=4)
+    scene.lines("job a/one cpu=3", "job c/two cpu=2")
+    assert orders(scene) == [("one", ["x0"]), ("two", ["x1"])]
+    scene.suspended("b/x0")
+    assert reserved(scene)[-1] == "one"
+    scene.suspended("b/x1")
+    assert "two" in reserved(scene)
+    sound(scene)
+
+
 def test_a_claim_waits_for_victims_that_take_longer_to_stop_than_it_lasts() -> None:
     """Bound to ten minutes without progress, and the clock starts when the last victim has left."""
     scene = borrowed(claim="1m", age_limit="0")

@@ -185,12 +185,22 @@ class Claims(Struct):
         alike = [claim for claim in own if claim.firm]
         if alike:  # All of them hold the same, at every node of one path.
             _spread(held, alike[0], -len(alike))
+            for claim in self._planned_beside(alike[0]):
+                _spread(held, claim, -1)
         for claim in own:
             if not claim.firm and not owed:
                 _spread(held, claim, -1)
         for claim in before:
             _spread(held, claim, 1)
         return held
+
+    def _planned_beside(self, served: Claim) -> Iterator[Claim]:
+        """Firm claims of others that were opened later: their plans count this one as served, so it need not wait until
+        their victims have left.
+        """
+        firm = [claim for claim in self.by_uid.values() if claim.firm]
+        later = firm[firm.index(served) + 1 :]
+        return (claim for claim in later if not claim.serves(served.queue, served.demand))
 
     def firmly_held_from(self, uid: str) -> Scratch:
         """What is held against everybody, less what is held for this claimant."""
