@@ -34,18 +34,28 @@ def played(seed: int) -> Turmoil:
 @pytest.mark.parametrize("block", range(BLOCKS))
 def test_any_history_keeps_the_invariants_comes_to_rest_and_replays(block: int) -> None:
     for seed in range(FIRST + block * EACH, FIRST + (block + 1) * EACH):
-        try:
-            turmoil = played(seed)
-            turmoil.at_rest()
-        except Exception as err:
-            raise AssertionError(f"seed {seed}") from err
-        log = turmoil.bench.log
-        broken = [each for each in audit(log).violations if each.invariant != "I11"]
-        assert not broken, f"seed {seed}: {broken[0]}"
-        replayed = replay(log, silences=False)
-        assert not replayed.divergences, f"seed {seed}: {replayed.divergences[0]}"
-        name = Random(seed).choice(sorted(turmoil.bench.seats))
-        goes_on_from_a_snapshot(turmoil.bench, name, Random(seed).randrange(len(log)))
+        sound(seed)
+
+
+@pytest.mark.parametrize("seed", [402, 611, 881, 1369])
+def test_histories_that_were_not_sound_once(seed: int) -> None:
+    """Work suspended for nothing, beside a gang with claimed nodes or a slow victim of another; a rest for an edit."""
+    sound(seed)
+
+
+def sound(seed: int) -> None:
+    try:
+        turmoil = played(seed)
+        turmoil.at_rest()
+    except Exception as err:
+        raise AssertionError(f"seed {seed}") from err
+    log = turmoil.bench.log
+    broken = [each for each in audit(log).violations if each.invariant != "I11"]
+    assert not broken, f"seed {seed}: {broken[0]}"
+    replayed = replay(log, silences=False)
+    assert not replayed.divergences, f"seed {seed}: {replayed.divergences[0]}"
+    name = Random(seed).choice(sorted(turmoil.bench.seats))
+    goes_on_from_a_snapshot(turmoil.bench, name, Random(seed).randrange(len(log)))
 
 
 def test_the_histories_are_worth_something() -> None:

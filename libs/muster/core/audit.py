@@ -115,6 +115,8 @@ class _Waiting(Struct):
     seq: int
     """Since when it could be proposed: queued, denied or no longer charged."""
     proposed: bool = False
+    rests: bool = False
+    """An older attempt of it has failed: others may be tried before it until it is tried again."""
 
 
 class Auditor:
@@ -314,7 +316,7 @@ class Auditor:
         heads: dict[tuple[Any, ...], Place] = {}
         for uid, waiting in self._waiting.items():
             if (
-                not waiting.proposed
+                not (waiting.proposed or waiting.rests)
                 and uid not in proposed
                 and uid not in self._charges
                 and waiting.seq <= commit.in_seq
@@ -325,7 +327,7 @@ class Auditor:
             mine = self._waiting.get(candidate.ref.uid)
             if mine is None or mine.attempt != candidate.attempt:
                 continue
-            mine.proposed = True
+            mine.proposed, mine.rests = True, False
             head = heads.get((candidate.queue, *_asks(candidate)))
             self._check(
                 "I15", head is None or mine.place < head, f"{candidate.ref} is tried before {head.key if head else ''}"
@@ -451,7 +453,8 @@ class Auditor:
         if charge is not None:
             self._add(charge, -1)
         if event.ref.uid in self._waiting:
-            self._waiting[event.ref.uid].seq = self._seq
+            waiting = self._waiting[event.ref.uid]
+            waiting.seq, waiting.rests = self._seq, event.reason in ("resume_failed", "no_nodes", "timed_out")
 
     def _free_again(self, uid: str, attempt: int) -> None:
         waiting = self._waiting.get(uid)

@@ -4,6 +4,7 @@ from kit import facts
 from kit.bench import Bench
 from kit.scenes import Scene
 from muster.core.audit import audit
+from muster.core.quota.claiming import expires_at
 from muster.core.quota.claims import Claim, Claims
 from muster.events.base import Cause
 from muster.events.claims import ClaimOpened
@@ -110,6 +111,22 @@ def test_who_leaves_for_a_claim_that_took_the_room_of_another_leaves_for_that_on
     assert claims.by_uid["older"].victims == {"victim": 4}
     assert claims.leavers == {"victim": 1}
     assert not claims.by_uid["odd"].victims
+
+
+def test_a_claim_does_not_expire_while_somebody_leaves_for_another():
+    """What the other holds is free for it only once the victim is gone: its own have left for nothing else."""
+    bench = Accountant(("x", "b", 4), ("one", "b", 4), ("two", "a", 4))
+    bench.propose("x")
+    state = bench.states["quota_accountant"]
+    leaving = bench.shape("x")[0].uid
+    for name, victims in (("one", {leaving: 1}), ("two", {})):
+        ref, queue, request = bench.shape(name)
+        state.ledger.open_claim(Claim(ref, 1, queue, Demand(request), "guarantee", opened=1, victims=victims))
+    two = state.ledger.claims.by_uid[bench.shape("two")[0].uid]
+    assert state.ledger.shortfall(two.queue, two.demand) is not None
+    assert expires_at(state, two) is None
+    state.ledger.victim_stays(leaving, 1, at=5)
+    assert expires_at(state, two) == two.progress + state.ledger.rules_of(two.queue).claim_ms
 
 
 def test_once_the_claim_is_served_what_it_held_too_much_is_free():

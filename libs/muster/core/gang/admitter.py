@@ -177,8 +177,9 @@ class GangAdmitter:
     # --- decisions --------------------------------------------------------------------------------------------
 
     def _reserved(self, state: AdmitterState, at: Position, event: QuotaReserved) -> None:
+        made_room = event.ref.uid in state.orders
         state.reservations[event.ref.uid] = Reservation(
-            event.ref, event.attempt, event.queue, event.basis, Cause(at.seq, at.item)
+            event.ref, event.attempt, event.queue, event.basis, Cause(at.seq, at.item), made_room=made_room
         )
 
     def _released(self, state: AdmitterState, _at: Position, event: QuotaReleased) -> None:
@@ -240,27 +241,37 @@ class GangAdmitter:
             yield from planned.due(state)
 
     def _admissions(self, state: AdmitterState, view: View, placer: PodGangPlacer) -> Iterator[Decision]:
+        hopeless: dict[str, Shortage] = {}
+        """Asks that found no place -> why: nobody who asks for the same is tried again in this commit."""
+        if state.placement.mode != "off":
+            mine = claims.claimant(state)
+            for uid, reservation in state.reservations.items():
+                if reservation.made_room and uid != mine:
+                    yield from _tried(state, view, reservation, hopeless, placer)
         yield from placer.claimant()
         if state.placement.mode == "off":
             for uid, reservation in state.reservations.items():
                 if uid not in state.gangs or not state.gangs[uid].held:
                     yield _admission(reservation)
         else:
-            yield from self._placements(state, view, placer)
+            yield from self._placements(state, view, hopeless, placer)
         yield from placer.due()
 
     @staticmethod
-    def _placements(state: AdmitterState, view: View, placer: PodGangPlacer) -> Iterator[Decision]:
-        """Who has claimed nodes comes first; what it does not get yet is kept from the others."""
-        hopeless: dict[str, Shortage] = {}
-        """Asks that found no place -> why: nobody who asks for the same is tried again in this commit."""
+    def _placements(
+        state: AdmitterState, view: View, hopeless: dict[str, Shortage], placer: PodGangPlacer
+    ) -> Iterator[Decision]:
+        """Who has claimed nodes comes before the others; what it does not get yet is kept from them.
+
+        A job that others were suspended for has been tried before: its plan was tried without regard to what is kept.
+        """
         mine, mark = claims.claimant(state), view.mark()
         if mine in state.reservations:
             yield from _tried(state, view, state.reservations[mine], hopeless, placer)
         if mine and view.mark() == mark:
             claims.keep_for(state, mine, view)
         for uid, reservation in state.reservations.items():
-            if uid != mine:
+            if uid != mine and not reservation.made_room:
                 yield from _tried(state, view, reservation, hopeless, placer)
 
     def next_deadline(self, state: AdmitterState) -> int | None:

@@ -49,6 +49,8 @@ class Reservation(Struct):
     """It is decided that it gives its quota back."""
     growth: Growth | None = None
     """The nodes that it waits for."""
+    made_room: bool = False
+    """Work was suspended so that it is admitted."""
 
 
 class Vain(Struct):

@@ -64,10 +64,19 @@ def has_expired(state: AccountantState, claim: Claim) -> bool:
 
 
 def expires_at(state: AccountantState, claim: Claim) -> int | None:
-    """Log time (ms) at which a claim that comes no nearer ends; None while victims are leaving, and for one of age."""
-    if claim.awaits or not claim.firm:
+    """Log time (ms) at which a claim that comes no nearer ends; None for one of age, and while victims are leaving.
+
+    Victims of other claims count too: what those hold may be free for it only once their victims are gone.
+    """
+    if claim.awaits or not claim.firm or _comes_nearer(state, claim):
         return None
     return claim.progress + state.ledger.rules_of(claim.queue).claim_ms
+
+
+def _comes_nearer(state: AccountantState, claim: Claim) -> bool:
+    """Whether somebody who leaves gives back something that it asks for, at a node on its path."""
+    leaving, asked = state.ledger.leaving.extra, claim.demand.request
+    return any(asked.get(name) for path in claim.paths() for name in leaving.get(path, ()))
 
 
 def stays(state: AccountantState) -> Iterator[VictimStays]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from kit import facts
+from kit import facts, nodes
 from kit.bench import Bench
 from muster.core.audit import audit
 from muster.events.base import Cause, Event
 from muster.events.decisions import (
     CandidatesProposed,
     GangAdmitted,
+    GangDeferred,
     QuotaMoved,
     QuotaReleased,
     QuotaReserved,
@@ -19,7 +20,8 @@ from muster.events.decisions import (
 )
 from muster.events.effects import EffectApplied
 from muster.events.facts import QuotaTreeObserved
-from muster.model.workload import Workload
+from muster.events.system import PlacementChosen
+from muster.model.workload import PodSet, Workload
 
 NAMED = "quota.scheduling.alibabacloud.com/name"
 
@@ -197,4 +199,25 @@ def test_a_job_that_timed_out_is_not_proposed_before_its_pause_is_over(edit: str
     assert not of(CandidatesProposed, decided)
     later = bench.pass_time(60_000)
     assert len(of(QuotaReserved, later)) == 1
+    sound(bench)
+
+
+def test_others_are_tried_before_an_edited_job_that_rests():
+    """It found no nodes, and was edited before its quota came back. Who asks the same and came later does not rest."""
+    bench = started()
+    bench.append("gang_admitter", "input", [PlacementChosen(mode="pack")])
+    bench.facts(nodes.node("n", cpu=4))
+    need, sets = facts.vector(cpu=2), (PodSet("main", 1, facts.vector(cpu=2)),)
+    asks = {"need": {"ack": need, "full": need}, "pod_sets": sets}
+    job = facts.job("first", cpu=8, pod_sets=(PodSet("main", 1, facts.vector(cpu=8)),))
+    bench.facts(facts.seen(job))
+    bench.step("queue_sorter")
+    assert of(QuotaReserved, bench.step("quota_accountant"))
+    assert of(GangDeferred, bench.step("gang_admitter"))
+    bench.facts(facts.seen(job, generation=2, **asks))
+    assert of(WorkloadQueued, bench.step("queue_sorter"))
+    assert of(QuotaReleased, bench.step("quota_accountant"))
+    bench.facts(facts.seen(facts.job("second", created=5, **asks)))
+    assert [event.ref.name for event in of(GangAdmitted, bench.settle())] == ["second"]
+    assert [event.ref.name for event in of(GangAdmitted, bench.pass_time(60_000))] == ["first"]
     sound(bench)
