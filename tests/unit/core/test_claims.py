@@ -7,7 +7,7 @@ from muster.core.audit import audit
 from muster.core.quota.claiming import expires_at
 from muster.core.quota.claims import Claim, Claims
 from muster.events.base import Cause
-from muster.events.claims import ClaimEnded, ClaimOpened
+from muster.events.claims import ClaimOpened
 from muster.events.decisions import (
     Candidate,
     CandidatesProposed,
@@ -15,7 +15,6 @@ from muster.events.decisions import (
     QuotaReserved,
     WorkloadQueued,
 )
-from muster.events.system import TimeReached
 from muster.model.demand import Demand
 from muster.model.keys import Ref
 from muster.model.resources import Vector
@@ -128,22 +127,6 @@ def test_a_claim_does_not_expire_while_somebody_leaves_for_another():
     assert expires_at(state, two) is None
     state.ledger.victim_stays(leaving, 1, at=5)
     assert expires_at(state, two) == two.progress + state.ledger.rules_of(two.queue).claim_ms
-
-
-def test_the_end_of_a_claim_is_news_for_others_and_not_for_its_own_job():
-    """Of two that expire together the first is looked at again: the second no longer holds what it lacked."""
-    bench = Accountant(("one", "a", 4), ("two", "b", 4))
-    state = bench.states["preemptor"]
-    one, two = (bench.shape(name)[0] for name in ("one", "two"))
-    bench.append(
-        "quota_accountant",
-        "decision",
-        [ClaimEnded(cause=Cause(1, 0), ref=ref, outcome="expired") for ref in (one, two)],
-    )
-    assert state.is_gated(one.uid)
-    bench.now = max(gate.until for gate in state.gates.values())
-    bench.append("preemptor", "input", [TimeReached(at=bench.now)])
-    assert (state.is_gated(one.uid), state.is_gated(two.uid)) == (False, True)
 
 
 def test_once_the_claim_is_served_what_it_held_too_much_is_free():
