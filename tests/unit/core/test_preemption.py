@@ -17,8 +17,7 @@ from muster.events.decisions import (
     WorkloadAdopted,
 )
 from muster.events.envelope import Stored
-from muster.events.facts import ObjectUnreadable, QueueObserved
-from muster.model.keys import Ref
+from muster.events.facts import ObjectUnreadable
 from muster.model.workload import Wishes
 from muster.runtime.replay import replay
 
@@ -251,113 +250,6 @@ def test_nothing_is_held_for_who_is_held_back_or_paused(outcome: str) -> None:
 
 
 # --- when a claimant for which nothing was found is looked at again ---------------------------------------------
-
-
-@pytest.mark.parametrize("claim", ["1m", "10m"])
-def test_who_could_not_be_suspended_is_asked_again_though_the_claim_has_expired(claim: str) -> None:
-    """The claim ends before its only victim may be asked again, or in that very moment; nothing else changes."""
-    scene = borrowed(jobs=1, cpu=8, claim=claim, age_limit="0")
-    scene.lines("job a/owed cpu=4")
-    scene.fails("b/x0", "suspend", "refused")
-    scene.lines("time +590s")
-    assert orders(scene) == [("owed", ["x0"])]
-    scene.lines("time +20s", "time +600s")
-    assert ended(scene) == [("owed", "expired")]
-    assert orders(scene)[1:] == [("owed", ["x0"])]
-    scene.suspended("b/x0")
-    assert reserved(scene)[-1] == "owed"
-    sound(scene)
-
-
-def test_who_refuses_for_ever_is_asked_a_bounded_number_of_times() -> None:
-    scene = borrowed(jobs=1, cpu=8, claim="1m", age_limit="0")
-    scene.lines("job a/owed cpu=4")
-    before = len(scene.bench.log)
-    for _ in range(12):
-        scene.fails("b/x0", "suspend", "refused")
-        scene.lines("time +60s", "time +60s", "time +480s")
-    assert len(orders(scene)) == 13, "once in ten minutes"
-    assert len(scene.bench.log) - before < 12 * 15
-    sound(scene)
-
-
-def test_the_end_of_a_claim_opens_the_gates_of_others() -> None:
-    """What root/n/a claims is held and comes from nobody; beside that d/x1 is not enough for c, without it it is."""
-    scene = Scene()
-    inner = tuple(facts.node(name, {"cpu": least}, {"cpu": 8}, (name,)) for name, least in (("a", 2), ("b", 0)))
-    outer = tuple(facts.node(name, {"cpu": least}, {"cpu": 8}, (name,)) for name, least in (("c", 4), ("d", 0)))
-    leaves = (facts.node("n", {"cpu": 2}, {"cpu": 4}, children=inner), *outer)
-    scene.do(facts.tree(facts.node("root", {"cpu": 8}, {"cpu": 8}, children=leaves), rules={"age-limit": "0"}))
-    scene.lines("synced")
-    for name in ("b/x0", "d/x1"):
-        scene.lines(f"job {name} cpu=4")
-        scene.runs(name)
-    scene.lines("job a/one cpu=2")
-    scene.fails("b/x0", "suspend", "refused")
-    scene.lines("job c/two cpu=4")
-    assert orders(scene) == [("one", ["x0"])]
-    scene.change("a/one", wishes=Wishes(hold=True, by="ann"))
-    assert ended(scene) == [("one", "held")]
-    assert orders(scene)[1:] == [("two", ["x1"])]
-    sound(scene)
-
-
-def test_the_end_of_its_grace_opens_the_gate_of_one_that_outranks_others() -> None:
-    """a/low may be suspended for it after ten minutes; b/x0, which borrows, when its grace of two is over."""
-    scene = Scene()
-    scene.tree_of(("a", 8), ("b", 0), min_run="10m", reclaim_grace="2m", preempt_lower_priority="true", age_limit="0")
-    scene.lines("synced", "job b/x0 cpu=4")
-    scene.runs("b/x0")
-    scene.lines("time +700s", "job a/low cpu=4 prio=1")
-    scene.runs("a/low")
-    scene.lines("job a/high cpu=4 prio=9")
-    assert [each.reason for each in happened(scene.bench.log, ReclaimDeferred)] == ["grace", "lower_too_young"]
-    scene.lines("time +110s")
-    assert orders(scene) == []
-    scene.lines("time +20s")
-    assert orders(scene) == [("high", ["x0"])]
-    sound(scene)
-
-
-def test_who_comes_of_age_gives_way_while_evictions_of_another_queue_are_paused() -> None:
-    scene = Scene()
-    scene.tree_of(("a", 4), ("b", 0), ("d", 0), min_run="10m", age_limit="0")
-    scene.lines("synced", "job b/x0 cpu=4")
-    scene.runs("b/x0")
-    scene.lines("time +700s", "job d/x1 cpu=4")
-    scene.runs("d/x1")
-    ref = Ref("Queue", "kube-queue", "b", "queue-b")
-    scene.do(QueueObserved(ref=ref, rv=facts.next_rv(), path="root/b", paused=("evictions",)))
-    scene.lines("job a/owed cpu=4")
-    assert [each.reason for each in happened(scene.bench.log, ReclaimDeferred)] == ["evictions_paused"]
-    scene.lines("time +610s")
-    assert orders(scene) == [("owed", ["x1"])]
-    sound(scene)
-
-
-def test_what_is_held_for_age_does_not_bar_a_claim_to_what_is_owed() -> None:
-    """root/n refused a/owed; what refuses it since c/x has gone is the root, and nobody has looked for that yet."""
-    scene = Scene()
-    inner = tuple(facts.node(name, {"cpu": least}, {"cpu": 8}, (name,)) for name, least in (("a", 4), ("c", 0)))
-    leaves = (
-        facts.node("n", {"cpu": 4}, {"cpu": 4}, children=inner),
-        facts.node("b", {"cpu": 0}, {"cpu": 8}, ("b",)),
-    )
-    scene.do(facts.tree(facts.node("root", {"cpu": 8}, {"cpu": 8}, children=leaves), rules={"age-limit": "10m"}))
-    scene.lines("synced")
-    for name, cpu in (("c/x", 2), ("b/y", 6)):
-        scene.lines(f"job {name} cpu={cpu}")
-        scene.runs(name)
-    unreadable(scene, "c/x")
-    scene.lines("job a/owed cpu=4", "time +590s")
-    assert orders(scene) == []
-    scene.bench.now += 20_000
-    scene.line("gone c/x")
-    scene.take("quota_accountant", "preemptor")
-    assert [each.kind for each in happened(scene.bench.log, PreemptionProposed)] == ["age"]
-    scene.settle()
-    assert orders(scene) == [("owed", ["y"])]
-    sound(scene)
 
 
 def test_what_an_inner_node_is_guaranteed_beyond_its_children_can_be_claimed() -> None:
