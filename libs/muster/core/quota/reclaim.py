@@ -143,6 +143,14 @@ class Search(Struct):
         self.chosen.append(uid)
         self.gone.add(charge.queue, charge.demand, -1)
 
+    def verdict(self) -> Literal["", "not_enough", "too_many_victims"]:
+        """What is wrong with all that were chosen together; empty when they make room and none of them is too many."""
+        if self.missing() is not None:
+            return "not_enough"
+        before = len(self.chosen)
+        self.trim()
+        return "" if len(self.chosen) == before else "too_many_victims"
+
     def trim(self, enough: Callable[[Search], bool] | None = None, cost: Callable[[str], int] | None = None) -> None:
         """Let go the victims that the claimant does not need after all, the dearest first, else those chosen last.
 
@@ -294,8 +302,4 @@ def objection(given: Basis, queue: str, demand: Demand, chosen: Iterable[str]) -
         if not found.spares(charge):
             return "below_min"
         found.take(uid)
-    if found.missing() is not None:
-        return "not_enough"
-    before = len(found.chosen)
-    found.trim()
-    return "" if len(found.chosen) == before else "too_many_victims"
+    return found.verdict()

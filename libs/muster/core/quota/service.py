@@ -100,11 +100,7 @@ def objection(
         if not _spares(found, uid):
             return "below_min"
         found.take(uid)
-    if found.missing() is not None:
-        return "not_enough"
-    before = len(found.chosen)
-    found.trim()
-    return "" if len(found.chosen) == before else "too_many_victims"
+    return found.verdict()
 
 
 def _search(given: Basis, queue: str, demand: Demand) -> Search:

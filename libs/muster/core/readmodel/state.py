@@ -20,7 +20,7 @@ from muster.core.status.happenings import Happening, Release, Taker
 from muster.core.status.values import Leaving, Phase, Pools
 from muster.core.workloads.registry import KINDS
 from muster.events.decisions import Shortage
-from muster.events.refusals import Refusal
+from muster.events.refusals import Refusal, RefusalReason
 from muster.model.kaiqueue import KaiQueue
 from muster.model.keys import Ref
 
@@ -35,18 +35,7 @@ class Shown(Struct, frozen=True):
     """Of a Queue: how it orders its jobs, as written there."""
 
 
-TroubleCode = Literal[
-    "cannot_suspend",
-    "unbound",
-    "unreadable",
-    "no_tree",
-    "held",
-    "two_quotas",
-    "queue_label_missing",
-    "queue_unknown",
-    "tree_rejected",
-    "pools_refused",
-]
+TroubleCode = Literal[RefusalReason, "tree_rejected", "pools_refused"]
 
 
 class Trouble(Struct, frozen=True):
