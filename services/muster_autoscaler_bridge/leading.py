@@ -99,7 +99,10 @@ class BridgeLeader(Leader[BridgeState]):
         for worker in order.workers:
             try:
                 answer = await reader.drain(
-                    worker.ref.name, deadline_ms=order.until, why=f"taken back by Muster {whose}"
+                    worker.ref.name,
+                    deadline_ms=order.until,
+                    why=f"taken back by Muster {whose}",
+                    idle_only=order.claimant is None,
                 )
             except DemandError as err:  # It goes all the same, at the deadline.
                 self.hooks.note("warning", "worker_not_drained", pod=str(worker.ref), why=str(err))

@@ -14,6 +14,7 @@ from muster.core.reading.kubequeue import DEFAULT_POLICY
 from muster.core.readmodel.state import ReadState
 from muster.core.status.job import job_status
 from muster.core.wording import jobs
+from muster.model.elastic import workers_in
 from muster.model.quota import QuotaNode
 from muster.model.resources import format_quantity, summed, texts
 from muster.model.text import instant
@@ -186,8 +187,8 @@ def _workers(state: ReadState, path: str) -> RayWorkers | None:
     if not found:
         return None
     return RayWorkers(
-        granted=sum(sum(growth.granted.values()) for growth, _ in found),
-        asked=sum(sum(growth.asked.values()) for growth, _ in found),
+        granted=sum(workers_in(growth.granted) for growth, _ in found),
+        asked=sum(workers_in(growth.asked) for growth, _ in found),
         going=sum(
             max(growth.granted.get(name, 0) - left, 0)
             for growth, cut in found

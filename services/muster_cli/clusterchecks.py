@@ -16,11 +16,14 @@ from muster.core.reading.quotatree import NAMESPACE as TREE_NAMESPACE
 from muster.core.reading.registry import WATCHED, shards_of
 from muster.core.workloads.registry import KINDS
 from muster.kube.discovery import ServerVersion, can_i, has_status_subresource, served, server_version
+from muster.kube.scalegates import scale_gates
 from muster.model import api
 from muster.model.api import ApiResource
+from muster.model.elastic import SIGNAL
 from muster.model.text import counted
 from muster.ports import ApiStatusError, ApiTransport
 from muster_cli.findings import Finding
+from muster_cli.nativechecks import native_findings
 from muster_cli.owners import owner_findings
 
 OLDEST = ServerVersion(1, 28)
@@ -56,6 +59,7 @@ POLICIES = (
     _policy("muster-pods", "Validating", ServerVersion(1, 30)),
     _policy("muster-pod-priorities", "Validating", ServerVersion(1, 30)),
     _policy("muster-pods-resized", "Validating", ServerVersion(1, 30)),
+    _policy("muster-ray-resized", "Validating", ServerVersion(1, 30)),
     _policy("muster-queueunits", "Validating", ServerVersion(1, 30)),
     _policy("muster-namespaces", "Validating", ServerVersion(1, 30)),
     _policy("muster-ray-growth", "Validating", ServerVersion(1, 30), guards=False),
@@ -67,6 +71,7 @@ POLICIES = (
     _policy("muster-jobs-kept-running-by-tree", "Mutating", ServerVersion(1, 36), guards=False),
     _policy("muster-trainings-kept-running-by-tree", "Mutating", ServerVersion(1, 36), guards=False),
     _policy("muster-gang-pods-steered", "Mutating", ServerVersion(1, 36), guards=False, steers=True),
+    _policy("muster-gang-pods-grouped", "Mutating", ServerVersion(1, 36), guards=False),
     _policy("muster-gpu-shares-told", "Mutating", ServerVersion(1, 36), guards=False),
 )
 """What ``deploy/policies`` holds (a test keeps them equal)."""
@@ -92,12 +97,19 @@ INSTALLED_BY = {
 
 
 async def cluster_findings(
-    transport: ApiTransport, *, acting: bool, policies: bool = True, kinds: Collection[str] = KINDS, ours: str = ""
+    transport: ApiTransport,
+    *,
+    acting: bool,
+    policies: bool = True,
+    kinds: Collection[str] = KINDS,
+    ours: str = "",
+    native: bool = False,
 ) -> list[Finding]:
     """Everything that was looked at. ``acting``: with what writing there takes. Raises ApiUnreachableError.
 
     ``policies``: false for a simulated server, which knows none. ``kinds``: the workload kinds that are on.
-    ``ours``: the holder of the lease of the cluster that is no other Muster.
+    ``ours``: the holder of the lease of the cluster that is no other Muster. ``native``: kube-scheduler is to place the
+    gangs of jobs.
     """
     try:
         version = await server_version(transport)
@@ -112,6 +124,9 @@ async def cluster_findings(
     findings += await _permissions(transport, acting=acting, kinds=served_kinds)
     if policies:
         findings += await _policies(transport, version, acting=acting)
+    findings += await native_findings(transport, placed=native, acting=acting, policies=policies)
+    if acting and "RayCluster" in served_kinds:
+        findings.append(await _scale_gates(transport))
     findings += await owner_findings(transport, acting=acting, kinds=served_kinds, ours=ours)
     findings += await _tree(transport)
     return findings
@@ -187,7 +202,7 @@ async def acting_rights(transport: ApiTransport, kinds: Collection[str] = KINDS)
         *((KINDS[kind].resource, "", "", ("get", "patch")) for kind in kinds),
         (ADMIT, "", "", ("admit",)),
         (api.PODS, "binding", "", ("create",)),
-        (api.PODS, "", "", ("get", "list")),
+        (api.PODS, "", "", ("get", "list", "delete")),
         (api.DISRUPTION_BUDGETS, "", "", ("list",)),
         (api.PROVISIONING_REQUESTS, "", "", ("create", "delete")),
         (api.POD_TEMPLATES, "", "", ("create", "delete")),
@@ -288,6 +303,17 @@ async def _kai_queues(transport: ApiTransport) -> int:
     """How many queues of KAI Scheduler there are, as far as one page tells; 0 where they may not be listed."""
     answer = await transport.request("GET", api.KAI_QUEUES.path(), query={"limit": "500"})
     return len(msgspec.json.decode(answer.body)["items"]) if answer.ok else 0
+
+
+async def _scale_gates(transport: ApiTransport) -> Finding:
+    """Whether Ray's autoscaler is shown which worker groups quota refuses."""
+    try:
+        missing = (await scale_gates(transport)).missing
+    except ApiStatusError as err:
+        missing = (str(err),)
+    if missing:
+        return Finding("note", "scale gates", f"scaleStrategy.scaleGate is not written: {'; '.join(missing)}")
+    return Finding("ok", "scale gates", f"scaleStrategy.scaleGate gets entry {SIGNAL} while quota refuses growth")
 
 
 async def _trees(transport: ApiTransport, namespace: str = "") -> list[tuple[str, str]] | None:

@@ -19,8 +19,10 @@ CHECKED: dict[str, str] = {
     "I21": "nodes are asked for once for each who lacks them, and no more than a pool may have",
     "I22": "what is charged is charged at the leaf its workload belongs to",
     "I23": "what is decided between two inputs is bounded",
-    "I25": "a claim stands only as long as its job waits as it did when the claim was opened",
+    "I25": "a claim stands only as long as its job waits as it did when it was opened; who passes it ends in time",
     "I26": "evictions for a job lead to its admission, unless something has changed in between",
+    "I27": "a worker of a Ray cluster is deleted only where its operator was asked to a minute before, and did not",
+    "I28": "a job that is moved so that another has room has a place of its own, keeps its quota and starts there",
 }
 UNCHECKED: dict[str, str] = {
     "I7": "needs to know what could have been evicted when; tested with random trees and in simulation",

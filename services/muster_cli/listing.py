@@ -9,7 +9,8 @@ from msgspec import Struct
 from muster.core.readmodel.records import Record
 from muster.core.readmodel.state import ReadState
 from muster.core.status.job import job_status
-from muster.core.status.values import JobCode, Phase
+from muster.core.status.promise import promises_of
+from muster.core.status.values import JobCode, Phase, Promise
 from muster.core.wording import jobs
 from muster.model.keys import path_chain
 from muster.model.resources import Vector, texts
@@ -48,6 +49,10 @@ class JobRow(Struct, frozen=True):
     since: int
     """When its state began."""
     text: str
+    start: int = 0
+    """About when it starts, if that can be promised; else 0."""
+    latest: int = 0
+    """When 90 of 100 such jobs have started."""
 
     @property
     def key(self) -> str:
@@ -78,13 +83,17 @@ class JobFilter(Struct, frozen=True):
         return row.phase not in ENDED or row.since >= self.ended_after
 
 
-def job_rows(state: ReadState, now: int) -> list[JobRow]:
-    """Every job there is or that is remembered: those that hold quota first, then the others in queue order."""
-    rows = [_row(state, uid, record, now) for uid, record in state.records.items()]
+def job_rows(state: ReadState, now: int, *, starts: bool = True) -> list[JobRow]:
+    """Every job there is or that is remembered: those that hold quota first, then the others in queue order.
+
+    ``starts``: with the times at which they start, for which the queues are played forward.
+    """
+    promises = promises_of(state, state.records if starts else (), now)
+    rows = [_row(state, uid, record, now, promises.get(uid, Promise())) for uid, record in state.records.items()]
     return sorted(rows, key=lambda row: (ORDER.index(row.phase), row.queue, row.position, row.since, row.key, row.uid))
 
 
-def _row(state: ReadState, uid: str, record: Record, now: int) -> JobRow:
+def _row(state: ReadState, uid: str, record: Record, now: int, promise: Promise) -> JobRow:
     status, workload, job = job_status(state, uid), state.queues.workloads.get(uid), state.queues.jobs.get(uid)
     ref = record.ref
     priority = job.priority if job is not None else state.queues.priority_of(workload) if workload is not None else None
@@ -105,6 +114,8 @@ def _row(state: ReadState, uid: str, record: Record, now: int) -> JobRow:
         request=request or record.request or {},
         since=status.since or record.since,
         text=jobs.reason(status).text if status.phase not in ENDED else jobs.text(status, now),
+        start=promise.start,
+        latest=promise.latest,
     )
 
 
@@ -123,5 +134,7 @@ def record_of_row(row: JobRow) -> dict[str, Any]:
         "priority": row.priority,
         "request": texts(row.request),
         "since": instant(row.since),
+        "start": instant(row.start) if row.start else None,
+        "latest_start": instant(row.latest) if row.latest else None,
         "message": row.text,
     }

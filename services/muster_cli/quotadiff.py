@@ -12,7 +12,7 @@ from muster.core.queueing.queues import Job
 from muster.core.quota.claims import Claims
 from muster.core.quota.demand import demand_of
 from muster.core.quota.kai import compile_queues
-from muster.core.quota.kaiforest import tree_of
+from muster.core.quota.kaisource import tree_of
 from muster.core.quota.ledger import Ledger, leaf_of
 from muster.core.readmodel.state import ReadState
 from muster.model.demand import Demand, Shortfall

@@ -43,10 +43,10 @@ muster ls --since 24h -o json
         name="position",
         function="position",
         order=26,
-        summary="Show the place of a job in its queue, and an estimate of its wait.",
-        details="The estimate uses the past of this queue: how long as many admissions in a row took while jobs "
-        "waited, as a median and a span that holds 8 of 10. Without enough past there is no estimate, and the command "
-        "says so. docs/howto/waiting.md explains the estimate and its limits.",
+        summary="Show the place of a job in its queue, and when it starts.",
+        details="The start is a promise: the queue is played forward with how long such jobs ran, and the time by "
+        "which it starts in 9 of 10 cases is learned from the waits that have ended. Without enough past there is no "
+        "promise; then the command says why, and shows how fast the queue moves. docs/howto/waiting.md explains both.",
         examples="""
 muster position video/rayjob-video-h4x2q
 muster position video/train -o json
@@ -162,8 +162,8 @@ muster check --log log.jsonl.gz -o json
         order=65,
         summary="Run a job trace through the scheduler in virtual time, and measure the result.",
         details="CLUSTER is a JSON file of nodes and queues, JOBS a CSV file with the columns job_id, queue, gpus, "
-        "submit_s, duration_s and, where wanted, priority, cpu_milli, memory_mib, gpu_milli, min_member, preemptible. "
-        "Node and pod lists of the openb trace are taken as they are.\n\n"
+        "submit_s, duration_s and, where wanted, priority, cpu_milli, memory_mib, gpu_milli, min_member, preemptible, "
+        "run_time_s. Node and pod lists of the openb trace are taken as they are.\n\n"
         "Policy `muster` runs the real stages through the log; a small separate engine runs the other policies, for "
         "comparison. DIR gets events.jsonl (every commit, for `muster replay` and `muster check`), jobs.csv, "
         "summary.json and report.html. docs/reference/simulation.md explains the figures.\n\n"

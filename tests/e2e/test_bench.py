@@ -24,6 +24,7 @@ SECTIONS = (
     "A gang's fair share, KAI queues",
     "Many small claims, KAI queues",
     "Growth of Ray clusters",
+    "Ray clusters that give back",
     "Replay",
     "Restart",
     "Ask",

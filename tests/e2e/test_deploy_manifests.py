@@ -261,7 +261,10 @@ async def test_every_account_can_do_its_part_and_no_other(plane: ControlPlane) -
     reads = {(plural, verb) for plural in ("rayjobs", "pods") for verb in ("get", "list", "watch")}
     assert allowed == {
         WATCHER.name: reads,
-        ACTUATOR.name: {("pods", "get"), ("pods", "list"), ("pods", "patch"), ("rayjobs", "get"), ("rayjobs", "patch")},
+        ACTUATOR.name: {
+            *(("pods", verb) for verb in ("delete", "get", "list", "patch")),
+            *(("rayjobs", verb) for verb in ("get", "patch")),
+        },
         SORTER.name: set(),
     }
 

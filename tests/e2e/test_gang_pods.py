@@ -63,30 +63,25 @@ async def create(cluster: Cluster, *pods: dict[str, Any]) -> None:
         await cluster.kube.request("POST", f"/api/v1/namespaces/{NAMESPACE}/pods", body=pod)
 
 
-async def nodes_of(cluster: Cluster) -> dict[str, str]:
-    listed = await cluster.kube.request("GET", f"/api/v1/namespaces/{NAMESPACE}/pods")
-    return {each["metadata"]["name"]: each["spec"].get("nodeName", "") for each in listed["items"]}
-
-
 async def test_three_pods_are_bound_together(cluster: Cluster, nats_server: EmbeddedServer, tmp_path: Path) -> None:
     async with running(cluster, nats_server.url, tmp_path) as muster:
         await create(cluster, member("a"), member("b"))
 
         async def two_known() -> bool:
-            return len(await nodes_of(cluster)) == 2
+            return len(await cluster.nodes()) == 2
 
         await cluster.until(two_known, what="two pods")
-        assert set((await nodes_of(cluster)).values()) == {""}
+        assert set((await cluster.nodes()).values()) == {""}
         await create(cluster, member("c"))
 
         async def bound() -> bool:
-            return all((await nodes_of(cluster)).values())
+            return all((await cluster.nodes()).values())
 
         await cluster.until(bound, what="three pods to be bound")
         placed = await muster.happened(PodsPlaced)
         assert len(placed) == 1
         assert placed[0].gangs == (f"{NAMESPACE}/tf-smoke",)
-        assert {each.ref.name: each.node for each in placed[0].pods} == await nodes_of(cluster)
+        assert {each.ref.name: each.node for each in placed[0].pods} == await cluster.nodes()
 
         async def told() -> bool:
             return len([each for each in await muster.happened(EffectApplied) if each.action == "bind"]) == 3
@@ -111,7 +106,7 @@ async def test_bindings_that_fail_on_the_way_are_made(
             return len([each for each in await muster.happened(EffectApplied) if each.action == "bind"]) == 3
 
         await cluster.until(told, what="three bindings")
-        assert all((await nodes_of(cluster)).values())
+        assert all((await cluster.nodes()).values())
         assert len(await muster.happened(PodsPlaced)) == 1
     assert faulty[0].asked > 5
 
@@ -131,7 +126,7 @@ async def test_a_decision_is_carried_out_by_whoever_comes_next(
         await create(cluster, *(member(name) for name in ("a", "b", "c")))
 
         async def one_bound() -> bool:
-            return len([node for node in (await nodes_of(cluster)).values() if node]) == 1
+            return len([node for node in (await cluster.nodes()).values() if node]) == 1
 
         await cluster.until(one_bound, what="one of three to be bound")
         decided = await muster.happened(PodsPlaced)
@@ -142,7 +137,7 @@ async def test_a_decision_is_carried_out_by_whoever_comes_next(
 
         await cluster.until(told, what="three bindings")
         assert await muster.happened(PodsPlaced) == decided
-        assert {each.ref.name: each.node for each in decided[0].pods} == await nodes_of(cluster)
+        assert {each.ref.name: each.node for each in decided[0].pods} == await cluster.nodes()
 
 
 async def test_room_that_others_have_taken_is_not_given_again(
@@ -171,11 +166,11 @@ async def test_room_that_others_have_taken_is_not_given_again(
             await cluster.kube.request("DELETE", path)
 
         async def bound() -> bool:
-            found = await nodes_of(cluster)
+            found = await cluster.nodes()
             return all(found.get(name) for name in ("a", "b", "c"))
 
         await cluster.until(bound, what="the gang to be bound")
-        assert {(await nodes_of(cluster))[name] for name in ("a", "b", "c")} <= {"node-0", "node-1"}
+        assert {(await cluster.nodes())[name] for name in ("a", "b", "c")} <= {"node-0", "node-1"}
 
 
 async def test_a_gang_of_bare_pods_is_charged_where_the_tree_says_so(

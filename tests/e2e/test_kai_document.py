@@ -114,6 +114,27 @@ async def test_the_sample_is_scheduled_as_a_gang_and_shown(muster: Muster) -> No
     assert [*rows["department-1"].values()] == ["department-1", "", "", '["team-a"]', ""]
 
 
+async def test_the_container_that_an_annotation_names_is_told_its_gpu(muster: Muster) -> None:
+    containers = [{"name": name, "image": "none"} for name in ("main", "other")]
+    other = "nvidia.com/container.other.gpu-memory"
+    for notes, told in (
+        ({"gpu-fraction": "0.5"}, "main"),
+        ({"gpu-fraction": "0.5", "gpu-fraction-container-name": "other"}, "other"),
+        ({f"{other}.request": "1Gi"}, "other"),
+        ({f"{other}.limit": "1Gi", "gpu-fraction-num-devices": "2"}, "other"),
+        ({f"{other}.request": "1Gi", "gpu-fraction-container-name": "other"}, "other"),
+    ):
+        pod = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "told", "namespace": "default", "annotations": notes},
+            "spec": {"schedulerName": "muster", "containers": containers},
+        }
+        made = await muster.cluster.kube.request("POST", "/api/v1/namespaces/default/pods?dryRun=All", body=pod)
+        told_of = {each["name"]: [one["name"] for one in each.get("env", ())] for each in made["spec"]["containers"]}
+        assert told_of == {"main": [], "other": [], told: ["NVIDIA_VISIBLE_DEVICES", "GPU_PORTION"]}
+
+
 async def test_two_workers_are_on_one_node_and_share_one_gpu(muster: Muster) -> None:
     cluster = muster.cluster
     await cluster.kube.create(samples.manifest(samples.KAI_SHARING))

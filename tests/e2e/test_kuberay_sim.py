@@ -3,6 +3,7 @@
 import time
 from collections.abc import AsyncIterator
 
+import pytest
 import pytest_asyncio
 
 from kit.api import Api, Object, real_api
@@ -117,6 +118,7 @@ async def test_two_jobs_of_the_document(cluster: Api) -> None:
     await api.gone(RAYJOBS, second)
 
 
+@pytest.mark.row(23)
 async def test_suspending_and_resuming_a_running_job(cluster: Api) -> None:
     api = cluster
     job = rayjob(api, **{RUNTIME: "1h"})
@@ -137,6 +139,23 @@ async def test_suspending_and_resuming_a_running_job(cluster: Api) -> None:
     after = await reach(api, name, "Complete")
     assert after["rayClusterName"] != before["rayClusterName"]
     await api.gone(RAYCLUSTERS, after["rayClusterName"])
+
+
+@pytest.mark.row(23)
+async def test_suspending_a_new_job_and_one_that_waits_for_its_user(cluster: Api) -> None:
+    """A new one is suspended before it has a cluster; one in Waiting goes on until the user has begun and it runs."""
+    api = cluster
+    new = await submit(api, rayjob(api))
+    await reach(api, new, "Suspended")
+    job = rayjob(api, **{RUNTIME: "1h"})
+    job["spec"] |= {"suspend": False, "submissionMode": "InteractiveMode"}
+    waiting = await submit(api, job)
+    before = await reach(api, waiting, "Waiting")
+    await api.merge(RAYJOBS, waiting, {"spec": {"suspend": True}})
+    await api.merge(RAYJOBS, waiting, {"spec": {"jobId": "mine"}})
+    after = await reach(api, waiting, "Suspended")
+    assert "rayClusterName" not in after and await api.get(RAYCLUSTERS, before["rayClusterName"]) is None
+    assert await api.get(RAYCLUSTERS, f"{new}-raycluster") is None
 
 
 async def test_failures_of_the_ray_job_and_of_its_submission(cluster: Api) -> None:

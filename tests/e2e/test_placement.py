@@ -12,7 +12,7 @@ from kit.kubeclient import Object
 from kit.muster import running
 from kit.story import rayjob
 from muster.bus.server import EmbeddedServer
-from muster.events.decisions import GangAdmitted, GangDeferred
+from muster.events.decisions import GangAdmitted, GangDeferred, QuotaReleased
 from muster.events.envelope import Stored
 from muster.events.facts import NodeObserved, PodGone, PodObserved
 from muster.events.gangs import NodesClaimed, NodesClaimEnded
@@ -105,6 +105,7 @@ async def test_a_big_gang_claims_nodes_that_small_ones_keep_full(
         await cluster.submit(job("big", "5"))
         await cluster.until(lambda: muster.happened(NodesClaimed, "big"), 90.0, "it to claim nodes")
         await cluster.delete_job(small[0])
+        await cluster.until(lambda: muster.happened(QuotaReleased, small[0]), 90.0, "its room to be free")
         await cluster.submit(job("late", "2"))
 
         async def told() -> bool:
@@ -117,7 +118,7 @@ async def test_a_big_gang_claims_nodes_that_small_ones_keep_full(
         await cluster.until(lambda: cluster.running("big"), 150.0, "the big one to run")
         assert [each.outcome for each in await muster.happened(NodesClaimEnded, "big")] == ["placed"]
         await cluster.until(lambda: cluster.running("late"), 150.0, "the late one to run beside it")
-        # Who of them is let in first depends on their back-offs; until all the room was there nobody was.
+        # Until all the room was there neither of them was let in.
         admitted = [event.ref.name for event in await muster.happened(GangAdmitted)]
         assert sorted(admitted) == ["big", "late", *small]
         assert small_pods_before(await muster.commits(), "late") == set()

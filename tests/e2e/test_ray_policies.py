@@ -2,43 +2,11 @@
 makes one larger than what is granted. What is refused names the value and the way out.
 """
 
-import contextlib
-from collections.abc import AsyncIterator
-
-from kit import jobs
-from kit.cluster import RAY
 from kit.controlplane import ControlPlane
-from kit.guarded import ACTUATOR, ALICE, MANAGED, OPERATOR, client, refused
-from kit.kubeclient import KubeClient, Object
+from kit.granted import CEILINGS, GATE, GRANTED, GROUP, granted, patch
+from kit.guarded import OPERATOR, client, refused
+from kit.kubeclient import Object
 from kit.waiting import until
-
-GRANTED, CEILINGS, GATE = "muster.dev/granted", "muster.dev/max-replicas", "muster.dev/gate"
-GROUP = "/spec/workerGroupSpecs/0"
-
-
-@contextlib.asynccontextmanager
-async def granted(plane: ControlPlane, name: str, count: int = 2) -> AsyncIterator[tuple[KubeClient, KubeClient]]:
-    """A RayCluster of Alice's that runs with so many replicas granted; (Alice, Muster's actuator)."""
-    async with client(plane, ALICE) as alice, client(plane, ACTUATOR) as actuator:
-        made = jobs.raycluster(name, MANAGED, replicas=1, suspend=True)
-        made["spec"]["enableInTreeAutoscaling"] = True
-        await alice.create(made)
-        notes = {GRANTED: f"small={count}", CEILINGS: "small=10", GATE: "1-7-0", "muster.dev/intent": "1-7-0"}
-        group = (await alice.get(RAY, "RayCluster", name, MANAGED))["spec"]["workerGroupSpecs"][0]
-        notes[GRANTED] = f"{group['groupName']}={count}"
-        ops = [
-            {"op": "add", "path": "/metadata/annotations", "value": notes},
-            {"op": "add", "path": "/spec/suspend", "value": False},
-            {"op": "add", "path": f"{GROUP}/maxReplicas", "value": count},
-        ]
-        await patch(actuator, name, ops)
-        yield alice, actuator
-        await alice.delete(RAY, "RayCluster", name, MANAGED)
-
-
-async def patch(kube: KubeClient, name: str, ops: list[Object], kind: str = "RayCluster", sub: str = "") -> Object:
-    version = RAY if kind == "RayCluster" else "v1"
-    return await kube.patch(version, kind, name, MANAGED, patch=ops, subresource=sub)
 
 
 def replace(field: str, value: object) -> list[Object]:

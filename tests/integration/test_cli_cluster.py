@@ -134,6 +134,7 @@ async def test_pods_of_gangs_that_nobody_steers_are_told_of(theirs: Theirs) -> N
     examined = (await theirs.cli.run("doctor", *theirs.context)).ok()
     assert "muster-gang-pods-steered" in examined.out
     assert "gang pods" not in examined.out
+    assert "native gangs: scheduling.k8s.io has no PodGroups here: spec.schedulingGroup makes no gang" in examined.out
     theirs.cluster.server.objects.delete(POLICIES[-1].resource, "", "muster-gang-pods-steered")
     examined = (await theirs.cli.run("doctor", *theirs.context)).ok()
     told = "MutatingAdmissionPolicy muster-gang-pods-steered missing: pods with the marks of a gang have to say"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 
+from kit.proof import proven
 from muster.core.deciders import DECIDERS
 from muster.core.inmemory import InMemoryCell
 from muster.core.seat import AnySeat, Seat
@@ -13,6 +15,8 @@ from muster.events.base import Event
 from muster.events.envelope import Commit, Stored, decode_commit, encode_commit
 from muster.events.facts import Synced
 from muster.events.system import TimeReached
+
+E = TypeVar("E", bound=Event)
 
 
 class Bench(InMemoryCell[AnySeat]):
@@ -57,11 +61,26 @@ class Bench(InMemoryCell[AnySeat]):
         """Every required kind has been listed."""
         return self.facts(*(Synced(kind=kind) for kind in REQUIRED_KINDS))
 
+    def late(self, name: str, decided: Sequence[Event], at: int) -> None:
+        """What a stage decided at a sequence is stored now; one that has written since would not have decided it."""
+        wrote = any(each.commit.stage == name and each.commit.kind == "decision" for each in self.log[at:])
+        if decided and not wrote:
+            self.append(name, "decision", decided, in_seq=at)
+
     def check(self) -> None:
         if self._check:
             for name, seat in self.seats.items():
                 violations = seat.stage.check(seat.state)
                 assert not violations, f"{name} at {self.seq}: {violations}"
+
+    def happened(self, *kinds: type[E]) -> list[E]:
+        """Every event of these kinds, in turn."""
+        return [event for stored in self.log for event in stored.commit.events if isinstance(event, kinds)]
+
+    def sound(self) -> None:
+        """The stages' own checks hold; the log keeps every invariant, and replays."""
+        self.check()
+        proven(self.log)
 
     def pass_time(self, ms: int) -> list[Event]:
         """Let time pass: deadlines on the way are reached one by one, as the runners do it."""

@@ -88,7 +88,7 @@ class Cluster:
     """`async with Cluster(plane) as cluster`: the operator runs, and nothing else is there.
 
     `pods`: whether RayClusters have pods, which then are scheduled and run. Without they are ready after `ready_ms`,
-    which is all that most tests need.
+    which is all that most tests need. `remains`: what tests leave behind besides what all do.
     """
 
     def __init__(
@@ -98,8 +98,10 @@ class Cluster:
         pods: bool = False,
         ready_ms: int = 300,
         batch_scheduler: Literal["", "kai-scheduler"] = "",
+        remains: tuple[str, ...] = (),
     ) -> None:
         self.plane = plane
+        self._remains = (*REMAINS, *remains)
         self.kube = KubeClient(plane.url, token=plane.admin.token, ca_file=plane.ca_file)
         self.transport: KubeTransport
         self._kuberay = contextlib.AsyncExitStack()
@@ -187,7 +189,7 @@ class Cluster:
 
         async def gone() -> bool:
             left = 0
-            for path in REMAINS:
+            for path in self._remains:
                 items = (await self.kube.request("GET", path))["items"]
                 left += 0 if path.endswith("/events") else len(items)
                 for namespace in {item["metadata"].get("namespace", "") for item in items}:
@@ -333,6 +335,11 @@ class Cluster:
         """{name: phase}"""
         found = await self.kube.list_objects("v1", "Pod", namespace)
         return {pod["metadata"]["name"]: pod["status"]["phase"] for pod in found}
+
+    async def nodes(self, namespace: str = "video") -> dict[str, str]:
+        """{name of a pod: its node, "" where it has none}"""
+        found = await self.kube.list_objects("v1", "Pod", namespace)
+        return {pod["metadata"]["name"]: pod["spec"].get("nodeName", "") for pod in found}
 
     async def table(self, path: str) -> list[dict[str, str]]:
         """What `kubectl get` prints: a row each, {COLUMN: cell}."""

@@ -111,17 +111,21 @@ class DisorderedCell(InMemoryCell[AnySeat]):
         if self._kinds != StageState().kinds:
             configured = KindsConfigured(kinds=self._kinds, required=required_of(self._kinds))
             self.append("watcher/elasticquotatrees", "input", [configured])
+        served = {table.kind.resource for table in server.store.tables()}
         for shard, watcher in self._watchers.items():
             row = watcher.row
             self.append(f"watcher/{shard}", "input", [SyncStarted(kinds=(shard,))])
+            if row.resource not in served:
+                continue
             for found in server.store.table(row.resource).objects.values():
                 self._observe(
                     StoredChange("ADDED", int(found["metadata"]["resourceVersion"]), row.resource, found, None)
                 )
             server.subscribe(self._observe, row.resource)
         self._report(everything=True)
-        for shard in self._watchers:
-            self.append(f"watcher/{shard}", "input", [Synced(kind=shard)])
+        for shard, watcher in self._watchers.items():
+            absent = watcher.row.resource not in served
+            self.append(f"watcher/{shard}", "input", [Synced(kind=shard, absent=absent)])
 
     def _observe(self, change: StoredChange) -> None:
         row = WATCHED[SHARD_OF[change.resource]]

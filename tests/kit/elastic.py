@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kit.disorder import Disorder, DisorderedCell
@@ -14,7 +14,8 @@ from muster.core.quota.usage import beyond
 from muster.events.base import Event
 from muster.model import api
 from muster.model.api import ApiResource
-from muster.model.resources import Vector
+from muster.model.resources import Vector, parse_quantity
+from muster.sim.kuberay import words
 from muster.sim.world import SimCluster
 
 Object = dict[str, Any]
@@ -88,6 +89,26 @@ def tree(*leaves: tuple[str, str, str], profile: str = "full", total: str = "100
     }
 
 
+def kai_queue(name: str, quota: int, parent: str = "", **spec: Any) -> Object:
+    """A queue of KAI Scheduler with so many cores, and nothing but its weight of the rest."""
+    free = {"quota": -1, "limit": -1, "overQuotaWeight": 1}
+    resources = {"cpu": {"quota": 1000 * quota, "limit": -1, "overQuotaWeight": 1}, "gpu": free, "memory": free}
+    meta = {"name": name}
+    spec |= {"parentQueue": parent} if parent else {}
+    return {
+        "apiVersion": "scheduling.run.ai/v2",
+        "kind": "Queue",
+        "metadata": meta,
+        "spec": {"resources": resources, **spec},
+    }
+
+
+def in_queue(obj: Object, queue: str, priority: str = "train") -> Object:
+    """The same workload, led to a KAI queue by its label."""
+    obj["metadata"]["labels"] = {"kai.scheduler/queue": queue, "priorityClassName": priority}
+    return obj
+
+
 class ElasticPlay:
     """`scalers`: by name of the RayCluster; the test gives them work."""
 
@@ -98,11 +119,17 @@ class ElasticPlay:
         disorder: Disorder | None = None,
         total: str = "100",
         nodes: Mapping[str, Mapping[str, str]] = NODES,
+        queues: Sequence[Object] = (),
     ) -> None:
+        """``queues``: of KAI Scheduler, which then stand there instead of a tree."""
         self.cluster = SimCluster(nodes, seed=seed)
         self.cell = DisorderedCell(self.cluster, seed=seed, disorder=disorder, kinds=("RayJob", "RayCluster"))
         self.scalers: dict[str, RayScaler] = {}
-        self.call("POST", api.QUOTA_TREES, "kube-system", body=tree(*(leaves or (("ns", "20", "20"),)), total=total))
+        for each in queues:
+            self.call("POST", api.KAI_QUEUES, body=each)
+        if not queues:
+            body = tree(*(leaves or (("ns", "20", "20"),)), total=total)
+            self.call("POST", api.QUOTA_TREES, "kube-system", body=body)
         self.cell.advance(1_000)
 
     def call(
@@ -164,6 +191,16 @@ class ElasticPlay:
         kind = "application/json-patch+json"
         self.call("PATCH", api.RAYCLUSTERS, meta["namespace"], meta["name"], ops, kind)
 
+    def note(self, name: str, key: str, text: str | None) -> None:
+        """Set an annotation, or take it away."""
+        self.merge(name, {"metadata": {"annotations": {key: text}}})
+
+    def merge(self, name: str, patch: Object) -> None:
+        """Patch a cluster as ``kubectl patch --type merge`` does."""
+        meta = self.raycluster(name)["metadata"]
+        kind = "application/merge-patch+json"
+        self.call("PATCH", api.RAYCLUSTERS, meta["namespace"], meta["name"], patch, kind)
+
     def apply(self, manifest: Object) -> None:
         """As ``kubectl apply`` does with a manifest that was applied before: its fields win."""
         meta = manifest["metadata"]
@@ -177,7 +214,9 @@ class ElasticPlay:
         for _ in range(times):
             for scaler_name, scaler in self.scalers.items():
                 found = [each for each in self.clusters() if each["metadata"]["name"] == scaler_name]
-                if found:
+                if not self.pods(scaler_name, "head"):
+                    scaler.unused_since = 0  # It runs beside the head.
+                elif found and not self._terminate(scaler, found[0]) and self._resize(scaler, found[0]):
                     ops = scaler.tick(found[0], self.pods(scaler_name), self.cluster.clock.now())
                     if ops:
                         self.edit(ops, scaler_name)
@@ -185,6 +224,57 @@ class ElasticPlay:
             self.cell.advance(TICK_MS // 2)
             self.read()
             self.cell.advance(TICK_MS // 2)
+
+    def _resize(self, scaler: RayScaler, cluster: Object) -> bool:
+        """As Ray 2.60 does it: first of all, and when it is refused nothing else in this tick."""
+        meta = cluster["metadata"]
+        for name in scaler.resizes(cluster, self.pods(meta["name"]), self.cluster.clock.now()):
+            most = json.loads(meta["annotations"]["ray.io/ippr"])["groups"][scaler.group]
+            if not self.resize(meta["name"], name, most["max-cpu"], most["max-memory"]):
+                scaler.refused += 1
+                return False
+        return True
+
+    def resize(self, cluster: str, pod: str, cpu: object, memory: object) -> bool:
+        """Resize a pod in place as policy ``muster-ray-resized`` lets it: as far as the cluster's annotation says."""
+        notes = self.raycluster(cluster)["metadata"].get("annotations") or {}
+        parts = (part.partition("=") for part in notes.get("muster.dev/resize", "").split(","))
+        limits = {name: limit for name, _, limit in parts}
+        found = next(each for each in self.pods(cluster) if each["metadata"]["name"] == pod)
+        group, now = (
+            found["metadata"]["labels"]["ray.io/group"],
+            found["spec"]["containers"][0]["resources"]["requests"],
+        )
+        asked = {"cpu": str(cpu), "memory": str(memory)}
+        for name, text in asked.items():
+            amount = parse_quantity(text, name)
+            limit = limits.get(f"{group}/{name}", "0")
+            if amount > parse_quantity(str(now[name]), name) and amount > parse_quantity(limit, name):
+                return False
+        at = "/spec/containers/0/resources"
+        ops = [
+            {"op": "replace", "path": f"{at}/{part}/{name}", "value": text}
+            for name, text in asked.items()
+            for part in ("limits", "requests")
+        ]
+        kind = "application/json-patch+json"
+        self.call("PATCH", api.PODS, found["metadata"]["namespace"], f"{pod}/resize", ops, kind)
+        return True
+
+    def _terminate(self, scaler: RayScaler, cluster: Object) -> bool:
+        """As Ray 2.60 does with a cluster that nothing uses: one field, or a finalizer and a deletion.
+
+        Returns whether there is nothing left to scale.
+        """
+        how, meta = scaler.terminates(cluster, self.cluster.clock.now()), cluster["metadata"]
+        if how == "Suspend" and not cluster["spec"].get("idleSuspend"):
+            patch = {"spec": {"idleSuspend": True}}
+            kind = "application/merge-patch+json"
+            self.call("PATCH", api.RAYCLUSTERS, meta["namespace"], meta["name"], patch, kind)
+        elif how == "Delete":
+            self.edit([{"op": "add", "path": "/metadata/finalizers", "value": [words.IDLE_FINALIZER]}], meta["name"])
+            self.call("DELETE", api.RAYCLUSTERS, meta["namespace"], meta["name"])
+        return how == "Delete"
 
     def read(self) -> None:
         """As the reader of the heads does."""

@@ -153,11 +153,14 @@ def claim_ended(outcome: str) -> tuple[Play, str]:
     play = claimed(*(of("elder", 2, cpu=8) if outcome == "yielded" else ()))
     match outcome:
         case "yielded":
-            # Somebody who has waited longer could not claim: no node was large enough for it until now.
-            for where in ("large-0", "large-1"):
-                ref = Ref("Pod", "other", f"on-{where}", f"uid-on-{where}")
-                play.put(PodState(ref=ref, rv=0, node=where, owner_uid="a-job", request=facts.vector(cpu=8)))
-                play.node(where, 8)
+            # Somebody who has waited longer could not claim: no nodes were large enough for it until now, and one of
+            # the two that are has been claimed.
+            claims = [e for stored in play.bench.log for e in stored.commit.events if isinstance(e, NodesClaimed)]
+            play.node(claims[0].places[0].node, 8)
+            where = "large-0"
+            ref = Ref("Pod", "other", f"on-{where}", f"uid-on-{where}")
+            play.put(PodState(ref=ref, rv=0, node=where, owner_uid="a-job", request=facts.vector(cpu=8)))
+            play.node(where, 8)
             play.passes(1)
         case "placed":
             play.ends("small-0")
@@ -201,6 +204,8 @@ def standing(code: str) -> tuple[Play, str]:
             play.put(member("train-0", "train", 2))
         case "OtherScheduler":
             play.gang("train", 1, 2, scheduler="default-scheduler")
+        case "KubeScheduler":
+            play.gang("train", 1, 2, scheduler="default-scheduler", group="train")
         case "Gone":
             play.gang("train", 1)
             play.goes("train-0")

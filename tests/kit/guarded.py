@@ -32,6 +32,8 @@ ERIN = User("erin")
 """As Alice; a test gives her a right, and takes it away again."""
 OPERATOR = User("kuberay")
 """The operator of Ray's kinds: as Alice, and writes the status of RayJobs and RayClusters."""
+AUTOSCALER = User("ray-autoscaler")
+"""Ray's autoscaler, with the role that KubeRay gives its ServiceAccount."""
 JOBSETS, LEADERS = User("jobset-controller"), User("lws-controller")
 """The controllers of JobSets and of LeaderWorkerSets, with the rights that their installations give them."""
 MANAGED, ANOTHER, FREE, KEPT = "video", "text", "other", "devops"
@@ -68,6 +70,11 @@ ROLES = {
         _rule("apps", "statefulsets", "statefulsets/status"),
         _rule("", "pods", verbs=("get", "list", "watch", "create", "delete", "update", "patch")),
     ],
+    "autoscaler": [
+        _rule("", "pods", verbs=("get", "list", "watch", "patch")),
+        _rule("", "pods/resize", verbs=("patch",)),
+        _rule("ray.io", "rayclusters", verbs=("get", "patch")),
+    ],
     "operator": [
         _rule("ray.io", "rayjobs/status", "rayclusters/status", "rayservices/status", verbs=("get", "update", "patch"))
     ],
@@ -77,7 +84,7 @@ ROLES = {
 @contextlib.asynccontextmanager
 async def guarded() -> AsyncIterator[ControlPlane]:
     """A control plane with everything of deploy/ applied, and the users."""
-    users = [WATCHER, ACTUATOR, SORTER, ALICE, BOB, CAROL, DAVE, ERIN, OPERATOR, JOBSETS, LEADERS]
+    users = [WATCHER, ACTUATOR, SORTER, ALICE, BOB, CAROL, DAVE, ERIN, OPERATOR, AUTOSCALER, JOBSETS, LEADERS]
     async with ControlPlane(users=users, scheduler=False, kwok=False, prepare=furnish) as plane:
         async with client(plane, plane.admin) as kube:
             for folder in ("crds", "rbac", "policies"):
@@ -115,6 +122,7 @@ async def _let_users_in(kube: KubeClient) -> None:
             await _bind(kube, namespace, role, user)
         # What clusters give to those who work in a namespace.
         await _bind(kube, namespace, "edit", ALICE)
+    await _bind(kube, MANAGED, "autoscaler", AUTOSCALER)
     await _bind(kube, MANAGED, "admitter", BOB)
     await _bind(kube, MANAGED, "muster-queue-manager", CAROL)
 

@@ -235,6 +235,14 @@ def _pod_group() -> Obj:
     return found
 
 
+def _native_pod_group() -> Obj:
+    found = _dressed({"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup"})
+    condition = {"type": "PodGroupScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes"}
+    stamp = {"lastTransitionTime": "2026-01-01T00:00:00Z"}
+    found["spec"] = {"schedulingPolicy": {"gang": {"minCount": 3}}}
+    return found | {"status": {"conditions": [condition | stamp]}}
+
+
 def _node_pools() -> Obj:
     pool = '{"maxNodes": 2, "allocatable": {"cpu": "8"}, "labels": {"pool": "p"}, "class": "unschedulable-pods"}'
     meta = _meta("muster-node-pools", "muster-system")
@@ -259,6 +267,7 @@ BASES = {
     "rayjobs": _rayjob,
     "rayclusters": _raycluster,
     "pods": _pod,
+    "podgroups_scheduling_k8s_io": _native_pod_group,
     "podgroups_scheduling_sigs_k8s_io": _pod_group,
     "podgroups_scheduling_x-k8s_io": _pod_group,
     "nodes": _node,

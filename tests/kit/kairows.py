@@ -34,6 +34,11 @@ ROWS: dict[str, tuple[str, ...]] = {
         "tests/e2e/test_kai_queues.py::test_a_higher_priority_of_the_same_queue_takes_the_place_of_a_lower_one",
         "tests/unit/core/test_kai_times.py::test_equal_priority_never_gives_way",
     ),
+    "consolidation": (
+        "tests/unit/simulation/test_decide_moves.py::test_what_runs_is_moved_together_so_that_a_big_job_fits",
+        "tests/unit/simulation/test_decide_moves.py::test_nobody_is_moved_where_one_of_them_has_no_place",
+        "tests/unit/core/gang/test_moving.py::test_a_budget_that_refuses_one_of_them_leaves_the_others_a_place",
+    ),
     "GPU fraction": (
         "tests/e2e/test_kai_document.py::test_two_workers_are_on_one_node_and_share_one_gpu",
         "tests/e2e/test_gpu_shares.py::test_pods_that_share_a_gpu_are_one_group_on_one_device",

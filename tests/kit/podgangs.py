@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from kit import facts, nodes
 from kit.bench import Bench
 from muster.core.actuation.answers import applied, failed
-from muster.core.actuation.bind import Bind
+from muster.core.actuation.bind import Bind, Unbind
 from muster.core.actuation.intents import Actuator
 from muster.core.stage import Folder
 from muster.events.facts import NodeGone, PodGone, PodGroupGone, PodGroupObserved, PodObserved
@@ -82,9 +82,27 @@ class Scene:
         return self.bench.states["gang_admitter"]
 
     def orders(self) -> list[Bind]:
+        """Pods to be bound; what is not to be bound any more is answered at once."""
+        self._catch_up()
+        for order in list(self.actuator.unbinds.values()):
+            self.unbind(order)
+        self._catch_up()
+        return list(self.actuator.binds.values())
+
+    def _catch_up(self) -> None:
         for stored in self.bench.log[self.actuator.seq :]:
             self.folder.fold(self.actuator, stored.seq, stored.commit)
-        return list(self.actuator.binds.values())
+
+    def unbind(self, order: Unbind) -> None:
+        """Say whether a pod has been bound that was not to be any more."""
+        pod = self.pods.get(order.ref.uid)
+        if pod is None:
+            effect = failed(order, "gone", "not found")
+        elif pod.node == order.node:
+            effect = applied(order)
+        else:
+            effect = failed(order, "superseded" if pod.node else "withdrawn", "")
+        self.bench.append("actuator", "input", [effect])
 
     def put(self, pod: PodState, *, tell: bool = True) -> None:
         """The API server has a pod in a new state."""
@@ -133,10 +151,10 @@ class Scene:
         """Decide and bind until nothing is due."""
         while True:
             self.bench.settle()
-            orders = self.orders()
-            for order in orders:
+            so_far = len(self.bench.log)
+            for order in self.orders():
                 self.bind(order)
-            if not orders:
+            if len(self.bench.log) == so_far:
                 return
 
 
@@ -185,8 +203,7 @@ class Chance(Scene):
                 self.report,
             )
             self.rng.choice(others)()
-            if due:
-                self.bench.append(name, "decision", due, in_seq=at)
+            self.bench.late(name, due, at)
         self.bench.settle()
 
     def new_gang(self) -> None:

@@ -6,11 +6,13 @@ its place and tests nothing. It never asks for more than ``maxReplicas`` as it r
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from msgspec import Struct, field
 
-from muster.model.raydemand import RAY_UNIT, RayDemand, RayIdle, RayPlacementGroup, RayShape
+from muster.model.raydemand import RAY_UNIT, RayDemand, RayIdle, RayPlacementGroup, RayShape, Trouble
+from muster.model.resources import parse_quantity
 
 Object = dict[str, Any]
 TICK_MS = 5_000
@@ -40,7 +42,19 @@ class RayScaler(Struct):
     cpus: int = 1
     """Of one worker."""
     group: str = "small"
+    session: str = "session"
+    """Another one is another head."""
     stopped: bool = False
+    tick_ms: int = 0
+    """How long a tick takes, as who reads the head says."""
+    trouble: Trouble = ""
+    """What who reads the head says is wrong with it."""
+    launching: int = 0
+    """Launches that the autoscaler has open, and that come to nothing."""
+    refused: int = 0
+    """How often a pod was not made larger."""
+    unused_since: int = 0
+    """Since when no driver is there."""
     unpinned: set[str] = field(default_factory=set)
     """Workers on which tasks run and no actors."""
 
@@ -59,6 +73,7 @@ class RayScaler(Struct):
         self._look(pods, now)
         if self.stopped:
             return []
+        largest = max(self.cpus, self._most(cluster))
         spec = cluster["spec"]["workerGroupSpecs"][0]
         hosts = max(spec.get("numOfHosts", 1), 1)
         mine = [pod for pod in pods if pod["metadata"]["labels"].get("ray.io/node-type") == "worker"]
@@ -70,11 +85,13 @@ class RayScaler(Struct):
         surplus = max(-(-len(mine) // hosts) - most, 0) * hosts  # by the nodes it has, whatever ``replicas`` says
         doomed = sorted(self.live, key=lambda name: (-self._idle_for(name, now), name))[:surplus]
         wanted = sum(self.actors[name].cpu for name in self.waiting if self.actors[name].cpu <= self.cpus)
+        huge = sum(1 for name in self.waiting if self.cpus < self.actors[name].cpu <= largest)
         wanted = max(wanted, self.explicit - now_there * hosts * self.cpus)
         coming = (now_there * hosts - len(self.live)) * self.cpus
         target = now_there + max(-(-(wanted - max(coming, 0)) // (self.cpus * hosts)), 0)
+        target += max(huge - self._coming(pods), 0)
         keep = max(least, -(-self.explicit // (self.cpus * hosts)))
-        if not wanted:
+        if not wanted and not huge:
             idle = [name for name in self.live if self._idle_for(name, now) >= self.idle_ms]
             doomed = [*doomed, *idle][: max(now_there - keep, 0) * hosts]
         target = min(target, most)
@@ -91,6 +108,36 @@ class RayScaler(Struct):
             return ops
         return ops if doomed else []
 
+    def resizes(self, cluster: Object, pods: list[Object], now: int) -> list[str]:
+        """Pods that are made as large as annotation ``ray.io/ippr`` lets them: those that something waits for."""
+        self._look(pods, now)
+        most, used = self._most(cluster), dict.fromkeys(self.live, 0)
+        if self.stopped:
+            return []
+        for actor in self.actors.values():
+            if actor.on in used:
+                used[actor.on] += actor.cpu
+        sizes = {pod["metadata"]["name"]: cpus_of(pod) for pod in pods if pod["metadata"]["name"] in used}
+        waiting = sorted((self.actors[name].cpu for name in self.waiting), reverse=True)
+        found = []
+        for name, size in sizes.items():
+            fits = [cpu for cpu in waiting if size - used[name] < cpu <= most - used[name]]
+            if size < most and fits and name not in self.leaving:
+                waiting.remove(fits[0])
+                found.append(name)
+        return found
+
+    def _most(self, cluster: Object) -> int:
+        """CPUs that a worker may be grown to."""
+        text = (cluster["metadata"].get("annotations") or {}).get("ray.io/ippr")
+        group = json.loads(text).get("groups", {}).get(self.group) if text else None
+        return int(parse_quantity(str(group["max-cpu"]), "cpu") // 1000) if group else 0
+
+    def _coming(self, pods: list[Object]) -> int:
+        """Workers that do not run yet, or have nothing to do: they may be grown."""
+        busy = {actor.on for actor in self.actors.values()}
+        return sum(1 for pod in pods if pod["metadata"]["name"] not in busy)
+
     def _idle_for(self, name: str, now: int) -> int:
         return now - self.idle_since[name] if name in self.idle_since else -1
 
@@ -104,7 +151,7 @@ class RayScaler(Struct):
             and not pod["metadata"].get("deletionTimestamp")
         ]
         self.leaving &= set(self.live)
-        free = dict.fromkeys(self.live, self.cpus)
+        free = {pod["metadata"]["name"]: cpus_of(pod) for pod in pods if pod["metadata"]["name"] in self.live}
         for actor in self.actors.values():
             if actor.on in free:
                 free[actor.on] -= actor.cpu
@@ -132,6 +179,19 @@ class RayScaler(Struct):
             if name not in busy:
                 self.idle_since.setdefault(name, now)
 
+    def terminates(self, cluster: Object, now: int) -> str:
+        """What is done about the whole cluster, as ``idleTerminationOptions`` say: Suspend, Delete, or nothing.
+
+        Only drivers count: here whatever runs or waits has one.
+        """
+        options = cluster["spec"].get("idleTerminationOptions")
+        if not options or self.actors or self.stopped or cluster["metadata"].get("deletionTimestamp"):
+            self.unused_since = 0
+            return ""
+        self.unused_since = self.unused_since or now
+        over = now - self.unused_since >= options["timeoutSeconds"] * 1_000
+        return str(options.get("policy", "Suspend")) if over else ""
+
     def demand(self) -> RayDemand:
         """What the head says."""
         waiting = [self.actors[name] for name in self.waiting]
@@ -139,17 +199,20 @@ class RayScaler(Struct):
         for actor in waiting:
             if not actor.gang and actor.cpu <= self.cpus:
                 sizes[actor.cpu] = sizes.get(actor.cpu, 0) + 1
-        never = sum(1 for actor in waiting if actor.cpu > self.cpus)
+        never: dict[int, int] = {}
+        for actor in waiting:
+            if actor.cpu > self.cpus:
+                never[actor.cpu] = never.get(actor.cpu, 0) + 1
         gangs: dict[str, int] = {}
         for actor in waiting:
             if actor.gang:
                 gangs[actor.gang] = gangs.get(actor.gang, 0) + 1
         busy = {actor.on for actor in self.actors.values()}
         return RayDemand(
-            session="session",
+            session=self.session,
             version="v2",
             pending=tuple(RayShape(_cpu(cpu), count) for cpu, count in sorted(sizes.items())),
-            infeasible=(RayShape(_cpu(self.cpus + 1), never),) if never else (),
+            infeasible=tuple(RayShape(_cpu(cpu), count) for cpu, count in sorted(never.items())),
             placement_groups=tuple(
                 RayPlacementGroup(name, "STRICT_SPREAD", (RayShape(_cpu(1), count),))
                 for name, count in sorted(gangs.items())
@@ -160,7 +223,15 @@ class RayScaler(Struct):
                 RayIdle(name, self.group, since) for name, since in sorted(self.idle_since.items()) if name not in busy
             ),
             pinned=tuple(sorted(busy - {""} - self.unpinned)),
+            launching={self.group: self.launching} if self.launching else {},
+            tick_ms=self.tick_ms,
+            trouble=self.trouble,
         )
+
+
+def cpus_of(pod: Object) -> int:
+    """Whole CPUs of the first container."""
+    return int(parse_quantity(str(pod["spec"]["containers"][0]["resources"]["requests"]["cpu"]), "cpu") // 1000)
 
 
 def _cpu(count: int) -> dict[str, int]:

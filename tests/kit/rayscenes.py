@@ -14,24 +14,27 @@ from muster.events.base import Cause, Event
 from muster.events.decisions import EvictionOrdered, GangAdmitted, PartialVictim
 from muster.events.effects import EffectApplied, EffectFailed
 from muster.events.elastic import GateSet
+from muster.events.facts import PodObserved
 from muster.model.keys import Ref
-from muster.model.raydemand import RAY_UNIT, RayDemand, RayPlacementGroup, RayShape
+from muster.model.raydemand import RAY_UNIT, RayDemand, RayIdle, RayPlacementGroup, RayShape
+from muster.model.workload import PodState
 
 
 class RayScene:
-    """One RayCluster that was let in, and has a core for each worker; its queue has four cores."""
+    """One RayCluster that was let in, and has a core for each worker; its queue has four cores, or what is given."""
 
-    def __init__(self) -> None:
+    def __init__(self, cores: int = 4, most: int = 10) -> None:
         self.bench = Bench()
-        four = {"cpu": 4}
-        leaf = node("a", four, four, ("a",))
-        self.bench.facts(tree(node("root", four, four, children=(leaf,))))
+        self.most = most
+        all_of_it = {"cpu": cores}
+        leaf = node("a", all_of_it, all_of_it, ("a",))
+        self.bench.facts(tree(node("root", all_of_it, all_of_it, children=(leaf,))))
         self.bench.synced()
         self.rv = 100
         meta: Obj = {"name": "one", "namespace": "a", "uid": "one-uid"}
         self.cluster = ray.raycluster(meta=meta, enableInTreeAutoscaling=True, suspend=True)
         self.group = self.cluster["spec"]["workerGroupSpecs"][0]
-        self.group |= {"replicas": 1, "minReplicas": 0, "maxReplicas": 10}
+        self.group |= {"replicas": 1, "minReplicas": 0, "maxReplicas": most}
         self.seen()
         self.cluster["spec"]["suspend"] = False
         self.cluster["status"] = {"state": "ready"}
@@ -59,9 +62,26 @@ class RayScene:
     def written(self, most: int) -> None:
         """``maxReplicas`` is what is granted."""
         self.group["maxReplicas"] = most
-        notes = {"muster.dev/granted": f"small={most}", "muster.dev/max-replicas": "small=10"}
+        notes = {"muster.dev/granted": f"small={most}", "muster.dev/max-replicas": f"small={self.most}"}
         self.cluster["metadata"]["annotations"] = notes
         self.seen()
+
+    def pod(self, name: str, node_type: str = "worker") -> None:
+        """A pod of the cluster runs."""
+        labels = {"ray.io/node-type": node_type, "ray.io/group": "small", "ray.io/cluster": "one"}
+        ref = Ref("Pod", "a", name, f"{name}-uid")
+        self.rv += 1
+        pod = PodState(ref, self.rv, owner_uid="one-uid", node="n", running=True, request={"cpu": 1000}, labels=labels)
+        self.bench.facts(PodObserved(pod=pod))
+        self.settle()
+
+    def gated(self, gate: GateSet) -> None:
+        """``maxReplicas`` is written, and the cluster is seen with it."""
+        stored = next(each for each in reversed(self.bench.log) if gate in each.commit.events)
+        cause = Cause(stored.seq, stored.commit.events.index(gate))
+        effect = EffectApplied(cause=cause, ref=gate.ref, attempt=1, rv=self.rv, action="gate")
+        self.bench.append("actuator", "input", [effect])
+        self.written(gate.most["small"])
 
     def demands(self, demand: RayDemand) -> list[Event]:
         """The head says this."""
@@ -81,8 +101,35 @@ def denied(reason: str) -> tuple[RayScene, str]:
     return scene, "a/one"
 
 
+def alarm(reason: str) -> tuple[RayScene, str]:
+    """A cluster with which something is wrong."""
+    scene = RayScene()
+    if reason != "no_head":
+        scene.pod("one-head", "head")
+    scene.pod("one-worker")
+    if reason in ("unauthorized", "unreadable", "unreachable", "stalled"):
+        scene.demands(RayDemand(joined={"small": 1}, trouble=reason))  # type: ignore[arg-type]
+    if reason == "not_growing":
+        decided = scene.demands(RayDemand(joined={"small": 1}, pending=(RayShape({"CPU": RAY_UNIT}),)))
+        [gate] = [event for event in decided if isinstance(event, GateSet)]
+        scene.gated(gate)
+    if reason == "not_shrinking":
+        scene.demands(RayDemand(joined={"small": 1}, idle=(RayIdle("one-worker", "small", scene.bench.now),)))
+    if reason == "not_ready":
+        scene.cluster["status"] = {}
+        scene.seen()
+        scene.demands(RayDemand(joined={"small": 1}))
+    scene.bench.pass_time({"not_shrinking": 120_000, "not_ready": 600_000}.get(reason, 60_000))
+    return scene, "a/one"
+
+
 def kept(reason: str) -> tuple[RayScene, str]:
     """A cluster that is to give back its worker, and does not."""
+    if reason == "in_use":
+        scene, _ = alarm("not_shrinking")
+        scene.demands(RayDemand(joined={"small": 1}))
+        scene.bench.pass_time(6_000)
+        return scene, "a/one"
     scene = RayScene()
     [(_, attempt)] = heads(scene.bench.states["autoscaler_bridge"])
     ref = Ref("RayCluster", "a", "one", "one-uid")
@@ -98,9 +145,10 @@ def kept(reason: str) -> tuple[RayScene, str]:
     while scene.bench.now < 1_200_000 and reason == "not_written":
         for event in decided:
             if isinstance(event, GateSet):
-                seq = next(s.seq for s in reversed(scene.bench.log) if event in s.commit.events)
+                stored = next(s for s in reversed(scene.bench.log) if event in s.commit.events)
+                cause = Cause(stored.seq, stored.commit.events.index(event))
                 effect = EffectFailed(
-                    cause=Cause(seq, 0), ref=event.ref, attempt=1, reason="refused", message="", action="gate"
+                    cause=cause, ref=event.ref, attempt=1, reason="refused", message="", action="gate"
                 )
                 scene.bench.append("actuator", "input", [effect])
         decided = [*scene.settle(), *scene.bench.pass_time(5_000)]

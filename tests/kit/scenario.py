@@ -7,7 +7,7 @@ Input lines (names without a slash are in namespace ``video``):
 
     synced                              every required kind has been listed
     tree [T0|none|ack2] [profile=full RULE=TEXT]   a quota tree is applied, or deleted; annotations muster.dev/RULE
-    job NAME [cpu=4 memory=4G gpu=1] [prio=N] [class=NAME] [at=+MS]    a suspended RayJob appears
+    job NAME [cpu=4 memory=4G gpu=1] [prio=N] [class=NAME] [at=+MS] [run=2h]    a suspended RayJob appears
     edit NAME cpu=8 ...                 its spec is edited (a new generation)
     resumed NAME | failed NAME REASON   the actuator's effect
     evicted NAME                        the actuator suspends who was ordered to leave
@@ -37,7 +37,8 @@ from pathlib import Path
 
 from kit import facts, nodes
 from kit.bench import Bench
-from muster.core.wording import telling, telling_nodes
+from muster.core.objects.labels import RUN_TIME
+from muster.core.wording import explain_claims, telling, telling_nodes
 from muster.core.wording.explain import ADOPTED, waiting_for_quota
 from muster.core.wording.refusals import refused
 from muster.events.base import Cause, Event
@@ -49,6 +50,7 @@ from muster.events.decisions import (
     GangAdmitted,
     GangAwaitingNodes,
     GangDeferred,
+    PlacesFound,
     PlacesReleased,
     PreemptionProposed,
     QuotaDenied,
@@ -146,6 +148,8 @@ class Play:
             changes["priority_class"] = options["class"]
         if "at" in options:
             changes["queued_at"] = self.bench.now - 60_000 + int(options["at"])
+        if "run" in options:
+            changes["labels"] = {RUN_TIME: options["run"]}
         if "refusal" in options:
             changes["refusal"] = options["refusal"].replace("_", " ")
         changes["created"] = self.bench.now - 60_000
@@ -382,7 +386,8 @@ def tell(event: Event) -> str:
             refusal = event.refusal
             return f"refused {event.ref.key}: {refusal.reason}: {refused(refusal, event.ref.kind, event.ref.key)}"
         case QuotaReserved():
-            return f"reserved {event.ref.key} #{event.attempt} in {event.queue}"
+            why = explain_claims.beside(event.beside, event.run_ms, event.promised)
+            return f"reserved {event.ref.key} #{event.attempt} in {event.queue}{why}"
         case QuotaDenied():
             why = waiting_for_quota(event.short).text if event.short is not None else event.reason
             return f"denied {event.ref.key} #{event.attempt}: {why}"
@@ -401,6 +406,8 @@ def tell(event: Event) -> str:
             return f"awaiting nodes {event.ref.key} #{event.attempt}: {telling_nodes.lacks_nodes(event)}"
         case GangDeferred():
             return f"deferred {event.ref.key} #{event.attempt}: {telling_nodes.lacks_nodes(event)}"
+        case PlacesFound():
+            return f"room for {event.ref.key} #{event.attempt}: {telling_nodes.room(event)}"
         case PlacesReleased():
             return f"places of {event.ref.key} #{event.attempt}: {telling_nodes.given_back(event)}"
         case NodesClaimed() | NodesClaimEnded():

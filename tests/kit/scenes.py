@@ -8,13 +8,24 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kit import facts, kai, nodes
+from kit.clearings import halves
 from kit.scenario import Play
+from muster.core.objects.kaiqueue import pod_group_name
 from muster.core.objects.labels import KAI_QUEUE, QUOTA_NAME
 from muster.events import decisions as d
 from muster.events.base import Cause, Event
 from muster.events.claims import PlanObjection, PlanStale
 from muster.events.effects import EffectApplied, EffectFailed
-from muster.events.facts import NodesRequestGone, NodesRequestObserved, PodObserved, QueueObserved, WorkloadFinished
+from muster.events.facts import (
+    NodesRequestGone,
+    NodesRequestObserved,
+    PodGroupObserved,
+    PodObserved,
+    QueueObserved,
+    WorkloadFinished,
+)
+from muster.events.system import PlacementChosen
+from muster.model.gang import NATIVE, PodGroup, Verdict
 from muster.model.keys import Ref
 from muster.model.placing import HostPort, NodeTerm, PodRules, PodTerm, Requirement, Spread, Taint
 from muster.model.workload import PodSet, PodState, Wishes
@@ -220,6 +231,13 @@ def released(reason: str) -> tuple[Scene, str]:
             scene = timed_out()
             scene.suspended("a/one")
             return scene, "a/one"
+        case "moved":
+            scene, play = Scene(), halves(moves=16)
+            play.job("big", "a", 2)
+            play.suspended("y")
+            play.left("y")
+            scene.bench = play.bench
+            return scene, "default/y"
         case "stale":
             scene = stale_gang()
             scene.suspended("default/short")
@@ -281,6 +299,21 @@ def timed_out() -> Scene:
     scene = Scene()
     scene.tree_of(*TWO, running_timeout="1m")
     scene.lines("synced", "job a/one cpu=5", "resumed a/one", "time +120s")
+    return scene
+
+
+def unschedulable() -> Scene:
+    """What kube-scheduler says of the gang of a job, where it is the one that places them."""
+    scene = Scene()
+    scene.bench.append("gang_admitter", "input", [PlacementChosen(mode="native")])
+    scene.tree_of(*TWO)
+    scene.lines("synced", "job a/one cpu=5", "resumed a/one")
+    owner = scene.bench.happened(d.GangAdmitted)[-1]
+    ref = Ref(NATIVE, owner.ref.namespace, pod_group_name(owner.ref), "uid-pg-one")
+    verdict = Verdict(False, "Unschedulable", "0/3 nodes are available")
+    group = PodGroup(ref=ref, rv=facts.next_rv(), minimum=3, owner_uid=owner.ref.uid, attempt=1, verdict=verdict)
+    scene.do(PodGroupObserved(pod_group=group))
+    scene.lines("time +10s")
     return scene
 
 

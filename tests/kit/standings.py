@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from kit import facts, scenes
 from kit.scenes import TWO, Scene, beginning, claimed, outranked, stale_gang, timed_out
-from muster.events.facts import ObjectUnreadable
+from muster.events.facts import ObjectUnreadable, QueueObserved
 from muster.events.system import LogNearlyFull
 from muster.model.keys import Ref
 
@@ -55,6 +55,17 @@ def held_for_another() -> tuple[Scene, str]:
     return scene, "b/late"
 
 
+def kept_for_owners() -> tuple[Scene, str]:
+    """The owner had all of its own until now; nothing is known of how long the one runs that would borrow it."""
+    scene = Scene()
+    scene.tree_of(*TWO, borrow_freely="1h")
+    scene.lines("synced", "job a/own cpu=5")
+    scene.runs("a/own")
+    scene.bench.pass_time(60_000)
+    scene.lines("job b/full cpu=3", "finishes a/own", "cluster-gone a/own", "job b/more cpu=1")
+    return scene, "b/more"
+
+
 def weighed() -> tuple[Scene, str]:
     scene = Scene()
     scene.tree_of(*TWO, runtime="weight")
@@ -74,6 +85,17 @@ def paused() -> tuple[Scene, str]:
     scene = Scene()
     scene.tree_of(*TWO, paused="admissions", paused_by="ann", paused_reason="maintenance")
     scene.lines("synced", "job a/one cpu=5")
+    return scene, "a/one"
+
+
+def behind_the_head() -> tuple[Scene, str]:
+    """The head asks for more than is free, and nobody passes it."""
+    scene = Scene()
+    scene.tree_of(*TWO)
+    scene.do(
+        QueueObserved(ref=Ref("Queue", "kube-queue", "a", "queue-a"), rv=facts.next_rv(), path="root/a", policy="Block")
+    )
+    scene.lines("synced", "job b/x cpu=4", "job a/big cpu=5", "job a/one cpu=1")
     return scene, "a/one"
 
 
@@ -172,8 +194,10 @@ SCENES: dict[str, Callable[[], tuple[Scene, str]]] = {
     "InsufficientRuntimeQuota": weighed,
     "WaitingForClaim": lambda: (claimed(), "a/owed"),
     "QuotaHeld": held_for_another,
+    "QuotaKept": kept_for_owners,
     "Queued": room_again,
     "Paused": paused,
+    "BehindHead": behind_the_head,
     "NotSynced": unsynced,
     "LogNearlyFull": nearly_full,
     "AwaitingNodes": after(*GANG),

@@ -14,13 +14,18 @@ import msgspec
 
 from kit import facts, kai, nodes
 from kit.chaos import NAMESPACES, SHAPES, Chaos
+from muster.core.gang.asks import asks_of
+from muster.core.objects.labels import RUN_TIME
+from muster.core.placement.place import place
+from muster.core.placement.view import View
 from muster.core.preemption import claimants
-from muster.core.queueing.choice import is_kai
+from muster.core.queueing.lending import Reserve
 from muster.core.quota import kaireclaim, reclaim
 from muster.core.quota.ledger import leaf_of
 from muster.core.quota.reclaim import basis
 from muster.core.seat import Seat
 from muster.events.base import Event
+from muster.events.clearing import ClearingOrdered
 from muster.events.decisions import EvictionOrdered
 from muster.events.effects import EffectFailed
 from muster.events.facts import NodeGone, ObjectUnreadable, QueueGone, QueueObserved, TreeNodeSpec
@@ -44,7 +49,8 @@ def some_tree(rng: Random) -> TreeNodeSpec:
         for name in mine:
             own = rng.choice((0, 4, 8, 12))
             least += own
-            leaves.append(facts.node(name, {"cpu": own}, {"cpu": rng.choice((12, 16, 24))}, (name,)))
+            says = rng.choice(({}, {}, {"placement": "spread"}, {"placement": "pack"}))
+            leaves.append(facts.node(name, {"cpu": own}, {"cpu": rng.choice((12, 16, 24))}, (name,), **says))
         least += rng.choice((0, 0, 4))
         total += least
         branches.append(
@@ -68,6 +74,9 @@ def some_rules(rng: Random) -> dict[str, str]:
         "reclaim-grace": rng.choice(("", "", "2m")),
         "least-attained": rng.choice(("", "", "1h,4h")),
     }
+    beside = Random()
+    beside.setstate(rng.getstate())  # drawn beside the others: the histories before it was there stay as they were
+    rules["borrow-freely"] = beside.choice(("", "", "1m"))
     return {name: text for name, text in rules.items() if text}
 
 
@@ -82,13 +91,17 @@ class Turmoil(Chaos):
         self.stuck: set[str] = set()
         """Names of jobs that never finish stopping."""
         self.queue_objects: dict[str, str] = {}
+        self.declares = Random(f"{seed} declares") if seed % 2 else None
+        """What jobs declare of their run times: true or not; in every other history."""
         self.there: set[str] = set()
         """Names of nodes."""
         self.trees = 1
         self.peace = False
         if self.placed:
             mode = rng.choice(("pack", "spread"))
-            chosen = PlacementChosen(mode=mode, hold_ms=10**12, claim_ms=rng.choice((0, 60_000)))
+            cpu = rng.choice((None, None, "spread", "pack"))
+            moves = Random(f"moves {seed}").choice((0, 1, 16))
+            chosen = PlacementChosen(mode=mode, hold_ms=10**12, claim_ms=rng.choice((0, 60_000)), cpu=cpu, moves=moves)
             self.bench.append("gang_admitter", "input", [chosen])
         if self.forest == "kai":
             self.bench.facts(facts.tree_gone())
@@ -167,6 +180,12 @@ class Turmoil(Chaos):
         return {"need": {"ack": need, "full": need}, "pod_sets": sets}
 
     def _labels(self) -> dict[str, str]:
+        said = self._own_labels()
+        times = ("", "1m", "30m", "48h", "48h", "400h", "no time")
+        told = self.declares.choice(times) if self.declares is not None else ""
+        return {**said, RUN_TIME: told} if told else said
+
+    def _own_labels(self) -> dict[str, str]:
         rng = self.rng
         if self.forest == "kai" or (self.forest == "both" and rng.random() < 0.5):
             return {KAI: rng.choice(QUEUES), "priorityClassName": rng.choice(("train", "train", "build", "inference"))}
@@ -298,7 +317,8 @@ class Turmoil(Chaos):
                 self._committed(seq)
             while self.outstanding:
                 self.actuate()
-            evicted = any(isinstance(e, EvictionOrdered) for seq in new for e in self.bench.log[seq - 1].commit.events)
+            orders = [e for seq in new for e in self.bench.log[seq - 1].commit.events]
+            evicted = any(isinstance(e, EvictionOrdered | ClearingOrdered) for e in orders)
             quiet = 0 if evicted or self.pending or (new and not self.placed) else quiet + 1
             if quiet >= 6:
                 return
@@ -320,13 +340,26 @@ class Turmoil(Chaos):
             assert (job.status, job.attempt, job.queue) != ("charged", claim.attempt, claim.queue), claim.ref
             assert not claim.victims, f"{claim.ref} waits for {claim.victims}"
         for job in queues.jobs.values():
-            if job.status != "waiting" or "admissions" in queues.resting(job.queue) or self.placed:
+            if job.status != "waiting" or "admissions" in queues.resting(job.queue):
                 continue
-            behind = queues.policies.get(job.queue, "") == "Block" and queues.book.position(job.queue, job.place) != 1
+            first = queues.book.position(job.queue, job.place) == 1
+            behind = queues.is_blocking(job.queue) and not (first and not queues.before_on_nodes(job.queue, job.place))
             if not behind and queues.not_before.get(job.ref.uid, 0) <= self.bench.now:
-                assert ledger.shortfall(job.queue, job.demand) is not None, f"{job.ref} waits and would fit"
-        if not self.placed:
+                kept = Reserve(queues, self.bench.now).keeps(job)
+                short = kept or ledger.shortfall(job.queue, job.demand, now=self.bench.now)
+                assert short is not None, f"{job.ref} waits and would fit"
+        if self.placed:
+            self._nobody_has_room(self.bench.states["gang_admitter"])
+        else:
             self._nobody_is_owed(preemptor)
+
+    def _nobody_has_room(self, state: Any) -> None:
+        """Who gave its quota back for want of nodes would find no place, claims apart."""
+        kept = bool(state.pods.claims)
+        for each in state.unplaced.values() if not kept and not state.found else ():
+            gang = state.gangs[each.ref.uid]
+            fits = gang.waits and place(View(state.ledger), asks_of(state, gang), state.placement.mode) is None
+            assert not fits, f"{each.ref} waits for nodes, and they have room for it"
 
     def _nobody_is_owed(self, state: Any) -> None:
         """Whatever is remembered of past attempts, nobody can be helped any more by the rules of its tree."""
@@ -336,7 +369,7 @@ class Turmoil(Chaos):
         for shape, job in claimants.owed(state):
             if not state.reclaims(job.queue) or not state.may_be_next(job):
                 continue
-            rules = kaireclaim if is_kai(job.queue) else reclaim
+            rules = kaireclaim if ledger.by_shares(job.queue) else reclaim
             given = basis(ledger, job.ref.uid)
             found = rules.victims(given, shape.queue, shape.demand, state.market(shape.queue))
             assert not found, f"{job.ref} is owed {job.demand.request} at {job.queue}, and {found} could give it"

@@ -79,7 +79,8 @@ async def _kai(size: Size, say: Progress) -> list[Table]:
 
 
 async def _ray(size: Size, say: Progress) -> list[Table]:
-    return [bench_ray.measure([1, 5] if size.quick else [1, 50, 500], size.rounds, say)]
+    counts = [1, 5] if size.quick else [1, 50, 500]
+    return [bench_ray.measure(counts, size.rounds, say), bench_ray.measure_large(1 if size.quick else 3, say)]
 
 
 async def _replay(size: Size, say: Progress) -> list[Table]:

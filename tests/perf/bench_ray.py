@@ -1,6 +1,7 @@
-"""Ray clusters that scale themselves: from what a head says to the decision that writes ``maxReplicas``.
+"""Ray clusters that scale themselves: from what a head says to the decision that writes ``maxReplicas``, and back.
 
-All deciders in one process, no bus, no API server: the fact of one cluster, beside so many that are as they should be.
+All deciders in one process, no bus, no API server: the fact of one cluster, beside so many that are as they should be;
+one cluster of a thousand workers that grows by one and gives back some; and how long giving back takes in log time.
 
 Run: python tests/perf/bench_ray.py
 """
@@ -13,26 +14,36 @@ from figures import Progress, Table
 
 from kit import facts
 from kit.bench import Bench
+from kit.elastic import ElasticPlay
+from kit.elastic import raycluster as raycluster_of
 from kit.jobs import Obj, raycluster
 from muster.core.autoscaling.reading import heads, news
 from muster.core.reading.registry import WATCHED
-from muster.events.base import Cause
-from muster.events.decisions import GangAdmitted
+from muster.events.base import Cause, Event
+from muster.events.decisions import EvictionOrdered, GangAdmitted
 from muster.events.effects import EffectApplied
-from muster.events.elastic import GateSet
+from muster.events.elastic import GateSet, GrowthWithdrawn
+from muster.events.facts import PodGone, PodObserved
+from muster.model.keys import Ref
 from muster.model.raydemand import RAY_UNIT, RayDemand, RayShape
+from muster.model.workload import PodState
+
+TEN = RayDemand(pending=(RayShape({"CPU": RAY_UNIT}, 10),))
+THOUSAND = 1_000
 
 
 class Clusters:
     """So many RayClusters, all let in and at rest; each may grow to a hundred workers."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, *, most: int = 100, owed: int = 0) -> None:
+        """``most``: workers of one cluster; ``owed``: cores that another queue is guaranteed."""
         self.bench = Bench(check=False)
-        much = {"cpu": 1_000 * count}
-        leaf = facts.node("video", much, much, ("video",))
-        self.bench.facts(facts.tree(facts.node("root", much, much, children=(leaf,))))
+        much = {"cpu": (most + 900) * count}
+        rest = {"cpu": much["cpu"] - owed}
+        leaves = (facts.node("video", rest, much, ("video",)), facts.node("owed", {"cpu": owed}, much, ("owed",)))
+        self.bench.facts(facts.tree(facts.node("root", much, much, children=leaves)))
         self.bench.synced()
-        self.rv = 1_000
+        self.rv, self.most, self.cores = 1_000, most, much["cpu"]
         self.objects = [self._made(number) for number in range(count)]
         for obj in self.objects:
             self._seen(obj)
@@ -41,16 +52,16 @@ class Clusters:
             obj["spec"]["suspend"] = False
             obj["status"] = {"state": "ready"}
             self._written(obj, 0)
+            self.bench.facts(self._pod(obj["metadata"]["uid"], f"head-of-{obj['metadata']['name']}", "head"))
         self._settle()
 
     def _made(self, number: int) -> Obj:
         obj = raycluster(f"c-{number}", "video", replicas=0, suspend=True, enableInTreeAutoscaling=True)
         obj["metadata"] |= {"uid": f"uid-{number}", "creationTimestamp": "2026-01-01T00:00:00Z", "generation": 1}
-        obj["spec"]["workerGroupSpecs"][0] |= {"minReplicas": 0, "maxReplicas": 100}
+        obj["spec"]["workerGroupSpecs"][0] |= {"minReplicas": 0, "maxReplicas": self.most}
         return obj
 
     def _seen(self, obj: Obj) -> None:
-
         self.rv += 1
         obj["metadata"]["resourceVersion"] = str(self.rv)
         fact = WATCHED["rayclusters"].read(json.dumps(obj).encode())
@@ -59,7 +70,7 @@ class Clusters:
 
     def _written(self, obj: Obj, most: int) -> None:
         obj["spec"]["workerGroupSpecs"][0]["maxReplicas"] = most
-        notes = {"muster.dev/granted": f"small={most}", "muster.dev/max-replicas": "small=100"}
+        notes = {"muster.dev/granted": f"small={most}", "muster.dev/max-replicas": f"small={self.most}"}
         obj["metadata"]["annotations"] = notes
         self._seen(obj)
 
@@ -70,12 +81,12 @@ class Clusters:
                 self.bench.append("actuator", "input", [effect])
         self.bench.settle()
 
-    def demands_ms(self, number: int) -> float:
-        """Time from a head's saying that ten actors wait to the decision about ``maxReplicas``."""
+    def demands_ms(self, number: int, demand: RayDemand = TEN, granted: int = 10) -> float:
+        """Time from a head's saying that actors wait to the decision about ``maxReplicas``."""
+        self.bench.pass_time(2_000)
         state = self.bench.states["autoscaler_bridge"]
         found = {ref.name: (ref, attempt) for ref, attempt in heads(state)}
         ref, attempt = found[f"c-{number}"]
-        demand = RayDemand(pending=(RayShape({"CPU": RAY_UNIT}, 10),))
         began = time.perf_counter()
         fact = news(state, ref, attempt, demand, self.bench.now)
         assert fact is not None
@@ -83,8 +94,54 @@ class Clusters:
         decided = self.bench.settle()
         took = (time.perf_counter() - began) * 1000
         gates = [event for event in decided if isinstance(event, GateSet)]
-        assert [gate.most for gate in gates] == [{"small": 10}], "granted and to be written"
+        assert [gate.most for gate in gates] == [{"small": granted}], "granted and to be written"
+        self._gated(gates[0])
         return took
+
+    def _gated(self, gate: GateSet) -> None:
+        """The write is done, the autoscaler follows, and the pods run."""
+        [stored] = [each for each in self.bench.log[-20:] if gate in each.commit.events]
+        self.rv += 1
+        cause = Cause(stored.seq, stored.commit.events.index(gate))
+        effect = EffectApplied(cause=cause, ref=gate.ref, attempt=gate.attempt, rv=self.rv, action="gate")
+        self.bench.append("actuator", "input", [effect])
+        obj = next(each for each in self.objects if each["metadata"]["uid"] == gate.ref.uid)
+        obj["spec"]["workerGroupSpecs"][0]["replicas"] = gate.most["small"]
+        self._written(obj, gate.most["small"])
+        for ref in [pod for pods in gate.workers.values() for pod in pods]:
+            self.rv += 1
+            self.bench.facts(PodGone(ref=ref, rv=self.rv))
+        if not gate.workers and gate.most["small"] >= THOUSAND:
+            self.bench.facts(*(self._pod(gate.ref.uid, f"w-{index}") for index in range(gate.most["small"])))
+
+    def _pod(self, cluster: str, name: str, node_type: str = "worker") -> PodObserved:
+        self.rv += 1
+        labels = {"ray.io/node-type": node_type, "ray.io/group": "small"}
+        ref, request = Ref("Pod", "video", name, name), {"cpu": 1_000}
+        pod = PodState(ref, self.rv, owner_uid=cluster, node="n", running=True, request=request, labels=labels)
+        return PodObserved(pod=pod)
+
+    def gives_ms(self, cpu: int) -> dict[str, float]:
+        """Another queue claims cores it is guaranteed: CPU until the order, and from there until they are free."""
+        used = self.bench.states["quota_accountant"].ledger.used["root"]["cpu"] // 1_000
+        claim = facts.seen(facts.job("claimant", "owed", cpu=self.cores - used + cpu))
+        began = time.perf_counter()
+        self.bench.facts(claim)
+        decided = self.bench.settle()
+        ordered = (time.perf_counter() - began) * 1000
+        [order] = [event for event in decided if isinstance(event, EvictionOrdered)]
+        assert [part.taken for part in order.partial] == [{"small": cpu}]
+        found: list[Event] = []
+        began = time.perf_counter()
+        while not any(isinstance(event, GrowthWithdrawn) for event in found):
+            found = self.bench.pass_time(1_000)
+            for event in found:
+                if isinstance(event, GateSet):
+                    self._gated(event)
+                    found = self.bench.settle()
+        spent = (time.perf_counter() - began) * 1000
+        kind = f"giving back {cpu} of {THOUSAND:,} workers"
+        return {f"{kind}: the order, ms": ordered, f"{kind}: choice, write, withdrawal, ms": spent}
 
 
 def quantile(found: Sequence[float], percent: int) -> float:
@@ -108,9 +165,52 @@ def measure(counts: Sequence[int], rounds: int, say: Progress) -> Table:
     return Table("Growth of Ray clusters", about, rows)
 
 
+def measure_large(rounds: int, say: Progress) -> Table:
+    """One cluster of a thousand workers, and what giving back takes in log time."""
+    rows: list[dict[str, float]] = []
+    for index in range(rounds):
+        say(f"ray: a thousand workers, round {index + 1} of {rounds}")
+        clusters, all_there = Clusters(1, most=2 * THOUSAND, owed=2_200), {"small": THOUSAND}
+        waiting = RayDemand(pending=(RayShape({"CPU": RAY_UNIT}, THOUSAND),))
+        row = {f"none to {THOUSAND:,} workers, ms": clusters.demands_ms(0, waiting, THOUSAND)}
+        busy = tuple(f"w-{number}" for number in range(THOUSAND))
+        more = RayDemand(pending=(RayShape({"CPU": RAY_UNIT}),), joined=all_there, pinned=busy)
+        row[f"{THOUSAND:,} to {THOUSAND + 1:,} workers, ms"] = clusters.demands_ms(0, more, THOUSAND + 1)
+        rows.append(row | clusters.gives_ms(200) | log_time())
+    about = (
+        "One Ray cluster of a thousand workers, all deciders in one process: time of the decisions when it grows, and "
+        "when it gives back busy workers to another queue. Log time is what a claimant waits in all, from the order "
+        "until the quota is free: draining 2 s (idle) or 15 s (busy), and the end of the pods in the simulated cluster."
+    )
+    return Table("Ray clusters that give back", about, rows)
+
+
+def log_time() -> dict[str, float]:
+    """Seconds of log time from an order to the withdrawal, for idle workers and for busy ones."""
+    found: dict[str, float] = {}
+    for kind in ("idle", "busy"):
+        play = ElasticPlay(("ns", "3", "100"), ("other", "2", "100"), total="10")
+        scaler = play.create(raycluster_of("auto", "other"))
+        for number in range(8):
+            scaler.start(f"actor-{number}")
+        play.tick(5)
+        if kind == "idle":
+            scaler.end("actor-3")
+            scaler.end("actor-5")
+        scaler.idle_ms = 10**9
+        play.tick(1)
+        claim = raycluster_of("owed", "ns", replicas=3, minReplicas=3, maxReplicas=3)
+        claim["spec"]["enableInTreeAutoscaling"] = False
+        play.create(claim)
+        play.tick(8)
+        at = {type(event): stored.commit.at for stored in play.cell.log for event in stored.commit.events}
+        found[f"giving back 2 {kind} workers, log time, s"] = (at[GrowthWithdrawn] - at[EvictionOrdered]) / 1000
+    return found
+
+
 def main() -> None:
-    table = measure([1, 50, 500], 3, Progress())
-    print(table.about, *table.lines(), sep="\n")
+    for table in (measure([1, 50, 500], 3, Progress()), measure_large(3, Progress())):
+        print(table.about, *table.lines(), sep="\n")
 
 
 if __name__ == "__main__":

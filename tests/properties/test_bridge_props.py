@@ -79,8 +79,7 @@ class Growth(Chance):
             name = self.rng.choice(("gang_admitter", "autoscaler_bridge"))
             due, at = self.bench.seats[name].decisions(), len(self.bench.log)
             self.rng.choice((self.pod_deleted, self.new_member, self.deliver, self.reply, self.end_job, self.ask))()
-            if due:
-                self.bench.append(name, "decision", due, in_seq=at)
+            self.bench.late(name, due, at)
         self.bench.settle()
 
     # --- what is declared -------------------------------------------------------------------------------------

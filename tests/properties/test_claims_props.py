@@ -1,5 +1,5 @@
 """A big gang of a job among small jobs that never stop coming: it starts within its age, the time those that run
-before it take to end, and the pause between two tries. Who waits longer than it may come before it.
+before it take to end. Who waits longer than it may come before it.
 """
 
 from __future__ import annotations
@@ -13,16 +13,22 @@ from kit import facts, nodes
 from kit.bench import Bench
 from kit.histories import SEEDS, SETTINGS
 from muster.core.audit import Auditor, audit
-from muster.core.gang.state import AdmitterState, asks_of
-from muster.core.queueing.folds import NODES_BACKOFF_MAX_MS
+from muster.core.gang.asks import asks_of
+from muster.core.gang.claims import CLAIM_MS
+from muster.core.gang.podgang import NodeClaim
+from muster.core.gang.state import AdmitterState
+from muster.core.placement.place import place
+from muster.core.placement.view import View
 from muster.core.seat import AnySeat, Seat
 from muster.events.base import Event
 from muster.events.decisions import GangAdmitted
 from muster.events.envelope import Stored
+from muster.events.facts import NodeGone
 from muster.events.gangs import NodesClaimed, NodesClaimEnded
 from muster.events.system import PlacementChosen
+from muster.model.keys import Ref
 from muster.model.resources import summed
-from muster.model.workload import PodSet
+from muster.model.workload import PodSet, Wishes, Workload
 from muster.runtime.replay import replay
 
 FEWER = settings(SETTINGS, max_examples=25)
@@ -101,18 +107,18 @@ class Stream:
         self.read = len(self.bench.log)
 
     def happened(self, *kinds: type) -> list[object]:
-        return [event for stored in self.bench.log for event in stored.commit.events if isinstance(event, kinds)]
+        return self.bench.happened(*kinds)
 
 
 @FEWER
 @given(SEEDS)
 def test_a_big_gang_starts_within_its_age_and_the_time_others_take_to_end(seed: int) -> None:
     stream = Stream(Random(seed), claim_ms=60_000)
-    drained_ms = NODES_BACKOFF_MAX_MS + stream.longest_ms + STEP_MS
-    most = stream.claim_ms + NODES_BACKOFF_MAX_MS + drained_ms * (1 + stream.older)
+    drained_ms = stream.longest_ms + STEP_MS
+    most = stream.claim_ms + STEP_MS + drained_ms * (1 + stream.older)
     while not stream.admitted_at and stream.bench.now <= stream.came + most:
         stream.step()
-    assert stream.admitted_at, f"not within {most} ms: {stream.state.pods.claim}"
+    assert stream.admitted_at, f"not within {most} ms: {stream.state.pods.claims}"
     stream.step()
     report = audit(stream.bench.log)
     assert not report.violations, report.violations[0]
@@ -127,27 +133,35 @@ def test_who_comes_while_nodes_are_claimed_fits_beside_the_claim(seed: int) -> N
     stream = Stream(Random(seed), claim_ms=60_000)
     for _ in range(40):
         stream.step()
-    bench = stream.bench
+    fits_beside(stream.bench)
+
+
+def fits_beside(bench: Bench) -> None:
     seat: AnySeat = Seat(bench.seats["gang_admitter"].stage)
     state = seat.state
     for stored in bench.log:
-        claim = state.pods.claim
+        claims = [claim for claim in state.pods.claims.values() if claim.ref and claim.ref.uid in state.gangs]
         seat.fold(stored)
-        if claim is None or claim.ref is None or stored.commit.kind != "decision":
-            continue
-        others = {
-            place.node
-            for event in stored.commit.events
-            if isinstance(event, GangAdmitted) and event.ref.uid != claim.ref.uid
-            for place in event.placements
-        }
-        mine = any(isinstance(event, GangAdmitted) and event.ref == claim.ref for event in stored.commit.events)
-        need = {ask.name: ask.request["cpu"] for ask in asks_of(state.gangs[claim.ref.uid])}
-        for place in claim.places if not mine else ():
-            if place.node in others:
-                node = state.ledger.nodes[place.node]
-                free = node.allocatable["cpu"] - node.used.get("cpu", 0)
-                assert free >= need[place.pod_set] * place.count, (stored.seq, place, free)
+        for claim in claims if stored.commit.kind == "decision" else ():
+            beside(state, stored, claim)
+
+
+def beside(state: AdmitterState, stored: Stored, claim: NodeClaim) -> None:
+    assert claim.ref is not None
+    others = {
+        place.node
+        for event in stored.commit.events
+        if isinstance(event, GangAdmitted) and event.ref.uid != claim.ref.uid
+        for place in event.placements
+    }
+    over = (GangAdmitted, NodesClaimEnded)
+    mine = any(isinstance(event, over) and event.ref == claim.ref for event in stored.commit.events)
+    need = {ask.name: ask.request["cpu"] for ask in asks_of(state, state.gangs[claim.ref.uid])}
+    for kept in claim.places if not mine else ():
+        if kept.node in others:
+            node = state.ledger.nodes[kept.node]
+            free = node.allocatable["cpu"] - node.used.get("cpu", 0)
+            assert free >= need[kept.pod_set] * kept.count, (stored.seq, kept, free)
 
 
 def test_without_claims_it_starves_and_with_them_histories_replay() -> None:
@@ -198,3 +212,175 @@ def test_the_audit_finds_two_claims_one_too_early_and_one_too_long() -> None:
     never = {seq: tuple(e for e in log[seq - 1].commit.events if not isinstance(e, NodesClaimEnded)) for seq in ends}
     long = changed(log, {**never, first.seq: short}, {})
     assert any("beyond" in each for each in long), long
+
+
+# --- many at once -------------------------------------------------------------------------------------------------
+
+
+class Crowd(Stream):
+    """Several big gangs beside the small jobs; nodes come and go, gangs are edited, held back and deleted."""
+
+    def __init__(self, rng: Random) -> None:
+        self.gangs: dict[str, Workload] = {}
+        super().__init__(rng, claim_ms=60_000)
+        for index in range(rng.randint(3, 8), 10):
+            self.bench.facts(nodes.node(f"n{index}", cpu=rng.randint(4, 8)))
+
+    def gang(self, name: str) -> None:
+        sets = (PodSet("worker", self.rng.randint(1, 3), facts.vector(cpu=self.rng.randint(3, 8))),)
+        need = summed(each.request for each in sets for _ in range(each.count))
+        said = {"need": {"ack": need, "full": need}, "pod_sets": sets, "created": self.bench.now}
+        self.gangs[name] = facts.job(name, **said)
+        self.bench.facts(facts.seen(self.gangs[name]))
+
+    def odd_step(self) -> None:
+        rng = self.rng
+        name = rng.choice(sorted(self.gangs)) if self.gangs else ""
+        match rng.randrange(9):
+            case 0 | 1 | 2 if len(self.gangs) < 8:
+                self.gang(f"gang-{self.count}-{len(self.gangs)}")
+            case 3 if name:
+                self.gang(name)
+            case 4 if name:
+                job = self.gangs[name]
+                hold = Wishes(hold=not job.wishes.hold, by="ann")
+                self.gangs[name] = job = replace(job, wishes=hold, rv=facts.next_rv())
+                self.bench.facts(facts.seen(job))
+            case 5 if name:
+                del self.gangs[name]
+                self.bench.facts(facts.gone(name))
+            case 6:
+                self.bench.facts(nodes.node(f"n{rng.randrange(10)}", cpu=rng.randint(4, 8)))
+            case 7 if len(self.state.ledger.nodes) > 2:
+                name = rng.choice(sorted(self.state.ledger.nodes))
+                uid = self.state.ledger.nodes[name].uid
+                self.bench.facts(NodeGone(ref=Ref("Node", "", name, uid), rv=facts.next_rv()))
+            case _:
+                pass
+        self.settle()
+
+    def note(self) -> None:
+        super().note()
+        for name in [name for name in self.ends if name in self.gangs]:
+            del self.gangs[name]
+
+
+def disjoint(bench: Bench) -> int:
+    """No node is in two claims, and each ends once with a reason; the most that stood at once."""
+    stands: dict[str, set[str]] = {}
+    most = 0
+    for event in bench.happened(NodesClaimed, NodesClaimEnded):
+        key = event.ref.uid if event.ref else event.gang
+        if isinstance(event, NodesClaimEnded):
+            assert stands.pop(key), "it ends once"
+            continue
+        mine = {place.node for place in event.places}
+        assert key not in stands
+        assert not any(mine & nodes for nodes in stands.values()), (event.gang, stands)
+        stands[key] = mine
+        most = max(most, len(stands))
+    return most
+
+
+@FEWER
+@given(SEEDS)
+def test_many_gangs_claim_disjoint_nodes_and_each_claim_ends(seed: int) -> None:
+    crowd = Crowd(Random(seed))
+    for _ in range(60):
+        crowd.odd_step()
+        crowd.step()
+    disjoint(crowd.bench)
+    takeovers(crowd.bench)
+    fits_beside(crowd.bench)
+    report = audit(crowd.bench.log)
+    assert not report.violations, report.violations[0]
+    assert not replay(crowd.bench.log, silences=False).divergences
+    waiting = {name for name, job in crowd.gangs.items() if not job.wishes.hold}
+    for name in [*crowd.ends, *crowd.waiting]:  # Nobody else is left: whatever fits the nodes gets in.
+        crowd.bench.facts(facts.gone(name))
+    crowd.bench.settle()
+    crowd.bench.pass_time(4 * CLAIM_MS)
+    admitted = {event.ref.name for event in crowd.happened(GangAdmitted)}  # type: ignore[attr-defined]
+    state = crowd.state
+    for name in waiting - admitted:
+        if f"uid-video-{name}" in state.gangs and not state.holds:
+            asks = asks_of(state, state.gangs[f"uid-video-{name}"])
+            assert place(View(state.ledger), asks, "pack") is not None, f"{name} waits and fits"
+
+
+def takeovers(bench: Bench) -> int:
+    """A claim yields to one of a gang that has waited longer, made in the same commit on some of its nodes, and to no
+    other; its own turn is still to come. How many did.
+    """
+    seat: AnySeat = Seat(bench.seats["gang_admitter"].stage)
+    state, count = seat.state, 0
+    for stored in bench.log:
+        events = stored.commit.events
+        ends = [event for event in events if isinstance(event, NodesClaimEnded) and event.outcome == "yielded"]
+        since = {uid: each.since for uid, each in state.waits.items()} if ends else {}
+        kept = {key: {place.node for place in claim.places} for key, claim in state.pods.claims.items()} if ends else {}
+        seat.fold(stored)
+        for end in ends:
+            (taker,) = (event for event in events if isinstance(event, NodesClaimed))
+            assert end.ref is not None and taker.ref is not None and end.ref != taker.ref
+            assert since[taker.ref.uid] < since[end.ref.uid], "who waits longer takes over"
+            assert kept[end.ref.uid] & {place.node for place in taker.places}, "nobody yields nodes that nobody takes"
+            assert state.waits[end.ref.uid].claimed == 0, "it may claim again at once"
+        count += len(ends)
+    return count
+
+
+def test_claims_do_stand_side_by_side() -> None:
+    most, taken = [], 0
+    for seed in range(12):
+        crowd = Crowd(Random(seed))
+        for _ in range(60):
+            crowd.odd_step()
+            crowd.step()
+        most.append(disjoint(crowd.bench))
+        taken += takeovers(crowd.bench)
+    assert max(most) >= 3, most
+    assert sum(each >= 2 for each in most) >= 3, most
+    assert taken >= 2, "else the property of takeovers proves nothing"
+
+
+def test_gangs_that_need_the_same_node_claim_it_in_turn() -> None:
+    """A gang of both nodes, and one of a single node: each claims when the claim of the other has expired."""
+    bench = Bench()
+    bench.append("gang_admitter", "input", [PlacementChosen(mode="pack", hold_ms=10**9, claim_ms=60_000)])
+    leaf = facts.node("video", {"cpu": 0}, PLENTY, ("video",))
+    bench.facts(facts.tree(facts.node("root", PLENTY, PLENTY, children=(leaf,))))
+    for index in range(2):
+        bench.facts(nodes.node(f"n{index}", cpu=4))
+    bench.synced()
+
+    def job(name: str, count: int, cpu: int) -> None:
+        sets = (PodSet("worker", count, facts.vector(cpu=cpu)),)
+        need = facts.vector(cpu=count * cpu)
+        made = facts.job(name, need={"ack": need, "full": need}, pod_sets=sets, created=bench.now)
+        bench.facts(facts.seen(made))
+        bench.settle()
+        bench.pass_time(1_000)
+
+    for name in ("one", "two"):
+        job(name, 1, 3)
+    job("both", 2, 4)
+    job("first", 1, 4)
+    bench.pass_time(CLAIM_MS)  # ``both`` claims, and rests; then ``first`` has its turn.
+    bench.pass_time(4 * CLAIM_MS)
+    said = [
+        (type(e).__name__, e.gang, getattr(e, "outcome", "")) for e in bench.happened(NodesClaimed, NodesClaimEnded)
+    ]
+    assert said[:6] == [
+        ("NodesClaimed", "video/both", ""),
+        ("NodesClaimEnded", "video/both", "expired"),
+        ("NodesClaimed", "video/first", ""),
+        ("NodesClaimEnded", "video/first", "expired"),
+        ("NodesClaimed", "video/both", ""),
+        ("NodesClaimEnded", "video/both", "expired"),
+    ], said
+    for name in ("one", "two"):
+        bench.facts(facts.gone(name))
+        bench.settle()
+    bench.sound()
+    assert [event.ref.name for event in bench.happened(GangAdmitted)][2:] in (["both"], ["first"])

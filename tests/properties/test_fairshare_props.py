@@ -65,6 +65,29 @@ VECTORS = {
     "usage zeroes every weight": ("8", [sharer("a", usage="2"), sharer("b", usage="2")], "0 0"),
     "a limit of nothing": ("8", [sharer("a", "4", limit="0"), sharer("b")], "0 8"),
     "a quota that is not needed": ("8", [sharer("a", "6", "2"), sharer("b", "0", "8")], "2 6"),
+    # each of these turns with one line of the rule that no other vector turns with
+    "what is wanted is what the quota has left open": ("10", [sharer("a", "2", "4"), sharer("b")], "4 6"),
+    "the larger remainder, not the larger part": ("7", [sharer("x", weight="3"), sharer("y", weight="2")], "4 3"),
+    "who gets exactly its part leaves nothing to divide again": (
+        "10",
+        [sharer("a", weight="0.5"), sharer("b", weight="8.5"), sharer("c", request="1")],
+        "1 8 1",
+    ),
+    "equal remainders of different rounds": (
+        "8",
+        [sharer("a", weight="3"), sharer("b"), sharer("c", request="1", weight="20")],
+        "6 1 1",
+    ),
+    "what rounding leaves of a high priority goes to a lower one first": (
+        "7",
+        [sharer("a", priority=2), sharer("b", priority=2), sharer("c", request="5", priority=1)],
+        "3 3 1",
+    ),
+    "and back to the high one where the lower cannot use it": (
+        "7",
+        [sharer("a", priority=2), sharer("b", priority=2), sharer("c", request="5", weight="0", priority=1)],
+        "4 3 0",
+    ),
     # with floats in the order of a hash map this one had two answers; the slice of q2 is exactly what it asks for
     "the input that had two answers": (
         "33",
@@ -92,6 +115,27 @@ def test_ties_go_by_age_then_by_uid_then_by_name() -> None:
     young = [Sharer(name=name, request=9, created=2, uid=uid) for name, uid in (("c", "u1"), ("b", "u1"), ("a", "u2"))]
     found = fair_shares(6, [*young, old])
     assert [found[name].amount for name in ("z", "b", "c", "a")] == [2, 2, 1, 1]
+
+
+def test_what_a_queue_says_nothing_of() -> None:
+    """No quota, no limit, weight 1, priority 100, no past; and k is 1."""
+    assert fair_shares(4, [Sharer(name="a", request=4), Sharer(name="b", request=4, weight=3)])["b"].amount == 3
+    plain = Sharer(name="a", request=5)
+    assert (plain.quota, plain.limit, plain.weight, plain.priority, plain.usage) == (0, UNLIMITED, 1, 100, 0)
+    assert (Law().unit, Law().k, Law().usage_whole) == (1, (1, 1), 1_000_000)
+
+
+def test_what_is_told_of_a_share_is_what_it_saw_first() -> None:
+    """Of the surplus and of its weight, in the first round it took part in."""
+    found = fair_shares(12, [sharer("a", weight="2"), sharer("b", request="0.001"), sharer("c", "0.002")], Law())
+    assert [(each.surplus_seen, each.weight_of[0] * 4 // each.weight_of[1]) for each in found.values()] == [
+        *((10, 2), (10, 1), (10, 1))
+    ]
+    assert [each.rounds for each in found.values()] == [2, 1, 2], (
+        "b is satisfied in the first round, so there is another"
+    )
+    nothing = fair_shares(5, [sharer("z", weight="0"), sharer("a")], Law())["z"]
+    assert (nothing.surplus_seen, nothing.weight_of, nothing.rounds, nothing.amount) == (0, (0, 0), 0, 0)
 
 
 @pytest.mark.parametrize(

@@ -67,8 +67,7 @@ class History:
             name = self.rng.choice(list(self.bench.seats))
             due, at = self.bench.seats[name].decisions(), len(self.bench.log)
             self.rng.choice((self.new_node, self.lose_node, self.foreign_pod, self.end_job))()
-            if due:
-                self.bench.append(name, "decision", due, in_seq=at)
+            self.bench.late(name, due, at)
         self.bench.settle()
 
     def new_job(self) -> None:

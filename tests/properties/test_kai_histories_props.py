@@ -126,7 +126,7 @@ def test_whatever_people_do_with_queues_the_ledger_is_right_and_replays(seed: in
     for _ in range(25):
         history.step()
         names = {node.name for node in history.ledger.nodes.values() if node.path != KAI_ROOT}
-        disabled = history.bench.states["quota_accountant"].forest.compiled.disabled
+        disabled = history.bench.states["quota_accountant"].forest.kai.compiled.disabled
         assert not names & disabled.keys(), "a queue is in force or disabled, never both"
     for name in sorted(history.jobs):
         history.bench.facts(WorkloadGone(ref=history.jobs.pop(name).ref, rv=facts.next_rv()))

@@ -6,32 +6,35 @@ from random import Random
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
+from kit import facts
 from kit.kai import queue
-from muster.core.quota import kaireclaim
+from muster.core.quota import kaireclaim, partial
 from muster.core.quota.demand import Charge, QueuedRequest
+from muster.core.quota.forest import Forest
 from muster.core.quota.kai import compile_queues
-from muster.core.quota.kaiforest import Forest
 from muster.core.quota.ledger import Ledger
+from muster.core.quota.partial import Spare
 from muster.core.quota.reclaim import Market, Run, basis
 from muster.events.base import Cause
+from muster.events.decisions import PartialVictim
 from muster.events.facts import KaiQueueObserved
 from muster.model.demand import Demand
 from muster.model.keys import Ref
-from muster.model.workload import NodeState
+from muster.model.quota import KAI_ROOT
 
 GPU = "nvidia.com/gpu"
 
 
 def ledger(total: int, *queues: KaiQueueObserved) -> Ledger:
     forest = Forest()
-    node = NodeState(Ref("Node", "", "n", "n"), 1, {"cpu": 10**9, "memory": 10**15, GPU: total * 1000})
-    forest.node(node, Cause(1, 0))
+    forest.node("n", {"cpu": 10**9, "memory": 10**15, GPU: total * 1000}, Cause(1, 0))
     for each in queues:
-        forest.queue(each.queue, Cause(1, 0))
-    assert forest.tree is not None
+        forest.kai.observed(each, Cause(1, 0))
+    assert forest.kai.tree is not None
     found = Ledger()
-    found.install(forest.tree)
+    found.install(forest.kai.tree)
     return found
 
 
@@ -166,3 +169,66 @@ def test_the_cases_are_worth_something() -> None:
 def test_the_compiler_does_not_care_for_the_order_of_the_queues() -> None:
     queues = [queue("a").queue, queue("b", "a").queue, queue("c", "nowhere").queue]
     assert compile_queues(queues) == compile_queues(reversed(queues))
+
+
+TOO_FEW = ("not_enough", "unbalanced")
+
+
+def giving(found: Ledger, runs: dict[str, list[Run]], rng: Random) -> dict[str, list[Spare]]:
+    """Some of what runs are clusters with a minimum, and replicas of one GPU beyond that."""
+    givers = {}
+    for work in runs.values():
+        for each in work:
+            gpus = found.charges[each.uid].request[GPU] // 1000
+            least = rng.randint(0, gpus)
+            if gpus > least and rng.random() < 0.8:
+                givers[each.uid] = [Spare("small", gpus, gpus - least, {GPU: 1000}, 1)]
+    return givers
+
+
+@settings(max_examples=200)
+@given(st.integers(0, 2**32))
+def test_workers_that_are_taken_are_needed_legal_and_never_taken_back(seed: int) -> None:
+    found, runs, claimant, demand = case(seed)
+    path, givers = path_of(found, claimant), giving(found, runs, Random(seed))
+    counts = partial.victims(basis(found), path, demand, Market(runs), givers, None)
+    if not counts:
+        return
+
+    def parts(chosen: dict[str, int]) -> tuple[PartialVictim, ...]:
+        refs = {uid: structs.replace(facts.job(uid), ref=Ref("RayCluster", "ns", uid, uid)) for uid in chosen}
+        groups = {uid: {"small": count} for uid, count in chosen.items()}
+        return partial.as_victims(groups, refs, dict.fromkeys(chosen, 1), found.charges, givers, {})
+
+    chosen = {uid: groups["small"] for uid, groups in counts.items()}
+    assert partial.objection(basis(found), path, demand, parts(chosen), givers) == ""
+    needed = demand.request[GPU] - (found.nodes[KAI_ROOT].limit[GPU] - found.used[KAI_ROOT][GPU])
+    assert sum(chosen.values()) * 1000 == needed, "one replica is the smallest victim: nothing is released in vain"
+    for uid in chosen:
+        less = {other: count - (other == uid) for other, count in chosen.items() if count > (other == uid)}
+        assert not less or partial.objection(basis(found), path, demand, parts(less), givers) in TOO_FEW
+        assert chosen[uid] <= givers[uid][0].most, "its gang stays"
+    gave = {uid: found.charges[uid].queue for uid in chosen}
+    for uid, count in chosen.items():
+        before = found.charges[uid]
+        found.release(uid)
+        if left := before.request[GPU] - count * 1000:
+            found.charge(uid, structs.replace(before, request={GPU: left}))
+        found.queued(f"more of {uid}", QueuedRequest(1, before.queue, {GPU: 1000}))
+    assert found.shortfall(path, demand) is None, "the claimant fits"
+    found.charge("claimant", Charge("ns", path, demand.request, 1, True, f"kai:{claimant}"))
+    mine = {path: [Run(50, 0, 0, "ns/claimant", "claimant")]}
+    its = {"claimant": [Spare("small", demand.request[GPU] // 1000, demand.request[GPU] // 1000, {GPU: 1000}, 1)]}
+    for leaf in gave.values():
+        more = Demand({GPU: 1000}, 1)
+        assert kaireclaim.victims(basis(found), leaf, more, Market(mine)) == [], "who gave takes nothing back"
+        assert partial.victims(basis(found), leaf, more, Market(mine), its, None) == {}, "nor a worker"
+
+
+def test_the_cases_with_workers_are_worth_something() -> None:
+    found = [(case(seed), Random(seed)) for seed in range(300)]
+    taking = sum(
+        bool(partial.victims(basis(at), path_of(at, name), demand, Market(runs), giving(at, runs, rng), None))
+        for (at, runs, name, demand), rng in found
+    )
+    assert taking >= 30, "in a tenth of them workers are enough"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from muster.core.quota import afresh
 from muster.core.quota.claims import Claim
 from muster.core.quota.demand import Charge, QueuedRequest
 from muster.core.quota.ledger import Ledger
@@ -61,7 +62,7 @@ def test_sums_follow_whatever_happens_in_any_order(steps: list[Step]) -> None:
     ledger.install(tree(3))
     for number, step in enumerate(steps):
         apply(ledger, number, step)
-        assert ledger.waiting == ledger.waiting_afresh()
-        assert ledger.leaving == ledger.leaving_afresh()
+        assert ledger.waiting == afresh.waiting(ledger)
+        assert ledger.leaving == afresh.leaving(ledger)
         assert ledger.claims.leavers.keys() == set(ledger.claims.victims())
         assert ledger.used == ledger.recount()

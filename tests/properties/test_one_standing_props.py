@@ -171,4 +171,14 @@ def test_every_code_is_asked_of_all_readers() -> None:
     assert set(get_args(GangCode)) - met == set()
 
 
-GANGS_AT_EASE = ("Waiting", "OtherScheduler", "Gone", "Starting", "Bound", "Running", "Finished", "Failed")
+GANGS_AT_EASE = (
+    "Waiting",
+    "OtherScheduler",
+    "KubeScheduler",
+    "Gone",
+    "Starting",
+    "Bound",
+    "Running",
+    "Finished",
+    "Failed",
+)

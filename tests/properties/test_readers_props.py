@@ -70,9 +70,10 @@ def numbers_hold(state: ReadState, uid: str, status: JobStatus) -> None:
 
 
 WAITING = {
-    "Queued", "BeingTried", "NotSynced", "LogNearlyFull", "Paused", "InsufficientQuota", "InsufficientMinQuota",
-    "InsufficientRuntimeQuota", "ExceedsMaxQuota", "ExceedsMinQuota", "QuotaHeld", "WaitingForClaim", "ResumeFailed",
-    "GangUnschedulable", "RunningTimeout", "StaleGang", "Reclaimed", "Preempted",
+    "Queued", "BeingTried", "NotSynced", "LogNearlyFull", "Paused", "BehindHead", "InsufficientQuota",
+    "InsufficientMinQuota", "InsufficientRuntimeQuota", "ExceedsMaxQuota", "ExceedsMinQuota", "QuotaHeld",
+    "QuotaKept", "WaitingForClaim", "ResumeFailed", "GangUnschedulable", "RunningTimeout", "StaleGang", "Reclaimed",
+    "Preempted",
 }  # fmt: skip
 
 
@@ -101,11 +102,11 @@ def readers_agree(state: ReadState) -> set[str]:
             assert row.text == reason.text
         story = Story(record.ref.key, record.ref.kind, state).of(record.ref.key)
         if story.ref.uid == uid:
-            place = position_record(expected(story, state.pace))
+            place = position_record(expected(story, state))
             assert (place["standing"], place["position"], place["length"]) == (
                 status.code, status.position, status.length,
             )  # fmt: skip
-            assert isinstance(expected(story, state.pace).estimate, Estimate)
+            assert isinstance(expected(story, state).estimate, Estimate)
         unit = desired.unit_state(state, uid)
         if unit is not None and status.phase in ("waiting", "refused"):
             assert unit.reason.text == reason.text

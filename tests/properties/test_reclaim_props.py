@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from itertools import combinations
+from unittest.mock import patch
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from muster.core.quota.demand import Charge, chain_of
 from muster.core.quota.ledger import Ledger
-from muster.core.quota.reclaim import Market, Run, basis, objection, victims
+from muster.core.quota.reclaim import Market, Picker, Run, basis, objection, victims
 from muster.model.demand import Demand
 from muster.model.keys import Ref
 from muster.model.quota import QuotaNode, QuotaTree
@@ -78,6 +79,16 @@ def test_victims_are_legal_needed_and_found_whenever_there_are_any(load: Load) -
         for size in range(1, 4 if equal else 2):
             for some in combinations(sorted(ledger.charges), size):
                 assert objection(basis(ledger), queue, demand, some), f"{queue} could have had {demand} from {some}"
+
+
+@SETTINGS
+@given(loads())
+def test_a_search_that_is_given_up_early_would_have_found_nobody(load: Load) -> None:
+    ledger, runs = load
+    for queue, demand in claims(ledger):
+        given_up = victims(basis(ledger), queue, demand, Market(runs))
+        with patch.object(Picker, "_could_give", lambda *_: True):
+            assert victims(basis(ledger), queue, demand, Market(runs)) == given_up
 
 
 @SETTINGS

@@ -76,7 +76,7 @@ async def ray_plane(
         yield plane
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module", params=["v2"])
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=["v2", "v1"])
 async def ray_cluster(
     ray_plane: ControlPlane, clients: trustme.CA, ray_folder: Path, request: pytest.FixtureRequest
 ) -> AsyncIterator[RealRayCluster]:

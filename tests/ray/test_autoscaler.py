@@ -6,7 +6,6 @@ sets `maxReplicas`, it does what the actuator does when growth is granted.
 
 from __future__ import annotations
 
-import asyncio
 from itertools import pairwise
 from pathlib import Path
 
@@ -17,8 +16,11 @@ from kit.realray.cluster import LIMIT_S, RealRayCluster
 from kit.realray.transcript import Transcript
 from kit.waiting import until
 from muster.model.api import PODS, RAYCLUSTERS
+from muster.model.keys import Ref
 from muster.model.raydemand import RayShape
 from muster.sim.apiserver.kinds import ROLES
+from muster_autoscaler_bridge.demand.heads import Head
+from muster_autoscaler_bridge.demand.reader import HeadReader
 from muster_autoscaler_bridge.demand.statustext import parse_status
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(400)]
@@ -27,7 +29,18 @@ second_version = pytest.mark.parametrize("ray_cluster", ["v2"], indirect=True)
 SAMPLES = Path(__file__).parent / "samples"
 PAGE = REPOSITORY / "docs" / "howto" / "ray-autoscaler.md"
 IDLE_S = 5
+IDLE_TICKS = IDLE_S + 3
+"""Of a second or more each: what has been idle for so many is gone."""
 CPU = 10_000
+
+
+class Later:
+    """A clock that a test puts forward."""
+
+    ms = 1_000_000
+
+    def now(self) -> int:
+        return self.ms
 
 
 async def emptied(cluster: RealRayCluster) -> None:
@@ -39,21 +52,7 @@ async def emptied(cluster: RealRayCluster) -> None:
     cluster.kubelet.ended.clear()
 
 
-async def ticks(cluster: RealRayCluster, number: int) -> None:
-    """Wait for the autoscaler to look so many times again."""
-    if not cluster.v2:
-        was = cluster.autoscaler.looks()
-        await until(lambda: cluster.autoscaler.looks() >= was + number, LIMIT_S, every_s=0.1, what="ticks")
-        return
-    for _ in range(number):
-        was = (await cluster.reading()).ticks
-
-        async def next_one(was: object = was) -> bool:
-            return (await cluster.reading()).ticks != was
-
-        await until(next_one, LIMIT_S, every_s=0.1, what="a tick")
-
-
+@pytest.mark.row(1)
 async def test_the_head_alone_with_its_autoscaler(ray_cluster: RealRayCluster) -> None:
     pods = (await ray_cluster.api.call("GET", PODS.path(ray_cluster.api.namespace))).body["items"]
     assert [len(pod["spec"]["containers"]) for pod in pods] == [2]
@@ -62,6 +61,7 @@ async def test_the_head_alone_with_its_autoscaler(ray_cluster: RealRayCluster) -
     assert reading.version == ("v2" if ray_cluster.v2 else "v1")
 
 
+@pytest.mark.row(2, 3, 4, 7, 8, 9, 10)
 async def test_the_walk_of_the_document(ray_cluster: RealRayCluster) -> None:
     """Two detached actors come and go, each with a worker; the page of the docs shows what is printed."""
     cluster, head, shown = ray_cluster, ray_cluster.head, Transcript()
@@ -79,7 +79,7 @@ async def test_the_walk_of_the_document(ray_cluster: RealRayCluster) -> None:
     assert listed.count("ALIVE") == 2
     assert cluster.recorder.replicas() == [0, 1, 2]
     # The drivers have ended and the actors live: nothing is taken.
-    await asyncio.sleep(IDLE_S + 2)
+    await cluster.ticks(IDLE_TICKS)
     assert await cluster.workers() == sorted([first, second])
 
     await head.run("python", str(SAMPLES / "terminate_detached_actor.py"), "actor1")
@@ -110,6 +110,7 @@ async def left_alone(cluster: RealRayCluster, pod: str) -> bool:
     return [node.pod for node in nodes if not node.head] == [pod]
 
 
+@pytest.mark.row(5)
 @second_version
 async def test_an_actor_that_fits_no_worker_starts_none(ray_cluster: RealRayCluster) -> None:
     cluster = ray_cluster
@@ -119,12 +120,13 @@ async def test_an_actor_that_fits_no_worker_starts_none(ray_cluster: RealRayClus
         return (await cluster.reading()).pending == (RayShape({"CPU": 2 * CPU}),)
 
     await cluster.settle(waits, LIMIT_S, "the demand")
-    await ticks(cluster, 5)
+    await cluster.ticks(5)
     assert (await cluster.spec())["replicas"] == 0
     await cluster.kill("large")
     await emptied(cluster)
 
 
+@pytest.mark.row(6)
 @second_version
 async def test_a_placement_group_starts_as_a_whole(ray_cluster: RealRayCluster) -> None:
     cluster = ray_cluster
@@ -141,13 +143,14 @@ async def test_a_placement_group_starts_as_a_whole(ray_cluster: RealRayCluster) 
     await emptied(cluster)
 
 
+@pytest.mark.row(19)
 async def test_no_more_workers_than_granted(ray_cluster: RealRayCluster) -> None:
     """Room for 2, demand 4: exactly 2; and with room for 4 the others at once."""
     cluster = ray_cluster
     await cluster.patch(maxReplicas=2)
     await cluster.head.do("kept = [task.remote() for _ in range(4)]")
     two = await cluster.until_workers(2)
-    await ticks(cluster, 5)
+    await cluster.ticks(5)
     assert await cluster.workers() == two
     reading = await cluster.reading()
     assert (reading.pending, reading.launching) == ((RayShape({"CPU": CPU}, 2),), {})
@@ -159,11 +162,12 @@ async def test_no_more_workers_than_granted(ray_cluster: RealRayCluster) -> None
     await cluster.patch(maxReplicas=10)
 
 
+@pytest.mark.row(15)
 async def test_conservative_grows_by_what_is_there(ray_cluster: RealRayCluster) -> None:
     cluster = ray_cluster
     mode = {"spec": {"autoscalerOptions": {"upscalingMode": "Conservative"}}}
     assert (await cluster.api.merge(RAYCLUSTERS, cluster.name, mode)).status == 200
-    await ticks(cluster, 2)
+    await cluster.ticks(2)
     await cluster.head.do("kept = [task.remote() for _ in range(4)]")
     await cluster.until_workers(4)
     replicas = cluster.recorder.replicas()
@@ -177,6 +181,7 @@ async def test_conservative_grows_by_what_is_there(ray_cluster: RealRayCluster) 
     await emptied(cluster)
 
 
+@pytest.mark.row(17)
 @second_version
 async def test_what_is_spilled_to_disk_keeps_its_worker(ray_cluster: RealRayCluster) -> None:
     cluster = ray_cluster
@@ -192,11 +197,8 @@ ray.wait(held, num_returns=4, timeout=60, fetch_local=False)
 """,
         within_s=90,
     )
-    files = cluster.head.folder.glob
-    await until(
-        lambda: any(path.is_file() for path in files("r/session_2*/ray_spilled_objects_*/*")), LIMIT_S, what="spilling"
-    )
-    await asyncio.sleep(IDLE_S + 3)
+    await until(cluster.head.spilled, LIMIT_S, what="spilling")
+    await cluster.ticks(IDLE_TICKS)
     (worker,) = await cluster.workers()
     assert (await cluster.node(worker)).status == "running"
     await cluster.head.do("del held")
@@ -204,10 +206,11 @@ ray.wait(held, num_returns=4, timeout=60, fetch_local=False)
     await cluster.patch(maxReplicas=10)
 
 
+@pytest.mark.row(20)
 async def test_an_idle_worker_is_taken_and_the_busy_one_stays(ray_cluster: RealRayCluster) -> None:
     """One of three is owed: an idle one is drained, and one patch takes it; the autoscaler does not fight."""
     cluster, api = ray_cluster, ray_cluster.api
-    await cluster.patch(idleTimeoutSeconds=600)
+    await cluster.idle_after(600)
     for name in ("a", "b", "c"):
         await cluster.actor(name)
     await cluster.until_workers(3)
@@ -235,31 +238,34 @@ async def test_an_idle_worker_is_taken_and_the_busy_one_stays(ray_cluster: RealR
         {"op": "test", "path": f"{group}/groupName", "value": "small-group"},
         {"op": "replace", "path": f"{group}/replicas", "value": replicas - 1},
         {"op": "replace", "path": f"{group}/maxReplicas", "value": replicas - 1},
-        {"op": "add", "path": f"{group}/scaleStrategy/workersToDelete", "value": [victim.pod]},
+        {"op": "add", "path": f"{group}/scaleStrategy", "value": {"workersToDelete": [victim.pod]}},
     )
     assert answer.status == 200, answer
     left = await cluster.until_workers(2)
     assert victim.pod not in left and busy in left
-    await ticks(cluster, 5)
+    await cluster.ticks(5)
     assert await cluster.workers() == left
     assert cluster.kubelet.ended == [victim.pod]
     assert await cluster.pod_of("a") == busy
     await cluster.kill("a")
-    await cluster.patch(idleTimeoutSeconds=IDLE_S, maxReplicas=10)
+    await cluster.idle_after(IDLE_S)
+    await cluster.patch(maxReplicas=10)
     await emptied(cluster)
 
 
+@pytest.mark.row(13)
 @second_version
 async def test_the_minimum_is_kept(ray_cluster: RealRayCluster) -> None:
     cluster = ray_cluster
     await cluster.patch(minReplicas=1)
     kept = await cluster.until_workers(1)
-    await asyncio.sleep(IDLE_S + 3)
+    await cluster.ticks(IDLE_TICKS)
     assert await cluster.workers() == kept
     await cluster.patch(minReplicas=0)
     await emptied(cluster)
 
 
+@pytest.mark.row(22)
 async def test_refused_patches_are_made_up_for(ray_cluster: RealRayCluster) -> None:
     """The API server refuses the autoscaler's patches for a while."""
     cluster, api = ray_cluster, ray_cluster.api
@@ -272,7 +278,7 @@ async def test_refused_patches_are_made_up_for(ray_cluster: RealRayCluster) -> N
         return bool((await cluster.reading()).pending)
 
     await cluster.settle(waits, LIMIT_S, "the demand")
-    await asyncio.sleep(8 * cluster.autoscaler.tick_s)
+    await cluster.ticks(8, or_ended=True)
     assert await cluster.workers() == []
     assert (await api.merge(ROLES, cluster.name, {"rules": role["rules"]})).status == 200
     if not cluster.autoscaler.running:  # the first version ends after five failures; a kubelet starts it again
@@ -282,15 +288,83 @@ async def test_refused_patches_are_made_up_for(ray_cluster: RealRayCluster) -> N
     await emptied(cluster)
 
 
+@pytest.mark.row(22)
 async def test_a_new_autoscaler_goes_on(ray_cluster: RealRayCluster) -> None:
     cluster = ray_cluster
     await cluster.actor("before")
     kept = await cluster.until_workers(1)
+
+    async def nothing_is_on_its_way() -> bool:
+        return not (await cluster.reading()).launching
+
+    await cluster.settle(nothing_is_on_its_way, LIMIT_S, "the autoscaler to say that its launch is over")
     await cluster.autoscaler.end()
+    await cluster.patch(maxReplicas=1)
     await cluster.actor("meanwhile")
     cluster.autoscaler.start()
+    await cluster.ticks(2)
+    # Its head takes no report of it yet; while it may do nothing it is not taken for one that stalls.
+    reader = HeadReader(Head(Ref("rayclusters", "ns", "c", "u"), 1, cluster.head.address), clock=(clock := Later()))
+    assert (await reader.read()).pending
+    await cluster.ticks(3)
+    clock.ms += 60_000
+    assert (await reader.read()).trouble == ""
+    await reader.close()
+    await cluster.patch(maxReplicas=10)
     both = await cluster.until_workers(2)
     assert set(kept) <= set(both)
     assert cluster.kubelet.ended == []
     await cluster.kill("before", "meanwhile")
+    await emptied(cluster)
+
+
+@pytest.mark.row(16)
+@second_version
+async def test_each_group_has_its_own_idle_timeout(ray_cluster: RealRayCluster) -> None:
+    """A second group whose workers have two CPUs and stay idle for longer."""
+    cluster, api = ray_cluster, ray_cluster.api
+    second = await cluster.spec() | {"groupName": "large-group", "idleTimeoutSeconds": 4 * IDLE_S, "replicas": 0}
+    amounts = {"cpu": "2", "memory": "1Gi"}
+    container = second["template"]["spec"]["containers"][0] | {"resources": {"requests": amounts, "limits": amounts}}
+    second["template"] = {"spec": {"containers": [container]}}
+    second.pop("scaleStrategy", None)
+    added = {"op": "add", "path": "/spec/workerGroupSpecs/-", "value": second}
+    assert (await api.json_patch(RAYCLUSTERS, cluster.name, added)).status == 200
+    await cluster.actor("small")
+    await cluster.until_workers(1)
+    await cluster.actor("large", cpus=2)
+    await cluster.until_workers(2)
+    large = await cluster.pod_of("large")
+    assert "large-group" in large and "small-group" in await cluster.pod_of("small")
+    await cluster.kill("small", "large")
+    assert await cluster.until_workers(1) == [large]
+    await cluster.until_workers(0)
+    removed = {"op": "remove", "path": "/spec/workerGroupSpecs/1"}
+    assert (await api.json_patch(RAYCLUSTERS, cluster.name, removed)).status == 200
+    await emptied(cluster)
+
+
+@second_version
+@pytest.mark.row(22)
+async def test_a_lost_head_is_replaced_and_its_workers_join_again(ray_cluster: RealRayCluster) -> None:
+    """Without a store outside Ray its actors are gone with it; no worker pod is lost, and nothing is made twice."""
+    cluster = ray_cluster
+    await cluster.idle_after(600)
+    await cluster.actor("before")
+    kept = await cluster.until_workers(1)
+    lost, session = cluster.head.pod, (await cluster.reading()).session
+    await cluster.head.crash()
+
+    async def another() -> bool:
+        if cluster.head.pod == lost or not cluster.head.running:
+            return False
+        return (await cluster.reading()).session != session
+
+    await cluster.settle(another, LIMIT_S, "another head")
+    assert await cluster.until_workers(1) == kept
+    await cluster.actor("after")
+    assert await cluster.pod_of("after") == kept[0]
+    assert cluster.kubelet.ended == [lost]
+    await cluster.kill("after")
+    await cluster.idle_after(IDLE_S)
     await emptied(cluster)

@@ -2,14 +2,13 @@
 
 import asyncio
 import time
-from pathlib import Path
 
 import pytest
 
 from kit.realray.head import RayHead
 from kit.waiting import until
 from muster.model.keys import Ref
-from muster.model.raydemand import RayDemand, RayShape
+from muster.model.raydemand import RayDemand, RayIdle, RayShape
 from muster.runtime.clock import SystemClock
 from muster_autoscaler_bridge.demand.dashboard import DashboardClient
 from muster_autoscaler_bridge.demand.heads import Drained, Head
@@ -49,6 +48,7 @@ def asked(demand: RayDemand) -> tuple[object, ...]:
     return demand.pending, groups, demand.explicit
 
 
+@pytest.mark.row(10)
 async def test_tasks_actors_placement_groups_and_request_resources(head: RayHead) -> None:
     await head.do(
         """
@@ -143,11 +143,7 @@ async def the_node(head: RayHead, pod: str, **wanted: object) -> RayNode:
         raise AssertionError(f"{err}; {last}; {head.log(pod)}") from err
 
 
-def spilled_files(head: RayHead) -> list[Path]:
-    """Objects that the nodes of this machine keep on disk."""
-    return [path for path in head.folder.glob("r/session_2*/ray_spilled_objects_*/*") if path.is_file()]
-
-
+@pytest.mark.row(17)
 async def test_workers_their_actors_and_what_is_spilled_to_disk(head: RayHead) -> None:
     """A worker that holds an object, in memory or on disk, is not idle; drained, it gets nothing more."""
     await head.join("w1")
@@ -176,7 +172,7 @@ answer = len(held)
         within_s=90,
     )
     assert spilled == 5
-    await until(lambda: spilled_files(head), LIMIT_S, every_s=0.2, what="objects to be spilled to disk")
+    await until(head.spilled, LIMIT_S, every_s=0.2, what="objects to be spilled to disk")
     kept = await the_node(head, "w1", status="running")
     assert any("object" in reason.lower() for reason in kept.activity), kept.activity
     assert (await demanded(head)).idle == ()
@@ -193,6 +189,9 @@ answer = len(held)
         return node is None or node.status == "draining"  # an idle one goes at once
 
     await until(leaving, LIMIT_S, every_s=0.2, what="w1 to drain")
+    before = RayDemand(session=(await demanded(head)).session, idle=(RayIdle("w1", "small", now()),))
+    gone = demand_of(await head.client.read(), now(), before)
+    assert ([each.pod for each in gone.left], gone.idle, gone.joined) == (["w1"], (), {}), "it is not taken for busy"
     await head.do("late = task.remote()")
     await until_demand(head, RayDemand(pending=(RayShape({"CPU": CPU}),)))
     await head.do("ray.cancel(late, force=True)")

@@ -6,7 +6,6 @@ guaranteed a core.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -90,6 +89,7 @@ async def loop(
         await transport.close()
 
 
+@pytest.mark.row(19)
 async def test_it_gets_exactly_what_fits(loop: Loop) -> None:
     """Row 19: room for three workers and a demand for four."""
     cluster = loop.cluster
@@ -97,7 +97,7 @@ async def test_it_gets_exactly_what_fits(loop: Loop) -> None:
         await cluster.actor(name)
     await cluster.until_workers(3, within_s=JOINED_S)
     assert (await cluster.spec())["maxReplicas"] == 3
-    await asyncio.sleep(3 * cluster.autoscaler.tick_s)
+    await cluster.ticks(3)
     assert len(await cluster.workers()) == 3, "nothing is tried beyond the grant"
     assert sum(shape.count for shape in (await cluster.reading()).pending) == 1
     refusals = await loop.muster.told(GrowthDenied)
@@ -106,6 +106,7 @@ async def test_it_gets_exactly_what_fits(loop: Loop) -> None:
     assert (await loop.muster.told(GrowthGranted))[-1].groups == {"small-group": 3}
 
 
+@pytest.mark.row(20)
 async def test_an_idle_worker_goes_to_the_queue_that_is_owed_it(loop: Loop) -> None:
     """Row 20: one of three is idle when another queue is owed a core."""
     cluster = loop.cluster
@@ -131,16 +132,17 @@ async def test_an_idle_worker_goes_to_the_queue_that_is_owed_it(loop: Loop) -> N
     assert not order.victims and [part.taken for part in order.partial] == [{"small-group": 1}]
     assert all(worker.idle for each in await loop.muster.told(WorkersChosen) for worker in each.workers)
     assert (await loop.muster.told(GrowthWithdrawn))[-1].claimant.name == "owed"
-    await asyncio.sleep(5 * cluster.autoscaler.tick_s)
+    await cluster.ticks(5)
     assert set(await cluster.workers()) == busy, "the autoscaler does not fight"
     assert {await cluster.pod_of(name) for name in ("c", "d")} == busy
     assert len(cluster.kubelet.ended) == 1
 
 
+@pytest.mark.row(19)
 async def test_it_grows_again_when_there_is_room(loop: Loop) -> None:
     cluster = loop.cluster
     await cluster.actor("e")
-    await asyncio.sleep(2 * cluster.autoscaler.tick_s)
+    await cluster.ticks(2)
     assert len(await cluster.workers()) == 2
     assert (await cluster.api.call("DELETE", RAYCLUSTERS.path(OTHERS, "owed"))).status == 200
     # There is no garbage collector beside this API server.

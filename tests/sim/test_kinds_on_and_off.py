@@ -130,5 +130,6 @@ def test_kinds_that_the_cluster_does_not_have_are_told_once_each_and_block_nothi
 
     play(cell, scene)
     absent = [e.kind for s in cell.commits() for e in s.commit.events if isinstance(e, Synced) and e.absent]
-    assert sorted(absent) == ["mpijobs", "pytorchjobs", "sparkapplications", "tfjobs"]
+    kinds = ["mpijobs", "pytorchjobs", "sparkapplications", "tfjobs"]
+    assert sorted(absent) == sorted([*kinds, "podgroups_scheduling_k8s_io"])
     proven(cell)

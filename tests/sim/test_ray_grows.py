@@ -230,7 +230,7 @@ def test_a_job_that_comes_later_gets_what_is_given_back() -> None:
 
 
 def test_one_that_was_let_in_with_a_fixed_size_and_scales_itself_later_is_gated_too() -> None:
-    play = ElasticPlay(("ns", "4", "4"))
+    play = ElasticPlay(("ns", "4500m", "4500m"))
     fixed = raycluster(replicas=2)
     fixed["spec"]["enableInTreeAutoscaling"] = False
     scaler = play.create(fixed)
@@ -241,8 +241,8 @@ def test_one_that_was_let_in_with_a_fixed_size_and_scales_itself_later_is_gated_
     for number in range(8):
         scaler.start(f"actor-{number}")
     play.tick(5)
-    assert sizes(play) == (4, 4, 4), "its quota, and not the ten of its own maxReplicas"
-    assert play.over() == {"cpu": HEAD_CPU, "memory": 512 * 1024**2}, "its autoscaler came later, and counts as overuse"
+    assert sizes(play) == (4, 4, 4), "its quota but for its autoscaler, and not the ten of its own maxReplicas"
+    assert not play.over(), "its autoscaler came later, and was asked for like its workers"
     assert play.told(GrowthDenied)
     play.clean()
 
@@ -265,4 +265,20 @@ def test_what_came_to_run_beyond_its_grant_is_granted_once_there_is_room() -> No
     play.tick(2)
     assert not play.over()
     assert play.told(GrowthGranted)[-1].groups == {"small": 6}
+    play.clean()
+
+
+@pytest.mark.parametrize(("options", "each"), [({}, 500), ({"resources": {"requests": {"cpu": "2"}}}, 2_000)])
+def test_the_collector_of_the_history_server_is_counted_in_every_pod(options: Any, each: int) -> None:
+    """Row 18, and a worker that is granted later is charged with its collector too."""
+    play = ElasticPlay()
+    made = raycluster(replicas=1, minReplicas=1)
+    made["spec"]["historyServerOptions"] = {"collectorOptions": options}
+    scaler = play.create(made)
+    assert play.cpu() == HEAD_CPU + CORE + 2 * each
+    scaler.start("actor-1")
+    scaler.start("actor-2")
+    play.tick(3)
+    assert sizes(play) == (2, 2, 2)
+    assert (play.cpu(), play.over()) == (HEAD_CPU + 2 * CORE + 3 * each, {})
     play.clean()

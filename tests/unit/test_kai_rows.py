@@ -9,8 +9,9 @@ from kit.kairows import ROWS
 
 PROMISED = (
     "queue label", "Queue CRD", "kubectl get queues", "hierarchy and fairness", "PodGroup gang", "KubeRay wiring",
-    "priority classes", "preemption", "GPU fraction", "verification command", "bin packing and spreading",
-    "elastic between min and max", "cluster autoscaling", "missing label", "global.gpuSharing",
+    "priority classes", "preemption", "consolidation", "GPU fraction", "verification command",
+    "bin packing and spreading", "elastic between min and max", "cluster autoscaling", "missing label",
+    "global.gpuSharing",
 )  # fmt: skip
 
 

@@ -30,6 +30,13 @@ def test_links_lead_somewhere(page: Path) -> None:
         assert (page.parent / target).resolve().exists(), target
 
 
+def test_each_decision_has_a_number_of_its_own() -> None:
+    files = sorted((REPOSITORY / "docs" / "decisions").glob("*.md"))
+    assert len({path.name[:4] for path in files}) == len(files)
+    for path in files:
+        assert path.read_text().startswith(f"# {int(path.name[:4])}. "), path.name
+
+
 def test_no_folder_of_the_docs_is_empty() -> None:
     for folder in (REPOSITORY / "docs").rglob("*/"):
         assert not folder.is_dir() or any(folder.iterdir()), folder

@@ -7,15 +7,16 @@ be first; a founder that dies half-way leaves what the next one goes on from.
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from muster.bus.errors import WRONG_LAST_SEQUENCE, BusError, UnansweredError
+from muster.bus.errors import STREAM_NOT_FOUND, WRONG_LAST_SEQUENCE, ApiError, BusError, UnansweredError
 from muster.bus.jetstream import EXPECTED_LAST, EXPECTED_STREAM, GrowingPause, JetStream
-from muster.bus.kv import KvBucket
+from muster.bus.kv import KvBucket, KvEntry
 from muster.bus.lease import LEASE_S
 from muster.bus.log import JetStreamLog, genesis_of
 from muster.bus.streams import (
@@ -40,6 +41,8 @@ from muster.ports import Earlier, LogGoneError, LogIdentity
 POINTER = "log"
 """Key of the state bucket that names the generation in force."""
 
+KNOWN_S = 5.0
+"""How long one of three servers may not know a stream that another has just made."""
 FOUNDING_TRIES = 60
 
 
@@ -82,7 +85,7 @@ async def open_log(
         raise LogGoneError(f"cell {cell} has no log yet; found it with `{_command(cell)}`")
     state = KvBucket(js, subjects.state_bucket(cell))
     while True:
-        entry = await state.get(POINTER)
+        entry = await _pointer_entry(state)
         pointer = read_pointer(cell, entry.value if entry is not None else None)
         if pointer is not None:
             config = log_config(cell, pointer.generation, limits or Limits())
@@ -105,6 +108,25 @@ async def open_log(
         made = LogPointer.of(cell, genesis)
         # Another process may move it first: the next look finds it.
         await state.set(POINTER, encode(made), revision=entry.revision if entry is not None else 0)
+
+
+async def _pointer_entry(state: KvBucket) -> KvEntry | None:
+    """What stands at the pointer of a bucket that was found or made just now: of three servers one may not know it yet.
+
+    Raises ApiError when it is not known for KNOWN_S.
+    """
+    backoff = GrowingPause()
+    try:
+        async with asyncio.timeout(KNOWN_S):
+            while True:
+                try:
+                    return await state.get(POINTER)
+                except ApiError as err:
+                    if err.err_code != STREAM_NOT_FOUND:
+                        raise
+                    await backoff.pause()
+    except TimeoutError:
+        return await state.get(POINTER)
 
 
 async def pointer_of(js: JetStream, cell: str) -> LogPointer | None:

@@ -13,13 +13,16 @@ from typing import Any
 from msgspec import Struct, field
 
 from muster.core.audit_claims import ClaimAudit
-from muster.core.audit_evictions import AuditedCharge, Orders, counted, findings
+from muster.core.audit_evictions import AuditedCharge, Orders, clearing_findings, counted, findings
 from muster.core.audit_gangs import GangAudit
 from muster.core.audit_growth import GrowthAudit
 from muster.core.audit_leaves import GONE, LeafAudit
+from muster.core.audit_moves import MoveAudit
+from muster.core.audit_workers import WorkersAudit
 from muster.core.queueing.book import Place
 from muster.core.stage import Violation
 from muster.events.charges import ChargeChanged
+from muster.events.clearing import ClearingOrdered
 from muster.events.decisions import (
     Candidate,
     CandidatesProposed,
@@ -48,31 +51,12 @@ from muster.events.facts import (
     WorkloadObserved,
 )
 from muster.events.system import Genesis, LeaderStarted
-from muster.model.keys import Ref
+from muster.model.keys import Ref, root_of
 from muster.model.quota import KAI_ROOT, QuotaNode, QuotaTree
 from muster.model.resources import Vector, format_quantity
 from muster.model.workload import Workload
 
-CHECKED = (
-    "I1",
-    "I2",
-    "I3",
-    "I4",
-    "I5",
-    "I6",
-    "I8",
-    "I9",
-    "I11",
-    "I13",
-    "I15",
-    "I17",
-    "I19",
-    "I21",
-    "I22",
-    "I23",
-    "I25",
-    "I26",
-)
+CHECKED = tuple(f"I{number}" for number in (1, 2, 3, 4, 5, 6, 8, 9, 11, 13, 15, 17, 19, 21, 22, 23, 25, 26, 27, 28))
 """The invariants this auditor checks; the others need what is not in the log yet."""
 
 MAX_KEPT = 1_000
@@ -92,12 +76,14 @@ class _Charge(Struct):
     """The quota or queue its label named when it was charged."""
 
 
-_Asks = tuple[tuple[tuple[str, int], ...], int, bool]
-"""What somebody asks for: amounts, pods, whether it is preemptible."""
+_Asks = tuple[tuple[tuple[str, int], ...], int, bool, int]
+"""What somebody asks for: amounts, pods, whether it is preemptible; and the run time (ms) that it declares, for who
+declares one may pass claims for age that others may not.
+"""
 
 
 def _asks(event: WorkloadQueued | Candidate) -> _Asks:
-    return tuple(sorted(event.request.items())), event.pods, event.preemptible
+    return tuple(sorted(event.request.items())), event.pods, event.preemptible, event.run_ms
 
 
 def _charge(event: QuotaReserved | WorkloadAdopted, *, adopted: bool = False) -> _Charge:
@@ -148,14 +134,16 @@ class Auditor:
         self._growth = GrowthAudit()
         self._leaves = LeafAudit()
         self._claims = ClaimAudit()
+        self._moves = MoveAudit()
         self._orders = Orders()
+        self._workers = WorkersAudit()
 
     def feed(self, stored: Stored) -> None:  # noqa: C901, PLR0915 - a table of events
         """Check one commit against everything before it."""
         self._seq = stored.seq
         self.commits += 1
         self._check_epoch(stored)
-        for book in (self._gangs, self._growth, self._leaves, self._claims):
+        for book in (self._gangs, self._growth, self._leaves, self._claims, self._workers, self._moves):
             for invariant, holds, detail in book.feed(stored):
                 self._check(invariant, holds, detail)
         for event in stored.commit.events:
@@ -187,7 +175,7 @@ class Auditor:
                 case QuotaReserved():
                     self._reserved(event)
                 case QuotaMoved():
-                    self._moves(event)
+                    self._leaf_moved(event)
                 case WorkloadAdopted():
                     self._waiting.pop(event.ref.uid, None)
                     # Suspended and started around the queue again: under the same attempt it may be suspended again.
@@ -201,6 +189,8 @@ class Auditor:
                     self._admitted(event)
                 case EvictionOrdered():
                     self._evicts(event)
+                case ClearingOrdered():
+                    self._clears(event)
                 case EffectApplied():
                     self._effect(event)
                 case QuotaReleased():
@@ -290,7 +280,7 @@ class Auditor:
 
     def _leaf(self, leaves: Mapping[str, str], namespace: str, named: str) -> str:
         """Where a tree that comes into force puts a charge; empty where it leaves it."""
-        own, tree = leaves.get(namespace, ""), self._trees.get("root")
+        own = leaves.get(namespace, "")
         if named.startswith("kai:") and KAI_ROOT in self._trees:
             queue, _, quota = named[4:].partition("/")
             found = [
@@ -299,8 +289,8 @@ class Auditor:
             return found[0] if found and not own and not quota and not self._nodes[found[0]].children else ""
         named = named.partition("/")[2] if named.startswith("kai:") else named
         if not named:
-            default = self._nodes.get(f"{KAI_ROOT}/default-queue")
-            return own or (tree.rules.unbound_queue if tree else "") or (default.path if default else "")
+            unbound = sorted((root != "root", tree.rules.unbound_queue) for root, tree in self._trees.items())
+            return own or next((path for _, path in unbound if path), "")
         found = [path for path, node in self._nodes.items() if node.name == named and not node.children]
         found = [path for path in found if not path.startswith(f"{KAI_ROOT}/")]
         return own if own in found else found[0] if len(found) == 1 else ""
@@ -337,9 +327,11 @@ class Auditor:
         """I2: it fits at the leaf and every ancestor. I4: it is what the templates ask for."""
         workload = self._workloads.get(event.ref.uid)
         if workload is not None and workload.basis == event.basis:
-            tree = self._trees.get(event.queue.partition("/")[0])
+            tree = self._trees.get(root_of(event.queue))
             need = workload.need.get(tree.profile if tree is not None else "ack", {})
             self._check("I4", need == event.request, f"{event.ref} needs {need} and is charged {event.request}")
+        for each in self._orders.taken(event, self._nodes, self._used):
+            self._check(*each)
         self._open(event.ref.uid, _charge(event))
         self._within(event.ref, event.queue, event.request)
 
@@ -350,7 +342,7 @@ class Auditor:
         self._charges[uid] = charge
         self._add(charge, 1)
 
-    def _moves(self, event: QuotaMoved) -> None:
+    def _leaf_moved(self, event: QuotaMoved) -> None:
         charge = self._charges.get(event.ref.uid)
         if charge is not None and charge.attempt == event.attempt:
             self._add(charge, -1)
@@ -390,11 +382,8 @@ class Auditor:
         for path, node in self._chain(queue):
             for name in names:
                 limit, used = node.limit.get(name) if node else None, self._used.get(path, {}).get(name, 0)
-                self._check(
-                    "I2",
-                    limit is None or used <= limit,
-                    f"{ref} takes {path} to {name} {format_quantity(used, name)}, over its limit",
-                )
+                text = f"{ref} takes {path} to {name} {format_quantity(used, name)}, over its limit"
+                self._check("I2", limit is None or used <= limit, text)
 
     def _admitted(self, event: GangAdmitted) -> None:
         charge = self._charges.get(event.ref.uid)
@@ -418,9 +407,8 @@ class Auditor:
         }
         self._check("I3", dict(placed) == wanted, f"{event.ref} is admitted with places for {dict(placed)} of {wanted}")
 
-    def _evicts(self, event: EvictionOrdered) -> None:
-        """I8, I19: what is taken back is owed, may be taken, and is needed."""
-        held = {
+    def _held(self) -> dict[str, AuditedCharge]:
+        return {
             uid: AuditedCharge(
                 charge.queue,
                 counted(charge.request, charge.pods),
@@ -430,9 +418,25 @@ class Auditor:
             )
             for uid, charge in self._charges.items()
         }
+
+    def _by_shares(self, queue: str) -> bool:
+        tree = self._trees.get(root_of(queue))
+        return tree is not None and tree.by_shares
+
+    def _clears(self, event: ClearingOrdered) -> None:
+        """I19: who leaves for room on nodes may be taken."""
+        shared = self._by_shares(event.queue)
+        self._check("I19", shared, f"nodes are cleared for {event.ref} of {event.queue}, which is no KAI queue")
         priority = self._priorities.get(event.ref.uid)
+        for invariant, holds, detail in clearing_findings(event, self._nodes, self._held(), self._orders, priority):
+            self._check(invariant, holds, detail)
+
+    def _evicts(self, event: EvictionOrdered) -> None:
+        """I8, I19: what is taken back is owed, may be taken, and is needed."""
+        held, priority = self._held(), self._priorities.get(event.ref.uid)
+        shared = self._by_shares(event.queue)
         for invariant, holds, detail in findings(
-            event, self._nodes, held, orders=self._orders, priority=priority, fixed=self._fixed
+            event, self._nodes, held, orders=self._orders, priority=priority, fixed=self._fixed, by_shares=shared
         ):
             self._check(invariant, holds, detail)
 

@@ -1,8 +1,9 @@
 """What the audit asks of claims (I25, I26), from the log alone.
 
-I25: a claim stands only as long as its job waits as it did when it was opened. I26: a job is suspended so that another
-is admitted: a claim with victims ends with an admission, or something has changed in between; and no further victims
-are ordered to leave for it without such a change.
+I25: a claim stands only as long as its job waits as it did when it was opened; a job that passes one for age declares
+to end before the time that this claim was promised. I26: a job is suspended so that another is admitted: a claim with
+victims ends with an admission, or something has changed in between; and no further victims are ordered to leave for it
+without such a change.
 Like the auditor it keeps to its own books, and calls nothing of the accountant's or the preemptor's.
 """
 
@@ -61,6 +62,8 @@ class _OpenClaim(Struct):
     """Sequence at which its newest order was decided."""
     victims: int = 0
     """Jobs that were suspended for it."""
+    promised: int = 0
+    """Log time (ms) by which it is promised to be served, of one for age; 0: not promised."""
     alone: bool = True
     """No other claim had victims when it was ordered: its plan was tried on nodes that only its own victims leave."""
 
@@ -125,6 +128,8 @@ class ClaimAudit:
             case ClaimEnded():
                 yield from self._ended(event)
             case QuotaReserved():
+                if event.beside:
+                    yield self._passed(event, stored.commit.at)
                 self._served(event.ref.uid, _shape(event), seq)
             case WorkloadAdopted():
                 self._served(event.ref.uid, _shape(event), seq)
@@ -185,6 +190,7 @@ class ClaimAudit:
         before = self._claims.pop(uid, None)
         held = self._claims[uid] = _OpenClaim(str(event.ref), event.attempt, _shape(event), in_seq)
         if isinstance(event, ClaimOpened):
+            held.promised = event.promised
             return
         held.victims = len(event.victims)
         held.alone = not any(each.victims for each in self._claims.values() if each is not held)
@@ -192,6 +198,13 @@ class ClaimAudit:
             said = f"{held.told}: more jobs are suspended for it, and those before are leaving as ordered"
             yield "I26", self._changed(uid, before.opened), said
             held.victims += before.victims
+
+    def _passed(self, event: QuotaReserved, at: int) -> Finding:
+        """I25, of who uses what is held for somebody: it stands, and is promised for when that is free again."""
+        ends = at + event.run_ms
+        kept = any(each.told.endswith(f" {event.beside}") and ends <= each.promised for each in self._claims.values())
+        said = f"{event.ref} passes the claim of {event.beside}, and ends at {ends} ms if what it declares is true"
+        return "I25", bool(event.run_ms) and kept, said
 
     def _ended(self, event: ClaimEnded) -> Iterator[Finding]:
         held = self._claims.pop(event.ref.uid, None)

@@ -1,4 +1,5 @@
-"""What the auditor asks of every eviction: that it was owed, legal, and no larger than needed (I8, I19).
+"""What the auditor asks of every eviction: that it was owed, legal, and no larger than needed (I8, I19), and that
+nobody else takes the room it makes (I26).
 
 Like the auditor it keeps to its own arithmetic, and calls nothing of the preemptor's or the accountant's.
 """
@@ -11,6 +12,7 @@ from msgspec import Struct, field
 
 from muster.events.base import Event
 from muster.events.claims import ClaimEnded, ClaimOpened, VictimStays
+from muster.events.clearing import ClearingOrdered
 from muster.events.decisions import (
     EvictionOrdered,
     PartialVictim,
@@ -21,7 +23,7 @@ from muster.events.decisions import (
 )
 from muster.events.effects import EffectFailed
 from muster.events.elastic import GrowthWithdrawn, WorkersKept
-from muster.model.quota import COUNTED, JOBS, KAI_ROOT, MACHINES, QuotaNode
+from muster.model.quota import COUNTED, JOBS, MACHINES, QuotaNode
 from muster.model.resources import Vector
 
 Found = tuple[str, bool, str]
@@ -68,6 +70,9 @@ class AuditedClaim(Struct):
     firm: bool = True
 
 
+Order = EvictionOrdered | ClearingOrdered
+
+
 def _shape(event: EvictionOrdered | ClaimOpened | QuotaReserved | WorkloadAdopted) -> tuple[object, ...]:
     return event.queue, tuple(sorted(event.request.items())), event.pods, event.preemptible
 
@@ -78,6 +83,8 @@ class Orders(Struct):
     by_uid: dict[str, AuditedClaim] = field(default_factory=dict)
     served: dict[str, int] = field(default_factory=dict)
     """workload uid -> how often it was ordered to leave for one that has had less service"""
+    cleared: dict[str, int] = field(default_factory=dict)
+    """uid -> attempt of those who were ordered to leave for room on nodes, and have not left"""
 
     def _opened(self, event: EvictionOrdered | ClaimOpened) -> None:
         order = AuditedClaim(
@@ -99,6 +106,8 @@ class Orders(Struct):
         match event:
             case EvictionOrdered() | ClaimOpened():
                 self._opened(event)
+            case ClearingOrdered():
+                self.cleared |= {victim.ref.uid: victim.attempt for victim in event.victims}
             case ClaimEnded():
                 self.by_uid.pop(event.ref.uid, None)
             case QuotaReserved() | WorkloadAdopted():
@@ -120,6 +129,8 @@ class Orders(Struct):
 
     def _left(self, uid: str, attempt: int | None = None) -> None:
         """A victim has left; with an attempt: it could not be suspended under that."""
+        if attempt is None or self.cleared.get(uid) == attempt:
+            self.cleared.pop(uid, None)
         for order in self.by_uid.values():
             if attempt is None or order.victims.get(uid) == attempt:
                 order.victims.pop(uid, None)
@@ -127,11 +138,35 @@ class Orders(Struct):
 
     def _shrunk(self, event: GrowthWithdrawn | WorkersKept) -> None:
         """A cluster has given workers back, or cannot."""
+        if isinstance(event, WorkersKept) and event.unasked:
+            return
         for order in self.by_uid.values():
             part = order.partial.get(event.ref.uid)
             groups = event.groups if isinstance(event, GrowthWithdrawn) else {}
             if part is not None and all(groups.get(name, 0) <= count for name, count in part.left.items()):
                 del order.partial[event.ref.uid]
+
+    def taken(
+        self, event: QuotaReserved, nodes: Mapping[str, QuotaNode], used: Mapping[str, Vector]
+    ) -> Iterator[Found]:
+        """I26: a job that is admitted leaves what is held for others, also while victims are still leaving for them.
+
+        ``used``: what was charged before. Who asks for the same as a claimant is served by its claim.
+        """
+        shape, asked = _shape(event), counted(event.request, event.pods)
+        if event.ref.uid in self.by_uid or any(order.shape == shape for order in self.by_uid.values()):
+            return
+        held: dict[str, Vector] = {}
+        for order in self.by_uid.values():
+            if order.firm:
+                _add(held, order.queue, order.amounts, 1)
+        for at in chain(event.queue) if held else ():
+            for name, kept in held.get(at, {}).items():
+                limit = nodes[at].limit.get(name) if at in nodes else None
+                if limit is None or not asked.get(name, 0):
+                    continue
+                fits = used.get(at, {}).get(name, 0) + kept + asked[name] <= limit
+                yield "I26", fits, f"{event.ref} takes {name} {asked[name]} of {at}, where {kept} is held for others"
 
     def held_beside(self, uid: str) -> dict[str, Vector]:
         """What orders hold for others, by node."""
@@ -143,7 +178,7 @@ class Orders(Struct):
 
     def leaving(self) -> set[str]:
         """Uids of those who have been ordered to leave and have not."""
-        return {uid for order in self.by_uid.values() for uid in order.victims}
+        return {uid for order in self.by_uid.values() for uid in order.victims} | self.cleared.keys()
 
     def shrinking(self) -> dict[str, PartialVictim]:
         """Uid -> what it was ordered to give back, and has not."""
@@ -192,12 +227,13 @@ def findings(
     orders: Orders | None = None,
     priority: int | None = None,
     fixed: bool = True,
+    by_shares: bool = False,
 ) -> Iterator[Found]:
     """Everything there is to say of one order, given who is charged with what when it was made.
 
     ``orders``: what was ordered and held before; it is as if that had come to pass. ``priority``: with which the
     claimant was queued. ``fixed``: no limit moves with what others ask for, so that the tree says the need of
-    each victim.
+    each victim. ``by_shares``: its tree is applied by fair shares.
     """
     before = orders or Orders()
     books = Books(event, nodes, held, {}, before.held_beside(event.ref.uid), [], [])
@@ -212,7 +248,10 @@ def findings(
         yield "I19", legal, f"{each.ref} is to give workers, and is not charged under attempt {each.attempt}"
         less = charge is not None and all(amount < charge.amounts.get(name, 0) for name, amount in each.request.items())
         yield "I19", less, f"{each.ref} is to give {each.request}, and that is all it has"
-        books.others.append(_part(each))
+        own = event.kind == "priority" and each.queue == event.queue
+        (books.own if own else books.others).append(_part(each))
+        if own and charge is not None:
+            yield _outranked(event, each, charge, priority)
     for victim in event.victims:
         yield "I19", victim.ref.uid not in gone, f"{victim.ref} is ordered to leave for {event.ref}, and does already"
         charge = held.get(victim.ref.uid)
@@ -227,7 +266,7 @@ def findings(
         if not event.preemptible:
             yield from _firm(event, nodes, held)
     books.leave(books.own)
-    if event.queue.partition("/")[0] == KAI_ROOT:
+    if by_shares:
         return  # by fair shares, which the accountant judges: there is no min to fall below
     if event.kind != "service" and (books.others or not books.own):
         yield from _owed(event, nodes, books.total())
@@ -239,6 +278,31 @@ def findings(
             yield "I19", left >= least, f"{at} is left with {event.resource} {left}, below its min {least}"
     if fixed and not any(node.kept for node in nodes.values()):
         yield from _needed(books)
+
+
+def clearing_findings(
+    event: ClearingOrdered,
+    nodes: Mapping[str, QuotaNode],
+    held: Mapping[str, AuditedCharge],
+    orders: Orders,
+    priority: int | None,
+) -> Iterator[Found]:
+    """Everything there is to say of one order to clear nodes, but which nodes: the arguments as of ``findings``."""
+    gone, inside = orders.leaving(), event.kind == "priority"
+    yield "I19", bool(event.victims), f"nodes are cleared for {event.ref}, and nobody leaves them"
+    for victim in event.victims:
+        yield "I19", victim.ref.uid not in gone, f"{victim.ref} is ordered to leave for {event.ref}, and does already"
+        charge = held.get(victim.ref.uid)
+        legal = charge is not None and charge.preemptible and charge.attempt == victim.attempt
+        yield "I19", legal, f"{victim.ref} is ordered to leave, and is not charged under attempt {victim.attempt}"
+        if charge is not None:
+            right = event.kind == "move" or (charge.queue == event.queue) == inside
+            yield "I19", right, f"{victim.ref} of {charge.queue} gives way in {event.queue} by {event.kind}"
+            if inside:
+                yield _outranked(event, victim, charge, priority)
+        gone.add(victim.ref.uid)
+    if inside and not event.preemptible:
+        yield from _firm(event, nodes, held)
 
 
 def _comes_before(
@@ -270,14 +334,19 @@ def _needed(books: Books) -> Iterator[Found]:
             mine.append(charge)
 
 
-def _outranked(event: EvictionOrdered, victim: Victim, charge: AuditedCharge, priority: int | None) -> Found:
+def _outranked(
+    event: Order,
+    victim: Victim | PartialVictim,
+    charge: AuditedCharge,
+    priority: int | None,
+) -> Found:
     """As both were queued; what never was (it was adopted) has the priority that the order names."""
     lower = victim.priority if charge.priority is None else charge.priority
     holds = lower is not None and priority is not None and lower < priority == event.priority
     return "I19", holds, f"{victim.ref} of priority {lower} gives way in its own queue to priority {priority}"
 
 
-def _firm(event: EvictionOrdered, nodes: Mapping[str, QuotaNode], held: Mapping[str, AuditedCharge]) -> Iterator[Found]:
+def _firm(event: Order, nodes: Mapping[str, QuotaNode], held: Mapping[str, AuditedCharge]) -> Iterator[Found]:
     """A claimant that is not preemptible stays within the min at every level, whichever jobs leave."""
     firm: dict[str, Vector] = {}
     for each in held.values():

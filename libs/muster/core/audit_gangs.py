@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 from msgspec import Struct, field
 
-from muster.core.gang.declare import Declared, GangCounts, counting, declare, missing
+from muster.core.gang.declare import Declared, GangCounts, counting, declared_by, missing
 from muster.events.base import Cause, Event
 from muster.events.decisions import GangAdmitted, GangAwaitingNodes, GangDeferred, WorkloadDequeued
 from muster.events.effects import EffectApplied, EffectFailed
 from muster.events.envelope import Commit, Stored
 from muster.events.facts import PodGone, PodGroupGone, PodGroupObserved, PodObserved, WorkloadGone
-from muster.events.gangs import NodesClaimed, NodesClaimEnded, PodsPlaced, PodsReleased
+from muster.events.gangs import NodesClaimed, NodesClaimEnded, PodsPlaced
 from muster.events.system import PlacementChosen
 from muster.model.gang import PodGroup
 from muster.model.workload import PodState
@@ -29,12 +29,12 @@ class _Team(Struct):
 
 
 class _Claims:
-    """Nodes that are kept for a gang: one gang at a time, old enough, not beyond its deadline."""
+    """Nodes that are kept for gangs: no node for two of them, each old enough, none beyond its deadline."""
 
     def __init__(self) -> None:
-        self._claim: NodesClaimed | None = None
-        self._due_seq = 0
-        """Sequence from which on its deadline had passed; 0 before."""
+        self._claims: dict[str, NodesClaimed] = {}
+        self._due_seq: dict[str, int] = {}
+        """Sequence from which on the deadline of a claim had passed."""
         self._age_ms = 0
         self._vain: dict[str, int] = {}
         """uid of a job -> log time of the first try in vain"""
@@ -53,26 +53,31 @@ class _Claims:
                 case PodsPlaced():
                     places = True
                 case NodesClaimed():
-                    other = self._claim
-                    yield "I3", other is None, f"nodes are kept for {event.gang} and for {other and other.gang}"
+                    key, mine = _key(event), {place.node for place in event.places}
+                    others = [each for each in self._claims.values() if mine & {place.node for place in each.places}]
+                    said = " and ".join(f"for {each.gang}" for each in (event, *others))
+                    yield "I3", not others and key not in self._claims, f"nodes are kept {said}"
                     since = self._vain.get(event.ref.uid) if event.ref is not None else None
                     if since is not None:
                         waited = stored.commit.at - since
                         old = waited >= self._age_ms > 0
                         yield "I3", old, f"nodes are kept for {event.gang} after {waited} ms, before {self._age_ms}"
-                    self._claim, self._due_seq = event, 0
+                    self._claims[key] = event
+                    self._due_seq.pop(key, None)
                 case NodesClaimEnded():
-                    self._claim = None
+                    self._claims.pop(_key(event), None)
                 case _:
                     pass
-        claim = self._claim
-        if claim is None:
-            return
-        if not self._due_seq and stored.commit.at >= claim.until:
-            self._due_seq = stored.seq
-        if places:
-            kept = not 0 < self._due_seq <= stored.commit.in_seq
-            yield "I3", kept, f"nodes are kept for {claim.gang} beyond {claim.until}"
+        for key, claim in self._claims.items():
+            if stored.commit.at >= claim.until:
+                self._due_seq.setdefault(key, stored.seq)
+            if places:
+                kept = not 0 < self._due_seq.get(key, 0) <= stored.commit.in_seq
+                yield "I3", kept, f"nodes are kept for {claim.gang} beyond {claim.until}"
+
+
+def _key(event: NodesClaimed | NodesClaimEnded) -> str:
+    return event.ref.uid if event.ref is not None else event.gang
 
 
 class GangAudit:
@@ -115,10 +120,6 @@ class GangAudit:
                 self._team(event.ref.key).changed = seq
             case PodsPlaced():
                 yield from self._starts(seq, item, commit, event)
-            case PodsReleased():
-                for place in event.pods:
-                    if place.ref.uid in self._placed and self._placed[place.ref.uid][0] == place.node:
-                        del self._placed[place.ref.uid]
             case EffectFailed(action="bind"):
                 if event.ref.uid in self._placed and self._placed[event.ref.uid][1] == event.cause:
                     del self._placed[event.ref.uid]
@@ -165,8 +166,8 @@ class GangAudit:
         if team is None or not team.pods:
             return None
         pod = self._pods[next(iter(team.pods))]
-        group = counting(self._groups.get(key, {}).values())
-        return declare(pod.ref.namespace, pod.labels, pod.marks, group)
+        group = counting(self._groups.get(key, {}).values(), native=bool(pod.group))
+        return declared_by(pod, group)
 
     def _team(self, key: str) -> _Team:
         return self._teams.setdefault(key, _Team())
@@ -178,7 +179,7 @@ class GangAudit:
         known = self._pods.get(uid)
         if known is not None and known.rv >= pod.rv:
             return
-        said = declare(pod.ref.namespace, pod.labels, pod.marks)
+        said = declared_by(pod)
         key = "" if said is None else said.gang
         if self._key.get(uid, key) != key:
             self._drop(seq, uid)

@@ -49,7 +49,7 @@ def entry_of(ref: Ref | None, happening: Happening) -> NarratedEvent:
     return NarratedEvent(happening.at, happening.seq, happening.item, ref, word, text, happening.weight, happening.what)
 
 
-_OTHER_WRITES = ("request_nodes", "withdraw_nodes", "free_gpu", "gate")
+_OTHER_WRITES = ("request_nodes", "withdraw_nodes", "free_gpu", "gate", "remove_worker")
 """Writes to other objects than jobs and pods: a failure of one is a turn for everybody."""
 
 

@@ -14,6 +14,7 @@ from muster.core.workloads.registry import KINDS
 from muster.events import decisions, effects, facts, public
 from muster.events.base import Event
 from muster.events.charges import ChargeChanged
+from muster.events.clearing import ClearingOrdered
 from muster.events.elastic import GrowthGranted, GrowthWithdrawn
 from muster.model.demand import Shortfall
 from muster.model.keys import Ref
@@ -91,10 +92,11 @@ class PublishedJobs(Struct):
                     self.jobs[event.ref.uid].queue = event.queue
             case decisions.QuotaReleased():
                 self._released(event)
-            case decisions.EvictionOrdered():
+            case decisions.EvictionOrdered() | ClearingOrdered():
                 for victim in event.victims:
                     lower = victim.priority is not None and event.priority is not None
                     why = "preempted" if lower or event.kind == "service" else "reclaimed"
+                    why = "moved" if event.kind == "move" else why
                     self.leaving[victim.ref.uid] = (why, event.ref.key)
             case decisions.SuspensionOrdered():
                 self.leaving[event.ref.uid] = (event.reason, "")
@@ -136,7 +138,7 @@ def known_of(state: ReadState) -> PublishedJobs:
         if record.running_at:
             known.running[uid] = record.running_at
     for uid, leaving in state.leaving.items():
-        known.leaving[uid] = (_LEAVING[leaving.code], leaving.claimant)
+        known.leaving[uid] = ("moved" if leaving.before else _LEAVING[leaving.code], leaving.claimant)
     return known
 
 
@@ -237,9 +239,9 @@ def _about_workload(  # noqa: C901 - a table of events
             )
         case effects.EffectApplied(action="bind") | effects.EffectFailed(action="bind"):
             return None
-        case effects.EffectApplied(action="request_nodes" | "withdraw_nodes" | "free_gpu" | "gate"):
+        case effects.EffectApplied(action="request_nodes" | "withdraw_nodes" | "free_gpu" | "gate" | "remove_worker"):
             return None
-        case effects.EffectFailed(action="request_nodes" | "withdraw_nodes" | "free_gpu" | "gate"):
+        case effects.EffectFailed(action="request_nodes" | "withdraw_nodes" | "free_gpu" | "gate" | "remove_worker"):
             return None
         case effects.EffectApplied(action="suspend"):
             return public.PublicWorkloadEvicted(

@@ -109,6 +109,7 @@ class Folder:
 
     def __init__(self, stage: Stage[Any]) -> None:
         self._arms = dict(stage.arms())
+        self._passed: Callable[[Any], None] | None = getattr(stage, "time_passed", None)
         # Who decides nothing has no rules.
         self._newest: int | None = getattr(stage, "newest_ruleset", None)
         shared: dict[type[Event], Arm] = {
@@ -127,7 +128,10 @@ class Folder:
         if seq != state.seq + 1:
             raise AssertionError(f"fold of sequence {seq} onto a state at {state.seq}: a commit is missing or repeated")
         state.seq = seq
-        state.now = max(state.now, commit.at)
+        if commit.at > state.now:
+            state.now = commit.at
+            if self._passed is not None:
+                self._passed(state)
         arms = self._arms
         for index, event in enumerate(commit.events):
             arm = arms.get(type(event))

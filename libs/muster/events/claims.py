@@ -57,6 +57,10 @@ class ClaimOpened(DemandDecision, frozen=True, kw_only=True):
 
     top: str = ""
     """The uppermost node at which it is held: the highest one that refuses it."""
+    promised: int = 0
+    """Log time (ms) by which enough has left by the run times that running jobs declare; 0: they do not declare enough.
+
+    Jobs that declare to have left by then may pass it."""
 
 
 class PlanStale(Decision, frozen=True, kw_only=True):

@@ -42,6 +42,7 @@ ReleaseReason = Literal[
     "preempted",
     "timed_out",
     "stale",
+    "moved",
     "no_nodes",
 ]
 """Why a charge ended.
@@ -57,6 +58,7 @@ evicted            suspended to give quota back to somebody it is owed to: queue
 preempted          suspended for a job of higher priority in its own queue, or of less service: queued again
 timed_out          admitted, and not running within the time limit: queued again after a pause
 stale              had too few pods of its gang for too long, and was suspended: queued again in its old place
+moved              suspended so that another has room on the nodes: its quota is reserved for it again at once
 no_nodes           its gang has no place on the nodes; the deferral says why
 """
 
@@ -104,10 +106,12 @@ class Candidate(Struct, frozen=True, gc=False, omit_defaults=True):
     preemptible: bool = True
     tries: int = 0
     """How often it has been tried in a row, this one included, in a queue with visible backoff; else 0."""
+    run_ms: int = 0
+    """How long it declares to run at most (ms); 0: it does not say."""
 
     @property
     def demand(self) -> Demand:
-        return Demand(self.request, self.pods, self.preemptible)
+        return Demand(self.request, self.pods, self.preemptible, run_ms=self.run_ms)
 
 
 class DemandDecision(Decision, frozen=True, kw_only=True):
@@ -119,10 +123,12 @@ class DemandDecision(Decision, frozen=True, kw_only=True):
     request: Vector
     pods: int = 0
     preemptible: bool = True
+    run_ms: int = 0
+    """How long it declares to run at most (ms); 0: it does not say."""
 
     @property
     def demand(self) -> Demand:
-        return Demand(self.request, self.pods, self.preemptible)
+        return Demand(self.request, self.pods, self.preemptible, run_ms=self.run_ms)
 
 
 # --- queue sorter -----------------------------------------------------------------------------------------------
@@ -136,6 +142,8 @@ class WorkloadQueued(DemandDecision, frozen=True, kw_only=True):
     """ms since the epoch; together with priority this is its place in the queue."""
     rank: int = 0
     """ms since the epoch: its place instead of ``queued_at``, in a tree that orders by learned durations; else 0."""
+    expected_ms: int = 0
+    """How long such jobs have run on average, in a tree that lends by that; 0 where nothing is known."""
     generation: int = 0
     """metadata.generation of the object as it was then."""
     basis: str = ""
@@ -195,6 +203,12 @@ class QuotaReserved(DemandDecision, frozen=True, kw_only=True):
     basis: str = ""
     named: str = ""
     """The quota its label names; empty when its namespace decides."""
+    placement: str = ""
+    """How its pods are to be laid out on nodes, by the words of its queue and those above it; empty: none says."""
+    beside: str = ""
+    """The job, namespace/name, of whose claim for age it uses what is held, for by its run time it leaves in time."""
+    promised: int = 0
+    """Log time (ms) by which that job is promised to start."""
 
 
 class QuotaMoved(Decision, frozen=True, kw_only=True):
@@ -277,6 +291,8 @@ class PartialVictim(Struct, frozen=True, gc=False, omit_defaults=True):
     left: Counts
     """What these groups are granted afterwards; never below their minReplicas."""
     pods: int = 0
+    priority: int | None = None
+    """Its own, where it gives way to a higher one of its queue."""
 
 
 ClaimKind = Literal["guarantee", "priority", "service", "age"]
@@ -305,6 +321,8 @@ class PreemptionProposed(DemandDecision, frozen=True, kw_only=True):
     """How often what could be taken back had changed when this was decided."""
     priority: int | None = None
     """Its priority, where work of its own queue should give way to that; else None."""
+    placement: str = ""
+    """As in QuotaReserved: how its pods are to be laid out on nodes."""
 
 
 class ReclaimDeferred(Decision, frozen=True, kw_only=True):
@@ -342,7 +360,9 @@ class SuspensionOrdered(Decision, frozen=True, kw_only=True):
 
     ref: Ref
     attempt: int
-    reason: Literal["running_timeout", "stale_gang"]
+    reason: Literal["running_timeout", "stale_gang", "unschedulable"]
+    text: str = ""
+    """What kube-scheduler says, where it has no places for its gang."""
 
 
 # --- gang admitter ----------------------------------------------------------------------------------------------
@@ -397,6 +417,10 @@ class GangAdmitted(Decision, frozen=True, kw_only=True):
     placements: tuple[Placement, ...] = ()
     held_until: int = 0
     """Log time until which the places are held for its pods; 0 where nothing is placed."""
+    placement: str = ""
+    """How its queue wants pods laid out on nodes, which was followed; empty: as everything else."""
+    together: int = 0
+    """How many of its pods kube-scheduler is to place together, or none; 0: it is not asked to."""
 
 
 class GangAwaitingNodes(Decision, frozen=True, kw_only=True):
@@ -412,7 +436,7 @@ class GangAwaitingNodes(Decision, frozen=True, kw_only=True):
 
 
 class GangDeferred(Decision, frozen=True, kw_only=True):
-    """The gang has no place for all of it: it gives its quota back and is tried again later."""
+    """The gang has no place for all of it: it gives its quota back, and is tried again when there is room."""
 
     ref: Ref
     attempt: int
@@ -420,6 +444,16 @@ class GangDeferred(Decision, frozen=True, kw_only=True):
     shortage: Shortage
     refusals: tuple[PoolRefusal, ...] = ()
     """Why no node pool can help, where any is declared."""
+
+
+class PlacesFound(Decision, frozen=True, kw_only=True):
+    """The nodes have room for a gang that gave its quota back for want of it: it is queued and tried again."""
+
+    ref: Ref
+    attempt: int
+    """The one that found no place."""
+    growth: bool = False
+    """They have none yet: node pools may add nodes for it."""
 
 
 class PlacesReleased(Decision, frozen=True, kw_only=True):
@@ -452,5 +486,6 @@ AnyDecision = (
     | GangAdmitted
     | GangAwaitingNodes
     | GangDeferred
+    | PlacesFound
     | PlacesReleased
 )

@@ -7,17 +7,18 @@ from typing import Literal
 from muster.events.base import Cause, Event
 from muster.model.keys import Ref
 
-FailureReason = Literal["gone", "spec_changed", "superseded", "refused"]
+FailureReason = Literal["gone", "spec_changed", "superseded", "refused", "withdrawn"]
 """Why a decision could not be carried out, for good:
 
 gone          the object (this uid) no longer exists
 spec_changed  the spec is not the one that was decided on
 superseded    a newer decision of ours has been carried out on it; a pod is bound to another node
 refused       the API server will not take the write (invalid, or a policy denies it); the message is its own
+withdrawn     a pod that is to lose its node again has not been bound to it, and will not be
 """
 
 
-Action = Literal["resume", "suspend", "bind", "request_nodes", "withdraw_nodes", "free_gpu", "gate"]
+Action = Literal["resume", "suspend", "bind", "request_nodes", "withdraw_nodes", "free_gpu", "gate", "remove_worker"]
 """What was to be done: an admission resumes, an eviction suspends, a placed pod (the ref) is bound to its node; a
 ProvisioningRequest (the ref, with its name for a uid, which nobody knows yet) is made or removed; a pod (the ref) that
 keeps a GPU device for nobody is deleted; ``maxReplicas`` of a RayCluster (the ref) is set to what is granted."""

@@ -130,6 +130,10 @@ class GateSet(Decision, frozen=True, kw_only=True):
     """{worker group: pods that its operator is to delete}, in the same write."""
     claimant: Ref | None = None
     """The job that this is taken back for."""
+    replicas: Counts = field(default_factory=dict)
+    """Where workers go, or no autoscaler writes it: what ``replicas`` is to be, in the same write."""
+    grow: tuple[str, ...] = ()
+    """Worker groups whose pods may be grown in place, as far as their owner wants."""
 
 
 class ChosenWorker(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -165,10 +169,37 @@ class WorkersKept(Decision, frozen=True, kw_only=True):
     ref: Ref
     """Who is charged: the RayJob, or the RayCluster itself."""
     attempt: int
-    reason: Literal["at_minimum", "no_cluster", "not_written"]
-    """Its groups are at their minReplicas; it has no cluster that scales itself; the write failed for too long."""
+    reason: Literal["at_minimum", "no_cluster", "not_written", "in_use"]
+    """Its groups are at their minReplicas; it has no cluster that scales itself; the write failed for too long; those
+    that were idle for too long are used again, or gone."""
+    unasked: bool = False
+    """No claim waits for them: they should have gone because they were idle."""
+
+
+class WorkersRemoved(Decision, frozen=True, kw_only=True):
+    """Workers that were named to their operator are still there: their pods are deleted, each by its uid."""
+
+    ref: Ref
+    """The RayCluster."""
+    owner: Ref
+    """Who is charged: the RayJob, or the RayCluster itself."""
+    attempt: int
+    workers: dict[str, tuple[Ref, ...]]
+    """{worker group: pods}"""
+    since: int
+    """Log time (ms) since when their operator has been asked to delete them."""
+    tries: int = 1
+    claimant: Ref | None = None
+    """The job that they are taken back for; None for what nobody used."""
 
 
 ElasticDecision = (
-    GrowthRequested | GrowthGranted | GrowthDenied | GrowthWithdrawn | GateSet | WorkersChosen | WorkersKept
+    GrowthRequested
+    | GrowthGranted
+    | GrowthDenied
+    | GrowthWithdrawn
+    | GateSet
+    | WorkersChosen
+    | WorkersKept
+    | WorkersRemoved
 )

@@ -87,7 +87,11 @@ class PodsPlaced(Decision, frozen=True, kw_only=True):
 
 
 class PodsReleased(Decision, frozen=True, kw_only=True):
-    """Pods that had a node and are not bound yet lose it: nobody binds them there any more, and they wait again."""
+    """Pods that had a node and are not known to be bound are to lose it: nobody binds them there any more.
+
+    They wait again, and their room is free, once the actuator has said that they were not bound: ``effect_failed`` with
+    reason ``withdrawn``. What was bound all the same keeps both.
+    """
 
     gangs: tuple[str, ...] = ()
     reason: PodsReleaseReason

@@ -6,9 +6,11 @@ from typing import get_args
 
 import msgspec
 
+from muster.events.alarms import AlarmDecision
 from muster.events.base import Event
 from muster.events.charges import ChargeChanged
 from muster.events.claims import ClaimDecision
+from muster.events.clearing import ClearingDecision
 from muster.events.decisions import AnyDecision
 from muster.events.effects import Effect
 from muster.events.elastic import ElasticDecision
@@ -16,6 +18,7 @@ from muster.events.facts import Fact
 from muster.events.gangs import PodDecision
 from muster.events.growing import GrowthDecision
 from muster.events.raydemand import RayDemandObserved
+from muster.events.shares import SharesChanged
 from muster.events.system import SystemEvent
 
 AnyEvent = (
@@ -23,10 +26,13 @@ AnyEvent = (
     | RayDemandObserved
     | AnyDecision
     | ChargeChanged
+    | SharesChanged
     | ClaimDecision
+    | ClearingDecision
     | PodDecision
     | GrowthDecision
     | ElasticDecision
+    | AlarmDecision
     | Effect
     | SystemEvent
 )

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Literal
 
 from muster.events.base import Event
+from muster.model.strategies import Strategy
 
-PlacementMode = Literal["off", "pack", "spread"]
+PlacementMode = Literal["off", "native", "pack", "spread"]
 """How gangs are placed: not at all (quota alone decides), on as few and full nodes as possible, or evenly."""
 
 
@@ -66,6 +67,15 @@ class PlacementChosen(Event, frozen=True, kw_only=True):
 
     gpu_sharing: bool = True
     """Whether pods may share GPUs."""
+    cpu: Strategy | None = None
+    """How pods that take no GPU are laid out, where that differs from ``mode``."""
+    moves: int = 0
+    """How many running jobs may be moved at once so that one fits on the nodes, in KAI queues; 0: none."""
+
+    @property
+    def strategy(self) -> Strategy | None:
+        """How gangs of jobs are given nodes; None where that is not done by us."""
+        return self.mode if self.mode in ("pack", "spread") else None
 
 
 SystemEvent = Genesis | LeaderStarted | TimeReached | LogNearlyFull | RulesetActivated | PlacementChosen

@@ -8,6 +8,8 @@ JSON = "application/json"
 JSON_PATCH = "application/json-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
+APPLY_PATCH = "application/apply-patch+yaml"
+"""Server-side apply; JSON is YAML."""
 
 
 class ApiResource(Struct, frozen=True, gc=False):
@@ -70,6 +72,11 @@ POD_GROUPS = tuple(
     for group in ("scheduling.sigs.k8s.io", "scheduling.x-k8s.io")
 )
 """PodGroups of both API groups: koordinator's and ACK's, the coscheduling plugin's and KubeRay's."""
+NATIVE_POD_GROUPS = tuple(
+    ApiResource("scheduling.k8s.io", version, "podgroups", "PodGroup")
+    for version in ("v1", "v1beta1", "v1alpha3", "v1alpha2")
+)
+"""PodGroups of Kubernetes itself, which kube-scheduler knows; the newest version that a server has is read."""
 CONFIG_MAPS = ApiResource("", "v1", "configmaps", "ConfigMap")
 DISRUPTION_BUDGETS = ApiResource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
 POD_TEMPLATES = ApiResource("", "v1", "podtemplates", "PodTemplate")

@@ -17,6 +17,13 @@ class Demand(Struct, frozen=True, gc=False, omit_defaults=True):
     """What is not stays within the guarantee at every level."""
     jobs: int = 1
     """0 for a part of a job that is counted already."""
+    run_ms: int = 0
+    """How long it declares to run at most (ms); 0: it does not say."""
+
+    def alike(self, other: Demand) -> bool:
+        """Whether both ask for the same, however long they run."""
+        mine = (self.request, self.pods, self.preemptible, self.jobs)
+        return mine == (other.request, other.pods, other.preemptible, other.jobs)
 
 
 class Shortfall(Struct, frozen=True, gc=False, omit_defaults=True):

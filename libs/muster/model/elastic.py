@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from msgspec import Struct, field
 
-from muster.model.resources import Vector
+from muster.model.resources import Vector, format_quantity
 
 UNLIMITED = 2**31 - 1
 """What KubeRay takes for maxReplicas where nothing is said."""
 
+SIGNAL = "muster.dev/quota"
+"""Name of our entry in ``scaleStrategy.scaleGate`` of a worker group: quota refuses it more replicas."""
+
 Counts = dict[str, int]
-"""{worker group: replicas}"""
+"""{worker group: replicas}; and {its ``grown`` name: pods of it that may be grown in place by so much}"""
 
 
 class ScaledGroup(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -32,12 +35,23 @@ class ScaledGroup(Struct, frozen=True, gc=False, omit_defaults=True):
     """{Ray's resource: ten-thousandths that one host offers to tasks and actors}"""
     leaving: tuple[str, ...] = ()
     """Pods it names to be deleted."""
+    grows: Vector = field(default_factory=dict)
+    """What one pod asks for on top once it is grown in place as far as its owner allows; empty: it is not grown."""
+    grows_to: dict[str, int] = field(default_factory=dict)
+    """What it offers to Ray then, as ``offers``."""
     idle_s: int = 0
-    """After how many seconds without work a worker is removed, where the group says; else 0."""
+    """After how many seconds without work its autoscaler removes a worker."""
+    signalled: bool = False
+    """Its scaleStrategy.scaleGate has our entry, ``SIGNAL``."""
 
     def cost(self, profile: str) -> Vector:
         """What one replica is charged under a profile."""
         return self.request if profile == "ack" or self.takes is None else self.takes
+
+
+def grown(group: ScaledGroup) -> str:
+    """Under which name it is counted how many pods of a group may be grown in place: ``small/cpu+3/memory+3Gi``."""
+    return f"{group.name}/" + "/".join(f"{name}+{format_quantity(more, name)}" for name, more in group.grows.items())
 
 
 class Elastic(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -56,9 +70,27 @@ class Elastic(Struct, frozen=True, gc=False, omit_defaults=True):
     """upscalingMode is Conservative: it grows by no more than what it has at a time."""
     annotated: bool = False
     """Whether the object has any annotations (a JSON patch must know)."""
+    driven: bool = False
+    """It has no autoscaler, and its owner wants us to write ``replicas``."""
+    growing: tuple[str, ...] = ()
+    """Annotation muster.dev/resize: worker groups whose pods may be grown in place now."""
+    beside: Vector = field(default_factory=dict)
+    """What its autoscaler asks for beside the head."""
+    ungated: bool = False
+    """Annotation ray.io/ippr is as its owner wrote it: its autoscaler tries what nobody has granted."""
 
     def group(self, name: str) -> ScaledGroup | None:
         return next((each for each in self.groups if each.name == name), None)
+
+    @property
+    def full(self) -> tuple[str, ...]:
+        """Worker groups whose autoscaler has asked for all that ``maxReplicas`` allows."""
+        return () if self.driven else tuple(each.name for each in self.groups if each.asked >= each.most)
+
+    @property
+    def signalled(self) -> tuple[str, ...]:
+        """Worker groups with our entry in their scaleGate."""
+        return tuple(each.name for each in self.groups if each.signalled)
 
     @property
     def sizes(self) -> Counts:
@@ -69,6 +101,24 @@ class Elastic(Struct, frozen=True, gc=False, omit_defaults=True):
         """The most its owner wants: what is written, unless we wrote that; then what it was before."""
         ours = self.granted.get(group.name)
         return self.ceilings.get(group.name, group.most) if ours == group.most else group.most
+
+
+RAY_KINDS = ("RayCluster", "RayJob", "RayService")
+"""Kinds whose clusters may scale themselves, from the start or later."""
+
+
+AUTOSCALER = "head/autoscaler"
+"""How the autoscaler is named where it was not admitted with the rest; no worker group has such a name."""
+
+
+def workers_in(counts: Counts) -> int:
+    """How many replicas these are: what is counted of pods beside them is left out."""
+    return sum(count for name, count in counts.items() if "/" not in name)
+
+
+def granted_before(pods: Counts, elastic: Elastic) -> Counts:
+    """Replicas that were granted to a cluster with a fixed size. ``pods``: what it was admitted with, by group."""
+    return {group.name: pods.get(group.name, 0) // group.hosts for group in elastic.groups}
 
 
 def counts_text(counts: Counts) -> str:

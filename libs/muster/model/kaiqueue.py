@@ -24,6 +24,10 @@ class KaiQueue(Struct, frozen=True, gc=False, omit_defaults=True):
     weight: dict[str, str] = field(default_factory=dict)
     preempt_min_runtime: str = ""
     reclaim_min_runtime: str = ""
+    rules: dict[str, str] = field(default_factory=dict)
+    """Annotations about past usage, without their prefix muster.dev/."""
+    placement: str = ""
+    """Annotation ``muster.dev/placement``: how the pods of its work are laid out on nodes."""
     shown: str = ""
     """Digest of the status it shows, to tell whether it is up to date."""
 

@@ -61,6 +61,11 @@ def parent_path(path: str) -> str | None:
     return head if slash else None
 
 
+def root_of(path: str) -> str:
+    """The root of the tree that a quota path belongs to, which is the key of that tree: ``root/a/b`` -> ``root``."""
+    return path.partition("/")[0]
+
+
 def path_chain(path: str) -> tuple[str, ...]:
     """The path and its ancestors, leaf first: ``root/a/b`` -> ``(root/a/b, root/a, root)``."""
     parts = path.split("/")

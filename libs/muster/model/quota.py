@@ -51,6 +51,8 @@ class QuotaNode(Struct, frozen=True, gc=False, omit_defaults=True):
     """How long work runs at least before work of the same queue may take its place."""
     reclaim_min_run_ms: int = 0
     """How long it runs at least before another queue may reclaim it."""
+    placement: str = ""
+    """How pods of its work are laid out on nodes (``model.strategies``); empty: as above it."""
 
     @property
     def name(self) -> str:
@@ -88,10 +90,19 @@ class Rules(Struct, frozen=True, gc=False, omit_defaults=True):
     longest, or that too with expected GPU time as a handicap."""
     least_attained_ms: tuple[int, ...] = ()
     """GPU time at which a job that keeps checkpoints reaches the next level, rising; empty: nobody gives way for it."""
+    borrow_freely_ms: int = 0
+    """How long a job is expected to run at the most that borrows whatever is free; any other borrows what owners have
+    not wanted lately. 0: everybody borrows whatever is free."""
     unbound_queue: str = ""
     """Full path of the leaf that takes workloads no quota claims."""
     charge_pods: Literal["", "none", "all"] = ""
     """Which pods of no job are charged to the quota of their namespace while they run: those that name us, or all."""
+    usage_window_ms: int = 0
+    """How far back what a queue used makes its part of the surplus smaller; 0: nothing but the present counts."""
+    usage_half_life_ms: int = 0
+    """After how long what was used counts half; 0: all of the window counts alike."""
+    usage_weight: int = 1000
+    """How much that weighs against the weights of the queues, in thousandths."""
     preempt_lower_priority: bool = False
     """Whether queues preempt their own work of lower priority, where no node of the tree says otherwise."""
 
@@ -123,6 +134,11 @@ class QuotaTree(Struct, frozen=True, gc=False, omit_defaults=True):
     """By which rules it is applied: of ElasticQuotaTrees (guarantees) or of KAI queues (quotas and fair shares)."""
     disabled: dict[str, str] = field(default_factory=dict)
     """name of a queue that is not in force -> why, and what would help; in a tree compiled from many objects"""
+
+    @property
+    def by_shares(self) -> bool:
+        """Whether fair shares say who comes first and who gives back, and priorities who may be preempted."""
+        return self.rule_profile == "kai"
 
     @property
     def root(self) -> str:

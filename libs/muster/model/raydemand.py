@@ -68,7 +68,11 @@ class RayDemand(Struct, frozen=True, gc=False, omit_defaults=True):
     launching: dict[str, int] = field(default_factory=dict)
     """{worker group: workers that the autoscaler has asked for and that have not joined}; v2 only."""
     idle: tuple[RayIdle, ...] = ()
+    left: tuple[RayIdle, ...] = ()
+    """Workers that had nothing to do and drain, or have left the cluster a moment ago; ``since`` when that was seen."""
     pinned: tuple[str, ...] = ()
     """Pods that hold actors or parts of placement groups, where the head says so: they are taken last."""
+    tick_ms: int = 0
+    """How long its autoscaler takes from tick to tick, in a few steps; 0: as long as usual, or that is not known."""
     trouble: Trouble = ""
     """Empty while all is well; then the rest is what was known last."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal
 
 from msgspec import Struct, field
 
-from muster.model.elastic import Elastic
+from muster.model.elastic import RAY_KINDS, Counts, Elastic
 from muster.model.keys import Ref
 from muster.model.placing import ANYWHERE, PodRules, Taint, Topology
 from muster.model.resources import Vector
@@ -36,6 +37,18 @@ class PodSet(Struct, frozen=True, gc=False, omit_defaults=True):
     """How many of them the gang needs to start; None: all."""
     takes: Vector | None = None
     """What one pod takes of a node where its controller adds to the request; None: the request."""
+    later: bool = False
+    """They are made once other pods of the workload run."""
+
+
+def least(pod_sets: Iterable[PodSet]) -> int:
+    """How many pods it takes for a gang of these sets to start."""
+    return sum(each.count if each.minimum is None else min(each.minimum, each.count) for each in pod_sets)
+
+
+def together(pod_sets: Iterable[PodSet]) -> int:
+    """How many pods of a gang of these sets are there at once, and can start together."""
+    return least(each for each in pod_sets if not each.later)
 
 
 class Wishes(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -61,6 +74,14 @@ class Template(Struct, frozen=True, gc=False, omit_defaults=True):
     """It is in a kind's own words: schedulerName and annotations stand in it, not in its spec and its metadata."""
     named: bool = False
     """It names one of our schedulers already, or cannot be changed to."""
+    fixed: bool = False
+    """Its spec cannot be changed, only its annotations."""
+    sealed: bool = False
+    """Nothing of it can be changed any more."""
+    group: str = ""
+    """The PodGroup of Kubernetes itself that it names."""
+    noted: bool = False
+    """It carries the annotation that names one."""
     marked: bool = False
     """It carries the mark of the gang already."""
     metadata: bool = False
@@ -145,6 +166,18 @@ class Workload(Struct, frozen=True, gc=False, omit_defaults=True):
     """The worker groups of a Ray cluster that scales itself; None for everything else."""
 
     @property
+    def waits(self) -> bool:
+        """Whether it is suspended, asks to run, and nobody holds it back."""
+        held = bool(self.refusal) or self.wishes.hold
+        return self.suspended and self.phase in ("waiting", "suspending") and not held
+
+    @property
+    def fixed_pods(self) -> Counts:
+        """{worker group: pods} of a Ray cluster with a fixed size; empty for everything else."""
+        fixed = self.elastic is None and self.ref.kind in RAY_KINDS
+        return {each.name: each.count for each in self.pod_sets} if fixed else {}
+
+    @property
     def asks(self) -> Vector:
         """What its pods ask for once all that the spec wants runs, whatever the profile of a tree counts of it."""
         return self.need.get("full", {}) if self.runs is None else self.runs
@@ -174,7 +207,8 @@ class PodState(Struct, frozen=True, gc=False, omit_defaults=True):
     rules: PodRules = ANYWHERE
     """Where it may run, and what it keeps others from."""
     scheduler: str = ""
-    """spec.schedulerName, where it is one of ours or the pod has the marks of a gang; what follows is about those."""
+    """spec.schedulerName, where it is one of ours or the pod means a gang; what follows is about those; of workers of
+    Ray clusters ``created`` and ``deleting`` are known, too."""
     priority: int | None = None
     created: int = 0
     succeeded: bool = False
@@ -183,6 +217,8 @@ class PodState(Struct, frozen=True, gc=False, omit_defaults=True):
     """A scheduling gate keeps it from being bound."""
     marks: dict[str, str] = field(default_factory=dict)
     """Annotations that say something about its gang."""
+    group: str = ""
+    """spec.schedulingGroup: name of the PodGroup of Kubernetes itself that it belongs to."""
     devices: tuple[int, ...] = ()
     """The shared GPU devices that it was given, as its annotation says."""
     groups: tuple[str, ...] = ()

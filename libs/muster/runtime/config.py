@@ -65,13 +65,17 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     kinds: str = ",".join(KINDS)
     """Kinds that are queued, with commas. One whose definition the cluster does not have is skipped."""
     placement: PlacementMode = "off"
-    """How gangs of jobs are placed: off (quota alone decides), pack or spread; pods that name us are placed anyway."""
+    """How gangs of jobs are placed: off (quota alone decides), native (by kube-scheduler), pack or spread (by us)."""
+    placement_cpu: Literal["", "pack", "spread"] = ""
+    """The same for pods that take no GPU; empty: as those that do. A queue may say otherwise."""
     placement_hold_s: int = 600
     """How long places are held for the pods of an admitted gang."""
     placement_grow_s: int = 0
     """How long a gang that lacks nodes keeps its quota, because nodes may be added for it; 0: not at all."""
     placement_claim_s: int = 600
     """How long a gang that fits on no nodes is tried until what becomes free is kept for it; 0: only gangs of pods."""
+    placement_moves: int = 16
+    """How many running jobs may be moved at once so that one fits on the nodes, in KAI queues; 0: none is moved."""
     gpu_sharing_mode: Literal["Disabled", "NonMemoryEnforced", "HamiCore", "NvFractions"] = "NonMemoryEnforced"
     """Whether pods may share GPUs: Disabled, or NonMemoryEnforced: nothing enforces how much of one a pod uses."""
     ray_tokens: str = ""
@@ -110,6 +114,8 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             raise ValueError(f"placement_grow_s is {self.placement_grow_s}; take 0 to 86400 seconds")
         if not 0 <= self.placement_claim_s <= 86_400:
             raise ValueError(f"placement_claim_s is {self.placement_claim_s}; take 0 to 86400 seconds")
+        if not 0 <= self.placement_moves <= 64:
+            raise ValueError(f"placement_moves is {self.placement_moves}; take 0 to 64 jobs")
         if self.gpu_sharing_mode in ("HamiCore", "NvFractions"):
             raise ValueError(
                 f"gpu_sharing_mode is {self.gpu_sharing_mode}, which takes a library of others to enforce memory; "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
 
 from muster.core.presentation import gangs
@@ -26,6 +26,7 @@ class Sender(Protocol):
         content_type: str = ...,
         body: bytes | None = None,
         subresource: str = "",
+        query: Mapping[str, str] | None = None,
     ) -> ApiResponse: ...
 
 

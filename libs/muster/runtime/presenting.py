@@ -14,7 +14,7 @@ import msgspec
 
 from muster.core.actuation.answers import message_of
 from muster.core.objects.meta import digest, rfc3339
-from muster.core.presentation import desired, kaigroups, kaiqueues, queues
+from muster.core.presentation import desired, kaigroups, kaiqueues, queues, scalegates
 from muster.core.presentation.desired import DesiredObject, EventNote
 from muster.core.quota.tree import ROOT
 from muster.core.reading.kubequeue import QUEUE_NAMESPACE
@@ -30,11 +30,28 @@ from muster.runtime.follower import Follower
 from muster.runtime.gangpresenting import GangWriter
 from muster.runtime.hooks import Hooks
 from muster.runtime.leasing import KeptLease
+from muster.runtime.scalegating import GateSignals
 
-SETTLE_S: Mapping[str, float] = {"unit": 0.3, "queue": 1.0, "tree": 2.0, "trouble": 0.1, "gang": 0.5, "kai": 0.5}
+SETTLE_S: Mapping[str, float] = {
+    "unit": 0.3,
+    "queue": 1.0,
+    "tree": 2.0,
+    "trouble": 0.1,
+    "gang": 0.5,
+    "kai": 0.5,
+    "scale": 0.5,
+}
 """How long a change waits for the next one before it is written."""
 
-AGAIN_S: Mapping[str, float] = {"unit": 3.0, "queue": 2.0, "tree": 5.0, "trouble": 1.0, "gang": 2.0, "kai": 2.0}
+AGAIN_S: Mapping[str, float] = {
+    "unit": 3.0,
+    "queue": 2.0,
+    "tree": 5.0,
+    "trouble": 1.0,
+    "gang": 2.0,
+    "kai": 2.0,
+    "scale": 2.0,
+}
 """How long after a write the same object is left alone."""
 
 PASSING_S = 3.0
@@ -86,6 +103,7 @@ class Presenter(Follower[ReadState]):
         self._split_status: dict[str, bool] = {}
         self._tasks: asyncio.TaskGroup | None = None
         self._looked_at_all = False
+        self._signals = GateSignals(transport, self._send, self.hooks)
         self._gangs = GangWriter(transport, self._send, self._event, self._upsert)
         self.writes: dict[str, int] = {}
         """verb and resource -> requests made"""
@@ -136,6 +154,8 @@ class Presenter(Follower[ReadState]):
             self._touch(f"gang/{key}", now)
         for uid in state.kai_queues:
             self._touch(f"kai/{uid}", now)
+        for owner in dict.fromkeys(each.owner for each in state.scaled.values()):
+            self._touch(f"scale/{owner}", now)
         self._touch("tree/", now)
 
     def _note_touched(self, now: float) -> None:
@@ -145,6 +165,9 @@ class Presenter(Follower[ReadState]):
             self._passing.pop(key, None)
         found.gone.clear()
         found.jobs.update(dict.fromkeys(desired.refused_elsewhere(self.state, self._cleared)))
+        for uid in found.jobs:
+            if scalegates.due(self.state, uid):
+                self._touch(f"scale/{uid}", now)
         for prefix, touched in (
             ("unit", found.jobs),
             ("queue", found.queues),
@@ -181,6 +204,7 @@ class Presenter(Follower[ReadState]):
             "trouble": self._trouble,
             "gang": self._gang,
             "kai": self._kai,
+            "scale": self._scale,
         }[kind]
         self._busy.add(key)
         assert self._tasks is not None
@@ -207,6 +231,7 @@ class Presenter(Follower[ReadState]):
 
     async def _unit(self, uid: str) -> bool:
         await self._note_once(f"over/{uid}", desired.overuse_event(self.state, uid))
+        await self._note_once(f"alarm/{uid}", desired.alarm_event(self.state, uid))
         await self._note_once(f"admitted/{uid}", desired.admitted_event(self.state, uid))
         await self._kai_group(uid)
         wanted = desired.queue_unit(self.state, uid)
@@ -304,6 +329,13 @@ class Presenter(Follower[ReadState]):
 
     async def _gang(self, key: str) -> bool:
         return await self._gangs.show(self.state, key, self._told)
+
+    async def _scale(self, owner: str) -> bool:
+        now = asyncio.get_running_loop().time()
+        again = await self._signals.show(self.state, owner, now)
+        if again is not None:
+            self._due[f"scale/{owner}"] = asyncio.get_running_loop().time() + again
+        return again is None
 
     async def _upsert(self, wanted: DesiredObject) -> None:
         split = await self._has_split_status(wanted.resource)
@@ -404,12 +436,13 @@ class Presenter(Follower[ReadState]):
         content_type: str = JSON,
         body: bytes | None = None,
         subresource: str = "",
+        query: Mapping[str, str] | None = None,
     ) -> ApiResponse:
         self._tokens -= 1
         verb = f"{method} {resource.plural}"
         self.writes[verb] = self.writes.get(verb, 0) + 1
         answer = await self._transport.request(
-            method, resource.path(namespace, name, subresource), body=body, content_type=content_type
+            method, resource.path(namespace, name, subresource), query=query, body=body, content_type=content_type
         )
         if answer.status in (401, 403, 429) or answer.status >= 500:
             raise ApiStatusError(answer.status, message_of(answer.body), answer.retry_after_s)

@@ -138,6 +138,8 @@ class Process(Struct, dict=True):
             grow_ms=self.config.placement_grow_s * 1000,
             claim_ms=self.config.placement_claim_s * 1000,
             gpu_sharing=self.config.gpu_sharing_mode != "Disabled",
+            cpu=self.config.placement_cpu or None,
+            moves=self.config.placement_moves,
         )
         both_off = chosen.mode == state.placement.mode == "off" and chosen.claim_ms == state.placement.claim_ms
         same = both_off and chosen.gpu_sharing == state.placement.gpu_sharing

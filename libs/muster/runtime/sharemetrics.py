@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from muster.core.quota.kaishares import kai_shares
 from muster.core.quota.ledger import Ledger
-from muster.model.quota import KAI_ROOT
 from muster.model.resources import in_bytes
 from muster.telemetry.metrics import Labels, labels
 
@@ -22,7 +21,9 @@ def share_gauges(ledger: Ledger) -> Iterator[tuple[str, Labels, float]]:
     for path, divided in kai_shares(ledger).items():
         used = ledger.used.get(path, {})
         for name, found in divided.items():
-            key, unit = labels(queue=path.removeprefix(f"{KAI_ROOT}/"), resource=name), 1 if in_bytes(name) else 1000
+            key, unit = labels(queue=path.partition("/")[2], resource=name), 1 if in_bytes(name) else 1000
+            if ledger.rules_of(path).usage_window_ms:
+                yield "muster_queue_used_lately", key, found.sharer.usage / 1_000_000
             yield "muster_queue_fair_share", key, found.share.amount / unit
             yield "muster_queue_used", key, used.get(name, 0) / unit
             yield "muster_queue_asked", key, found.sharer.request / unit

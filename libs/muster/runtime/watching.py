@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import aclosing
 
 from msgspec import Struct
 
@@ -20,11 +21,13 @@ from muster.events.envelope import MAX_BYTES, MAX_EVENTS, CommitKind
 from muster.events.facts import KindsConfigured, Synced, SyncStarted
 from muster.events.registry import encode
 from muster.kube import deltas
+from muster.kube.discovery import served
 from muster.kube.hooks import WatchHooks
 from muster.kube.objects import ObjectMeta
-from muster.kube.reflector import Reflector
+from muster.kube.reflector import ABSENT_S, Reflector
+from muster.model.api import ApiResource
 from muster.model.keys import Ref
-from muster.ports import ApiTransport, Clock, Lease, Log, Snapshots
+from muster.ports import ApiStatusError, ApiTransport, ApiUnreachableError, Clock, Lease, Log, Snapshots
 from muster.runtime.hooks import Hooks
 from muster.runtime.leader import Leader
 
@@ -87,6 +90,8 @@ class WatcherRunner(Leader[WatchState]):
             self._announcements.append(SyncStarted(kinds=(shard,)))  # the epoch is closed when all is listed
         self._tasks: asyncio.TaskGroup | None = None
         self._watching = False
+        self._absent = False
+        """The log says that the server does not have the resource."""
 
     async def started(self, tasks: asyncio.TaskGroup) -> None:
         self._tasks = tasks
@@ -175,6 +180,13 @@ class WatcherRunner(Leader[WatchState]):
         return self.stage.observe(self.state, pending.ref, pending.rv, pending.raw)
 
     async def _watch(self) -> None:
+        await self._watch_one_version()
+        while self.stage.row.versions:
+            await asyncio.sleep(ABSENT_S)
+            await self._watch_one_version()
+
+    async def _watch_one_version(self) -> None:
+        """Report what happens to the objects; ends when other versions may be served instead of this one."""
         row = self.stage.row
         selectors = {"labelSelector": row.label_selector} if row.label_selector else {}
         if row.name:
@@ -183,12 +195,34 @@ class WatcherRunner(Leader[WatchState]):
             ObjectMeta(uid=uid, name=was.ref.name, namespace=was.ref.namespace, resource_version=str(was.rv))
             for uid, was in self.state.objects.items()
         ]
-        reflector = Reflector(
-            self._transport, row.resource, selectors, namespace=row.namespace, known=known, hooks=self._reflector_hooks
-        )
-        async for delta in reflector.deltas():
-            await self._take(delta)
+        resource = await self._served()
+        if resource is None:
+            await self._take(deltas.Absent(len(known)))
             self.wake()
+            return
+        reflector = Reflector(
+            self._transport, resource, selectors, namespace=row.namespace, known=known, hooks=self._reflector_hooks
+        )
+        async with aclosing(reflector.deltas()) as found:
+            async for delta in found:
+                await self._take(delta)
+                self.wake()
+                if isinstance(delta, deltas.Absent) and row.versions:
+                    return
+
+    async def _served(self) -> ApiResource | None:
+        """The version that is watched: of those that are understood the first one that is served; None where none is.
+
+        Where the server does not tell, the list will.
+        """
+        row, told = self.stage.row, True
+        for each in row.versions:
+            try:
+                if await served(self._transport, each):
+                    return each
+            except (ApiStatusError, ApiUnreachableError):
+                told = False
+        return None if row.versions and told else row.resource
 
     async def _take(self, delta: deltas.Delta) -> None:
         match delta:
@@ -204,11 +238,14 @@ class WatcherRunner(Leader[WatchState]):
                 else:
                     self._pend(delta.meta, delta.head, unreadable=delta.reason)
             case deltas.ListSynced():
+                self._absent = False
                 if not delta.relist:
                     self._announcements.append(Synced(kind=self.shard, objects=delta.count))
             case deltas.Absent():
-                self.hooks.note("warning", "resource_absent", resource=str(self.stage.row.resource))
-                self._announcements.append(Synced(kind=self.shard, absent=True))
+                if not self._absent:
+                    self.hooks.note("warning", "resource_absent", resource=str(self.stage.row.resource))
+                    self._announcements.append(Synced(kind=self.shard, absent=True))
+                self._absent = True
 
     def _pend(self, meta: ObjectMeta, raw: bytes | None, unreadable: str = "") -> None:
         ref = Ref(self.stage.kind, meta.namespace, meta.name, meta.uid or meta.path)

@@ -157,7 +157,7 @@ class DefaultScheduler:
             node.free = dict(node.allocatable)
             for holder, request in self._placed.values():
                 if holder == name:
-                    _add(node.free, request, -1)
+                    add(node.free, request, -1)
         self._order = sorted(self._nodes)
         self._first.clear()
         self._full.clear()
@@ -175,7 +175,7 @@ class DefaultScheduler:
             self._assumed.pop(uid, None)
             if self._placed.get(uid, ("",))[0] != node:
                 self._release(uid)
-                self._hold(uid, node, _holds(pod))
+                self._hold(uid, node, holds(pod))
         elif is_going(pod) or pod["spec"].get("schedulingGates") or pod["spec"].get("schedulerName", NAME) != NAME:
             self._waiting.pop(uid, None)
         else:
@@ -185,9 +185,7 @@ class DefaultScheduler:
                 self._enqueue(pod)
 
     def _enqueue(self, pod: Obj) -> None:
-        spec = pod["spec"]
-        request = tuple(sorted(_holds(pod).items()))
-        shape = (request, tuple(sorted((spec.get("nodeSelector") or {}).items())))
+        spec, shape = pod["spec"], shape_of(pod)
         self._number += 1
         uid = str(pod["metadata"]["uid"])
         heapq.heappush(self._lines.setdefault(shape, []), (-int(spec.get("priority") or 0), self._number, uid))
@@ -197,7 +195,7 @@ class DefaultScheduler:
     def _hold(self, uid: str, node: str, request: Vector) -> None:
         self._placed[uid] = (node, request)
         if node in self._nodes:
-            _add(self._nodes[node].free, request, -1)
+            add(self._nodes[node].free, request, -1)
 
     def _release(self, uid: str) -> None:
         """Give back what a pod holds, and try again what did not fit."""
@@ -205,7 +203,7 @@ class DefaultScheduler:
         if held is None or held[0] not in self._nodes:
             return
         node, request = held
-        _add(self._nodes[node].free, request, 1)
+        add(self._nodes[node].free, request, 1)
         place = bisect_left(self._order, node)
         for shape, first in self._first.items():
             if first > place:
@@ -215,12 +213,18 @@ class DefaultScheduler:
             self.queue.mark(ALL)
 
 
-def _holds(pod: Obj) -> Vector:
+def shape_of(pod: Obj) -> Shape:
+    """What a pod asks of a node."""
+    request = tuple(sorted(holds(pod).items()))
+    return request, tuple(sorted((pod["spec"].get("nodeSelector") or {}).items()))
+
+
+def holds(pod: Obj) -> Vector:
     """What a pod takes of a node; one of the places for pods is part of it."""
     return {**pod_request(pod), "pods": 1000}
 
 
-def _add(total: Vector, request: Vector, times: int) -> None:
+def add(total: Vector, request: Vector, times: int) -> None:
     """Unlike a vector's own addition this keeps zeros and goes below them: nodes can be overbooked by others."""
     for name, amount in request.items():
         total[name] = total.get(name, 0) + amount * times

@@ -24,6 +24,8 @@ class SyncDriver:
     def __init__(self, server: SimApiServer, controllers: Sequence[Controller]) -> None:
         self._server = server
         self._controllers = tuple(controllers)
+        self.down: list[Controller] = []
+        """Controllers that do nothing now: they hear of changes, and look at them when they are up again."""
         self.plans = 0
         """Plans made so far."""
         for controller in self._controllers:
@@ -38,7 +40,7 @@ class SyncDriver:
         busy = True
         while busy:
             busy = False
-            for controller in self._controllers:
+            for controller in self._up():
                 while (key := controller.queue.take(now)) is not None:
                     busy = True
                     self._carry_out(controller, key, now)
@@ -48,7 +50,7 @@ class SyncDriver:
     def next_at(self) -> int | None:
         """When something is due next, in ms; None when nothing will be unless somebody writes."""
         now = self._server.now()
-        times = [at for controller in self._controllers if (at := controller.queue.next_at(now)) is not None]
+        times = [at for controller in self._up() if (at := controller.queue.next_at(now)) is not None]
         return min(times, default=None)
 
     def run(self, set_clock: Callable[[int], None], until: int) -> None:
@@ -59,6 +61,9 @@ class SyncDriver:
             self.step()
         set_clock(until)
         self.step()
+
+    def _up(self) -> Sequence[Controller]:
+        return [each for each in self._controllers if each not in self.down] if self.down else self._controllers
 
     def _carry_out(self, controller: Controller, key: str, now: int) -> None:
         self.plans += 1

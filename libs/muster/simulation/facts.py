@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from muster.core.objects.labels import RUN_TIME
 from muster.core.quota.tree import PREEMPTS
 from muster.core.stage import REQUIRED_KINDS
 from muster.core.workloads.common import basis_of
@@ -114,7 +115,7 @@ class Facts:
             basis=basis_of(need, pod_sets),
             priority=job.priority or None,
             settled=True,
-            labels={} if job.preemptible else {"quota.scheduling.alibabacloud.com/preemptible": "false"},
+            labels=_labels(job),
         )
 
     def running_already(self, job: TraceJob) -> Workload:
@@ -189,6 +190,12 @@ class Facts:
 
     def gone(self, workload: Workload) -> WorkloadGone:
         return WorkloadGone(ref=workload.ref, rv=self.next_rv())
+
+
+def _labels(job: TraceJob) -> dict[str, str]:
+    found = {} if job.preemptible else {"quota.scheduling.alibabacloud.com/preemptible": "false"}
+    hours, seconds = divmod(-(-job.run_time // 1000), 3600)
+    return {**found, RUN_TIME: f"{hours}h{seconds}s"} if job.run_time else found
 
 
 def _namespaces(cluster: TraceCluster) -> dict[str, str]:

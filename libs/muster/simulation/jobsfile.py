@@ -79,6 +79,7 @@ class _Draft:
             priority=row.whole("priority", "0", signed=True),
             members=members or 1,
             preemptible=row.flag("preemptible", True),
+            run_time=row.milli("run_time_s", "0"),
         )
 
 

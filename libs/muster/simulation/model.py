@@ -66,6 +66,8 @@ class TraceJob(Struct, frozen=True, kw_only=True):
     priority: int = 0
     members: int = 1
     preemptible: bool = True
+    run_time: int = 0
+    """How long it declares to run at most; 0: it does not say."""
     adopted: bool = False
     """It runs without an admission: what is first seen of it is that it is not suspended."""
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from msgspec import Struct, field
 
 from muster.core.objects.labels import is_preemptible
+from muster.core.quota.runtimes import run_time_ms
 from muster.core.rulesets import OLDEST
 from muster.events.base import Event
 from muster.events.decisions import QuotaTreeAccepted
@@ -54,7 +55,7 @@ class PastReader:
         self._tree: QuotaTree | None = None
         self._rules: dict[str, dict[str, str]] = {}
         self._nodes: dict[str, tuple[str, Vector]] = {}
-        self._members: dict[str, tuple[int, bool]] = {}
+        self._members: dict[str, tuple[int, bool, int]] = {}
         self._placement: PlacementMode = "off"
         self._ruleset = OLDEST
         self._deleted: set[str] = set()
@@ -97,11 +98,11 @@ class PastReader:
             case WorkloadObserved():
                 workload = event.workload
                 count = sum(pods.count for pods in workload.pod_sets) or 1
-                self._members[workload.ref.uid] = (count, is_preemptible(workload.labels))
+                self._members[workload.ref.uid] = (count, is_preemptible(workload.labels), run_time_ms(workload.labels))
             case RulesetActivated():
                 self._ruleset = max(self._ruleset, event.number)
             case PlacementChosen():
-                self._placement = event.mode
+                self._placement = "pack" if event.mode == "native" else event.mode
             case WorkloadGone():
                 self._deleted.add(event.ref.uid)
             case _:
@@ -166,7 +167,7 @@ class PastReader:
         duration = ended[-1].end - _began(ended[-1]) if ended else None
         if run is not None and run.outcome in ("finished", "gone") and _began(run) >= 0:
             duration = run.end - max(_began(run), self._from)
-        members, preemptible = self._members[past.id]
+        members, preemptible, run_time = self._members[past.id]
         return TraceJob(
             id=past.id,
             queue=past.queue,
@@ -177,6 +178,7 @@ class PastReader:
             priority=past.priority,
             members=members,
             preemptible=preemptible,
+            run_time=run_time,
             adopted=past.adopted and how != "waits",
         )
 

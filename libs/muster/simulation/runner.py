@@ -67,8 +67,11 @@ def simulate(
     log: Path | None = None,
     alone: Mapping[str, float] | None = None,
     progress: Callable[[int], None] | None = None,
+    hears: Callable[[Stored], None] | None = None,
 ) -> Result:
-    """Run a trace under a policy. ``log``: file that gets every commit. ``alone``: see :func:`delays_alone`."""
+    """Run a trace under a policy. ``log``: file that gets every commit, as ``hears`` does. ``alone``: see
+    :func:`delays_alone`.
+    """
     history = History()
     with ExitStack() as stack:
         writer = stack.enter_context(LogWriter.to(log)) if log is not None else None
@@ -77,6 +80,8 @@ def simulate(
             history.fold(stored)
             if writer is not None:
                 writer.write(stored)
+            if hears is not None:
+                hears(stored)
 
         run = _engine(trace, policy, options, sink)
         run.run(options.until, progress)

@@ -30,6 +30,7 @@ COUNTERS: dict[str, str] = {
     "muster_charges_beyond_grant": "Times more came to run of a job than it was granted, by queue",
     "muster_kube_requests": "Requests to the API server, by verb, resource and code",
     "muster_watch_restarts": "Ends of lists and watches, by resource and reason",
+    "muster_ray_alarms": "Alarms raised about Ray clusters that scale themselves, by reason",
     "muster_ray_readings": "Readings of Ray heads, by source and outcome",
 }
 GAUGES: dict[str, str] = {
@@ -41,6 +42,7 @@ GAUGES: dict[str, str] = {
     "muster_queue_fair_share": "Fair share of a KAI queue, by queue and resource: cores, bytes or devices",
     "muster_queue_keeps": "Up to where nothing is taken back from a KAI queue, by queue and resource",
     "muster_queue_used": "What is charged to a KAI queue, by queue and resource",
+    "muster_queue_used_lately": "What a KAI queue used lately as a part of what there was, where that counts",
     "muster_queue_asked": "What runs and waits in a KAI queue, by queue and resource",
     "muster_watch_ready": "1 while what is known of a resource is complete and kept up to date",
     "muster_watch_objects": "Objects held, by resource",

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from msgspec import to_builtins
 
 from muster.core.stage import Violation
+from muster.events.alarms import AlarmRaised
 from muster.events.base import Cause, Event
 from muster.events.charges import ChargeChanged
 from muster.events.decisions import GangAdmitted, QuotaDenied, WorkloadDequeued, WorkloadQueued
@@ -16,7 +17,7 @@ from muster.telemetry.logs import Logger
 from muster.telemetry.metrics import Labels, Metrics, labels
 from muster.telemetry.traces import WorkloadTraces
 
-_TOLD = frozenset({ChargeChanged, GangAdmitted, QuotaDenied, WorkloadQueued})
+_TOLD = frozenset({AlarmRaised, ChargeChanged, GangAdmitted, QuotaDenied, WorkloadQueued})
 _LEVELS = frozenset({"debug", "info", "warning", "error"})
 _WAITS_KEPT = 100_000
 
@@ -90,6 +91,9 @@ class StageTelemetry:
             case ChargeChanged() if event.over:
                 self._metrics.count("muster_charges_beyond_grant", labels(queue=event.queue))
                 self._log.warning("beyond_grant", ref=event.ref.key, queue=event.queue, over=event.over)
+            case AlarmRaised():
+                self._metrics.count("muster_ray_alarms", labels(reason=event.reason))
+                self._log.warning("ray_alarm", ref=event.ref.key, cluster=event.cluster.key, reason=event.reason)
             case WorkloadQueued():
                 self._log.info("workload_queued", ref=event.ref.key, queue=event.queue, attempt=event.attempt)
             case _:

@@ -76,6 +76,7 @@ def reading_of(
         ticks=Ticks(autoscaling.last_seen_cluster_resource_state_version, autoscaling.autoscaler_state_version)
         if heard
         else None,
+        looks=state.cluster_resource_state_version,
         failed=tuple(sorted({(each.ray_node_type_name, each.reason) for each in autoscaling.failed_instance_requests})),
         left_out=left_out + more + rest,
     )

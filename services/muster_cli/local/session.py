@@ -184,7 +184,9 @@ class Session:
             if self.wishes.act:
                 from muster_cli.clusterchecks import cluster_findings
 
-                findings = await cluster_findings(transport, acting=True, kinds=process.config.kinds_on)
+                config = process.config
+                native = config.placement == "native"
+                findings = await cluster_findings(transport, acting=True, kinds=config.kinds_on, native=native)
                 self._refused = [finding for finding in findings if must_fix([finding])]
                 if self._refused:
                     self.out.note(styled(("muster up: not acting on this cluster, because:", BAD)))

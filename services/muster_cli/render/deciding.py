@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
-from muster.simulation.decide.answer import Answer, Eviction, Runs
+from muster.simulation.decide.answer import Answer, Eviction, Moved, Runs
 from muster_cli.console import BAD, DIM, GOOD, STRONG, WARN, columns, styled
 
 RULES = {
@@ -18,11 +18,12 @@ RULES = {
 
 
 def answer_lines(answer: Answer) -> list[Text]:
-    """A section for each of admitted, running, evicted, waiting and warnings; nothing where there is none of it."""
+    """A section for each of admitted, running, evicted, moved, waiting and warnings, where there is any of it."""
     lines: list[Text] = []
     for title, colour, runs in (("Admitted", GOOD, answer.admitted), ("Running on", DIM, answer.running)):
         lines += _section(title, colour, _runs(runs))
     lines += _section("Evicted", BAD, [_evicted(each) for each in answer.evicted])
+    lines += _section("Moved", WARN, [_moved(each) for each in answer.moved])
     waiting = [[each.job, _named(each.job, each.pods), each.code, each.text] for each in answer.waiting]
     lines += _section("Waiting", WARN, waiting)
     lines += _section("Warnings", WARN, [[each] for each in answer.warnings])
@@ -45,6 +46,11 @@ def _runs(runs: Sequence[Runs]) -> list[list[str]]:
 
 def _evicted(each: Eviction) -> list[str]:
     return [each.job, _named(each.job, each.pods), f"for {each.claimant}", f"{each.rule}: {RULES[each.rule]}"]
+
+
+def _moved(each: Moved) -> list[str]:
+    where = f"from {', '.join(each.before)} to {', '.join(each.after)}"
+    return [each.job, _named(each.job, each.pods), f"for {each.claimant}", where]
 
 
 def _named(job: str, pods: Sequence[str]) -> str:

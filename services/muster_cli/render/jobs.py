@@ -35,7 +35,7 @@ def cells_of(rows: Sequence[JobRow], now: int, *, wide: bool, width: int) -> lis
     queues = wide or width >= NARROW
     head = ["KIND"] if wide else []
     head += ["JOB", "STATE", "STATUS", *(["QUEUE"] if queues else []), "PLACE", "FOR"]
-    head += ["PRIORITY", "REQUEST", "SINCE", "MESSAGE"] if wide else []
+    head += ["PRIORITY", "REQUEST", "SINCE", "STARTS BY", "MESSAGE"] if wide else []
     table = [head]
     for row in rows:
         cells = [row.kind] if wide else []
@@ -45,7 +45,8 @@ def cells_of(rows: Sequence[JobRow], now: int, *, wide: bool, width: int) -> lis
         if wide:
             priority = "-" if row.priority is None else str(row.priority)
             since = rfc3339(row.since // 1000 * 1000)
-            cells += [priority, format_vector(row.request) or "-", since, shorten(row.text, MESSAGE)]
+            latest = rfc3339(row.latest // 1000 * 1000) if row.latest else "-"
+            cells += [priority, format_vector(row.request) or "-", since, latest, shorten(row.text, MESSAGE)]
         table.append(cells)
     return table
 

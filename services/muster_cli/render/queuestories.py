@@ -9,8 +9,12 @@ import msgspec
 from msgspec import Struct
 from rich.text import Text
 
-from muster.core.pace import Estimate, Pace
+from muster.core.pace import Estimate
+from muster.core.promising.calibration import KEPT_PERCENT
 from muster.core.queuestory import QueueTale
+from muster.core.readmodel.state import ReadState
+from muster.core.status.promise import promise_of
+from muster.core.status.values import Promise
 from muster.core.story import JobStory
 from muster.core.wording import queues
 from muster.model.text import counted, instant, moment, shorten, span
@@ -24,36 +28,43 @@ WAITS_FOR_QUOTA = ("InsufficientQuota", "Queued", "BeingTried")
 
 
 class Expected(Struct, frozen=True):
-    """A job's place, and what it may expect; ``why`` where there is no estimate to be had."""
+    """A job's place, and what it may expect; ``why`` where there is no estimate to be had.
+
+    The estimate tells only how fast the queue moves; it is for jobs without a promise.
+    """
 
     story: JobStory
+    promise: Promise
     estimate: Estimate
     why: str = ""
 
 
-def expected(story: JobStory, pace: Pace) -> Expected:
-    """The estimate that fits where a job stands."""
-    standing = story.standing
+def expected(story: JobStory, state: ReadState) -> Expected:
+    """The promise, and the estimate that fits where a job stands."""
+    standing, promise = story.standing, promise_of(state, story.ref.uid, story.now)
     if not standing.position:
-        return Expected(story, Estimate(), "it does not wait in a queue")
+        return Expected(story, promise, Estimate(), "it does not wait in a queue")
     if standing.code not in WAITS_FOR_QUOTA:
-        return Expected(
-            story, Estimate(), f"how long {standing.code} lasts does not follow from the speed of its queue"
-        )
-    found = pace.expect(standing.queue, standing.position, story.now)
-    return Expected(story, found, queues.no_estimate(found))
+        why = f"how long {standing.code} lasts does not follow from the speed of its queue"
+        return Expected(story, promise, Estimate(), why)
+    found = state.pace.expect(standing.queue, standing.position, story.now)
+    return Expected(story, promise, found, queues.no_estimate(found))
 
 
 def position_lines(found: Expected, width: int = 110) -> list[Text]:
-    """One job: its place, then the estimate or why there is none."""
+    """One job: its place, and when it starts; else why no start is promised, and the estimate or why there is none."""
     story, standing = found.story, found.story.standing
     place = (
         f"position {standing.position} of {standing.length} in {standing.queue}" if standing.position else standing.code
     )
     lines = [styled((f"{story.ref.kind} ", DIM), (story.ref.key, STRONG), f"  {place}")]
-    if found.estimate.known:
+    if not found.promise.why:
+        lines += _wrapped(f"{queues.promise(found.promise, story.now)}.", width)
+    elif found.promise.why != "not_waiting":
+        lines += _wrapped(f"No promise: {queues.no_promise(found.promise.why, standing.code)}.", width)
+    if found.promise.why and found.estimate.known:
         lines += _wrapped(queues.estimate(found.estimate, standing.position, standing.queue), width)
-    elif standing.position:
+    elif found.promise.why and standing.position:
         first, *rest = textwrap.wrap(f"No estimate: {found.why}.", max(width - 2, 40))
         lines += [styled(("  No estimate:", WARN), first.removeprefix("No estimate:")), *(Text(f"  {e}") for e in rest)]
     text = standing.text if standing.text.endswith(".") else f"{standing.text}."
@@ -80,7 +91,22 @@ def position_record(found: Expected) -> dict[str, Any]:
             else None
         ),
         "why_no_estimate": found.why,
+        "promise": promise_record(found.promise),
+        "why_no_promise": queues.no_promise(found.promise.why, standing.code),
         "text": standing.text,
+    }
+
+
+def promise_record(found: Promise) -> dict[str, Any] | None:
+    """For programs; None where there is no promise."""
+    if found.why:
+        return None
+    return {
+        "start": instant(found.start),
+        "latest": instant(found.latest),
+        "percent": KEPT_PERCENT,
+        "settled": found.settled,
+        "kept": found.kept,
     }
 
 

@@ -23,6 +23,7 @@ _COLOURS = {
     "WouldBeAdmitted": GOOD,
     "InsufficientQuota": WARN,
     "Queued": WARN,
+    "BehindHead": WARN,
     "BeingTried": WARN,
     "NotSynced": WARN,
 }

@@ -71,8 +71,9 @@ class Autoscaler:
             await self._process.end(number, within_s=5)
 
     def looks(self) -> int:
-        """How often the first version has looked, by its log."""
-        return self.log.read_text(errors="replace").count("Autoscaler status:") if self.log.exists() else 0
+        """How often it has looked, by its log: heads take no report of a new one until it is as far as the old one."""
+        line = "Listing pods for RayCluster" if self.head.v2 else "Autoscaler status:"
+        return self.log.read_text(errors="replace").count(line) if self.log.exists() else 0
 
     def tail(self, lines: int = 40) -> str:
         """Last lines of its log."""

@@ -24,6 +24,7 @@ from muster.sim.asyncdriver import AsyncDriver
 from muster.sim.controllers import WorkQueue
 from muster.sim.kuberay import KubeRayOperator, OperatorSettings, words
 from muster.sim.operations import OperationPlan
+from muster_autoscaler_bridge.demand.errors import DemandError
 from muster_autoscaler_bridge.demand.reading import RayNode, Reading
 
 Object = dict[str, Any]
@@ -111,6 +112,15 @@ class Recorder:
         return [number for number, _ in groupby(version.replicas for version in self.versions)]
 
 
+class Operator(KubeRayOperator):
+    """KubeRay; while it is ``away`` it does nothing."""
+
+    away = False
+
+    def plan(self, key: str, now: int) -> OperationPlan:
+        return OperationPlan(again_ms=500) if self.away else super().plan(key, now)
+
+
 class RealRayCluster:
     """What a test does with one."""
 
@@ -122,10 +132,12 @@ class RealRayCluster:
         kubelet: RayKubelet,
         autoscaler: Autoscaler,
         recorder: Recorder,
+        operator: Operator,
         *,
         v2: bool,
     ) -> None:
         self.v2 = v2
+        self.operator = operator
         self.recorder = recorder
         self.api = api
         self.name = name
@@ -146,6 +158,12 @@ class RealRayCluster:
         ]
         answer = await self.api.json_patch(RAYCLUSTERS, self.name, *operations)
         assert answer.status == 200, answer
+
+    async def idle_after(self, seconds: int) -> None:
+        """Set the idle timeout of the group and of the cluster: the first version knows the second alone."""
+        await self.patch(idleTimeoutSeconds=seconds)
+        body = {"spec": {"autoscalerOptions": {"idleTimeoutSeconds": seconds}}}
+        assert (await self.api.merge(RAYCLUSTERS, self.name, body)).status == 200
 
     async def workers(self) -> list[str]:
         """Names of the worker pods that are not going."""
@@ -181,7 +199,7 @@ class RealRayCluster:
             names = await self.workers()
             if len(names) != count:
                 return False
-            reading = await self.head.client.read()
+            reading = await self.reading()
             return {node.pod for node in reading.nodes if not node.head} >= set(names)
 
         await self.settle(all_there, within_s, f"{count} workers that have joined")
@@ -189,7 +207,7 @@ class RealRayCluster:
 
     async def node(self, pod: str) -> RayNode:
         """The Ray node in a pod."""
-        found = (await self.head.client.read()).node_of(pod)
+        found = (await self.reading()).node_of(pod)
         assert found is not None, pod
         return found
 
@@ -210,7 +228,11 @@ class RealRayCluster:
             found = await self.head.do(code)
             return next((node.pod for node in (await self.reading()).nodes if node.id in found), None)
 
-        return await until(lives, LIMIT_S, every_s=0.3, what=f"{actor} to live")
+        try:
+            return await until(lives, LIMIT_S, every_s=0.3, what=f"{actor} to live")
+        except AssertionError as err:
+            actors = await self.head.do("answer = [str(a) for a in list_actors()]")
+            raise AssertionError(f"{err}\n{actors}\n{await self.picture()}") from err
 
     async def until_group(self, what: str, **wanted: Any) -> None:
         """Wait until fields of the worker group are so."""
@@ -228,8 +250,33 @@ class RealRayCluster:
         except AssertionError as err:
             raise AssertionError(f"{err}\n{await self.picture()}") from err
 
+    async def start_autoscaler(self, **environment: str) -> None:
+        """Another one instead of the one that runs, which knows nothing of what that had asked for."""
+        await self.autoscaler.end()
+        self.autoscaler.environment = environment
+        self.autoscaler.start()
+        await self.ticks(2)
+
+    async def ticks(self, number: int, *, or_ended: bool = False) -> None:
+        """Wait for the autoscaler to look so many times again; ``or_ended``: or to end."""
+        for _ in range(number):
+            was = self.autoscaler.looks()
+
+            def next_one(was: int = was) -> bool:
+                return (or_ended and not self.autoscaler.running) or self.autoscaler.looks() > was
+
+            await self.settle(next_one, LIMIT_S, "a tick")
+
     async def reading(self) -> Reading:
-        return await self.head.client.read()
+        """What the head says; on a busy machine it does not always answer in time."""
+
+        async def read() -> Reading | None:
+            try:
+                return await self.head.client.read()
+            except DemandError:
+                return None
+
+        return await until(read, LIMIT_S, every_s=0.2, what="the head to answer")
 
     async def picture(self) -> str:
         """Everything one looks at when something is wrong."""
@@ -250,9 +297,10 @@ async def real_cluster(
     answer = await api.call("POST", NODES.path(), {"metadata": {"name": NODE}})
     assert answer.status in (201, 409), answer
     recorder = Recorder(name)
-    controllers = [KubeRayOperator(settings), kubelet, recorder]
+    operator = Operator(settings)
+    controllers = [operator, kubelet, recorder]
     driver = AsyncDriver(api.transport, controllers, lambda: time.time_ns() // 1_000_000)
-    cluster = RealRayCluster(api, name, head, kubelet, autoscaler, recorder, v2=v2)
+    cluster = RealRayCluster(api, name, head, kubelet, autoscaler, recorder, operator, v2=v2)
     try:
         async with beside(kubelet.run()), beside(driver.run()):
             await api.create(RAYCLUSTERS, body)
@@ -260,7 +308,7 @@ async def real_cluster(
             async def ticking() -> bool:
                 if not autoscaler.running:
                     return False
-                return not v2 or (await head.client.read()).ticks is not None
+                return not v2 or (await cluster.reading()).ticks is not None
 
             await until(ticking, LIMIT_S, every_s=0.2, what=f"the autoscaler to tick: {autoscaler.tail()}")
             yield cluster

@@ -23,7 +23,7 @@ from muster_autoscaler_bridge.demand.gcs import GcsClient
 
 DRIVER = Path(__file__).with_name("driver.py")
 HOST = "127.0.0.1"
-START_LIMIT_S = 90.0
+START_LIMIT_S = 180.0
 STORE_BYTES = 80 * 2**20
 """Of one node's object store: the least that Ray takes, about."""
 
@@ -61,6 +61,7 @@ class RayHead:
     _head: Process | None = field(default=None, init=False)
     _driver: Process | None = field(default=None, init=False)
     _raylets: dict[str, Process] = field(default_factory=dict, init=False)
+    _joined: int = field(default=0, init=False)
 
     @property
     def address(self) -> str:
@@ -97,6 +98,8 @@ class RayHead:
         command += [f"--include-dashboard={self.dashboard}", f"--dashboard-port={self.http_port}"]
         command += [f"--object-store-memory={STORE_BYTES}", "--include-log-monitor=False", *_ports()]
         names = {"RAY_CLOUD_INSTANCE_ID": self.pod, "RAY_NODE_TYPE_NAME": "headgroup"}
+        if self._head is not None:  # Another one, after a crash.
+            await self.client.close()
         self._head = Process(command, self.folder / "head.log", self.env(**names))
         self._head.start()
         self.client = GcsClient(self.address, token=self.token)
@@ -159,6 +162,9 @@ class RayHead:
         command = ["ray", "start", "--block", f"--address={self.address}", f"--num-cpus={cpus}"]
         command += [f"--object-store-memory={STORE_BYTES}", "--disable-usage-stats", "--include-log-monitor=False"]
         command += [f"--node-ip-address={ip}"]
+        # In one folder those that start at once choose the same sockets: all but one fail, and say so after 30 s.
+        self._joined += 1
+        command += [f"--temp-dir={self.folder / f'r{self._joined}'}"]
         names = {"RAY_CLOUD_INSTANCE_ID": pod, "RAY_NODE_TYPE_NAME": group}
         raylet = Process([*command, *_ports()], self.folder / f"{pod}.log", self.env(**names))
         raylet.start()
@@ -169,8 +175,11 @@ class RayHead:
         return self._head is not None and self._head.running
 
     async def crash(self) -> None:
-        """Kill the head and its driver; nothing is in order afterwards."""
-        for process in (self._driver, self._head):
+        """Kill the head and its driver; its raylets end, as they do when they have lost it, and can be started again.
+
+        Ray starts no other head where raylets of the old one are still there: on this one machine they are in its way.
+        """
+        for process in (self._driver, self._head, *self._raylets.values()):
             if process is not None:
                 await process.end(signal.SIGKILL, within_s=1)
         self._driver = None
@@ -180,6 +189,11 @@ class RayHead:
         for raylet in self._raylets.values():
             if not raylet.running:
                 raylet.start()
+
+    def spilled(self) -> list[Path]:
+        """Objects that nodes keep on disk."""
+        found = self.folder.glob("r*/session_2*/ray_spilled_objects_*/*")
+        return [path for path in found if path.is_file()]
 
     async def leave(self, pod: str, *, within_s: float = 0) -> None:
         """End the raylet of a pod; what is left after ``within_s`` is killed."""

@@ -44,6 +44,8 @@ class RayKubelet:
         self._up: set[str] = set()
         self._down: set[str] = set()
         self._busy: set[str] = set()
+        self._head_pods: set[str] = set()
+        self._one_head = asyncio.Lock()
         self._todo: asyncio.Queue[tuple[str, bool]] = asyncio.Queue()
 
     def heard(self, kind: ChangeType, _resource: ApiResource, found: Object) -> None:
@@ -101,14 +103,18 @@ class RayKubelet:
     async def _start(self, name: str) -> None:
         pod = self._pods[name]
         labels = pod["metadata"]["labels"]
-        self._addresses[name] = f"127.0.0.{2 + len(self.started)}"
+        # None is used twice: the first version of the autoscaler knows a node that has ended by its address.
+        self._addresses[name] = f"127.0.{1 + len(self._addresses) // 250}.{2 + len(self._addresses) % 250}"
         self.started.append(name)
         if labels[words.NODE_TYPE] == "head":
             self._addresses[name] = "127.0.0.1"
-            self.head.pod = name
-            await self.head.start()
-            if self.autoscaler is not None:
-                self.autoscaler.start(name)
+            self._head_pods.add(name)
+            async with self._one_head:
+                await self._no_head()
+                self.head.pod = name
+                await self.head.start()
+                if self.autoscaler is not None:
+                    self.autoscaler.start(name)
         else:
             cpus = int(pod["spec"]["containers"][0]["resources"]["requests"]["cpu"])
             await self.head.join(name, group=labels[words.GROUP], cpus=cpus, ip=self._addresses[name])
@@ -116,15 +122,21 @@ class RayKubelet:
         self._finish(name)
 
     async def _end(self, name: str) -> None:
-        if name == self.head.pod:
-            if self.autoscaler is not None:
-                await self.autoscaler.end()
-            await self.head.stop()
+        if name in self._head_pods:
+            async with self._one_head:
+                if name == self.head.pod:
+                    await self._no_head()
         else:
             await self.head.leave(name)
         self._down.add(name)
         self.ended.append(name)
         self._finish(name)
+
+    async def _no_head(self) -> None:
+        """Its raylets notice, end, and are started again: they look for a new head."""
+        if self.autoscaler is not None:
+            await self.autoscaler.end()
+        await self.head.crash()
 
     def _finish(self, name: str) -> None:
         self._busy.discard(name)
@@ -132,7 +144,8 @@ class RayKubelet:
     async def _look_after(self) -> None:
         while True:
             await asyncio.sleep(0.5)
-            self.head.restart_failed()
+            if self.head.running and not self._one_head.locked():
+                self.head.restart_failed()
 
 
 def _running(pod: Object, address: str, now: int) -> Object:

@@ -282,7 +282,7 @@ def test_an_audit_names_what_it_does_not_check() -> None:
     violations = auditor.finish()
     shown = plain(verdicts.audit_lines(auditor, violations))
     assert shown[-1].endswith(", 0 broken")
-    assert {f"I{number}" for number in range(1, 27)} == invariants.CHECKED.keys() | invariants.UNCHECKED.keys()
+    assert {f"I{number}" for number in range(1, 29)} == invariants.CHECKED.keys() | invariants.UNCHECKED.keys()
     assert set(invariants.CHECKED) == set(auditor.counts)
     assert not invariants.CHECKED.keys() & invariants.UNCHECKED.keys()
     record = verdicts.audit_record(auditor, [Violation("I2", "over")])
@@ -425,5 +425,5 @@ def test_a_story_and_a_position_are_readable_at_sixty_columns() -> None:
     assert "muster.dev/machines" not in " ".join(narrow), "what no quota limits is not listed"
     assert "1 refusal" in " ".join(line.strip() for line in narrow)
     assert any("Insufficient quota(cpu)" in line for line in plain(queuestories.tale_lines(tale)))
-    found = queuestories.expected(story.of("video/one"), told.told.state.pace)
+    found = queuestories.expected(story.of("video/one"), story.state)
     assert all(len(line) <= 60 for line in plain(queuestories.position_lines(found, 60)))

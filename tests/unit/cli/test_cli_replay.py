@@ -132,9 +132,8 @@ def test_why_as_it_was(log, capsys):
 
 def test_the_position_of_a_job_with_and_without_an_estimate(log, capsys):
     shown = told(capsys, "position", "video/one", "--log", str(log))
-    assert shown.startswith(
-        "RayJob video/one  position 1 of 1 in root/algorithm/video\n  No estimate: 0 admissions in a row "
-    )
+    assert shown.startswith("RayJob video/one  position 1 of 1 in root/algorithm/video\n  No promise: ")
+    assert "\n  No estimate: 0 admissions in a row " in shown
     found = json.loads(told(capsys, "position", "video/one", "--log", str(log), "-o", "json"))
     assert (found["position"], found["length"], found["estimate"]) == (1, 1, None)
     running = told(capsys, "position", "video/two", "--log", str(log))

@@ -6,14 +6,11 @@ import pytest
 
 from kit import facts
 from kit.bench import Bench
-from muster.core.audit import audit
-from muster.events.base import Event
 from muster.events.decisions import GangAdmitted, QuotaReleased, QuotaReserved
 from muster.events.facts import QueueGone, QueueObserved
 from muster.events.system import PlacementChosen
 from muster.model.keys import Ref
 from muster.model.workload import Wishes, Workload
-from muster.runtime.replay import replay
 
 VIDEO = "root/algorithm/video"
 HELD = Wishes(hold=True, by="ann")
@@ -29,10 +26,6 @@ def started(*, placement: bool = False) -> Bench:
     return bench
 
 
-def happened(bench: Bench, kind: type[Event]) -> list[Event]:
-    return [event for stored in bench.log for event in stored.commit.events if isinstance(event, kind)]
-
-
 def a_queue(name: str, *paused: str, path: str = VIDEO) -> QueueObserved:
     ref = Ref("Queue", "kube-queue", name, f"queue-{name}")
     return QueueObserved(ref=ref, rv=facts.next_rv(), path=path, paused=paused)
@@ -43,12 +36,6 @@ def proposed(bench: Bench) -> Workload:
     bench.facts(facts.seen(job))
     bench.step("queue_sorter")
     return job
-
-
-def sound(bench: Bench) -> None:
-    bench.check()
-    assert dict(audit(bench.log).broken) == {}
-    assert not replay(bench.log, silences=False).divergences
 
 
 def stop(bench: Bench, job: Workload, by: str) -> None:
@@ -77,14 +64,14 @@ def test_who_is_held_or_paused_before_its_admission_is_not_admitted(by: str, whe
     job = proposed(bench)
     if when == "reserved":
         bench.step("quota_accountant")
-        assert happened(bench, QuotaReserved)
+        assert bench.happened(QuotaReserved)
     elif when == "awaiting_nodes":
         bench.settle()
-        assert happened(bench, QuotaReserved)
-        assert not happened(bench, QuotaReleased)
+        assert bench.happened(QuotaReserved)
+        assert not bench.happened(QuotaReleased)
     stop(bench, job, by)
     bench.settle()
-    assert not happened(bench, GangAdmitted)
+    assert not bench.happened(GangAdmitted)
     assert not bench.states["quota_accountant"].ledger.charges, "and it keeps no quota from others"
     bench.pass_time(600_000)
     before = len(bench.log)
@@ -92,9 +79,9 @@ def test_who_is_held_or_paused_before_its_admission_is_not_admitted(by: str, whe
     assert len(bench.log) == before, "the stages are at rest"
     go(bench, job, by)
     bench.settle()
-    assert len(happened(bench, GangAdmitted)) == (0 if when == "awaiting_nodes" else 1)
+    assert len(bench.happened(GangAdmitted)) == (0 if when == "awaiting_nodes" else 1)
     assert bench.states["quota_accountant"].ledger.charges
-    sound(bench)
+    bench.sound()
 
 
 def test_a_hold_after_the_admission_comes_too_late_and_changes_nothing() -> None:
@@ -103,9 +90,9 @@ def test_a_hold_after_the_admission_comes_too_late_and_changes_nothing() -> None
     bench.settle()
     bench.facts(facts.seen(job, wishes=HELD))
     bench.settle()
-    assert len(happened(bench, GangAdmitted)) == 1
+    assert len(bench.happened(GangAdmitted)) == 1
     assert job.ref.uid in bench.states["quota_accountant"].ledger.charges
-    sound(bench)
+    bench.sound()
 
 
 def test_pauses_of_two_queue_objects_of_one_path_add_up_for_every_stage() -> None:
@@ -122,4 +109,4 @@ def test_pauses_of_two_queue_objects_of_one_path_add_up_for_every_stage() -> Non
     bench.facts(a_queue("c", "admissions", path="root/devops"))
     assert sorter.queues.resting(VIDEO) == accountant.resting(VIDEO) == ("evictions",)
     assert bench.states["preemptor"].queues.resting("root/devops") == ("admissions",)
-    sound(bench)
+    bench.sound()

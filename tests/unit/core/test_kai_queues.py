@@ -8,7 +8,7 @@ from kit.facts import seen, tree
 from kit.kai import queue, queue_gone, work
 from muster.core.objects.kaiqueue import KIND, read_kai_queue
 from muster.core.presentation.kaiqueues import kai_status
-from muster.core.quota import kaiforest
+from muster.core.quota import kaisource
 from muster.core.quota.ledger import Ledger
 from muster.core.reading.registry import KAI_QUEUES, WATCHED
 from muster.core.readmodel.model import ReadModel
@@ -57,8 +57,8 @@ def refusal(found: Bench, *facts: Event) -> tuple[str, str]:
 
 
 def test_the_shard_is_the_one_the_accountant_waits_for() -> None:
-    assert kaiforest.SHARD == KAI_QUEUES
-    assert WATCHED[KAI_QUEUES].kind == KIND == kaiforest.REF.kind
+    assert kaisource.SHARD == KAI_QUEUES
+    assert WATCHED[KAI_QUEUES].kind == KIND == kaisource.REF.kind
 
 
 def test_the_queues_are_one_tree_whose_root_is_what_the_nodes_have() -> None:

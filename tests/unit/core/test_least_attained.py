@@ -5,12 +5,10 @@ from __future__ import annotations
 import pytest
 
 from kit.scenes import Scene
-from muster.core.audit import audit
 from muster.core.quota.rules import read_rules
 from muster.core.quota.service import FRESH_MS, LEAST_RUN_MS, MOST_TIMES
 from muster.events.claims import ClaimOpened
 from muster.events.decisions import EvictionOrdered, QuotaReserved
-from muster.runtime.replay import replay
 
 HOUR = 3_600_000
 
@@ -53,12 +51,6 @@ def reserved(scene: Scene) -> str:
     return found[-1]
 
 
-def sound(scene: Scene) -> None:
-    assert not replay(scene.bench.log, silences=False).divergences
-    report = audit(scene.bench.log)
-    assert not report.violations, report.violations[0]
-
-
 def test_who_has_had_most_gives_way_right_after_a_checkpoint() -> None:
     scene = full()
     scene.lines("job a/new cpu=4")
@@ -68,7 +60,7 @@ def test_who_has_had_most_gives_way_right_after_a_checkpoint() -> None:
     assert orders(scene) == [("a/new", ["b/long"], "service")]
     scene.suspended("b/long")
     assert reserved(scene) == "a/new"
-    sound(scene)
+    scene.bench.sound()
 
 
 def test_it_does_not_happen_unless_the_tree_asks_for_it() -> None:
@@ -89,7 +81,7 @@ def test_within_one_queue_too_and_below_no_guarantee_of_another() -> None:
     assert orders(scene) == [("b/new", ["b/long"], "service")]
     scene.suspended("b/long")
     assert reserved(scene) == "b/new", "and not who made room for it, though that came before it"
-    sound(scene)
+    scene.bench.sound()
 
 
 def test_not_before_it_has_run_for_an_hour_and_reached_a_level() -> None:
@@ -124,7 +116,7 @@ def test_a_mark_of_a_run_before_or_of_the_future_counts_for_nothing_more() -> No
     scene.change("b/other", checkpointed_at=scene.bench.now + 50 * HOUR)
     passes(scene, 3 * HOUR)
     assert orders(scene) == []
-    sound(scene)
+    scene.bench.sound()
 
 
 def test_a_job_of_lower_priority_takes_nobodys_place() -> None:
@@ -145,7 +137,7 @@ def test_who_gave_way_waits_behind_those_with_less_and_takes_nobodys_place_of_it
     passes(scene, 3 * HOUR)
     marks(scene, "a/new")
     assert len(orders(scene)) == 1, "both have reached the level"
-    sound(scene)
+    scene.bench.sound()
 
 
 def test_the_age_of_who_made_room_counts_from_then_on() -> None:
@@ -161,7 +153,7 @@ def test_the_age_of_who_made_room_counts_from_then_on() -> None:
     passes(scene, 11 * HOUR // 60)
     claims = [e.ref.key for s in scene.bench.log for e in s.commit.events if isinstance(e, ClaimOpened)]
     assert claims == ["b/long"]
-    sound(scene)
+    scene.bench.sound()
 
 
 def test_a_job_gives_way_so_no_more_than_eight_times() -> None:
@@ -180,7 +172,7 @@ def test_a_job_gives_way_so_no_more_than_eight_times() -> None:
         scene.lines(f"finishes {name}", f"gone {name}")
         scene.runs("b/long")
     assert len(orders(scene)) == MOST_TIMES
-    sound(scene)
+    scene.bench.sound()
 
 
 @pytest.mark.parametrize("text", ["", "0", "8h,1h", "1h,1h", "soon", "1m,2m,3m,4m,5m,6m,7m,8m,9m"])
@@ -214,7 +206,7 @@ def test_who_has_saved_its_work_gives_way_first_however_often_it_did() -> None:
     marks(scene, "b/saves")
     scene.lines("job a/last cpu=4")
     assert orders(scene)[-1] == ("a/last", ["b/saves"], "guarantee")
-    sound(scene)
+    scene.bench.sound()
 
 
 def test_reclaim_takes_who_saved_its_work_last() -> None:
@@ -230,4 +222,4 @@ def test_reclaim_takes_who_saved_its_work_last() -> None:
     marks(scene, "b/old")
     scene.lines("job a/owed cpu=4")
     assert orders(scene) == [("a/owed", ["b/old"], "guarantee")]
-    sound(scene)
+    scene.bench.sound()

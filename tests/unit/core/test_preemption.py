@@ -16,7 +16,6 @@ from muster.events.decisions import (
     ReclaimDeferred,
     WorkloadAdopted,
 )
-from muster.events.envelope import Stored
 from muster.events.facts import ObjectUnreadable
 from muster.model.workload import Wishes
 from muster.runtime.replay import replay
@@ -31,10 +30,6 @@ def borrowed(*leaves: tuple[str, int], jobs: int = 2, cpu: int = 4, **rules: str
         scene.lines(f"job b/x{index} cpu={cpu}")
         scene.runs(f"b/x{index}")
     return scene
-
-
-def happened(log: list[Stored], *kinds: type) -> list[object]:
-    return [event for stored in log for event in stored.commit.events if isinstance(event, kinds)]
 
 
 def unreadable(scene: Scene, name: str) -> None:
@@ -54,16 +49,25 @@ def test_with_nothing_but_unreadable_borrowers_it_is_said_and_waited_for() -> No
     scene = borrowed(jobs=1, cpu=8)
     unreadable(scene, "b/x0")
     scene.lines("job a/owed cpu=4")
-    assert [each.reason for each in happened(scene.bench.log, ReclaimDeferred)] == ["nothing_evictable"]
+    assert [each.reason for each in scene.bench.happened(ReclaimDeferred)] == ["nothing_evictable"]
     job = scene.jobs["b/x0"]
     scene.change("b/x0", rv=facts.next_rv(), phase=job.phase)
     assert scene.victims() == ["b/x0"], "it can be read again"
 
 
+def test_claimants_for_whom_nothing_can_be_taken_back_share_a_commit() -> None:
+    scene = borrowed(("a", 4), ("c", 4), ("b", 0), jobs=1, cpu=8)
+    unreadable(scene, "b/x0")
+    scene.lines("job a/owed cpu=4", "job c/owed cpu=4")
+    scene.tree_of(("a", 4), ("c", 4), ("b", 0), starvation_limit="9h")
+    said = [[type(each) for each in stored.commit.events] for stored in scene.bench.log]
+    assert [kinds for kinds in said if ReclaimDeferred in kinds] == [[ReclaimDeferred]] * 2 + [[ReclaimDeferred] * 2]
+
+
 def test_what_starts_around_the_queue_later_does_not_turn_reclaim_off() -> None:
     scene = borrowed(jobs=1)
     scene.do(facts.seen(facts.job("around", "b", cpu=4, memory=0, suspended=False, phase="running")))
-    assert [each.reason for each in happened(scene.bench.log, WorkloadAdopted)] == ["already_running"]
+    assert [each.reason for each in scene.bench.happened(WorkloadAdopted)] == ["already_running"]
     scene.lines("job a/owed cpu=4")
     assert scene.victims(), "only what ran when the cluster was first seen makes reclaim wait for a word"
 
@@ -73,16 +77,16 @@ def test_a_tree_that_comes_later_adopts_what_ran_at_first_sight_and_reclaim_wait
     scene.lines("job b/before cpu=8", "starts b/before", "synced")
     scene.tree_of(("a", 4), ("b", 0))
     scene.lines("job a/owed cpu=4")
-    withheld = [each.withheld for each in happened(scene.bench.log, PreemptionProposed)]
+    withheld = [each.withheld for each in scene.bench.happened(PreemptionProposed)]
     assert withheld == ["reclaim_disabled"]
-    assert not happened(scene.bench.log, EvictionOrdered)
+    assert not scene.bench.happened(EvictionOrdered)
 
 
 def test_an_edit_opens_the_gate_that_the_request_before_it_met() -> None:
     """Both borrowers together cannot go, for b would fall below its guarantee of one core; one of them can."""
     scene = borrowed(("a", 7), ("b", 1))
     scene.lines("job a/owed cpu=7")
-    assert [each.reason for each in happened(scene.bench.log, ReclaimDeferred)] == ["nothing_evictable"]
+    assert [each.reason for each in scene.bench.happened(ReclaimDeferred)] == ["nothing_evictable"]
     scene.lines("edit a/owed cpu=4")
     assert scene.victims() == ["b/x0"]
 
@@ -91,7 +95,7 @@ def test_a_charge_that_comes_to_nothing_opens_the_gate() -> None:
     """Two cores of b/x0 are not enough for four; with those of a charge that never came to run they are."""
     scene = borrowed(("a", 4), ("b", 0), jobs=1, cpu=2)
     scene.lines("job b/fails cpu=2", "job b/starts cpu=4", "job a/owed cpu=4")
-    assert [each.reason for each in happened(scene.bench.log, ReclaimDeferred)] == ["nothing_evictable"]
+    assert [each.reason for each in scene.bench.happened(ReclaimDeferred)] == ["nothing_evictable"]
     scene.fails("b/fails", "resume", "refused")
     assert scene.victims() == ["b/x0"]
 
@@ -102,7 +106,7 @@ def test_a_charge_makes_a_leaf_give_that_could_not_before() -> None:
     scene.lines("job a/first cpu=5")
     scene.runs("a/first")
     scene.lines("job a/owed cpu=2")
-    assert [each.reason for each in happened(scene.bench.log, ReclaimDeferred)] == ["nothing_evictable"]
+    assert [each.reason for each in scene.bench.happened(ReclaimDeferred)] == ["nothing_evictable"]
     scene.lines("job b/more cpu=1")
     assert scene.victims() == ["b/x0"]
 
@@ -121,7 +125,7 @@ def test_nobody_takes_in_the_same_commit_what_an_order_makes_room_for() -> None:
         if any(isinstance(event, EvictionOrdered) for event in stored.commit.events)
     ]
     assert orders == [[EvictionOrdered]]
-    reserved = [each.ref.name for each in happened(scene.bench.log, QuotaReserved)]
+    reserved = [each.ref.name for each in scene.bench.happened(QuotaReserved)]
     assert "late" not in reserved, "its two cores are held for a/owed"
     assert audit(scene.bench.log).broken == {}
 
@@ -131,22 +135,16 @@ def test_nobody_takes_in_the_same_commit_what_an_order_makes_room_for() -> None:
 
 def orders(scene: Scene) -> list[tuple[str, list[str]]]:
     """(claimant, its victims) of every order."""
-    found = happened(scene.bench.log, EvictionOrdered)
+    found = scene.bench.happened(EvictionOrdered)
     return [(each.ref.name, [victim.ref.name for victim in each.victims]) for each in found]
 
 
 def ended(scene: Scene) -> list[tuple[str, str]]:
-    return [(each.ref.name, each.outcome) for each in happened(scene.bench.log, ClaimEnded)]
-
-
-def sound(scene: Scene) -> None:
-    """The log keeps the invariants and replays."""
-    assert audit(scene.bench.log).broken == {}
-    assert not replay(scene.bench.log, silences=False).divergences
+    return [(each.ref.name, each.outcome) for each in scene.bench.happened(ClaimEnded)]
 
 
 def reserved(scene: Scene) -> list[str]:
-    return [each.ref.name for each in happened(scene.bench.log, QuotaReserved)]
+    return [each.ref.name for each in scene.bench.happened(QuotaReserved)]
 
 
 def test_claims_of_two_queues_and_of_two_jobs_of_one_stand_side_by_side() -> None:
@@ -158,7 +156,7 @@ def test_claims_of_two_queues_and_of_two_jobs_of_one_stand_side_by_side() -> Non
     for victim in victims:
         scene.suspended(f"b/{victim}")
     assert set(reserved(scene)) >= {"one", "two", "three"}
-    sound(scene)
+    scene.bench.sound()
 
 
 def test_who_is_claimed_for_first_does_not_wait_for_the_victims_of_a_later_claim() -> None:
@@ -170,7 +168,7 @@ def test_who_is_claimed_for_first_does_not_wait_for_the_victims_of_a_later_claim
     assert reserved(scene)[-1] == "one"
     scene.suspended("b/x1")
     assert "two" in reserved(scene)
-    sound(scene)
+    scene.bench.sound()
 
 
 def test_a_claim_waits_for_victims_that_take_longer_to_stop_than_it_lasts() -> None:
@@ -181,7 +179,7 @@ def test_a_claim_waits_for_victims_that_take_longer_to_stop_than_it_lasts() -> N
     assert ended(scene) == []
     scene.suspended("b/x0")
     assert reserved(scene)[-1] == "owed"
-    sound(scene)
+    scene.bench.sound()
 
 
 def test_a_claim_that_comes_no_nearer_ends_that_long_after_its_last_victim_left() -> None:
@@ -196,7 +194,7 @@ def test_a_claim_that_comes_no_nearer_ends_that_long_after_its_last_victim_left(
     assert ended(scene) == []
     scene.lines("time +20s")
     assert ended(scene) == [("owed", "expired")]
-    sound(scene)
+    scene.bench.sound()
 
 
 def test_who_cannot_be_suspended_is_replaced_and_what_the_others_gave_back_stays_held() -> None:
@@ -210,7 +208,7 @@ def test_who_cannot_be_suspended_is_replaced_and_what_the_others_gave_back_stays
     assert "greedy" not in reserved(scene), "what b/x1 gave back is still held"
     scene.suspended("b/x2")
     assert reserved(scene)[-1] == "owed"
-    sound(scene)
+    scene.bench.sound()
 
 
 def test_a_late_failure_of_an_older_order_does_not_touch_a_newer_claim() -> None:
@@ -222,7 +220,7 @@ def test_a_late_failure_of_an_older_order_does_not_touch_a_newer_claim() -> None
     assert ended(scene) == [("first", "gone")]
     scene.suspended("b/x1")
     assert reserved(scene)[-1] == "second"
-    sound(scene)
+    scene.bench.sound()
 
 
 def test_a_claimant_that_moves_claims_anew_where_it_belongs_now() -> None:
@@ -233,8 +231,8 @@ def test_a_claimant_that_moves_claims_anew_where_it_belongs_now() -> None:
     assert ended(scene) == [("owed", "moved")]
     scene.suspended("b/x0")
     assert reserved(scene)[-1] == "owed"
-    assert happened(scene.bench.log, QuotaReserved)[-1].queue == "root/c"
-    sound(scene)
+    assert scene.bench.happened(QuotaReserved)[-1].queue == "root/c"
+    scene.bench.sound()
 
 
 @pytest.mark.parametrize("outcome", ["held", "paused"])
@@ -246,7 +244,7 @@ def test_nothing_is_held_for_who_is_held_back_or_paused(outcome: str) -> None:
     else:
         scene.tree_of(("a", 4), ("b", 0), paused="admissions")
     assert ended(scene) == [("owed", outcome)]
-    sound(scene)
+    scene.bench.sound()
 
 
 # --- when a claimant for which nothing was found is looked at again ---------------------------------------------
@@ -274,7 +272,7 @@ def test_what_an_inner_node_is_guaranteed_beyond_its_children_can_be_claimed() -
     assert len(orders(scene)) == 1, "the two cores of root/n/c are for root/n/c alone"
     scene.lines("job c/own cpu=2")
     assert orders(scene)[1:] == [("own", ["x1"])]
-    sound(scene)
+    scene.bench.sound()
 
 
 # --- who has waited too long ------------------------------------------------------------------------------------
@@ -286,22 +284,22 @@ def test_what_is_held_for_age_lasts_until_it_is_served_however_long_others_run()
     scene.lines("job a/big cpu=8", "time +590s")
     scene.bench.now += 20_000
     scene.lines("job b/new cpu=2")
-    assert [each.ref.name for each in happened(scene.bench.log, ClaimOpened)] == ["big"]
+    assert [each.ref.name for each in scene.bench.happened(ClaimOpened)] == ["big"]
     for index in range(4):
         scene.lines(f"time +{4 * 3600}s", f"finishes b/x{index}", f"gone b/x{index}")
     assert reserved(scene)[-1] == "big"
     assert ended(scene) == []
-    sound(scene)
+    scene.bench.sound()
 
 
 def test_what_is_held_for_age_is_free_for_who_is_owed_it() -> None:
     scene = borrowed(("a", 0), ("c", 4), ("b", 0), jobs=4, cpu=2, age_limit="10m", reclaim="disabled")
     scene.lines("job a/big cpu=8", "time +700s", "finishes b/x0", "gone b/x0", "finishes b/x1", "gone b/x1")
-    assert happened(scene.bench.log, ClaimOpened)
+    assert scene.bench.happened(ClaimOpened)
     scene.lines("job b/more cpu=2", "job c/owed cpu=4")
     assert "more" not in reserved(scene)
     assert reserved(scene)[-1] == "owed"
-    sound(scene)
+    scene.bench.sound()
 
 
 def test_it_is_held_up_to_the_uppermost_node_that_refuses_it() -> None:
@@ -314,10 +312,10 @@ def test_it_is_held_up_to_the_uppermost_node_that_refuses_it() -> None:
     scene.lines("job b/y cpu=6")
     scene.runs("b/y")
     scene.lines("job a/big cpu=4", "time +700s")
-    assert [each.top for each in happened(scene.bench.log, ClaimOpened)] == ["root"]
+    assert [each.top for each in scene.bench.happened(ClaimOpened)] == ["root"]
     scene.lines("finishes b/y", "gone b/y", "job b/small cpu=4")
     assert "small" not in reserved(scene), "four of the six are held at the root as well, until a/x has ended"
-    sound(scene)
+    scene.bench.sound()
 
 
 # --- on the nodes -----------------------------------------------------------------------------------------------
@@ -338,20 +336,20 @@ def test_nobody_leaves_for_a_gang_that_no_node_can_hold() -> None:
     scene = placed(4, 4)
     scene.lines("gang a/wide head=8 workers=0x0")
     assert orders(scene) == []
-    assert [each.fits for each in happened(scene.bench.log, PlanTried)] == [False]
+    assert [each.fits for each in scene.bench.happened(PlanTried)] == [False]
     scene.lines("time +86400s")
-    assert len(happened(scene.bench.log, PlanTried)) == 1, "and it is not tried again while nothing changes"
+    assert len(scene.bench.happened(PlanTried)) == 1, "and it is not tried again while nothing changes"
     scene.lines("node large cpu=8")
     assert orders(scene) == [("wide", ["x0", "x1"])], "quota still refuses it, and now a node would do"
-    sound(scene)
+    scene.bench.sound()
 
 
 def test_who_leaves_is_tried_on_the_nodes_first() -> None:
     scene = placed(8)
     scene.lines("gang a/wide head=8 workers=0x0")
-    assert [each.fits for each in happened(scene.bench.log, PlanTried)] == [True]
+    assert [each.fits for each in scene.bench.happened(PlanTried)] == [True]
     assert orders(scene) == [("wide", ["x0", "x1"])]
-    sound(scene)
+    scene.bench.sound()
 
 
 @pytest.mark.parametrize("when", ["proposed", "before"])
@@ -365,8 +363,8 @@ def test_nobody_leaves_for_a_request_that_was_edited(when: str) -> None:
     scene.line("edit a/owed cpu=9")
     scene.take("preemptor", "quota_accountant")
     scene.settle()
-    assert not happened(scene.bench.log, EvictionOrdered)
-    sound(scene)
+    assert not scene.bench.happened(EvictionOrdered)
+    scene.bench.sound()
 
 
 def test_on_fragmented_nodes_nobody_leaves_in_vain_hour_after_hour() -> None:
@@ -377,14 +375,14 @@ def test_on_fragmented_nodes_nobody_leaves_in_vain_hour_after_hour() -> None:
     for index in range(2):
         scene.lines(f"gang b/x{index} head=4 workers=0x0", "time +1s")
         scene.runs(f"b/x{index}")
-    placed_on = {place.node for each in happened(scene.bench.log, GangAdmitted) for place in each.placements}
+    placed_on = {place.node for each in scene.bench.happened(GangAdmitted) for place in each.placements}
     assert placed_on == {"n0", "n1"}
     scene.lines("foreign f0 node=n0 cpu=3", "foreign f1 node=n1 cpu=3", "gang a/wide head=8 workers=0x0")
     for _ in range(24):
         scene.lines("time +3600s")
     assert orders(scene) == []
-    assert len(happened(scene.bench.log, PlanTried)) == 1
-    sound(scene)
+    assert len(scene.bench.happened(PlanTried)) == 1
+    scene.bench.sound()
 
 
 def test_who_was_edited_between_its_reservation_and_its_start_can_give_way() -> None:
@@ -398,4 +396,4 @@ def test_who_was_edited_between_its_reservation_and_its_start_can_give_way() -> 
     assert orders(scene) == [("owed", ["x"])]
     scene.suspended("b/x")
     assert reserved(scene)[-1] == "owed"
-    sound(scene)
+    scene.bench.sound()

@@ -35,6 +35,7 @@ NO_REASONS = {
     "order",
     "action",
     "mode",
+    "cpu",
     "charge_pods",
     "rule_profile",
     "kind",
@@ -102,7 +103,9 @@ SCENES: dict[str, Callable[[str], tuple[Scene, str]]] = {
     "plan_stale": scenes.stale,
     "victim_stays": scenes.victim_stays,
     "suspension_ordered": lambda reason: (
-        (scenes.stale_gang(), "default/short") if reason == "stale_gang" else (scenes.timed_out(), "a/one")
+        (scenes.stale_gang(), "default/short")
+        if reason == "stale_gang"
+        else (scenes.unschedulable() if reason == "unschedulable" else scenes.timed_out(), "a/one")
     ),
     "places_released": scenes.places,
     "not_resume": scenes.not_done("resume"),
@@ -113,6 +116,7 @@ SCENES: dict[str, Callable[[str], tuple[Scene, str]]] = {
     "nodes_request_withdrawn": scenes.nodes_withdrawn,
     "growth_denied": rayscenes.denied,
     "workers_kept": rayscenes.kept,
+    "alarm_raised": rayscenes.alarm,
 }
 
 WORDS: dict[str, Any] = {

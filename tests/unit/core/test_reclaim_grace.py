@@ -8,9 +8,7 @@ from msgspec.structs import replace
 from kit import facts
 from kit.scenes import Scene
 from kit.traces import run, starts, trace
-from muster.core.audit import audit
 from muster.events.decisions import EvictionOrdered, ReclaimDeferred
-from muster.runtime.replay import replay
 from muster.simulation.model import Trace
 
 MINUTE = 60_000
@@ -42,12 +40,6 @@ def passes(scene: Scene, ms: int) -> None:
     scene.settle()
 
 
-def sound(scene: Scene) -> None:
-    assert not replay(scene.bench.log, silences=False).divergences
-    report = audit(scene.bench.log)
-    assert not report.violations, report.violations[0]
-
-
 def test_nobody_is_evicted_before_the_grace_is_over() -> None:
     scene = borrowed()
     scene.lines("job a/owed cpu=4")
@@ -56,7 +48,7 @@ def test_nobody_is_evicted_before_the_grace_is_over() -> None:
     assert orders(scene) == []
     passes(scene, 1)
     assert orders(scene) == ["a/owed"]
-    sound(scene)
+    scene.bench.sound()
 
 
 def test_who_ends_meanwhile_saves_an_eviction() -> None:
@@ -66,7 +58,7 @@ def test_who_ends_meanwhile_saves_an_eviction() -> None:
     scene.lines("finishes b/x0", "gone b/x0")
     passes(scene, 10 * MINUTE)
     assert orders(scene) == []
-    sound(scene)
+    scene.bench.sound()
 
 
 def test_the_grace_of_many_jobs_passes_at_the_same_time() -> None:
@@ -87,7 +79,7 @@ def test_who_comes_later_waits_for_a_grace_of_its_own() -> None:
     assert orders(scene) == ["a/one"]
     passes(scene, 4 * MINUTE)
     assert orders(scene) == ["a/one", "a/two"]
-    sound(scene)
+    scene.bench.sound()
 
 
 def test_the_grace_begins_when_the_queue_is_below_its_guarantee() -> None:
@@ -101,7 +93,7 @@ def test_the_grace_begins_when_the_queue_is_below_its_guarantee() -> None:
     scene.change("a/mine", need={"ack": facts.vector(cpu=4), "full": facts.vector(cpu=4)})
     scene.lines("finishes a/mine", "gone a/mine")
     assert orders(scene) == [], "it fits now, or its grace begins"
-    sound(scene)
+    scene.bench.sound()
 
 
 def test_a_job_may_ask_for_longer_and_not_for_less() -> None:

@@ -6,11 +6,8 @@ import pytest
 
 from kit import facts, kai, nodes
 from kit.scenes import Scene
-from muster.core.audit import audit
-from muster.events.base import Event
 from muster.events.decisions import EvictionOrdered, PreemptionProposed
 from muster.model.workload import Workload
-from muster.runtime.replay import replay
 
 GPU = {"cpu": 0, "gpu": 1, "memory": 0}
 
@@ -36,23 +33,14 @@ def borrowed_gpus(scene: Scene) -> None:
         runs(scene, kai.work(f"x{index}", "team-b", "kai-b", **GPU))
 
 
-def happened(scene: Scene, kind: type[Event]) -> list[Event]:
-    return [event for stored in scene.bench.log for event in stored.commit.events if isinstance(event, kind)]
-
-
-def sound(scene: Scene) -> None:
-    assert audit(scene.bench.log).broken == {}
-    assert not replay(scene.bench.log, silences=False).divergences
-
-
 def test_a_tree_that_does_not_reclaim_says_nothing_about_kai_queues() -> None:
     scene = both(reclaim="disabled")
     scene.lines("synced")
     borrowed_gpus(scene)
     scene.do(facts.seen(kai.work("owed", "team-a", "kai-a", **GPU)))
-    assert [each.withheld for each in happened(scene, PreemptionProposed)] == [""]
-    assert len(happened(scene, EvictionOrdered)) == 1
-    sound(scene)
+    assert [each.withheld for each in scene.bench.happened(PreemptionProposed)] == [""]
+    assert len(scene.bench.happened(EvictionOrdered)) == 1
+    scene.bench.sound()
 
 
 @pytest.mark.parametrize("tree", ["kai", "elastic-quota"])
@@ -63,10 +51,10 @@ def test_what_ran_at_first_sight_turns_reclaim_off_in_its_own_tree_only(tree: st
     scene.lines("synced", f"job b/x cpu={8 if tree == 'kai' else 4}")
     scene.runs("b/x")
     scene.lines("job a/owed cpu=4")
-    assert [each.withheld for each in happened(scene, PreemptionProposed)] == [
+    assert [each.withheld for each in scene.bench.happened(PreemptionProposed)] == [
         "" if tree == "kai" else "reclaim_disabled"
     ]
-    sound(scene)
+    scene.bench.sound()
 
 
 @pytest.mark.parametrize(
@@ -83,7 +71,7 @@ def test_what_runs_with_a_label_that_leads_nowhere_is_charged_to_its_namespace(l
     assert {uid: charge.queue for uid, charge in charges.items()} == {job.ref.uid: "root/a"}
     scene.tree_of(("a", 4), ("c", 0))
     assert charges[job.ref.uid].queue == "root/a"
-    sound(scene)
+    scene.bench.sound()
 
 
 def test_a_tree_that_is_deleted_leaves_its_charges_to_the_queue_that_their_jobs_name() -> None:
@@ -94,4 +82,4 @@ def test_a_tree_that_is_deleted_leaves_its_charges_to_the_queue_that_their_jobs_
     scene.do(facts.tree_gone())
     state = scene.bench.states["quota_accountant"]
     assert state.entries[job.ref.uid].queue == state.ledger.charges[job.ref.uid].queue == "kai/team-a"
-    sound(scene)
+    scene.bench.sound()

@@ -25,7 +25,7 @@ def codes() -> set[str]:
     return set(get_args(JobCode))
 
 
-GANG_STANDINGS = ("Waiting", "OtherScheduler", "Gone", "Starting", "Bound", "Running", *ENDED)
+GANG_STANDINGS = ("Waiting", "OtherScheduler", "KubeScheduler", "Gone", "Starting", "Bound", "Running", *ENDED)
 """What a gang of pods stands at when nothing holds it back."""
 
 

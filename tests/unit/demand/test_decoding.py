@@ -91,6 +91,17 @@ def test_an_idle_worker_keeps_its_time_and_a_new_idleness_has_a_new_one() -> Non
     assert again.idle == (RayIdle("w", "small", NOW + 118_000),)
 
 
+def test_an_idle_worker_that_drains_has_left_and_is_not_taken_for_busy() -> None:
+    first = demand_of(reading(rayhead.node("w", status=pb.IDLE), rayhead.node("v")), NOW)
+    drains = demand_of(reading(rayhead.node("w", status=pb.DRAINING), rayhead.node("v")), NOW + 1, first)
+    assert (drains.idle, drains.left, drains.joined) == ((), (RayIdle("w", "small", NOW + 1),), {"small": 1})
+    gone = demand_of(reading(rayhead.node("v")), NOW + 2_000, drains)
+    assert gone.left == drains.left
+    assert demand_of(reading(rayhead.node("v")), NOW + 60_001, gone).left == ()
+    assert demand_of(reading(rayhead.node("w"), rayhead.node("v")), NOW + 3_000, gone).left == (), "it is used again"
+    assert demand_of(reading(rayhead.node("w")), NOW + 2, first).left == (), "one that was busy is no such worker"
+
+
 def test_where_actors_are_not_said_what_was_known_stays() -> None:
     busy = rayhead.node("w1"), rayhead.node("w2")
     first = demand_of(reading(*busy, actors=frozenset({b"w1".hex()})), NOW)

@@ -19,7 +19,8 @@ from muster_autoscaler_bridge.demand.errors import (
     UnreachableError,
 )
 from muster_autoscaler_bridge.demand.heads import Drained, Head
-from muster_autoscaler_bridge.demand.reader import RETRY_GCS_MS, STALLED_MS, HeadReader
+from muster_autoscaler_bridge.demand.pace import STALLED_MS
+from muster_autoscaler_bridge.demand.reader import RETRY_GCS_MS, HeadReader
 from muster_autoscaler_bridge.demand.reading import Reading
 
 HEAD = Head(Ref("rayclusters", "ns", "c", "uid-1"), 1, "c-head-svc:6379", "http://c-head-svc:8265", "secret")
@@ -140,10 +141,14 @@ async def test_a_head_in_trouble_keeps_what_was_known(error: Exception, trouble:
     assert await scene.after(RETRY_GCS_MS) == known
 
 
-def ticking(seen: int, *, pending: int = 1) -> Reading:
+def ticking(seen: int, *, pending: int = 1, looks: int = 0, launching: int = 0) -> Reading:
     state = pb.AutoscalingState(last_seen_cluster_resource_state_version=seen, autoscaler_state_version=1)
+    if launching:
+        state.pending_instance_requests.add(ray_node_type_name="small", count=launching)
     waits = [request({"CPU": 1}, pending)] if pending else []
-    return reading_of(rayhead.status(node("w"), pending=waits, autoscaling=state))
+    said = rayhead.status(node("w"), pending=waits, autoscaling=state)
+    said.cluster_resource_state.cluster_resource_state_version = looks
+    return reading_of(said)
 
 
 async def test_an_autoscaler_that_makes_no_tick_is_reported() -> None:
@@ -155,6 +160,45 @@ async def test_an_autoscaler_that_makes_no_tick_is_reported() -> None:
     assert (await scene.after(1)).trouble == "stalled"
     scene.gcs.says = ticking(99)
     assert (await scene.after(5_000)).trouble == ""
+
+
+async def test_an_autoscaler_whose_ticks_take_long_has_three_of_them() -> None:
+    scene = Scene()
+    for number in range(3):
+        scene.gcs.says = ticking(number)
+        await scene.after(100_000)
+    said = await scene.after(300_000)
+    assert (said.trouble, said.tick_ms) == ("", 160_000)
+    assert (await scene.after(1)).trouble == "stalled"
+    scene.gcs.says = ticking(3)
+    said = await scene.after(1)
+    assert (said.trouble, said.tick_ms) == ("", 320_000), "no tick counts for more than five minutes"
+    for number in range(4, 12):
+        scene.gcs.says = ticking(number)
+        said = await scene.after(5_000)
+    assert said.tick_ms == 0, "it is quick again"
+
+
+@pytest.mark.parametrize(
+    ("others", "launching", "trouble"), [(1, 0, ""), (0, 0, "stalled"), (1, 2, "stalled")], ids=["new", "gone", "fails"]
+)
+async def test_an_autoscaler_whose_reports_are_not_taken_yet(others: int, launching: int, trouble: str) -> None:
+    """It was started anew beside its head, and looks at it; one that is gone does not, one that fails has launches."""
+    scene = Scene()
+    for number in range(10):
+        scene.gcs.says = ticking(7, looks=1 + number * (1 + others), launching=launching)
+        said = await scene.after(5_000)
+    assert said.trouble == trouble
+
+
+async def test_what_could_not_be_read_is_no_slow_tick() -> None:
+    scene = Scene()
+    scene.gcs.says = ticking(1)
+    await scene.after(5_000)
+    scene.gcs.says = scene.http.says = UnreachableError("away")
+    await scene.after(100_000)
+    scene.gcs.says = ticking(2)
+    assert (await scene.after(5_000)).tick_ms == 0
 
 
 async def test_an_autoscaler_with_nothing_to_do_is_left_alone() -> None:

@@ -227,6 +227,19 @@ def test_the_autoscaler_runs_beside_the_head() -> None:
     assert "restartPolicy" not in body["spec"]
 
 
+def test_sidecars_are_as_their_options_say() -> None:
+    amounts = {"requests": {"cpu": "1"}, "limits": {"cpu": "1"}}
+    env, source = [{"name": "A", "value": "b"}], [{"secretRef": {"name": "token"}}]
+    scaler = {"image": "other:1", "imagePullPolicy": "Always", "resources": amounts, "env": env, "envFrom": source}
+    spec = cluster_spec(group("a", replicas=1), enableInTreeAutoscaling=True, autoscalerOptions=scaler)
+    spec["historyServerOptions"] = {"collectorOptions": {"resources": amounts}}
+    of_head, of_worker = (body["spec"]["containers"] for body in Look(raycluster(**spec)).bodies)
+    assert {**of_head[1], "env": of_head[1]["env"][-1:]} == {"name": "autoscaler", "args": of_head[1]["args"], **scaler}
+    assert [each["name"] for each in of_head] == [of_head[0]["name"], "autoscaler", "hs-collector"]
+    assert [each["name"] for each in of_worker] == [of_worker[0]["name"], "hs-collector"]
+    assert (of_head[2]["resources"], of_worker[1]["resources"]) == (amounts, amounts)
+
+
 def test_services_and_accounts_are_made_once() -> None:
     found = Look(raycluster(), settings=OperatorSettings())
     assert found.acts[0] == f"create services {NAME}-head-svc"
@@ -313,6 +326,31 @@ def test_a_suspended_cluster_rests_and_is_made_anew_when_asked() -> None:
     assert (resumed.acts, resumed.condition(words.CLUSTER_SUSPENDED)) == ([], ("False", "UserRequestResume"))
     assert "state" not in resumed.status
     assert len(Look(with_status(raycluster(), resumed.status)).acts) == 3
+
+
+def test_its_autoscaler_suspends_it_as_its_owner_does() -> None:
+    idle = raycluster(idleSuspend=True)
+    asked = Look(idle, head(), *workers(1))
+    assert asked.condition(words.CLUSTER_SUSPENDING) == ("True", "UserRequestSuspend")
+    assert Look(with_status(idle, asked.status), head()).acts == ["delete pods head"]
+    done = Look(with_status(idle, asked.status))
+    assert done.status["state"] == "suspended"
+    assert Look(with_status(idle, done.status)).plan.operations == ()
+    assert Look(with_status(raycluster(), done.status)).condition(words.CLUSTER_SUSPENDED) == (
+        "False",
+        "UserRequestResume",
+    )
+
+
+def test_what_its_autoscaler_deletes_goes_once_the_operator_has_said_so() -> None:
+    going = raycluster()
+    going["metadata"] |= {"deletionTimestamp": stamp(BEGAN), "finalizers": ["mine", words.IDLE_FINALIZER]}
+    said, written = reconcile_raycluster(RayClusterSeen(going, (head(),)), BEGAN, BARE).operations
+    assert isinstance(said, Create)
+    assert said.body["reason"] == "DeletedIdleRayCluster"
+    assert isinstance(written, Replace)
+    assert written.body["metadata"]["finalizers"] == ["mine"]
+    assert reconcile_raycluster(RayClusterSeen(written.body, (head(),)), BEGAN, BARE).operations == ()
 
 
 def test_without_pods_a_cluster_is_ready_after_a_while() -> None:

@@ -149,6 +149,20 @@ CASES = [
         "x n1; y -; z n1; v n1; w n1",
     ),
     Case(
+        "of two queues alike the one of lower priority gives, whatever their names",
+        "n1:4",
+        "a D1 W0 P101; b D1 W0; c D1 W0",
+        "u a 1@n1 at=1\nv a 1@n1 at=9\nx b 1@n1 at=2\ny b 1@n1 at=3\nz c 1",
+        "u n1; v n1; x n1; y -; z n1",
+    ),
+    Case(
+        "the queue that is furthest above what it may keep gives first",
+        "n1:6",
+        "a D2 W0; b D1 W0; c D1 W0",
+        "u a 3x1@n1 at=9 min=1\nx b 2@n1 at=1\ny b 1@n1 at=2\nz c 1",
+        "u n1 n1 n1; x n1; y -; z n1",
+    ),
+    Case(
         "down to the fair share, no further",
         "n1:8",
         "a D1; b D1",
@@ -314,6 +328,8 @@ CASES = [
         "x n1; y n1; z -; w n1",
     ),
     Case("equal priority does not preempt", "n1:1", "a D1", "x a 1@n1 p=75\ny a 1 p=75", "x n1; y -"),
+    Case("a label makes work firm, whatever its priority", "n1:1", "a D1", "x a 1@n1 firm=1\ny a 1 p=90", "x n1; y -"),
+    Case("and soft", "n1:1", "a D1", "x a 1@n1 p=build firm=0\ny a 1 p=inference", "x -; y n1"),
     Case("firm work is not preempted", "n1:1", "a D1", "x a 1@n1 p=build\ny a 1 p=inference", "x n1; y -"),
     Case(
         "not beyond the quota for firm work",

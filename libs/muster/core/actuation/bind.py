@@ -11,9 +11,10 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from muster.core.actuation.answers import Answer, Effect, RetryLater, applied, failed, not_done
+from muster.core.actuation.answers import Answer, Effect, RetryLater, applied, failed, message_of, not_done
 from muster.core.objects.meta import GPU_DEVICE, GPU_GROUPS, GPU_PORTION, GPU_UUIDS, Meta, UnreadableError, decode
 from muster.events.base import Cause
+from muster.events.effects import EffectFailed
 from muster.model.keys import Intent, Ref
 
 
@@ -39,6 +40,18 @@ class Bind(Struct, frozen=True):
     @property
     def attempt(self) -> int:
         return self.cycle
+
+
+class Unbind(Struct, frozen=True):
+    """One pod that is not to be bound to a node any more: whether it was is to be found out."""
+
+    ref: Ref
+    node: str
+    intent: Intent
+    cause: Cause
+    """The decision that had placed it."""
+    attempt: int
+    action: Literal["bind"] = "bind"
 
 
 class _BoundPodSpec(Struct, frozen=True, rename="camel"):
@@ -85,14 +98,38 @@ def after_binding(order: Bind, status: int, body: bytes, refusal: str) -> Effect
 
     ``refusal``: the message of the refusal.
     """
+    pod = _read(order, status, body)
+    if not isinstance(pod, _BoundPod):
+        return pod or RetryLater("conflict", refusal)
+    settled = _settled(order, pod)
+    if settled is not None:
+        return settled
+    return failed(order, "refused", refusal) if "schedulingGates" in refusal else RetryLater("conflict", refusal)
+
+
+def after_unbind(order: Unbind, status: int, body: bytes) -> Effect | RetryLater:
+    """What the pod says about a binding that was withdrawn, and may have been done before."""
+    pod = _read(order, status, body)
+    if not isinstance(pod, _BoundPod):
+        return pod or RetryLater("unavailable", message_of(body))
+    return _settled(order, pod) or failed(order, "withdrawn", f"it has not been bound to {order.node}")
+
+
+def _read(order: Bind | Unbind, status: int, body: bytes) -> _BoundPod | EffectFailed | None:
+    """The pod; what it means that there is none; None when nothing was learnt."""
     if status == 404:
         return failed(order, "gone", "it no longer exists")
     if not 200 <= status < 300:
-        return RetryLater("conflict", refusal)
+        return None
     try:
         pod: _BoundPod = decode(body, _BoundPod)
     except UnreadableError as err:
         return failed(order, "refused", str(err))
+    return pod
+
+
+def _settled(order: Bind | Unbind, pod: _BoundPod) -> Effect | None:
+    """What a pod says for good about a binding; None for one that may be bound still."""
     if pod.metadata.uid != order.ref.uid:
         return failed(order, "gone", "another pod has taken its name")
     if pod.spec.node_name == order.node:
@@ -101,4 +138,4 @@ def after_binding(order: Bind, status: int, body: bytes, refusal: str) -> Effect
         return failed(order, "superseded", f"it is bound to {pod.spec.node_name}")
     if pod.metadata.deletion_timestamp:
         return failed(order, "gone", "it is being deleted")
-    return failed(order, "refused", refusal) if "schedulingGates" in refusal else RetryLater("conflict", refusal)
+    return None

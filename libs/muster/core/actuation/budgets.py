@@ -1,8 +1,9 @@
 """PodDisruptionBudgets: whether the pods of a job may go before it is suspended to give quota back.
 
-Nothing on the API server keeps a controller from deleting the pods of a job that is suspended. So the pods of a victim
-are counted first: of each budget no more go than it allows. Pods of others that are being suspended and are still there
-count as gone: they were counted against the same budget, and its status does not show it yet.
+Nothing on the API server keeps a controller from deleting the pods of a job that is suspended, or the workers that a
+Ray cluster is to give back. So they are counted first: of each budget no more go than it allows. Pods of others that
+are being suspended or taken and are still there count as gone: they were counted against the same budget, and its
+status does not show it yet.
 
 Evictions by the pods' own subresource are no way: a Job counts an evicted pod as a failure of its own.
 """
@@ -72,6 +73,10 @@ class PodsLeaving(Struct, frozen=True):
     """uids of workloads that are being suspended, and were ordered to go earlier"""
     children: Mapping[str, str] = field(default_factory=dict)
     """uid of an object that a workload runs through -> uid of the workload"""
+    pods: Collection[str] = ()
+    """uids of the pods that go, where the others of the workload stay"""
+    pods_before: Collection[str] = ()
+    """uids of single pods of others that are going"""
 
 
 Stop = Effect | RetryLater
@@ -102,14 +107,21 @@ def objection(order: Order, budgets: list[_Budget], leaving: PodsLeaving, status
     for budget in sorted(budgets, key=lambda each: each.metadata.name):
         selector = selector_of(budget.spec.selector)
         chosen = [pod for pod in pods.items if pod.counts and selects(selector, pod.metadata.labels)]
-        own = sum(owners.get(pod.metadata.uid) == leaving.uid for pod in chosen)
-        gone = sum(owners.get(pod.metadata.uid, "") in leaving.before for pod in chosen)
+        whole = not leaving.pods
+        own = sum(
+            owners.get(pod.metadata.uid) == leaving.uid if whole else pod.metadata.uid in leaving.pods for pod in chosen
+        )
+        gone = sum(
+            owners.get(pod.metadata.uid, "") in leaving.before or pod.metadata.uid in leaving.pods_before
+            for pod in chosen
+        )
         # The status may be from before pods went that are not there any more.
         allowed = min(budget.status.disruptions_allowed, len(chosen) - budget.status.desired_healthy)
         if own and own > allowed - gone:
             text = f"PodDisruptionBudget {budget.metadata.name} allows {max(allowed, 0)} of its pods to go"
             text += f", {gone} of them are on their way" if gone else ""
-            return failed(order, "refused", f"{text}, and {own} are of this job; raise it, or let other work give way")
+            theirs = "are of this job" if whole else "would be taken from this cluster"
+            return failed(order, "refused", f"{text}, and {own} {theirs}; raise it, or let other work give way")
     return None
 
 

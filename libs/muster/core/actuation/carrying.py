@@ -11,14 +11,15 @@ from typing import Literal
 
 from msgspec import Struct
 
-from muster.core.actuation import budgets, gpus, provisioning
+from muster.core.actuation import budgets, gathering, gpus, provisioning
 from muster.core.actuation.answers import Effect, Reread, RetryLater, applied, message_of
 from muster.core.actuation.asking import Asking
-from muster.core.actuation.bind import Bind, after_binding, binding_for, read_binding
-from muster.core.actuation.gating import Gating, is_worker, patch_gate, read_gated
+from muster.core.actuation.bind import Bind, Unbind, after_binding, after_unbind, binding_for, read_binding
+from muster.core.actuation.gating import Gating, patch_gate, read_gated
 from muster.core.actuation.gpus import Freeing
-from muster.core.actuation.intents import ActuatorState, Known, Outstanding, leaving
+from muster.core.actuation.intents import ActuatorState, Known, Outstanding, leaving, workers_leaving
 from muster.core.actuation.patch import after_reread, patch_for, read_answer
+from muster.core.actuation.removing import Removing, before_deletion, deletion, is_worker, read_deletion
 from muster.core.objects.gpus import RESERVATIONS
 from muster.core.workloads.registry import KINDS
 from muster.model.api import CONFIG_MAPS, DISRUPTION_BUDGETS, JSON, JSON_PATCH, MERGE_PATCH, PODS, RAYCLUSTERS
@@ -43,20 +44,29 @@ class Reply(Struct, frozen=True):
     body: bytes
 
 
-Order = Outstanding | Bind | Asking | Freeing | Gating
+Order = Outstanding | Bind | Unbind | Asking | Freeing | Gating | Removing
 Steps = Generator[Request, Reply, Effect | RetryLater]
 
 
 def orders_of(state: ActuatorState) -> dict[str, Order]:
     """Everything that is to be carried out, by the uid of the object it is about."""
-    others: dict[str, Order] = {**state.gating, **state.binds, **state.asking, **state.freeing}
+    others: dict[str, Order] = {**state.gating, **state.binds, **state.unbinds, **state.asking}
+    others |= {**state.freeing, **state.removing}
     return {**others, **state.outstanding}  # Of a cluster that is a job itself: whether it runs comes first.
 
 
 def is_due(order: Order, state: ActuatorState) -> bool:
     """Whether an order is still to be carried out."""
     uid = order.ref.uid
-    tables = (state.outstanding, state.binds, state.asking, state.freeing, state.gating)
+    tables = (
+        state.outstanding,
+        state.binds,
+        state.unbinds,
+        state.asking,
+        state.freeing,
+        state.gating,
+        state.removing,
+    )
     return any(order == table.get(uid) for table in tables)
 
 
@@ -65,12 +75,16 @@ def carry_out(order: Order, state: Callable[[], ActuatorState], image: str = gpu
     match order:
         case Bind():
             return _bind(order, image)
+        case Unbind():
+            return _unbind(order)
         case Freeing():
             return _free(order)
         case Asking():
             return _ask(order)
         case Gating():
-            return _gate(order)
+            return _gate(order, state)
+        case Removing():
+            return _remove(order)
     return _patch(order, state)
 
 
@@ -82,11 +96,17 @@ def first_request(order: Outstanding, known: Known) -> Request:
 
 def _patch(order: Outstanding, state: Callable[[], ActuatorState]) -> Steps:
     if order.evicts:
-        stays = yield from _budgets_allow(order, state())
+        stays = yield from _budgets_allow(order, leaving(state(), order))
         if stays is not None:
             return stays
     known = state().known.get(order.ref.uid, Known())
+    gathered = order.together == 0
     for _ in range(REREADS):
+        if not gathered and gathering.groups(order, known):
+            trouble = yield from _gather(order, state().seq)
+            if trouble is not None:
+                return trouble
+            gathered = True
         request = first_request(order, known)
         reply = yield request
         answer = read_answer(order, reply.status, reply.body)
@@ -100,7 +120,24 @@ def _patch(order: Outstanding, state: Callable[[], ActuatorState]) -> Steps:
     return RetryLater("conflict", "the object keeps changing under the patch")
 
 
-def _budgets_allow(order: Outstanding, state: ActuatorState) -> Generator[Request, Reply, Effect | RetryLater | None]:
+def _gather(order: Outstanding, end: int) -> Generator[Request, Reply, Effect | RetryLater | None]:
+    """Make the PodGroup that its pods are going to name; None: it is there. ``end``: how far our own log is known."""
+    groups = gathering.GROUPS
+    path = groups.path(order.ref.namespace, gathering.group_name(order.ref))
+    made = yield Request("POST", groups.path(order.ref.namespace), gathering.group_for(order))
+    if made.status != 409:
+        return gathering.read_made(order, made.status, made.body)
+    found = yield Request("GET", path)
+    former = gathering.read_former(order, end, found.status, found.body)
+    if not isinstance(former, bytes):
+        return former
+    gone = yield Request("DELETE", path, former)
+    return gathering.read_removed(order, gone.status, gone.body)
+
+
+def _budgets_allow(
+    order: Outstanding | Gating, going: budgets.PodsLeaving
+) -> Generator[Request, Reply, Effect | RetryLater | None]:
     """Whether PodDisruptionBudgets let the pods of a victim go; None when they do."""
     found = yield Request("GET", DISRUPTION_BUDGETS.path(order.ref.namespace))
     limits = budgets.read_budgets(order, found.status, found.body)
@@ -109,11 +146,15 @@ def _budgets_allow(order: Outstanding, state: ActuatorState) -> Generator[Reques
     if not limits:
         return None
     pods = yield Request("GET", PODS.path(order.ref.namespace))
-    return budgets.objection(order, limits, leaving(state, order), pods.status, pods.body)
+    return budgets.objection(order, limits, going, pods.status, pods.body)
 
 
-def _gate(order: Gating) -> Steps:
+def _gate(order: Gating, state: Callable[[], ActuatorState]) -> Steps:
     path = RAYCLUSTERS.path(order.ref.namespace, order.ref.name)
+    if order.decision.workers:
+        stays = yield from _budgets_allow(order, workers_leaving(state(), order))
+        if stays is not None:
+            return stays
     for _ in range(REREADS):
         workers = yield from _workers(order)
         if isinstance(workers, RetryLater):
@@ -135,7 +176,7 @@ def _workers(order: Gating) -> Generator[Request, Reply, dict[str, list[str]] | 
     for group, pods in order.decision.workers.items():
         for pod in pods:
             reply = yield Request("GET", PODS.path(pod.namespace, pod.name))
-            answer = is_worker(order, group, pod, reply.status, reply.body)
+            answer = is_worker(order.ref, group, pod, reply.status, reply.body)
             if isinstance(answer, RetryLater):
                 return answer
             if answer:
@@ -160,6 +201,11 @@ def _bind(order: Bind, image: str) -> Steps:
         return answer
     found = yield Request("GET", path)
     return after_binding(order, found.status, found.body, message_of(reply.body))
+
+
+def _unbind(order: Unbind) -> Steps:
+    found = yield Request("GET", PODS.path(order.ref.namespace, order.ref.name))
+    return after_unbind(order, found.status, found.body)
 
 
 def _reserve(order: Bind, group: str, image: str) -> Generator[Request, Reply, str | Effect | RetryLater]:
@@ -197,6 +243,17 @@ def _free(order: Freeing) -> Steps:
     path = PODS.path(order.ref.namespace, order.ref.name)
     reply = yield Request("DELETE", path, gpus.deletion(order))
     answer = gpus.read_deletion(order, reply.status, reply.body)
+    return applied(order) if isinstance(answer, Reread) else answer
+
+
+def _remove(order: Removing) -> Steps:
+    path = PODS.path(order.ref.namespace, order.ref.name)
+    found = yield Request("GET", path)
+    known = before_deletion(order, found.status, found.body)
+    if known is not None:
+        return known
+    reply = yield Request("DELETE", path, deletion(order))
+    answer = read_deletion(order, reply.status, reply.body)
     return applied(order) if isinstance(answer, Reread) else answer
 
 

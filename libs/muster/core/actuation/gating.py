@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from muster.core.actuation.answers import Answer, Effect, RetryLater, applied, failed, message_of, not_done, rv_of
 from muster.core.objects.meta import CEILINGS, GATE, GRANTED, Meta, UnreadableError, decode
+from muster.core.workloads import rayresize
 from muster.core.workloads.ray import RayClusterSpec
 from muster.core.workloads.rayscaling import elastic_of
 from muster.events.base import Cause
@@ -24,8 +25,6 @@ from muster.model.keys import Intent, Ref
 
 Op = dict[str, Any]
 
-CLUSTER, GROUP = "ray.io/cluster", "ray.io/group"
-"""Labels that KubeRay gives its pods."""
 SCALED = {"RayJob": "/spec/rayClusterSpec", "RayService": "/spec/rayClusterConfig", "RayCluster": "/spec"}
 """{kind: where it describes a Ray cluster}"""
 
@@ -69,7 +68,7 @@ def gate_notes(most: Counts, elastic: Elastic, intent: Intent) -> dict[str, str]
     return {GRANTED: counts_text(most), CEILINGS: counts_text(ceilings), GATE: str(intent)}
 
 
-def gate_ops(most: Counts, elastic: Elastic, at: str) -> list[Op]:
+def gate_ops(most: Counts, elastic: Elastic, at: str, replicas: Mapping[str, int] | None = None) -> list[Op]:
     """Operations that write it, each after a test that the group is still at its place."""
     ops: list[Op] = []
     for index, group in enumerate(elastic.groups):
@@ -77,29 +76,10 @@ def gate_ops(most: Counts, elastic: Elastic, at: str) -> list[Op]:
         ops.append({"op": "test", "path": f"{path}/groupName", "value": group.name})
         # Written even where it is known to say so: of what waits the ceiling is known, not what stands there.
         ops.append({"op": "add", "path": f"{path}/maxReplicas", "value": most[group.name]})
+        if replicas and group.name in replicas:
+            count = replicas[group.name] if elastic.driven else min(replicas[group.name], group.asked)
+            ops.append({"op": "add", "path": f"{path}/replicas", "value": count})
     return ops
-
-
-class _Worker(Struct, frozen=True):
-    metadata: Meta
-
-
-def is_worker(order: Gating, group: str, pod: Ref, status: int, body: bytes) -> bool | RetryLater:
-    """Whether a pod that was just read is the worker that is to go: its uid, its cluster, its group.
-
-    Its operator deletes whatever pod has a name that it is given, and asks nothing.
-    """
-    if status == 404:
-        return False
-    if not 200 <= status < 300:
-        return RetryLater("unavailable", message_of(body))
-    try:
-        found: _Worker = decode(body, _Worker)
-    except UnreadableError:
-        return False
-    labels = found.metadata.labels
-    ours = (labels.get(CLUSTER), labels.get(GROUP)) == (order.ref.name, group)
-    return found.metadata.uid == pod.uid and ours
 
 
 def patch_gate(
@@ -135,7 +115,7 @@ def patch_gate(
     if grown:
         return failed(order, "spec_changed", f"worker group {grown[0]} has grown meanwhile")
     most = {group.name: max(decision.most[group.name], group.least) for group in elastic.groups}
-    notes = gate_notes(most, elastic, order.intent)
+    notes = gate_notes(most, elastic, order.intent) | rayresize.notes_of(found.spec, meta.annotations, decision.grow)
     ops: list[Op] = [
         {"op": "test", "path": "/metadata/uid", "value": order.ref.uid},
         {"op": "test", "path": "/metadata/resourceVersion", "value": meta.resource_version},
@@ -145,7 +125,7 @@ def patch_gate(
     else:
         escaped = {key.replace("~", "~0").replace("/", "~1"): text for key, text in notes.items()}
         ops += [{"op": "add", "path": f"/metadata/annotations/{key}", "value": text} for key, text in escaped.items()]
-    ops += gate_ops(most, elastic, SCALED["RayCluster"])
+    ops += gate_ops(most, elastic, SCALED["RayCluster"], decision.replicas)
     ops += _deletions(found.spec, elastic, workers or {})
     return msgspec.json.encode(ops, order="deterministic")
 
@@ -156,7 +136,8 @@ def _deletions(spec: RayClusterSpec, elastic: Elastic, workers: Mapping[str, lis
         names = workers.get(group.name)
         if names:
             path = f"{SCALED['RayCluster']}/workerGroupSpecs/{index}/scaleStrategy"
-            value = [*dict.fromkeys((*group.leaving, *names))]
+            # Where there is no autoscaler nobody else takes names away.
+            value = [*dict.fromkeys((*(() if elastic.driven else group.leaving), *names))]
             if raw.scale_strategy is None:
                 yield {"op": "add", "path": path, "value": {"workersToDelete": value}}
             else:

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from muster.core.actuation.answers import Answer, Effect, RetryLater, applied, failed, message_of, not_done, retry
 from muster.core.actuation.bind import Bind, portion
-from muster.core.objects.gpus import CONTAINER, GROUP, KEEPS, RESERVATIONS
+from muster.core.objects.gpus import GROUP, KEEPS, RESERVATIONS, container_of
 from muster.core.objects.meta import INTENT, Meta, UnreadableError, decode
 from muster.events.base import Cause
 from muster.model.keys import Intent, Ref
@@ -185,7 +185,7 @@ def _config_maps(order: Bind, pod: _ReservationPod, uuids: tuple[str, ...]) -> l
     base = pod.metadata.annotations.get(CONFIG_MAP, "")[:200]
     if not base:
         return []
-    wanted = pod.metadata.annotations.get(CONTAINER, "")
+    wanted = container_of(pod.metadata.annotations)
     index = next((f"{i}" for i, each in enumerate(pod.spec.containers) if each.name == wanted), "")
     if not index:
         index = next((f"i{i}" for i, each in enumerate(pod.spec.init_containers or ()) if each.name == wanted), "0")

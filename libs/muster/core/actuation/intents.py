@@ -7,19 +7,21 @@ gone: whatever is outstanding is carried out again after a crash, and the fence 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from msgspec import Struct, field
 
 from muster.core.actuation.asking import Asking
-from muster.core.actuation.bind import Bind
+from muster.core.actuation.bind import Bind, Unbind
 from muster.core.actuation.budgets import PodsLeaving
 from muster.core.actuation.gating import Gating
 from muster.core.actuation.gpus import Freeing
+from muster.core.actuation.removing import Removing
 from muster.core.objects.kaiqueue import pod_group_name
 from muster.core.seen import Seen
 from muster.core.stage import Arm, StageState, Violation
 from muster.events.base import Cause, Decision, Event
+from muster.events.clearing import ClearingOrdered
 from muster.events.decisions import (
     EvictionOrdered,
     GangAdmitted,
@@ -30,7 +32,7 @@ from muster.events.decisions import (
     WorkloadQueued,
 )
 from muster.events.effects import Action, EffectApplied, EffectFailed
-from muster.events.elastic import GateSet
+from muster.events.elastic import GateSet, GrowthWithdrawn, WorkersRemoved
 from muster.events.facts import ChildGone, ChildObserved, PodGone, WorkloadGone, WorkloadObserved
 from muster.events.gangs import GpuReservationEnded, PodsPlaced, PodsReleased
 from muster.events.growing import NodesRequested, NodesRequestWithdrawn
@@ -56,6 +58,8 @@ class Outstanding(Struct, frozen=True):
     """Its pods have places that are held for them: they are to say that we place them."""
     pod_group: str = ""
     """Name of the PodGroup that shows it, where it is of a KAI queue."""
+    together: int = 0
+    """How many of its pods kube-scheduler is to place together; 0: it is not asked to."""
     evicts: bool = False
     """It is suspended for others: PodDisruptionBudgets are asked first."""
 
@@ -95,7 +99,27 @@ def leaving(state: ActuatorState, order: Outstanding) -> PodsLeaving:
     """A victim, and who leaves before it."""
     orders = state.outstanding.items()
     ahead = [uid for uid, other in orders if other.evicts and _turn(other) < _turn(order)]
-    return PodsLeaving(order.ref.uid, [*ahead, *(uid for uid in state.leaving if uid != order.ref.uid)], state.children)
+    others = [*ahead, *(uid for uid in state.leaving if uid != order.ref.uid)]
+    return PodsLeaving(order.ref.uid, others, state.children, pods_before=_workers_before(state, order))
+
+
+def workers_leaving(state: ActuatorState, order: Gating) -> PodsLeaving:
+    """The workers that a Ray cluster gives back, and what leaves before them."""
+    evicted = [uid for uid, other in state.outstanding.items() if other.evicts and other.intent < order.intent]
+    own = [pod.uid for pod in _workers_of(order)]
+    return PodsLeaving(order.ref.uid, [*evicted, *state.leaving], state.children, own, _workers_before(state, order))
+
+
+def _workers_before(state: ActuatorState, order: Outstanding | Gating) -> list[str]:
+    """Uids of the workers that were to be given back before an order, but those of a victim that leaves as a whole."""
+    whole = order.ref.uid if isinstance(order, Outstanding) else ""
+    ahead = (each for each in state.gating.values() if each.intent < order.intent)
+    orders = [pod.uid for each in ahead if each.decision.owner.uid != whole for pod in _workers_of(each)]
+    return orders + [uid for owner, workers in state.going.items() if owner != whole for uid in workers]
+
+
+def _workers_of(order: Gating) -> list[Ref]:
+    return [pod for pods in order.decision.workers.values() for pod in pods]
 
 
 def _turn(order: Outstanding) -> tuple[int, int, int, str]:
@@ -114,14 +138,20 @@ class ActuatorState(StageState):
     seen: Seen = field(default_factory=Seen)
     leaving: dict[str, None] = field(default_factory=dict)
     """Workloads that were suspended for others, and of which pods may still be there."""
+    going: dict[str, list[str]] = field(default_factory=dict)
+    """uid of who is charged -> uids of workers that were named to their operator, and may still be there"""
     children: dict[str, str] = field(default_factory=dict)
     """uid of an object that a workload runs through -> uid of the workload"""
     binds: dict[str, Bind] = field(default_factory=dict)
     """Pods to be bound, by uid."""
+    unbinds: dict[str, Unbind] = field(default_factory=dict)
+    """Pods that are not to be bound any more, by uid."""
     freeing: dict[str, Freeing] = field(default_factory=dict)
     """Pods that keep GPU devices for nobody, by uid."""
     asking: dict[str, Asking] = field(default_factory=dict)
     """Requests for nodes to be made or removed, by name."""
+    removing: dict[str, Removing] = field(default_factory=dict)
+    """Workers to be deleted that their operator has not, by uid of the pod."""
     gating: dict[str, Gating] = field(default_factory=dict)
     """RayClusters whose ``maxReplicas`` is to be written, by uid of the cluster, which may be a job itself."""
 
@@ -144,6 +174,7 @@ class Actuator:
             GangAdmitted: self._admitted,
             QuotaReleased: self._released,
             EvictionOrdered: self._evicted,
+            ClearingOrdered: self._evicted,
             SuspensionOrdered: self._suspended,
             EffectApplied: self._done,
             EffectFailed: self._done,
@@ -154,6 +185,8 @@ class Actuator:
             NodesRequested: self._nodes_asked,
             NodesRequestWithdrawn: self._nodes_asked,
             GateSet: self._gate_set,
+            GrowthWithdrawn: self._given_back,
+            WorkersRemoved: self._workers_removed,
             ChildObserved: self._child_observed,
             ChildGone: self._child_gone,
         }
@@ -190,10 +223,11 @@ class Actuator:
             queued_at=state.queued_at.get(uid, 0),
             at=at.at,
             placed=bool(event.placements),
+            together=event.together,
             pod_group=pod_group_name(event.ref) if event.queue.startswith(f"{KAI_ROOT}/") else "",
         )
 
-    def _evicted(self, state: ActuatorState, at: Position, event: EvictionOrdered) -> None:
+    def _evicted(self, state: ActuatorState, at: Position, event: EvictionOrdered | ClearingOrdered) -> None:
         for victim in event.victims:
             self._suspend(state, at, victim.ref, victim.attempt, evicts=True)
 
@@ -215,16 +249,20 @@ class Actuator:
                 place.ref, place.node, intent, event.cycle, place.devices, place.groups, place.share
             )
 
-    def _pods_released(self, state: ActuatorState, _at: Position, event: PodsReleased) -> None:
+    def _pods_released(self, state: ActuatorState, at: Position, event: PodsReleased) -> None:
+        intent = Intent(state.generation, at.seq, at.item)
         for place in event.pods:
             order = state.binds.get(place.ref.uid)
             if order is not None and order.node == place.node:
                 del state.binds[place.ref.uid]
+                state.unbinds[place.ref.uid] = Unbind(order.ref, order.node, intent, order.cause, order.cycle)
 
     def _pod_gone(self, state: ActuatorState, at: Position, event: PodGone) -> None:
         if state.seen.end(event, at.at):
             state.binds.pop(event.ref.uid, None)
+            state.unbinds.pop(event.ref.uid, None)
             state.freeing.pop(event.ref.uid, None)
+            state.removing.pop(event.ref.uid, None)
 
     def _reservation_ended(self, state: ActuatorState, at: Position, event: GpuReservationEnded) -> None:
         if event.ref.uid not in state.seen.ended:
@@ -239,6 +277,20 @@ class Actuator:
         if state.reserved.get(event.owner.uid) == event.attempt:
             state.gating[event.ref.uid] = Gating(event, Intent(state.generation, at.seq, at.item))
 
+    def _workers_removed(self, state: ActuatorState, at: Position, event: WorkersRemoved) -> None:
+        if state.reserved.get(event.owner.uid) != event.attempt:
+            return
+        intent = Intent(state.generation, at.seq, at.item)
+        for group, pods in event.workers.items():
+            for pod in pods:
+                if pod.uid not in state.seen.ended:
+                    order = Removing(pod, event.ref, group, event.owner.uid, intent, event.attempt)
+                    state.removing[pod.uid] = order
+
+    def _given_back(self, state: ActuatorState, _at: Position, event: GrowthWithdrawn) -> None:
+        """The pods of workers that were named are gone."""
+        state.going.pop(event.ref.uid, None)
+
     def _child_observed(self, state: ActuatorState, _at: Position, event: ChildObserved) -> None:
         if event.child.owner_uid:
             state.children[event.child.ref.uid] = event.child.owner_uid
@@ -250,34 +302,45 @@ class Actuator:
     def _released(self, state: ActuatorState, _at: Position, event: QuotaReleased) -> None:
         state.reserved.pop(event.ref.uid, None)
         state.leaving.pop(event.ref.uid, None)
+        state.going.pop(event.ref.uid, None)
         for uid in [uid for uid, order in state.gating.items() if order.decision.owner.uid == event.ref.uid]:
             del state.gating[uid]
+        for uid in [uid for uid, order in state.removing.items() if order.owner == event.ref.uid]:
+            del state.removing[uid]
         self._drop(state, event.ref.uid, event.attempt)
 
     def _done(self, state: ActuatorState, _at: Position, event: EffectApplied | EffectFailed) -> None:
-        if event.action in ("request_nodes", "withdraw_nodes"):
-            asking = state.asking.get(event.ref.uid)
-            if asking is not None and asking.cause == event.cause:
-                del state.asking[event.ref.uid]
-            return
-        if event.action == "gate":
-            gating = state.gating.get(event.ref.uid)
-            if gating is not None and gating.cause == event.cause:
-                del state.gating[event.ref.uid]
+        tables: dict[Action, dict[str, Any]] = {
+            "request_nodes": state.asking,
+            "withdraw_nodes": state.asking,
+            "bind": state.binds,
+            "gate": state.gating,
+            "remove_worker": state.removing,
+        }
+        unbind = state.unbinds.get(event.ref.uid) if event.action == "bind" else None
+        if unbind is not None and unbind.cause == event.cause:
+            del state.unbinds[event.ref.uid]
+        if event.action in tables:
+            order = tables[event.action].get(event.ref.uid)
+            if order is not None and order.cause == event.cause:
+                del tables[event.action][event.ref.uid]
+                if isinstance(order, Gating) and isinstance(event, EffectApplied):
+                    self._workers_named(state, order)
             return
         if event.action == "free_gpu":
             state.freeing.pop(event.ref.uid, None)
-            return
-        if event.action == "bind":
-            order = state.binds.get(event.ref.uid)
-            if order is not None and order.cause == event.cause:
-                del state.binds[event.ref.uid]
             return
         outstanding = state.outstanding.get(event.ref.uid)
         if outstanding is not None and outstanding.action == event.action:
             if outstanding.evicts and isinstance(event, EffectApplied):
                 state.leaving[event.ref.uid] = None
             self._drop(state, event.ref.uid, event.attempt)
+
+    @staticmethod
+    def _workers_named(state: ActuatorState, order: Gating) -> None:
+        """Their operator deletes them from here on; a budget does not show that yet."""
+        if workers := _workers_of(order):
+            state.going.setdefault(order.decision.owner.uid, []).extend(pod.uid for pod in workers)
 
     @staticmethod
     def _drop(state: ActuatorState, uid: str, attempt: int) -> None:

@@ -8,6 +8,7 @@ generation has grown, because a controller wrote a default, the patch is built a
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -24,6 +25,7 @@ from muster.core.actuation.answers import (
     not_done,
     rv_of,
 )
+from muster.core.actuation.gathering import group_name, groups
 from muster.core.actuation.gating import SCALED, gate_notes, gate_ops, opening
 from muster.core.actuation.intents import Known, Outstanding, known_of
 from muster.core.objects.kaiqueue import POD_GROUP_NAME
@@ -34,6 +36,7 @@ from muster.core.objects.meta import (
     GANG,
     INTENT,
     QUEUED_AT,
+    SCHEDULING_GROUP,
     SUSPEND,
     UnreadableError,
     first_stamp,
@@ -43,7 +46,7 @@ from muster.core.objects.meta import (
 from muster.core.workloads.registry import KINDS
 from muster.core.workloads.steering import SCHEDULER
 from muster.model.keys import Intent
-from muster.model.workload import Switch, Workload
+from muster.model.workload import Switch, Template, Workload
 
 Op = dict[str, Any]
 
@@ -86,6 +89,11 @@ def resume_patch(order: Outstanding, known: Known) -> bytes:
     switch = switched(order.ref.kind, known.switch, suspended=False)
     marks = {GANG: order.ref.name, **({POD_GROUP_NAME: order.pod_group} if order.pod_group else {})}
     steer = steered(known.switch, marks) if order.placed else []
+    own = group_name(order.ref)
+    if order.together and groups(order, known):
+        steer = grouped(known.switch, own)
+    else:
+        steer += ungrouped(known.switch, own)
     fence = _fence(order.ref.uid, known.generation if known.basis == order.basis else NEVER, known)
     return _encode([*fence, *annotate(stamps, known), *gate, *switch, *steer])
 
@@ -96,20 +104,57 @@ def steered(switch: Switch, marks: dict[str, str]) -> list[Op]:
     They stay when it is suspended again: the next admission places it from the same descriptions.
     """
     ops: list[Op] = []
-    for template in switch.templates:
-        spec, metadata = ("", "") if template.flat else ("/spec", "/metadata")
+    for template in _open(switch):
         if not template.named:
+            spec = "" if template.flat else "/spec"
             ops.append({"op": "add", "path": f"{template.at}{spec}/schedulerName", "value": SCHEDULER})
-        if template.marked:
-            continue
-        if template.annotations:
-            for key, text in marks.items():
-                ops.append({"op": "add", "path": f"{template.at}{pointer(key, metadata)}", "value": text})
-        elif template.metadata or template.flat:
-            ops.append({"op": "add", "path": f"{template.at}{metadata}/annotations", "value": marks})
-        else:
-            ops.append({"op": "add", "path": f"{template.at}{metadata}", "value": {"annotations": marks}})
+        if not template.marked:
+            ops += _noted(template, marks)
     return ops
+
+
+def grouped(switch: Switch, group: str) -> list[Op]:
+    """Operations that write into the descriptions of its pods which PodGroup of Kubernetes itself they are of.
+
+    The annotation is for descriptions that have no such field, or whose spec nobody may change: a policy of
+    ``deploy/policies`` makes the field of a pod of it.
+    """
+    ops: list[Op] = []
+    for template in _open(switch):
+        if not (template.flat or template.fixed):
+            path = f"{template.at}/spec/schedulingGroup"
+            ops.append({"op": "add", "path": path, "value": {"podGroupName": group}})
+        ops += _noted(template, {SCHEDULING_GROUP: group})
+    return ops
+
+
+def ungrouped(switch: Switch, group: str) -> list[Op]:
+    """Operations that take back what ``grouped`` wrote: somebody else places its pods this time."""
+    ops: list[Op] = []
+    for template in _open(switch):
+        if template.group == group:
+            ops.append({"op": "remove", "path": f"{template.at}/spec/schedulingGroup"})
+        if template.noted:
+            path = pointer(SCHEDULING_GROUP, "" if template.flat else "/metadata")
+            ops.append({"op": "add", "path": f"{template.at}{path}", "value": ""})
+    return ops
+
+
+def _open(switch: Switch) -> Iterator[Template]:
+    """The descriptions that can be changed."""
+    return (template for template in switch.templates if not template.sealed)
+
+
+def _noted(template: Template, marks: dict[str, str]) -> list[Op]:
+    metadata = "" if template.flat else "/metadata"
+    if template.annotations:
+        return [
+            {"op": "add", "path": f"{template.at}{pointer(key, metadata)}", "value": text}
+            for key, text in marks.items()
+        ]
+    if template.metadata or template.flat:
+        return [{"op": "add", "path": f"{template.at}{metadata}/annotations", "value": marks}]
+    return [{"op": "add", "path": f"{template.at}{metadata}", "value": {"annotations": marks}}]
 
 
 def switched(kind: str, switch: Switch, *, suspended: bool) -> list[Op]:

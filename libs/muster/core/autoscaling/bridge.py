@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from muster.core.autoscaling import clusters, gate
 from muster.core.autoscaling.state import BridgeState, NodesAsked, NodesNeeded, NodesRest, Sighted, templates_of
-from muster.core.gang.declare import declare
+from muster.core.gang.declare import declared_by
 from muster.core.objects.meta import digest
 from muster.core.rulesets import NEWEST
 from muster.core.stage import Arm, Violation, first, in_turn
@@ -107,7 +107,7 @@ class AutoscalerBridge:
         pod = event.pod
         if not pod.ours or not state.pods_seen.newer(pod.ref.uid, pod.rv):
             return
-        said = declare(pod.ref.namespace, pod.labels, pod.marks)
+        said = declared_by(pod)
         _leave(state, pod.ref.uid)
         if said is not None and not (pod.node or pod.over or pod.deleting):
             state.gang_of[pod.ref.uid] = said.gang

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from muster.core.autoscaling.gate import next_of, unused
-from muster.core.autoscaling.state import BridgeState, Cluster, Grant, GrowthAsked, HeadSaid, Reclaim, Worker
-from muster.core.autoscaling.wish import wish_of
+from muster.core.autoscaling import giveback
+from muster.core.autoscaling.raypods import pod_gone, pod_observed
+from muster.core.autoscaling.state import BridgeState, Grant, GrowthAsked, HeadSaid, Named, Reclaim
+from muster.core.autoscaling.upkeep import forget, recheck, seen, wishes, wishes_of_owner
 from muster.core.quota.claims import is_down
 from muster.core.stage import Arm
+from muster.events.alarms import AlarmCleared, AlarmRaised
 from muster.events.base import Cause, Event
 from muster.events.decisions import EvictionOrdered, QuotaReleased, QuotaReserved, WorkloadAdopted
 from muster.events.effects import EffectApplied, EffectFailed
-from muster.events.elastic import GateSet, GrowthGranted, GrowthRequested, GrowthWithdrawn, WorkersChosen, WorkersKept
+from muster.events.elastic import (
+    GateSet,
+    GrowthGranted,
+    GrowthRequested,
+    GrowthWithdrawn,
+    WorkersChosen,
+    WorkersKept,
+    WorkersRemoved,
+)
 from muster.events.facts import (
     ChildGone,
     ChildObserved,
@@ -21,16 +31,11 @@ from muster.events.facts import (
     WorkloadObserved,
 )
 from muster.events.raydemand import RayDemandObserved
-from muster.model.elastic import Elastic
+from muster.model.elastic import RAY_KINDS, Elastic, granted_before
 from muster.model.keys import Position, Ref
 
 REST_MS = 5_000
 """How long nothing is written to a cluster again after a write that failed."""
-SCALED = ("RayCluster", "RayJob", "RayService")
-"""Kinds whose clusters may scale themselves, from the start or later."""
-WORKER, NODE_TYPE, GROUP = "worker", "ray.io/node-type", "ray.io/group"
-REPLICA = "ray.io/worker-group-replica-name"
-"""Labels that KubeRay gives its pods, and what one of them says of a worker."""
 
 
 def arms() -> dict[type[Event], Arm]:
@@ -53,6 +58,9 @@ def arms() -> dict[type[Event], Arm]:
         EvictionOrdered: reclaim_ordered,
         WorkersChosen: chosen,
         WorkersKept: kept,
+        WorkersRemoved: workers_removed,
+        AlarmRaised: alarm_raised,
+        AlarmCleared: alarm_cleared,
         EffectApplied: written,
         EffectFailed: written,
     }
@@ -61,22 +69,37 @@ def arms() -> dict[type[Event], Arm]:
 def workload_observed(state: BridgeState, at: Position, event: WorkloadObserved) -> None:
     workload = event.workload
     uid, elastic = workload.ref.uid, workload.elastic
+    if workload.ref.kind not in RAY_KINDS or not state.jobs_seen.newer(uid, workload.rv):
+        return
+    if workload.phase == "starting":
+        state.starting[uid] = None
+    elif state.starting.pop(uid, uid) is None:
+        recheck(state, state.cluster_of.get(uid, ""))
     if elastic is None:
         state.sizes.pop(uid, None)
-        if uid in state.clusters and state.clusters_seen.newer(uid, workload.rv):
-            _forget(state, uid)
+        state.fixed[uid] = workload.fixed_pods
+        runs = not workload.suspended and workload.phase in ("starting", "running")
+        _fixed(state, at, workload.ref, uid, workload.rv, runs=runs and workload.ref.kind == "RayCluster")
         return
     state.sizes[uid] = elastic.sizes
-    grant = state.grants.get(uid)
-    if grant is not None and not grant.groups:  # It was admitted with a fixed size, and scales itself from here on.
-        grant.groups = elastic.sizes
+    state.fixed.pop(uid, None)
+    _scales_itself(state, uid, elastic)
     if workload.ref.kind == "RayCluster" and state.clusters_seen.newer(uid, workload.rv):
         runs = not workload.suspended and workload.phase in ("starting", "running")
-        _seen(state, at, workload.ref, uid, workload.rv, elastic, runs=runs)
+        seen(state, at, workload.ref, uid, workload.rv, elastic, runs=runs)
+
+
+def _scales_itself(state: BridgeState, owner: str, elastic: Elastic) -> None:
+    """One that was charged with a fixed size is granted just that: it asks for what it has grown to."""
+    grant = state.grants.get(owner)
+    if grant is not None and not grant.groups:
+        grant.groups = granted_before(grant.fixed, elastic)
 
 
 def workload_gone(state: BridgeState, at: Position, event: WorkloadGone) -> None:
-    state.sizes.pop(event.ref.uid, None)
+    if event.ref.kind in RAY_KINDS and state.jobs_seen.end(event, at.at):
+        for table in (state.sizes, state.fixed, state.starting):
+            table.pop(event.ref.uid, None)
     _gone(state, at, event, child=False)
 
 
@@ -85,11 +108,20 @@ def child_observed(state: BridgeState, at: Position, event: ChildObserved) -> No
     if child.ref.kind != "RayCluster" or not child.owner_uid:
         return
     if child.elastic is None:
-        if child.ref.uid in state.clusters and state.clusters_seen.newer(child.ref.uid, child.rv):
-            _forget(state, child.ref.uid)
+        _fixed(state, at, child.ref, child.owner_uid, child.rv, runs=bool(child.asks))
         return
     if state.clusters_seen.newer(child.ref.uid, child.rv):
-        _seen(state, at, child.ref, child.owner_uid, child.rv, child.elastic, runs=True)
+        _scales_itself(state, child.owner_uid, child.elastic)
+        seen(state, at, child.ref, child.owner_uid, child.rv, child.elastic, runs=True)
+
+
+def _fixed(state: BridgeState, at: Position, ref: Ref, owner: str, rv: int, *, runs: bool) -> None:
+    """A cluster of a fixed size is known while it runs: its head may be lost."""
+    if (runs or ref.uid in state.clusters) and state.clusters_seen.newer(ref.uid, rv):
+        if runs:
+            seen(state, at, ref, owner, rv, None, runs=True)
+        else:
+            forget(state, ref.uid)
 
 
 def child_gone(state: BridgeState, at: Position, event: ChildGone) -> None:
@@ -104,41 +136,7 @@ def _gone(state: BridgeState, at: Position, event: ObjectGone, *, child: bool) -
     if cluster is None or (cluster.owner != event.ref.uid) is not child:
         return
     if state.clusters_seen.end(event, at.at):
-        _forget(state, event.ref.uid)
-
-
-def pod_observed(state: BridgeState, at: Position, event: PodObserved) -> None:
-    pod = event.pod
-    if pod.labels.get(NODE_TYPE) != WORKER or not pod.owner_uid or not state.workers_seen.newer(pod.ref.uid, pod.rv):
-        return
-    if pod.over:
-        _worker_over(state, pod.ref.uid)
-    elif pod.ref.uid not in state.worker_of:
-        state.worker_of[pod.ref.uid] = pod.owner_uid
-        groups = state.workers.setdefault(pod.owner_uid, {})
-        worker = Worker(pod.ref, pod.labels.get(REPLICA, pod.ref.name), bool(pod.node), pod.created)
-        groups.setdefault(pod.labels.get(GROUP, ""), {})[pod.ref.uid] = worker
-        recheck(state, pod.owner_uid)
-    elif pod.node:
-        for workers in state.workers[state.worker_of[pod.ref.uid]].values():
-            if pod.ref.uid in workers:
-                workers[pod.ref.uid].bound = True
-
-
-def pod_gone(state: BridgeState, at: Position, event: PodGone) -> None:
-    if event.ref.uid in state.workers_seen.versions and state.workers_seen.end(event, at.at):
-        _worker_over(state, event.ref.uid)
-
-
-def _worker_over(state: BridgeState, uid: str) -> None:
-    cluster = state.worker_of.pop(uid, None)
-    if cluster is not None:
-        groups = state.workers[cluster]
-        for group in [group for group, pods in groups.items() if pods.pop(uid, None) is not None and not pods]:
-            del groups[group]
-        if not groups:
-            del state.workers[cluster]
-        recheck(state, cluster)
+        forget(state, event.ref.uid)
 
 
 def heard(state: BridgeState, at: Position, event: RayDemandObserved) -> None:
@@ -150,7 +148,7 @@ def heard(state: BridgeState, at: Position, event: RayDemandObserved) -> None:
         cluster = state.clusters.get(uid)
         if cluster is not None:
             cluster.cause = Cause(at.seq, at.item)
-            _wishes(state, cluster)
+            wishes(state, cluster)
         recheck(state, uid)
 
 
@@ -159,9 +157,10 @@ def heard(state: BridgeState, at: Position, event: RayDemandObserved) -> None:
 
 def charged(state: BridgeState, _at: Position, event: QuotaReserved | WorkloadAdopted) -> None:
     uid = event.ref.uid
-    if event.ref.kind in SCALED:
-        state.grants[uid] = Grant(event.ref, event.attempt, dict(state.sizes.get(uid, {})))
-        _wishes_of_owner(state, uid)
+    if event.ref.kind in RAY_KINDS:
+        sizes, fixed = state.sizes.get(uid, {}), state.fixed.get(uid, {})
+        state.grants[uid] = Grant(event.ref, event.attempt, dict(sizes), fixed=fixed)
+        wishes_of_owner(state, uid)
 
 
 def released(state: BridgeState, _at: Position, event: QuotaReleased) -> None:
@@ -169,6 +168,8 @@ def released(state: BridgeState, _at: Position, event: QuotaReleased) -> None:
     if grant is not None and grant.attempt <= event.attempt:
         del state.grants[event.ref.uid]
         state.reclaims.pop(event.ref.uid, None)
+        state.alarms.pop(event.ref.uid, None)
+        state.named.pop(event.ref.uid, None)
         cluster = state.cluster_of.get(event.ref.uid, "")
         state.chosen.pop(cluster, None)
         state.growing.pop(cluster, None)
@@ -182,6 +183,7 @@ def granted(state: BridgeState, at: Position, event: GrowthGranted | GrowthWithd
     grant.groups = dict(event.groups)
     if isinstance(event, GrowthWithdrawn):
         grant.giving = {}
+        state.named.pop(event.ref.uid, None)
     reclaim = state.reclaims.get(event.ref.uid)
     if reclaim is not None and is_down(grant.groups, reclaim.left):
         del state.reclaims[event.ref.uid]
@@ -197,6 +199,7 @@ def requested(state: BridgeState, _at: Position, event: GrowthRequested) -> None
     grant = state.grants.get(event.ref.uid)
     if event.units and grant is not None and grant.attempt == event.attempt and event.cluster.uid in state.clusters:
         state.growing[event.cluster.uid] = GrowthAsked(event.attempt, event.granted, event.units)
+        grant.grown |= {name: cost for name, cost in event.each.items() if not cost.hosts}
     else:
         state.growing.pop(event.cluster.uid, None)
     recheck(state, event.cluster.uid)
@@ -209,8 +212,16 @@ def gate_set(state: BridgeState, at: Position, event: GateSet) -> None:
     state.gates[event.ref.uid] = Cause(at.seq, at.item)
     if event.workers or event.claimant is not None:
         state.chosen.pop(event.ref.uid, None)
+    if event.workers:
+        state.named[event.owner.uid] = Named(event, state.gates[event.ref.uid])
     grant.giving = dict(event.granted)
     recheck(state, event.ref.uid)
+
+
+def workers_removed(state: BridgeState, at: Position, event: WorkersRemoved) -> None:
+    named = state.named.get(event.owner.uid)
+    if named is not None and named.ordered.attempt == event.attempt:
+        named.tries, named.retry_at = event.tries, at.at + giveback.late_ms(event.tries)
 
 
 def reclaim_ordered(state: BridgeState, at: Position, event: EvictionOrdered) -> None:
@@ -223,21 +234,56 @@ def reclaim_ordered(state: BridgeState, at: Position, event: EvictionOrdered) ->
             recheck(state, state.cluster_of.get(part.ref.uid, ""))
 
 
-def chosen(state: BridgeState, _at: Position, event: WorkersChosen) -> None:
+def chosen(state: BridgeState, at: Position, event: WorkersChosen) -> None:
     """Unless it has given back enough by now, or is gone."""
-    reclaim = state.reclaims.get(event.owner.uid)
-    if event.ref.uid in state.clusters and reclaim is not None and reclaim.attempt == event.attempt:
+    uid, grant = event.owner.uid, state.grants.get(event.owner.uid)
+    if event.ref.uid not in state.clusters or grant is None or grant.attempt != event.attempt:
+        return
+    if event.claimant is None and uid not in state.reclaims:
+        state.reclaims[uid] = Reclaim(None, event.attempt, event.left, Cause(at.seq, at.item), at.at)
+    reclaim = state.reclaims.get(uid)
+    if reclaim is not None and (reclaim.attempt, reclaim.claimant) == (event.attempt, event.claimant):
         state.chosen[event.ref.uid] = event
         recheck(state, event.ref.uid)
 
 
 def kept(state: BridgeState, _at: Position, event: WorkersKept) -> None:
     reclaim = state.reclaims.get(event.ref.uid)
-    if reclaim is not None and reclaim.attempt == event.attempt:
+    if reclaim is not None and (reclaim.attempt, reclaim.claimant is None) == (event.attempt, event.unasked):
         del state.reclaims[event.ref.uid]
         cluster = state.cluster_of.get(event.ref.uid, "")
         state.chosen.pop(cluster, None)
         recheck(state, cluster)
+
+
+def alarm_raised(state: BridgeState, at: Position, event: AlarmRaised) -> None:
+    grant, cluster = state.grants.get(event.ref.uid), state.clusters.get(event.cluster.uid)
+    if grant is None or grant.attempt != event.attempt:
+        return
+    state.alarms[event.ref.uid] = event
+    if cluster is not None:
+        cluster.cause = Cause(at.seq, at.item)
+        if event.reason == "not_growing":
+            cluster.watch.tries = event.tries
+    recheck(state, state.cluster_of.get(event.ref.uid, ""))
+
+
+def alarm_cleared(state: BridgeState, _at: Position, event: AlarmCleared) -> None:
+    known = state.alarms.get(event.ref.uid)
+    if known is not None and known.attempt == event.attempt:
+        del state.alarms[event.ref.uid]
+        recheck(state, state.cluster_of.get(event.ref.uid, ""))
+
+
+def _named(state: BridgeState, at: Position, event: EffectApplied | EffectFailed) -> None:
+    for owner, named in state.named.items():
+        if named.cause == event.cause:
+            if isinstance(event, EffectApplied):
+                named.cause, named.since = Cause(at.seq, at.item), at.at
+                named.retry_at = at.at + giveback.late_ms(0)
+            else:
+                del state.named[owner]
+            return
 
 
 def written(state: BridgeState, at: Position, event: EffectApplied | EffectFailed) -> None:
@@ -245,6 +291,7 @@ def written(state: BridgeState, at: Position, event: EffectApplied | EffectFaile
     if event.action != "gate" or state.gates.get(event.ref.uid) != event.cause:
         return
     del state.gates[event.ref.uid]
+    _named(state, at, event)
     cluster = state.clusters.get(event.ref.uid)
     if cluster is None:
         return
@@ -256,62 +303,3 @@ def written(state: BridgeState, at: Position, event: EffectApplied | EffectFaile
         if grant is not None:
             grant.giving = {}
     recheck(state, event.ref.uid)
-
-
-# --- upkeep -----------------------------------------------------------------------------------------------------------
-
-
-def _seen(state: BridgeState, at: Position, ref: Ref, owner: str, rv: int, elastic: Elastic, *, runs: bool) -> None:
-    cause = Cause(at.seq, at.item)
-    cluster = state.clusters.get(ref.uid)
-    if cluster is not None and cluster.owner != owner:
-        _forget(state, ref.uid)
-        cluster = None
-    if cluster is None:
-        cluster = state.clusters[ref.uid] = Cluster(ref, owner, elastic, rv, cause)
-    cluster.owner, cluster.elastic, cluster.rv, cluster.cause, cluster.runs = owner, elastic, rv, cause, runs
-    state.cluster_of[owner] = ref.uid
-    _wishes(state, cluster)
-    recheck(state, ref.uid)
-
-
-def _forget(state: BridgeState, uid: str) -> None:
-    cluster = state.clusters.pop(uid)
-    grant = state.grants.get(cluster.owner)
-    if grant is not None:
-        grant.giving = {}  # Its next sight shows what came of the write that was to lower it.
-    for table in (state.growing, state.gates, state.due, state.heard, state.chosen):
-        table.pop(uid, None)
-    if state.cluster_of.get(cluster.owner) == uid:
-        del state.cluster_of[cluster.owner]
-
-
-def _wishes_of_owner(state: BridgeState, owner: str) -> None:
-    cluster = state.clusters.get(state.cluster_of.get(owner, ""))
-    if cluster is not None:
-        _wishes(state, cluster)
-        recheck(state, cluster.ref.uid)
-
-
-def _wishes(state: BridgeState, cluster: Cluster) -> None:
-    """What it wants by what is known now; what an older attempt wanted counts no more."""
-    grant, known = state.grants.get(cluster.owner), state.heard.get(cluster.ref.uid)
-    of_now = known is not None and (grant is None or known.attempt == grant.attempt)
-    cluster.wish = wish_of(cluster.elastic, known.demand if known is not None and of_now else None)
-
-
-def recheck(state: BridgeState, uid: str) -> None:
-    """Bring ``due`` and what is unused in line with the state."""
-    cluster = state.clusters.get(uid)
-    if cluster is None:
-        state.due.pop(uid, None)
-        return
-    grant = state.grants.get(cluster.owner)
-    if grant is None or not unused(state, cluster, grant):
-        cluster.unused_since = 0
-    elif not cluster.unused_since:
-        cluster.unused_since = state.now
-    if next_of(state, cluster) is not None:
-        state.due[uid] = None
-    else:
-        state.due.pop(uid, None)

@@ -8,15 +8,15 @@ is on its way, and only then given back.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from msgspec import structs
 
-from muster.core.autoscaling import giveback
+from muster.core.autoscaling import giveback, resizing, watchdog
 from muster.core.autoscaling.state import BridgeState, Cluster, Grant
 from muster.events.base import Decision
 from muster.events.elastic import GateSet, GrowthRequested, GrowthUnit, ReplicaCost
-from muster.model.elastic import Counts, ScaledGroup
+from muster.model.elastic import AUTOSCALER, Counts, ScaledGroup, grown
 
 UNUSED_MS = 15_000
 """How long a grant may stay unused: three ticks of Ray's autoscaler."""
@@ -26,17 +26,20 @@ def decisions(state: BridgeState) -> Iterator[Decision]:
     """What is due about any cluster."""
     timed = (uid for uid, cluster in state.clusters.items() if 0 < _deadline(cluster) <= state.now)
     asked = (uid for owner in state.reclaims if (uid := state.cluster_of.get(owner)) is not None)
-    for uid in dict.fromkeys([*state.due, *timed, *asked]):
+    yield from watchdog.decisions(state)
+    for uid in dict.fromkeys([*state.due, *timed, *asked, *watchdog.timed(state)]):
         decision = next_of(state, state.clusters[uid])
         if decision is not None:
             yield decision
     yield from giveback.given_up(state)
+    yield from giveback.overdue(state)
 
 
 def deadlines(state: BridgeState) -> Iterator[int]:
     """Log times (ms) at which more may be due."""
     yield from (at for cluster in state.clusters.values() if (at := _deadline(cluster)))
     yield from giveback.deadlines(state)
+    yield from watchdog.deadlines(state)
 
 
 def _deadline(cluster: Cluster) -> int:
@@ -47,26 +50,51 @@ def _deadline(cluster: Cluster) -> int:
 def next_of(state: BridgeState, cluster: Cluster) -> Decision | None:
     """The next thing to decide about a cluster; None when all is as it should be."""
     grant, uid = state.grants.get(cluster.owner), cluster.ref.uid
-    if grant is None or not cluster.runs or uid in state.gates or state.cluster_of.get(cluster.owner) != uid:
+    if grant is None or cluster.fixed or not cluster.runs or uid in state.gates:
+        return None
+    if state.cluster_of.get(cluster.owner) != uid:
         return None
     if grant.giving or cluster.rv < cluster.written_rv or state.now < cluster.rests_until:
         return None
     reclaim = state.reclaims.get(cluster.owner)
     if reclaim is not None:
         step = giveback.step(state, cluster, grant, reclaim)
+        if step is None:  # While it waits, what somebody raises by hand is taken back all the same.
+            return _restored(state, cluster, grant)
         if not isinstance(step, giveback.Lowered):
             return step
         most = {group.name: _target(state, cluster, group, grant) for group in cluster.elastic.groups}
         most |= {name: min(count, most[name]) for name, count in step.left.items()}
         gate = _gate(cluster, grant, most, step.left)
-        return structs.replace(gate, sizes={}, workers=step.workers, claimant=reclaim.claimant)
+        # Else its operator makes them again as soon as somebody raises ``maxReplicas``.
+        replicas = {name: step.left[name] for name in step.workers}
+        return structs.replace(gate, sizes={}, workers=step.workers, claimant=reclaim.claimant, replicas=replicas)
     most = {group.name: _target(state, cluster, group, grant) for group in cluster.elastic.groups}
-    if any(group.most != most[group.name] for group in cluster.elastic.groups) or cluster.elastic.granted != most:
-        return _gate(cluster, grant, most)
+    right = cluster.elastic.granted == most and resizing.is_written(cluster, grant)
+    driven = _driven(cluster, grant)
+    if not right or driven or any(group.most != most[group.name] for group in cluster.elastic.groups):
+        return structs.replace(_gate(cluster, grant, most), replicas=driven)
     left = unused(state, cluster, grant)
     if left and cluster.unused_since and state.now >= cluster.unused_since + UNUSED_MS and _calm(state, cluster, left):
-        return _gate(cluster, grant, {**most, **left}, left)
-    return _request(state, cluster, grant)
+        return _gate(cluster, grant, {name: left.get(name, count) for name, count in most.items()}, left)
+    return watchdog.takeover(state, cluster, grant) or _request(state, cluster, grant)
+
+
+def _restored(state: BridgeState, cluster: Cluster, grant: Grant) -> GateSet | None:
+    """``maxReplicas`` as it was, where it is above what is granted."""
+    most = {group.name: _target(state, cluster, group, grant) for group in cluster.elastic.groups}
+    raised = any(group.most > most[group.name] for group in cluster.elastic.groups)
+    return _gate(cluster, grant, most) if raised else None
+
+
+def _driven(cluster: Cluster, grant: Grant) -> Counts:
+    """{group: replicas} that are wanted and granted, and that nobody else asks its operator for."""
+    wanted = {
+        group.name: min(max(cluster.wish.wanted.get(group.name, 0), group.least), grant.kept.get(group.name, 0))
+        for group in cluster.elastic.groups
+        if cluster.elastic.driven
+    }
+    return {name: count for name, count in wanted.items() if count > cluster.elastic.sizes[name]}
 
 
 def _target(state: BridgeState, cluster: Cluster, group: ScaledGroup, grant: Grant) -> int:
@@ -84,18 +112,21 @@ def _target(state: BridgeState, cluster: Cluster, group: ScaledGroup, grant: Gra
 def unused(state: BridgeState, cluster: Cluster, grant: Grant) -> Counts:
     """{group: replicas it needs}, of those that are granted more than that."""
     found: Counts = {}
+    wanted = watchdog.room_to_recover(state, cluster) if watchdog.deaf(state, cluster) else cluster.wish.wanted
     for group in cluster.elastic.groups:
         runs = -(-_live(state, cluster, group) // group.hosts)
-        needs = max(group.replicas, runs, group.least, cluster.wish.wanted.get(group.name, 0))
+        needs = max(group.replicas, runs, group.least, wanted.get(group.name, 0))
         if needs < grant.groups.get(group.name, 0):
             found[group.name] = needs
-    return found
+    return found | resizing.unused(state, cluster, grant)
 
 
 def _calm(state: BridgeState, cluster: Cluster, groups: Counts) -> bool:
     """Whether nothing is on its way in these groups: their pods are those that the spec asks for."""
     heard = state.heard.get(cluster.ref.uid)
     launching = heard.demand.launching if heard is not None else {}
+    if watchdog.deaf(state, cluster):  # What an autoscaler that is not heard once asked for comes no more.
+        launching = watchdog.room_to_recover(state, cluster)
     return all(
         _live(state, cluster, group) == group.replicas * group.hosts and not launching.get(group.name)
         for group in cluster.elastic.groups
@@ -120,21 +151,21 @@ def _gate(cluster: Cluster, grant: Grant, most: Counts, giving: Counts | None = 
         ceilings={group.name: cluster.elastic.ceiling(group) for group in groups},
         sizes={group.name: group.asked for group in lowered},
         granted=giving or {},
-        each=_shares(groups) if giving else {},
+        each=_shares(cluster, grant, [*most, *giving]) if giving else {},
         before=cluster.elastic.mark,
+        grow=resizing.opened(cluster, {**grant.kept, **(giving or {})}),
     )
 
 
 def _request(state: BridgeState, cluster: Cluster, grant: Grant) -> GrowthRequested | None:
     """What it wants beyond what is granted, unless just that is asked for."""
-    units = tuple(_beyond(cluster, grant)) if grant.groups else ()
+    units = _lacks(state, cluster, grant) if grant.groups else ()
     open_ = state.growing.get(cluster.ref.uid)
     if open_ is None and not units:
         return None
     if open_ is not None and (open_.attempt, open_.granted, open_.units) == (grant.attempt, grant.groups, units):
         return None
     named = {name for unit in units for name in unit.groups}
-    groups = [group for group in cluster.elastic.groups if group.name in named]
     return GrowthRequested(
         cause=cluster.cause,
         ref=grant.ref,
@@ -142,25 +173,38 @@ def _request(state: BridgeState, cluster: Cluster, grant: Grant) -> GrowthReques
         cluster=cluster.ref,
         granted=grant.groups,
         units=units,
-        each=_shares(groups),
+        each=_shares(cluster, grant, named),
     )
 
 
-def _beyond(cluster: Cluster, grant: Grant) -> Iterator[GrowthUnit]:
+def _lacks(state: BridgeState, cluster: Cluster, grant: Grant) -> tuple[GrowthUnit, ...]:
+    """What is not granted yet: the autoscaler of one that was admitted without, pods that have grown, replicas."""
+    unasked = grant.fixed and cluster.elastic.beside and AUTOSCALER not in grant.groups
+    autoscaler = [GrowthUnit({AUTOSCALER: 1})] if unasked else []
+    return (*autoscaler, *resizing.beyond(state, cluster, grant), *_beyond(state, cluster, grant))
+
+
+def _beyond(state: BridgeState, cluster: Cluster, grant: Grant) -> Iterator[GrowthUnit]:
     """What runs beyond the grant, and the units of its wish that are not granted yet."""
     spare: Counts = {}
     for group in cluster.elastic.groups:
         granted = grant.groups.get(group.name, 0)
         spare[group.name] = max(granted - group.replicas, 0)
+        spare[grown(group)] = grant.groups.get(grown(group), 0)
         if group.replicas > granted:
             yield GrowthUnit({group.name: 1}, group.replicas - granted)
+    if watchdog.deaf(state, cluster):
+        for name, wanted in watchdog.room_to_recover(state, cluster).items():
+            if wanted > max(grant.groups.get(name, 0), cluster.elastic.sizes[name]):
+                yield GrowthUnit({name: 1}, wanted - max(grant.groups.get(name, 0), cluster.elastic.sizes[name]))
+        return
     for unit in cluster.wish.units:
         if len(unit.groups) == 1 and next(iter(unit.groups.values())) == 1:
             name = next(iter(unit.groups))
             covered = min(spare[name], unit.times)
             spare[name] -= covered
             if unit.times > covered:
-                yield GrowthUnit(unit.groups, unit.times - covered)
+                yield resizing.with_size(cluster, grant, GrowthUnit(unit.groups, unit.times - covered))
             continue
         lacks = {}
         for name, count in unit.groups.items():
@@ -169,8 +213,11 @@ def _beyond(cluster: Cluster, grant: Grant) -> Iterator[GrowthUnit]:
             if count > covered:
                 lacks[name] = count - covered
         if lacks:
-            yield GrowthUnit(lacks)
+            yield resizing.with_size(cluster, grant, GrowthUnit(lacks))
 
 
-def _shares(groups: tuple[ScaledGroup, ...] | list[ScaledGroup]) -> dict[str, ReplicaCost]:
-    return {group.name: ReplicaCost(group.request, group.takes, group.hosts) for group in groups}
+def _shares(cluster: Cluster, grant: Grant, named: Iterable[str]) -> dict[str, ReplicaCost]:
+    groups = cluster.elastic.groups
+    costs = {group.name: ReplicaCost(group.request, group.takes, group.hosts) for group in groups}
+    costs |= resizing.costs(cluster, grant)
+    return {name: costs[name] for name in sorted({*named}) if name in costs}

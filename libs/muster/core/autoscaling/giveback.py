@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from muster.core.autoscaling.state import BridgeState, Cluster, Grant, Reclaim, Worker
 from muster.events.base import Decision
-from muster.events.elastic import ChosenWorker, WorkersChosen, WorkersKept
+from muster.events.elastic import ChosenWorker, WorkersChosen, WorkersKept, WorkersRemoved
 from muster.model.elastic import Counts, ScaledGroup
 from muster.model.keys import Ref
 
@@ -28,6 +28,11 @@ DRAIN_MS = 15_000
 """How long chosen workers may finish what they do."""
 IDLE_DRAIN_MS = 2_000
 """The same for idle ones: long enough to tell the head."""
+LATE_MS = 60_000
+"""How long workers that were named to their operator may still be there before they are deleted by uid: longer than
+a pod has to end, or an operator to start. Twice as long each time,"""
+LONGEST_LATE = 5
+"""so many times."""
 GIVE_UP_MS = 120_000
 """After which nobody waits any longer for a cluster that gives nothing."""
 
@@ -52,6 +57,8 @@ def step(state: BridgeState, cluster: Cluster, grant: Grant, reclaim: Reclaim) -
     if state.now >= reclaim.since + GIVE_UP_MS:
         return _kept(grant, reclaim, "not_written")
     chosen = state.chosen.get(cluster.ref.uid)
+    if reclaim.claimant is None:
+        return _unasked(state, cluster, grant, reclaim, left)
     if chosen is None and state.now < reclaim.since + READ_MS and _is_read(state, cluster):
         return None
     if chosen is None and state.now < reclaim.since + LAUNCH_MS and _launching(state, cluster, left):
@@ -68,18 +75,91 @@ def step(state: BridgeState, cluster: Cluster, grant: Grant, reclaim: Reclaim) -
     return Lowered(left, workers)
 
 
+def _unasked(
+    state: BridgeState, cluster: Cluster, grant: Grant, reclaim: Reclaim, left: Counts
+) -> Decision | Lowered | None:
+    """Workers that nobody asks for go only while they are idle: all that were chosen, or none."""
+    chosen = state.chosen.get(cluster.ref.uid)
+    if chosen is None:
+        return _kept(grant, reclaim, "not_written")
+    heard = state.heard.get(cluster.ref.uid)
+    left_it = {each.pod for each in heard.demand.left} if heard is not None else set()
+    if state.now < chosen.until and not all(each.ref.name in left_it for each in chosen.workers):
+        return None  # Once all drain it is written at once: their operator would replace them.
+    idle = _unused(state, cluster.ref.uid)
+    live = {worker.ref.uid for worker in _workers(state, cluster)}
+    if not all(each.ref.uid in live and each.ref.name in idle for each in chosen.workers):
+        return _kept(grant, reclaim, "in_use")
+    workers: dict[str, tuple[Ref, ...]] = {}
+    for each in chosen.workers:
+        workers[each.group] = (*workers.get(each.group, ()), each.ref)
+    return Lowered(left, workers)
+
+
 def given_up(state: BridgeState) -> Iterator[Decision]:
     """Of those whose cluster is gone nothing comes."""
     for owner, reclaim in state.reclaims.items():
         grant = state.grants.get(owner)
-        if grant is not None and owner not in state.cluster_of and state.now >= reclaim.since + GIVE_UP_MS:
+        cluster = state.clusters.get(state.cluster_of.get(owner, ""))
+        scales = cluster is not None and not cluster.fixed
+        if grant is not None and not scales and state.now >= reclaim.since + GIVE_UP_MS:
             yield _kept(grant, reclaim, "no_cluster")
+
+
+def late_ms(tries: int) -> int:
+    """How long workers that were deleted so often may still be there."""
+    return int(LATE_MS * 2 ** min(tries, LONGEST_LATE))
+
+
+def overdue(state: BridgeState) -> Iterator[Decision]:
+    """Workers that their operator, or their autoscaler on whose word it acts, does not remove.
+
+    Those that nobody asks for stay while one of them is used again.
+    """
+    for named in state.named.values():
+        if not named.since or state.now < named.retry_at:
+            continue
+        live = {
+            group: pods
+            for group, refs in named.ordered.workers.items()
+            if (pods := tuple(ref for ref in refs if _stays(state, named.ordered.ref.uid, group, ref.uid)))
+        }
+        if live and (named.ordered.claimant is not None or _all_idle(state, named.ordered.ref.uid, live)):
+            yield WorkersRemoved(
+                cause=named.cause,
+                ref=named.ordered.ref,
+                owner=named.ordered.owner,
+                attempt=named.ordered.attempt,
+                workers=live,
+                since=named.since,
+                tries=named.tries + 1,
+                claimant=named.ordered.claimant,
+            )
+
+
+def _stays(state: BridgeState, cluster: str, group: str, pod: str) -> bool:
+    """Whether a worker is there, and nobody has deleted it: one that ends slowly is on its way."""
+    worker = state.workers.get(cluster, {}).get(group, {}).get(pod)
+    return worker is not None and not worker.deleting
+
+
+def _all_idle(state: BridgeState, cluster: str, workers: Mapping[str, tuple[Ref, ...]]) -> bool:
+    """Whether all of these have nothing to do, as their head said last."""
+    idle = _unused(state, cluster)
+    return all(pod.name in idle for pods in workers.values() for pod in pods)
+
+
+def _unused(state: BridgeState, cluster: str) -> set[str]:
+    """Names of the pods whose worker has nothing to do, or has left because of that, as the head said last."""
+    heard = state.heard.get(cluster)
+    return {each.pod for each in (*heard.demand.idle, *heard.demand.left)} if heard is not None else set()
 
 
 def deadlines(state: BridgeState) -> Iterator[int]:
     """Log times (ms) at which more may be due."""
     for reclaim in state.reclaims.values():
         yield from (reclaim.since + READ_MS, reclaim.since + LAUNCH_MS, reclaim.since + GIVE_UP_MS)
+    yield from (named.retry_at for named in state.named.values() if named.since)
     yield from (chosen.until for chosen in state.chosen.values())
 
 
@@ -102,7 +182,9 @@ def _choice(
 
 
 def _going(state: BridgeState, cluster: Cluster, group: ScaledGroup, keep: int) -> Iterator[ChosenWorker]:
-    """The workers of a group that go: those that were chosen before, then those that lose least."""
+    """The workers of a group that go: those that are about to go anyway, those that were chosen before, then those that
+    lose least.
+    """
     replicas: dict[str, list[Worker]] = {}
     for worker in _of_group(state, cluster, group).values():
         replicas.setdefault(worker.replica, []).append(worker)
@@ -117,6 +199,7 @@ def _going(state: BridgeState, cluster: Cluster, group: ScaledGroup, keep: int) 
         names = [worker.ref.name for worker in members]
         is_idle = all(name in idle for name in names)
         return (
+            not any(worker.deleting or worker.ref.name in group.leaving for worker in members),
             not any(worker.ref.uid in known for worker in members),
             all(worker.bound for worker in members),
             not is_idle,
@@ -156,4 +239,5 @@ def _of_group(state: BridgeState, cluster: Cluster, group: ScaledGroup) -> Mappi
 
 
 def _kept(grant: Grant, reclaim: Reclaim, reason: Any) -> WorkersKept:
-    return WorkersKept(cause=reclaim.cause, ref=grant.ref, attempt=grant.attempt, reason=reason)
+    unasked = reclaim.claimant is None
+    return WorkersKept(cause=reclaim.cause, ref=grant.ref, attempt=grant.attempt, reason=reason, unasked=unasked)

@@ -30,6 +30,6 @@ def heads(state: BridgeState) -> list[tuple[Ref, int]]:
     found = [
         (cluster.ref, grant.attempt)
         for cluster in state.clusters.values()
-        if cluster.runs and (grant := state.grants.get(cluster.owner)) is not None
+        if cluster.runs and not cluster.fixed and (grant := state.grants.get(cluster.owner)) is not None
     ]
     return sorted(found, key=lambda each: (each[0].key, each[0].uid))

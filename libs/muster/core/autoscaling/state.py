@@ -7,13 +7,15 @@ from msgspec import Struct, field
 from muster.core.autoscaling.wish import Wish
 from muster.core.seen import Seen
 from muster.core.stage import StageState
+from muster.events.alarms import AlarmRaised, AlarmReason
 from muster.events.base import Cause
-from muster.events.elastic import GrowthUnit, WorkersChosen
+from muster.events.elastic import GateSet, GrowthUnit, ReplicaCost, WorkersChosen
 from muster.events.growing import NodesRequested, WithdrawalReason
 from muster.model.elastic import Counts, Elastic
 from muster.model.keys import Ref
 from muster.model.pools import Growth
 from muster.model.raydemand import RayDemand
+from muster.model.resources import Vector
 
 
 class NodesNeeded(Struct, frozen=True):
@@ -68,8 +70,23 @@ class HeadSaid(Struct, frozen=True):
     demand: RayDemand
 
 
+class Watch(Struct):
+    """What the watchdog notes of a cluster."""
+
+    since: dict[AlarmReason, int] = field(default_factory=dict)
+    """What is wrong now, and since when (log time)."""
+    groups: dict[AlarmReason, Counts] = field(default_factory=dict)
+    """How many replicas or workers it is about, by worker group."""
+    sizes: Counts = field(default_factory=dict)
+    """The replicas that the spec asked for then."""
+    tries: int = 0
+    """How often growth was not used since these changed."""
+    headed: bool = False
+    """A head of it has been seen."""
+
+
 class Cluster(Struct):
-    """A RayCluster that scales itself."""
+    """A RayCluster that scales itself; or one of a fixed size, which is watched and nothing else."""
 
     ref: Ref
     owner: str
@@ -78,6 +95,7 @@ class Cluster(Struct):
     rv: int
     cause: Cause
     """The newest event that says something about it."""
+    fixed: bool = False
     runs: bool = True
     wish: Wish = Wish()
     unused_since: int = 0
@@ -86,6 +104,7 @@ class Cluster(Struct):
     """resourceVersion of our last write: what was seen before that says nothing."""
     rests_until: int = 0
     """Log time before which nothing is written again: the last write failed."""
+    watch: Watch = field(default_factory=Watch)
 
 
 class Grant(Struct):
@@ -96,6 +115,11 @@ class Grant(Struct):
     groups: Counts
     giving: Counts = field(default_factory=dict)
     """What is being given back: replicas that the group is left with."""
+    grown: dict[str, ReplicaCost] = field(default_factory=dict)
+    """What a pod that is grown in place is charged on top, as it was asked for last."""
+
+    fixed: Counts = field(default_factory=dict)
+    """Where it was charged with a fixed size: its pods by worker group."""
 
     @property
     def kept(self) -> Counts:
@@ -119,18 +143,36 @@ class Worker(Struct):
     """What the hosts of one replica share; its own name where a replica is one host."""
     bound: bool = False
     created: int = 0
+    request: Vector = field(default_factory=dict)
+    deleting: bool = False
+    """Somebody has deleted it, and it has not ended yet."""
 
 
 class Reclaim(Struct):
     """Workers that somebody is to give back for a job."""
 
-    claimant: Ref
+    claimant: Ref | None
+    """None: nobody asks for them; their autoscaler should have removed them."""
     attempt: int
     left: Counts
     """What its groups are to be granted afterwards."""
     cause: Cause
     since: int
     """Log time."""
+
+
+class Named(Struct):
+    """Workers that their operator was asked to delete, in the write of ``ordered``."""
+
+    ordered: GateSet
+    cause: Cause
+    """The order, then the effect."""
+    since: int = 0
+    """Log time of the effect; 0 before."""
+    tries: int = 0
+    """How often they have been deleted by uid,"""
+    retry_at: int = 0
+    """and the log time from which they are again."""
 
 
 class BridgeState(StageState):
@@ -157,6 +199,9 @@ class BridgeState(StageState):
     """uid of a RayCluster -> what its head said last"""
     sizes: dict[str, Counts] = field(default_factory=dict)
     """uid of a workload whose Ray cluster scales itself -> the replicas that its spec asks for"""
+    fixed: dict[str, Counts] = field(default_factory=dict)
+    """uid of a workload whose Ray cluster has a fixed size -> its pods by worker group"""
+    jobs_seen: Seen = field(default_factory=Seen)
     grants: dict[str, Grant] = field(default_factory=dict)
     """By uid of who is charged."""
     clusters: dict[str, Cluster] = field(default_factory=dict)
@@ -176,6 +221,19 @@ class BridgeState(StageState):
     """uid of who is charged -> what it is to give back"""
     chosen: dict[str, WorkersChosen] = field(default_factory=dict)
     """uid of a RayCluster -> its workers that are about to go"""
+    named: dict[str, Named] = field(default_factory=dict)
+    """uid of who is charged -> its workers that their operator was asked to delete"""
+    heads: dict[str, dict[str, bool]] = field(default_factory=dict)
+    """uid of a RayCluster -> {uid of a live head pod: whether it runs}"""
+    head_of: dict[str, str] = field(default_factory=dict)
+    """uid of a live head pod -> uid of its RayCluster"""
+    heads_seen: Seen = field(default_factory=Seen)
+    starting: dict[str, None] = field(default_factory=dict)
+    """uid of a workload with a Ray cluster that was let in and is not ready"""
+    alarms: dict[str, AlarmRaised] = field(default_factory=dict)
+    """uid of who is charged -> what is wrong with its cluster"""
+    watched: dict[str, None] = field(default_factory=dict)
+    """RayClusters with which something is wrong, or was."""
     due: dict[str, None] = field(default_factory=dict)
     """RayClusters about which something is to be decided now."""
 

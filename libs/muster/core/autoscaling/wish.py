@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from msgspec import Struct, field
 
 from muster.events.elastic import GrowthUnit
-from muster.model.elastic import Counts, Elastic, ScaledGroup
+from muster.model.elastic import Counts, Elastic, ScaledGroup, grown
 from muster.model.raydemand import RayDemand, RayPlacementGroup, RayShape
 
 MAX_BINS = 20_000
@@ -40,8 +40,11 @@ class Wish(Struct, frozen=True):
     """Replicas in all, group by group."""
 
 
-def wish_of(elastic: Elastic, demand: RayDemand | None) -> Wish:
-    """What a cluster wants: by what its head says, and by the size its spec asks for."""
+def wish_of(elastic: Elastic, demand: RayDemand | None, large: Counts | None = None) -> Wish:
+    """What a cluster wants: by what its head says, and by the size its spec asks for.
+
+    ``large``: {worker group: pods that have grown in place}.
+    """
     packing = Packing(elastic)
     if demand is not None:
         packing.stock(demand)
@@ -49,6 +52,7 @@ def wish_of(elastic: Elastic, demand: RayDemand | None) -> Wish:
             packing.gang(gang)
         packing.singles(demand.pending)
         packing.hold(demand.explicit)
+        packing.enlarge(demand, large or {})
     return packing.wish()
 
 
@@ -63,6 +67,7 @@ class Packing:
         self._added: Counts = {}
         self._slow: Counts = {group.name: max(group.replicas, 1) for group in elastic.groups}
         self._units: list[GrowthUnit] = []
+        self._left: list[tuple[Amounts, int]] = []
         for group in elastic.groups:
             wanted = min(max(group.asked, group.least), elastic.ceiling(group)) - group.replicas
             self._single(group.name, max(wanted, 0))
@@ -100,7 +105,9 @@ class Packing:
         """Place what waits one by one."""
         before = dict(self._added)
         for shape in sorted(shapes, key=lambda each: _size(each.resources), reverse=True):
-            self._many(shape.resources, shape.count)
+            left = self._many(shape.resources, shape.count)
+            if left:
+                self._left.append((shape.resources, left))
         for name, count in self._added.items():
             new = count - before.get(name, 0)
             most = self._slow[name] if self._elastic.slow else new
@@ -121,12 +128,35 @@ class Packing:
             self._added[name] = self._added.get(name, 0) + count
             self._count(name, count)
 
+    def enlarge(self, demand: RayDemand, large: Counts) -> None:
+        """What no worker can hold as it is made goes onto workers that are grown in place, all those of a group."""
+        idle: Counts = {}
+        for worker in demand.idle:
+            idle[worker.group] = idle.get(worker.group, 0) + 1
+        more: list[tuple[Amounts, int]] = [(each.resources, each.count) for each in demand.infeasible]
+        for group in self._groups:
+            mine = [left for left in (*self._left, *more) if _times(group.grows_to, left[0])] if group.grows else []
+            if not mine:
+                continue
+            self._left = [left for left in self._left if left not in mine]
+            more = [left for left in more if left not in mine]
+            there = (group.replicas + self._added.get(group.name, 0)) * group.hosts
+            empty = min(there, max(there - demand.joined.get(group.name, 0), 0) + idle.get(group.name, 0))
+            extra = {name: amount - group.offers.get(name, 0) for name, amount in group.grows_to.items()}
+            busy = min(max(there - empty - large.get(group.name, 0), 0), MAX_BINS)
+            bins = [dict(group.grows_to) for _ in range(min(empty, MAX_BINS))] + [dict(extra) for _ in range(busy)]
+            placed, new = _on_large(bins, mine, group, self._room[group.name])
+            if placed:
+                self._room[group.name] -= new
+                pods = {grown(group): there + new * group.hosts}
+                self._units.append(GrowthUnit(pods | ({group.name: new} if new else {})))
+
     def wish(self) -> Wish:
         """What is wanted in all."""
         wanted = dict(self._elastic.sizes)
         for unit in self._units:
             for name, count in unit.groups.items():
-                wanted[name] += count * unit.times
+                wanted[name] = wanted.get(name, 0) + count * unit.times
         return Wish(tuple(self._units), dict(sorted(wanted.items())))
 
     # --- one piece ------------------------------------------------------------------------------------------------
@@ -142,11 +172,11 @@ class Packing:
         if count:
             self._units.append(GrowthUnit({name: 1}, count))
 
-    def _many(self, shape: Amounts, count: int) -> None:
-        """Place many of one shape: each worker takes as many as it can."""
+    def _many(self, shape: Amounts, count: int) -> int:
+        """Place many of one shape: each worker takes as many as it can. Returns how many are left."""
         for each in self._bins:
             if not count:
-                return
+                return 0
             taken = min(_times(each.free, shape), count)
             if taken:
                 _take(each.free, shape, taken)
@@ -154,11 +184,12 @@ class Packing:
         while count:
             bins = self._open(shape)
             if not bins:
-                return
+                return count
             for each in bins:
                 taken = min(_times(each.free, shape), count)
                 _take(each.free, shape, taken)
                 count -= taken
+        return 0
 
     def _place(self, shape: Amounts, *, apart: bool) -> bool:
         for each in self._bins:
@@ -210,6 +241,32 @@ def _size(shape: Amounts) -> tuple[int, int]:
 
 def _largest_first(bundles: list[Amounts]) -> list[Amounts]:
     return sorted(bundles, key=_size, reverse=True)
+
+
+def _on_large(
+    bins: list[dict[str, int]], left: Iterable[tuple[Amounts, int]], group: ScaledGroup, room: int
+) -> tuple[int, int]:
+    """(how many are placed, replicas made for that) of what is left, on the room of workers that are grown."""
+    placed = new = 0
+    for shape, count in left:
+        rest = _fill(bins, shape, count)
+        while rest and new < room and len(bins) < MAX_BINS:
+            new += 1
+            more = [dict(group.grows_to) for _ in range(group.hosts)]
+            rest = _fill(more, shape, rest)
+            bins += more
+        placed += count - rest
+    return placed, new
+
+
+def _fill(bins: Iterable[dict[str, int]], shape: Amounts, count: int) -> int:
+    """How many of a shape find no room there."""
+    left = count
+    for free in bins:
+        taken = min(_times(free, shape), left)
+        _take(free, shape, taken)
+        left -= taken
+    return left
 
 
 def _summed(bundles: Iterable[Amounts]) -> Amounts:

@@ -7,23 +7,23 @@ where nodes may be added, and gives it back otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from typing import ClassVar
 
-from msgspec.structs import replace
-
-from muster.core.gang import binding, claims, gpugroups, planned, pods, waiting
+from muster.core.gang import binding, claims, clearing, gpugroups, planned, pods, unplaced, waiting
 from muster.core.gang import state as g
+from muster.core.gang.asks import asks_of, laid_out
 from muster.core.gang.gpugroups import groups_of
 from muster.core.gang.growing import Growing
 from muster.core.gang.placer import PodGangPlacer
 from muster.core.gang.state import AdmitterState, Hold, Reservation
 from muster.core.placement.place import place
-from muster.core.placement.view import Ask, View
+from muster.core.placement.view import View
 from muster.core.rulesets import NEWEST
 from muster.core.stage import Arm, Violation, first, in_turn
 from muster.events.base import Cause, Decision, Event
 from muster.events.claims import ClaimEnded, PlanStale, PlanTried, VictimStays
+from muster.events.clearing import ClearingOrdered, ClearingProposed, ClearingTried
 from muster.events.decisions import (
     EvictionOrdered,
     GangAdmitted,
@@ -31,13 +31,16 @@ from muster.events.decisions import (
     GangDeferred,
     GiveBackReason,
     Placement,
+    PlacesFound,
     PlacesReleased,
     PreemptionProposed,
+    QuotaDenied,
     QuotaReleased,
     QuotaReserved,
     Shortage,
     WorkloadAdopted,
     WorkloadDequeued,
+    WorkloadQueued,
 )
 from muster.events.effects import EffectApplied, EffectFailed
 from muster.events.facts import (
@@ -67,7 +70,7 @@ from muster.events.growing import NodesRequestWithdrawn
 from muster.events.system import PlacementChosen
 from muster.model.keys import Position
 from muster.model.placing import PodRules
-from muster.model.workload import PodSet
+from muster.model.workload import PodSet, together
 
 
 class GangAdmitter:
@@ -82,26 +85,32 @@ class GangAdmitter:
     def arms(self) -> Mapping[type[Event], Arm]:
         return {
             PlacementChosen: self._chosen,
-            WorkloadObserved: self._workload,
-            WorkloadGone: self._workload_gone,
+            WorkloadObserved: in_turn(self._workload, clearing.observed),
+            WorkloadGone: in_turn(self._workload_gone, clearing.gone),
             ChildObserved: self._child,
             ChildGone: self._child_gone,
             NodeObserved: self._node,
             NodeGone: self._node_gone,
             PodObserved: self._pod,
             PodGone: self._pod_gone,
-            WorkloadDequeued: claims.left,
+            WorkloadQueued: unplaced.queued,
+            WorkloadDequeued: in_turn(claims.left, clearing.over),
             QuotaReserved: in_turn(self._reserved, planned.over),
-            WorkloadAdopted: planned.over,
+            QuotaDenied: unplaced.denied,
+            WorkloadAdopted: in_turn(self._adopted, planned.over),
             ClaimEnded: planned.over,
             PreemptionProposed: planned.proposed,
-            EvictionOrdered: planned.ordered,
-            PlanStale: planned.answered,
+            EvictionOrdered: in_turn(planned.ordered, clearing.answered),
+            PlanStale: in_turn(planned.answered, clearing.answered),
+            ClearingProposed: clearing.proposed,
+            ClearingTried: clearing.tried,
+            ClearingOrdered: clearing.ordered,
             PlanTried: planned.answered,
-            QuotaReleased: self._released,
-            GangAdmitted: self._admitted,
-            GangAwaitingNodes: self._awaiting,
-            GangDeferred: self._deferred,
+            QuotaReleased: in_turn(self._released, clearing.released),
+            GangAdmitted: in_turn(self._admitted, clearing.over),
+            GangAwaitingNodes: in_turn(self._awaiting, clearing.over),
+            GangDeferred: in_turn(self._deferred, clearing.over),
+            PlacesFound: unplaced.found,
             PlacesReleased: self._given_back,
             PodGroupObserved: self._pod_group,
             PodGroupGone: self._pod_group_gone,
@@ -116,15 +125,15 @@ class GangAdmitter:
             NodesRequestWithdrawn: waiting.withdrawn,
             Synced: waiting.synced,
             EffectApplied: binding.applied,
-            EffectFailed: in_turn(binding.failed, planned.stays),
-            VictimStays: planned.stays,
+            EffectFailed: in_turn(in_turn(binding.failed, planned.stays), clearing.stays),
+            VictimStays: in_turn(planned.stays, clearing.stays),
         }
 
     # --- facts ------------------------------------------------------------------------------------------------
 
     def _chosen(self, state: AdmitterState, _at: Position, event: PlacementChosen) -> None:
         state.placement = event
-        if event.mode == "off":
+        if event.strategy is None:
             for uid in list(state.holds):
                 g.drop_hold(state, uid)
 
@@ -132,13 +141,19 @@ class GangAdmitter:
         workload = event.workload
         if state.seen.newer(workload.ref.uid, workload.rv):
             state.owners.pop(workload.ref.uid, None)
-            state.gangs[workload.ref.uid] = g.gang_of(workload)
+            before = state.gangs.get(workload.ref.uid)
+            gang = state.gangs[workload.ref.uid] = g.gang_of(workload)
+            if before is not None:
+                gang.rank, gang.placement = before.rank, before.placement
+            unplaced.observed(state, workload.ref.uid)
             for each in (*workload.pod_sets, *workload.auxiliary):
                 state.ledger.learn(each.rules)
             state.ledger.learn(PodRules(topology=workload.topology))
 
     def _workload_gone(self, state: AdmitterState, at: Position, event: WorkloadGone) -> None:
         if state.seen.end(event, at.at):
+            unplaced.drop(state, event.ref.uid)
+            state.found.pop(event.ref.uid, None)
             state.gangs.pop(event.ref.uid, None)
             state.waits.pop(event.ref.uid, None)
             state.plans.pop(event.ref.uid, None)
@@ -177,13 +192,24 @@ class GangAdmitter:
     # --- decisions --------------------------------------------------------------------------------------------
 
     def _reserved(self, state: AdmitterState, at: Position, event: QuotaReserved) -> None:
+        laid_out(state, event)
         made_room = event.ref.uid in state.orders
+        unplaced.drop(state, event.ref.uid)
+        state.found.pop(event.ref.uid, None)
         state.reservations[event.ref.uid] = Reservation(
-            event.ref, event.attempt, event.queue, event.basis, Cause(at.seq, at.item), made_room=made_room
+            event.ref,
+            event.attempt,
+            event.queue,
+            event.basis,
+            Cause(at.seq, at.item),
+            made_room=made_room,
         )
 
-    def _released(self, state: AdmitterState, _at: Position, event: QuotaReleased) -> None:
-        state.reservations.pop(event.ref.uid, None)
+    def _adopted(self, state: AdmitterState, _at: Position, event: WorkloadAdopted) -> None:
+        unplaced.drop(state, event.ref.uid)
+
+    def _released(self, state: AdmitterState, at: Position, event: QuotaReleased) -> None:
+        unplaced.released(state, at, event, state.reservations.pop(event.ref.uid, None))
         state.admitted.pop(event.ref.uid, None)
         state.whole.pop(event.ref.uid, None)
         g.drop_hold(state, event.ref.uid)
@@ -211,6 +237,7 @@ class GangAdmitter:
         reservation = _reservation(state, event)
         if reservation is not None:
             reservation.deferred = True
+            reservation.in_vain = any(each.why == "in_vain" for each in event.refusals)
             claims.in_vain(state, at, event)
 
     def _given_back(self, state: AdmitterState, _at: Position, event: PlacesReleased) -> None:
@@ -239,46 +266,74 @@ class GangAdmitter:
             yield each
         if not acted:  # What is placed in this commit is on no node yet: plans are tried on what it leaves.
             yield from planned.due(state)
+            yield from clearing.due(state)
+            yield from unplaced.due(state, view, placer.growing)
 
     def _admissions(self, state: AdmitterState, view: View, placer: PodGangPlacer) -> Iterator[Decision]:
         hopeless: dict[str, Shortage] = {}
         """Asks that found no place -> why: nobody who asks for the same is tried again in this commit."""
-        if state.placement.mode != "off":
-            mine = claims.claimant(state)
+        yield from claims.over(state)
+        mine = {claim.key for claim in claims.standing(state)}
+        if state.placement.strategy is not None:
+            placed: set[str] = set()
             for uid, reservation in state.reservations.items():
-                if reservation.made_room and uid != mine:
-                    yield from _tried(state, view, reservation, hopeless, placer)
-        yield from placer.claimant()
-        if state.placement.mode == "off":
+                first = reservation.made_room or uid in state.cleared
+                if first and uid not in mine and not clearing.awaits(state, uid):
+                    mark = view.mark()
+                    yield from _tried(state, view, reservation, hopeless, placer, placed)
+                    if view.mark() != mark:
+                        placed.add(uid)
+            for uid in state.cleared:
+                if uid in state.unplaced and not clearing.awaits(state, uid):
+                    yield from unplaced.claimed(state, view, uid)
+            clearing.keep(state, view, placed)
+        yield from self._claimants(state, view, placer)
+        if state.placement.strategy is None:
+            native = state.placement.mode == "native"
             for uid, reservation in state.reservations.items():
-                if uid not in state.gangs or not state.gangs[uid].held:
-                    yield _admission(reservation)
+                gang = state.gangs.get(uid)
+                if gang is None or not gang.held:
+                    yield _admission(
+                        reservation, together=together(gang.pod_sets) if native and gang is not None else 0
+                    )
         else:
-            yield from self._placements(state, view, hopeless, placer)
+            for uid, reservation in state.reservations.items():
+                if uid not in mine and not reservation.made_room and uid not in state.cleared:
+                    yield from _tried(state, view, reservation, hopeless, placer)
         yield from placer.due()
 
     @staticmethod
-    def _placements(
-        state: AdmitterState, view: View, hopeless: dict[str, Shortage], placer: PodGangPlacer
-    ) -> Iterator[Decision]:
-        """Who has claimed nodes comes before the others; what it does not get yet is kept from them.
+    def _claimants(state: AdmitterState, view: View, placer: PodGangPlacer) -> Iterator[Decision]:
+        """The gangs that have claimed nodes come before the others, each beside what is kept for the rest of them; what
+        it does not get yet is kept for it.
 
         A job that others were suspended for has been tried before: its plan was tried without regard to what is kept.
         """
-        mine, mark = claims.claimant(state), view.mark()
-        if mine in state.reservations:
-            yield from _tried(state, view, state.reservations[mine], hopeless, placer)
-        if mine and view.mark() == mark:
-            claims.keep_for(state, mine, view)
-        for uid, reservation in state.reservations.items():
-            if uid != mine and not reservation.made_room:
-                yield from _tried(state, view, reservation, hopeless, placer)
+        found = claims.standing(state)
+        kept = {
+            claim.key: claims.keep(state, view, claim.places, placer.asks_of_claim(claim))
+            for claim in reversed(found[1:])
+        }
+        for claim in found:
+            for node, amounts in kept.get(claim.key, ()):
+                view.unkeep(node, amounts)
+            mark = view.mark()
+            if claim.ref is None:
+                yield from placer.claimant(claim)
+            elif claim.key in state.reservations and not clearing.awaits(state, claim.key):
+                yield from _tried(state, view, state.reservations[claim.key], {}, placer)
+            elif claim.key in state.unplaced:
+                yield from unplaced.claimed(state, view, claim.key)
+            if view.mark() == mark:
+                claims.keep(state, view, claim.places, placer.asks_of_claim(claim))
 
     def next_deadline(self, state: AdmitterState) -> int | None:
         """When places are given back, or a gang stops waiting for nodes."""
         ends = [found.until for found in state.holds.values()]
-        if state.placement.mode != "off":
+        if state.placement.strategy is not None:
             ends += [each.until for each in state.reservations.values() if each.until and not each.deferred]
+            ends += unplaced.deadlines(state)
+        ends += [each.until for _, each in clearing.in_force(state)]
         ends += binding.deadlines(state)
         return min(ends, default=None)
 
@@ -306,20 +361,29 @@ def _reservation(state: AdmitterState, event: GangAdmitted | GangAwaitingNodes |
 
 
 def _tried(
-    state: AdmitterState, view: View, reservation: Reservation, hopeless: dict[str, Shortage], placer: PodGangPlacer
+    state: AdmitterState,
+    view: View,
+    reservation: Reservation,
+    hopeless: dict[str, Shortage],
+    placer: PodGangPlacer,
+    placed: Container[str] = (),
 ) -> Iterator[Decision]:
-    """An admission with a place for every pod, or why a gang without one waits."""
+    """An admission with a place for every pod, or why a gang without one waits.
+
+    ``placed``: uids of jobs that were placed before it; nothing is kept for them any more.
+    """
     gang = state.gangs.get(reservation.ref.uid)
     if reservation.deferred or gang is None or gang.held:
         return
-    asks, mode = [_in_force(state, each, gang.name) for each in g.asks_of(gang)], state.placement.mode
-    assert mode != "off"
+    asks, mode = asks_of(state, gang), state.placement.strategy
+    assert mode is not None
     key, mark = repr(asks), view.mark()
-    short = hopeless.get(key)
-    if short is None:
+    as_planned = clearing.take(state, view, reservation.ref.uid, asks, placed)
+    short = None if as_planned else hopeless.get(key)
+    if short is None and not as_planned:
         short = place(view, asks, mode)
         if short is not None:
-            short = hopeless[key] = claims.in_the_way(state, view, short, asks, mode)
+            short = hopeless[key] = claims.in_the_way(state, view, short, asks, mode, placer.asks_of_claim)
     if short is None:
         placements = tuple(
             Placement(
@@ -328,7 +392,7 @@ def _tried(
             for taken in view.taken[mark[1] :]
         )
         until = state.now + state.placement.hold_ms
-        yield _admission(reservation, (*gang.pod_sets, *gang.auxiliary), placements, until)
+        yield _admission(reservation, (*gang.pod_sets, *gang.auxiliary), placements, until, gang.placement)
         return
     decision = waiting.waits(state, reservation, short, asks, view, placer.growing)
     if decision is not None:
@@ -339,25 +403,25 @@ def _tried(
         yield from claim
 
 
-def _in_force(state: AdmitterState, ask: Ask, job: str) -> Ask:
-    return replace(ask, rules=gpugroups.in_force(state, f"{ask.namespace}/{job}-{ask.name}", ask.rules))
-
-
 def _admission(
     reservation: Reservation,
     pod_sets: tuple[PodSet, ...] = (),
     placements: tuple[Placement, ...] = (),
     held_until: int = 0,
+    placement: str = "",
+    together: int = 0,
 ) -> GangAdmitted:
     return GangAdmitted(
         cause=reservation.cause,
         ref=reservation.ref,
         attempt=reservation.attempt,
         queue=reservation.queue,
+        placement=placement,
         basis=reservation.basis,
         pod_sets=pod_sets if placements else (),
         placements=placements,
         held_until=held_until if placements else 0,
+        together=together,
     )
 
 

@@ -1,4 +1,8 @@
-"""Pods that have a node and are not bound yet: they lose it when it is gone, full, or too much time has passed."""
+"""Pods that have a node and are not bound yet: they lose it when it is gone, full, or too much time has passed.
+
+Their room is free when the actuator has said that they were not bound: what has been sent may have been done, and be
+heard of later.
+"""
 
 from __future__ import annotations
 
@@ -50,10 +54,7 @@ def placed(state: AdmitterState, at: Position, event: PodsPlaced) -> None:
 
 def released(state: AdmitterState, _at: Position, event: PodsReleased) -> None:
     for place in event.pods:
-        found = state.pods.placed.get(place.ref.uid)
-        if found is not None and found.place.node == place.node:
-            crew.unplace(state.pods, place.ref.uid)
-            state.ledger.evict(place.ref.uid)
+        crew.release(state.pods, place)
 
 
 def held_back(state: AdmitterState, at: Position, event: GangHeldBack) -> None:
@@ -90,7 +91,7 @@ def due(state: AdmitterState) -> Iterator[PodsReleased]:
 
 def _lost(state: AdmitterState, found: Placed, lacking: dict[str, Vector]) -> PodsReleaseReason | None:
     """``lacking``: node -> what it is short of, less what pods that lose it give back."""
-    if found.applied:
+    if found.applied or found.released:
         return None
     node = state.ledger.nodes[found.place.node]
     if not node.uid:
@@ -115,7 +116,7 @@ def deadlines(state: AdmitterState) -> Iterator[int]:
     pods, now = state.pods, state.now
     yield from claims.deadlines(state)
     for found in pods.placed.values():
-        if not found.applied:
+        if not found.applied and not found.released:
             yield found.until
     yield from (rest.until for rest in pods.rests.values() if rest.until > now)
     yield from (vain.until for vain in state.in_vain.values() if vain.until > now)
@@ -139,6 +140,9 @@ def deadlines(state: AdmitterState) -> Iterator[int]:
 def check(state: AdmitterState) -> Iterator[Violation]:
     """I3: a pod that has a node takes its room there, and a waiting one takes none anywhere."""
     pods, occupants = state.pods, state.ledger.occupants
+    owned = {(each.owner, key) for key, each in occupants.items() if each.owner}
+    if owned != {(owner, key) for owner, keys in state.ledger.owned.items() for key in keys}:
+        yield Violation("I3", f"{len(owned)} occupants are of workloads, and the index of them says otherwise")
     for uid, found in pods.placed.items():
         if uid not in occupants or occupants[uid].node != found.place.node:
             yield Violation("I3", f"{found.place.ref} has {found.place.node} and takes no room there")

@@ -1,31 +1,35 @@
 """A gang that has waited too long claims nodes: what becomes free there is kept for it, so that a big gang does not
 starve behind small ones. What still fits beside the claim goes on.
 
-Gangs of pods and gangs of jobs claim alike. There is one claim at a time. It ends when the gang has its places, is
-gone, has had its time, or a gang that has waited longer takes its turn.
+Gangs of pods and gangs of jobs claim alike. Any number of claims stand side by side, and no node is in two of them. A
+claim ends when the gang has its places, is gone, has had its time, or a gang that has waited longer finds no nodes
+without some of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Literal
 
 from msgspec.structs import replace
 
-from muster.core.gang import state as g
-from muster.core.gang.podgang import Claimant, NodeClaim, PodGang
-from muster.core.gang.state import AdmitterState, Reservation
-from muster.core.placement.place import Strategy, place
+from muster.core.gang.asks import asks_of
+from muster.core.gang.podgang import Claimant, NodeClaim, PodGang, claim_key
+from muster.core.gang.state import AdmitterState, Reservation, Unplaced
+from muster.core.placement.place import place
 from muster.core.placement.view import Ask, View, need_of
 from muster.events.base import Cause, Decision
 from muster.events.decisions import GangAwaitingNodes, GangDeferred, Placement, Shortage, WorkloadDequeued
 from muster.events.gangs import NodesClaimed, NodesClaimEnded
 from muster.model.keys import Position, Ref
+from muster.model.strategies import Strategy
 
 AGE_MS = 10 * 60_000
 """How long a gang of pods has been tried in vain when it may claim nodes, where the log says nothing else."""
 CLAIM_MS = 30 * 60_000
 """How long a claim lasts, and how long its gang may not claim again after that."""
+MOST = 8
+"""Claims at once."""
 
 Outcome = Literal["placed", "gone", "expired", "changed", "yielded"]
 
@@ -36,10 +40,22 @@ def may_claim_at(state: AdmitterState, gang: PodGang) -> int:
 
 
 def may_claim(state: AdmitterState, gang: PodGang) -> bool:
-    """Whether a gang of pods that finds no place may claim nodes now: it is old enough, and nobody older has."""
-    if not gang.claimant.since or state.now < may_claim_at(state, gang):
+    """Whether a gang of pods that finds no place may claim nodes now: it is old enough, and not too many have."""
+    since = gang.claimant.since
+    if not since or state.now < may_claim_at(state, gang) or gang.key in state.pods.claims:
         return False
-    return state.pods.claim is None or _yields(state, gang.claimant.since) is not None
+    return _may_stand(state, since, standing(state))
+
+
+def standing(state: AdmitterState) -> list[NodeClaim]:
+    """The claims that are not over, in the order in which they were made."""
+    return [claim for claim in state.pods.claims.values() if _outcome(state, claim) is None]
+
+
+def _may_stand(state: AdmitterState, since: int, others: Sequence[NodeClaim]) -> bool:
+    """Whether there may be one more claim beside these, or some of them may end for it."""
+    most = MOST if state.placement.claim_ms else 1
+    return len(others) < most or any(_yields(state, claim, since) for claim in others)
 
 
 def _from(claimant: Claimant, age: int) -> int:
@@ -51,20 +67,20 @@ def _from(claimant: Claimant, age: int) -> int:
 
 
 def claimed(state: AdmitterState, at: Position, event: NodesClaimed) -> None:
-    state.pods.claim = NodeClaim(event.gang, event.places, event.until, Cause(at.seq, at.item), event.ref)
-    who = _claimant(state, state.pods.claim)
+    claim = NodeClaim(event.gang, event.places, event.until, Cause(at.seq, at.item), event.ref)
+    state.pods.claims[claim.key] = claim
+    who = _claimant(state, claim)
     if who is not None:
         who.claimed = at.at
 
 
 def ended(state: AdmitterState, _at: Position, event: NodesClaimEnded) -> None:
-    claim = state.pods.claim
-    if claim is None or claim.gang != event.gang or claim.ref != event.ref:
+    claim = state.pods.claims.pop(claim_key(event.gang, event.ref), None)
+    if claim is None:
         return
     who = _claimant(state, claim)
     if who is not None and event.outcome == "yielded":
         who.claimed = 0  # Its turn is still to come.
-    state.pods.claim = None
 
 
 def _claimant(state: AdmitterState, claim: NodeClaim) -> Claimant | None:
@@ -74,28 +90,25 @@ def _claimant(state: AdmitterState, claim: NodeClaim) -> Claimant | None:
     return gang.claimant if gang is not None else None
 
 
-def _yields(state: AdmitterState, since: int) -> NodesClaimEnded | None:
-    """The end of a claim whose gang has waited less long than somebody who would claim, too."""
-    claim = state.pods.claim
-    who = _claimant(state, claim) if claim is not None else None
-    if claim is None or who is None or not state.placement.claim_ms:
-        return None
-    if since >= who.since:
-        return None
-    return NodesClaimEnded(cause=claim.cause, gang=claim.gang, outcome="yielded", ref=claim.ref)
+def _yields(state: AdmitterState, claim: NodeClaim, since: int) -> bool:
+    """Whether its gang has waited less long than one that would claim, too."""
+    who = _claimant(state, claim)
+    return who is not None and bool(state.placement.claim_ms) and since < who.since
 
 
-def over(state: AdmitterState) -> Iterator[Decision]:
-    """The end of the claim, if it is due."""
-    claim, outcome = state.pods.claim, _outcome(state)
-    if claim is not None and outcome is not None:
-        yield NodesClaimEnded(cause=claim.cause, gang=claim.gang, outcome=outcome, ref=claim.ref)
+def over(state: AdmitterState) -> Iterator[NodesClaimEnded]:
+    """The ends of claims that are due."""
+    for claim in state.pods.claims.values():
+        outcome = _outcome(state, claim)
+        if outcome is not None:
+            yield _end(claim, outcome)
 
 
-def _outcome(state: AdmitterState) -> Outcome | None:
-    claim = state.pods.claim
-    if claim is None:
-        return None
+def _end(claim: NodeClaim, outcome: Outcome) -> NodesClaimEnded:
+    return NodesClaimEnded(cause=claim.cause, gang=claim.gang, outcome=outcome, ref=claim.ref)
+
+
+def _outcome(state: AdmitterState, claim: NodeClaim) -> Outcome | None:
     if claim.ref is not None:
         found = _outcome_of_job(state, claim.ref.uid, claim)
     else:
@@ -113,44 +126,66 @@ def _outcome_of_job(state: AdmitterState, uid: str, claim: NodeClaim) -> Outcome
     if uid in state.admitted:
         return "placed"
     gang = state.gangs.get(uid)
-    if gang is None or uid not in state.waits:
+    if gang is None or not gang.waits or uid not in state.waits:
         return "gone"
-    wanted = {ask.name: ask.count for ask in g.asks_of(gang)}
+    wanted = {ask.name: ask.count for ask in asks_of(state, gang)}
     kept = dict.fromkeys(wanted, 0)
     for each in claim.places:
         kept[each.pod_set] = kept.get(each.pod_set, 0) + each.count
-    return "changed" if kept != wanted or state.placement.mode == "off" else None
+    return "changed" if kept != wanted or state.placement.strategy is None else None
 
 
-def keep(state: AdmitterState, view: View, places: Sequence[Placement], asks: Sequence[Ask]) -> None:
-    """Keep what is free on claimed nodes from everybody who comes after."""
-    by_name = {ask.name: ask for ask in asks}
+Kept = list[tuple[str, list[int]]]
+"""(node, what is kept there), to take it back."""
+
+
+def keep(state: AdmitterState, view: View, places: Sequence[Placement], asks: Sequence[Ask]) -> Kept:
+    """Keep what is free on claimed nodes from all others."""
+    by_name, kept = {ask.name: ask for ask in asks}, Kept()
     for each in places:
         ask, slot = by_name.get(each.pod_set), view.slot(each.node)
         if ask is None or slot is None:
             continue
         if state.placement.claim_ms:
-            view.keep(ask, each.node, each.count)
+            kept.append((each.node, view.keep(ask, each.node, each.count)))
             continue
         need, _ = need_of(ask, view.ledger.classes[slot.group])
         if need is not None:
             count = min(each.count, need.fit(slot.free, sorted(slot.shared.values())))
             if count > 0:
                 view.take(ask, need, each.node, count)
+    return kept
 
 
-def in_the_way(state: AdmitterState, view: View, short: Shortage, asks: Sequence[Ask], strategy: Strategy) -> Shortage:
-    """Why there is no place, and for which gang room is kept that would do; none when one was admitted just now."""
-    claim = state.pods.claim
-    if claim is None or not state.placement.claim_ms or view.taken:
+def in_the_way(
+    state: AdmitterState,
+    view: View,
+    short: Shortage,
+    asks: Sequence[Ask],
+    strategy: Strategy,
+    asks_of: Callable[[NodeClaim], Sequence[Ask]],
+) -> Shortage:
+    """Why there is no place, and for which gang room is kept that would do; none when one was admitted just now.
+
+    ``asks_of``: what the gang of a claim asks for.
+    """
+    found = standing(state)
+    if not found or not state.placement.claim_ms or view.taken or place(View(state.ledger), asks, strategy) is not None:
         return short
-    return replace(short, kept_for=claim.gang) if place(View(state.ledger), asks, strategy) is None else short
+    for claim in found if len(found) > 1 else ():
+        without = View(state.ledger)
+        for other in found:
+            if other is not claim:
+                keep(state, without, other.places, asks_of(other))
+        if place(without, asks, strategy) is None:
+            return replace(short, kept_for=claim.gang)
+    return replace(short, kept_for=found[0].gang)
 
 
 # --- gangs of pods ----------------------------------------------------------------------------------------------
 
 
-def claim(state: AdmitterState, gang: PodGang, asks: Sequence[Ask], strategy: Strategy) -> list[Decision]:
+def claim(state: AdmitterState, gang: PodGang, asks: Sequence[Ask], strategy: Strategy) -> Sequence[Decision]:
     """The nodes that a gang of pods claims, which has found no place once more, if it may."""
     if not may_claim(state, gang):
         return []
@@ -165,21 +200,40 @@ def _claims(
     ref: Ref | None,
     asks: Sequence[Ask],
     strategy: Strategy,
-) -> list[Decision]:
-    yielded = _yields(state, since)
-    if _outcome(state) is not None or (state.pods.claim is not None and yielded is None):
+) -> list[NodesClaimed | NodesClaimEnded]:
+    others = standing(state)
+    if claim_key(gang, ref) in state.pods.claims or not _may_stand(state, since, others):
         return []
-    places = _emptiest(state, asks, strategy)
+    younger, yielded = [claim for claim in others if _yields(state, claim, since)], list[NodeClaim]()
+    most = MOST if state.placement.claim_ms else 1
+    places = _emptiest(state, asks, strategy, _nodes_of(others)) if len(others) < most else None
+    if places is None and younger:
+        places = _emptiest(state, asks, strategy, _nodes_of(claim for claim in others if claim not in younger))
+        mine = {each.node for each in places or ()}
+        yielded = [claim for claim in younger if not mine.isdisjoint(_nodes_of([claim]))]
+        if len(others) - len(yielded) >= most:
+            return []
     if places is None:
         return []
     found = NodesClaimed(cause=cause, gang=gang, places=places, until=state.now + CLAIM_MS, ref=ref)
-    return [found] if yielded is None else [yielded, found]
+    return [*(_end(claim, "yielded") for claim in yielded), found]
 
 
-def _emptiest(state: AdmitterState, asks: Sequence[Ask], strategy: Strategy) -> tuple[Placement, ...] | None:
-    """Places on the emptiest nodes that would do, were those who will leave some day not there."""
+def _nodes_of(found: Iterable[NodeClaim]) -> set[str]:
+    return {each.node for claim in found for each in claim.places}
+
+
+def _emptiest(
+    state: AdmitterState, asks: Sequence[Ask], strategy: Strategy, taken: set[str]
+) -> tuple[Placement, ...] | None:
+    """Places on the emptiest nodes that would do, were the pods that will leave some day not there.
+
+    ``taken``: nodes that others have claimed.
+    """
     view = View(state.ledger)
-    nodes = _leaving(state)
+    for name in sorted(taken):
+        view.close(name)
+    nodes = [name for name in _leaving(state) if name not in taken]
     tried, many = 0, 1
     while tried < len(nodes):
         for name in nodes[tried:many]:
@@ -220,28 +274,50 @@ def left(state: AdmitterState, _at: Position, event: WorkloadDequeued) -> None:
     state.waits.pop(event.ref.uid, None)
 
 
-def claimant(state: AdmitterState) -> str:
-    """The job whose claim stands; empty when there is none."""
-    found = state.pods.claim
-    return found.ref.uid if found is not None and found.ref is not None and _outcome(state) is None else ""
-
-
-def keep_for(state: AdmitterState, uid: str, view: View) -> None:
-    """Keep what is free for the job whose claim stands."""
-    found = state.pods.claim
-    if found is not None:
-        keep(state, view, found.places, g.asks_of(state.gangs[uid]))
-
-
-def claim_of_job(state: AdmitterState, reservation: Reservation, asks: Sequence[Ask]) -> list[Decision]:
-    """The nodes that a job claims, which has found no place once more, if it may."""
-    ref, mode = reservation.ref, state.placement.mode
-    if mode == "off" or not 0 < _job_may_claim_at(state, ref.uid) <= state.now:
+def claim_of_job(
+    state: AdmitterState, job: Reservation | Unplaced, asks: Sequence[Ask]
+) -> list[NodesClaimed | NodesClaimEnded]:
+    """The nodes that a job claims, which has found no place, if it may."""
+    ref, mode = job.ref, state.placement.strategy
+    if mode is None or not 0 < job_may_claim_at(state, ref.uid) <= state.now:
         return []
-    return _claims(state, state.waits[ref.uid].since, reservation.cause, ref.key, ref, asks, mode)
+    return _claims(state, state.waits[ref.uid].since, job.cause, ref.key, ref, asks, mode)
 
 
-def _job_may_claim_at(state: AdmitterState, uid: str) -> int:
+def of_unplaced(state: AdmitterState) -> list[NodesClaimed | NodesClaimEnded]:
+    """The nodes that a job claims which waits for room and holds no quota: of those that may the oldest."""
+    may = [uid for uid in state.unplaced if 0 < job_may_claim_at(state, uid) <= state.now and state.gangs[uid].waits]
+    tried = set[str]()
+    for uid in sorted(may, key=lambda uid: (state.waits[uid].since, uid)):
+        each = state.unplaced[uid]
+        if each.key in tried or not could_have_places(state, asks := asks_of(state, state.gangs[uid])):
+            continue
+        tried.add(each.key)
+        found = claim_of_job(state, each, asks)
+        if found:
+            return found
+    return []
+
+
+def could_have_places(state: AdmitterState, asks: Sequence[Ask]) -> bool:
+    """Whether the nodes, with nobody on them, would have room for each of the sets alone."""
+    for ask in asks:
+        left = ask.count
+        for node in state.ledger.nodes.values():
+            if left <= 0:
+                break
+            if node.slot is None or not node.schedulable or not node.ready:
+                continue
+            group = state.ledger.classes[node.slot.group]
+            need, _ = need_of(ask, group)
+            if need is not None:
+                left -= max(need.fit([node.allocatable[name] for name in group.resources], []), 0)
+        if left > 0:
+            return False
+    return True
+
+
+def job_may_claim_at(state: AdmitterState, uid: str) -> int:
     """Log time from which a job may claim nodes; 0 when it may not."""
     age, found = state.placement.claim_ms, state.waits.get(uid)
     return _from(found, age) if age and found is not None else 0
@@ -249,10 +325,8 @@ def _job_may_claim_at(state: AdmitterState, uid: str) -> int:
 
 def deadlines(state: AdmitterState) -> Iterator[int]:
     """When something may be due for a claim though nothing happens. Who was deferred is tried again by the sorter."""
-    if state.pods.claim is not None:
-        yield state.pods.claim.until
-        return
+    yield from (claim.until for claim in state.pods.claims.values())
     for uid, reservation in state.reservations.items():
-        at = 0 if reservation.deferred else _job_may_claim_at(state, uid)
+        at = 0 if reservation.deferred or uid in state.pods.claims else job_may_claim_at(state, uid)
         if at > state.now:
             yield at

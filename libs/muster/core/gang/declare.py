@@ -1,4 +1,4 @@
-"""How pods say that they belong to a gang: labels, a PodGroup, or koordinator's annotations.
+"""How pods say that they belong to a gang: spec.schedulingGroup, labels, a PodGroup, or koordinator's annotations.
 
 Which gang a pod means is its name; how many pods that takes, how they are counted, with which other gangs they start
 and how long one attempt may last comes from the PodGroup of that name, else from the pod itself. What makes a gang
@@ -18,6 +18,7 @@ from msgspec import Struct
 from muster.core.objects.meta import MADE_FOR, SHOWN, Int32, Meta, decode, is_name, is_namespace
 from muster.model.gang import PodGroup
 from muster.model.text import clean, shorten
+from muster.model.workload import PodState
 
 SIGS = "pod-group.scheduling.sigs.k8s.io"
 X_K8S = "scheduling.x-k8s.io/pod-group"
@@ -46,7 +47,7 @@ waiting-running-succeed  pods that run, and pods that have succeeded
 DEFAULT_POLICY: MatchPolicy = "once-satisfied"
 POLICIES: dict[str, MatchPolicy] = {policy: policy for policy in get_args(MatchPolicy)}
 
-Way = Literal["labels", "annotations", "pod_group"]
+Way = Literal["labels", "annotations", "pod_group", "native"]
 
 
 class Declared(Struct, frozen=True, kw_only=True):
@@ -56,7 +57,7 @@ class Declared(Struct, frozen=True, kw_only=True):
     """namespace/name."""
     way: Way
     minimum: int = 0
-    """0 when nobody says: such a gang is not tried."""
+    """0 when nobody says: such a gang is not tried. Also where its pods start one by one, and nothing is refused."""
     policy: MatchPolicy = DEFAULT_POLICY
     group: tuple[str, ...] = ()
     """The gangs that start together, sorted, itself among them."""
@@ -102,14 +103,16 @@ def read_pod_group(raw: bytes, kind: str = "PodGroup") -> PodGroup:
     )
 
 
-def counting(found: Iterable[PodGroup]) -> PodGroup | None:
+def counting(found: Iterable[PodGroup], *, native: bool = False) -> PodGroup | None:
     """Which of the PodGroups of one name counts; None when there is none.
 
-    There may be one in each API group: the one that the documents of ACK describe (``scheduling.sigs.k8s.io``) comes
+    ``native``: for pods whose spec names it, which is that of Kubernetes itself and no other. Else there may be one in
+    each of the other API groups: the one that the documents of ACK describe (``scheduling.sigs.k8s.io``) comes
     first. Two of one group are the old and the new object of a name, met in the wrong order: the older one counts
     until it is seen to be gone.
     """
-    return min(found, key=lambda each: (each.ref.kind, each.created, each.ref.uid), default=None)
+    those = (each for each in found if each.native == native)
+    return min(those, key=lambda each: (each.ref.kind, each.created, each.ref.uid), default=None)
 
 
 def name_of(labels: Mapping[str, str], annotations: Mapping[str, str]) -> tuple[str, str, Way] | None:
@@ -119,6 +122,26 @@ def name_of(labels: Mapping[str, str], annotations: Mapping[str, str]) -> tuple[
             return labels[key], key, "labels"
     name = annotations.get(NAME_ANNOTATION, "")
     return (name, NAME_ANNOTATION, "annotations") if name else None
+
+
+def declared_by(pod: PodState, pod_group: PodGroup | None = None) -> Declared | None:
+    """What a pod says of its gang, together with the PodGroup that counts for it; its spec beats its marks."""
+    if pod.group:
+        return _native(pod.ref.namespace, pod.group, pod_group)
+    return declare(pod.ref.namespace, pod.labels, pod.marks, pod_group)
+
+
+def _native(namespace: str, name: str, pod_group: PodGroup | None) -> Declared:
+    """Pods that run count towards the minimum, as kube-scheduler counts them."""
+    gang, refusal = f"{namespace}/{shorten(clean(name), 300)}", ""
+    if pod_group is None:
+        refusal = f"spec.schedulingGroup: PodGroup {gang} of scheduling.k8s.io does not exist; create it"
+    elif not pod_group.alone and pod_group.minimum < 1:
+        refusal = f"spec.schedulingPolicy.gang.minCount of PodGroup {gang}: {pod_group.minimum} is not 1 or more"
+    minimum = max(pod_group.minimum, 0) if pod_group is not None else 0
+    return Declared(
+        gang=gang, way="native", minimum=minimum, policy="waiting-and-running", group=(gang,), refusal=refusal
+    )
 
 
 def declare(

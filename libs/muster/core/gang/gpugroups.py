@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from msgspec.structs import replace
-
 from muster.core.gang.state import AdmitterState, Keeper
 from muster.core.objects.meta import digest
-from muster.core.placement.gpus import share_on, shares_gpu
+from muster.core.placement.gpus import share_on
 from muster.events.base import Cause
 from muster.events.gangs import GpuReservationEnded, PodPlace
 from muster.model.keys import Position, Ref
@@ -40,14 +38,6 @@ def placed_on(state: AdmitterState, ref: Ref, rules: PodRules, node: str, device
         return PodPlace(ref, node)
     share = share_on(rules, state.ledger.nodes[node].labels)
     return PodPlace(ref, node, devices, groups_of(state, node, devices), share)
-
-
-def in_force(state: AdmitterState, name: str, rules: PodRules) -> PodRules:
-    """The rules of a pod as they count here; ``name``: its namespace and name, or that of its job and its set."""
-    if not shares_gpu(rules) or state.placement.gpu_sharing:
-        return rules
-    text = f"attempting to create a pod {name} with gpu sharing request, while GPU sharing is disabled"
-    return replace(rules, share=0, gpu_memory=0, unsupported=text)
 
 
 def due(state: AdmitterState) -> Iterator[GpuReservationEnded]:

@@ -10,21 +10,23 @@ from collections.abc import Iterable, Iterator
 from msgspec.structs import replace
 
 from muster.core.gang import claims, jobpods, notices
-from muster.core.gang.gpugroups import in_force, placed_on
+from muster.core.gang.asks import asks_of, in_force, strategy_of
+from muster.core.gang.gpugroups import placed_on
 from muster.core.gang.growing import Growing
 from muster.core.gang.parked import is_parked, key_of
-from muster.core.gang.podgang import Parked, PodGang
+from muster.core.gang.podgang import NodeClaim, Parked, PodGang
 from muster.core.gang.pods import said
 from muster.core.gang.state import AdmitterState
 from muster.core.gang.units import MAX_AT_ONCE, Unit, Why, problems, unit_of, units
 from muster.core.placement.matching import pod_labels_asked
-from muster.core.placement.place import Strategy, place
+from muster.core.placement.place import place
 from muster.core.placement.view import Ask, View
 from muster.events.base import Decision
 from muster.events.decisions import Shortage
 from muster.events.gangs import LACKS_NODES, GangHeldBack, HeldBackReason, PodPlace, PodsPlaced
 from muster.model.placing import PodRules
 from muster.model.pools import Growth, PoolRefusal
+from muster.model.strategies import Strategy
 from muster.model.workload import PodState
 
 
@@ -35,8 +37,7 @@ class PodGangPlacer:
         """``unsettled``: gangs of which pods lose their node in this commit: what they need is known after it."""
         self._state = state
         self._view = view
-        mode = state.placement.mode
-        self._strategy: Strategy = "pack" if mode == "off" else mode
+        self._strategy: Strategy = state.placement.strategy or "pack"
         self._until = state.now + state.placement.hold_ms
         self._hopeless: dict[str, tuple[Shortage, int]] = {}
         """What is asked for -> why it found no place, and which of the asks is meant."""
@@ -54,18 +55,21 @@ class PodGangPlacer:
         self._plans: dict[str, Growth | list[PoolRefusal]] = {}
         """The gang that stands for a unit -> which nodes would do, or why none."""
 
-    def claimant(self) -> Iterator[Decision]:
-        """The gang with a claim comes before everybody else; what it does not get yet is kept from the others."""
-        yield from claims.over(self._state)
-        claim = self._state.pods.claim
-        gang = self._state.pods.gangs.get(claim.gang) if claim is not None and claim.ref is None else None
-        if claim is None or gang is None or not gang.waiting or gang.key in self._done:
-            return
-        unit = unit_of(self._state, gang)
-        self._done.add(gang.key)
-        yield from self._try(unit)
-        if not self._any:
-            claims.keep(self._state, self._view, claim.places, self._asks_of(unit))
+    def claimant(self, claim: NodeClaim) -> Iterator[Decision]:
+        """A gang of pods with a claim is tried before others that wait."""
+        gang = self._state.pods.gangs.get(claim.gang)
+        if gang is not None and gang.waiting and gang.key not in self._done:
+            self._done.add(gang.key)
+            self._hopeless.clear()  # What is kept for this one was kept from those before it.
+            yield from self._try(unit_of(self._state, gang))
+
+    def asks_of_claim(self, claim: NodeClaim) -> list[Ask]:
+        """What the gang of a claim asks for."""
+        if claim.ref is not None:
+            gang_of_job = self._state.gangs.get(claim.ref.uid)
+            return asks_of(self._state, gang_of_job) if gang_of_job is not None else []
+        gang = self._state.pods.gangs.get(claim.gang)
+        return self._asks_of(unit_of(self._state, gang)) if gang is not None and gang.waiting else []
 
     def due(self) -> Iterator[Decision]:
         """Every decision that is due for pods that wait, and for gangs that are no longer whole."""
@@ -171,7 +175,7 @@ class PodGangPlacer:
         start = len(self._view.taken)
         none = place(self._view, asks, self._strategy)
         if none is not None:
-            none = claims.in_the_way(self._state, self._view, none, asks, self._strategy)
+            none = claims.in_the_way(self._state, self._view, none, asks, self._strategy, self.asks_of_claim)
             self._hopeless[key] = (none, next(i for i, ask in enumerate(asks) if ask.name == none.pod_set))
             return none
         left = {id(ask): iter(each) for ask, each in zip(asks, alike, strict=True)}
@@ -334,4 +338,5 @@ class PodGangPlacer:
         pod = alike[0]
         labels = {key: pod.labels[key] for key in asked if key in pod.labels}
         rules = in_force(self._state, pod.ref.key, replace(pod.rules, labels=labels))
-        return Ask(pod.ref.name, len(alike), pod.request, pod.ref.namespace, rules)
+        ask = Ask(pod.ref.name, len(alike), pod.request, pod.ref.namespace, rules)
+        return replace(ask, strategy=strategy_of(self._state, ask))

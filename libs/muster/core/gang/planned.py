@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 
 from msgspec.structs import replace
 
-from muster.core.gang import state as g
+from muster.core.gang.asks import asks_of, laid_out
 from muster.core.gang.state import AdmitterState, Planned
 from muster.core.placement.place import place
 from muster.core.placement.view import View
@@ -29,6 +29,7 @@ from muster.model.keys import Position
 def proposed(state: AdmitterState, at: Position, event: PreemptionProposed) -> None:
     if event.victims and not event.withheld:
         victims = tuple(victim.ref.uid for victim in event.victims)
+        laid_out(state, event)
         state.plans[event.ref.uid] = Planned(event.ref, event.attempt, victims, Cause(at.seq, at.item))
 
 
@@ -61,28 +62,41 @@ def over(state: AdmitterState, _at: Position, event: QuotaReserved | WorkloadAdo
 
 def due(state: AdmitterState) -> Iterator[PlanTried]:
     """What becomes of each plan on the nodes; where placement is off nobody asks."""
-    mode = state.placement.mode
-    if mode == "off" or not state.plans:
+    mode = state.placement.strategy
+    if mode is None or not state.plans:
         return
     view = View(state.ledger)
-    for order in state.orders.values():
-        _leave(state, view, order.victims)
-        if order.ref.uid in state.gangs:
-            place(view, g.asks_of(state.gangs[order.ref.uid]), mode)
+    suppose(state, view)
     mark = view.mark()
     for plan in state.plans.values():
-        _leave(state, view, plan.victims)
+        leave(state, view, plan.victims)
         gang = state.gangs.get(plan.ref.uid)
-        short = place(view, g.asks_of(gang), mode) if gang is not None else None
+        short = place(view, asks_of(state, gang), mode) if gang is not None else None
         view.undo(mark)
         fits = short is None or bool(state.pools)
         yield PlanTried(cause=plan.cause, ref=plan.ref, attempt=plan.attempt, fits=fits, shortage=short)
 
 
-def _leave(state: AdmitterState, view: View, uids: Iterable[str]) -> None:
+def suppose(state: AdmitterState, view: View) -> None:
+    """As if everybody who was ordered to leave for a claim had left, and the claimants had their places."""
+    mode = state.placement.strategy
+    if mode is None:
+        return
+    for order in state.orders.values():
+        leave(state, view, order.victims)
+        if order.ref.uid in state.gangs:
+            place(view, asks_of(state, state.gangs[order.ref.uid]), mode)
+
+
+def leave(state: AdmitterState, view: View, uids: Iterable[str]) -> None:
     """Suppose that nothing of these workloads were on the nodes: no pod, and no place held for one."""
-    gone = set(uids)
-    held = {key for uid in gone if uid in state.holds for key in state.holds[uid].places}
-    for key, occupant in state.ledger.occupants.items():
-        if key in held or key in gone or occupant.owner in gone:
-            view.give(occupant)
+    for uid in uids:
+        for key in occupants_of(state, uid):
+            view.give(state.ledger.occupants[key])
+
+
+def occupants_of(state: AdmitterState, uid: str) -> list[str]:
+    """Keys of what a workload has on the nodes: its pods, and the places held for it."""
+    held = state.holds[uid].places if uid in state.holds else {}
+    keys = dict.fromkeys((*held, uid, *state.ledger.owned.get(uid, ())))
+    return [key for key in keys if key in state.ledger.occupants]

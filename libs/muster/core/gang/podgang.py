@@ -41,6 +41,8 @@ class Placed(Struct):
     until: int
     applied: bool = False
     """The API server has taken the binding."""
+    released: bool = False
+    """It is to lose its node, and does so when the actuator says that it has not been bound."""
 
 
 class Rest(Struct):
@@ -84,6 +86,15 @@ class NodeClaim(Struct):
     cause: Cause
     ref: Ref | None = None
     """The job whose gang it is; None for a gang of pods."""
+
+    @property
+    def key(self) -> str:
+        return claim_key(self.gang, self.ref)
+
+
+def claim_key(gang: str, ref: Ref | None) -> str:
+    """What a claim is found by: the uid of its job, else namespace/name of its gang of pods."""
+    return ref.uid if ref is not None else gang
 
 
 class Parked(Struct, frozen=True):
@@ -195,4 +206,5 @@ class PodGangs(Struct):
     """Gangs with pods that wait."""
     broken: dict[str, None] = field(default_factory=dict)
     """Gangs that have started, and of which less than the minimum is left"""
-    claim: NodeClaim | None = None
+    claims: dict[str, NodeClaim] = field(default_factory=dict)
+    """uid of the job, else namespace/name of the gang of pods -> its claim; no node is in two of them"""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from muster.core.gang.declare import counting, declare
+from muster.core.gang.declare import counting, declared_by
 from muster.core.gang.podgang import Placed, PodGang, PodGangs, Rest, Stage, Told
 from muster.core.objects.meta import digest
 from muster.events.base import Cause
@@ -25,10 +25,12 @@ REFUSED_MS = 30_000
 def pod_observed(state: PodGangs, at: Position, pod: PodState) -> None:
     """A pod that we bind, or of a gang, looks like this now."""
     uid = pod.ref.uid
-    if not pod.ours and pod.scheduler != DEFAULT_SCHEDULER:
+    if not pod.ours and (
+        pod.scheduler != DEFAULT_SCHEDULER or pod.group
+    ):  # A gang that kube-scheduler knows is its own.
         pod_gone(state, uid, at.at)
         return
-    said = declare(pod.ref.namespace, pod.labels, pod.marks)
+    said = declared_by(pod)
     key = uid if said is None else said.gang
     if state.gang_of.get(uid, key) != key:
         pod_gone(state, uid, at.at)
@@ -97,7 +99,7 @@ def _reopen(state: PodGangs, gang: PodGang) -> None:
 def _declare(state: PodGangs, gang: PodGang) -> None:
     """What the oldest of its pods says counts, and the PodGroup of its name above that."""
     pod = state.pods[next(iter(gang.pods))]
-    gang.declared = declare(pod.ref.namespace, pod.labels, pod.marks, pod_group_of(state, gang.key))
+    gang.declared = declared_by(pod, pod_group_of(state, gang.key))
 
 
 # --- PodGroups --------------------------------------------------------------------------------------------------
@@ -105,7 +107,9 @@ def _declare(state: PodGangs, gang: PodGang) -> None:
 
 def pod_group_of(state: PodGangs, key: str) -> PodGroup | None:
     """The PodGroup of a gang."""
-    return counting(state.pod_groups[uid] for uid in state.named.get(key, ()))
+    gang = state.gangs.get(key)
+    native = gang is not None and bool(state.pods[next(iter(gang.pods))].group)
+    return counting((state.pod_groups[uid] for uid in state.named.get(key, ())), native=native)
 
 
 def pod_group_observed(state: PodGangs, event: PodGroupObserved) -> None:
@@ -160,10 +164,17 @@ def passed(state: PodGangs, gangs: tuple[str, ...]) -> None:
             state.gangs[key].by = gangs[0]
 
 
-def unplace(state: PodGangs, uid: str, cause: Cause | None = None) -> bool:
-    """A pod that is not bound yet has its node no more; False when that was so, or ``cause`` names an older place."""
+def release(state: PodGangs, place: PodPlace) -> None:
+    """A pod is to lose its node, unless it has been bound meanwhile."""
+    found = state.placed.get(place.ref.uid)
+    if found is not None and found.place.node == place.node and not found.applied:
+        found.released = True
+
+
+def _unplace(state: PodGangs, uid: str, cause: Cause) -> bool:
+    """A pod that is not bound has its node no more; False when that was so, or ``cause`` names an older place."""
     found = state.placed.get(uid)
-    if found is None or (cause is not None and found.cause != cause):
+    if found is None or found.cause != cause:
         return False
     del state.placed[uid]
     gang = state.gangs[state.gang_of[uid]]
@@ -182,13 +193,13 @@ def bind_applied(state: PodGangs, uid: str, cause: Cause) -> None:
 
 def bind_failed(state: PodGangs, uid: str, cause: Cause, reason: FailureReason, message: str, now: int) -> bool:
     """A binding failed for good: the pod waits again, unless it is gone or somebody else's; False for an older one."""
-    if not unplace(state, uid, cause):
+    if not _unplace(state, uid, cause):
         return False
     gang = state.gangs[state.gang_of[uid]]
     if reason in ("gone", "superseded"):
         gang.stands(uid, "leaving")
         _reopen(state, gang)
-    else:
+    elif reason != "withdrawn":
         times = state.rests[uid].times + 1 if uid in state.rests else 1
         state.rests[uid] = Rest(times, now + REFUSED_MS * 2 ** min(times - 1, 6), message)
     return True

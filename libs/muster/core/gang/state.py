@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -10,7 +11,6 @@ from msgspec.structs import replace
 from muster.core.gang import pods
 from muster.core.gang.podgang import Claimant, PodGangs
 from muster.core.placement.ledger import NodeLedger, Occupant
-from muster.core.placement.view import Ask
 from muster.core.seen import Seen
 from muster.core.stage import StageState
 from muster.events.base import Cause
@@ -47,10 +47,36 @@ class Reservation(Struct):
     """Log time at which it was said last why it waits."""
     deferred: bool = False
     """It is decided that it gives its quota back."""
+    in_vain: bool = False
+    """The nodes that it waited for did not come."""
     growth: Growth | None = None
     """The nodes that it waits for."""
     made_room: bool = False
     """Work was suspended so that it is admitted."""
+
+
+class LinePlace(NamedTuple):
+    """Where a job stands among those who wait for nodes; the smallest is tried first."""
+
+    below: int
+    """Its priority, negated."""
+    rank: int
+    """ms since the epoch: its place in its queue."""
+    key: str
+    uid: str
+
+
+class Unplaced(Struct):
+    """A job that gave its quota back for want of room on the nodes."""
+
+    ref: Ref
+    attempt: int
+    cause: Cause
+    key: str = ""
+    """What it asks for: its line."""
+    place: LinePlace = LinePlace(0, 0, "", "")
+    grow_at: int = 0
+    """Log time (ms) from which node pools may be asked again for it."""
 
 
 class Vain(Struct):
@@ -70,6 +96,12 @@ class Gang(Struct):
     topology: Topology = Topology()
     held: bool = False
     """Somebody holds it back: it is not admitted, and its reservation is about to be given back."""
+    waits: bool = True
+    """It is suspended and asks to run."""
+    rank: tuple[int, int] = (0, 0)
+    """Its priority, negated; its place in its queue, ms since the epoch."""
+    placement: str = ""
+    """How its queue wants its pods laid out on nodes, as was said last; empty: as everything else."""
 
 
 class Hold(Struct):
@@ -104,6 +136,35 @@ class Planned(Struct):
     cause: Cause
 
 
+class ClearingAsked(Struct):
+    """Who may be suspended so that a job finds its places."""
+
+    ref: Ref
+    attempt: int
+    victims: tuple[str, ...]
+    """uids, who goes first first"""
+    cause: Cause
+    moves: bool = False
+    """They are to be moved: none goes that has no place elsewhere."""
+    answered: bool = False
+    places: tuple[Placement, ...] = ()
+    """What it would have with those gone who are needed."""
+
+
+class Cleared(Struct):
+    """Who was ordered to leave so that a job finds its places, and what is kept for it."""
+
+    leaving: dict[str, list[str]]
+    """uid of a victim that has not been admitted again -> keys of what it had on the nodes"""
+    places: tuple[Placement, ...]
+    until: int
+    """Log time (ms) until which it is kept."""
+    of_move: bool = False
+    """Others are moved for it: they have their places kept, too, and each takes its own."""
+    moved: str = ""
+    """Of one of those, which runs, or is on its way: what it asked of the nodes when that was ordered."""
+
+
 class AdmitterState(StageState):
     """Reservations to be admitted, by workload uid; nodes, pods, and held places."""
 
@@ -125,6 +186,16 @@ class AdmitterState(StageState):
     """namespace/name of a workload that holds places -> its uid"""
     waits: dict[str, Claimant] = field(default_factory=dict)
     """By uid of the workload."""
+    unplaced: dict[str, Unplaced] = field(default_factory=dict)
+    """By uid of the workload: the jobs that wait for room on the nodes, and hold no quota"""
+    lines: dict[str, list[LinePlace]] = field(default_factory=dict)
+    """what is asked for -> who of them asks for that, in order"""
+    found: dict[str, int] = field(default_factory=dict)
+    """uid of a job that is tried again and has no answer yet -> log time (ms) until which the room is left to it"""
+    clearings: dict[str, ClearingAsked] = field(default_factory=dict)
+    """Claimant uid -> who may be suspended for its places, until that is answered."""
+    cleared: dict[str, Cleared] = field(default_factory=dict)
+    """uid of a job -> what nodes are cleared for it."""
     plans: dict[str, Planned] = field(default_factory=dict)
     """claimant uid -> a proposal to suspend others for it that has not been tried on the nodes"""
     orders: dict[str, Planned] = field(default_factory=dict)
@@ -154,18 +225,7 @@ def gang_of(workload: Workload) -> Gang:
         workload.ref.name,
         workload.topology,
         workload.wishes.hold,
-    )
-
-
-def asks_of(gang: Gang) -> list[Ask]:
-    """What a whole gang asks of the nodes: every member it needs to start, and its auxiliary pods."""
-    return [_ask(pods, gang) for pods in (*gang.pod_sets, *gang.auxiliary) if pods.count]
-
-
-def _ask(pods: PodSet, gang: Gang) -> Ask:
-    count = pods.count if pods.minimum is None else min(pods.minimum, pods.count)
-    return Ask(
-        pods.name, count, pods.request if pods.takes is None else pods.takes, gang.namespace, pods.rules, gang.topology
+        workload.waits,
     )
 
 

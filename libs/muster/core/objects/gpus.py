@@ -1,14 +1,15 @@
 """Shares of GPUs as pods ask for them, by annotations of the pod or of its template.
 
 ``gpu-fraction: "0.5"`` or ``gpu-memory: "4096"`` (MiB), of ``gpu-fraction-num-devices`` devices, for the container
-``gpu-fraction-container-name``; ``nvidia.com/container.NAME.gpu-memory.request`` says the same of one container. The
-sentences about what is wrong are those of KAI Scheduler, word for word: users know and search for them.
+``gpu-fraction-container-name``; ``nvidia.com/container.NAME.gpu-memory.request`` asks for an amount and names the
+container at once, and ``.limit`` stands in for it where it is missing. One container of a pod shares, as KAI Scheduler
+has it, and the sentences about what is wrong are its own, word for word: users know and search for them.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from decimal import ROUND_CEILING, Decimal
 
 from msgspec.structs import replace
@@ -42,10 +43,12 @@ FRACTION_AND_WHOLE = "cannot have both GPU fraction request and whole GPU resour
 MEMORY_AND_GPU = "cannot request both GPU and GPU memory"
 COUNT_ALONE = "cannot request multiple fractional devices without specifying fraction portion or gpu-memory"
 MPS_ALONE = "MPS is only supported with GPU fraction request"
+SEVERAL = "currently, kai doesn't support multiple containers with fractional GPU requests"
+LIMIT_BESIDE = "cannot combine nvidia.com/container. limit annotation with gpu-fraction or gpu-memory annotation"
 
 _NUMBER = re.compile(r"[0-9]{0,9}(\.[0-9]{0,30})?([eE][-+]?[0-9]{1,2})?", re.ASCII)
 _CONTAINER_MEMORY = re.compile(r"nvidia\.com/container\.([-a-z0-9]{1,63})\.gpu-memory\.(request|limit)", re.ASCII)
-_CONTAINER_MODE = re.compile(r"nvidia\.com/container\.[-a-z0-9]{1,63}\.gpu-compute\.mode", re.ASCII)
+_CONTAINER_MODE = re.compile(r"nvidia\.com/container\.([-a-z0-9]{1,63})\.gpu-compute\.mode", re.ASCII)
 
 
 def asks_for_share(annotations: Mapping[str, str]) -> bool:
@@ -58,36 +61,48 @@ def asks_for_share(annotations: Mapping[str, str]) -> bool:
     )
 
 
-def with_share(rules: PodRules, annotations: Mapping[str, str], whole: int) -> PodRules:
-    """The rules of a pod together with the share of a GPU that its annotations ask for; ``whole``: GPUs it asks for.
+def with_share(rules: PodRules, annotations: Mapping[str, str], whole: bool, names: Collection[str]) -> PodRules:
+    """The rules of a pod together with the share of a GPU that its annotations ask for.
 
-    What is wrong with them is in ``unsupported``: such a pod is not placed.
+    ``whole``: it names whole GPUs, be it none of them. ``names``: of its containers; empty where they are not known.
+    What is wrong with the annotations is in ``unsupported``: such a pod is not placed.
     """
     if not asks_for_share(annotations):
         return rules
-    share, memory, count, wrong = _read(annotations, whole)
+    share, memory, count, wrong = _read(annotations, whole, names)
     return replace(rules, unsupported=wrong) if wrong else replace(rules, share=share, gpu_memory=memory, devices=count)
 
 
-def _read(annotations: Mapping[str, str], whole: int) -> tuple[int, int, int, str]:
+def container_of(annotations: Mapping[str, str]) -> str:
+    """The name of the container that shares; empty for the first."""
+    return annotations.get(CONTAINER) or _by_key(annotations)
+
+
+def _by_key(annotations: Mapping[str, str]) -> str:
+    """The container that an annotation of containers asks memory for; empty where none does."""
+    found = (_CONTAINER_MEMORY.fullmatch(key) for key in sorted(annotations))
+    return next((each.group(1) for each in found if each is not None), "")
+
+
+def _read(annotations: Mapping[str, str], whole: bool, names: Collection[str]) -> tuple[int, int, int, str]:
     """(thousandths, MiB, devices, what is wrong)"""
     fraction, memory, count = annotations.get(FRACTION), annotations.get(MEMORY), annotations.get(DEVICES)
-    for key in sorted(annotations):
-        found = _CONTAINER_MEMORY.fullmatch(key)
-        if found is not None and memory is None:
-            memory = _mebibytes(annotations[key])
     none = (0, 0, 1)
-    if fraction is None and memory is None and annotations.get(MPS) == "true":
+    amounts, wrong = _of_containers(annotations)
+    wrong = wrong or _container_wrong(annotations, names)
+    if wrong:
+        return *none, wrong
+    if fraction is None and memory is None and not amounts and annotations.get(MPS) == "true":
         return *none, MPS_ALONE
     if fraction is not None and whole:
         return *none, FRACTION_AND_WHOLE
-    if memory is not None and (fraction is not None or whole):
+    if (memory is not None or amounts) and (fraction is not None or whole):
         return *none, MEMORY_AND_GPU
-    if count is not None and fraction is None and memory is None:
+    if count is not None and fraction is None and memory is None and not amounts:
         return *none, COUNT_ALONE
-    mebibytes = _integer(memory, MAX_MEMORY) if memory is not None else 0
-    if memory is not None and not mebibytes:
-        return *none, BAD_MEMORY
+    mebibytes, wrong = _memory(memory, amounts)
+    if wrong:
+        return *none, wrong
     share = thousandths(fraction) if fraction is not None else 0
     if fraction is not None and not share:
         return *none, BAD_FRACTION
@@ -98,6 +113,53 @@ def _read(annotations: Mapping[str, str], whole: int) -> tuple[int, int, int, st
         if (key == COMPUTE_MODE or _CONTAINER_MODE.fullmatch(key)) and annotations[key] != TIME_SLICING:
             return *none, f"annotation {key}: only {TIME_SLICING} is served here"
     return share, mebibytes, devices, ""
+
+
+def _memory(memory: str | None, amounts: Mapping[str, int]) -> tuple[int, str]:
+    """(MiB, what is wrong), by the annotation of the pod and by what is asked for one container."""
+    asked = amounts.get("request", amounts.get("limit", 0))
+    if memory is None:
+        return asked, ""
+    mebibytes = _integer(memory, MAX_MEMORY)
+    if not mebibytes:
+        return 0, BAD_MEMORY
+    if "limit" in amounts:
+        return 0, LIMIT_BESIDE
+    if asked and asked != mebibytes:
+        return 0, f"NvFractions memory request ({asked}Mi) does not match {MEMORY} annotation value ({memory} MiB)"
+    return mebibytes, ""
+
+
+def _of_containers(annotations: Mapping[str, str]) -> tuple[dict[str, int], str]:
+    """({"request" or "limit": MiB} of the container that the annotations of containers name, what is wrong)"""
+    amounts, named = dict[str, int](), dict[str, None]()
+    for key in sorted(annotations):
+        found, mode = _CONTAINER_MEMORY.fullmatch(key), _CONTAINER_MODE.fullmatch(key)
+        if found is not None:
+            amount = _mebibytes(annotations[key])
+            if not 0 < amount <= MAX_MEMORY:
+                return {}, f"{key} annotation value must be a valid Kubernetes memory quantity greater than 0"
+            amounts[found.group(2)] = amount
+        either = found or mode
+        if either is not None:
+            named[either.group(1)] = None
+    if not amounts:
+        return {}, ""
+    if len(named) > 1:
+        return {}, SEVERAL
+    if amounts.get("request", 0) > amounts.get("limit", MAX_MEMORY):
+        return {}, f"invalid fraction request for container {next(iter(named))}: request is greater than limit"
+    return amounts, ""
+
+
+def _container_wrong(annotations: Mapping[str, str], names: Collection[str]) -> str:
+    """What is wrong with the container that is to share."""
+    wanted, by_key = container_of(annotations), _by_key(annotations)
+    if by_key and wanted != by_key:
+        return f"{CONTAINER} annotation value {wanted[:63]} does not match container name {by_key}"
+    if wanted and names and wanted not in names:
+        return f"container {wanted[:63]} not found in pod spec, but a fractional annotation referencing it was found"
+    return ""
 
 
 def thousandths(text: str) -> int:
@@ -114,14 +176,14 @@ def _integer(text: str, most: int) -> int:
     return found if found <= most else 0
 
 
-def _mebibytes(text: str) -> str:
-    """An amount of memory in MiB: a quantity such as ``4Gi``; a number alone is MiB already."""
+def _mebibytes(text: str) -> int:
+    """An amount of memory in MiB: a quantity such as ``4Gi``; a number alone is MiB already. 0 for anything else."""
     if text.isascii() and text.isdigit():
-        return text
+        return _integer(text, MAX_MEMORY)
     try:
-        return str(-(-parse_quantity(text, "memory") >> 20))
+        return -(-parse_quantity(text, "memory") >> 20)
     except QuantityError:
-        return ""
+        return 0
 
 
 def charged(rules: PodRules) -> int:

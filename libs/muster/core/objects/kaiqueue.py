@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct, field
 
-from muster.core.objects.meta import MAX_NAME, Int32, Meta, decode, digest
+from muster.core.objects.meta import MAX_NAME, PREFIX, Int32, Meta, decode, digest
 from muster.model.kaiqueue import KaiQueue
 from muster.model.keys import Ref
 from muster.model.text import clean
@@ -18,8 +18,12 @@ KIND = "Queue.scheduling.run.ai"
 """What these objects are called in the log; another API has a kind Queue too."""
 RESOURCES = {"cpu": "cpu", "gpu": "nvidia.com/gpu", "memory": "memory"}
 """name in spec.resources -> the resource that pods ask for"""
+PLACEMENT = "muster.dev/placement"
+"""Annotation of a queue: how the pods of its work are laid out on nodes."""
 POD_GROUP_NAME = "pod-group-name"
 """Annotation of a pod: the PodGroup of KAI Scheduler that shows its workload."""
+USAGE = ("usage-window", "usage-half-life", "usage-weight")
+"""Annotations of a queue without a parent that count, without their prefix: how what was used lately weighs."""
 MAX_DIGITS = 40
 NO_STATUS = msgspec.Raw(b"{}")
 
@@ -133,7 +137,7 @@ def _texts(amounts: dict[str, str | int] | None) -> dict[str, str]:
 def read_kai_queue(raw: bytes) -> KaiQueue:
     """The queue as written. Raises UnreadableError for what is no Queue at all."""
     queue: RawQueue = decode(raw, RawQueue)
-    spec = queue.spec
+    spec, annotations = queue.spec, queue.metadata.annotations
     given = {name: getattr(spec.resources, name) or RawAmounts() for name in RESOURCES} if spec.resources else {}
     return KaiQueue(
         ref=queue.metadata.ref(KIND),
@@ -147,6 +151,8 @@ def read_kai_queue(raw: bytes) -> KaiQueue:
         weight={RESOURCES[name]: _text(each.over_quota_weight) for name, each in given.items()},
         preempt_min_runtime=(spec.preempt_min_runtime or "")[:40],
         reclaim_min_runtime=(spec.reclaim_min_runtime or "")[:40],
+        rules={name: annotations[f"{PREFIX}/{name}"][:300] for name in USAGE if f"{PREFIX}/{name}" in annotations},
+        placement=annotations.get(PLACEMENT, "")[:64],
         shown=_shown(bytes(queue.status)),
     )
 

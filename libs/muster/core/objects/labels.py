@@ -22,9 +22,14 @@ KAI_PREEMPTION_DELAY = "kai.scheduler/preemption-delay"
 """Label or annotation: how long work waits before others may be suspended for it."""
 KAI_STALENESS = "kai.scheduler/staleness-grace-period"
 """Label or annotation: how long a gang may run with less than its minimum; negative: for ever."""
+RAY_CLUSTER, RAY_GROUP, RAY_NODE_TYPE = "ray.io/cluster", "ray.io/group", "ray.io/node-type"
+RAY_HEAD, RAY_WORKER = "head", "worker"
+"""Labels that KubeRay gives its pods, and the values of the last one."""
 RECLAIM_GRACE = "muster.dev/reclaim-grace"
 """How long the job waits for what it is owed before others are evicted for it."""
-TIMES = (KAI_PREEMPTION_DELAY, KAI_STALENESS, RECLAIM_GRACE)
+RUN_TIME = "muster.dev/run-time"
+"""How long the job runs at most, as its owner declares: from when its quota is reserved until it has left."""
+TIMES = (KAI_PREEMPTION_DELAY, KAI_STALENESS, RECLAIM_GRACE, RUN_TIME)
 KAI_OF_PODS = (KAI_QUEUE, KAI_PRIORITY, KAI_PREEMPTIBILITY)
 """Labels that count on a pod template where the workload has none."""
 KEPT = (*_NAMES, *_PREEMPTIBLE, KAI_QUEUE, KAI_PRIORITY, KAI_PREEMPTIBILITY)

@@ -51,6 +51,10 @@ class Gate(Struct, frozen=True):
     name: str = ""
 
 
+class SchedulingGroup(Struct, frozen=True, rename="camel"):
+    pod_group_name: str | None = None
+
+
 class PodSpec(Struct, frozen=True, rename="camel"):
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] | None = None
@@ -67,6 +71,7 @@ class PodSpec(Struct, frozen=True, rename="camel"):
     volumes: tuple[RawVolume, ...] | None = None
     host_network: bool | None = None
     scheduling_gates: tuple[Gate, ...] | None = None
+    scheduling_group: SchedulingGroup | None = None
 
 
 class TemplateMeta(Struct, frozen=True):
@@ -88,6 +93,17 @@ class PodTemplate(Struct, frozen=True):
 
 
 _POD_LEVEL = ("cpu", "memory")
+
+
+def container_names(spec: PodSpec) -> list[str]:
+    """The names of the containers of a pod, initial ones too."""
+    return [each.name for each in (*spec.containers, *(spec.init_containers or ()))]
+
+
+def names_resource(spec: PodSpec, name: str) -> bool:
+    """Whether any container of a pod names a resource, be it with the amount 0."""
+    found = (each.resources or Resources() for each in (*spec.containers, *(spec.init_containers or ())))
+    return any(name in (each.limits or {}) or name in (each.requests or {}) for each in found)
 
 
 def pod_rules(spec: PodSpec, labels: dict[str, str]) -> PodRules:

@@ -118,6 +118,8 @@ class NodeLedger(Struct):
     """Pods by uid, held places by the name of their hold."""
     namespaces: dict[str, dict[str, None]] = field(default_factory=dict)
     """Namespace -> its occupants."""
+    owned: dict[str, dict[str, None]] = field(default_factory=dict)
+    """uid of a workload -> its occupants, where that is known"""
     averse: dict[str, None] = field(default_factory=dict)
     """Occupants that keep others away."""
     classes: dict[str, NodeClass] = field(default_factory=dict)
@@ -188,6 +190,8 @@ class NodeLedger(Struct):
         self.evict(key)
         self.occupants[key] = occupant
         self.namespaces.setdefault(occupant.namespace, {})[key] = None
+        if occupant.owner:
+            self.owned.setdefault(occupant.owner, {})[key] = None
         if occupant.rules.apart:
             self.averse[key] = None
         node = self.nodes.setdefault(occupant.node, Node())
@@ -202,10 +206,11 @@ class NodeLedger(Struct):
         occupant = self.occupants.pop(key, None)
         if occupant is None:
             return None
-        own = self.namespaces[occupant.namespace]
-        del own[key]
-        if not own:
-            del self.namespaces[occupant.namespace]
+        for index, name in ((self.namespaces, occupant.namespace), (self.owned, occupant.owner)):
+            if name or index is self.namespaces:
+                del index[name][key]
+                if not index[name]:
+                    del index[name]
         self.averse.pop(key, None)
         node = self.nodes[occupant.node]
         del node.occupants[key]
@@ -249,9 +254,9 @@ class NodeLedger(Struct):
             occupant = self.occupants[key]
             share = min(share_on(occupant.rules, node.labels), WHOLE)
             if share != occupant.share:
-                _share_out(node, occupant.devices, -occupant.share)
+                # At once: a device that nobody shared for a moment would lose its group.
+                _share_out(node, occupant.devices, share - occupant.share)
                 occupant.share = share
-                _share_out(node, occupant.devices, share)
 
     # --- the index --------------------------------------------------------------------------------------------
 

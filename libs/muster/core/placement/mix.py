@@ -1,7 +1,9 @@
 """What kinds of GPU pods have been asked for, how often, and how much of a node is of no use to them.
 
 What a placement wastes is measured against this mix: free GPUs on a node that most of what is asked for cannot use
-(no CPU beside them, or only slivers of devices) are wasted, in thousandths of a device times requests.
+(no CPU beside them, or only slivers of devices) are wasted, in thousandths of a device times requests. So are GPUs
+beyond what the CPU that is left beside them serves at the mean of the mix: a node that a single pod still fits on may
+be short of CPU long before.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from functools import lru_cache
 from itertools import accumulate
+from typing import NamedTuple
 
 from msgspec import Struct, field
 
@@ -74,14 +77,31 @@ class Mix(Struct):
         return f"{odd};" + ";".join(parts) if parts else ""
 
 
+class _Parsed(NamedTuple):
+    """A mix as it is measured against."""
+
+    odd: int
+    """How often kinds were asked for that cannot be here at all."""
+    asked: int
+    """How often any of them was."""
+    cpus: int
+    """CPU of all that can be here, in thousandths of a core, and GPUs, in thousandths of a device."""
+    gpus: int
+    shapes: list[tuple[int, int, int, list[int], list[int], list[int], list[int]]]
+    """Those by devices and share."""
+
+
 @lru_cache(maxsize=256)
-def _parsed(mix: str) -> tuple[int, list[tuple[int, int, int, list[int], list[int], list[int], list[int]]]]:
-    """(how often kinds were asked for that cannot be here at all, the others by devices and share)."""
+def _parsed(mix: str) -> _Parsed:
     odd, *parts = mix.split(";")
     shapes: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
+    asked, cpus, gpus = int(odd), 0, 0
     for part in parts:
         cpu, memory, devices, share, times = map(int, part.split(","))
         shapes.setdefault((devices, share), []).append((cpu, memory, times))
+        asked += times
+        cpus += cpu * times
+        gpus += (devices * WHOLE + share) * times
     found = []
     for (devices, share), kinds in sorted(shapes.items()):
         by_cpu, by_memory = sorted(kinds), sorted(kinds, key=lambda each: each[1])
@@ -96,16 +116,18 @@ def _parsed(mix: str) -> tuple[int, list[tuple[int, int, int, list[int], list[in
                 [0, *accumulate(times for _, _, times in by_memory)],
             )
         )
-    return int(odd), found
+    return _Parsed(int(odd), asked, cpus, gpus, found)
 
 
 @lru_cache(maxsize=1 << 16)
 def waste(cpu: int, memory: int, whole: int, shared: tuple[int, ...], mix: str) -> int:
     """Of what is left on a node, how much of its GPUs the mix cannot use. ``whole``: free whole devices."""
-    odd, shapes = _parsed(mix)
+    odd, asked, cpu_asked, gpu_asked, shapes = _parsed(mix)
     slivers = sum(shared)
     left = whole * WHOLE + slivers
     total = odd * left
+    if cpu_asked:
+        total += asked * max(0, left - cpu * gpu_asked // cpu_asked)
     top = shared[-1] if shared else 0
     for devices, share, times, cpus, by_cpu, memories, by_memory in shapes:
         if (not whole and top < share) if share else whole < devices:

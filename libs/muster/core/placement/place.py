@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from heapq import heapify, heappop, heapreplace, nsmallest
-from typing import Literal
 
 from muster.core.placement.affinity import PodAffinity
 from muster.core.placement.choices import LATE, BucketChoice, choices, pinned_to_nodes, refused, short_of, suits
@@ -21,15 +20,15 @@ from muster.core.placement.topology import within
 from muster.core.placement.view import Ask, PodNeed, View, need_of
 from muster.events.decisions import Obstacle, ObstacleCode, Shortage
 from muster.model.placing import GPU
+from muster.model.strategies import Strategy
 
-Strategy = Literal["pack", "spread"]
 MAX_DOMAINS_TRIED = 16
 RANKED = 128
 """How many of the tightest buckets are weighed for what they would waste; the others follow, tightest first."""
 
 
 def place(view: View, asks: Sequence[Ask], strategy: Strategy = "pack") -> Shortage | None:
-    """Take places for all of the asks, or for none of them."""
+    """Take places for all of the asks, or for none of them; what an ask says itself beats ``strategy``."""
     wanted = [ask for ask in asks if ask.count > 0]
     if not wanted:
         return None
@@ -95,6 +94,7 @@ def _place_one(view: View, ask: Ask, strategy: Strategy, rank: Rank | None) -> S
 
 
 def _place_set(view: View, ask: Ask, strategy: Strategy, rank: Rank | None) -> Shortage | None:
+    strategy = ask.strategy or strategy
     found = choices(view, ask)
     affinity = PodAffinity(view, ask) if PodAffinity.concerns(view, ask) else None
     if affinity is not None:

@@ -10,6 +10,7 @@ from muster.core.placement.gpus import WHOLE, pick, pods_fitting, share_on, shar
 from muster.core.placement.ledger import PODS, Bucket, NodeClass, NodeLedger, Occupant, Slot, enter, leave
 from muster.model.placing import GPU, GPU_MEMORY, PodRules, Topology
 from muster.model.resources import Vector
+from muster.model.strategies import Strategy
 
 
 class Ask(Struct, frozen=True):
@@ -23,6 +24,8 @@ class Ask(Struct, frozen=True):
     rules: PodRules = PodRules()
     together: Topology = Topology()
     """Within which domain all sets of its gang are to be; of all asks of a decision the same."""
+    strategy: Strategy | None = None
+    """How its pods are laid out; None: as everything else."""
 
 
 class Taken(Struct, frozen=True):
@@ -61,6 +64,8 @@ class PodNeed(Struct, frozen=True):
         if not self.share:
             return fit
         whole = free[self.gpu] // WHOLE if self.gpu >= 0 else 0
+        if whole < 0:
+            return 0  # The node gives fewer devices than are taken, and nobody says which of them are left.
         return min(pods_fitting(shared, whole, self.share, self.devices), fit)
 
 
@@ -132,12 +137,15 @@ class View:
         self._move(node, after)
         self.taken.append(Taken(ask, node, count, devices))
 
-    def keep(self, ask: Ask, node: str, count: int) -> None:
-        """Keep from everybody else what is free of the room of ``count`` pods, even if it is too little for one."""
+    def keep(self, ask: Ask, node: str, count: int) -> list[int]:
+        """Keep from everybody else what is free of the room of ``count`` pods, even if it is too little for one.
+
+        Returns what that is, for ``unkeep``.
+        """
         before = self.slot(node)
         need, _ = need_of(ask, self.ledger.classes[before.group]) if before is not None else (None, [])
         if before is None or need is None:
-            return
+            return []
         after = Slot(before.group, list(before.free), dict(before.shared))
         for index, amount in need.parts:
             after.free[index] -= min(amount * count, max(after.free[index], 0))
@@ -145,6 +153,20 @@ class View:
             devices = -(-need.share * count * need.devices // WHOLE) * WHOLE
             after.free[need.gpu] -= min(devices, max(after.free[need.gpu], 0))
         self._move(node, after)
+        return [was - left for was, left in zip(before.free, after.free, strict=True)]
+
+    def unkeep(self, node: str, kept: list[int]) -> None:
+        """What was kept of a node is free again."""
+        before = self.slot(node)
+        if before is not None and kept:
+            free = [left + more for left, more in zip(before.free, kept, strict=True)]
+            self._move(node, Slot(before.group, free, dict(before.shared)))
+
+    def close(self, node: str) -> None:
+        """Nothing more is placed on a node."""
+        before = self.slot(node)
+        if before is not None:
+            self._move(node, Slot(before.group, [min(left, 0) for left in before.free]))
 
     def give(self, occupant: Occupant) -> None:
         """Suppose that an occupant were not on its node: all its pods, with the devices they have and share."""

@@ -9,7 +9,7 @@ from muster.core.queueing.book import Shape
 from muster.core.queueing.order import share
 from muster.core.queueing.queues import Job, is_current
 from muster.core.quota.demand import chain_of
-from muster.core.quota.kaireclaim import between, is_kai
+from muster.core.quota.kaireclaim import between
 from muster.core.quota.kaishares import Shares, kai_shares
 from muster.core.quota.reclaim import Basis, basis
 from muster.model.demand import Shortfall
@@ -23,24 +23,19 @@ def owed(state: PreemptorState) -> list[Claimant]:
     given = basis(state.queues.ledger)
     shares: Shares | None = None
     for queue in state.queues.book.queues:
-        kai = is_kai(state.queues.ledger, queue)
-        if state.queues.ledger.rules_of(queue).reclaim != "disabled" and (kai or state.below_guarantee(queue)):
-            for shape in state.refused(queue):
-                job = state.claimant(shape)
-                if job is None or not state.in_turn(job) or not is_current(state.queues, job):
-                    continue
-                if state.is_gated(job.ref.uid):
-                    continue
-                if state.now < state.may_claim_at(job):
+        divided = state.queues.ledger.by_shares(queue)
+        if state.queues.ledger.rules_of(queue).reclaim != "disabled" and (divided or state.below_guarantee(queue)):
+            for shape, job in state.claimants(queue):
+                if not state.in_turn(job) or state.now < state.may_claim_at(job):
                     continue
                 mine = _basis(state, job, given)
-                if kai:
+                if divided:
                     shares = kai_shares(state.queues.ledger) if shares is None else shares
                     entitled = between(mine, queue, shape.demand, shares).may_claim()
                     entitled = entitled and mine.refusal(queue, shape.demand) is not None
                 else:
                     entitled = mine.refuses_what_is_owed(queue, shape.demand)
-                if entitled:
+                if entitled and state.is_refused(shape) and is_current(state.queues, job):
                     found.append((shape, job))
     return in_order(state, found)
 
@@ -53,11 +48,8 @@ def outranking(state: PreemptorState) -> list[Claimant]:
         if queue not in state.runs or queue not in nodes or not nodes[queue].preempts:
             continue
         given = given or basis(state.queues.ledger)
-        for shape in state.refused(queue):
-            job = state.claimant(shape)
-            if job is None or job.priority <= state.runs[queue][0].priority or state.is_gated(job.ref.uid):
-                continue
-            if not is_current(state.queues, job):
+        for shape, job in state.claimants(queue):
+            if job.priority <= state.runs[queue][0].priority:
                 continue
             mine = _basis(state, job, given)
             if (
@@ -65,6 +57,8 @@ def outranking(state: PreemptorState) -> list[Claimant]:
                 and state.may_be_next(job)
                 and mine.refusal(queue, shape.demand) is not None
                 and state.outranks(queue, job.priority, shape.demand, mine)
+                and state.is_refused(shape)
+                and is_current(state.queues, job)
             ):
                 found.append((shape, job))
     return in_order(state, found)
@@ -73,7 +67,8 @@ def outranking(state: PreemptorState) -> list[Claimant]:
 def aged(state: PreemptorState) -> tuple[Shape, Job, Shortfall] | None:
     """Who has waited longest at the head of its queue beyond the age limit, and the uppermost limit that refuses it.
 
-    Nobody where something is held for age already, or was until lately, or where enough runs that got in so.
+    Nobody where something is held for age already, or was until lately, or where enough runs that got in so. What is
+    held for it moves up where others have filled a node above meanwhile: else they could keep it out for ever.
     """
     heads = sorted((job for _, job in _heads(state)), key=lambda job: (_waits_since(state, job), job.ref.uid))
     for job in heads:
@@ -81,16 +76,21 @@ def aged(state: PreemptorState) -> tuple[Shape, Job, Shortfall] | None:
             continue
         if not is_current(state.queues, job):
             continue
-        shape, refusals = state.queues.book.shapes[job.shape], list(state.queues.ledger.refusals(job.queue, job.demand))
+        shape = state.queues.book.shapes[job.shape]
+        refusals = list(state.queues.ledger.refusals(job.queue, job.demand, now=state.now))
         if shape.denial is None or not refusals or any(each.hopeless or each.of_runtime for each in refusals):
             continue
         if not job.demand.preemptible and state.queues.ledger.beyond_min(job.queue, job.demand) is not None:
             continue
         top = min(refusals, key=lambda each: len(each.path))
-        if not state.may_be_held_for(top):
-            continue
         mine = (path for path in chain_of(job.queue) if len(path) >= len(top.path))
-        if state.queues.ledger.claims.aged_at(mine) is None and job.ref.uid not in state.queues.ledger.claims.by_uid:
+        claims = state.queues.ledger.claims
+        own = claims.by_uid.get(job.ref.uid)
+        if own is not None and not own.is_outgrown(each.path for each in refusals):
+            continue
+        if claims.aged_at(mine, job.ref.uid) is not None:
+            continue
+        if state.lane.has_room(top, state.queues.ledger):
             return shape, job, top
     return None
 
@@ -121,7 +121,9 @@ def _graces(state: PreemptorState) -> Iterator[int]:
 
 
 def _first_jobs(state: PreemptorState, queue: str) -> Iterator[Job | None]:
-    return (state.claimant(shape) for shape in state.refused(queue)) if is_kai(state.queues.ledger, queue) else iter(())
+    return (
+        (state.claimant(shape) for shape in state.refused(queue)) if state.queues.ledger.by_shares(queue) else iter(())
+    )
 
 
 def in_order(state: PreemptorState, found: list[Claimant]) -> list[Claimant]:
@@ -155,8 +157,7 @@ def _heads(state: PreemptorState) -> Iterator[tuple[str, Job]]:
 def _due(state: PreemptorState, job: Job) -> int:
     """Log time from which something may be held for it."""
     limit = state.queues.ledger.rules_of(job.queue).age_limit_ms
-    rests = (state.age_rests.get(path, 0) for path in chain_of(job.queue)) if state.age_rests else ()
-    return max(_waits_since(state, job) + limit, *rests, 0)
+    return max(_waits_since(state, job) + limit, state.lane.rests_until(job.queue))
 
 
 def _waits_since(state: PreemptorState, job: Job) -> int:

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 from msgspec.structs import replace
 
-from muster.core.preemption.state import MAX_REMEMBERED, MIN_PAUSE_MS, NEVER, AgeClaim, PreemptorState, RetryGate
+from muster.core.preemption.state import (
+    HOUR_MS,
+    MAX_REMEMBERED,
+    MIN_PAUSE_MS,
+    NEVER,
+    PreemptorState,
+    RetryGate,
+    Roomless,
+)
 from muster.core.queueing.book import Shape
 from muster.core.quota.claims import is_down
-from muster.core.quota.kaireclaim import is_kai
 from muster.core.quota.service import gpu_time
+from muster.events.base import Cause
 from muster.events.charges import ChargeChanged
 from muster.events.claims import ClaimEnded, ClaimOpened, PlanStale, VictimStays
+from muster.events.clearing import ClearingKind, ClearingOrdered
 from muster.events.decisions import (
     EvictionOrdered,
     PreemptionProposed,
@@ -34,22 +45,24 @@ from muster.events.facts import (
     WorkloadGone,
     WorkloadObserved,
 )
-from muster.model.keys import Position
-
-RAY = ("RayCluster", "RayJob")
-"""Kinds whose clusters may scale themselves."""
+from muster.events.shares import SharesChanged
+from muster.events.system import PlacementChosen
+from muster.model.elastic import granted_before
+from muster.model.keys import Position, root_of
 
 KEPT_MS = 600_000
 """How long a cluster that could not give workers is not asked for some again; it may be suspended as a whole."""
 
 STAYS_MS = 600_000
-"""How long a workload that could not be suspended is left alone."""
+"""How long a workload that could not be suspended is left alone; each time twice as long, ..."""
+STAYS_DOUBLED = 5
+"""... so many times: who leaves together with one that never does is not suspended in vain over and over."""
 
 NO_NODES_MS = 60_000
 """Who would find no place on the nodes is looked at again after this, if what could be taken back has changed."""
 
-AGE_REST_TIMES = 40
-"""How much longer than something was held for age at a node nothing is held there for the next."""
+CLEARED_MS = 600_000
+"""How long nobody else leaves for a job that nodes are cleared for."""
 
 OF_LOWER = ("lower_stays", "lower_too_young", "lower_paused")
 """Why no work of lower priority gives way: in a busy queue what runs changes all the time, so it rests for a moment."""
@@ -60,8 +73,8 @@ def workload_observed(state: PreemptorState, _at: Position, event: WorkloadObser
     if not state.sighted and not event.workload.intent:
         state.found[uid] = None
     elastic = event.workload.elastic
-    if uid in state.granted and not state.granted[uid] and elastic is not None:
-        state.granted[uid] = elastic.sizes
+    if uid in state.charged and uid not in state.granted and elastic is not None:
+        state.granted[uid] = granted_before(state.fixed.pop(uid, {}), elastic)
     changed(state, uid)
 
 
@@ -86,21 +99,26 @@ def workload_gone(state: PreemptorState, _at: Position, event: WorkloadGone) -> 
         state.found.pop(event.ref.uid, None)
         state.service.forget(event.ref.uid)
         state.stays.pop(event.ref.uid, None)
+        state.failed.pop(event.ref.uid, None)
 
 
 def charged(state: PreemptorState, _at: Position, event: QuotaReserved | WorkloadAdopted) -> None:
     uid = event.ref.uid
     if isinstance(event, WorkloadAdopted) and event.reason == "already_running" and uid in state.found:
-        state.foreign[event.queue.partition("/")[0]] = None
+        state.foreign[root_of(event.queue)] = None
     state.charged[uid] = event.attempt
     state.gates.pop(uid, None)
     state.stays.pop(uid, None)
+    state.failed.pop(uid, None)
     state.shrinking.pop(uid, None)
     workload = state.queues.workloads.get(uid)
-    if event.ref.kind in RAY:
-        elastic = workload.elastic if workload is not None else None
-        state.granted[uid] = elastic.sizes if elastic is not None else {}
-    _age_claims_over(state, uid)
+    state.granted.pop(uid, None)
+    if workload is not None and workload.elastic is not None:
+        state.granted[uid] = workload.elastic.sizes
+    state.fixed.pop(uid, None)
+    if workload is not None and (fixed := workload.fixed_pods):
+        state.fixed[uid] = fixed
+    state.lane.looked(state.queues.ledger, state.now, uid)
     changed(state, uid)
     _graces_over(state)
     state.supply += 1
@@ -117,7 +135,7 @@ def _graces_over(state: PreemptorState) -> None:
 def _may_be_owed(state: PreemptorState, shape: Shape) -> bool:
     """Whether it stays within a guarantee of its queue; in a KAI queue its share says that, which moves."""
     ledger = state.queues.ledger
-    return is_kai(ledger, shape.queue) or ledger.owed(shape.queue, shape.demand)
+    return ledger.by_shares(shape.queue) or ledger.owed(shape.queue, shape.demand)
 
 
 def moved(state: PreemptorState, _at: Position, event: QuotaMoved) -> None:
@@ -145,9 +163,16 @@ def victim_stays(state: PreemptorState, at: Position, event: VictimStays) -> Non
 
 
 def _runs_on(state: PreemptorState, uid: str, at: Position) -> None:
-    """It could not be suspended: it is left alone for a while."""
-    state.leaving.pop(uid, None)
-    state.stays[uid] = at.at + STAYS_MS
+    """It could not be suspended: it is left alone for a while, and others may go in its place."""
+    for roomless in state.roomless.values():
+        if uid in roomless.awaits:
+            roomless.awaits, roomless.tried = (), {}
+    pause = STAYS_MS
+    if uid in state.leaving:  # What fails late, or once more, was counted when it failed.
+        del state.leaving[uid]
+        times = state.failed[uid] = state.failed.get(uid, 0) + 1
+        pause <<= min(times - 1, STAYS_DOUBLED)
+    state.stays[uid] = max(at.at + pause, state.stays.get(uid, 0))
     changed(state, uid)
 
 
@@ -156,7 +181,7 @@ def charge_changed(
 ) -> None:
     """More, or less, could be taken back."""
     state.supply += 1
-    if not isinstance(event, ChargeChanged) and event.ref.uid in state.granted:
+    if not isinstance(event, ChargeChanged) and event.ref.uid in state.charged:
         uid = event.ref.uid
         state.granted[uid] = dict(event.groups)
         if uid in state.shrinking and is_down(event.groups, state.shrinking[uid]):
@@ -172,8 +197,10 @@ def released(state: PreemptorState, at: Position, event: QuotaReleased) -> None:
         state.service.ran(event.ref.uid, gpu_time(event.request, started.kept - started.since))
     state.shrinking.pop(event.ref.uid, None)
     state.granted.pop(event.ref.uid, None)
+    state.fixed.pop(event.ref.uid, None)
     state.kept.pop(event.ref.uid, None)
-    state.aged_in.pop(event.ref.uid, None)
+    state.lane.looked(state.queues.ledger, state.now)
+    state.lane.left(event.ref.uid, started.since if started is not None else None, state.now)
     if event.reason in ("evicted", "preempted") and event.ref.uid in state.queues.workloads:
         state.evictions[event.ref.uid] = [*state.evictions.get(event.ref.uid, ()), at.at][-MAX_REMEMBERED:]
     changed(state, event.ref.uid)
@@ -202,6 +229,12 @@ def rules_changed(state: PreemptorState, _at: Position, _event: object) -> None:
     state.owed_since.clear()
     for uid in list(state.started):
         state.enlist(uid)
+
+
+def shares_changed(state: PreemptorState, _at: Position, event: SharesChanged) -> None:
+    """Who tried in vain may be within its share now, though nothing became free."""
+    if event.usage:
+        state.supply += 1
 
 
 def queue_changed(state: PreemptorState, at: Position, event: QueueObserved | QueueGone) -> None:
@@ -242,7 +275,13 @@ def deferred(state: PreemptorState, at: Position, event: ReclaimDeferred) -> Non
 
 def plan_stale(state: PreemptorState, at: Position, event: PlanStale) -> None:
     state.open.pop(event.ref.uid, None)
-    if event.reason == "no_nodes":
+    roomless = state.roomless.get(event.ref.uid)
+    if roomless is not None and roomless.asked:
+        roomless.asked, roomless.rest, roomless.supply = False, at.at + NO_NODES_MS, state.supply
+    elif event.reason == "no_nodes":
+        job = state.queues.jobs.get(event.ref.uid)
+        if job is not None and state.queues.ledger.by_shares(job.queue):
+            state.roomless[event.ref.uid] = Roomless(replace(job), at.at, Cause(at.seq, at.item))
         bar(state, event.ref.uid, RetryGate(state.supply, rest=at.at + NO_NODES_MS, nodes=state.nodes))
 
 
@@ -252,8 +291,9 @@ def node_changed(state: PreemptorState, _at: Position, _event: NodeObserved | No
 
 def ordered(state: PreemptorState, at: Position, event: EvictionOrdered | ClaimOpened) -> None:
     state.open.pop(event.ref.uid, None)
+    state.roomless.pop(event.ref.uid, None)
     if isinstance(event, ClaimOpened):
-        state.age_claims[event.ref.uid] = AgeClaim(event.top, at.at)
+        state.lane.opened(event.ref.uid, event.top, state.queues.ledger, at.at)
         state.gates.pop(event.ref.uid, None)  # What it is owed is another question, and has not been asked.
         return
     for victim in event.victims:
@@ -270,12 +310,33 @@ def ordered(state: PreemptorState, at: Position, event: EvictionOrdered | ClaimO
             changed(state, part.ref.uid)
         else:
             state.queues.ledger.victim_stays(part.ref.uid, part.attempt, at.at)
-    _age_claims_over(state)
+    state.lane.looked(state.queues.ledger, state.now)
+
+
+def cleared(state: PreemptorState, at: Position, event: ClearingOrdered) -> None:
+    """Work leaves so that somebody has room on the nodes."""
+    state.open.pop(event.ref.uid, None)
+    roomless = state.roomless.get(event.ref.uid)
+    if roomless is not None:
+        roomless.asked, roomless.rest, roomless.supply = False, at.at + CLEARED_MS, state.supply
+        roomless.tried = dict.fromkeys(get_args(ClearingKind))
+        roomless.awaits = tuple(victim.ref.uid for victim in event.victims)
+    if event.kind == "move":
+        state.moved = {uid: then for uid, then in state.moved.items() if then > at.at - HOUR_MS}
+        state.moved |= dict.fromkeys((event.ref.uid, *(victim.ref.uid for victim in event.victims)), at.at)
+    for victim in event.victims:
+        if victim.ref.uid in state.queues.ledger.charges:
+            state.leaving[victim.ref.uid] = None
+            changed(state, victim.ref.uid)
+
+
+def placement_chosen(state: PreemptorState, _at: Position, event: PlacementChosen) -> None:
+    state.moves = event.moves if event.strategy is not None else 0
 
 
 def workers_kept(state: PreemptorState, at: Position, event: WorkersKept) -> None:
     """It gives no workers; as a whole it may be suspended after a while."""
-    if state.shrinking.pop(event.ref.uid, None) is not None:
+    if not event.unasked and state.shrinking.pop(event.ref.uid, None) is not None:
         state.kept[event.ref.uid] = at.at + KEPT_MS
         changed(state, event.ref.uid)
         state.supply += 1
@@ -292,22 +353,8 @@ def claim_ended(state: PreemptorState, at: Position, event: ClaimEnded) -> None:
     looked at again, for who could not go before may be asked again by then.
     """
     state.supply += 1
-    _age_claims_over(state)
+    state.lane.looked(state.queues.ledger, state.now)
     if event.outcome == "expired":
         job = state.queues.jobs.get(event.ref.uid)
         pause = max(state.queues.ledger.rules_of(job.queue if job is not None else "").claim_ms, MIN_PAUSE_MS)
         bar(state, event.ref.uid, RetryGate(NEVER, rest=at.at + pause))
-
-
-def _age_claims_over(state: PreemptorState, served: str = "") -> None:
-    """Where something was held for age until now, others have their turn for a multiple of that time.
-
-    ``served``: uid of the workload that was let in.
-    """
-    for uid, claim in list(state.age_claims.items()):
-        standing = state.queues.ledger.claims.by_uid.get(uid)
-        if standing is None or standing.firm:
-            del state.age_claims[uid]
-            if served and standing is None:
-                state.aged_in[served] = claim.top
-            state.age_rests[claim.top] = state.now + AGE_REST_TIMES * (state.now - claim.opened)

@@ -11,6 +11,7 @@ from muster.core.queueing.book import Shape
 from muster.core.queueing.queues import Job
 from muster.core.quota import inqueue, kaireclaim
 from muster.core.quota import reclaim as ackreclaim
+from muster.core.quota.demand import laid_out
 from muster.core.quota.partial import as_victims
 from muster.core.quota.partial import victims as partial_victims
 from muster.core.quota.reclaim import Basis, basis
@@ -32,7 +33,7 @@ def reclaim(state: PreemptorState, shape: Shape, job: Job) -> Decision:
     if state.grace_over_at(job) is None:
         return _deferral(state, job, cause, short, "grace", state.now + state.grace_ms(job))
     given = basis(state.queues.ledger, job.ref.uid)
-    rules = kaireclaim if kaireclaim.is_kai(state.queues.ledger, shape.queue) else ackreclaim
+    rules = kaireclaim if state.queues.ledger.by_shares(shape.queue) else ackreclaim
     uids = rules.victims(given, shape.queue, shape.demand, state.market(shape.queue))
     withheld: Withheld = "" if state.reclaims(job.queue) else "reclaim_disabled"
     parts = _parts(state, shape, given, uids)
@@ -53,15 +54,22 @@ def reclaim(state: PreemptorState, shape: Shape, job: Job) -> Decision:
     return _proposal(state, job, cause, short, kind="guarantee", victims=chosen, withheld=withheld)
 
 
-def _parts(state: PreemptorState, shape: Shape, given: Basis, whole: list[str]) -> tuple[PartialVictim, ...]:
-    """Ray clusters that give workers instead of those who would leave as a whole, none of higher priority than they."""
+def _parts(
+    state: PreemptorState, shape: Shape, given: Basis, whole: list[str], below: int | None = None
+) -> tuple[PartialVictim, ...]:
+    """Ray clusters that give workers instead of those who would leave as a whole, none of higher priority than they.
+
+    ``below``: those of the claimant's own queue, of lower priority than this; None: those of other queues.
+    """
     givers = state.spares()
     if not givers:
         return ()
     most = max((state.started[uid].run.priority for uid in whole), default=None)
-    chosen = partial_victims(given, shape.queue, shape.demand, state.market(shape.queue), givers, most)
+    market = state.market(shape.queue, state.may_give_workers)
+    chosen = partial_victims(given, shape.queue, shape.demand, market, givers, most, below=below)
     attempts = {uid: state.charged[uid] for uid in chosen}
-    return as_victims(chosen, state.queues.workloads, attempts, state.queues.ledger.charges, givers)
+    priorities = {uid: state.started[uid].run.priority if below is not None else None for uid in chosen}
+    return as_victims(chosen, state.queues.workloads, attempts, state.queues.ledger.charges, givers, priorities)
 
 
 def preempt(state: PreemptorState, shape: Shape, job: Job) -> Decision:
@@ -111,13 +119,15 @@ def _lower_victims(state: PreemptorState, job: Job, may: Callable[[str], bool] |
 
 
 def _in_its_queue(state: PreemptorState, job: Job, cause: Cause, short: Shortfall) -> PreemptionProposed | None:
-    """That work of lower priority in its own queue gives way to it, if that makes room."""
+    """That work of lower priority in its own queue gives way to it, if that makes room; workers before whole jobs."""
     uids = _lower_victims(state, job)
-    if not uids:
+    given, shape = basis(state.queues.ledger, job.ref.uid), state.queues.book.shapes[job.shape]
+    parts = _parts(state, shape, given, uids, below=job.priority)
+    if not uids and not parts:
         return None
-    chosen = tuple(_victim(state, uid, job) for uid in uids)
+    chosen = () if parts else tuple(_victim(state, uid, job) for uid in uids)
     disabled = state.queues.ledger.rules_of(job.queue).reclaim == "disabled"
-    outranks = any(each.priority is not None for each in chosen)
+    outranks = bool(parts) or any(each.priority is not None for each in chosen)
     return _proposal(
         state,
         job,
@@ -125,6 +135,7 @@ def _in_its_queue(state: PreemptorState, job: Job, cause: Cause, short: Shortfal
         short,
         kind="priority" if outranks else "guarantee",
         victims=chosen,
+        partial=parts,
         withheld="" if disabled or state.reclaims(job.queue) else "reclaim_disabled",
         priority=job.priority if outranks else None,
     )
@@ -167,6 +178,7 @@ def _proposal(
         request=job.demand.request,
         pods=job.demand.pods,
         preemptible=job.demand.preemptible,
+        run_ms=job.demand.run_ms,
         kind=kind,
         victims=victims,
         partial=partial,
@@ -174,6 +186,7 @@ def _proposal(
         withheld=withheld,
         supply=state.supply,
         priority=priority,
+        placement=laid_out(state.queues.ledger.nodes, job.queue) if victims else "",
     )
 
 

@@ -3,7 +3,8 @@
 One proposal is open at a time, any number of claims stand. It proposes for jobs that stay within a guarantee and are
 refused above it: queues in their order (priority, used/min, age), in each the head first. Without those, it looks
 for jobs that outrank running ones of their own queue, where the tree lets lower priority give way. Else it
-proposes that what leaves is held for a head that has waited too long: big work must not starve behind small.
+proposes who may leave for a job whose quota has room and the nodes have not, or that what leaves is held for a head
+that has waited too long: big work must not starve behind small.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from muster.core.preemption import claimants, folds, plans
+from muster.core.preemption import claimants, clearing, folds, plans
+from muster.core.preemption.claimants import Claimant
 from muster.core.preemption.state import PreemptorState
 from muster.core.preemption.underserved import underserved
 from muster.core.queueing import folds as queue_folds
@@ -20,8 +22,11 @@ from muster.core.stage import Arm, Violation, in_turn
 from muster.events.base import Decision, Event
 from muster.events.charges import ChargeChanged
 from muster.events.claims import ClaimEnded, ClaimOpened, PlanStale, VictimStays
+from muster.events.clearing import ClearingOrdered, ClearingProposed
 from muster.events.decisions import (
     EvictionOrdered,
+    GangAdmitted,
+    GangDeferred,
     PreemptionProposed,
     QuotaMoved,
     QuotaReleased,
@@ -31,6 +36,7 @@ from muster.events.decisions import (
     ReclaimDeferred,
     SuspensionOrdered,
     WorkloadAdopted,
+    WorkloadDequeued,
     WorkloadQueued,
 )
 from muster.events.effects import EffectApplied, EffectFailed
@@ -45,6 +51,11 @@ from muster.events.facts import (
     WorkloadGone,
     WorkloadObserved,
 )
+from muster.events.shares import SharesChanged
+from muster.events.system import PlacementChosen
+
+MAX_LOOKED_AT = 16
+"""Claimants that are planned for in one commit: a budget of steps."""
 
 
 class Preemptor:
@@ -60,7 +71,7 @@ class Preemptor:
         arms = queue_folds.arms()
         own: dict[type[Event], Arm] = {
             WorkloadObserved: folds.workload_observed,
-            WorkloadGone: folds.workload_gone,
+            WorkloadGone: in_turn(folds.workload_gone, clearing.over),
             ObjectUnreadable: folds.unreadable,
             Synced: folds.synced,
             WorkloadQueued: folds.queued,
@@ -73,6 +84,7 @@ class Preemptor:
             QuotaReleased: folds.released,
             QuotaTreeAccepted: folds.rules_changed,
             QuotaTreeRemoved: folds.rules_changed,
+            SharesChanged: folds.shares_changed,
             QueueObserved: folds.queue_changed,
             QueueGone: folds.queue_changed,
             EffectApplied: folds.effect_applied,
@@ -83,31 +95,33 @@ class Preemptor:
             NodeObserved: folds.node_changed,
             NodeGone: folds.node_changed,
             EvictionOrdered: folds.ordered,
+            ClearingProposed: clearing.proposed,
+            ClearingOrdered: folds.cleared,
+            GangDeferred: clearing.deferred,
+            GangAdmitted: clearing.over,
+            WorkloadDequeued: clearing.over,
             ClaimOpened: folds.ordered,
             SuspensionOrdered: folds.suspension_ordered,
             ClaimEnded: folds.claim_ended,
             VictimStays: folds.victim_stays,
             WorkersKept: folds.workers_kept,
+            PlacementChosen: folds.placement_chosen,
         }
         return arms | {kind: in_turn(arms[kind], arm) if kind in arms else arm for kind, arm in own.items()}
 
     def decide(self, state: PreemptorState) -> list[Decision]:
-        """A proposal for the claimant that comes first, or why nothing can be taken back for it."""
+        """A proposal for the claimant that comes first, after why nothing can be taken back for those before it."""
         if not state.admitting or state.open:
             return []
-        owed, outranking = claimants.owed(state), claimants.outranking(state)
-        if outranking:
-            # A tree that lets priority preempt does not want lower priority of the same queue to be helped before it.
-            first = {job.queue: job.place for _, job in reversed(outranking)}
-            owed = [pair for pair in owed if pair[1].queue not in first or pair[1].place <= first[pair[1].queue]]
-            helped = {job.ref.uid for _, job in owed}
-            if claimants.in_order(state, [*owed, *outranking])[0][1].ref.uid not in helped:
-                return [plans.preempt(state, *outranking[0])]
-        if owed:
-            return [plans.reclaim(state, *owed[0])]
+        found = _for_quota(state)
+        if found:
+            return found
         less = underserved(state)
         if less is not None:
             return [plans.serve(state, *less)]
+        room = clearing.due(state)
+        if room is not None:
+            return [room]
         aged = claimants.aged(state)
         return [plans.hold(state, *aged)] if aged is not None else []
 
@@ -115,6 +129,7 @@ class Preemptor:
         times = [gate.until for uid, gate in state.gates.items() if gate.until > state.now and uid in state.queues.jobs]
         times += [gate.rest for gate in state.gates.values() if gate.rest > state.now and gate.supply != state.supply]
         times += claimants.next_claims(state)
+        times += clearing.deadlines(state)
         aged = claimants.next_aged_at(state)
         return min([*times, aged] if aged is not None else times, default=None)
 
@@ -128,3 +143,31 @@ class Preemptor:
         if odd := sorted(listed - ledger.charges.keys()):
             found.append(Violation("I6", f"listed as running and not charged: {odd[:5]}"))
         return found
+
+
+def _for_quota(state: PreemptorState) -> list[Decision]:
+    """What is proposed for jobs that are owed quota or outrank running ones: a proposal changes what the others would
+    be planned against, a deferral does not.
+    """
+    owed, outranking = claimants.owed(state), claimants.outranking(state)
+    found: list[Decision] = []
+    while (owed or outranking) and len(found) < MAX_LOOKED_AT:
+        decision = _first_of(state, owed, outranking)
+        found.append(decision)
+        if not isinstance(decision, ReclaimDeferred):
+            break
+        owed = [pair for pair in owed if pair[1].ref != decision.ref]
+        if decision.reason != "grace":
+            outranking = [pair for pair in outranking if pair[1].ref != decision.ref]
+    return found
+
+
+def _first_of(state: PreemptorState, owed: list[Claimant], outranking: list[Claimant]) -> Decision:
+    if outranking:
+        # A tree that lets priority preempt does not want lower priority of the same queue to be helped before it.
+        first = {job.queue: job.place for _, job in reversed(outranking)}
+        owed = [pair for pair in owed if pair[1].queue not in first or pair[1].place <= first[pair[1].queue]]
+        helped = {job.ref.uid for _, job in owed}
+        if claimants.in_order(state, [*owed, *outranking])[0][1].ref.uid not in helped:
+            return plans.preempt(state, *outranking[0])
+    return plans.reclaim(state, *owed[0])

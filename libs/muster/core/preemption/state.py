@@ -8,6 +8,7 @@ from functools import partial
 
 from msgspec import Struct, field
 
+from muster.core.preemption.lane import Lane
 from muster.core.queueing.book import Shape, clear
 from muster.core.queueing.queues import Job, Queues
 from muster.core.quota.demand import Scratch, chain_of, counted
@@ -18,7 +19,8 @@ from muster.core.quota.reclaim import FIRST, Basis, Market, Run
 from muster.core.quota.service import Service
 from muster.core.quota.state import can_suspend
 from muster.core.stage import StageState
-from muster.model.demand import Demand, Shortfall
+from muster.events.base import Cause
+from muster.model.demand import Demand
 from muster.model.elastic import Counts
 from muster.model.resources import Vector, add_into
 
@@ -30,15 +32,14 @@ MAX_REMEMBERED = 16
 
 HOUR_MS = 3_600_000
 
-EVICTIONS_AN_HOUR = 3
+EVICTION_MS = 300_000
+"""Each eviction of a workload counts like so much work that it would lose: who has been evicted before goes later."""
+
+EVICTIONS_AN_HOUR = 5
 """A workload that has been evicted so often within an hour goes last."""
 
 EVICTIONS_IN_ALL = 8
 """A workload that has been evicted so often goes last from then on."""
-
-AGED_PART = 20
-"""What runs by claims for age holds at most one part of this many of the limit that refused it; one job always may."""
-
 
 NEVER = -1
 """A supply that has always changed since: a gate with it opens when its rest is over."""
@@ -57,13 +58,6 @@ class RetryGate(Struct, frozen=True):
     """It is looked at again at once when the nodes have changed since."""
 
 
-class AgeClaim(Struct, frozen=True):
-    """A claim for age: where, and since when (log time, ms)."""
-
-    top: str
-    opened: int
-
-
 class Started(Struct):
     """What runs under a charge, and since when."""
 
@@ -78,6 +72,26 @@ class Started(Struct):
     """What it gives back, while it is listed."""
 
 
+class Roomless(Struct):
+    """A job that has given its quota back, for it has found no place on the nodes."""
+
+    job: Job
+    """As it was queued then."""
+    since: int
+    """Log time (ms) at which it found none first."""
+    cause: Cause
+    rest: int = 0
+    """Log time (ms) before which it is not looked at again by rules that have been tried, ..."""
+    supply: int = 0
+    """... and then only if what runs has changed since."""
+    awaits: tuple[str, ...] = ()
+    """uids of those who were ordered to leave for it"""
+    asked: bool = False
+    """That others leave for it is proposed, and not answered."""
+    tried: dict[str, None] = field(default_factory=dict)
+    """By which rules others were proposed to leave for it since it found none last."""
+
+
 class PreemptorState(StageState):
     """The queues, and what may be taken back."""
 
@@ -90,6 +104,8 @@ class PreemptorState(StageState):
     """uid of a charged workload that has been resumed -> its place among the runs"""
     granted: dict[str, Counts] = field(default_factory=dict)
     """uid of a charged Ray cluster that scales itself -> replicas granted to its groups"""
+    fixed: dict[str, Counts] = field(default_factory=dict)
+    """uid of a Ray cluster that was charged with a fixed size -> its pods by worker group"""
     shrinking: dict[str, Counts] = field(default_factory=dict)
     """uid of one that was ordered to give back workers -> what its groups are left with"""
     kept: dict[str, int] = field(default_factory=dict)
@@ -102,6 +118,8 @@ class PreemptorState(StageState):
     """workload uid -> log times at which it was suspended for somebody else, the newest last, at most MAX_REMEMBERED"""
     stays: dict[str, int] = field(default_factory=dict)
     """uid of a workload that could not be suspended -> log time from which it is tried again"""
+    failed: dict[str, int] = field(default_factory=dict)
+    """uid of a workload that could not be suspended -> how often in this run"""
     supply: int = 0
     """How often what could be taken back, what is used, or what is held for others has changed."""
     nodes: int = 0
@@ -118,18 +136,20 @@ class PreemptorState(StageState):
     seen."""
     shown_pauses: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """quota path -> what its Queue object was last seen to pause"""
-    age_claims: dict[str, AgeClaim] = field(default_factory=dict)
-    """claimant uid -> its claim for age that stands"""
-    age_rests: dict[str, int] = field(default_factory=dict)
-    """node -> log time until which nothing more is held there for age"""
+    roomless: dict[str, Roomless] = field(default_factory=dict)
+    """uid of a job that found no place on the nodes, where nodes may be cleared for it"""
+    moves: int = 0
+    """How many jobs may be moved at once; 0: none."""
+    moved: dict[str, int] = field(default_factory=dict)
+    """uid of who was moved, or had others moved for it -> log time (ms), for an hour"""
+    lane: Lane = field(default_factory=Lane)
+    """What is held for age, and runs by it."""
     service: Service = field(default_factory=Service)
     """What jobs have attained, and how often they gave way for it."""
     owed_since: dict[str, int] = field(default_factory=dict)
     """key of a shape that is owed quota and waits for its grace -> log time (ms) at which that was found"""
     served: dict[str, int] = field(default_factory=dict)
     """uid of a running workload -> the level below which a waiting job may take its place, where that is any"""
-    aged_in: dict[str, str] = field(default_factory=dict)
-    """uid of a charged workload that was let in by a claim for age -> node at which that was held"""
 
     def reclaims(self, queue: str) -> bool:
         """Whether evictions are on for a queue: by its tree's own word, else unless foreign work ran at first sight."""
@@ -146,6 +166,13 @@ class PreemptorState(StageState):
         """Whether it might be if nobody had paused evictions."""
         return self.now >= self.evictable_at(self.started[uid], queue)
 
+    def may_give_workers(self, uid: str) -> bool:
+        """Whether a Ray cluster may lose workers now: no minimum run time of its queue protects what it has grown."""
+        started = self.started[uid]
+        least = self.queues.ledger.rules_of(started.leaf).least_run_ms(len(self.evictions.get(uid, ())))
+        resting = "evictions" in self.queues.resting(started.leaf)
+        return not resting and self.now >= max(started.since + least, self.stays.get(uid, 0))
+
     def evictable_at(self, started: Started, queue: str) -> int:
         """Log time at which a workload has run for as long as it may before a claimant of a queue has it suspended."""
         least = self.queues.ledger.rules_of(started.leaf).least_run_ms(len(self.evictions.get(started.run.uid, ())))
@@ -158,7 +185,7 @@ class PreemptorState(StageState):
 
         ``own``: one of that queue, if it has any.
         """
-        least = any(tree.rules.min_run_ms or tree.rule_profile == "kai" for tree in self.queues.ledger.trees.values())
+        least = any(tree.rules.min_run_ms or tree.by_shares for tree in self.queues.ledger.trees.values())
         if not (least or self.evictions or self.stays):
             return 0
         times = [self.evictable_at(self.started[run.uid], queue) for run in self.runs.get(queue, ()) if own]
@@ -205,9 +232,12 @@ class PreemptorState(StageState):
         """Whether its queue lets it in when there is room: admissions are not paused, and nobody blocks it there."""
         if "admissions" in self.queues.resting(job.queue):
             return False
-        return (
-            self.queues.policies.get(job.queue, "") != "Block" or self.queues.book.position(job.queue, job.place) == 1
-        )
+        if not self.queues.is_blocking(job.queue):
+            return True
+        book = self.queues.book
+        tried = any(book.shapes[key].open for key in book.queues.get(job.queue, ()))
+        first = not tried and book.position(job.queue, job.place) == 1
+        return first and not self.queues.before_on_nodes(job.queue, job.place)
 
     def market(self, queue: str, may: Callable[[str], bool] | None = None) -> Market:
         """What runs, and who of it may go for a claimant of a queue; ``may``: by another measure than whether it may be
@@ -235,20 +265,16 @@ class PreemptorState(StageState):
         started = self.started.get(uid)
         if started is not None and started.kept > started.since:
             return False
-        times = self.evictions.get(uid, ())
-        lately = sum(at > self.now - HOUR_MS for at in times)
-        owed = len(times) - self.service.times.get(uid, 0)
-        return lately >= EVICTIONS_AN_HOUR or owed >= EVICTIONS_IN_ALL
+        lately = sum(at > self.now - HOUR_MS for at in self.evictions.get(uid, ()))
+        return lately >= EVICTIONS_AN_HOUR or self.suffered(uid) >= EVICTIONS_IN_ALL
 
-    def may_be_held_for(self, top: Shortfall) -> bool:
-        """Whether what runs by claims for age leaves room for one more that a limit refuses."""
-        aged = [uid for uid, path in self.aged_in.items() if path == top.path and uid in self.queues.ledger.charges]
-        held = sum(counted(self.queues.ledger.charges[uid].demand).get(top.resource, 0) for uid in aged)
-        return not held or (held + top.asked) * AGED_PART <= top.limit
+    def suffered(self, uid: str) -> int:
+        """How often a workload was evicted for what others were owed, or outranked it in."""
+        return len(self.evictions.get(uid, ())) - self.service.times.get(uid, 0)
 
     def may_be_next(self, job: Job) -> bool:
         """Whether it is in turn, and nothing is held for age for somebody who stands before it in its queue."""
-        for uid in self.age_claims:
+        for uid in self.lane.claims:
             before = self.queues.jobs.get(uid)
             if before is not None and before.queue == job.queue and before.priority >= job.priority and before != job:
                 return False
@@ -302,15 +328,31 @@ class PreemptorState(StageState):
 
     def refused(self, queue: str) -> Iterator[Shape]:
         """The shapes of a queue that are refused now and could be let in some day."""
+        return (shape for shape in self._parked(queue) if self.is_refused(shape))
+
+    def claimants(self, queue: str) -> Iterator[tuple[Shape, Job]]:
+        """Those that were refused and could be let in some day, each with the job for which something may be proposed.
+
+        They may fit by now: see ``is_refused``.
+        """
+        for shape in self._parked(queue):
+            job = self.claimant(shape)
+            if job is not None and not self.is_gated(job.ref.uid):
+                yield shape, job
+
+    def is_refused(self, shape: Shape) -> bool:
+        """Whether a shape that was refused is refused now."""
+        ledger = self.queues.ledger
+        held = bool(ledger.claims.by_uid)
+        return not clear(shape, ledger) or (
+            held and ledger.shortfall(shape.queue, shape.demand, now=self.now) is not None
+        )
+
+    def _parked(self, queue: str) -> Iterator[Shape]:
         for key in self.queues.book.queues.get(queue, ()):
             shape = self.queues.book.shapes[key]
             denial = shape.denial
-            if denial is None or not shape.waiting or denial.short.hopeless or denial.short.of_min:
-                continue
-            held = bool(self.queues.ledger.claims.by_uid)
-            if not clear(shape, self.queues.ledger) or (
-                held and self.queues.ledger.shortfall(queue, shape.demand) is not None
-            ):
+            if denial is not None and shape.waiting and not (denial.short.hopeless or denial.short.of_min):
                 yield shape
 
     def enlist(self, uid: str) -> None:
@@ -339,7 +381,8 @@ class PreemptorState(StageState):
         came = job.queued_at if job is not None else workload.queued_at or workload.created
         # What runs beyond its grant is the first of its priority to give way.
         kept = max(since, min(workload.checkpointed_at, self.now))
-        run = Run(priority, FIRST if charge.over else -kept, -came, workload.ref.key, uid)
+        spared = EVICTION_MS * self.suffered(uid) if kept == since else 0
+        run = Run(priority, FIRST if charge.over else spared - kept, -came, workload.ref.key, uid)
         started = self.started[uid] = Started(charge.queue, run, since, kept)
         stays = uid not in self.leaving and uid not in self.shrinking
         if charge.preemptible and stays and can_suspend(workload):

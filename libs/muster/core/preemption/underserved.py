@@ -10,6 +10,7 @@ from muster.core.queueing.queues import Job
 from muster.core.quota import service
 from muster.core.quota.reclaim import Basis, basis
 from muster.core.quota.service import victims
+from muster.model.keys import root_of
 from muster.model.resources import Vector, add_into
 
 
@@ -22,12 +23,11 @@ def underserved(state: PreemptorState) -> tuple[Shape, Job, list[str]] | None:
     for queue in state.queues.book.queues:
         rules = ledger.rules_of(queue)
         asked = rules.least_attained_ms and rules.reclaim != "disabled"
-        for shape in state.refused(queue) if asked else ():
-            job = state.claimant(shape)
-            if job is None or state.is_gated(job.ref.uid) or not shape.demand.preemptible:
+        for shape, job in state.claimants(queue) if asked else ():
+            if not shape.demand.preemptible:
                 continue
             level = state.service.level(rules, job.ref.uid)
-            if level < most and state.may_be_next(job):
+            if level < most and state.may_be_next(job) and state.is_refused(shape):
                 found.append(((-job.priority, level, job.rank, job.ref.uid), shape, job))
     found.sort(key=lambda each: each[0])
     given: Basis | None = None
@@ -42,11 +42,11 @@ def underserved(state: PreemptorState) -> tuple[Shape, Job, list[str]] | None:
 
 def _victims(state: PreemptorState, given: Basis, job: Job, shape: Shape, level: int) -> list[str]:
     """Of those above its level the highest first, then who loses least."""
-    root = job.queue.partition("/")[0]
+    root = root_of(job.queue)
     runs = [state.started[uid].run for uid, above in state.served.items() if above > level]
     runs = [run for run in runs if run.priority <= job.priority]
     runs = [run for run in runs if state.now - state.started[run.uid].kept <= service.FRESH_MS]
-    runs = [run for run in runs if state.started[run.uid].leaf.partition("/")[0] == root]
+    runs = [run for run in runs if root_of(state.started[run.uid].leaf) == root]
     total: Vector = {}
     for run in runs:
         add_into(total, state.started[run.uid].gives)

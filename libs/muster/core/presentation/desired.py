@@ -21,7 +21,7 @@ from muster.core.readmodel.records import Record
 from muster.core.readmodel.state import ReadState, Trouble
 from muster.core.status.job import job_status
 from muster.core.status.values import JobCode, Phase
-from muster.core.wording import explain, jobs, refusals
+from muster.core.wording import explain, jobs, refusals, telling_ray
 from muster.core.wording.explain import Reason
 from muster.core.workloads.registry import KINDS
 from muster.model import api
@@ -308,6 +308,17 @@ def overuse_event(state: ReadState, uid: str) -> EventNote | None:
         return None
     reason = explain.beyond_grant(charge.over, charge.granted)
     return note_on(state, workload.ref, workload.api_version, digest((uid, reason.key)), reason.code, reason.text)
+
+
+def alarm_event(state: ReadState, uid: str) -> EventNote | None:
+    """The Event that tells a job what is wrong with its Ray cluster; one for each alarm."""
+    workload, record = state.queues.workloads.get(uid), state.records.get(uid)
+    if workload is None or record is None or record.growth.alarm is None:
+        return None
+    alarm = record.growth.alarm
+    reason = telling_ray.alarm_reason(alarm)
+    stamp = digest((uid, alarm.cluster.uid, reason.code, alarm.since))
+    return note_on(state, workload.ref, workload.api_version, stamp, reason.code, reason.text)
 
 
 def job_event(state: ReadState, uid: str) -> EventNote | None:

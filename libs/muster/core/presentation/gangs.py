@@ -87,7 +87,8 @@ def _stamp(held: GangHeld, ref: Ref) -> str:
 
 def _note(state: ReadState, ref: Ref, stamp: str, code: str, text: str) -> EventNote:
     kind, _, group = ref.kind.partition(".")
-    version = next((each.api_version for each in api.POD_GROUPS if each.group == group), "v1")
+    known = (*api.POD_GROUPS, api.NATIVE_POD_GROUPS[-1])
+    version = next((each.api_version for each in known if each.group == group), "v1")
     return note_on(state, Ref(kind, ref.namespace, ref.name, ref.uid), version, stamp, code, text)
 
 
@@ -103,16 +104,18 @@ def _whole(gang: GangShown, first: Ref) -> Ref:
 def pod_groups(state: ReadState, key: str, home: ApiResource | None) -> list[DesiredObject]:
     """The PodGroups of a gang that do not say what they should, with the one that labels ask for.
 
-    ``home``: of which API group one is made where there is none; None where the server has neither.
+    ``home``: of which API group one is made where there is none; None where the server has neither. Those of Kubernetes
+    itself are never written: their status is that of kube-scheduler.
     """
     gang = state.gangs.gangs.get(key)
     if gang is None or not gang.ours:
         return []
     said, found = gang.said_by_pods, []
+    readable = [each for each in gang.pod_groups.values() if not each.native]
     asked = said is not None and said.way == "labels" and not said.refusal and said.minimum > 0
-    if asked and said is not None and not gang.pod_groups and home is not None:
+    if asked and said is not None and not readable and home is not None:
         found.append(_upsert(state, gang, key, home, None, said.minimum))
-    for pod_group in gang.pod_groups.values():
+    for pod_group in readable:
         resource = resource_of(pod_group.ref)
         minimum = said.minimum if asked and said is not None and pod_group.made else 0
         wanted = _upsert(state, gang, key, resource, pod_group, minimum)

@@ -25,14 +25,14 @@ from muster.core.reading.kubequeue import (
 from muster.core.readmodel.state import ReadState
 from muster.model import api
 from muster.model.keys import Ref, parent_path
-from muster.model.quota import COUNTED, QuotaNode
+from muster.model.quota import COUNTED, KAI_ROOT, QuotaNode
 from muster.model.resources import Vector, add_into, texts
 
 
 def queue_object(state: ReadState, path: str) -> DesiredObject | None:
     """The Queue of a quota path, or None when there is no such path or it shows what it should."""
     node, tree = state.queues.ledger.nodes.get(path), state.queues.ledger.tree_of(path)
-    if node is None or tree is None or tree.rule_profile == "kai":  # KAI queues are objects of their own
+    if node is None or tree is None or tree.root == KAI_ROOT:  # KAI queues are objects of their own
         return None
     existing = next(
         (

@@ -66,10 +66,13 @@ class Shape(Struct):
 
 
 def shape_key(queue: str, demand: Demand) -> str:
-    """``root/a|cpu=12000,memory=12000000000|3``, with ``|firm`` behind it for what is not preemptible."""
+    """``root/a|cpu=12000,memory=12000000000|3``, with ``|firm`` behind it for what is not preemptible, and the run time
+    (ms) that it declares.
+    """
     request = demand.request
     asked = ",".join(f"{name}={request[name]}" for name in sorted(request))
-    return f"{queue}|{asked}|{demand.pods}{'' if demand.preemptible else '|firm'}"
+    declared = f"|{demand.run_ms}" if demand.run_ms else ""
+    return f"{queue}|{asked}|{demand.pods}{'' if demand.preemptible else '|firm'}{declared}"
 
 
 class Book(Struct):

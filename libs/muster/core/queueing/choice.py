@@ -13,14 +13,15 @@ from itertools import islice
 
 from muster.core.queueing.book import Place, Shape, clear
 from muster.core.queueing.kaiorder import KaiOrder
-from muster.core.queueing.order import MILLION, share
+from muster.core.queueing.lending import MAX_SKIPPED, Reserve, freely_ms
+from muster.core.queueing.order import used_first
 from muster.core.queueing.queues import Job, job_from
 from muster.core.queueing.standing import Standing, may_be_proposed
 from muster.core.queueing.state import SorterState
 from muster.core.quota.demand import Scratch
 from muster.core.stage import MAX_DECISIONS
 from muster.events.decisions import Candidate, WorkloadQueued
-from muster.model.quota import KAI_ROOT
+from muster.model.keys import root_of
 
 MAX_CHOSEN_BYTES = 256 * 1024
 """About how long the proposal may become: it is one event, and cannot be cut."""
@@ -40,6 +41,7 @@ def choose(state: SorterState, standings: Sequence[Standing]) -> list[Candidate]
             fresh.setdefault(job.shape, []).append(job)
     scratch = Scratch()
     turns: dict[str, _Turn] = {}
+    reserve = Reserve(state.queues, state.now)
     again = [key for key, retry in state.queues.retries.items() if retry.at <= state.now]
     for key in dict.fromkeys((*state.queues.book.awake, *fresh, *again)):
         shape = state.queues.book.shapes.get(key)
@@ -52,12 +54,17 @@ def choose(state: SorterState, standings: Sequence[Standing]) -> list[Candidate]
         if "admissions" in state.queues.resting(queue):
             continue
         if queue not in turns:
-            turns[queue] = _Turn(state, queue, skip)
+            turns[queue] = _Turn(state, queue, skip, reserve)
         turns[queue].join(key, shape, jobs, again=key in again)
-    members: list[_Turn | _KaiTurns] = [turn for turn in turns.values() if not is_kai(turn.queue)]
-    if len(members) < len(turns):
-        news = [job for jobs in fresh.values() for job in jobs]
-        members.append(_KaiTurns(state, {queue: turn for queue, turn in turns.items() if is_kai(queue)}, news))
+    ledger, dividing = state.queues.ledger, dict[str, dict[str, _Turn]]()
+    members: list[_Turn | _SharedTurns] = []
+    for queue, each in turns.items():
+        if ledger.by_shares(queue):
+            dividing.setdefault(root_of(queue), {})[queue] = each
+        else:
+            members.append(each)
+    news = [job for jobs in fresh.values() for job in jobs] if dividing else []
+    members += [_SharedTurns(state, root, below, news) for root, below in dividing.items()]
     heap = [(turn.order(scratch), turn) for turn in members if turn.advance(scratch)]
     heapify(heap)
     chosen: list[Candidate] = []
@@ -79,11 +86,6 @@ _BYTES = 256
 """Of a candidate, besides its texts."""
 
 
-def is_kai(queue: str) -> bool:
-    """Whether a queue is one of KAI Scheduler."""
-    return queue.startswith(f"{KAI_ROOT}/")
-
-
 def _candidate(state: SorterState, job: Job) -> Candidate:
     shape = state.queues.book.shapes.get(job.shape)
     woken = shape.woken if shape is not None else None
@@ -96,6 +98,7 @@ def _candidate(state: SorterState, job: Job) -> Candidate:
         basis=job.basis,
         pods=job.demand.pods,
         preemptible=job.demand.preemptible,
+        run_ms=job.demand.run_ms,
         tries=_tries(state, job),
     )
 
@@ -118,6 +121,8 @@ class _ShapeLine:
         news = sorted(job.place for job in fresh)
         self.jobs = {job.ref.uid: job for job in fresh}
         self.places = islice(merge(waiting, news) if news and known else iter(news) if news else waiting, MAX_OPEN)
+        self.skipped = 0
+        """How many of them may not borrow now, each passed over for the next."""
         self.demand = shape.demand if shape is not None else fresh[0].demand
         self.untried = shape is None or (shape.denial is None and not shape.open)
         """Nothing is known of the shape: its first is tried whatever the ledger lets expect."""
@@ -126,17 +131,18 @@ class _ShapeLine:
 class _Turn:
     """One queue while candidates are being chosen: the heads of its lines, best first."""
 
-    def __init__(self, state: SorterState, queue: str, skip: set[str]) -> None:
+    def __init__(self, state: SorterState, queue: str, skip: set[str], reserve: Reserve) -> None:
         self.state = state
+        self.reserve = reserve if freely_ms(state.queues, queue) else None
         self.queue = queue
         self.skip = skip
         self.lines: dict[str, _ShapeLine] = {}
         self.heads: list[tuple[Place, str]] = []
-        self.blocking = state.queues.policies.get(queue, "") == "Block"
-        """Nobody overtakes the head of the queue, whether it may be tried or not."""
+        self.blocking = state.queues.is_blocking(queue)
+        """Nobody overtakes the head of the queue: whether it may be tried or not, whatever the nodes have room for."""
         self.open = sum(state.queues.book.shapes[key].open for key in state.queues.book.queues.get(queue, ()))
 
-    def __lt__(self, other: _Turn | _KaiTurns) -> bool:
+    def __lt__(self, other: _Turn | _SharedTurns) -> bool:
         return self.queue < other.queue
 
     def join(self, key: str, shape: Shape | None, fresh: Sequence[Job], *, again: bool) -> None:
@@ -149,31 +155,42 @@ class _Turn:
 
     def order(self, scratch: Scratch) -> tuple[int, int, int]:
         """Priority of the queue; then, as the tree says, used/min and age, or age alone beyond the guarantees."""
-        state, head = self.state, self.heads[0]
-        priority, ledger = -state.queues.queue_priorities.get(self.queue, 0), state.queues.ledger
-        if state.queues.order() == "share":
-            return (priority, share(ledger, self.queue, state.queues.proposed, scratch), head[0].rank)
-        asked = Scratch()
-        asked.add(self.queue, self.lines[head[1]].demand)
-        used = share(ledger, self.queue, state.queues.proposed, scratch, asked)
-        return (priority, used, head[0].rank) if used <= MILLION else (priority, MILLION + 1, head[0].rank)
+        queues, (place, key) = self.state.queues, self.heads[0]
+        used = used_first(queues.ledger, queues.order(), self.queue, self.lines[key].demand, queues.proposed, scratch)
+        return (-queues.queue_priorities.get(self.queue, 0), used, place.rank)
 
     def advance(self, scratch: Scratch) -> bool:
         """Drop heads that should not be tried until one should; False when nobody is left."""
         if self.open >= MAX_OPEN:
             return False
-        if self.blocking and not self._head_first():
+        if self.blocking and (not self._head_first() or self._passes()):
             return False
         while self.heads:
-            line = self.lines[self.heads[0][1]]
+            place, key = self.heads[0]
+            line = self.lines[key]
+            if self.reserve is not None and self._is_kept(place.uid, line, scratch):
+                if self.blocking:
+                    return False
+                following = next(line.places, None) if line.skipped < MAX_SKIPPED else None
+                line.skipped += 1
+                if following is not None:
+                    heapreplace(self.heads, (following, key))
+                else:
+                    heappop(self.heads)
+                continue
             if line.untried or not self.state.queues.ledger.shortfall(
-                self.queue, line.demand, self.state.queues.proposed, scratch
+                self.queue, line.demand, self.state.queues.proposed, scratch, now=self.state.now
             ):
                 return True
             if self.blocking:
                 return False
             heappop(self.heads)
         return False
+
+    def _is_kept(self, uid: str, line: _ShapeLine, scratch: Scratch) -> bool:
+        """Whether what is free is kept for owners, and not lent to a job that may run long."""
+        job = line.jobs[uid] if uid in line.jobs else self.state.queues.jobs[uid]
+        return self.reserve is not None and self.reserve.keeps(job, scratch) is not None
 
     def _head_first(self) -> bool:
         """Whether the head of the whole queue is among those that may be tried, and stands first."""
@@ -183,6 +200,13 @@ class _Turn:
             if key not in self.lines and (place := self._first_of(key)) is not None
         ]
         return bool(self.heads) and (not resting or self.heads[0][0] < min(resting))
+
+    def _passes(self) -> bool:
+        """Whether the first would pass one that has no place on the nodes, or may come to have none: where gangs are
+        placed, those of a queue that lets nobody pass are tried one by one.
+        """
+        queues = self.state.queues
+        return (queues.places and self.open > 0) or bool(queues.before_on_nodes(self.queue, self.heads[0][0]))
 
     def _first_of(self, key: str) -> Place | None:
         state = self.state
@@ -204,19 +228,18 @@ class _Turn:
         return line.jobs[uid] if uid in line.jobs else self.state.queues.jobs[uid]
 
 
-class _KaiTurns:
-    """The KAI queues together, as one that takes turns with the others: which of them comes first KAI's order says."""
+class _SharedTurns:
+    """The queues of a tree of fair shares, as one that takes turns with the others: its own order says who is first."""
 
-    queue = KAI_ROOT
-
-    def __init__(self, state: SorterState, turns: dict[str, _Turn], fresh: Sequence[Job]) -> None:
+    def __init__(self, state: SorterState, root: str, turns: dict[str, _Turn], fresh: Sequence[Job]) -> None:
         self.state = state
+        self.queue = root
         self.turns = turns
-        self.places = KaiOrder(state, fresh)
+        self.places = KaiOrder(state, root, fresh)
         self.first = ""
         self.taken: str | None = None
 
-    def __lt__(self, other: _Turn | _KaiTurns) -> bool:
+    def __lt__(self, other: _Turn | _SharedTurns) -> bool:
         return self.queue < other.queue
 
     def order(self, scratch: Scratch) -> tuple[int, int, int]:

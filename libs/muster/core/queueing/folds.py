@@ -8,17 +8,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
-from muster.core.queueing import objects
+from msgspec.structs import replace
+
+from muster.core.queueing import lending, objects
 from muster.core.queueing.book import Denial, shape_key
-from muster.core.queueing.queues import Job, Queues, Retry, is_current, job_from
+from muster.core.queueing.queues import Job, Queues, Retry, WaitsForNodes, is_current, job_from
 from muster.core.quota.charging import ask_of, charge_of, claim_of
 from muster.core.stage import Arm
 from muster.events.base import Cause, Event
 from muster.events.charges import ChargeChanged
 from muster.events.claims import ClaimEnded, ClaimOpened
+from muster.events.clearing import ClearingOrdered
 from muster.events.decisions import (
     CandidatesProposed,
     EvictionOrdered,
+    GangAdmitted,
+    PlacesFound,
     QuotaDenied,
     QuotaMoved,
     QuotaReleased,
@@ -43,13 +48,13 @@ from muster.events.facts import (
     WorkloadGone,
     WorkloadObserved,
 )
+from muster.events.shares import SharesChanged
+from muster.events.system import PlacementChosen
 from muster.model.keys import Position
 
 BACKOFF_MS = 5_000
 BACKOFF_MAX_MS = 300_000
 """After the API server refused to resume a workload: 5 s, doubled up to 5 min."""
-NODES_BACKOFF_MAX_MS = 60_000
-"""After a gang found no place on the nodes: no longer than this, since room may come at any time."""
 
 
 def workload_observed(queues: Queues, at: Position, event: WorkloadObserved) -> Iterable[str]:
@@ -58,6 +63,7 @@ def workload_observed(queues: Queues, at: Position, event: WorkloadObserved) -> 
         queues.workloads[uid] = event.workload
         if uid in queues.ledger.charges and not event.workload.suspended:
             queues.resumed[uid] = None
+        lending.runs(queues, uid, at.at)
         return (uid,)
     return ()
 
@@ -81,6 +87,7 @@ def forget(queues: Queues, uid: str) -> Iterable[str]:
     queues.refusals.pop(uid, None)
     queues.failures.pop(uid, None)
     queues.not_before.pop(uid, None)
+    queues.unplaced.pop(uid, None)
     queues.stale.pop(uid, None)
     queues.unit_priorities.pop(uid, None)
     queues.unit_wishes.pop(uid, None)
@@ -90,6 +97,12 @@ def forget(queues: Queues, uid: str) -> Iterable[str]:
 def tree_accepted(queues: Queues, at: Position, event: QuotaTreeAccepted) -> Iterable[str]:
     queues.ledger.install(event.tree)
     return _trees_changed(queues)
+
+
+def shares_changed(queues: Queues, _at: Position, event: SharesChanged) -> Iterable[str]:
+    """What queues used lately counts from here on."""
+    queues.ledger.note_usage(event.usage)
+    return ()
 
 
 def tree_removed(queues: Queues, at: Position, event: QuotaTreeRemoved) -> Iterable[str]:
@@ -107,12 +120,17 @@ def _trees_changed(queues: Queues) -> Iterable[str]:
 
 def reserved(queues: Queues, at: Position, event: QuotaReserved | WorkloadAdopted) -> Iterable[str]:
     uid = event.ref.uid
+    queues.unplaced.pop(uid, None)
+    if isinstance(event, QuotaReserved):
+        queues.reserved[uid] = None
     job = queues.jobs.get(uid)
     if job is not None:
         withdraw(queues, job)
         job.status = "charged"
-    charge = charge_of(event)
+        job.placement = event.placement if isinstance(event, QuotaReserved) else ""
+    charge = charge_of(event, at.at)
     queues.ledger.charge(uid, charge)
+    lending.runs(queues, uid, at.at)
     queues.book.moved(event.queue, charge.demand, queues.ledger, Cause(at.seq, at.item))
     queues.book.resized(queues.ledger, Cause(at.seq, at.item))
     return (uid,)
@@ -156,6 +174,7 @@ def denied(queues: Queues, at: Position, event: QuotaDenied) -> Iterable[str]:
 def released(queues: Queues, at: Position, event: QuotaReleased) -> Iterable[str]:
     uid = event.ref.uid
     charge = queues.ledger.release(uid, event.attempt, at.at)
+    queues.reserved.pop(uid, None)
     if charge is not None:
         queues.book.moved(charge.queue, charge.demand, queues.ledger, Cause(at.seq, at.item))
     queues.book.resized(queues.ledger, Cause(at.seq, at.item))
@@ -168,14 +187,37 @@ def released(queues: Queues, at: Position, event: QuotaReleased) -> Iterable[str
             del queues.jobs[uid]
             if event.reason == "superseded" and is_current(queues, job):
                 queues.stale[uid] = job.generation
+            if event.reason == "no_nodes" and uid in queues.workloads:
+                queues.unplaced[uid] = WaitsForNodes(
+                    event.attempt, job.queue, job.basis, job.priority, job.placement, job.place, job.queued_at
+                )
     queues.resumed.pop(uid, None)
-    if event.reason in ("resume_failed", "no_nodes") and uid in queues.workloads:
+    queues.lending.running.pop(uid, None)
+    if event.reason == "resume_failed" and uid in queues.workloads:
         failures = queues.failures[uid] = queues.failures.get(uid, 0) + 1
-        most = BACKOFF_MAX_MS if event.reason == "resume_failed" else NODES_BACKOFF_MAX_MS
-        queues.not_before[uid] = at.at + min(BACKOFF_MS * 2 ** min(failures - 1, 10), most)
+        queues.not_before[uid] = at.at + min(BACKOFF_MS * 2 ** min(failures - 1, 10), BACKOFF_MAX_MS)
     elif event.reason == "timed_out" and uid in queues.workloads and queues.ledger.tree_of(event.queue) is not None:
         queues.not_before[uid] = at.at + queues.ledger.rules_of(event.queue).backoff_ms
     return (uid,)
+
+
+def places_found(queues: Queues, _at: Position, event: PlacesFound) -> Iterable[str]:
+    found = queues.unplaced.get(event.ref.uid)
+    if found is None or found.attempt != event.attempt:
+        return ()
+    queues.unplaced[event.ref.uid] = replace(found, found=True)
+    return (event.ref.uid,)
+
+
+def admitted(queues: Queues, _at: Position, event: GangAdmitted) -> Iterable[str]:
+    """It has its places: those behind it may be tried where nobody passes the head."""
+    queues.reserved.pop(event.ref.uid, None)
+    return ()
+
+
+def placement_chosen(queues: Queues, _at: Position, event: PlacementChosen) -> Iterable[str]:
+    queues.places = event.strategy is not None
+    return ()
 
 
 def charge_changed(
@@ -195,8 +237,18 @@ def claim_opened(queues: Queues, at: Position, event: EvictionOrdered | ClaimOpe
     return ()
 
 
+def cleared(queues: Queues, _at: Position, event: ClearingOrdered) -> Iterable[str]:
+    ledger = queues.ledger
+    out = ledger.claims.set_out if event.kind == "move" else ledger.clear
+    for victim in event.victims:
+        if victim.ref.uid in ledger.charges:
+            out(victim.ref.uid, victim.attempt)
+    return ()
+
+
 def workers_kept(queues: Queues, at: Position, event: WorkersKept) -> Iterable[str]:
-    queues.ledger.victim_stays(event.ref.uid, event.attempt, at.at)
+    if not event.unasked:
+        queues.ledger.victim_stays(event.ref.uid, event.attempt, at.at)
     return ()
 
 
@@ -221,6 +273,7 @@ def queued(queues: Queues, at: Position, event: WorkloadQueued) -> Iterable[str]
     queues.attempts[uid] = event.attempt
     queues.refusals.pop(uid, None)
     queues.not_before.pop(uid, None)
+    queues.unplaced.pop(uid, None)
     queues.stale.pop(uid, None)
     if old is not None:
         withdraw(queues, old)
@@ -287,6 +340,7 @@ FOLDS: Mapping[type[Event], Fold] = {
     QueueUnitGone: objects.unit_gone,
     EvictionOrdered: claim_opened,
     ClaimOpened: claim_opened,
+    ClearingOrdered: cleared,
     ClaimEnded: claim_ended,
     WorkersKept: workers_kept,
     WorkloadQueued: queued,
@@ -295,6 +349,7 @@ FOLDS: Mapping[type[Event], Fold] = {
     CandidatesProposed: proposed,
     QuotaTreeAccepted: tree_accepted,
     QuotaTreeRemoved: tree_removed,
+    SharesChanged: shares_changed,
     QuotaReserved: reserved,
     QuotaMoved: moved,
     QuotaDenied: denied,
@@ -303,6 +358,9 @@ FOLDS: Mapping[type[Event], Fold] = {
     GrowthGranted: charge_changed,
     GrowthWithdrawn: charge_changed,
     QuotaReleased: released,
+    GangAdmitted: admitted,
+    PlacesFound: places_found,
+    PlacementChosen: placement_chosen,
     EffectApplied: effect_applied,
 }
 """{event type: how it changes the queues}"""

@@ -14,21 +14,22 @@ from muster.core.queueing.order import MILLION
 from muster.core.queueing.queues import Job
 from muster.core.queueing.state import SorterState
 from muster.core.quota.demand import Scratch, chain_of
-from muster.core.quota.fairtree import Divided, asked_above, divide_tree
-from muster.core.quota.kaishares import Shares
-from muster.model.quota import COUNTED, KAI_ROOT
+from muster.core.quota.fairtree import Divided
+from muster.core.quota.kaishares import Shares, divided
+from muster.model.keys import root_of
+from muster.model.quota import COUNTED
 from muster.model.resources import EVERYTHING, Vector, add_into
 
 _NOTHING: Mapping[str, Any] = {}
 Key = tuple[bool, bool, int, bool, int, int, tuple[int, ...], int, str]
 
 
-def shares_now(state: SorterState, fresh: Iterable[Job] = ()) -> Shares:
-    """The fair shares as the queues stand: what is charged and what waits, summed shape by shape.
+def shares_now(state: SorterState, root: str, fresh: Iterable[Job] = ()) -> Shares:
+    """The fair shares in a tree as the queues stand: what is charged and what waits, summed shape by shape.
 
     ``fresh``: jobs that are about to be queued.
     """
-    tree, ledger = state.queues.ledger.trees[KAI_ROOT], state.queues.ledger
+    tree, ledger = state.queues.ledger.trees[root], state.queues.ledger
     asked: dict[str, Vector] = {node.path: {} for node in tree.nodes if not node.children}
     for leaf, total in asked.items():
         add_into(total, ledger.used.get(leaf, _NOTHING))
@@ -38,7 +39,7 @@ def shares_now(state: SorterState, fresh: Iterable[Job] = ()) -> Shares:
     for job in fresh:
         if job.queue in asked:
             add_into(asked[job.queue], job.demand.request)
-    return divide_tree(tree.nodes, tree.nodes[0].limit, asked_above(tree.nodes, asked))
+    return divided(tree, asked, ledger.usage)
 
 
 def key_of(
@@ -46,16 +47,16 @@ def key_of(
 ) -> Key:
     """How a queue, or one above others, compares with its siblings; ``request``: of the job it would send next."""
     ledger = state.queues.ledger
-    node, divided = ledger.nodes[path], shares[path]
+    node, mine = ledger.nodes[path], shares[path]
     used = dict(ledger.used.get(path, _NOTHING))
     for scratch in scratches:
         add_into(used, scratch.extra.get(path, _NOTHING))
-    names = [name for name in divided if name not in COUNTED]
-    total = ledger.nodes[KAI_ROOT].limit
+    names = [name for name in mine if name not in COUNTED]
+    total = ledger.nodes[root_of(path)].limit
     with_job = {name: used.get(name, 0) + request.get(name, 0) for name in names}
-    above = all(used.get(name, 0) > divided[name].share.amount for name in names)
+    above = all(used.get(name, 0) > mine[name].share.amount for name in names)
     within = all(with_job[name] <= node.guaranteed.get(name, 0) for name in names)
-    keeps = {name: _keeps(divided[name], total.get(name, 0)) for name in names}
+    keeps = {name: _keeps(mine[name], total.get(name, 0)) for name in names}
     nothing = any(with_job[name] and not keeps[name] for name in names)
     return (
         above,
@@ -70,9 +71,9 @@ def key_of(
     )
 
 
-def _keeps(divided: Divided, total: int) -> int:
+def _keeps(share: Divided, total: int) -> int:
     """Up to where nobody takes anything back: all there is where nothing ends it."""
-    most = divided.allocatable
+    most = share.allocatable
     return total if most < 0 or most >= EVERYTHING else most
 
 
@@ -82,10 +83,11 @@ def _dominant(used: Mapping[str, int], keeps: Mapping[str, int]) -> int:
 
 
 class KaiOrder:
-    """Who comes first of the KAI queues that have somebody to send; what was compared once is remembered."""
+    """Who comes first of the queues of a tree that have somebody to send; what was compared once is remembered."""
 
-    def __init__(self, state: SorterState, fresh: Iterable[Job]) -> None:
-        """``fresh``: jobs that are about to be queued."""
+    def __init__(self, state: SorterState, root: str, fresh: Iterable[Job]) -> None:
+        """``root``: of the tree; ``fresh``: jobs that are about to be queued."""
+        self._root = root
         self._state = state
         self._fresh = fresh
         self._shares: Shares | None = None
@@ -104,7 +106,7 @@ class KaiOrder:
         if len(heads) == 1:
             return next(iter(heads))
         if self._shares is None:
-            self._shares = shares_now(self._state, self._fresh)
+            self._shares = shares_now(self._state, self._root, self._fresh)
         paths = dict.fromkeys(path for leaf in heads for path in chain_of(leaf))
         for path in sorted(paths, key=lambda each: (-each.count("/"), each)):
             if path in self._first:
@@ -114,7 +116,7 @@ class KaiOrder:
             else:
                 below = [child for child in self._state.queues.ledger.nodes[path].children if child in paths]
                 self._first[path] = self._first[min(below, key=lambda child: self._keys[child])]
-            if path != KAI_ROOT:
+            if path != self._root:
                 request = heads[self._first[path]]
                 self._keys[path] = key_of(self._state, self._shares, path, request, scratches)
-        return self._first[KAI_ROOT]
+        return self._first[self._root]

@@ -7,6 +7,8 @@ from typing import Any
 
 from muster.core.quota.demand import Scratch, chain_of
 from muster.core.quota.ledger import UNBOUNDED, Ledger
+from muster.model.demand import Demand
+from muster.model.keys import root_of
 from muster.model.resources import add_into
 
 _NOTHING: Mapping[str, Any] = {}
@@ -20,7 +22,7 @@ def share(ledger: Ledger, queue: str, *scratches: Scratch) -> int:
     something of which it has no min comes after all that do not, and among such leaves the one that uses less of what
     there is comes first.
     """
-    node, promised = ledger.nodes.get(queue), ledger.promised.get(queue.partition("/")[0], _NOTHING)
+    node, promised = ledger.nodes.get(queue), ledger.promised.get(root_of(queue), _NOTHING)
     taken = dict(ledger.used.get(queue, _NOTHING))
     for scratch in scratches:
         add_into(taken, scratch.extra.get(queue, _NOTHING))
@@ -32,6 +34,17 @@ def share(ledger: Ledger, queue: str, *scratches: Scratch) -> int:
         part = amount * MILLION // least if least else UNBOUNDED + _of_all(ledger, queue, name, amount)
         most = max(most, part)
     return most
+
+
+def used_first(ledger: Ledger, order: str, queue: str, demand: Demand, *scratches: Scratch) -> int:
+    """What comes after the priority of a queue: what it uses of its guarantee, or (``order`` is not ``share``) that
+    with the job it would send next, where all beyond their guarantees are equal.
+    """
+    if order == "share":
+        return share(ledger, queue, *scratches)
+    asked = Scratch()
+    asked.add(queue, demand)
+    return min(share(ledger, queue, *scratches, asked), MILLION + 1)
 
 
 def _of_all(ledger: Ledger, queue: str, name: str, amount: int) -> int:

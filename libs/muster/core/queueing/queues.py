@@ -7,6 +7,7 @@ from typing import Literal
 from msgspec import Struct, field
 
 from muster.core.queueing.book import Book, Place, shape_key
+from muster.core.queueing.lending import Lending
 from muster.core.quota.demand import Scratch, demand_of
 from muster.core.quota.kaiwork import kai_priority
 from muster.core.quota.ledger import Ledger, leaf_of
@@ -43,6 +44,10 @@ class Job(Struct):
     """Digest of what it was queued on."""
     cause: Cause
     """The event that made it worth trying (or last changed it)."""
+    placement: str = ""
+    """How its pods are laid out on nodes, by the words of its queue when it reserved."""
+    expected_ms: int = 0
+    """How long such jobs had run on average when it was queued, in a tree that lends by that; 0: unknown."""
 
     @property
     def place(self) -> Place:
@@ -56,6 +61,22 @@ class Retry(Struct, frozen=True):
     at: int
 
 
+class WaitsForNodes(Struct, frozen=True):
+    """What found no place on the nodes under an attempt, and gave its quota back."""
+
+    attempt: int
+    queue: str
+    basis: str
+    priority: int
+    placement: str
+    place: Place = Place(0, 0, "", "")
+    """Where it stood in its queue."""
+    queued_at: int = 0
+    """When it counts as queued, ms since the epoch: it comes back to its old place."""
+    found: bool = False
+    """Whether there is room by now: it is queued again."""
+
+
 class Queues(Struct):
     """Jobs, their order, and what is known of the quota.
 
@@ -63,6 +84,8 @@ class Queues(Struct):
     """
 
     ledger: Ledger = field(default_factory=Ledger)
+    lending: Lending = field(default_factory=Lending)
+    """What is kept for owners, where a tree lends by how long jobs run."""
     proposed: Scratch = field(default_factory=Scratch)
     """What the open proposals ask for."""
     book: Book = field(default_factory=Book)
@@ -75,6 +98,12 @@ class Queues(Struct):
     """workload uid -> how often resuming it failed in a row"""
     not_before: dict[str, int] = field(default_factory=dict)
     """workload uid -> log time before which it is not queued again"""
+    unplaced: dict[str, WaitsForNodes] = field(default_factory=dict)
+    """workload uid -> as what it waits for room on the nodes; not queued again until there is some"""
+    reserved: dict[str, None] = field(default_factory=dict)
+    """uids that have their quota and are not admitted yet"""
+    places: bool = False
+    """Whether gangs are placed on nodes: who has its quota may still find no place."""
     resumed: dict[str, None] = field(default_factory=dict)
     """uids that are charged and known to have been resumed"""
     stale: dict[str, int] = field(default_factory=dict)
@@ -115,8 +144,7 @@ class Queues(Struct):
 
     def own_priority_of(self, workload: Workload) -> int:
         """Number in the template, else the named class, else the default, else 0; in a KAI queue by its rules."""
-        tree = self.ledger.tree_of(leaf_of(self.ledger, workload) or "")
-        if tree is not None and tree.rule_profile == "kai":
+        if self.ledger.by_shares(leaf_of(self.ledger, workload) or ""):
             return kai_priority(workload, self.priority_classes)
         if workload.priority is not None:
             return workload.priority
@@ -134,6 +162,27 @@ class Queues(Struct):
     def order(self) -> str:
         """Which order of queues the tree in force asks for."""
         return self.ledger.tree.rules.order if self.ledger.tree is not None else "share"
+
+    def is_blocking(self, queue: str) -> bool:
+        """Whether nobody passes the head of a queue."""
+        return self.policies.get(queue, "") == "Block"
+
+    def without_place(self, queue: str, place: Place) -> list[Place]:
+        """Who stands before a place in a queue, has given its quota back, and waits for room on the nodes; in order."""
+        found = []
+        for uid, each in self.unplaced.items():
+            workload = self.workloads.get(uid)
+            if each.queue != queue or each.place >= place or each.found or workload is None:
+                continue
+            if workload.waits and workload.basis == each.basis and leaf_of(self.ledger, workload) == queue:
+                found.append(each.place)
+        return sorted(found)
+
+    def before_on_nodes(self, queue: str, place: Place) -> list[Place]:
+        """Who stands before a place in a queue and has no place on the nodes: with its quota, or without; in order."""
+        reserved = (self.jobs[uid] for uid in self.reserved if self.places and uid in self.jobs)
+        tried = (job.place for job in reserved if job.queue == queue and job.place < place)
+        return sorted((*tried, *self.without_place(queue, place)))
 
     def resting(self, queue: str) -> tuple[str, ...]:
         """What is paused for a queue: ``admissions``, ``evictions``."""
@@ -174,4 +223,5 @@ def job_from(event: WorkloadQueued, cause: Cause) -> Job:
         generation=event.generation,
         basis=event.basis,
         cause=cause,
+        expected_ms=event.expected_ms,
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from muster.core.queueing import upkeep
+from muster.core.queueing import lending, upkeep
 from muster.core.queueing.choice import choose
 from muster.core.queueing.folds import FOLDS
 from muster.core.queueing.standing import standings
@@ -44,8 +44,14 @@ class QueueSorter:
             return [*changes]
         return [*changes, CandidatesProposed(cause=candidates[0].cause, candidates=tuple(candidates))]
 
+    @staticmethod
+    def time_passed(state: SorterState) -> None:
+        """Log time has gone on: what leaves wanted until now is noted."""
+        lending.time_passed(state.queues, state.now)
+
     def next_deadline(self, state: SorterState) -> int | None:
         times = [*state.queues.not_before.values(), *(retry.at for retry in state.queues.retries.values())]
+        times += lending.next_look(state.queues, state.now)
         return min((at for at in times if at > state.now), default=None)
 
     def check(self, state: SorterState) -> list[Violation]:

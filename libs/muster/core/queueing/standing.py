@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from msgspec.structs import replace
+
 from muster.core.objects.labels import queue_and_quota, quota_name
 from muster.core.queueing.kai import kai_refusal
+from muster.core.queueing.lending import freely_ms
 from muster.core.queueing.queues import Job, is_current, queued_at_of
 from muster.core.queueing.state import SorterState
+from muster.core.quota.demand import laid_out
 from muster.core.quota.ledger import leaf_of
 from muster.events.base import Cause
 from muster.events.decisions import (
@@ -65,15 +69,22 @@ def may_be_proposed(state: SorterState, job: Job) -> bool:
 def _queue(state: SorterState, workload: Workload, leaf: str, job: Job | None, cause: Cause) -> WorkloadQueued | None:
     """The queueing that is due, if the workload is not in its queue as it is now."""
     uid = workload.ref.uid
-    if uid in state.queues.ledger.charges and (job is None or uid in state.queues.resumed):
+    moves = _moves(state, uid)
+    if uid in state.queues.ledger.charges and (job is None or uid in state.queues.resumed) and not moves:
         return None
     if state.queues.stale.get(uid) == workload.generation:
         return None
     demand, priority = state.queues.demand_of(workload), state.queues.priority_of(workload)
+    unplaced = state.queues.unplaced.get(uid)
+    if unplaced is not None and not unplaced.found:
+        placement = laid_out(state.queues.ledger.nodes, leaf)
+        if unplaced == replace(unplaced, queue=leaf, basis=workload.basis, priority=priority, placement=placement):
+            return None
     wanted = (workload.basis, priority, leaf, demand)
-    if job is not None and (job.basis, job.priority, job.queue, job.demand) == wanted:
+    if job is not None and (job.basis, job.priority, job.queue, job.demand) == wanted and not moves:
         return None
-    queued_at = job.queued_at if job is not None else queued_at_of(workload, state.now)
+    before = job if job is not None else unplaced
+    queued_at = before.queued_at if before is not None and before.queued_at else queued_at_of(workload, state.now)
     rank = 0
     if state.queues.order() == "learned":
         rank = state.learned.rank(workload, leaf, demand.request, queued_at)
@@ -87,12 +98,22 @@ def _queue(state: SorterState, workload: Workload, leaf: str, job: Job | None, c
         request=demand.request,
         pods=demand.pods,
         preemptible=demand.preemptible,
+        run_ms=demand.run_ms,
         priority=priority,
         queued_at=queued_at,
         rank=rank,
+        expected_ms=state.learned.expected(workload, leaf, demand.request) if freely_ms(state.queues, leaf) else 0,
         generation=workload.generation,
         basis=workload.basis,
     )
+
+
+def _moves(state: SorterState, uid: str) -> bool:
+    """Whether it is on its way to other nodes under the attempt it was queued under last: it is queued with its charge,
+    which is reserved again for the new attempt.
+    """
+    attempt = state.queues.ledger.claims.moving.get(uid)
+    return attempt is not None and attempt >= state.queues.attempts.get(uid, 0)
 
 
 def _refusal(state: SorterState, workload: Workload, leaf: str | None) -> Refusal | None:

@@ -12,6 +12,7 @@ from muster.events.base import Cause, Event
 from muster.events.decisions import WorkloadDequeued, WorkloadQueued, WorkloadRefused
 from muster.events.facts import ObjectUnreadable, WorkloadGone, WorkloadObserved
 from muster.model.keys import Position
+from muster.model.quota import DEFAULT_RULES
 from muster.model.workload import Workload
 
 _OWN = (WorkloadQueued, WorkloadDequeued, WorkloadRefused)
@@ -34,10 +35,10 @@ def following(kind: type[Event], fold: Fold) -> Arm:
 
 
 def _learn(state: SorterState, workload: Workload, at: Position) -> None:
-    """Its run begins or ends: learned from where the tree orders by that, or by what it has attained."""
+    """Its run begins or ends: learned from where the tree orders or lends by that, or by what it has attained."""
     charge = state.queues.ledger.charges.get(workload.ref.uid)
-    served = charge is not None and state.queues.ledger.rules_of(charge.queue).least_attained_ms
-    if served or state.queues.order() == "learned":
+    rules = state.queues.ledger.rules_of(charge.queue) if charge is not None else DEFAULT_RULES
+    if rules.least_attained_ms or rules.borrow_freely_ms or state.queues.order() == "learned":
         queue, request = (charge.queue, charge.request) if charge is not None else ("", {})
         state.learned.observed(workload, queue, request, at.at)
 

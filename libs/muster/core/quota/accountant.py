@@ -12,8 +12,20 @@ from typing import ClassVar
 from msgspec import structs
 
 from muster.core.objects.labels import quota_name
-from muster.core.quota import claimfolds, claiming, folds, growth, kaiforest, standalone
-from muster.core.quota.demand import Scratch, demand_of
+from muster.core.quota import (
+    afresh,
+    backfill,
+    claimfolds,
+    claiming,
+    clearing,
+    folds,
+    forest,
+    growth,
+    moving,
+    sharing,
+    standalone,
+)
+from muster.core.quota.demand import Scratch, demand_of, laid_out
 from muster.core.quota.state import (
     AccountantState,
     Proposal,
@@ -22,15 +34,16 @@ from muster.core.quota.state import (
     is_stale,
     release_reason,
     timed_out,
+    unplaced,
 )
-from muster.core.quota.tree import ROOT, read_tree
 from muster.core.quota.usage import changed, charge_due
 from muster.core.quota.waiting import still_waits
 from muster.core.rulesets import NEWEST
-from muster.core.stage import Arm, Violation, first
+from muster.core.stage import Arm, Violation, first, in_turn
 from muster.events.base import Decision, Event
 from muster.events.charges import ChargeChanged
 from muster.events.claims import ClaimEnded, ClaimOpened, PlanStale, PlanTried, VictimStays
+from muster.events.clearing import ClearingOrdered, ClearingProposed, ClearingTried
 from muster.events.decisions import (
     CandidatesProposed,
     EvictionOrdered,
@@ -52,25 +65,22 @@ from muster.events.decisions import (
 )
 from muster.events.effects import EffectApplied, EffectFailed
 from muster.events.elastic import GateSet, GrowthDenied, GrowthGranted, GrowthRequested, GrowthWithdrawn, WorkersKept
+from muster.events.envelope import MAX_EVENTS
 from muster.events.facts import (
     ChildGone,
     ChildObserved,
-    KaiQueueGone,
-    KaiQueueObserved,
-    NodeGone,
-    NodeObserved,
     ObjectUnreadable,
     PodGone,
+    PodGroupGone,
+    PodGroupObserved,
     PodObserved,
     QueueGone,
     QueueObserved,
-    QuotaTreeGone,
-    QuotaTreeObserved,
     WorkloadGone,
     WorkloadObserved,
 )
+from muster.events.shares import SharesChanged
 from muster.events.system import PlacementChosen
-from muster.model.quota import KAI_ROOT, BrokenRule
 
 
 class QuotaAccountant:
@@ -84,11 +94,11 @@ class QuotaAccountant:
 
     def arms(self) -> Mapping[type[Event], Arm]:
         return {
-            QuotaTreeObserved: folds.tree_observed,
-            QuotaTreeGone: folds.tree_gone,
-            QuotaTreeAccepted: folds.tree_accepted,
+            **forest.arms(),
+            QuotaTreeAccepted: in_turn(folds.tree_accepted, sharing.trees_changed),
             QuotaTreeRejected: folds.tree_rejected,
-            QuotaTreeRemoved: folds.tree_removed,
+            QuotaTreeRemoved: in_turn(folds.tree_removed, sharing.trees_changed),
+            SharesChanged: sharing.shares_changed,
             WorkloadObserved: folds.workload_observed,
             WorkloadGone: folds.workload_gone,
             ObjectUnreadable: folds.unreadable,
@@ -96,6 +106,8 @@ class QuotaAccountant:
             ChildGone: folds.child_gone,
             PodObserved: folds.pod_observed,
             PodGone: folds.pod_gone,
+            PodGroupObserved: folds.pod_group_observed,
+            PodGroupGone: folds.pod_group_gone,
             WorkloadQueued: folds.workload_queued,
             WorkloadDequeued: folds.workload_dequeued,
             CandidatesProposed: folds.proposed,
@@ -121,55 +133,35 @@ class QuotaAccountant:
             ClaimOpened: claimfolds.claim_opened,
             PlanStale: claimfolds.plan_stale,
             PlanTried: claimfolds.plan_tried,
+            ClearingProposed: clearing.proposed,
+            ClearingTried: clearing.tried,
+            ClearingOrdered: clearing.ordered,
             VictimStays: claimfolds.victim_stays,
             PlacementChosen: claimfolds.placement_chosen,
             ClaimEnded: claimfolds.claim_ended,
             SuspensionOrdered: folds.suspension_ordered,
             QueueObserved: folds.queue_observed,
             QueueGone: folds.queue_gone,
-            KaiQueueObserved: folds.kai_queue_observed,
-            KaiQueueGone: folds.kai_queue_gone,
-            NodeObserved: folds.node_observed,
-            NodeGone: folds.node_gone,
         }
 
     # --- decide -----------------------------------------------------------------------------------------------
 
     def decide(self, state: AccountantState) -> list[Decision]:
-        """Trees first (alone in their commit), then releases, adoptions, and the answers to proposals."""
-        trees = list(self._trees(state))
-        return trees if trees else first(self._charges(state))
+        """Trees first (alone in their commit), then releases, adoptions and the answers to proposals; then what shares
+        come to by them.
+        """
+        trees = first(state.forest.due(state.ledger.trees, state.unsynced))
+        if trees:
+            return [*trees]
+        charges = first(self._charges(state))
+        if charges or not state.admitting:
+            return charges
+        return first(sharing.due(state))
 
-    def _trees(self, state: AccountantState) -> Iterator[Decision]:
-        if "elasticquotatrees" in state.unsynced:
-            return
-        if kaiforest.SHARD not in state.unsynced and "nodes" not in state.unsynced:
-            judged, in_force = state.judged.get(kaiforest.REF.uid), KAI_ROOT in state.ledger.trees
-            queues = kaiforest.due(state.forest, judged, in_force=in_force)
-            if queues is not None:
-                yield queues
-        force = state.ledger.trees.get(ROOT)
-        if force is not None and force.ref.uid not in state.trees:
-            yield QuotaTreeRemoved(cause=state.tree_causes[force.ref.uid], ref=force.ref)
-            return
-        queue = sorted(state.trees.values(), key=lambda tree: (tree.created, tree.ref.name, tree.ref.uid))
-        owner = force.ref.uid if force is not None else None
-        for observed in queue:
-            uid = observed.ref.uid
-            if state.judged.get(uid) == observed.rv:
-                continue
-            cause = state.tree_causes[uid]
-            if owner is not None and owner != uid:
-                other = state.trees[owner].ref
-                rule = BrokenRule("root", "one_tree", f"tree {other.key} is in force; delete it before using this one")
-                yield QuotaTreeRejected(cause=cause, ref=observed.ref, rv=observed.rv, violations=(rule,))
-                continue
-            tree, broken = read_tree(observed)
-            if broken:
-                yield QuotaTreeRejected(cause=cause, ref=observed.ref, rv=observed.rv, violations=tuple(broken[:100]))
-            else:
-                owner = uid
-                yield QuotaTreeAccepted(cause=cause, tree=tree, rv=observed.rv)
+    @staticmethod
+    def time_passed(state: AccountantState) -> None:
+        """Log time has gone on: what was charged until now was so for longer."""
+        sharing.time_passed(state)
 
     def _charges(self, state: AccountantState) -> Iterator[Decision]:
         scratch = Scratch()
@@ -187,7 +179,10 @@ class QuotaAccountant:
             yield from plans
             if any(isinstance(each, EvictionOrdered | ClaimOpened) for each in plans):
                 return  # the others are answered once it is in force: nobody takes what it is about to hold
+            yield from clearing.answers(state)
         yield from self._adoptions(state, scratch)
+        if over:
+            return  # what they held is free, and their claimants have no claim, once they are over
         yield from self._answers(state, scratch)
         yield from growth.answers(state, scratch)
 
@@ -198,10 +193,12 @@ class QuotaAccountant:
         for uid in list(state.due_release) + [u for u, at in state.deadlines.items() if at <= state.now]:
             entry = state.entries[uid]
             reason = release_reason(state, entry)
+            if reason == "moved" and (not state.admitting or 2 * len(over) + 2 > MAX_EVENTS):
+                continue  # Its charge ends together with what is reserved for it: in one commit, or in the next.
             if reason is not None:
                 over[uid] = None
                 scratch.add(entry.queue, state.ledger.charges[uid].demand, -1)
-                yield QuotaReleased(
+                released = QuotaReleased(
                     cause=state.causes.get(uid, entry.cause),
                     ref=entry.ref,
                     attempt=entry.attempt,
@@ -209,6 +206,7 @@ class QuotaAccountant:
                     request=state.ledger.charges[uid].request,
                     reason=reason,
                 )
+                yield from moving.handed_on(state, entry, released, scratch) if reason == "moved" else (released,)
         for uid in state.due_change:
             due = charge_due(state, state.entries[uid]) if uid not in over else None
             if due is not None:
@@ -284,8 +282,9 @@ class QuotaAccountant:
             return QuotaDenied(
                 cause=cause, ref=candidate.ref, attempt=candidate.attempt, queue=candidate.queue, reason="stale"
             )
-        short = state.ledger.shortfall(candidate.queue, demand, scratch)
+        short = state.ledger.shortfall(candidate.queue, demand, scratch, now=state.now)
         if short is None:
+            passed = backfill.passed(state.ledger, candidate.queue, demand, scratch, state.now)
             scratch.add(candidate.queue, demand)
             return QuotaReserved(
                 cause=cause,
@@ -297,6 +296,10 @@ class QuotaAccountant:
                 pods=candidate.pods,
                 preemptible=candidate.preemptible,
                 named=quota_name(workload.labels) if workload is not None else "",
+                placement=laid_out(state.ledger.nodes, candidate.queue),
+                run_ms=candidate.run_ms,
+                beside=passed.ref.key if passed is not None else "",
+                promised=passed.promised if passed is not None else 0,
             )
         return QuotaDenied(
             cause=cause,
@@ -317,6 +320,14 @@ class QuotaAccountant:
                 yield SuspensionOrdered(
                     cause=entry.cause, ref=entry.ref, attempt=entry.attempt, reason="running_timeout"
                 )
+            elif at <= state.now and (judged := unplaced(state, entry)) is not None:
+                yield SuspensionOrdered(
+                    cause=state.causes.get(uid, entry.cause),
+                    ref=entry.ref,
+                    attempt=entry.attempt,
+                    reason="unschedulable",
+                    text=judged.text,
+                )
             elif at <= state.now and is_stale(state, entry):
                 yield SuspensionOrdered(
                     cause=state.causes.get(uid, entry.cause), ref=entry.ref, attempt=entry.attempt, reason="stale_gang"
@@ -324,7 +335,10 @@ class QuotaAccountant:
 
     def next_deadline(self, state: AccountantState) -> int | None:
         claims = (claiming.expires_at(state, claim) for claim in state.ledger.claims.by_uid.values())
-        times = (*state.deadlines.values(), *(at for at in claims if at is not None), *state.overdue.values())
+        times = (
+            *(*state.deadlines.values(), *(at for at in claims if at is not None), *state.overdue.values()),
+            *sharing.next_at(state),
+        )
         return min((at for at in times if at > state.now), default=None)
 
     # --- check ------------------------------------------------------------------------------------------------
@@ -338,10 +352,10 @@ class QuotaAccountant:
         found = []
         if state.ledger.recount() != state.ledger.used:
             found.append(Violation("I5", f"ledger says {state.ledger.used}, charges sum to {state.ledger.recount()}"))
-        if (shares := state.ledger.shares).runtime != (afresh := shares.as_asked(state.ledger.nodes)):
-            found.append(Violation("I5", f"runtime quota is {shares.runtime}, and {afresh} by what is asked for"))
+        if (shares := state.ledger.shares).runtime != (counted := shares.as_asked(state.ledger.nodes)):
+            found.append(Violation("I5", f"runtime quota is {shares.runtime}, and {counted} by what is asked for"))
         ledger = state.ledger
-        if ledger.waiting != ledger.waiting_afresh() or ledger.leaving != ledger.leaving_afresh():
+        if ledger.waiting != afresh.waiting(ledger) or ledger.leaving != afresh.leaving(ledger):
             found.append(Violation("I5", f"{ledger.waiting} waits and {ledger.leaving} leaves, and not by who does"))
         found += [Violation("I5", said) for said in claiming.forgotten(state)]
         if state.entries.keys() != state.ledger.charges.keys():

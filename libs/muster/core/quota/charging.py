@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from muster.core.quota.claims import Claim, Part
 from muster.core.quota.demand import Charge, QueuedRequest
+from muster.core.quota.runtimes import left_by
 from muster.events.claims import ClaimOpened
 from muster.events.decisions import (
     EvictionOrdered,
@@ -20,9 +21,15 @@ def demand_of_part(part: PartialVictim) -> Demand:
     return Demand(part.request, part.pods, jobs=0)
 
 
-def charge_of(event: QuotaReserved | WorkloadAdopted) -> Charge:
-    """What the workload is charged with from here on."""
-    return Charge(event.ref.namespace, event.queue, event.request, event.pods, event.preemptible, event.named)
+def charge_of(event: QuotaReserved | WorkloadAdopted, at: int) -> Charge:
+    """What the workload is charged with from here on. ``at``: log time (ms) of the event.
+
+    When what is adopted began is not known, so nothing is known of its end.
+    """
+    until = left_by(at, event.run_ms) if isinstance(event, QuotaReserved) else 0
+    return Charge(
+        event.ref.namespace, event.queue, event.request, event.pods, event.preemptible, event.named, until=until
+    )
 
 
 def ask_of(event: WorkloadQueued) -> QueuedRequest:
@@ -34,7 +41,7 @@ def claim_of(event: EvictionOrdered | ClaimOpened, at: int) -> Claim:
     """What is held from here on. ``at``: log time (ms) of the event."""
     claim = Claim(event.ref, event.attempt, event.queue, event.demand, "age", at, progress=at)
     if isinstance(event, ClaimOpened):
-        claim.top = event.top
+        claim.top, claim.promised = event.top, event.promised
     else:
         claim.kind = event.kind
         claim.victims = {victim.ref.uid: victim.attempt for victim in event.victims}

@@ -19,7 +19,7 @@ def preemption_proposed(state: AccountantState, at: Position, event: PreemptionP
 
 
 def placement_chosen(state: AccountantState, _at: Position, event: PlacementChosen) -> None:
-    state.places = event.mode != "off"
+    state.places, state.native_grow_ms = event.strategy is not None, event.grow_ms
 
 
 def plan_tried(state: AccountantState, _at: Position, event: PlanTried) -> None:
@@ -45,6 +45,7 @@ def eviction_ordered(state: AccountantState, at: Position, event: EvictionOrdere
 
 def claim_opened(state: AccountantState, at: Position, event: EvictionOrdered | ClaimOpened) -> None:
     state.plans.pop(event.ref.uid, None)
+    state.clearings.pop(event.ref.uid, None)
     state.ledger.open_claim(claim_of(event, at.at))
     state.claim_causes[event.ref.uid] = Cause(at.seq, at.item)
     recheck(state, event.ref.uid)
@@ -52,6 +53,7 @@ def claim_opened(state: AccountantState, at: Position, event: EvictionOrdered | 
 
 def plan_stale(state: AccountantState, _at: Position, event: PlanStale) -> None:
     state.plans.pop(event.ref.uid, None)
+    state.clearings.pop(event.ref.uid, None)
 
 
 def victim_stays(state: AccountantState, at: Position, event: VictimStays) -> None:

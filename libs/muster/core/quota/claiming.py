@@ -11,8 +11,12 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
+from msgspec import structs
+
 from muster.core.quota import partial as parts
 from muster.core.quota import service
+from muster.core.quota.backfill import promised_at
+from muster.core.quota.charging import claim_of
 from muster.core.quota.claims import LEAVES_WITHIN_MS, Claim
 from muster.core.quota.demand import chain_of, demand_of
 from muster.core.quota.inqueue import objection
@@ -26,6 +30,7 @@ from muster.events.claims import ClaimEnded, ClaimOpened, ClaimOutcome, PlanStal
 from muster.events.decisions import (
     EvictionOrdered,
     PreemptionProposed,
+    Victim,
 )
 from muster.model.workload import Workload
 
@@ -46,9 +51,9 @@ def why_over(state: AccountantState, claim: Claim) -> ClaimOutcome | None:
     workload = state.workloads.get(claim.uid)
     if workload is None or not workload.suspended or workload.phase not in ("waiting", "suspending"):
         return "gone"
-    unjustified = _unjustified(state, workload, claim.queue)
-    if unjustified is not None:
-        return unjustified
+    outcome = unjustified(state, workload, claim.queue)
+    if outcome is not None:
+        return outcome
     tree, priority = state.ledger.tree_of(claim.queue), state.priorities.get(claim.uid)
     if state.attempts.get(claim.uid) != claim.attempt or demand_of(tree, workload, priority) != claim.demand:
         return "changed"
@@ -83,11 +88,11 @@ def stays(state: AccountantState) -> Iterator[VictimStays]:
     """Victims that no claim should wait for any more."""
     if not state.due_stay and not any(at <= state.now for at in state.overdue.values()):
         return
-    for uid, attempt, claim in _victims(state):
+    for uid, attempt, waiting in _victims(state):
         entry = state.entries.get(uid)
         overdue = (at := overdue_at(entry)) is not None and state.now >= at
         if entry is not None and (overdue or not entry.leaving):
-            cause = state.causes.get(uid, state.claim_causes[claim.uid])
+            cause = state.causes.get(uid, state.claim_causes[waiting] if waiting else entry.cause)
             yield VictimStays(
                 cause=cause, ref=entry.ref, attempt=attempt, reason="overdue" if overdue else "runs_again"
             )
@@ -98,21 +103,26 @@ def forgotten(state: AccountantState) -> Iterator[str]:
     over = {uid for uid, claim in state.ledger.claims.by_uid.items() if why_over(state, claim) is not None}
     if over != state.due_end.keys():
         yield f"claims are over: {sorted(over)[:5]}, and marked so: {[*state.due_end][:5]}"
-    entries = {uid: state.entries[uid] for uid in state.ledger.claims.leavers if uid in state.entries}
+    claims = state.ledger.claims
+    going = (*claims.leavers, *claims.cleared, *claims.moving)
+    entries = {uid: state.entries[uid] for uid in going if uid in state.entries}
     runs = {uid for uid, entry in entries.items() if not entry.leaving}
     late = {uid: at for uid, entry in entries.items() if (at := overdue_at(entry)) is not None}
     if runs != state.due_stay.keys() or late != state.overdue:
         yield f"victims run on: {sorted(runs)[:5]}, and marked so: {[*state.due_stay][:5]}; overdue: {late}"
 
 
-def _victims(state: AccountantState) -> Iterator[tuple[str, int, Claim]]:
-    """(uid, attempt, a claim that waits for it), each once."""
+def _victims(state: AccountantState) -> Iterator[tuple[str, int, str]]:
+    """(uid, attempt, the claimant of a claim that waits for it, empty where only nodes are cleared), each once."""
     seen: set[tuple[str, int]] = set()
     for claim in state.ledger.claims.by_uid.values():
         for uid, attempt in claim.victims.items():
             if (uid, attempt) not in seen:
                 seen.add((uid, attempt))
-                yield uid, attempt, claim
+                yield uid, attempt, claim.uid
+    for uid, attempt in (*state.ledger.claims.cleared.items(), *state.ledger.claims.moving.items()):
+        if (uid, attempt) not in seen:
+            yield uid, attempt, ""
 
 
 def overdue_at(entry: Entry | None) -> int | None:
@@ -141,9 +151,12 @@ def answers(state: AccountantState) -> Iterator[Decision]:
             "request": proposed.request,
             "pods": proposed.pods,
             "preemptible": proposed.preemptible,
+            "run_ms": proposed.run_ms,
         }
         if proposed.kind == "age":
-            yield ClaimOpened(**common, top=proposed.short.path)
+            opened = ClaimOpened(**common, top=proposed.short.path)
+            promised = promised_at(state, claim_of(opened, state.now))
+            yield structs.replace(opened, promised=promised) if promised else opened
         else:
             yield EvictionOrdered(
                 **common,
@@ -165,40 +178,34 @@ def _objection(state: AccountantState, proposed: PreemptionProposed) -> tuple[Ob
         or not waits(workload)
         or uid in state.entries
         or state.attempts.get(uid) != proposed.attempt
-        or _unjustified(state, workload, proposed.queue) is not None
+        or unjustified(state, workload, proposed.queue) is not None
     ):
         return "not_waiting", ""
     demand, claims = proposed.demand, state.ledger.claims
     if demand_of(state.ledger.tree_of(proposed.queue), workload, state.priorities.get(uid)) != demand:
         return "not_waiting", ""
     if proposed.kind == "age":
-        if state.ledger.shortfall(proposed.queue, demand) is None:
+        if state.ledger.shortfall(proposed.queue, demand, now=state.now) is None:
             return "fits", ""
         mine = (path for path in chain_of(proposed.queue) if len(path) >= len(proposed.short.path))
-        other = claims.aged_at(mine)
+        other = claims.aged_at(mine, proposed.ref.uid)
         return ("held_for_age", other.ref.key) if other is not None else ("", "")
     if proposed.partial:
         return _partial_objection(state, proposed), ""
     if not proposed.victims:
         return "no_victims", ""
-    if not all(evictable(state, victim.ref.uid, victim.attempt) for victim in proposed.victims):
+    if not all(may_leave(state, victim, proposed.queue) for victim in proposed.victims):
         return "victim_protected", ""
-    for victim in proposed.victims:
-        least = protected_ms(state.ledger, victim.queue, proposed.queue)
-        if least and state.now - state.entries[victim.ref.uid].since < least:
-            return "victim_protected", ""
     if proposed.kind == "service":
         chosen = [victim.ref.uid for victim in proposed.victims]
         given = basis(state.ledger, uid)
         return service.objection(given, proposed.queue, demand, chosen, partial(_served_more, state, proposed)), ""
-    priorities = {victim.ref.uid: victim.priority for victim in proposed.victims}
+    said = {victim.ref.uid: victim.priority for victim in proposed.victims}
 
-    def outranked(victim: str) -> bool:
-        """As both were queued; of what never was (it was adopted) the proposal says what it is."""
-        lower, higher = state.priorities.get(victim, priorities[victim]), state.priorities.get(uid)
-        return lower is not None and higher is not None and lower < higher and priorities[victim] is not None
+    def lower(victim: str) -> bool:
+        return outranked(state, uid, victim, said[victim])
 
-    return objection(basis(state.ledger, uid), proposed.queue, demand, list(priorities), outranked), ""
+    return objection(basis(state.ledger, uid), proposed.queue, demand, list(said), lower), ""
 
 
 def _served_more(state: AccountantState, proposed: PreemptionProposed, victim: str) -> bool:
@@ -212,23 +219,45 @@ def _served_more(state: AccountantState, proposed: PreemptionProposed, victim: s
 
 
 def _partial_objection(state: AccountantState, proposed: PreemptionProposed) -> Objection:
-    """Whole victims beside clusters that give workers are never proposed."""
-    spares = {}
+    """Whole victims beside clusters that give workers are never proposed, nor clusters of its own queue beside others.
+
+    The minimum run times of KAI queues protect gangs, and not what a gang has grown by.
+    """
+    spares, inside = {}, proposed.kind == "priority"
     for part in proposed.partial:
         entry = state.entries.get(part.ref.uid)
-        least = protected_ms(state.ledger, part.queue, proposed.queue)
         if entry is None or proposed.victims or not evictable(state, part.ref.uid, part.attempt):
             return "victim_protected"
-        if (least and state.now - entry.since < least) or part.ref.uid in state.returns:
+        if part.ref.uid in state.returns:
             return "victim_protected"
+        if inside and (
+            entry.queue != proposed.queue or not outranked(state, proposed.ref.uid, part.ref.uid, part.priority)
+        ):
+            return "not_lower"
         tree = state.ledger.tree_of(entry.queue)
         profile = tree.profile if tree is not None else "ack"
         spares[part.ref.uid] = parts.spare_of(state.workloads.get(part.ref.uid), entry.groups, profile)
     given = basis(state.ledger, proposed.ref.uid)
-    return parts.objection(given, proposed.queue, proposed.demand, proposed.partial, spares)
+    return parts.objection(given, proposed.queue, proposed.demand, proposed.partial, spares, inside=inside)
 
 
-def _unjustified(state: AccountantState, workload: Workload, queue: str) -> ClaimOutcome | None:
+def may_leave(state: AccountantState, victim: Victim, claimant: str) -> bool:
+    """Whether a victim may be suspended now for somebody of queue ``claimant``: no minimum run time protects it."""
+    least = protected_ms(state.ledger, victim.queue, claimant)
+    own = evictable(state, victim.ref.uid, victim.attempt)
+    return own and state.now - state.entries[victim.ref.uid].since >= least
+
+
+def outranked(state: AccountantState, claimant: str, victim: str, said: int | None) -> bool:
+    """Whether a victim has lower priority than the claimant, as both were queued; both by uid.
+
+    ``said``: what the proposal says of it; of one that never was queued (it was adopted) that counts.
+    """
+    lower, higher = state.priorities.get(victim, said), state.priorities.get(claimant)
+    return lower is not None and higher is not None and lower < higher and said is not None
+
+
+def unjustified(state: AccountantState, workload: Workload, queue: str) -> ClaimOutcome | None:
     """Why nothing should be held for a waiting workload, however long it has waited and whatever it is owed."""
     if not waits(workload):
         return "held"
@@ -243,8 +272,7 @@ def _can_be_served(state: AccountantState, claim: Claim) -> bool:
     above = [ledger.nodes[path] for path in chain_of(claim.queue) if path in ledger.nodes]
     if any(amount > node.limit[name] for node in above for name, amount in request.items() if name in node.limit):
         return False
-    tree = ledger.tree_of(claim.queue)
-    if claim.kind == "guarantee" and tree is not None and tree.rule_profile == "kai":
+    if claim.kind == "guarantee" and ledger.by_shares(claim.queue):
         return True  # It rests on a fair share, which moves with what others ask for.
     if claim.kind == "service":
         return bool(ledger.rules_of(claim.queue).least_attained_ms)

@@ -2,8 +2,8 @@
 
 Any number stand side by side. A *guarantee* claim and a *priority* claim have victims, who leave for it, and are held
 at every node on the path of their queue; an *age* claim has none, and is held from its queue up to the uppermost node
-that refuses it. What is held is not free for anybody else, with one exception: what an age claim holds is free for
-jobs of other queues that are owed it.
+that refuses it. What is held is not free for anybody else, with two exceptions: what an age claim holds is free for
+jobs of other queues that are owed it, and for jobs that declare to have left before its claimant is promised to start.
 
 A further claim is planned against used - leaving + held: with all victims gone and all claims before it served, it must
 fit. So no two of them wait for each other.
@@ -11,11 +11,12 @@ fit. So no two of them wait for each other.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from msgspec import Struct, field
 
-from muster.core.quota.demand import Scratch, chain_of, counted
+from muster.core.quota.demand import Charge, Scratch, chain_of, counted
+from muster.core.quota.runtimes import left_by
 from muster.events.decisions import ClaimKind
 from muster.model.demand import Demand
 from muster.model.elastic import Counts
@@ -53,6 +54,12 @@ class Claim(Struct):
     """uid -> what is taken of those who give back a part for it and have not done so yet"""
     progress: int = 0
     """Log time (ms) of what brought it nearer last: it was opened, a victim left, something was released."""
+    promised: int = 0
+    """Log time (ms) by which enough has left for it if the run times that jobs declare are true; 0: not promised."""
+    counted_on: dict[str, int] = field(default_factory=dict)
+    """uid of who runs where it is held and has declared to have left by then -> log time (ms) by which it has left"""
+    first_end: int = 0
+    """The earliest of those; 0 where there is none."""
 
     @property
     def uid(self) -> str:
@@ -70,15 +77,44 @@ class Claim(Struct):
 
     def serves(self, queue: str, demand: Demand) -> bool:
         """Whether somebody of this queue and demand may use what it holds: its claimant, or one that asks alike."""
-        return self.queue == queue and self.demand == demand
+        return self.queue == queue and self.demand.alike(demand)
+
+    def promised_now(self, now: int) -> int:
+        """Log time (ms) by which it starts if the run times that jobs declare are true; 0 where nothing says so, or
+        a job that this counts on is late.
+        """
+        return self.promised if now < self.first_end or not self.first_end else 0
+
+    def lets_in(self, until: int, now: int) -> bool:
+        """Whether it gives way at ``now`` to somebody who has left by ``until``: before its own time."""
+        return 0 < until <= self.promised_now(now)
 
     def holds_up(self, queue: str, demand: Demand) -> bool:
-        """Whether it is for age and stands before somebody else of its own queue, whatever that is owed."""
-        return not self.firm and self.queue == queue and self.demand != demand
+        """Whether it is for age and stands before somebody else of its own queue, if that is owed something or not."""
+        return not self.firm and self.queue == queue and not self.demand.alike(demand)
+
+    def is_outgrown(self, refusing: Iterable[str]) -> bool:
+        """Whether it is for age, and only nodes above those at which it is held refuse its claimant by now."""
+        return not self.firm and all(len(path) < len(self.top) for path in refusing)
 
     def paths(self) -> Iterator[str]:
         """The nodes at which it is held, leaf first."""
         return (path for path in chain_of(self.queue) if len(path) >= len(self.top))
+
+    def counts_on(self, uid: str, charge: Charge) -> None:
+        """Somebody runs: where it is held, and left in time by what it declares, its end is counted on."""
+        if 0 < charge.until <= self.promised and self.top in chain_of(charge.queue):
+            self.counted_on[uid] = charge.until
+            self.first_end = min(self.counted_on.values())
+
+    def has_left(self, uid: str, at: int) -> None:
+        """Somebody has left: what was promised is so no longer if that is late."""
+        until = self.counted_on.pop(uid, None)
+        if until is None:
+            return
+        if at > until:
+            self.promised, self.counted_on = 0, {}
+        self.first_end = min(self.counted_on.values(), default=0)
 
 
 class Claims(Struct):
@@ -94,6 +130,22 @@ class Claims(Struct):
     """uid of who leaves for somebody and has not left yet -> for how many"""
     cuts: dict[str, Part] = field(default_factory=dict)
     """uid -> what it gives back for somebody, and goes on"""
+    cleared: dict[str, int] = field(default_factory=dict)
+    """uid -> attempt of who leaves so that somebody has room on the nodes, for no claim"""
+    moving: dict[str, int] = field(default_factory=dict)
+    """uid -> attempt of who is suspended for that and starts again elsewhere: what it is charged is not given back"""
+
+    def leaves(self, uid: str) -> bool:
+        """Whether it was ordered to leave as a whole, and has not left."""
+        return uid in self.leavers or uid in self.cleared
+
+    def goes(self, uid: str) -> bool:
+        """Whether it was ordered to be suspended for somebody, and has not left; it may come back elsewhere."""
+        return self.leaves(uid) or uid in self.moving
+
+    def set_out(self, uid: str, attempt: int) -> None:
+        """A charged workload is suspended to start again elsewhere: it gives back nothing of its charge."""
+        self.moving[uid] = attempt
 
     def open(self, claim: Claim) -> None:
         """From here on it is held; what the same claimant had before is replaced, and its victims stay its own."""
@@ -121,15 +173,21 @@ class Claims(Struct):
     def left(self, uid: str, demand: Demand, at: int) -> None:
         """A charge was released: its claimant has a victim less, and claims on the same resources are nearer."""
         for claim in self.by_uid.values():
+            claim.has_left(uid, at)
             gave = claim.victims.pop(uid, None) is not None
             gave = claim.partial.pop(uid, None) is not None or gave
             if gave or not demand.request.keys().isdisjoint(claim.demand.request):
                 claim.progress = max(claim.progress, at)
         self.leavers.pop(uid, None)
+        self.cleared.pop(uid, None)
+        self.moving.pop(uid, None)
         self.cuts.pop(uid, None)
 
     def stays(self, uid: str, attempt: int, at: int) -> None:
         """A victim could not be suspended: nobody waits for it any more."""
+        for each in (self.cleared, self.moving):
+            if each.get(uid) == attempt:
+                del each[uid]
         for claim in self.by_uid.values():
             part = claim.partial.get(uid)
             if claim.victims.get(uid) == attempt:
@@ -172,14 +230,26 @@ class Claims(Struct):
         heir.partial |= served.partial
         served.partial = {}
 
-    def held_from(self, queue: str, demand: Demand, *, owed: bool) -> Scratch:
-        """What is not free for somebody. ``owed``: age claims give way to it, but for those of its own queue."""
+    def passed(self, queue: str, demand: Demand, now: int) -> list[Claim]:
+        """The claims for age of others that give way to a job that takes its quota at ``now``, by its run time."""
+        until = left_by(now, demand.run_ms)
+        if not until:
+            return []
+        aged = (claim for claim in self.by_uid.values() if not claim.firm and claim.lets_in(until, now))
+        return [claim for claim in aged if not claim.serves(queue, demand)]
+
+    def held_from(self, queue: str, demand: Demand, *, owed: bool, lent: bool, now: int | None) -> Scratch:
+        """What is not free for somebody. ``owed``: age claims give way to it, but for those of its own queue while
+        nothing is ``lent`` to others. ``now``: log time (ms) at which it would be let in, and may pass claims for age
+        by what it declares to run; None: it may not.
+        """
         own = [claim for claim in self.by_uid.values() if claim.serves(queue, demand)]
         firmly = any(claim.firm for claim in own)
         owed = owed or firmly
-        aged = self.by_uid.values() if owed and not firmly else ()
-        before = [claim for claim in aged if claim.holds_up(queue, demand)]
-        if not own and not before:
+        aged = self.by_uid.values() if owed and not firmly and not lent else ()
+        passed = self.passed(queue, demand, now) if now is not None else []
+        before = [claim for claim in aged if claim.holds_up(queue, demand) and claim not in passed]
+        if not own and not before and (owed or not passed):
             return self.firm if owed else self.total
         held = _copy(self.firm if owed else self.total)
         alike = [claim for claim in own if claim.firm]
@@ -187,7 +257,7 @@ class Claims(Struct):
             _spread(held, alike[0], -len(alike))
             for claim in self._planned_beside(alike[0]):
                 _spread(held, claim, -1)
-        for claim in own:
+        for claim in (*own, *passed):
             if not claim.firm and not owed:
                 _spread(held, claim, -1)
         for claim in before:
@@ -215,17 +285,17 @@ class Claims(Struct):
         """Uids of all who leave for somebody and have not left yet."""
         return (uid for claim in self.by_uid.values() for uid in claim.victims)
 
-    def at(self, path: str, resource: str) -> tuple[int, str]:
-        """(how much is held at a node, namespace/name of the first it is held for)."""
+    def at(self, path: str, resource: str) -> tuple[int, Claim | None]:
+        """(how much is held at a node, the first claim for which it is)."""
         held = self.total.extra.get(path, {}).get(resource, 0)
         if not held:
-            return 0, ""
-        return held, next((claim.ref.key for claim in self.by_uid.values() if path in claim.paths()), "")
+            return 0, None
+        return held, next((claim for claim in self.by_uid.values() if path in claim.paths()), None)
 
-    def aged_at(self, paths: Iterator[str]) -> Claim | None:
-        """An age claim that is held at one of these nodes."""
+    def aged_at(self, paths: Iterator[str], but: str) -> Claim | None:
+        """An age claim that is held at one of these nodes; ``but``: not that of this claimant, by uid."""
         mine = set(paths)
-        aged = (claim for claim in self.by_uid.values() if not claim.firm)
+        aged = (claim for claim in self.by_uid.values() if not claim.firm and claim.uid != but)
         return next((claim for claim in aged if not mine.isdisjoint(claim.paths())), None)
 
     def _stays(self, uid: str) -> None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 
 from msgspec import Struct, field
 
 from muster.core.objects.labels import is_preemptible
 from muster.core.quota.kaiwork import kai_preemptible
+from muster.core.quota.runtimes import run_time_ms
 from muster.model.demand import Demand
 from muster.model.keys import path_chain
-from muster.model.quota import JOBS, MACHINES, QuotaTree
+from muster.model.quota import JOBS, MACHINES, QuotaNode, QuotaTree
 from muster.model.resources import Vector, add_into
+from muster.model.strategies import inherited, strategies_text
 from muster.model.workload import Workload
 
 ONE = 1000
@@ -32,6 +35,8 @@ class Charge(Struct):
     """The quota its label names; empty when its namespace decides."""
     over: Vector = field(default_factory=dict)
     """The part of ``request`` that runs beyond what was granted."""
+    until: int = 0
+    """Log time (ms) by which it has left if what it declares is true; 0 where it declares no run time."""
 
     @property
     def demand(self) -> Demand:
@@ -86,6 +91,26 @@ def spread(totals: dict[str, Vector], queue: str, amounts: Vector, times: int) -
             del totals[path]
 
 
+def lent_beside(nodes: Mapping[str, QuotaNode], used: Mapping[str, Vector], queue: str, demand: Demand) -> bool:
+    """Whether a node beside the path of ``queue`` uses more than its guarantee of what is asked.
+
+    ``nodes``, ``used``: path -> node, and what it uses.
+    """
+    above = [node for path in chain_of(queue) if (node := nodes.get(path)) is not None]
+    beside = [nodes[child] for node in above for child in node.children if child not in chain_of(queue)]
+    return any(
+        used.get(node.path, {}).get(name, 0) > node.guaranteed.get(name, 0)
+        for node in beside
+        for name in demand.request
+    )
+
+
+def laid_out(nodes: Mapping[str, QuotaNode], queue: str) -> str:
+    """How the pods of a job are laid out on nodes, by the words of its leaf and those above it; empty: none says."""
+    said = [nodes[path].placement for path in reversed(chain_of(queue)) if path in nodes and nodes[path].placement]
+    return strategies_text(inherited(said)) if said else ""
+
+
 def demand_of(tree: QuotaTree | None, workload: Workload, priority: int | None = None) -> Demand:
     """What a workload asks for under the profile of the tree it belongs to.
 
@@ -93,6 +118,7 @@ def demand_of(tree: QuotaTree | None, workload: Workload, priority: int | None =
     """
     need = workload.need.get(tree.profile if tree else "ack", {})
     preemptible = is_preemptible(workload.labels)
-    if tree is not None and tree.rule_profile == "kai":
+    if tree is not None and tree.by_shares:
         preemptible = kai_preemptible(workload, priority)
-    return Demand(need, sum(pods.count for pods in workload.pod_sets), preemptible)
+    declared = run_time_ms(workload.labels)
+    return Demand(need, sum(pods.count for pods in workload.pod_sets), preemptible, run_ms=declared)

@@ -63,6 +63,8 @@ class Share(Struct):
     """Of what rounding left."""
     surplus_seen: int = 0
     """What was left of the surplus when its priority came."""
+    rounds: int = 0
+    """Of the surplus, in which it took part."""
     weight_of: tuple[int, int] = (0, 0)
     """Its effective weight in the first round it took part in, and the sum of all in that round."""
 
@@ -127,6 +129,7 @@ def _rounds(left: int, tier: list[Sharer], shares: dict[str, Share], law: Law) -
             share = shares[each.name]
             if not share.weight_of[1]:
                 share.weight_of, share.surplus_seen = (weight, whole), amount
+            share.rounds += 1
             part, wanted = amount * weight, each.requestable - share.amount
             if wanted * whole <= part:
                 given = wanted

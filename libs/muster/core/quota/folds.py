@@ -9,6 +9,7 @@ from muster.core.quota.service import gpu_time
 from muster.core.quota.state import (
     AccountantState,
     Entry,
+    Judged,
     Proposal,
     idle_deadline,
     kept_ms,
@@ -20,6 +21,7 @@ from muster.core.quota.state import (
     stale_at,
     suspended_by_others,
     timeout_at,
+    unplaced_at,
 )
 from muster.core.quota.usage import aside_of, charge_due
 from muster.events.base import Cause
@@ -46,40 +48,24 @@ from muster.events.elastic import GrowthGranted, GrowthWithdrawn
 from muster.events.facts import (
     ChildGone,
     ChildObserved,
-    KaiQueueGone,
-    KaiQueueObserved,
-    NodeGone,
-    NodeObserved,
     ObjectUnreadable,
     PodGone,
+    PodGroupGone,
+    PodGroupObserved,
     PodObserved,
     QueueGone,
     QueueObserved,
-    QuotaTreeGone,
-    QuotaTreeObserved,
     WorkloadGone,
     WorkloadObserved,
 )
+from muster.model.elastic import Elastic, granted_before
+from muster.model.gang import Verdict
 from muster.model.keys import Position
-from muster.model.quota import KAI_ROOT
 from muster.model.workload import SPARK_ROLE
 
 
-def tree_observed(state: AccountantState, at: Position, event: QuotaTreeObserved) -> None:
-    if state.seen.newer(event.ref.uid, event.rv):
-        state.trees[event.ref.uid] = event
-        state.tree_causes[event.ref.uid] = Cause(at.seq, at.item)
-
-
-def tree_gone(state: AccountantState, at: Position, event: QuotaTreeGone) -> None:
-    if state.seen.end(event, at.at):
-        state.trees.pop(event.ref.uid, None)
-        state.judged.pop(event.ref.uid, None)
-        state.tree_causes[event.ref.uid] = Cause(at.seq, at.item)
-
-
 def tree_accepted(state: AccountantState, _at: Position, event: QuotaTreeAccepted) -> None:
-    state.judged[event.tree.ref.uid] = event.rv
+    state.forest.decided(event)
     state.ledger.install(event.tree)
     _trees_changed(state)
 
@@ -92,35 +78,13 @@ def _trees_changed(state: AccountantState) -> None:
         recheck(state, uid)
 
 
-def kai_queue_observed(state: AccountantState, at: Position, event: KaiQueueObserved) -> None:
-    if state.seen.newer(event.queue.ref.uid, event.queue.rv):
-        state.forest.queue(event.queue, Cause(at.seq, at.item))
-
-
-def kai_queue_gone(state: AccountantState, at: Position, event: KaiQueueGone) -> None:
-    if state.seen.end(event, at.at):
-        state.forest.queue_gone(event.ref.uid, Cause(at.seq, at.item))
-
-
-def node_observed(state: AccountantState, at: Position, event: NodeObserved) -> None:
-    if state.seen.newer(event.node.ref.uid, event.node.rv):
-        state.forest.node(event.node, Cause(at.seq, at.item))
-
-
-def node_gone(state: AccountantState, at: Position, event: NodeGone) -> None:
-    if state.seen.end(event, at.at):
-        state.forest.node_gone(event.ref.uid, Cause(at.seq, at.item))
-
-
 def tree_rejected(state: AccountantState, _at: Position, event: QuotaTreeRejected) -> None:
-    state.judged[event.ref.uid] = event.rv
+    state.forest.decided(event)
 
 
 def tree_removed(state: AccountantState, _at: Position, event: QuotaTreeRemoved) -> None:
     state.ledger.remove(event.ref.uid)
-    force = {tree.ref.uid for tree in state.ledger.trees.values()}
-    state.judged = {uid: rv for uid, rv in state.judged.items() if uid in force}
-    state.tree_causes.pop(event.ref.uid, None)
+    state.forest.removed(event.ref.uid, state.ledger.trees)
     _trees_changed(state)
 
 
@@ -135,8 +99,7 @@ def workload_observed(state: AccountantState, at: Position, event: WorkloadObser
     entry = state.entries.get(uid)
     if entry is not None:
         entry.child = workload.child
-        if not entry.groups and workload.elastic is not None:  # It has a fixed size no longer.
-            entry.groups = workload.elastic.sizes
+        _scales_itself(entry, workload.elastic)
         if not workload.suspended and workload.phase != "finished":
             entry.resumed_rv = workload.rv
             entry.suspension_recorded = False
@@ -145,6 +108,14 @@ def workload_observed(state: AccountantState, at: Position, event: WorkloadObser
             if 0 < entry.suspended_rv < workload.rv:
                 entry.leaving = ""
     recheck(state, uid)
+
+
+def _scales_itself(entry: Entry, elastic: Elastic | None) -> None:
+    """One that was charged with a fixed size is granted just that once it scales itself: it asks for what it has grown
+    to.
+    """
+    if elastic is not None and not entry.groups:
+        entry.groups = granted_before(entry.fixed, elastic)
 
 
 def workload_gone(state: AccountantState, at: Position, event: WorkloadGone) -> None:
@@ -180,6 +151,8 @@ def child_observed(state: AccountantState, at: Position, event: ChildObserved) -
     owner = state.presence.child_observed(event)
     if owner is not None:
         state.last_child[owner] = event.child.ref.name
+        if owner in state.entries:
+            _scales_itself(state.entries[owner], event.child.elastic)
         if former != owner:
             touched(state, at, former)
             touched(state, at, event.child.ref.uid)  # It may have been a workload by itself.
@@ -202,7 +175,7 @@ def pod_observed(state: AccountantState, at: Position, event: PodObserved) -> No
         for uid in state.presence.pods.get(pod.ref.uid, ()):  # What came before its driver did.
             if state.standalone.pop(uid, None) is not None:
                 touched(state, at, uid)
-    if not known and KAI_ROOT in state.ledger.trees:
+    if not known and any(tree.by_shares for tree in state.ledger.trees.values()):
         state.members.observed(pod)
         _of_gang(state, pod.owner_uid)
 
@@ -215,6 +188,31 @@ def pod_gone(state: AccountantState, at: Position, event: PodGone) -> None:
         _of_gang(state, owner)
     if state.standalone.pop(event.ref.uid, None) is not None:
         recheck(state, event.ref.uid)
+
+
+def pod_group_observed(state: AccountantState, at: Position, event: PodGroupObserved) -> None:
+    """What kube-scheduler says of the gang of a job that was admitted for it to place."""
+    found, key = event.pod_group, event.pod_group.ref.key
+    if not found.attempt or not state.seen.newer(found.ref.uid, found.rv):
+        return
+    if found.verdict is None:
+        return
+    before = state.judged.get(key)
+    lacked = before.lacks_since if before is not None and before.uid == found.ref.uid else 0
+    since = 0 if found.verdict.scheduled else lacked or at.at
+    state.judged[key] = Judged(found.ref.uid, found.owner_uid, found.attempt, since, _said_of(found.verdict))
+    touched(state, at, found.owner_uid)
+
+
+def pod_group_gone(state: AccountantState, at: Position, event: PodGroupGone) -> None:
+    found = state.judged.get(event.ref.key)
+    if state.seen.end(event, at.at) and found is not None and found.uid == event.ref.uid:
+        del state.judged[event.ref.key]
+        touched(state, at, found.owner)
+
+
+def _said_of(verdict: Verdict) -> str:
+    return ": ".join(each for each in (verdict.reason, verdict.message) if each)
 
 
 def _of_gang(state: AccountantState, owner: str) -> None:
@@ -269,10 +267,11 @@ def open_entry(state: AccountantState, at: Position, event: QuotaReserved | Work
     if workload is not None:
         entry.child = workload.child
         entry.groups = workload.elastic.sizes if workload.elastic is not None else {}
+        entry.fixed = workload.fixed_pods
     state.growths.pop(uid, None)
     entry.pods, entry.aside = event.pods, aside_of(workload, event.request)
     state.entries[uid] = entry
-    served = state.ledger.charge(uid, charge_of(event))
+    served = state.ledger.charge(uid, charge_of(event, at.at))
     if served is not None:
         state.claim_causes.pop(served.uid, None)
         for each in (served.uid, *served.victims):
@@ -428,7 +427,12 @@ def recheck(state: AccountantState, uid: str) -> None:
     if entry is not None:
         note_idle(state, entry)
         note_short(state, entry)
-        times = (idle_deadline(state, entry), timeout_at(state, entry), stale_at(state, entry))
+        times = (
+            idle_deadline(state, entry),
+            timeout_at(state, entry),
+            unplaced_at(state, entry),
+            stale_at(state, entry),
+        )
         ends = [at for at in times if at is not None]
         deadline = min(ends, default=None)
     _set(state.due_release, uid, entry is not None and release_reason(state, entry) is not None)
@@ -439,7 +443,7 @@ def recheck(state: AccountantState, uid: str) -> None:
     pod = state.standalone.get(uid) if entry is None else None
     uncharged = pod is not None and standalone.leaf_of(state.ledger, pod) is not None
     _set(state.due_adoption, uid, uncharged or (workload is not None and must_adopt(state, workload)))
-    claim, leaves = state.ledger.claims.by_uid.get(uid), entry is not None and uid in state.ledger.claims.leavers
+    claim, leaves = state.ledger.claims.by_uid.get(uid), entry is not None and state.ledger.claims.goes(uid)
     _set(state.due_end, uid, claim is not None and why_over(state, claim) is not None)
     _set(state.due_stay, uid, leaves and entry is not None and not entry.leaving)
     overdue = overdue_at(entry) if leaves else None

@@ -75,6 +75,8 @@ def parts_ordered(state: AccountantState, at: Position, event: EvictionOrdered) 
 
 def kept(state: AccountantState, at: Position, event: WorkersKept) -> None:
     """Nothing more can be taken from a cluster: nobody waits for that."""
+    if event.unasked:
+        return
     entry = state.entries.get(event.ref.uid)
     if entry is not None and entry.attempt == event.attempt:
         entry.cut = {}
@@ -207,7 +209,8 @@ def _shortfall(
 def _overused(state: AccountantState, entry: Entry, growth: OpenGrowth, added: Counts) -> Shortfall | None:
     """What runs already beyond its grant is granted only where no limit is passed by it."""
     for path in chain_of(entry.queue):
-        for name in sorted({name for group in added for name in growth.asked.each[group].request}):
+        costs = (growth.asked.each[group] for group in added)
+        for name in sorted({name for cost in costs for name in cost.takes or cost.request}):
             room = state.ledger.headroom(path, name)
             if room is not None and room < 0:
                 limit = state.ledger.limit(state.ledger.nodes[path], name) or 0
@@ -254,6 +257,8 @@ def _recharge(state: AccountantState, entry: Entry, added: Counts, each: Mapping
     for name, count in added.items():
         share = each[name]
         groups[name] = max(groups.get(name, 0) + count, 0)
+        if not (groups[name] or share.hosts):
+            del groups[name]  # No pod may grow by so much any more.
         add_into(grant, share.cost(profile), count)
         add_into(aside, beyond(share.takes or share.request, share.cost(profile)), count)
         pods += count * share.hosts

@@ -35,7 +35,7 @@ def victims(given: Basis, queue: str, demand: Demand, priority: int, market: Mar
         return []
     giving = lower(market.runs.get(queue, ()), priority)[:MAX_LOOKS]
     alone = _alone(given, queue, demand, giving, market)
-    if reclaims and len(alone) != 1 and not kaireclaim.is_kai(given.ledger, queue):
+    if reclaims and len(alone) != 1 and not given.ledger.by_shares(queue):
         shared = _shared(given, queue, demand, giving, market)
         if shared and (not alone or len(shared) < len(alone)):
             return shared
@@ -134,6 +134,6 @@ def objection(
 
 def _between_queues(given: Basis, queue: str, demand: Demand, chosen: Sequence[str]) -> Objection:
     """The objection of the rules by which the claimant's tree is applied."""
-    if kaireclaim.is_kai(given.ledger, queue):
+    if given.ledger.by_shares(queue):
         return kaireclaim.objection(given, queue, demand, chosen)
     return reclaim.objection(given, queue, demand, chosen)

@@ -7,16 +7,18 @@ and what is below it, and nothing else. Quotas that exceed their parent's are a 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
 
 from msgspec import Struct, field
 
-from muster.core.quota.rules import RuleError, span_ms
+from muster.core.objects.kaiqueue import PLACEMENT
+from muster.core.quota.rules import RuleError, read_usage, span_ms
 from muster.core.quota.tree import MAX_DEPTH, MAX_NODES, MAX_PATH
 from muster.model.kaiqueue import KaiQueue
 from muster.model.quota import DEFAULT_QUEUE_PRIORITY, KAI_ROOT, BrokenRule, QuotaNode
 from muster.model.resources import EVERYTHING, MAX_AMOUNT, Vector, add_into, format_quantity
+from muster.model.strategies import StrategyError, strategies, strategies_text
 from muster.model.text import clean, shorten
 
 WHOLE = 1000
@@ -34,6 +36,8 @@ class Compiled(Struct, frozen=True):
     disabled: dict[str, str] = field(default_factory=dict)
     """name of a queue that is not in force -> why, and what would help"""
     warnings: tuple[BrokenRule, ...] = ()
+    rules: dict[str, int] = field(default_factory=dict)
+    """field of Rules -> what the queues at the top say"""
 
 
 def unit_of(resource: str) -> int:
@@ -74,7 +78,30 @@ def compile_queues(
         paths = tuple(f"{path}/{child.name}" for child in below)
         nodes.append(reader.node(path, paths, queue))
         walk += [(child_path, child.name, child) for child_path, child in reversed([*zip(paths, below, strict=True)])]
-    return Compiled(tuple(nodes), disabled, tuple(_odd(nodes, show)))
+    rules, said_twice = _rules(children, reader)
+    return Compiled(tuple(nodes), disabled, (*_odd(nodes, show), *said_twice), rules)
+
+
+def _rules(
+    children: Mapping[str, Sequence[KaiQueue]], reader: _KaiQueueReader
+) -> tuple[dict[str, int], list[BrokenRule]]:
+    """What holds of all queues: of each rule what the oldest queue at the top says of it, and what that leaves out."""
+    rules: dict[str, int] = {}
+    speaker: dict[str, str] = {}
+    odd: list[BrokenRule] = []
+    for parent, below in children.items():
+        for queue in below:
+            for name, value in reader.rules[queue.name].items():
+                if parent:
+                    said = "its annotations about past usage count on a queue without a parent only"
+                    odd.append(BrokenRule(queue.name, "rule", said))
+                    break
+                if rules.setdefault(name, value) != value:
+                    key = f"muster.dev/{name.removesuffix('_ms').replace('_', '-')}"
+                    said = f"queue {speaker[name]} is older and says otherwise of {key}: that counts"
+                    odd.append(BrokenRule(queue.name, "rule", said))
+                speaker.setdefault(name, queue.name)
+    return rules, odd
 
 
 def _above(name: str, named: Mapping[str, KaiQueue], wrong: Mapping[str, str]) -> str:
@@ -107,6 +134,7 @@ class _KaiQueueReader:
     def __init__(self, units: Mapping[str, int] | None) -> None:
         self.units = units
         self.amounts: dict[str, tuple[Vector, Vector, Vector]] = {}
+        self.rules: dict[str, dict[str, int]] = {}
 
     def read(self, queue: KaiQueue) -> str:
         """Take in the numbers of a queue; what is wrong with them, naming field, value and way out."""
@@ -130,8 +158,13 @@ class _KaiQueueReader:
                 span_ms(text or "0")
             except RuleError as err:
                 return f"spec.{which}MinRuntime: {err}"
+        try:
+            strategies(queue.placement)
+        except StrategyError as err:
+            return f"annotation {PLACEMENT}: {err}"
         self.amounts[queue.name] = (found[0], found[1], found[2])
-        return ""
+        self.rules[queue.name], wrong = read_usage(queue.rules)
+        return wrong
 
     def _amount(self, resource: str, text: str, *, weight: bool) -> int | None:
         """In base units, what is below one of them left out; -1 for -1; None when it is no amount."""
@@ -160,6 +193,7 @@ class _KaiQueueReader:
             uid=queue.ref.uid,
             preempt_min_run_ms=span_ms(queue.preempt_min_runtime or "0"),
             reclaim_min_run_ms=span_ms(queue.reclaim_min_runtime or "0"),
+            placement=strategies_text(strategies(queue.placement)),
         )
 
 

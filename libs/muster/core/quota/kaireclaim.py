@@ -9,7 +9,7 @@ was taken back is never claimed back. Compared are the resources that the claima
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct, field
 
@@ -19,17 +19,12 @@ from muster.core.quota.kaishares import Shares, kai_shares
 from muster.core.quota.ledger import Ledger
 from muster.core.quota.reclaim import MAX_LOOKS, Basis, Market, Objection, Search, search
 from muster.model.demand import Demand
-from muster.model.quota import COUNTED, KAI_ROOT
+from muster.model.keys import root_of
+from muster.model.quota import COUNTED
 from muster.model.resources import EVERYTHING
 
 UNSPEAKABLE = 2**62
 """The ratio of a queue that uses what it has no share of."""
-
-
-def is_kai(ledger: Ledger, queue: str) -> bool:
-    """Whether a queue is applied by these rules."""
-    tree = ledger.tree_of(queue)
-    return tree is not None and tree.rule_profile == "kai"
 
 
 class Between(Struct):
@@ -67,6 +62,10 @@ class Between(Struct):
             found = self.met[leaf] = self._sides(leaf)
         return found
 
+    def _beside(self, leaf: str) -> bool:
+        """Whether a queue stands in the claimant's tree: none of another one has a share of what that divides."""
+        return self.ledger.by_shares(leaf) and root_of(leaf) == root_of(self.queue)
+
     def _sides(self, leaf: str) -> tuple[str, str]:
         mine, theirs = chain_of(self.queue)[::-1], chain_of(leaf)[::-1]
         for one, other in zip(mine, theirs, strict=False):
@@ -76,7 +75,7 @@ class Between(Struct):
 
     def gives(self, charge: Charge, found: Search) -> bool:
         """Whether a victim's side may give one more, with those chosen so far gone."""
-        if charge.queue == self.queue or not is_kai(self.ledger, charge.queue):
+        if charge.queue == self.queue or not self._beside(charge.queue):
             return False
         own, side = self.sides(charge.queue)
         if side not in self.ledger.nodes:
@@ -94,7 +93,7 @@ class Between(Struct):
         return found
 
     def _may_give(self, leaf: str) -> bool:
-        if leaf == self.queue or not is_kai(self.ledger, leaf):
+        if leaf == self.queue or not self._beside(leaf):
             return False
         own, side = self.sides(leaf)
         if side not in self.ledger.nodes:
@@ -109,15 +108,16 @@ class Between(Struct):
 
     def balanced(self, found: Search) -> bool:
         """Whether no side of the claimant ends further above its share than one that gave, in what is involved."""
-        for leaf in dict.fromkeys(self.ledger.charges[uid].queue for uid in found.chosen):
+        taken: dict[str, set[str]] = {}
+        for uid in found.chosen:
+            charge = self.ledger.charges[uid]
+            taken.setdefault(charge.queue, set()).update(name for name, amount in charge.request.items() if amount)
+        return self.balanced_against(found, taken)
+
+    def balanced_against(self, found: Search, taken: Mapping[str, Collection[str]]) -> bool:
+        """The same for what was taken: {leaf: resources}."""
+        for leaf, given in taken.items():
             own, side = self.sides(leaf)
-            given = {
-                name
-                for uid in found.chosen
-                if self.ledger.charges[uid].queue == leaf
-                for name, amount in self.ledger.charges[uid].request.items()
-                if amount
-            }
             for name in self.names:
                 if name not in given and not self.demand.request.get(name):
                     continue
@@ -170,7 +170,7 @@ class Between(Struct):
 
 def between(given: Basis, queue: str, demand: Demand, shares: Shares | None = None) -> Between:
     """A claimant as it is judged."""
-    names = sorted(given.ledger.nodes[KAI_ROOT].limit.keys() - COUNTED)
+    names = sorted(given.ledger.nodes[root_of(queue)].limit.keys() - COUNTED)
     return Between(given, queue, demand, kai_shares(given.ledger) if shares is None else shares, names)
 
 

@@ -11,17 +11,16 @@ from msgspec import Struct, field, structs
 
 from muster.core.objects.labels import queue_and_quota, quota_name
 from muster.core.quota.claims import Claim, Claims
-from muster.core.quota.demand import Charge, QueuedRequest, Scratch, chain_of, counted, spread
+from muster.core.quota.demand import Charge, QueuedRequest, Scratch, chain_of, counted, lent_beside, spread
 from muster.core.quota.shares import Shares
 from muster.core.quota.tree import ROOT, leaves
 from muster.model.demand import Demand, Shortfall
 from muster.model.elastic import Counts
+from muster.model.keys import root_of
 from muster.model.quota import COUNTED, DEFAULT_RULES, KAI_ROOT, QuotaNode, QuotaTree, Rules
 from muster.model.resources import Vector, add_into, highest
 from muster.model.workload import Workload
 
-DEFAULT_QUEUE = "default-queue"
-"""The KAI queue that takes what names none, where there is one."""
 UNBOUNDED = 2**62
 """The share of a queue that uses what it has no min for."""
 
@@ -57,6 +56,8 @@ class Ledger(Struct):
     """workload uid -> what it is queued for, from its queueing until that attempt is over"""
     shares: Shares = field(default_factory=Shares)
     """What every node may use right now, in a tree that divides by weight."""
+    usage: dict[str, Vector] = field(default_factory=dict)
+    """path -> what it used lately, in millionths of what there was, as it was said last"""
     claims: Claims = field(default_factory=Claims)
     """What is held for waiting jobs."""
     waiting: dict[str, Vector] = field(default_factory=dict)
@@ -73,12 +74,17 @@ class Ledger(Struct):
 
     def tree_of(self, path: str) -> QuotaTree | None:
         """The tree in force that a node belongs to."""
-        return self.trees.get(path.partition("/")[0])
+        return self.trees.get(root_of(path))
 
     def rules_of(self, path: str) -> Rules:
         """How the tree of a node is applied."""
         tree = self.tree_of(path)
         return tree.rules if tree is not None else DEFAULT_RULES
+
+    def by_shares(self, path: str) -> bool:
+        """Whether the tree of a node is applied by fair shares."""
+        tree = self.tree_of(path)
+        return tree is not None and tree.by_shares
 
     def install(self, tree: QuotaTree) -> None:
         """Put a tree in force, instead of the one with the same root."""
@@ -96,14 +102,17 @@ class Ledger(Struct):
         self.nodes = {node.path: node for tree in self.trees.values() for node in tree.nodes}
         self.leaf_of, self.named, self.queues = {}, {}, {}
         for tree in self.trees.values():
-            if tree.rule_profile == "kai":
+            for leaf in leaves(tree):
+                for namespace in leaf.namespaces:
+                    self.leaf_of.setdefault(namespace, leaf.path)
+            if tree.root == KAI_ROOT:
                 self.queues = {node.name: node.path for node in tree.nodes[1:]}
-                continue
-            self.leaf_of = {ns: leaf.path for leaf in leaves(tree) for ns in leaf.namespaces}
-            for node in tree.nodes:
-                self.named.setdefault(node.name, []).append(node.path)
+            elif tree.root == ROOT:
+                for node in tree.nodes:
+                    self.named.setdefault(node.name, []).append(node.path)
         self.promised = {root: _promised(tree) for root, tree in self.trees.items()}
         self.lends = any(node.kept for node in self.nodes.values())
+        self.usage = {path: parts for path, parts in self.usage.items() if path in self.nodes}
         self.used, self.firm, self.kept = {}, {}, {}
         for charge in self.charges.values():
             charge.queue = self.leaf_for(charge.namespace, charge.named) or charge.queue
@@ -129,8 +138,7 @@ class Ledger(Struct):
         if queue and KAI_ROOT in self.trees:
             return None if own or named else self._leaf_queue(queue)
         if not named:
-            unbound = self.trees[ROOT].rules.unbound_queue if ROOT in self.trees else ""
-            return own or unbound or self._leaf_queue(DEFAULT_QUEUE)
+            return own or next((each for tree in self.trees.values() if (each := tree.rules.unbound_queue)), None)
         if own is not None and self.nodes[own].name == named:
             return own
         found = [path for path in self.named.get(named, ()) if not self.nodes[path].children]
@@ -139,6 +147,14 @@ class Ledger(Struct):
     def _leaf_queue(self, name: str) -> str | None:
         path = self.queues.get(name)
         return path if path is not None and not self.nodes[path].children else None
+
+    def note_usage(self, usage: Mapping[str, Vector]) -> None:
+        """These queues used so much lately; an empty vector: nothing that counts."""
+        for path, parts in usage.items():
+            if parts:
+                self.usage[path] = parts
+            else:
+                self.usage.pop(path, None)
 
     def queued(self, uid: str, ask: QueuedRequest) -> None:
         """A workload waits under a new attempt; it counts as asking unless it is still charged for an older one."""
@@ -157,6 +173,8 @@ class Ledger(Struct):
     def charge(self, uid: str, charge: Charge) -> Claim | None:
         """Charge a workload; what it was charged before is replaced. Returns the claim that this serves, and ends."""
         self._put(uid, charge)
+        for claim in self.claims.by_uid.values() if charge.until else ():
+            claim.counts_on(uid, charge)
         served = self.claims.served_by(uid, charge.queue, charge.demand)
         if served is None:
             return None
@@ -214,6 +232,9 @@ class Ledger(Struct):
     def open_claim(self, claim: Claim) -> None:
         """From here on it is held, and its victims leave."""
         before = self.claims.by_uid.get(claim.uid)
+        for uid, charge in self.charges.items() if claim.promised else ():
+            if charge.until > claim.opened:  # Who is late already is not counted on.
+                claim.counts_on(uid, charge)
         self.claims.open(claim)
         for each in (before, claim):
             for uid in (*each.victims, *each.partial) if each is not None else ():
@@ -226,6 +247,12 @@ class Ledger(Struct):
             self._settle(victim)
         return ended
 
+    def clear(self, uid: str, attempt: int) -> None:
+        """A charged workload leaves so that somebody has room on the nodes; nothing is held for that."""
+        if uid in self.charges:
+            self.claims.cleared[uid] = attempt
+            self._settle(uid)
+
     def victim_stays(self, uid: str, attempt: int, at: int) -> None:
         """A victim could not be suspended: nobody waits for it any more. ``at``: log time (ms)."""
         self.claims.stays(uid, attempt, at)
@@ -236,29 +263,10 @@ class Ledger(Struct):
         self.claims.shrunk(uid, groups, at)
         self._settle(uid)
 
-    def leaving_afresh(self) -> Scratch:
-        """``leaving`` counted afresh from the claims: what an audit compares with."""
-        gone = Scratch()
-        for uid in dict.fromkeys(self.claims.victims()):
-            if uid in self.charges:
-                gone.add(self.charges[uid].queue, self.charges[uid].demand, -1)
-        for uid, part in self.claims.cuts.items():
-            if uid in self.charges and uid not in self.claims.leavers:
-                gone.add(self.charges[uid].queue, part.demand, -1)
-        return gone
-
-    def waiting_afresh(self) -> dict[str, Vector]:
-        """``waiting`` counted afresh from who asks."""
-        found: dict[str, Vector] = {}
-        for uid, ask in self.asks.items():
-            if uid not in self.charges:
-                add_into(found.setdefault(ask.queue, {}), ask.request)
-        return {queue: total for queue, total in found.items() if total}
-
     def _settle(self, uid: str) -> None:
         """Bring what a workload gives back in line with its charge and the claims it leaves for."""
         charge, part, gives = self.charges.get(uid), self.claims.cuts.get(uid), None
-        if charge is not None and uid in self.claims.leavers:
+        if charge is not None and self.claims.leaves(uid):
             gives = charge.queue, charge.demand
         elif charge is not None and part is not None:
             gives = charge.queue, part.demand
@@ -333,20 +341,22 @@ class Ledger(Struct):
 
     # --- what fits --------------------------------------------------------------------------------------------
 
-    def shortfall(self, queue: str, demand: Demand, *scratches: Scratch) -> Shortfall | None:
+    def shortfall(self, queue: str, demand: Demand, *scratches: Scratch, now: int | None = None) -> Shortfall | None:
         """What refuses the demand at ``queue`` with the scratches on top, None when it fits; O(depth x resources).
 
-        What is held for a claimant counts as used for everybody else.
+        What is held for a claimant counts as used for everybody else; ``now``: log time (ms) at which it would be let
+        in, where it may pass claims for age by the run time it declares.
         """
-        found = next(self.refusals(queue, demand, *scratches), None)
+        found = next(self.refusals(queue, demand, *scratches, now=now), None)
         return found if found is not None or demand.preemptible else self.beyond_min(queue, demand, *scratches)
 
-    def refusals(self, queue: str, demand: Demand, *scratches: Scratch) -> Iterator[Shortfall]:
+    def refusals(self, queue: str, demand: Demand, *scratches: Scratch, now: int | None = None) -> Iterator[Shortfall]:
         """Every limit that refuses the demand, leaf first."""
         others = None
         if self.claims.by_uid:
             owed = bool(self.claims.total.extra) and self.owed(queue, demand, *scratches)
-            others = self.claims.held_from(queue, demand, owed=owed)
+            lent = owed and lent_beside(self.nodes, self.used, queue, demand)
+            others = self.claims.held_from(queue, demand, owed=owed, lent=lent, now=now)
         on_top = (*scratches, others) if others is not None else scratches
         amounts = counted(demand)
         names = sorted(amounts)
@@ -416,34 +426,34 @@ class Ledger(Struct):
         managed = self.managed(queue, demand.request) if queue in self.nodes else []
         child = ""
         for path in chain_of(queue)[:-1] if managed else ():
-            if path in self.nodes:
-                siblings = self._unfilled(path, child, *scratches) if child else _NOTHING
-                if not self.above_min(path, demand, managed, *scratches, Scratch({path: dict(siblings)})):
+            if path in self.nodes and not self.above_min(path, demand, managed, *scratches):
+                beside = self._unfilled(path, child, managed, *scratches) if child else {}
+                if not beside or not self.above_min(path, demand, managed, *scratches, Scratch({path: beside})):
                     yield path
             child = path
 
-    def _unfilled(self, path: str, but: str, *scratches: Scratch) -> Vector:
-        """How much the children of a node, one apart, leave of their own guarantees: that is nobody else's to claim."""
+    def _unfilled(self, path: str, but: str, names: Iterable[str], *scratches: Scratch) -> Vector:
+        """What the children of a node, one apart, leave of their own guarantees: nobody else's to claim."""
         total: Vector = {}
         for child in self.nodes[path].children:
-            if child != but:
-                used = dict(self.used.get(child, _NOTHING))
-                for scratch in scratches:
-                    add_into(used, scratch.extra.get(child, _NOTHING))
-                least = self.nodes[child].guaranteed.items()
-                add_into(total, {name: max(amount - used.get(name, 0), 0) for name, amount in least})
+            least = self.nodes[child].guaranteed
+            if child == but or not least:
+                continue
+            used = [part for part in (self.used.get(child), *[each.extra.get(child) for each in scratches]) if part]
+            for name in names:
+                left = least.get(name, 0) - sum([part.get(name, 0) for part in used])
+                if left > 0:
+                    total[name] = total.get(name, 0) + left
         return total
 
     def above_min(self, path: str, demand: Demand, managed: Iterable[str], *scratches: Scratch) -> list[str]:
         """Of ``managed``, the resources in which the demand would take a node above its own guarantee."""
-        least, used = self.nodes[path].guaranteed, self.used.get(path, _NOTHING)
+        least = self.nodes[path].guaranteed
+        used = [part for part in (self.used.get(path), *[each.extra.get(path) for each in scratches]) if part]
         return [
             name
             for name in managed
-            if used.get(name, 0)
-            + sum(scratch.extra.get(path, _NOTHING).get(name, 0) for scratch in scratches)
-            + demand.request[name]
-            > least.get(name, 0)
+            if sum([part.get(name, 0) for part in used]) + demand.request[name] > least.get(name, 0)
         ]
 
     def room(self, queue: str, path: str, resource: str, *, of_min: bool = False) -> int | None:
@@ -488,11 +498,3 @@ def _promised(tree: QuotaTree) -> dict[str, None]:
 def leaf_of(ledger: Ledger, workload: Workload) -> str | None:
     """The leaf a workload belongs to, None when nobody claims it."""
     return ledger.leaf_for(workload.ref.namespace, quota_name(workload.labels))
-
-
-def over_min(node: QuotaNode | None, resource: str, amount: int) -> int:
-    """amount/min in millionths; UNBOUNDED for anything above a min of zero."""
-    minimum = node.guaranteed.get(resource, 0) if node else 0
-    if amount <= 0:
-        return 0
-    return amount * 1_000_000 // minimum if minimum else UNBOUNDED

@@ -20,8 +20,7 @@ def protected_ms(ledger: Ledger, leaf: str, claimant: str) -> int:
 
     A queue that writes 0 says nothing, as one that leaves the field out.
     """
-    tree = ledger.tree_of(leaf)
-    if tree is None or tree.rule_profile != "kai":
+    if not ledger.by_shares(leaf):
         return 0
     same = leaf == claimant
     above = chain_of(leaf) if same else _from_side(leaf, claimant)

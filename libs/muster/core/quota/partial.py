@@ -2,7 +2,7 @@
 
 What a cluster may give is what it is granted beyond ``minReplicas``: its gang minimum and its head stay. Who gives
 follows the rules of reclaim by guarantee (``reclaim.py``): nobody falls below a min, and no more replicas go than the
-claimant needs. Between KAI queues, and inside a queue, whole jobs give way.
+claimant needs. Between KAI queues, and inside a queue, it is one replica after the other (``giving.py``).
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from msgspec import structs
 
-from muster.core.quota import kaireclaim
 from muster.core.quota.demand import Charge, chain_of
+from muster.core.quota.giving import Judge, judge_of
 from muster.core.quota.reclaim import MAX_LOOKS, Basis, Market, Objection, Run, Search, search
 from muster.events.decisions import PartialVictim
 from muster.model.demand import Demand
@@ -68,16 +68,20 @@ class Giving(NamedTuple):
 
 
 def victims(
-    given: Basis, queue: str, demand: Demand, market: Market, givers: Mapping[str, Sequence[Spare]], most: int | None
-) -> dict[str, Counts]:
+    given: Basis, queue: str, demand: Demand, market: Market, givers: Mapping[str, Sequence[Spare]], most: int | None,
+    *, below: int | None = None,
+) -> dict[str, Counts]:  # fmt: skip
     """{uid: replicas taken of each group} of a sufficient set, no more than is needed; empty when there is none.
 
     ``givers``: uid -> what it may give. ``most``: who has a higher priority gives nothing; None: whatever it has.
+    ``below``: only clusters of the claimant's own queue give, of a priority below this; None: those of other queues.
     """
-    clusters = sorted(_givers(queue, market, givers, most), key=lambda each: (each.run.priority, each.run))
-    if not clusters or kaireclaim.is_kai(given.ledger, queue):
-        return {}
-    for level in reversed(given.owed_at(queue, demand)):
+    inside = below is not None
+    clusters = sorted(_givers(queue, market, givers, most, below), key=lambda each: (each.run.priority, each.run))
+    judge = judge_of(given, queue, demand, inside=inside) if clusters else None
+    if judge is not None:
+        return {} if judge.objection else _one_by_one(judge, search(given, queue, demand), clusters)
+    for level in reversed(given.owed_at(queue, demand)) if clusters else ():
         found = search(given, queue, demand)
         found.level = level
         chosen = _chosen(found, clusters)
@@ -86,16 +90,66 @@ def victims(
     return {}
 
 
-def _givers(queue: str, market: Market, givers: Mapping[str, Sequence[Spare]], most: int | None) -> Iterator[Giving]:
+def _givers(
+    queue: str, market: Market, givers: Mapping[str, Sequence[Spare]], most: int | None, below: int | None
+) -> Iterator[Giving]:
     looks = 0
     for leaf, runs in market.runs.items():
-        for run in runs if leaf != queue else ():
+        for run in runs if (leaf == queue) == (below is not None) else ():
             looks += 1
             if looks > MAX_LOOKS:
                 return
             spares = givers.get(run.uid)
-            if spares and (most is None or run.priority <= most) and market.may(run.uid):
+            fits = (most is None or run.priority <= most) and (below is None or run.priority < below)
+            if spares and fits and market.may(run.uid):
                 yield Giving(run, leaf, spares)
+
+
+def _one_by_one(judge: Judge, found: Search, clusters: Iterable[Giving]) -> dict[str, Counts]:
+    """Take replica by replica from the queue whose turn it is; then let go what is not needed, the last first."""
+    lines: dict[str, list[tuple[Giving, Spare, int]]] = {}
+    for cluster in clusters:
+        if judge.asks(cluster.queue):
+            # The first is at the end of its line: it is looked at most.
+            line = lines.setdefault(cluster.queue, [])
+            line[:0] = [(cluster, spare, spare.most) for spare in reversed(cluster.spares)]
+    order: list[tuple[Giving, Spare]] = []
+    while (short := found.missing()) is not None:
+        leaves = [leaf for leaf, line in lines.items() if line and short.path in chain_of(leaf)]
+        if not leaves or len(order) >= MAX_LOOKS:
+            return {}
+        leaf = min(leaves, key=lambda each: (judge.excess(each, found), each))
+        cluster, spare, left = lines[leaf].pop()
+        if not spare.each.get(short.resource) or not judge.gives(_as_charge(leaf, spare, 1), found):
+            continue
+        if left > 1:
+            lines[leaf].append((cluster, spare, left - 1))
+        _move(found, leaf, spare, -1)
+        order.append((cluster, spare))
+    chosen: dict[str, Counts] = {}
+    for cluster, spare in reversed(order):
+        _move(found, cluster.queue, spare, 1)
+        if found.missing() is not None:
+            _move(found, cluster.queue, spare, -1)
+            counts = chosen.setdefault(cluster.run.uid, {})
+            counts[spare.group] = counts.get(spare.group, 0) + 1
+    spares = {(each.run.uid, spare.group): (each.queue, spare) for each, spare in order}
+    steps = [(*spares[uid, group], count) for uid, counts in chosen.items() for group, count in sorted(counts.items())]
+    for queue, spare, count in steps:
+        _move(found, queue, spare, count)
+    return {} if _refused(judge, found, steps) else chosen
+
+
+def _refused(judge: Judge, found: Search, steps: Iterable[tuple[str, Spare, int]]) -> Objection:
+    """Why these replicas may not go in this order; takes them."""
+    taken: dict[str, set[str]] = {}
+    for queue, spare, count in steps:
+        for _ in range(count):
+            if not judge.asks(queue) or not judge.gives(_as_charge(queue, spare, 1), found):
+                return "gives_too_much"
+            _move(found, queue, spare, -1)
+        taken.setdefault(queue, set()).update(name for name, amount in spare.each.items() if amount)
+    return "" if judge.balanced(found, taken) else "unbalanced"
 
 
 def _chosen(found: Search, clusters: Sequence[Giving]) -> dict[str, Counts]:
@@ -158,17 +212,23 @@ def _sign(count: int) -> int:
 
 
 def objection(
-    given: Basis, queue: str, demand: Demand, parts: Sequence[PartialVictim], spares: Mapping[str, Sequence[Spare]]
-) -> Objection:
+    given: Basis, queue: str, demand: Demand, parts: Sequence[PartialVictim], spares: Mapping[str, Sequence[Spare]],
+    *, inside: bool = False,
+) -> Objection:  # fmt: skip
     """Why these may not give workers for this claimant, judged afresh; empty when they may.
 
-    ``spares``: uid -> what it may give by what is granted to it now.
+    ``spares``: uid -> what it may give by what is granted to it now. ``inside``: they are of its own queue, and of
+    lower priority.
     """
-    if kaireclaim.is_kai(given.ledger, queue) or not given.owed_at(queue, demand):
+    judge = judge_of(given, queue, demand, inside=inside)
+    if judge is not None and judge.objection:
+        return judge.objection
+    if judge is None and not given.owed_at(queue, demand):
         return "beyond_guarantee"
     found = search(given, queue, demand)
     if not found.names:
         return "fits"
+    steps: list[tuple[str, Spare, int]] = []
     for part in parts:
         may = {spare.group: spare for spare in spares.get(part.ref.uid, ())}
         taken = {name: count for name, count in part.taken.items() if count > 0}
@@ -180,26 +240,29 @@ def objection(
         charge = given.ledger.charges.get(part.ref.uid)
         if charge is None or not same or not taken or (request, pods) != (part.request, part.pods):
             return "victim_left"
-        if not found.spares(structs.replace(charge, request=request, pods=pods)):
+        if judge is None and not found.spares(structs.replace(charge, request=request, pods=pods)):
             return "below_min"
-        found.gone.add(charge.queue, Demand(request, pods, jobs=0), -1)
+        if judge is None:
+            found.gone.add(charge.queue, Demand(request, pods, jobs=0), -1)
+        steps += [(charge.queue, may[name], count) for name, count in taken.items()]
+    refused = _refused(judge, found, steps) if judge is not None else ""
+    if refused:
+        return refused
     if found.missing() is not None:
         return "not_enough"
-    for part in parts:
-        for spare in spares[part.ref.uid]:
-            if part.taken.get(spare.group):
-                _move(found, part.queue, spare, 1)
-                if found.missing() is None:
-                    return "too_many_victims"
-                _move(found, part.queue, spare, -1)
+    for at, spare, _ in steps:
+        _move(found, at, spare, 1)
+        if found.missing() is None:
+            return "too_many_victims"
+        _move(found, at, spare, -1)
     return ""
 
 
 def as_victims(
     chosen: Mapping[str, Counts], workloads: Mapping[str, Workload], attempts: Mapping[str, int],
-    charges: Mapping[str, Charge], givers: Mapping[str, Sequence[Spare]],
+    charges: Mapping[str, Charge], givers: Mapping[str, Sequence[Spare]], priorities: Mapping[str, int | None],
 ) -> tuple[PartialVictim, ...]:  # fmt: skip
-    """The chosen as a proposal names them."""
+    """The chosen as a proposal names them. ``priorities``: of those that are outranked in the claimant's queue."""
     found = []
     for uid, taken in chosen.items():
         request, pods = given_back(givers[uid], taken)
@@ -213,6 +276,7 @@ def as_victims(
                 dict(sorted(taken.items())),
                 dict(sorted(left.items())),
                 pods,
+                priorities.get(uid),
             )
         )
     return tuple(found)

@@ -12,7 +12,7 @@ more than is needed, those being let go first who would lose most GPU time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Literal, NamedTuple
 
@@ -79,8 +79,9 @@ class Basis(Struct):
 
     def refuses_what_is_owed(self, queue: str, demand: Demand) -> bool:
         """Whether a claimant is refused what it is guaranteed, and not by a limit below the node that guarantees it."""
-        levels, short = self.owed_at(queue, demand), self.refusal(queue, demand)
-        return bool(levels) and short is not None and (levels[0] == queue or len(short.path) < len(levels[0]))
+        level = next(self.ledger.owed_at(queue, demand, self.leaving, self.held), None)
+        short = self.refusal(queue, demand) if level is not None else None
+        return level is not None and short is not None and (level == queue or len(short.path) < len(level))
 
     def refusal(self, queue: str, demand: Demand) -> Shortfall | None:
         """What would refuse a claimant once all claims are served."""
@@ -179,7 +180,8 @@ class Search(Struct):
 def search(given: Basis, queue: str, demand: Demand) -> Search:
     """An empty search for a claimant."""
     gone = Scratch({path: dict(vector) for path, vector in given.leaving.extra.items()})
-    found = Search(given, queue, demand, next(iter(given.owed_at(queue, demand)), queue), [], gone, frozenset())
+    level = next(given.ledger.owed_at(queue, demand, given.leaving, given.held), queue)
+    found = Search(given, queue, demand, level, [], gone, frozenset())
     found.names = frozenset(found.all_missing())
     return found
 
@@ -212,11 +214,13 @@ class Picker:
         self.tried: dict[str, None] = {}
         """Uids looked at, in order."""
         self.youth: dict[str, int] = {}
+        self.lacked: Shortfall | None = None
+        """What was still refused when nobody was left to give."""
 
     def completed(self) -> Search:
         """The search with enough victims on top of those it begins with, not trimmed; without any if there are none."""
         found = self.pick("")
-        if found.chosen or not self.tried:
+        if found.chosen or not self.tried or (self.lacked is not None and not self._could_give(self.lacked)):
             return found
         for first in list(self.tried):
             found = self.pick(first)
@@ -246,10 +250,42 @@ class Picker:
         while (short := found.missing()) is not None:
             uid = self._next(found, short, dead, begins)
             if not uid or self.looks > MAX_LOOKS:
+                self.lacked = short
                 return nobody
             found.take(uid)
             dead.add(uid)
         return found
+
+    def _could_give(self, lacked: Shortfall) -> bool:
+        """Whether all leaves together could give what a limit lacks, each down to its own min and no further: where
+        they could not, no order of victims helps.
+        """
+        found, name = self._afresh(), lacked.resource
+        refusals = found.ledger.refusals(found.queue, found.demand, found.gone, found.basis.held)
+        short = next((each for each in refusals if (each.path, each.resource) == (lacked.path, name)), None)
+        if short is None:
+            return True
+        needed = short.used + short.asked - short.limit
+        for leaf, runs in self._givers(found, short):
+            node = found.ledger.nodes.get(leaf)
+            most = found.used(leaf, name) - (node.guaranteed.get(name, 0) if node is not None else 0)
+            gives = 0
+            for run in runs if most > 0 else ():
+                if gives >= most:
+                    break
+                if self.market.may(run.uid):
+                    gives += counted(found.ledger.charges[run.uid].demand).get(name, 0)
+            needed -= max(min(most, gives), 0)
+            if needed <= 0:
+                return True
+        return False
+
+    def _givers(self, found: Search, short: Shortfall) -> Iterator[tuple[str, Sequence[Run]]]:
+        """The queues below the node that is short, but those the claimant may not take from, and what runs there."""
+        for leaf, runs in self.market.runs.items():
+            path = chain_of(leaf)
+            if short.path in path and found.level not in path and leaf != found.queue:
+                yield leaf, runs
 
     def _afresh(self) -> Search:
         found = search(self.begun.basis, self.begun.queue, self.begun.demand)
@@ -262,9 +298,7 @@ class Picker:
         """Who gives way next for a resource that is short: of all queues below the node that is short of it."""
         chosen = ""
         best: tuple[int, bool, int, int, str] | None = None
-        for leaf, runs in self.market.runs.items():
-            if short.path not in chain_of(leaf) or found.level in chain_of(leaf) or leaf == found.queue:
-                continue
+        for leaf, runs in self._givers(found, short):
             while begins.get(leaf, 0) < len(runs) and runs[begins.get(leaf, 0)].uid in dead:
                 begins[leaf] = begins.get(leaf, 0) + 1
             for run in islice(runs, begins.get(leaf, 0), None):

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from itertools import pairwise
 from typing import Any
 
+from muster.core.objects.kaiqueue import USAGE
 from muster.model.quota import DEFAULT_RULES, Rules
 from muster.model.text import clean, shorten
 
@@ -99,6 +100,34 @@ def _levels(text: str) -> tuple[int, ...]:
     return spans
 
 
+def _positive_span(text: str) -> int:
+    found = span_ms(text)
+    if not found:
+        raise RuleError("it must be longer than 0; leave it out to count no past usage")
+    return found
+
+
+def _thousandths(text: str) -> int:
+    """A number from 0 to 100 with up to three decimals, in thousandths."""
+    match = re.fullmatch(r"(\d{1,3})(?:\.(\d{1,3}))?", text)
+    found = int(match[1]) * 1000 + int((match[2] or "").ljust(3, "0")) if match is not None else -1
+    if not 0 <= found <= 100_000:
+        raise RuleError(f"{clean(shorten(text, 40))!r} is no number from 0 to 100 like 0.5 or 2")
+    return found
+
+
+def read_usage(texts: Mapping[str, str]) -> tuple[dict[str, int], str]:
+    """({field of Rules: value}, what is wrong with the first annotation that cannot be read)."""
+    found: dict[str, int] = {}
+    for name, (attribute, read) in _USAGE.items():
+        if name in texts:
+            try:
+                found[attribute] = read(texts[name])
+            except RuleError as err:
+                return {}, f"annotation muster.dev/{name}: {err}"
+    return found, ""
+
+
 def _text(text: str) -> str:
     return clean(shorten(text, 200))
 
@@ -119,9 +148,23 @@ _READERS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "runtime": ("runtime", _runtime),
     "order": ("order", _order),
     "least-attained": ("least_attained_ms", _levels),
+    "borrow-freely": ("borrow_freely_ms", span_ms),
     "unbound-queue": ("unbound_queue", _text),
     "charge-pods": ("charge_pods", _charge_pods),
 }
+_USAGE: dict[str, tuple[str, Callable[[str], Any]]] = dict(
+    zip(
+        USAGE,
+        (
+            ("usage_window_ms", _positive_span),
+            ("usage_half_life_ms", _positive_span),
+            ("usage_weight", _thousandths),
+        ),
+        strict=True,
+    )
+)
+USAGE_WINDOW_MS = 7 * 24 * 3_600_000
+"""How far back usage counts where only its half-life is given."""
 _CHECKED: dict[str, Callable[[str], Any]] = {"reapplied": reapplied}
 """What deploy/policies read of a tree, and no stage."""
 KNOWN = (*_READERS, *_CHECKED)

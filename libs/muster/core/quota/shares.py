@@ -13,6 +13,7 @@ from msgspec import Struct, field
 
 from muster.core.quota.demand import chain_of
 from muster.core.quota.runtime import Sibling, divide
+from muster.model.keys import root_of
 from muster.model.quota import COUNTED, QuotaNode
 from muster.model.resources import Vector, add_into, in_bytes
 
@@ -52,7 +53,7 @@ class Shares(Struct):
 
     def ask(self, nodes: Mapping[str, QuotaNode], leaf: str, request: Mapping[str, int], times: int) -> None:
         """More is asked for at a leaf, or (with a negative ``times``) less."""
-        if leaf not in nodes or leaf.partition("/")[0] != self.root:
+        if leaf not in nodes or root_of(leaf) != self.root:
             return
         add_into(self.asked.setdefault(leaf, {}), request, times)
         for name in self.names:
@@ -62,7 +63,7 @@ class Shares(Struct):
     def as_asked(self, nodes: Mapping[str, QuotaNode]) -> dict[str, Vector]:
         """``runtime`` counted afresh from what is asked for: what an audit compares with."""
         fresh = Shares()
-        own = {path: node for path, node in nodes.items() if path.partition("/")[0] == self.root}
+        own = {path: node for path, node in nodes.items() if root_of(path) == self.root}
         fresh.install(own, weighted=bool(self.names))
         for leaf, asked in self.asked.items():
             fresh.ask(nodes, leaf, asked, 1)

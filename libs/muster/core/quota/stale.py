@@ -14,7 +14,7 @@ from muster.core.gang.state import member_of
 from muster.core.objects.labels import KAI_STALENESS
 from muster.core.quota.ledger import Ledger
 from muster.core.quota.rules import RuleError, span_ms
-from muster.model.workload import PodSet, PodState, Workload
+from muster.model.workload import PodState, Workload, least
 
 GRACE_MS = 60_000
 """How long a gang may be short of its minimum unless it says so itself."""
@@ -63,17 +63,12 @@ class Members(Struct):
 
 def is_whole(workload: Workload, sets: dict[str, int]) -> bool:
     """Whether every set has the pods that it needs."""
-    return all(sets.get(pods.name, 0) >= _least(pods) for pods in workload.pod_sets)
-
-
-def _least(pods: PodSet) -> int:
-    return pods.count if pods.minimum is None else min(pods.minimum, pods.count)
+    return all(sets.get(pods.name, 0) >= least((pods,)) for pods in workload.pod_sets)
 
 
 def grace_ms(ledger: Ledger, queue: str, workload: Workload) -> int:
     """How long it may be short of its minimum, ms; NEVER where that is as long as it likes."""
-    tree = ledger.tree_of(queue)
-    if tree is None or tree.rule_profile != "kai":
+    if not ledger.by_shares(queue):
         return NEVER
     said = workload.labels.get(KAI_STALENESS, "")
     if said.startswith("-"):

@@ -10,9 +10,11 @@ from typing import Literal
 
 from msgspec import Struct, field
 
+from muster.core.objects.kaiqueue import pod_group_name
 from muster.core.objects.labels import quota_name
 from muster.core.presence import Presence
-from muster.core.quota.kaiforest import Forest
+from muster.core.quota.decay import Lately
+from muster.core.quota.forest import Forest
 from muster.core.quota.ledger import Ledger, leaf_of
 from muster.core.quota.rules import union
 from muster.core.quota.service import Service
@@ -22,10 +24,10 @@ from muster.core.quota.standalone import leaf_of as leaf_of_pod
 from muster.core.seen import Seen
 from muster.core.stage import StageState
 from muster.events.base import Cause
+from muster.events.clearing import ClearingProposed, Move
 from muster.events.decisions import Candidate, PreemptionProposed, ReleaseReason
 from muster.events.effects import FailureReason
 from muster.events.elastic import GateSet, GrowthDenied, GrowthRequested
-from muster.events.facts import QuotaTreeObserved
 from muster.model.elastic import Counts
 from muster.model.keys import Ref
 from muster.model.resources import Vector
@@ -33,6 +35,9 @@ from muster.model.workload import Workload
 
 CHILD_GRACE_MS = 60_000
 """How long a workload that is over stays charged when the child its status names was never seen."""
+
+UNPLACED_MS = 5_000
+"""How long a gang without places keeps its quota at least: kube-scheduler may be making room, or try again."""
 
 SETTLE_GRACE_MS = 30_000
 """How long a suspended workload stays charged when its controller never confirmed that nothing is left."""
@@ -42,11 +47,12 @@ _FAILED: dict[FailureReason, ReleaseReason] = {
     "gone": "gone",
     "spec_changed": "superseded",
     "superseded": "superseded",
+    "withdrawn": "superseded",
     "refused": "resume_failed",
 }
 
 
-Leaving = Literal["", "evicted", "preempted", "timed_out", "stale"]
+Leaving = Literal["", "evicted", "preempted", "timed_out", "stale", "moved"]
 
 
 class Entry(Struct):
@@ -78,6 +84,8 @@ class Entry(Struct):
     """What runs of it by the spec it was charged for, and is not counted."""
     groups: Counts = field(default_factory=dict)
     """Of a Ray cluster that scales itself: the replicas that are granted to each worker group."""
+    fixed: Counts = field(default_factory=dict)
+    """Of a Ray cluster that was charged with a fixed size: its pods by worker group."""
     cut: Counts = field(default_factory=dict)
     """Where it is to give back workers: what these groups are left with; empty when it is not."""
     leaving: Leaving = ""
@@ -110,6 +118,17 @@ class Plan(Struct):
     """Whether it was found to fit on the nodes; None while that is not known."""
 
 
+class OpenClearing(Struct):
+    """An unanswered proposal to suspend others for room on nodes."""
+
+    proposed: ClearingProposed
+    cause: Cause
+    chosen: tuple[str, ...] | None = None
+    """uids of those that are needed for it, none where all of them would not do; None while that is not known."""
+    moves: tuple[Move, ...] = ()
+    """Where they go, if they are to be moved."""
+
+
 class OpenGrowth(Struct):
     """A Ray cluster that scales itself wants more than is granted to it."""
 
@@ -128,17 +147,25 @@ class Return(Struct):
     done: bool = False
 
 
+class Judged(Struct, frozen=True):
+    """What kube-scheduler says of the PodGroup of a job."""
+
+    uid: str
+    owner: str
+    """Uid of the job that it names as its owner."""
+    attempt: int
+    """Of the job that it was made for."""
+    lacks_since: int
+    """Log time since when there are no places for it; 0 where there are."""
+    text: str
+
+
 class AccountantState(StageState):
     """The ledger, the workloads it may have to charge, and what is due."""
 
     ledger: Ledger = field(default_factory=Ledger)
-    trees: dict[str, QuotaTreeObserved] = field(default_factory=dict)
-    """uid -> the newest state of every ElasticQuotaTree that counts."""
     forest: Forest = field(default_factory=Forest)
-    """KAI queues, and the nodes whose sum they share."""
-    tree_causes: dict[str, Cause] = field(default_factory=dict)
-    judged: dict[str, int] = field(default_factory=dict)
-    """tree uid -> resourceVersion judged last."""
+    """What is observed of every quota API, and the trees it comes to."""
     seen: Seen = field(default_factory=Seen)
     workloads: dict[str, Workload] = field(default_factory=dict)
     causes: dict[str, Cause] = field(default_factory=dict)
@@ -153,11 +180,23 @@ class AccountantState(StageState):
     last_child: dict[str, str] = field(default_factory=dict)
     """workload uid -> name of the child of it seen last"""
     entries: dict[str, Entry] = field(default_factory=dict)
+    told_shares: dict[str, Vector] = field(default_factory=dict)
+    """path -> the fair share that was said last, where it has one"""
+    lately: dict[str, Lately] = field(default_factory=dict)
+    """root of a tree in which past usage counts -> what its queues used"""
+    weighed: dict[str, dict[str, Vector]] = field(default_factory=dict)
+    """root -> path -> what that comes to, in millionths of what there was"""
     proposals: dict[str, Proposal] = field(default_factory=dict)
     places: bool = False
     """Gangs are placed on nodes: a plan is answered once it has been tried there."""
+    native_grow_ms: int = 0
+    """How long a gang keeps its quota that kube-scheduler has no places for."""
+    judged: dict[str, Judged] = field(default_factory=dict)
+    """namespace/name of a PodGroup that was made for a job -> what kube-scheduler said of it last"""
     plans: dict[str, Plan] = field(default_factory=dict)
     """claimant uid -> what is proposed for it"""
+    clearings: dict[str, OpenClearing] = field(default_factory=dict)
+    """claimant uid -> who is proposed to leave so that it has room on nodes"""
     claim_causes: dict[str, Cause] = field(default_factory=dict)
     """claimant uid -> what opened its claim"""
     paused: dict[str, tuple[str, tuple[str, ...]]] = field(default_factory=dict)
@@ -213,8 +252,22 @@ def release_reason(state: AccountantState, entry: Entry) -> ReleaseReason | None
         return None if entry.admitted else _withdrawn(state, entry, workload)
     if workload.rv > entry.resumed_rv and workload.phase == "waiting":
         over = workload.settled or _waited(state, entry, SETTLE_GRACE_MS)
+        if entry.leaving == "moved" and _is_about_to_be_queued(state, entry, workload):
+            return None
         return (entry.leaving or "suspended_outside") if over else None
     return None
+
+
+def comes_back(state: AccountantState, entry: Entry, workload: Workload) -> bool:
+    """Whether what was suspended to move still wants to run where it is charged."""
+    here = leaf_of(state.ledger, workload) == entry.queue
+    return here and workload.waits and "admissions" not in state.resting(entry.queue)
+
+
+def _is_about_to_be_queued(state: AccountantState, entry: Entry, workload: Workload) -> bool:
+    """Whether what was suspended to move has no new attempt yet that its charge could be reserved for."""
+    queued = state.attempts.get(entry.ref.uid, 0) > entry.attempt
+    return not queued and comes_back(state, entry, workload) and not _waited(state, entry, SETTLE_GRACE_MS)
 
 
 def _withdrawn(state: AccountantState, entry: Entry, workload: Workload) -> ReleaseReason | None:
@@ -334,6 +387,31 @@ def timed_out(state: AccountantState, entry: Entry) -> bool:
     """Whether it should be suspended again: it took too long, and its controller can."""
     at, workload = timeout_at(state, entry), state.workloads.get(entry.ref.uid)
     return at is not None and state.now >= at and workload is not None and can_suspend(workload)
+
+
+def judged_of(state: AccountantState, entry: Entry) -> Judged | None:
+    """What kube-scheduler says of the gang of a job in this attempt of it.
+
+    The name says whose PodGroup it is: its owner and its annotations are what anybody with a namespace may write. Of
+    one that ran before our log began the attempt is not known; that of an earlier one is removed before it is resumed.
+    """
+    found = state.judged.get(f"{entry.ref.namespace}/{pod_group_name(entry.ref)}")
+    return found if found is not None and entry.attempt in (0, found.attempt) else None
+
+
+def unplaced_at(state: AccountantState, entry: Entry) -> int | None:
+    """Log time at which a gang has kept its quota for long enough that kube-scheduler has no places for."""
+    found = judged_of(state, entry)
+    if found is None or not found.lacks_since or not entry.since or entry.ran or entry.leaving:
+        return None
+    return max(found.lacks_since, entry.since) + max(state.native_grow_ms, UNPLACED_MS)
+
+
+def unplaced(state: AccountantState, entry: Entry) -> Judged | None:
+    """What is said of a gang that should be suspended for that, and whose controller can."""
+    at, workload = unplaced_at(state, entry), state.workloads.get(entry.ref.uid)
+    due = at is not None and state.now >= at and workload is not None and can_suspend(workload)
+    return judged_of(state, entry) if due else None
 
 
 def note_short(state: AccountantState, entry: Entry) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from muster.core.objects.kaiqueue import PLACEMENT
 from muster.core.quota.rules import RuleError, read_rules, reapplied, yes_or_no
 from muster.events.envelope import MAX_BYTES
 from muster.events.facts import QuotaTreeObserved, TreeNodeSpec
@@ -27,6 +28,7 @@ from muster.model.resources import (
     is_resource_name,
     parse_quantity,
 )
+from muster.model.strategies import StrategyError, strategies, strategies_text
 from muster.model.text import clean, shorten
 
 ROOT = "root"
@@ -111,7 +113,10 @@ class _TreeReader:
         weight = self._weight(path, spec.attributes, place) if self.weighted else {}
         preempts = self._preempts(path, spec.attributes, place, above=preempts)
         self._reapplied(path, spec.attributes, place)
-        self.nodes.append(QuotaNode(path, guaranteed, limit, spec.namespaces, paths, kept, weight, preempts))
+        laid_out = self._placement(path, spec.attributes, place)
+        self.nodes.append(
+            QuotaNode(path, guaranteed, limit, spec.namespaces, paths, kept, weight, preempts, placement=laid_out)
+        )
         if depth >= MAX_DEPTH and spec.children:
             self.broken(path, "depth", f"the tree is deeper than {MAX_DEPTH} levels", place)
             return guaranteed
@@ -186,6 +191,14 @@ class _TreeReader:
         except RuleError as err:
             self.broken(path, "rule", f"attribute {PREEMPTS}: {err}", place)
             return above
+
+    def _placement(self, path: str, attributes: dict[str, str], place: int) -> str:
+        """How the pods of its jobs are laid out, as its own word has it."""
+        try:
+            return strategies_text(strategies(attributes.get(PLACEMENT, "")))
+        except StrategyError as err:
+            self.broken(path, "rule", f"attribute {PLACEMENT}: {err}", place)
+            return ""
 
     def _reapplied(self, path: str, attributes: dict[str, str], place: int) -> None:
         try:

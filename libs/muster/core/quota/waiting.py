@@ -16,13 +16,7 @@ from muster.model.workload import Workload
 
 def waits(workload: Workload | None) -> bool:
     """Whether it is suspended, asks to run, and nobody holds it back."""
-    return (
-        workload is not None
-        and workload.suspended
-        and workload.phase in ("waiting", "suspending")
-        and not workload.refusal
-        and not workload.wishes.hold
-    )
+    return workload is not None and workload.waits
 
 
 def still_waits(ledger: Ledger, workload: Workload | None, queue: str, demand: Demand, basis: str) -> bool:
@@ -42,5 +36,4 @@ def _demands(ledger: Ledger, workload: Workload, queue: str) -> Demand:
 
 def _by_rules(ledger: Ledger, queue: str, demand: Demand) -> Demand:
     """Without what follows from PriorityClasses in a KAI queue: only the sorter knows their values."""
-    tree = ledger.tree_of(queue)
-    return replace(demand, preemptible=True) if tree is not None and tree.rule_profile == "kai" else demand
+    return replace(demand, preemptible=True) if ledger.by_shares(queue) else demand

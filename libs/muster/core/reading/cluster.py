@@ -8,13 +8,27 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from muster.core.gang.declare import MARKS, name_of, read_pod_group
+from muster.core.gang.native import read_native_group
 from muster.core.objects.gpus import KEEPS, RESERVATIONS, devices_of, groups_of, with_share
+from muster.core.objects.labels import RAY_NODE_TYPE, RAY_WORKER
 from muster.core.objects.meta import Int32, Meta, decode
 from muster.core.objects.podrules import RawTaint, taints_of
-from muster.core.objects.podspec import Container, PodSpec, Quantity, Resources, amounts, pod_request, pod_rules
+from muster.core.objects.podspec import (
+    Container,
+    PodSpec,
+    Quantity,
+    Resources,
+    SchedulingGroup,
+    amounts,
+    container_names,
+    names_resource,
+    pod_request,
+    pod_rules,
+)
 from muster.core.workloads.ownership import counts_pod
 from muster.core.workloads.registry import POD_OWNERS
 from muster.events.facts import NodeObserved, PodGroupObserved, PodObserved, PriorityClassObserved
+from muster.model.gang import NATIVE
 from muster.model.placing import GPU
 from muster.model.resources import Vector, highest
 from muster.model.workload import DEFAULT_SCHEDULER, SCHEDULERS, NodeState, PodState
@@ -79,6 +93,7 @@ def _infeasible(status: PodStatus | None) -> bool:
 class _Seat(Struct, frozen=True, rename="camel"):
     node_name: str | None = None
     scheduler_name: str | None = None
+    scheduling_group: SchedulingGroup | None = None
 
 
 class _Glance(Struct, frozen=True):
@@ -97,8 +112,9 @@ def read_pod(raw: bytes) -> PodObserved | None:
     owner, seat = glance.metadata.controller, glance.spec or _Seat()
     owner_uid = owner.uid if owner.kind in POD_OWNERS and counts_pod(glance.metadata) else ""
     scheduler = seat.scheduler_name or ""
+    group = (seat.scheduling_group or SchedulingGroup()).pod_group_name or ""
     marked = name_of(glance.metadata.labels, glance.metadata.annotations) is not None
-    member = marked or scheduler in SCHEDULERS
+    member = marked or bool(group) or scheduler in SCHEDULERS
     if not owner_uid and not member and not seat.node_name:
         return None
     pod: PodObject = decode(raw, PodObject)
@@ -128,11 +144,16 @@ def read_pod(raw: bytes) -> PodObserved | None:
             deleting=bool(pod.metadata.deletion_timestamp),
             gated=bool(pod.spec.scheduling_gates),
             marks={key: annotations[key] for key in sorted(MARKS) if key in annotations},
+            group=group,
         )
-        rules = with_share(state.rules, annotations, state.request.get(GPU, 0)) if state.ours else state.rules
+        rules = state.rules
+        if state.ours:
+            rules = with_share(rules, annotations, names_resource(pod.spec, GPU), container_names(pod.spec))
         if rules is not state.rules:
             devices, groups = devices_of(annotations), groups_of(annotations, pod.metadata.labels)
             state = replace(state, rules=rules, devices=devices, groups=groups if len(groups) == len(devices) else ())
+    elif owner_uid and pod.metadata.labels.get(RAY_NODE_TYPE) == RAY_WORKER:  # One of a Ray cluster may be taken back.
+        state = replace(state, created=pod.metadata.created, deleting=bool(pod.metadata.deletion_timestamp))
     elif pod.metadata.namespace == RESERVATIONS and KEEPS in pod.metadata.labels:
         state = replace(state, keeps=pod.metadata.labels[KEEPS])
     return PodObserved(pod=state)
@@ -166,6 +187,8 @@ class NodeObject(Struct, frozen=True):
 
 def pod_group_reader(kind: str) -> Callable[[bytes], PodGroupObserved]:
     """Reads PodGroups of one API group: ``kind`` is qualified by it."""
+    if kind == NATIVE:
+        return lambda raw: PodGroupObserved(pod_group=read_native_group(raw))
     return lambda raw: PodGroupObserved(pod_group=read_pod_group(raw, kind))
 
 

@@ -66,6 +66,8 @@ class Watched(Struct, frozen=True):
     """Its objects may also be what other workloads run through: children."""
     alone: Callable[[bytes], Event] | None = None
     """Reads one that names a parent as a workload by itself; None where such an object tells by itself what it is."""
+    versions: tuple[ApiResource, ...] = ()
+    """The resource in the versions that are understood, the preferred one first; empty: ``resource`` only."""
     ambiguous: bool = False
     """Another API group has a resource of that name: shard and kind are qualified by the group."""
 
@@ -112,7 +114,8 @@ def _kai_queue(raw: bytes) -> Event:
 
 
 KAI_QUEUES = qualified_shard(api.KAI_QUEUES)
-POD_GROUPS = tuple(qualified_shard(resource) for resource in api.POD_GROUPS)
+NATIVE_POD_GROUP = api.NATIVE_POD_GROUPS[-1]
+POD_GROUPS = tuple(qualified_shard(resource) for resource in (NATIVE_POD_GROUP, *api.POD_GROUPS))
 ALWAYS = (
     "configmaps",
     "elasticquotatrees",
@@ -170,9 +173,10 @@ def _watched() -> dict[str, Watched]:
             label_selector=f"{REQUESTED}=true",
         ),
     ]
-    for each in api.POD_GROUPS:
+    for each in (NATIVE_POD_GROUP, *api.POD_GROUPS):
         read = pod_group_reader(qualified_kind(each))
-        rows.append(Watched(each, read, PodGroupObserved, PodGroupGone, ambiguous=True))
+        versions = api.NATIVE_POD_GROUPS if each is NATIVE_POD_GROUP else ()
+        rows.append(Watched(each, read, PodGroupObserved, PodGroupGone, ambiguous=True, versions=versions))
     rows += [
         Watched(
             kind.resource,

@@ -92,7 +92,10 @@ def _nodes(
 
 def _pod_group(state: ReadState, at: Position, event: facts.PodGroupObserved) -> Iterator[GangSaid]:
     found = event.pod_group
-    yield found.ref.key, happened(at, "pod_group_observed", "detail", number=found.minimum)
+    if found.verdict is None:
+        yield found.ref.key, happened(at, "pod_group_observed", "detail", number=found.minimum)
+    else:
+        yield found.ref.key, happened(at, "pod_group_judged", "turn", event=event)
 
 
 GANG_HISTORY: Mapping[type[Event], Callable[[ReadState, Position, Any], Iterable[GangSaid]]] = {

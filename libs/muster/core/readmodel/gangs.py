@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from msgspec import Struct, field
 
-from muster.core.gang.declare import Declared, counting, declare
+from muster.core.gang.declare import Declared, counting, declared_by
 from muster.core.seen import Seen
 from muster.core.status.values import Counted
 from muster.events.base import Cause
@@ -15,7 +15,7 @@ from muster.events.facts import PodGone, PodGroupGone, PodGroupObserved, PodObse
 from muster.events.gangs import LACKS_NODES, GangHeldBack, PodsPlaced
 from muster.model.gang import PodGroup
 from muster.model.keys import Position, Ref
-from muster.model.workload import PodState
+from muster.model.workload import DEFAULT_SCHEDULER, PodState
 
 ENDED = ("Finished", "Failed")
 """Phases that a PodGroup does not leave because its pods are taken away."""
@@ -69,15 +69,25 @@ class GangShown(Struct):
         return any(pod.ours for pod in self.pods.values())
 
     @property
+    def by_default(self) -> bool:
+        """Whether all of its pods name the scheduler that Kubernetes brings."""
+        return all(pod.scheduler == DEFAULT_SCHEDULER for pod in self.pods.values())
+
+    @property
     def pod_group(self) -> PodGroup | None:
         """The PodGroup that counts."""
-        return counting(self.pod_groups.values())
+        return counting(self.pod_groups.values(), native=self.native)
+
+    @property
+    def native(self) -> bool:
+        """Whether its pods name a PodGroup of Kubernetes itself."""
+        return any(pod.group for pod in self.pods.values())
 
     @property
     def said_by_pods(self) -> Declared | None:
         """What its first pod says, whatever its PodGroup does."""
         pod = min(self.pods.values(), key=lambda each: (each.created, each.ref.key), default=None)
-        return None if pod is None else declare(pod.ref.namespace, pod.labels, pod.marks)
+        return None if pod is None else declared_by(pod)
 
     @property
     def minimum(self) -> int:
@@ -116,7 +126,7 @@ def pod_observed(state: GangsShown, event: PodObserved) -> str:
     uid = pod.ref.uid
     if not pod.scheduler or not state.seen.newer(uid, pod.rv):
         return ""
-    said = declare(pod.ref.namespace, pod.labels, pod.marks)
+    said = declared_by(pod)
     key = uid if said is None else said.gang
     before = state.gang_of.get(uid, key)
     if before != key:

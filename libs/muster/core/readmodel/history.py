@@ -12,15 +12,17 @@ from typing import Any
 
 from msgspec import structs
 
+from muster.core.objects.kaiqueue import pod_group_name
 from muster.core.queueing.queues import Job
 from muster.core.readmodel.records import leaving_for
 from muster.core.readmodel.state import ReadState
 from muster.core.status.happenings import Happening, Release, Said, SetAsked, Taker, Used, Weight, Where
 from muster.core.workloads.registry import KINDS
-from muster.events import claims, effects, elastic, facts, gangs, growing
+from muster.events import alarms, claims, effects, elastic, facts, gangs, growing
 from muster.events import decisions as d
 from muster.events.base import Cause, Event
 from muster.events.charges import ChargeChanged
+from muster.events.clearing import ClearingOrdered, ClearingProposed
 from muster.model.keys import Position, path_chain
 from muster.model.resources import Vector
 from muster.model.workload import Workload
@@ -157,7 +159,10 @@ def _reserved(state: ReadState, at: Position, event: d.QuotaReserved) -> Iterato
     if len(state.takers) >= 2 * TAKERS:
         del state.takers[:-TAKERS]
     used = usage(state, event.queue, event.request)
-    yield event.ref, happened(at, "quota_reserved", "step", queue=event.queue, request=event.request, used=used)
+    told: dict[str, Any] = {"queue": event.queue, "request": event.request, "used": used}
+    if event.beside:
+        told |= {"name": event.beside, "span": event.run_ms, "number": event.promised}
+    yield event.ref, happened(at, "quota_reserved", "step", **told)
 
 
 def _moved(state: ReadState, at: Position, event: d.QuotaMoved) -> Iterator[Said]:
@@ -222,11 +227,13 @@ def _admitted(state: ReadState, at: Position, event: d.GangAdmitted) -> Iterator
             span=max(0, state.now - job.queued_at) if job is not None else -1,
             nodes=tuple(islice(nodes.items(), NODES)),
             more=max(0, len(nodes) - NODES),
+            words=(event.placement or state.placement) if nodes else "",
+            flag=bool(event.placement),
         ),
     )
 
 
-def _evicted(state: ReadState, at: Position, event: d.EvictionOrdered) -> Iterator[Said]:
+def _evicted(state: ReadState, at: Position, event: d.EvictionOrdered | ClearingOrdered) -> Iterator[Said]:
     kept = event
     if len(event.victims) > VICTIMS:
         kept = structs.replace(event, victims=event.victims[:VICTIMS])
@@ -237,6 +244,14 @@ def _evicted(state: ReadState, at: Position, event: d.EvictionOrdered) -> Iterat
         ran = state.now - record.running_at if record is not None and record.running_at else -1
         leaving = leaving_for(event, victim, state.generation, Cause(at.seq, at.item))
         yield victim.ref, happened(at, "evicted", "turn", leaving=leaving, span=ran)
+
+
+def _judged(state: ReadState, at: Position, event: facts.PodGroupObserved) -> Iterator[Said]:
+    """What kube-scheduler says of the gang of a job that it places."""
+    record = state.records.get(event.pod_group.owner_uid) if event.pod_group.attempt else None
+    named = record is not None and event.pod_group.ref.key == f"{record.ref.namespace}/{pod_group_name(record.ref)}"
+    if record is not None and named and event.pod_group.verdict is not None:
+        yield record.ref, happened(at, "pod_group_judged", "turn", event=event)
 
 
 def _itself(weight: Weight) -> History:
@@ -252,7 +267,9 @@ def _itself(weight: Weight) -> History:
 def _of_owner(weight: Weight) -> History:
     """What happens to a cluster belongs to the story of the job that runs through it."""
 
-    def history(_state: ReadState, at: Position, event: elastic.GateSet | elastic.WorkersChosen) -> Iterator[Said]:
+    def history(
+        _state: ReadState, at: Position, event: elastic.GateSet | elastic.WorkersChosen | elastic.WorkersRemoved
+    ) -> Iterator[Said]:
         if isinstance(event, elastic.WorkersChosen):
             event = structs.replace(event, workers=event.workers[:VICTIMS])
         else:
@@ -277,6 +294,7 @@ HISTORY: Mapping[type[Event], History] = {
     facts.WorkloadFinished: _finished,
     facts.WorkloadGone: _gone,
     facts.ObjectUnreadable: _unreadable,
+    facts.PodGroupObserved: _judged,
     d.WorkloadQueued: _queued,
     d.WorkloadDequeued: _left,
     d.WorkloadRefused: _refused,
@@ -290,16 +308,19 @@ HISTORY: Mapping[type[Event], History] = {
     d.QuotaReleased: _released,
     d.GangAdmitted: _admitted,
     d.EvictionOrdered: _evicted,
+    ClearingOrdered: _evicted,
     d.SuspensionRecorded: _itself("turn"),
     claims.ClaimOpened: _itself("turn"),
     claims.ClaimEnded: _itself("turn"),
     d.SuspensionOrdered: _itself("turn"),
     d.PreemptionProposed: _itself("step"),
+    ClearingProposed: _itself("step"),
     d.ReclaimDeferred: _itself("step"),
     claims.PlanStale: _itself("step"),
     claims.VictimStays: _itself("turn"),
     d.GangAwaitingNodes: _itself("turn"),
     d.GangDeferred: _itself("turn"),
+    d.PlacesFound: _itself("step"),
     d.PlacesReleased: _itself("step"),
     gangs.NodesClaimed: _itself("turn"),
     gangs.NodesClaimEnded: _itself("turn"),
@@ -312,6 +333,9 @@ HISTORY: Mapping[type[Event], History] = {
     elastic.GateSet: _of_owner("step"),
     elastic.WorkersChosen: _of_owner("turn"),
     elastic.WorkersKept: _itself("turn"),
+    elastic.WorkersRemoved: _of_owner("turn"),
+    alarms.AlarmRaised: _itself("turn"),
+    alarms.AlarmCleared: _itself("turn"),
     effects.EffectApplied: _written("step"),
     effects.EffectFailed: _written("turn"),
 }

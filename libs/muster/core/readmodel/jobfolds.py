@@ -4,20 +4,26 @@ from __future__ import annotations
 
 from typing import Literal
 
+from msgspec.structs import replace
+
 from muster.core.readmodel.historian import Historian
 from muster.core.readmodel.records import GrowthRecord, asked_in, fade, leaving_for, prune
+from muster.core.readmodel.scaledfolds import cluster_gone, cluster_seen
 from muster.core.readmodel.state import ReadState, record_of
 from muster.core.readmodel.touched import Marker
 from muster.core.stage import Arm
-from muster.core.status.values import Leaving, Pools
+from muster.core.status.values import Leaving, NodesKept, Pools
 from muster.core.workloads.registry import KINDS
 from muster.events import decisions as d
 from muster.events import facts
+from muster.events.alarms import AlarmCleared, AlarmRaised
 from muster.events.base import Cause, Event
 from muster.events.charges import ChargeChanged
 from muster.events.claims import ClaimEnded, ClaimOpened
+from muster.events.clearing import ClearingOrdered
 from muster.events.effects import EffectApplied, EffectFailed
 from muster.events.elastic import GateSet, GrowthDenied, GrowthGranted, GrowthRequested, GrowthWithdrawn
+from muster.events.gangs import NodesClaimed, NodesClaimEnded
 from muster.events.system import LogNearlyFull
 from muster.model.keys import Position
 
@@ -48,6 +54,8 @@ class JobFolds:
             GrowthGranted: self._grown,
             GrowthWithdrawn: self._grown,
             GateSet: self._gate_set,
+            AlarmRaised: self._alarm,
+            AlarmCleared: self._alarm,
             d.QuotaReleased: self._released,
             d.QuotaDenied: self._denied,
             d.CandidatesProposed: self._proposed,
@@ -55,8 +63,11 @@ class JobFolds:
             d.SuspensionRecorded: self._suspended,
             d.GangAwaitingNodes: self._short,
             d.GangDeferred: self._short,
+            NodesClaimed: self._nodes_claimed,
+            NodesClaimEnded: self._nodes_claim_ended,
             d.GangAdmitted: self._placed,
             d.EvictionOrdered: self._evicted,
+            ClearingOrdered: self._cleared,
             ClaimOpened: self._claim_changed,
             ClaimEnded: self._claim_changed,
             d.SuspensionOrdered: self._timed_out,
@@ -102,8 +113,7 @@ class JobFolds:
         self._mark.queues(event.queue)
         self._mark.tree()
         if isinstance(event, d.QuotaReserved):
-            state.shortages.pop(event.ref.uid, None)
-            state.pools.pop(event.ref.uid, None)
+            _has_places(state, event.ref.uid)
         if isinstance(event, d.QuotaReserved | d.WorkloadAdopted):
             state.leaving.pop(event.ref.uid, None)
         if isinstance(event, d.WorkloadQueued):
@@ -141,6 +151,10 @@ class JobFolds:
         growth.ceilings = event.ceilings
         growth.granted = growth.granted or event.most
         self._mark.jobs(event.owner.uid)
+
+    def _alarm(self, state: ReadState, _at: Position, event: AlarmRaised | AlarmCleared) -> None:
+        record_of(state, event.ref).growth.alarm = event if isinstance(event, AlarmRaised) else None
+        self._mark.jobs(event.ref.uid)
 
     def _released(self, state: ReadState, _at: Position, event: d.QuotaReleased) -> None:
         uid = event.ref.uid
@@ -188,6 +202,7 @@ class JobFolds:
     def _short(self, state: ReadState, _at: Position, event: d.GangAwaitingNodes | d.GangDeferred) -> None:
         if event.ref.uid in state.queues.workloads:
             state.shortages[event.ref.uid] = event.shortage
+            state.tried[event.ref.uid] = state.now
             growth = event.growth if isinstance(event, d.GangAwaitingNodes) else None
             refusals = event.refusals if isinstance(event, d.GangDeferred) else ()
             state.pools.pop(event.ref.uid, None)
@@ -195,11 +210,23 @@ class JobFolds:
                 state.pools[event.ref.uid] = Pools(growth, refusals)
         self._mark.jobs(event.ref.uid)
 
+    def _nodes_claimed(self, state: ReadState, _at: Position, event: NodesClaimed) -> None:
+        uid = event.ref.uid if event.ref is not None else ""
+        nodes = dict.fromkeys(place.node for place in event.places)
+        state.nodes_kept[uid or event.gang] = NodesKept(event.gang, uid, tuple(nodes))
+
+    def _nodes_claim_ended(self, state: ReadState, _at: Position, event: NodesClaimEnded) -> None:
+        """It is shown again what the nodes lack for those that room was refused to for the sake of this gang."""
+        state.nodes_kept.pop(event.ref.uid if event.ref is not None else event.gang, None)
+        for uid, short in state.shortages.items():
+            if short.kept_for == event.gang:
+                state.shortages[uid] = replace(short, kept_for="")
+                self._mark.jobs(uid)
+
     def _placed(self, state: ReadState, _at: Position, event: d.GangAdmitted) -> None:
         state.pace.admitted(event.queue, state.now, waiting=_waits(state, event.queue))
         record_of(state, event.ref).admitted_at = state.now
-        state.shortages.pop(event.ref.uid, None)
-        state.pools.pop(event.ref.uid, None)
+        _has_places(state, event.ref.uid)
         self._mark.jobs(event.ref.uid)
 
     def _evicted(self, state: ReadState, at: Position, event: d.EvictionOrdered) -> None:
@@ -207,10 +234,14 @@ class JobFolds:
             self._leaves(state, victim.ref.uid, leaving_for(event, victim, state.generation, Cause(at.seq, at.item)))
         self._claim_changed(state, at, event)
 
+    def _cleared(self, state: ReadState, at: Position, event: ClearingOrdered) -> None:
+        for victim in event.victims:
+            self._leaves(state, victim.ref.uid, leaving_for(event, victim, state.generation, Cause(at.seq, at.item)))
+
     def _timed_out(self, state: ReadState, at: Position, event: d.SuspensionOrdered) -> None:
         cause = Cause(at.seq, at.item)
         code: Literal["RunningTimeout", "StaleGang"] = "StaleGang" if event.reason == "stale_gang" else "RunningTimeout"
-        self._leaves(state, event.ref.uid, Leaving(code, state.generation, cause))
+        self._leaves(state, event.ref.uid, Leaving(code, state.generation, cause, text=event.text))
 
     def _leaves(self, state: ReadState, uid: str, leaving: Leaving) -> None:
         if uid in state.queues.workloads:
@@ -235,7 +266,9 @@ class JobFolds:
     def _workload_observed(self, state: ReadState, _at: Position, event: facts.WorkloadObserved) -> None:
         ref = event.workload.ref
         self._mark.jobs(ref.uid)
-        if ref.uid in state.queues.workloads:
+        known = state.queues.workloads.get(ref.uid)
+        if known is not None:
+            cluster_seen(state, self._mark, ref, ref.uid, known.elastic if ref.kind == "RayCluster" else None)
             record_of(state, ref).gone_at = 0
             state.gone.pop(ref.uid, None)
         if not event.workload.suspended:
@@ -252,10 +285,11 @@ class JobFolds:
             if uid not in state.queues.ledger.charges:
                 self._remember(state, uid)
         self._mark.forget_job(uid)
+        if uid not in state.queues.workloads:
+            cluster_gone(state, uid, uid)
         state.suspended_outside.pop(uid, None)
         state.failure_messages.pop(uid, None)
-        state.shortages.pop(uid, None)
-        state.pools.pop(uid, None)
+        _has_places(state, uid)
         state.leaving.pop(uid, None)
         self._mark.clear(state, uid)
 
@@ -283,3 +317,10 @@ class JobFolds:
 def _waits(state: ReadState, queue: str) -> bool:
     shapes = state.queues.book.shapes
     return any(shapes[key].waiting for key in state.queues.book.queues.get(queue, ()))
+
+
+def _has_places(state: ReadState, uid: str) -> None:
+    """What the nodes lacked for it is no news any more."""
+    state.shortages.pop(uid, None)
+    state.pools.pop(uid, None)
+    state.tried.pop(uid, None)

@@ -11,18 +11,21 @@ from functools import reduce
 from typing import Any, ClassVar
 
 from muster.core.queueing import folds as queue_folds
+from muster.core.queueing import lending
 from muster.core.readmodel.ganghistory import GANG_HISTORY
 from muster.core.readmodel.historian import Historian, Listener
 from muster.core.readmodel.history import HISTORY
 from muster.core.readmodel.jobfolds import JobFolds
 from muster.core.readmodel.objectfolds import ObjectFolds
 from muster.core.readmodel.phases import advance
+from muster.core.readmodel.promisefolds import PromiseFolds
 from muster.core.readmodel.state import ReadState
 from muster.core.readmodel.touched import Marker, Touched
 from muster.core.stage import Arm, Violation, in_turn
 from muster.events import decisions as d
 from muster.events import facts
 from muster.events.base import Decision, Event
+from muster.events.clearing import ClearingOrdered
 from muster.events.effects import EffectApplied
 from muster.model.keys import Position
 
@@ -48,7 +51,7 @@ class ReadModel:
         queues = queue_folds.arms()
         queues[facts.WorkloadObserved] = self._history.compared(queues[facts.WorkloadObserved])
         own: dict[type[Event], list[Arm]] = {}
-        for folds in self._folds:
+        for folds in (PromiseFolds(), *self._folds):
             for kind, arm in folds.arms().items():
                 own.setdefault(kind, []).append(arm)
         found: dict[type[Event], Arm] = {}
@@ -59,6 +62,11 @@ class ReadModel:
 
     def decide(self, state: ReadState) -> list[Decision]:
         return []
+
+    @staticmethod
+    def time_passed(state: ReadState) -> None:
+        """Log time has gone on: what leaves wanted until now is noted, as the sorter notes it."""
+        lending.time_passed(state.queues, state.now)
 
     def next_deadline(self, state: ReadState) -> int | None:
         return None
@@ -79,7 +87,7 @@ def _of_workload(state: ReadState, _at: Position, event: facts.WorkloadObserved)
     advance(state, event.workload.ref.uid)
 
 
-def _of_victims(state: ReadState, _at: Position, event: d.EvictionOrdered) -> None:
+def _of_victims(state: ReadState, _at: Position, event: d.EvictionOrdered | ClearingOrdered) -> None:
     for victim in event.victims:
         advance(state, victim.ref.uid)
 
@@ -87,6 +95,7 @@ def _of_victims(state: ReadState, _at: Position, event: d.EvictionOrdered) -> No
 _PHASES: Mapping[type[Event], Arm] = {
     facts.WorkloadObserved: _of_workload,
     d.EvictionOrdered: _of_victims,
+    ClearingOrdered: _of_victims,
     **dict.fromkeys(
         (
             facts.WorkloadGone,

@@ -6,6 +6,7 @@ from muster.core.readmodel import gangs
 from muster.core.readmodel.ganghistory import forget_gang, meet_gang
 from muster.core.readmodel.historian import Historian
 from muster.core.readmodel.history import happened
+from muster.core.readmodel.scaledfolds import cluster_gone, cluster_seen
 from muster.core.readmodel.state import GangRecord, ReadState, Shown
 from muster.core.readmodel.touched import Marker
 from muster.core.stage import Arm
@@ -17,8 +18,10 @@ from muster.events.decisions import (
     QuotaTreeRemoved,
 )
 from muster.events.gangs import GangHeldBack, PodsPlaced
+from muster.events.system import PlacementChosen
 from muster.model.api import POD_GROUPS
 from muster.model.keys import Position
+from muster.model.strategies import strategies_text
 
 _SeenByRef = facts.QuotaTreeObserved | facts.PriorityClassObserved | facts.NodesRequestObserved
 
@@ -56,10 +59,20 @@ class ObjectFolds:
             facts.NodesRequestGone: self._settled,
             facts.PriorityClassObserved: self._settled,
             facts.PriorityClassGone: self._settled,
+            PlacementChosen: self._placement,
             QuotaTreeAccepted: self._tree_accepted,
             QuotaTreeRejected: self._tree_rejected,
             QuotaTreeRemoved: self._tree_changed,
         }
+
+    def _placement(self, state: ReadState, _at: Position, event: PlacementChosen) -> None:
+        strategy = event.strategy
+        if strategy is None:
+            state.placement = ""
+        elif event.cpu is None or event.cpu == strategy:
+            state.placement = strategy
+        else:
+            state.placement = strategies_text({"gpu": strategy, "cpu": event.cpu})
 
     def _settled(self, state: ReadState, _at: Position, event: _SeenByRef | facts.ObjectGone) -> None:
         """It can be read, or is gone: what was wrong with it is over."""
@@ -95,6 +108,8 @@ class ObjectFolds:
     def _pod_group(self, state: ReadState, _at: Position, event: facts.PodGroupObserved) -> None:
         self._mark.clear(state, event.pod_group.ref.uid)
         self._mark.gangs(gangs.pod_group_observed(state.gangs, event))
+        if event.pod_group.attempt:
+            self._mark.jobs(event.pod_group.owner_uid)
         key = state.gangs.group_of.get(event.pod_group.ref.uid, "")
         if key and key not in state.gang_records:
             state.gang_records[key] = GangRecord(key)
@@ -115,6 +130,8 @@ class ObjectFolds:
         self._mark.clear(state, event.child.ref.uid)
         ref, known = event.child.ref, event.child.ref.uid in state.presence.owner_of
         owner = state.presence.child_observed(event)
+        if owner is not None and ref.kind == "RayCluster":
+            cluster_seen(state, self._mark, ref, owner, event.child.elastic)
         if owner is not None and not known:
             self._history.below(state, owner, happened(at, "child_made", "detail", kind=ref.kind, name=ref.name))
 
@@ -122,6 +139,7 @@ class ObjectFolds:
         self._settled(state, at, event)
         owner = state.presence.child_gone(event, at.at)
         if owner is not None:
+            cluster_gone(state, event.ref.uid, owner)
             left = state.presence.live_pods(owner)
             told = {"kind": event.ref.kind, "name": event.ref.name, "number": left}
             self._history.below(state, owner, happened(at, "child_gone", "step", **told))

@@ -37,7 +37,7 @@ def phase_of(state: ReadState, uid: str) -> Phase:
         return "finished"
     if uid in state.queues.ledger.charges:
         return _charged(state, workload)
-    if uid in state.queues.jobs or state.queues.not_before.get(uid, 0) > state.now:
+    if uid in state.queues.jobs or uid in state.queues.unplaced or state.queues.not_before.get(uid, 0) > state.now:
         return "waiting"
     if not workload.suspended:
         return "outside"

@@ -6,7 +6,9 @@ from msgspec import Struct, field
 
 from muster.core.status.happenings import Happening
 from muster.core.status.values import EndedAs, Leaving, Phase
+from muster.events.alarms import AlarmRaised
 from muster.events.base import Cause
+from muster.events.clearing import ClearingOrdered
 from muster.events.decisions import AdoptionReason, EvictionOrdered, Victim
 from muster.events.elastic import GrowthDenied, GrowthUnit
 from muster.model.elastic import Counts
@@ -30,6 +32,8 @@ class GrowthRecord(Struct):
     """Replicas it asks for on top of what is granted."""
     denied: GrowthDenied | None = None
     """What refuses that."""
+    alarm: AlarmRaised | None = None
+    """What is wrong with it."""
 
 
 class Record(Struct):
@@ -87,19 +91,24 @@ def fade(records: dict[str, Record], over: dict[str, None]) -> None:
             records[oldest].happenings = []
 
 
-def leaving_for(event: EvictionOrdered, victim: Victim, generation: int, cause: Cause) -> Leaving:
+def leaving_for(event: EvictionOrdered | ClearingOrdered, victim: Victim, generation: int, cause: Cause) -> Leaving:
     """Why a victim of an order is suspended: for a guarantee, a higher priority in its own queue, or less service."""
-    served = event.kind == "service"
-    preempted = served or (victim.priority is not None and event.priority is not None)
+    served, of_nodes = event.kind == "service", isinstance(event, ClearingOrdered)
+    moves = event.moves if isinstance(event, ClearingOrdered) else ()
+    move = next((each for each in moves if each.uid == victim.ref.uid), None)
+    preempted = served or move is not None or (victim.priority is not None and event.priority is not None)
     return Leaving(
         "Preempted" if preempted else "Reclaimed",
         generation,
         cause,
         claimant=event.ref.key,
         queue=event.queue,
-        path=event.path,
-        resource=event.resource,
+        path="" if isinstance(event, ClearingOrdered) else event.path,
+        resource="" if isinstance(event, ClearingOrdered) else event.resource,
         priority=victim.priority or 0,
         claimant_priority=event.priority or 0,
         served=served,
+        of_nodes=of_nodes,
+        before=move.before if move is not None else (),
+        after=move.after if move is not None else (),
     )

@@ -11,13 +11,14 @@ from msgspec import Struct, field
 
 from muster.core.pace import Pace
 from muster.core.presence import Presence
+from muster.core.promising.promises import Promises
 from muster.core.queueing.queues import Queues
 from muster.core.readmodel.gangs import GangsShown
 from muster.core.readmodel.records import Record
 from muster.core.seen import Seen
 from muster.core.stage import StageState
 from muster.core.status.happenings import Happening, Release, Taker
-from muster.core.status.values import Leaving, Phase, Pools
+from muster.core.status.values import Leaving, NodesKept, Phase, Pools
 from muster.core.workloads.registry import KINDS
 from muster.events.decisions import Shortage
 from muster.events.refusals import Refusal, RefusalReason
@@ -33,6 +34,18 @@ class Shown(Struct, frozen=True):
     shown: str
     policy: str = ""
     """Of a Queue: how it orders its jobs, as written there."""
+
+
+class Scaled(Struct, frozen=True):
+    """A Ray cluster that scales itself, as it was observed last: by worker group what tells its autoscaler to wait."""
+
+    ref: Ref
+    owner: str
+    """uid of who is charged."""
+    full: tuple[str, ...]
+    """Its autoscaler has asked for all that ``maxReplicas`` allows."""
+    signalled: tuple[str, ...]
+    """Its scaleGate has our entry."""
 
 
 TroubleCode = Literal[RefusalReason, "tree_rejected", "pools_refused"]
@@ -101,8 +114,14 @@ class ReadState(StageState):
     """workload uid -> why its gang has no place"""
     pools: dict[str, Pools] = field(default_factory=dict)
     """workload uid -> what node pools could give it, where any is declared"""
+    tried: dict[str, int] = field(default_factory=dict)
+    """workload uid -> log time (ms) at which its gang found no place last"""
+    nodes_kept: dict[str, NodesKept] = field(default_factory=dict)
+    """uid of a job, or key of a gang of pods -> the nodes that it has claimed"""
     leaving: dict[str, Leaving] = field(default_factory=dict)
     """workload uid -> why it was suspended; until it is admitted again"""
+    placement: str = ""
+    """How the configuration wants pods laid out on nodes (``model.strategies``); empty: gangs are not placed."""
     gangs: GangsShown = field(default_factory=GangsShown)
     troubles: dict[str, Trouble] = field(default_factory=dict)
     """object uid -> what is to be shown on it"""
@@ -114,10 +133,14 @@ class ReadState(StageState):
     """key of a gang none of whose pods exists -> log time (ms) at which the last went, in that order"""
     pace: Pace = field(default_factory=Pace)
     """How fast the queues move."""
+    promises: Promises = field(default_factory=Promises)
+    """How long jobs run and wait, and what was promised to those who wait."""
     illegal: list[Illegal] = field(default_factory=list)
     """Steps of jobs that may not be: the newest."""
     parked_at: dict[str, int] = field(default_factory=dict)
     """key of a refused shape -> log time (ms) of the refusal"""
+    scaled: dict[str, Scaled] = field(default_factory=dict)
+    """uid of a Ray cluster that scales itself -> what stands on it"""
     takers: list[Taker] = field(default_factory=list)
     """The newest reservations, oldest first."""
 

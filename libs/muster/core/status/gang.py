@@ -35,14 +35,16 @@ def gang_status(gang: GangShown | None) -> GangStatus:
     if gang is None or not gang.pods:
         return GangStatus("Gone")
     found, held = gang.counted(), gang.held.event if gang.held is not None else None
-    return GangStatus(_code(gang, found, held), found, gang.minimum, held)
+    group = gang.pod_group
+    verdict = group.verdict if group is not None else None
+    return GangStatus(_code(gang, found, held), found, gang.minimum, held, verdict)
 
 
 def _code(gang: GangShown, found: Counted, held: GangHeldBack | None) -> GangCode:
     if held is not None:
         return held_back_code(held)
     if not gang.ours:
-        return "OtherScheduler"
+        return "KubeScheduler" if gang.native and gang.by_default else "OtherScheduler"
     if gang.ended:
         return "Finished" if gang.ended == "Finished" else "Failed"
     if found.pods and found.bound == found.pods:

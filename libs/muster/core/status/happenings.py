@@ -10,9 +10,10 @@ from typing import Literal
 from msgspec import Struct, structs
 
 from muster.core.status.values import Leaving
-from muster.events import claims, effects, elastic, gangs, growing
+from muster.events import alarms, claims, effects, elastic, gangs, growing
 from muster.events import decisions as d
 from muster.events.base import Decision
+from muster.events.clearing import ClearingOrdered, ClearingProposed
 from muster.events.refusals import Refusal
 from muster.model.demand import Shortfall
 from muster.model.keys import Ref
@@ -23,6 +24,8 @@ Weight = Literal["detail", "step", "turn"]
 
 Kept = (
     d.EvictionOrdered
+    | ClearingOrdered
+    | ClearingProposed
     | d.PreemptionProposed
     | d.ReclaimDeferred
     | claims.PlanStale
@@ -33,6 +36,7 @@ Kept = (
     | d.SuspensionRecorded
     | d.GangAwaitingNodes
     | d.GangDeferred
+    | d.PlacesFound
     | d.PlacesReleased
     | gangs.GangHeldBack
     | gangs.NodesClaimed
@@ -48,6 +52,9 @@ Kept = (
     | elastic.GateSet
     | elastic.WorkersChosen
     | elastic.WorkersKept
+    | elastic.WorkersRemoved
+    | alarms.AlarmRaised
+    | alarms.AlarmCleared
     | effects.EffectApplied
     | effects.EffectFailed
 )

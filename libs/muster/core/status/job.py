@@ -9,7 +9,9 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from typing import Any, cast
 
+from muster.core.objects.kaiqueue import pod_group_name
 from muster.core.queueing.book import Denial, Shape, as_of_now, clear
+from muster.core.queueing.lending import Reserve
 from muster.core.queueing.queues import Job
 from muster.core.quota.demand import counted
 from muster.core.quota.ledger import leaf_of
@@ -19,6 +21,7 @@ from muster.core.status.codes import refusal_code, refused_code
 from muster.core.status.values import Holder, JobCode, JobStatus, Remains, Scaling, Wanting
 from muster.events.refusals import Refusal
 from muster.model.demand import Shortfall
+from muster.model.gang import Verdict
 from muster.model.keys import path_chain
 
 HOLDERS_SHOWN = 5
@@ -47,9 +50,9 @@ def _status(state: ReadState, uid: str, code: JobCode, **details: Any) -> JobSta
     }
     if charge is not None:
         common |= {"queue": charge.queue, "charged": charge.request, "beyond": charge.over, "granted": charge.granted}
-        if record is not None and record.growth.granted:
+        if record is not None and (record.growth.granted or record.growth.alarm is not None):
             growth = record.growth
-            common["scaling"] = Scaling(growth.granted, growth.ceilings, growth.asked, growth.denied)
+            common["scaling"] = Scaling(growth.granted, growth.ceilings, growth.asked, growth.denied, growth.alarm)
     return JobStatus(code=code, phase=phase_of(state, uid), **{**common, **details})
 
 
@@ -113,12 +116,22 @@ def _holding(state: ReadState, uid: str, acting: bool) -> JobStatus | None:
     if not workload.suspended and workload.phase == "running":
         return _status(state, uid, "Running", since=record.running_at if record is not None else 0)
     if uid in state.queues.resumed or not workload.suspended:
-        return _status(state, uid, "Starting", since=admitted, remains=_remains(state, uid))
+        return _status(
+            state, uid, "Starting", since=admitted, remains=_remains(state, uid), verdict=_verdict(state, uid)
+        )
     if not admitted:
         if uid in state.shortages:
             return _status(state, uid, "AwaitingNodes", **_nodes(state, uid))
         return _status(state, uid, "Reserved")
     return _status(state, uid, "Admitted" if acting else "WouldBeAdmitted", since=admitted)
+
+
+def _verdict(state: ReadState, uid: str) -> Verdict | None:
+    """What kube-scheduler says of the gang of a job, in this attempt of it."""
+    ref, attempt = state.queues.workloads[uid].ref, state.queues.attempts.get(uid, 0)
+    gang = state.gangs.gangs.get(f"{ref.namespace}/{pod_group_name(ref)}")
+    found = gang.pod_groups.values() if gang is not None else ()
+    return next((each.verdict for each in found if each.owner_uid == uid and each.attempt == attempt > 0), None)
 
 
 def _nodes(state: ReadState, uid: str) -> dict[str, Any]:
@@ -132,10 +145,8 @@ def _nodes(state: ReadState, uid: str) -> dict[str, Any]:
 
 
 def _kept_back(state: ReadState, uid: str, _acting: bool) -> JobStatus | None:
-    """It is not in a queue for a reason: it waits for its next try, or it is refused."""
+    """It is not in a queue for a reason: it waits for its next try or for room on the nodes, or it is refused."""
     until = state.queues.not_before.get(uid, 0)
-    if until > state.now and uid in state.shortages:
-        return _status(state, uid, "GangUnschedulable", until=until, **_nodes(state, uid))
     if until > state.now and uid in state.leaving:
         leaving = state.leaving[uid]
         return _status(state, uid, leaving.code, until=until, leaving=leaving)
@@ -145,6 +156,9 @@ def _kept_back(state: ReadState, uid: str, _acting: bool) -> JobStatus | None:
     refusal = state.queues.refusals.get(uid)
     if refusal is not None and uid not in state.queues.jobs and state.queues.workloads[uid].suspended:
         return _status(state, uid, refused_code(refusal.reason), refused=refusal)
+    if uid in state.queues.unplaced and uid in state.shortages:
+        kept, tried = tuple(state.nodes_kept.values()), state.tried.get(uid, 0)
+        return _status(state, uid, "GangUnschedulable", kept=kept, tried=tried, **_nodes(state, uid))
     return None
 
 
@@ -176,19 +190,38 @@ def _queued(state: ReadState, uid: str, _acting: bool) -> JobStatus | None:
     if "admissions" in state.queues.resting(job.queue):
         by, why = pause_of(state, job.queue)
         return _status(state, uid, "Paused", by=by, message=why, **found)
+    if state.queues.is_blocking(job.queue) and uid not in state.queues.ledger.claims.by_uid:
+        found |= _on_nodes(state, job, found)
+        if found["position"] > 1:
+            return _status(state, uid, "BehindHead", **found)
+    return _unserved(state, job, found)
+
+
+def _unserved(state: ReadState, job: Job, found: dict[str, Any]) -> JobStatus:
+    """What refuses it, or that what is free is kept for others; ``found``: where it stands."""
+    uid = job.ref.uid
     shape = state.queues.book.shapes.get(job.shape)
-    if shape is None or shape.denial is None:
+    if shape is None:
         return _status(state, uid, "Queued", **found)
-    refusal = refused_by(state, job, shape, shape.denial)
+    refusal = refused_by(state, job, shape, shape.denial) if shape.denial is not None else None
+    kept = Reserve(state.queues, state.now).keeps(job) if refusal is None else None
+    if kept is not None:
+        return _status(state, uid, "QuotaKept", refusal=kept, **found)
+    if shape.denial is None:
+        return _status(state, uid, "Queued", **found)
     if refusal is None:
         return _status(
             state, uid, "Queued", cleared=as_of_now(shape.denial.short, job.queue, state.queues.ledger), **found
         )
     claims = state.queues.ledger.claims
     found |= {"refusal": refusal, "cause": shape.denial.cause}
-    if claims.served_by(uid, job.queue, job.demand) is not None:
-        return _status(state, uid, "WaitingForClaim", **found)
-    holder = claims.at(refusal.path, refusal.resource)[1] if refusal.held else ""
+    own = claims.served_by(uid, job.queue, job.demand)
+    if own is not None:
+        return _status(state, uid, "WaitingForClaim", promised=own.promised_now(state.now), **found)
+    claim = claims.at(refusal.path, refusal.resource)[1] if refusal.held else None
+    if claim is not None and not claim.firm:
+        found |= {"declared": job.demand.run_ms, "promised": claim.promised_now(state.now)}
+    holder = claim.ref.key if claim is not None else ""
     return _status(state, uid, refusal_code(refusal, holder=holder), holder=holder, **found)
 
 
@@ -206,6 +239,13 @@ def _in_line(state: ReadState, job: Job) -> dict[str, Any]:
     return found
 
 
+def _on_nodes(state: ReadState, job: Job, found: dict[str, Any]) -> dict[str, Any]:
+    """Its place in a queue in which nobody passes the head, with those who lack a place on the nodes."""
+    before = [place.key for place in state.queues.before_on_nodes(job.queue, job.place)]
+    ahead = (*before, *found.get("ahead", ()))[:AHEAD_SHOWN]
+    return {"position": found["position"] + len(before), "length": found["length"] + len(before), "ahead": ahead}
+
+
 def refused_by(state: ReadState, job: Job, shape: Shape, denial: Denial) -> Shortfall | None:
     """The limit that refuses a denied job now: the one it is parked on, else the first on its path that has no room.
 
@@ -213,7 +253,7 @@ def refused_by(state: ReadState, job: Job, shape: Shape, denial: Denial) -> Shor
     """
     if not clear(shape, state.queues.ledger):
         return as_of_now(denial.short, job.queue, state.queues.ledger)
-    return state.queues.ledger.shortfall(job.queue, job.demand)
+    return state.queues.ledger.shortfall(job.queue, job.demand, now=state.now)
 
 
 def pause_of(state: ReadState, queue: str) -> tuple[str, str]:

@@ -9,6 +9,7 @@ from typing import Literal
 
 from msgspec import Struct, field
 
+from muster.events.alarms import AlarmRaised
 from muster.events.base import Cause
 from muster.events.decisions import AdoptionReason, Shortage
 from muster.events.elastic import GrowthDenied
@@ -16,6 +17,7 @@ from muster.events.gangs import GangHeldBack
 from muster.events.refusals import Refusal
 from muster.model.demand import Shortfall
 from muster.model.elastic import Counts
+from muster.model.gang import Verdict
 from muster.model.pools import Growth, PoolRefusal
 from muster.model.resources import Vector
 from muster.model.workload import Outcome
@@ -37,12 +39,14 @@ JobCode = Literal[
     "BeingTried",
     "LogNearlyFull",
     "Paused",
+    "BehindHead",
     "InsufficientQuota",
     "InsufficientMinQuota",
     "InsufficientRuntimeQuota",
     "ExceedsMaxQuota",
     "ExceedsMinQuota",
     "QuotaHeld",
+    "QuotaKept",
     "WaitingForClaim",
     "ResumeFailed",
     "GangUnschedulable",
@@ -81,6 +85,16 @@ class Pools(Struct, frozen=True):
     refusals: tuple[PoolRefusal, ...] = ()
 
 
+class NodesKept(Struct, frozen=True):
+    """What becomes free on some nodes is kept for a gang that has waited too long."""
+
+    gang: str
+    """namespace/name"""
+    uid: str
+    """Of its job; empty for a gang of pods."""
+    nodes: tuple[str, ...]
+
+
 class Leaving(Struct, frozen=True):
     """Why an admitted job was suspended by a decision of ours, and which one."""
 
@@ -97,6 +111,14 @@ class Leaving(Struct, frozen=True):
     claimant_priority: int = 0
     served: bool = False
     """The claimant has had less service, whatever the priorities."""
+    text: str = ""
+    """What kube-scheduler says, where it has no places for its gang."""
+    of_nodes: bool = False
+    """Its quota has room: it lacks room on the nodes."""
+    before: tuple[str, ...] = ()
+    """Where it is moved: names of the nodes it leaves, ..."""
+    after: tuple[str, ...] = ()
+    """... and of those it starts again on."""
 
     @property
     def stamp(self) -> str:
@@ -120,6 +142,8 @@ class Scaling(Struct, frozen=True):
     """What it asks for on top of what is granted."""
     denied: GrowthDenied | None = None
     """What refuses that."""
+    alarm: AlarmRaised | None = None
+    """What is wrong with it."""
 
 
 class JobStatus(Struct, frozen=True, kw_only=True):
@@ -152,8 +176,16 @@ class JobStatus(Struct, frozen=True, kw_only=True):
     """The denial it is parked on, where there was one."""
     holder: str = ""
     """namespace/name of the job for which part of the quota is held."""
+    declared: int = 0
+    """The run time (ms) that it declares, where that is held for age; 0: none."""
+    promised: int = 0
+    """Log time (ms) by which who holds a claim starts if the run times that jobs declare are true; 0: not promised."""
     shortage: Shortage | None = None
     pools: Pools = Pools()
+    tried: int = 0
+    """Log time (ms) at which its gang found no place last."""
+    kept: tuple[NodesKept, ...] = ()
+    """Nodes that are kept now: what is free there it does not get, unless they are kept for it."""
     until: int = 0
     """Log time (ms) before which it is not tried again."""
     failures: int = 0
@@ -178,6 +210,8 @@ class JobStatus(Struct, frozen=True, kw_only=True):
     """Of one that is gone: what it gave back."""
     cleared: Shortfall | None = None
     """What refused it last and has room again."""
+    verdict: Verdict | None = None
+    """What kube-scheduler says of its gang, where that places it."""
 
 
 class Holder(Struct, frozen=True):
@@ -216,6 +250,7 @@ GangCode = Literal[
     "Gone",
     "Waiting",
     "OtherScheduler",
+    "KubeScheduler",
     "Starting",
     "Bound",
     "Running",
@@ -268,3 +303,28 @@ class GangStatus(Struct, frozen=True):
     minimum: int = 0
     """How many pods it takes; 0 when nobody says."""
     held: GangHeldBack | None = None
+    verdict: Verdict | None = None
+    """Of a gang of Kubernetes itself: what kube-scheduler said last."""
+
+
+NoPromise = Literal["not_waiting", "standing", "few_runs", "few_waits", "endless"]
+"""Why no start is promised:
+
+not_waiting  it does not wait in a queue
+standing     how long its standing lasts does not follow from its queue
+few_runs     too few runs have ended to know how long jobs take
+few_waits    too few waits have ended to know what a projection is worth
+endless      as far as is known, what it waits for does not end
+"""
+
+
+class Promise(Struct, frozen=True):
+    """About when a waiting job starts, and when 90 of 100 such jobs have started; log times in ms, 0 where ``why``."""
+
+    start: int = 0
+    latest: int = 0
+    settled: int = 0
+    """How many promises are known to have been kept or not, since the log began."""
+    kept: int = 0
+    """How many of those were kept."""
+    why: NoPromise | Literal[""] = ""

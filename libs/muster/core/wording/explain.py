@@ -6,6 +6,7 @@ A sentence names the object's own terms with numbers, says what it waits for, an
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 from msgspec import Struct
 
@@ -21,7 +22,7 @@ from muster.events.decisions import (
 from muster.events.effects import FailureReason
 from muster.model.demand import Shortfall
 from muster.model.resources import Vector, format_quantity, format_vector
-from muster.model.text import span
+from muster.model.text import counted, span
 
 
 class Reason(Struct, frozen=True):
@@ -82,14 +83,18 @@ def waiting_for_quota(refusal: Shortfall, holder: str = "") -> Reason:
     return Reason(code, key, text)
 
 
-def waiting_for_claim(denial: Shortfall) -> Reason:
-    """The words for a claimant: what leaves is held for it."""
-    resource, path = denial.resource, denial.path
+def kept_for_owners(refusal: Shortfall) -> Reason:
+    """The words for a job that would borrow what is kept for owners: it may run longer than the tree lends freely."""
+    resource, path = refusal.resource, refusal.path
+    asked, limit, used, kept = (
+        format_quantity(amount, resource) for amount in (refusal.asked, refusal.limit, refusal.used, refusal.held)
+    )
     return Reason(
-        "WaitingForClaim",
-        f"claim:{path}:{resource}",
-        f"What is given back in quota {path} is held for it: request "
-        f"{format_quantity(denial.asked, resource)} {resource}. It starts as soon as enough has left",
+        "QuotaKept",
+        f"kept:{path}:{resource}:{refusal.asked}",
+        f"Quota({resource}) in quota {path} is kept for other queues: request {asked}, max {limit}, used {used}; "
+        f"{kept} that they wanted of their guarantees lately are lent only to jobs that are expected to end soon "
+        "(muster.dev/borrow-freely). Wait for more to become free, or for its own queue to fall below its guarantee",
     )
 
 
@@ -142,12 +147,43 @@ def served_more(claimant: str, queue: str, path: str, resource: str) -> Reason:
     )
 
 
+def moved_for(why: Leaving) -> Reason:
+    """The words for a job that was moved so that another has room on the nodes."""
+    where = f"from {_nodes(why.before)} to {_nodes(why.after)}"
+    return Reason(
+        "Preempted",
+        f"moved:{why.claimant}",
+        f"Moved {where} to make room for {why.claimant} of queue {why.queue}: it is suspended, keeps its quota, and "
+        f"starts again there when its pods are gone",
+    )
+
+
+def _nodes(names: tuple[str, ...]) -> str:
+    """``n1, n2 and 3 more nodes``."""
+    more = f" and {counted(len(names) - 3, 'more node')}" if len(names) > 3 else ""
+    return ", ".join(names[:3]) + more
+
+
+def cleared_for(why: Leaving) -> Reason:
+    """The words for a job that was suspended so that another has room on the nodes."""
+    than = f"has priority {why.claimant_priority}, this one {why.priority}"
+    rule = (
+        f"{than}" if why.code == "Preempted" else "stays within the share of its queue, and this one ran above its own"
+    )
+    said = f"Suspended to make room on nodes for job {why.claimant} of queue {why.queue}, which {rule}"
+    return Reason(why.code, f"cleared:{why.claimant}", f"{said}. It is queued again in its old place")
+
+
 def leaving(why: Leaving) -> Reason:
     """The words for a job that a decision suspends."""
     if why.code == "RunningTimeout":
-        return RUNNING_TIMEOUT
+        return unschedulable(why.text) if why.text else RUNNING_TIMEOUT
     if why.code == "StaleGang":
         return STALE_GANG
+    if why.before:
+        return moved_for(why)
+    if why.of_nodes:
+        return cleared_for(why)
     if why.code == "Reclaimed":
         return evicted_for(why.claimant, why.queue, why.path, why.resource)
     if why.served:
@@ -192,6 +228,13 @@ LOG_NEARLY_FULL = Reason(
     "LogNearlyFull",
     "log_nearly_full",
     "The log is nearly full: nothing is admitted until its next generation is in force; `muster log roll` begins it",
+)
+
+
+BEHIND_HEAD = Reason(
+    "BehindHead",
+    "behind_head",
+    "Nobody passes the head of its queue (policy Block): it is tried when all before it have their places",
 )
 
 
@@ -242,6 +285,22 @@ STALE_GANG = Reason(
 )
 
 
+def unschedulable(said: str) -> Reason:
+    """The words for a job whose gang kube-scheduler has no places for."""
+    text = (
+        f"Suspended again: kube-scheduler has no places for its gang ({said}). Its quota is given back, and it is "
+        "queued again after a pause"
+    )
+    return Reason("RunningTimeout", "unschedulable", text)
+
+
+def suspended(reason: Literal["running_timeout", "stale_gang", "unschedulable"], said: str = "") -> str:
+    """Why an admitted job is suspended again, for nobody else."""
+    if reason == "unschedulable":
+        return unschedulable(said).text
+    return STALE_GANG.text if reason == "stale_gang" else TIMED_OUT
+
+
 def admitted(queue: str, request: Vector, waited: int) -> Reason:
     """The words for an admission after a wait of so many ms."""
     what = format_vector(request)
@@ -269,19 +328,23 @@ RELEASED: dict[ReleaseReason, str] = {
     "and nothing of it is left; it is queued again",
     "timed_out": "it did not come to run in time; it was suspended and is queued again after a pause",
     "stale": "it had too few pods of its gang and was suspended; it is queued again in its old place",
-    "no_nodes": "its gang has no place on the nodes; it is queued again after a pause",
+    "moved": "it was suspended so that another has room on the nodes, and nothing of it is left there; its quota is "
+    "reserved for it again, and it starts where it has its new place",
+    "no_nodes": "its gang has no place on the nodes; it is queued again when they have room for it",
 }
 NOT_RESUMED: dict[FailureReason, str] = {
     "gone": "it was deleted before it could be resumed",
     "spec_changed": "its spec was edited after it was admitted; it is queued again as it is now",
     "superseded": "a newer decision was carried out on it meanwhile",
     "refused": "the API server refused to resume it",
+    "withdrawn": "a newer decision withdrew that",
 }
 NOT_SUSPENDED: dict[FailureReason, str] = {
     "gone": "it was deleted before it could be suspended",
     "spec_changed": "its spec was edited before it could be suspended",
     "superseded": "a newer decision was carried out on it meanwhile",
     "refused": "the API server refused to suspend it",
+    "withdrawn": "a newer decision withdrew that",
 }
 NOT_ASKED = "the API server refused to have nodes asked for"
 NOT_WITHDRAWN = "the API server refused to remove a request for nodes"
@@ -291,6 +354,7 @@ NOT_BOUND: dict[FailureReason, str] = {
     "spec_changed": "it was changed before it could be bound",
     "superseded": "somebody else has bound it to another node",
     "refused": "the API server refused to bind it",
+    "withdrawn": "it had lost its node before it was bound; it waits for another",
 }
 DEFERRED: dict[DeferralReason, str] = {
     "nothing_evictable": "its queue is owed {0}, and nothing in quota {1} that runs above its own min may be suspended",

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from muster.core.status.values import NodesKept
 from muster.core.wording.explain import Reason
 from muster.events.decisions import GiveBackReason, Obstacle, ObstacleCode, Shortage
 from muster.events.gangs import GangHeldBack, HeldBackReason, PodsReleaseReason
 from muster.events.growing import WithdrawalReason
+from muster.model.gang import PodGroup, Verdict
 from muster.model.pools import Growth, PoolNodes, PoolRefusal, PoolRefusalReason
 from muster.model.text import counted, moment
 
@@ -45,6 +47,16 @@ def no_room(short: Shortage, pods: str = "") -> str:
 
 
 GANGS_NAMED = 5
+NODES_NAMED = 3
+
+
+def kept_now(found: NodesKept, *, own: bool) -> str:
+    """That what becomes free on nodes is kept for a gang; ``own``: for the one that asks."""
+    more = len(found.nodes) - NODES_NAMED
+    names = ", ".join(found.nodes[:NODES_NAMED]) + (f" and {counted(more, 'more node')}" if more > 0 else "")
+    if own:
+        return f"What becomes free on {names} is kept for it"
+    return f"What is free on {names} now is kept for {found.gang}, which has claimed these nodes"
 
 
 def pods_of(event: GangHeldBack) -> str:
@@ -127,13 +139,14 @@ def waiting_for_nodes(short: Shortage, pools: str = "") -> Reason:
     return Reason("AwaitingNodes", f"nodes:{text}", f"Its quota is reserved, and the gang waits for nodes: {text}")
 
 
-def deferred_for_nodes(short: Shortage | None, until: str, pools: str = "") -> Reason:
+def deferred_for_nodes(short: Shortage | None, pools: str = "") -> Reason:
     """The words for a gang that gave its quota back because it has no place."""
     text = f"{no_room(short)}{pools}" if short is not None else "no reason given"
     return Reason(
         "GangUnschedulable",
         f"no_nodes:{text}",
-        f"The gang has no place for all of its pods: {text}. Its quota is given back; tried again after {until}",
+        f"The gang has no place for all of its pods: {text}. "
+        "Its quota is given back; it is tried again when the nodes have room for it",
     )
 
 
@@ -178,3 +191,16 @@ NODES_CLAIM_ENDED = {
     "changed": "its pods, or the nodes, are others now",
     "yielded": "a gang that has waited longer claims nodes instead",
 }
+
+
+def judged(verdict: Verdict) -> str:
+    """What kube-scheduler says of a gang that is its own."""
+    if verdict.scheduled:
+        return "it has places for it"
+    return f"it has no places for it ({verdict.reason}): {verdict.message or 'it says no more'}"
+
+
+def group_seen(found: PodGroup) -> str:
+    """A PodGroup that was seen."""
+    size = "pods that start one by one" if found.alone else f"a gang of {found.minimum}"
+    return size if found.verdict is None else f"{size}; kube-scheduler says: {judged(found.verdict)}"

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 from muster.core.quota.fairshare import UNLIMITED
 from muster.core.quota.fairtree import Divided
-from muster.model.resources import format_quantity
+from muster.events.shares import SharesChanged
+from muster.model.resources import format_quantity, format_vector
 
 UNBOUNDED = 10**30
 """A request of so much or more reads as all there is."""
@@ -43,9 +44,33 @@ def _surplus(found: Divided, show: Callable[[int], str], wanted: int, usage: str
     part = own * 1000 // whole
     percent = f"{part // 10}" + (f".{part % 10}" if part % 10 else "") + " %"
     of = f"of a surplus of {show(share.surplus_seen)} at priority {sharer.priority}"
+    first = f" in the first of {share.rounds} rounds" if share.rounds > 1 else ""
     heed = f", heeding that it used {usage} lately" if usage and usage != "0" else ""
     enough = ", all it still wanted" if share.surplus == wanted else ""
-    return f"{show(share.surplus)} {of}, where its weight is worth {percent}{heed}{enough}"
+    return f"{show(share.surplus)} {of}, where its weight is worth {percent}{first}{heed}{enough}"
+
+
+def used_lately(millionths: int) -> str:
+    """What a queue used lately, as a part of what there was; empty for nothing."""
+    tenths = millionths // 1000
+    return f"{tenths // 10}.{tenths % 10} %" if tenths else ""
+
+
+def told_shares(event: SharesChanged) -> str:
+    """Whose fair share is another, and who used how much lately."""
+    parts = [f"{_name(path)} may have {format_vector(event.shares[path])}" for path in sorted(event.shares)[:_SHOWN]]
+    parts += [f"and {len(event.shares) - _SHOWN} more queues another share"] if len(event.shares) > _SHOWN else []
+    for path in sorted(event.usage)[:_SHOWN]:
+        used = ", ".join(f"{used_lately(part)} of {name}" for name, part in sorted(event.usage[path].items()))
+        parts.append(f"{_name(path)} used lately {used or 'nothing that counts'}")
+    return "; ".join(parts)
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+_SHOWN = 6
 
 
 def tree_share(name: str, least: int, limit: int | None, most: int | None) -> str:

@@ -25,6 +25,8 @@ def text(status: GangStatus) -> str:
             return "None of its pods exists any more"
         case "OtherScheduler":
             return f"None of its pods names our scheduler: spec.schedulerName places them ({sizes})"
+        case "KubeScheduler":
+            return f"kube-scheduler places it: {_verdict(status)} ({sizes})"
         case "Finished":
             return f"It is over: {found.succeeded} of its pods have succeeded, and it took {status.minimum}"
         case "Failed":
@@ -37,6 +39,14 @@ def text(status: GangStatus) -> str:
             return f"Its pods are being bound ({sizes})"
         case _:
             return f"It was seen, and nothing has been decided about it yet ({sizes}, it takes {status.minimum})"
+
+
+def _verdict(status: GangStatus) -> str:
+    said = status.verdict
+    if said is None:
+        takes = f"takes {status.minimum}" if status.minimum else "asks for no gang or is missing"
+        return f"it has not said yet whether it has places, and its PodGroup {takes}"
+    return explain_nodes.judged(said)
 
 
 def told(event: GangHeldBack, alive: int, minimum: int) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from muster.core.status.happenings import Happening, SetAsked, Used, Where
-from muster.core.wording import explain, refusals, telling, telling_nodes
+from muster.core.wording import explain, explain_claims, refusals, telling, telling_nodes
 from muster.core.workloads.registry import child_of, suspend_field
 from muster.model.resources import format_quantity, format_vector
 from muster.model.text import counted, span
@@ -124,7 +124,14 @@ def _released(each: Happening) -> str:
 def _admitted(each: Happening) -> str:
     waited = f", after waiting {span(each.span)}" if each.span >= 0 else ""
     what = format_vector(each.request) if each.request is not None else "it"
-    return f"{what} at {each.queue}{waited}{telling_nodes.on_nodes(each.nodes, each.more)}"
+    return f"{what} at {each.queue}{waited}{telling_nodes.on_nodes(each.nodes, each.more)}{_laid_out(each)}"
+
+
+def _laid_out(each: Happening) -> str:
+    """By which rule the nodes were chosen."""
+    if not each.words:
+        return ""
+    return f", by the rule {each.words} of {f'queue {each.queue}' if each.flag else 'the configuration'}"
 
 
 def _evicted(each: Happening) -> str:
@@ -190,7 +197,10 @@ _LINES: Mapping[str, tuple[str, Callable[[Happening], str]]] = {
     "candidates_proposed": ("tried", _tried),
     "quota_reserved": (
         "reserved",
-        lambda each: f"{format_vector(each.request or {})} reserved; {each.queue} now uses {usage(each.used)}",
+        lambda each: (
+            f"{format_vector(each.request or {})} reserved; {each.queue} now uses {usage(each.used)}"
+            f"{explain_claims.beside(each.name, each.span, each.number)}"
+        ),
     ),
     "quota_moved": (
         "moved",

@@ -10,7 +10,7 @@ from typing import cast
 
 from muster.core.objects.meta import rfc3339
 from muster.core.status.values import Holder, JobCode, JobStatus, Pools, Wanting
-from muster.core.wording import explain, explain_nodes, refusals, telling_ray
+from muster.core.wording import explain, explain_claims, explain_nodes, refusals, telling_ray
 from muster.core.wording.explain import Reason
 from muster.core.workloads.registry import child_of
 from muster.model.demand import Shortfall
@@ -39,8 +39,14 @@ def _refused(status: JobStatus) -> Reason:
 def _short(status: JobStatus) -> Reason:
     assert status.refusal is not None
     if status.code == "WaitingForClaim":
-        return explain.waiting_for_claim(status.refusal)
-    return explain.waiting_for_quota(status.refusal, status.holder)
+        return explain_claims.waiting_for_claim(status.refusal, status.promised)
+    found = explain.waiting_for_quota(status.refusal, status.holder)
+    return explain_claims.not_beside(found, status.declared, status.promised)
+
+
+def _kept(status: JobStatus) -> Reason:
+    assert status.refusal is not None
+    return explain.kept_for_owners(status.refusal)
 
 
 def _left(status: JobStatus) -> Reason:
@@ -76,17 +82,17 @@ _REASONS: dict[JobCode, Callable[[JobStatus], Reason]] = {
     "BeingTried": lambda _: explain.waiting_untried(0),
     "LogNearlyFull": lambda _: explain.LOG_NEARLY_FULL,
     "Paused": lambda status: explain.paused(status.queue, status.by, status.message),
+    "BehindHead": lambda _: explain.BEHIND_HEAD,
     "InsufficientQuota": _short,
     "InsufficientMinQuota": _short,
     "InsufficientRuntimeQuota": _short,
     "ExceedsMaxQuota": _short,
     "ExceedsMinQuota": _short,
     "QuotaHeld": _short,
+    "QuotaKept": _kept,
     "WaitingForClaim": _short,
     "ResumeFailed": lambda status: explain.resume_failed(status.message, rfc3339(status.until)),
-    "GangUnschedulable": lambda status: explain_nodes.deferred_for_nodes(
-        status.shortage, rfc3339(status.until), pools(status.pools)
-    ),
+    "GangUnschedulable": lambda status: explain_nodes.deferred_for_nodes(status.shortage, pools(status.pools)),
     "RunningTimeout": _left,
     "StaleGang": _left,
     "Reclaimed": _left,
@@ -226,7 +232,8 @@ def _starting(status: JobStatus, _now: int, _more: str) -> str:
             f"operator of {status.kind} runs"
         )
     says = f"; {status.kind} says {status.detail}" if status.detail else ""
-    return f"It is admitted, resumed and starting: {counted(status.remains.pods, 'pod')}{says}"
+    judged = f"; kube-scheduler places it: {explain_nodes.judged(status.verdict)}" if status.verdict is not None else ""
+    return f"It is admitted, resumed and starting: {counted(status.remains.pods, 'pod')}{says}{judged}"
 
 
 def _running(status: JobStatus, now: int, _more: str) -> str:
@@ -237,6 +244,17 @@ def _running(status: JobStatus, now: int, _more: str) -> str:
 def _admitted(status: JobStatus, now: int, _more: str) -> str:
     ago = span(max(0, now - status.since))
     return f"It was admitted {ago} ago ({_given(status)} at {status.queue}) and is being resumed"
+
+
+def _unplaced(status: JobStatus, now: int, _more: str) -> str:
+    """Why it found no place when it was tried last, and what it does not get of what became free since."""
+    said = reason(status).text
+    if status.tried:
+        said += f". It was tried last {span(max(0, now - status.tried))} ago"
+    named = status.shortage.kept_for if status.shortage is not None else ""
+    mine = [each for each in status.kept if each.uid and each.gang == status.job]
+    others = [each for each in status.kept if each not in mine and each.gang != named]
+    return said + "".join(f". {explain_nodes.kept_now(each, own=each in mine)}" for each in (*mine, *others))
 
 
 def _resume_failed(status: JobStatus, _now: int, _more: str) -> str:
@@ -263,7 +281,7 @@ _TEXTS: dict[JobCode, Callable[[JobStatus, int, str], str]] = {
     "BeingTried": lambda status, _now, _more: f"It is being tried in queue {status.queue} right now",
     "InsufficientQuota": _quota,
     "ResumeFailed": _resume_failed,
-    "GangUnschedulable": lambda status, _now, _more: reason(status).text,
+    "GangUnschedulable": _unplaced,
     "RunningTimeout": lambda status, _now, _more: _ending(status, reason(status).text),
     "StaleGang": lambda status, _now, _more: _ending(status, reason(status).text),
     "Reclaimed": lambda status, _now, _more: _ending(status, reason(status).text),

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
+from muster.core import durations
 from muster.core.pace import ENOUGH, Estimate
-from muster.model.text import counted, span
+from muster.core.promising import calibration
+from muster.core.status.values import NoPromise, Promise
+from muster.model.text import counted, instant, span
 
 
 def no_estimate(found: Estimate) -> str:
@@ -28,6 +33,32 @@ def estimate(found: Estimate, position: int, queue: str) -> str:
         )
     rows = f"{counted(position, 'admission')} in a row" if position > 1 else "an admission"
     return f"{spans}: so long {rows} from {queue} took {found.rows} times while jobs waited."
+
+
+def promise(found: Promise, now: int) -> str:
+    """``Starts at about 2026-03-01T09:12Z (in 12 min), and by 2026-03-01T10:00Z (in 1 h) in 9 of 10 cases``."""
+    start, latest = (f"{instant(at)[:16]}Z (in {span(max(0, at - now))})" for at in (found.start, found.latest))
+    text = f"Starts at about {start}, and by {latest} in 9 of 10 cases"
+    if not found.settled:
+        return f"{text}: projected from how long such jobs ran; no promise of this log has been settled yet"
+    return f"{text}: projected from how long such jobs ran; of {found.settled:,} promises {found.kept:,} were kept"
+
+
+def no_promise(why: NoPromise | Literal[""], standing: str) -> str:
+    """Why no start is promised; empty where one is. ``standing``: the code of where the job stands."""
+    match why:
+        case "not_waiting":
+            return "it does not wait in a queue"
+        case "standing":
+            return f"how long {standing} lasts does not follow from its queue"
+        case "few_runs":
+            return f"fewer than {durations.ENOUGH} runs have ended, so nobody knows how long jobs take"
+        case "few_waits":
+            return f"fewer than {calibration.ENOUGH} waits have ended, so nobody knows what a projection is worth"
+        case "endless":
+            return "as far as is known, too little of what it waits for ever ends"
+        case _:
+            return ""
 
 
 NOT_IN_FORCE = "it is not in force yet"

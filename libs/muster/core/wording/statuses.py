@@ -77,6 +77,11 @@ MEANINGS: dict[JobCode, Meaning] = {
         "`muster log roll`, or look why the keeper does not.",
     ),
     "Paused": Meaning(("waiting",), "Admissions are paused, by the named author.", "`muster resume admissions`."),
+    "BehindHead": Meaning(
+        ("waiting",),
+        "The policy of its queue is `Block`: nobody passes the head, and others stand before it.",
+        "`muster why JOB` names them: look at the first; hold or delete it, or choose the policy `Round`.",
+    ),
     "InsufficientQuota": Meaning(
         ("waiting",),
         "The quota that is named has no room for it now.",
@@ -103,6 +108,11 @@ MEANINGS: dict[JobCode, Meaning] = {
     "QuotaHeld": Meaning(
         ("waiting",), "What is free is held for the job that is named.", "Wait until that has started."
     ),
+    "QuotaKept": Meaning(
+        ("waiting",),
+        "What is free is kept for queues that have wanted it of their guarantees lately (`muster.dev/borrow-freely`).",
+        "Wait: it borrows once enough is free, or once its queue is below its guarantee, or after a week.",
+    ),
     "WaitingForClaim": Meaning(
         ("waiting",), "What others give back is held for it; it starts when enough has left.", NOTHING
     ),
@@ -113,7 +123,7 @@ MEANINGS: dict[JobCode, Meaning] = {
     ),
     "GangUnschedulable": Meaning(
         ("waiting",),
-        "Its gang has no place on the nodes, and its quota was given back for a while.",
+        "Its gang has no place on the nodes: it holds no quota, and is tried again when they have room.",
         "Free or add nodes, or change what the pods ask of them.",
     ),
     "RunningTimeout": Meaning(
@@ -131,7 +141,8 @@ MEANINGS: dict[JobCode, Meaning] = {
     ),
     "Preempted": Meaning(
         ("waiting", "leaving"),
-        "It is suspended for a job of higher priority in its own queue, or for one that has had less GPU time.",
+        "It is suspended for a job of higher priority in its own queue, or for one that has had less GPU time; or it "
+        "is moved to other nodes so that another has room.",
         "Nothing; it is queued again.",
     ),
     "Reserved": Meaning(("reserved",), "Its quota is reserved; next it is admitted.", NOTHING),

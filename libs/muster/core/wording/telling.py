@@ -10,14 +10,16 @@ from typing import Any
 
 from msgspec import Struct
 
-from muster.core.wording import explain, explain_nodes, refusals, telling_nodes, telling_ray
+from muster.core.wording import explain, explain_claims, explain_nodes, refusals, telling_nodes, telling_ray
+from muster.core.wording.explain_shares import told_shares
 from muster.core.workloads.registry import suspend_field
-from muster.events import claims, effects, elastic, facts, gangs, growing, system
+from muster.events import alarms, claims, clearing, effects, elastic, facts, gangs, growing, system
 from muster.events import decisions as d
 from muster.events.base import Event
 from muster.events.charges import ChargeChanged
 from muster.events.envelope import Commit
 from muster.events.raydemand import RayDemandObserved
+from muster.events.shares import SharesChanged
 from muster.model.keys import Ref
 from muster.model.resources import Vector, format_vector
 from muster.model.text import counted, shorten, span
@@ -122,7 +124,12 @@ def placement(event: system.PlacementChosen) -> str:
     """How gangs are placed from here on."""
     if event.mode == "off":
         return "gangs are admitted by quota alone"
+    if event.mode == "native":
+        kept = f"; one that it has no places for keeps its quota for {span(event.grow_ms)}" if event.grow_ms else ""
+        return f"gangs are admitted by quota, and placed by kube-scheduler{kept}"
     how = "packed" if event.mode == "pack" else "spread"
+    if event.cpu not in (None, event.mode):
+        how += f", and {'packed' if event.cpu == 'pack' else 'spread'} where they take no GPU"
     return f"gangs are placed on nodes, {how}; places are held for {span(event.hold_ms)}"
 
 
@@ -177,6 +184,8 @@ def _applied(event: effects.EffectApplied) -> str:
         return "nodes are asked for" if event.action == "request_nodes" else "nodes are asked for no longer"
     if event.action == "free_gpu":
         return "the pod that kept a GPU is deleted"
+    if event.action == "remove_worker":
+        return "the pod of the worker is deleted"
     if event.action == "gate":
         return f"maxReplicas is what is granted as of resourceVersion {event.rv}"
     field, value = suspend_field(event.ref.kind), str(event.action == "suspend").lower()
@@ -191,6 +200,7 @@ _DONE = {
     "withdraw_nodes": "request gone",
     "free_gpu": "gpu freed",
     "gate": "max written",
+    "remove_worker": "pod deleted",
 }
 _NOT_DONE = {
     "resume": "not resumed",
@@ -200,6 +210,7 @@ _NOT_DONE = {
     "withdraw_nodes": "not removed",
     "free_gpu": "gpu kept",
     "gate": "max not set",
+    "remove_worker": "not deleted",
 }
 """What the API server was asked to do to an object, once it has, or has not."""
 _FAILED = {"resume": explain.NOT_RESUMED, "suspend": explain.NOT_SUSPENDED, "bind": explain.NOT_BOUND}
@@ -213,6 +224,8 @@ def _failed(event: effects.EffectFailed) -> str:
         return explain.GPU_KEPT + (f": {event.message}" if event.message else "")
     if event.action == "gate":
         return telling_ray.not_written(event)
+    if event.action == "remove_worker":
+        return telling_ray.not_removed(event)
     words = _FAILED[event.action]
     return words[event.reason] + (f": {event.message}" if event.message else "")
 
@@ -242,10 +255,12 @@ def _for_what(event: d.EvictionOrdered) -> str:
     if event.kind == "service":
         return "goes ahead of jobs that have had more GPU time"
     lower = sum(each.priority is not None for each in event.victims)
+    lower += sum(each.priority is not None for each in event.partial)
     if not lower:
         return "gets its guarantee"
     ahead = f"goes ahead of lower priority in its queue (it has {event.priority})"
-    return ahead if lower == len(event.victims) else f"gets its guarantee and {ahead}"
+    whole = lower == len(event.victims) + len(event.partial)
+    return ahead if whole else f"gets its guarantee and {ahead}"
 
 
 def _ordered(event: d.EvictionOrdered) -> str:
@@ -289,7 +304,7 @@ _WORDS: Mapping[type[Event], tuple[str, _Say]] = {
     facts.ChildGone: ("gone", _gone),
     facts.PodObserved: ("observed", _pod),
     facts.PodGone: ("gone", _gone),
-    facts.PodGroupObserved: ("observed", lambda e: f"a gang of {e.pod_group.minimum}"),
+    facts.PodGroupObserved: ("observed", lambda e: explain_nodes.group_seen(e.pod_group)),
     facts.PodGroupGone: ("gone", _gone),
     facts.NodeObserved: ("observed", lambda e: f"has {format_vector(e.node.allocatable)}"),
     facts.NodeGone: ("gone", _gone),
@@ -322,17 +337,27 @@ _WORDS: Mapping[type[Event], tuple[str, _Say]] = {
     d.QuotaTreeAccepted: ("in force", tree_summary),
     d.QuotaTreeRejected: ("refused", broken_rules),
     d.QuotaTreeRemoved: ("removed", lambda _: "nothing is admitted until another tree is applied"),
-    d.QuotaReserved: ("reserved", lambda e: f"{_request(e.queue, e.request)} from here on"),
+    d.QuotaReserved: (
+        "reserved",
+        lambda e: f"{_request(e.queue, e.request)} from here on{explain_claims.beside(e.beside, e.run_ms, e.promised)}",
+    ),
     d.QuotaMoved: ("moved", lambda e: f"{_request(e.queue, e.request)} from here on, before at {e.before}"),
     d.QuotaDenied: ("denied", denied),
     d.WorkloadAdopted: ("adopted", lambda e: f"{_request(e.queue, e.request)}: {explain.ADOPTED[e.reason]}"),
     ChargeChanged: ("charged", _recharged),
+    SharesChanged: ("shares", told_shares),
     d.SuspensionRecorded: ("suspended", lambda _: explain.SUSPENDED_OUTSIDE.text),
     d.QuotaReleased: ("released", lambda e: f"{_request(e.queue, e.request)}: {explain.RELEASED[e.reason]}"),
     d.PreemptionProposed: ("preemption", _preemption),
     d.ReclaimDeferred: ("deferred", lambda e: explain.DEFERRED[e.reason].format(e.resource, e.path)),
     d.EvictionOrdered: ("reclaims", _ordered),
-    claims.ClaimOpened: ("claims", lambda e: f"{_request(e.queue, e.request)} is held for it: it has waited too long"),
+    clearing.ClearingProposed: ("clearing", telling_nodes.clearing_proposed),
+    clearing.ClearingTried: ("tried", telling_nodes.clearing_tried),
+    clearing.ClearingOrdered: ("clears", telling_nodes.clearing_ordered),
+    claims.ClaimOpened: (
+        "claims",
+        lambda e: f"{_request(e.queue, e.request)} is held for it: it has waited too long{explain_claims.opened(e)}",
+    ),
     claims.PlanTried: (
         "tried",
         lambda e: f"with its victims gone it would find {'its' if e.fits else 'no'} places on the nodes",
@@ -342,11 +367,12 @@ _WORDS: Mapping[type[Event], tuple[str, _Say]] = {
     claims.VictimStays: ("stays", lambda e: explain.STAYS[e.reason]),
     d.SuspensionOrdered: (
         "suspends",
-        lambda e: explain.STALE_GANG.text if e.reason == "stale_gang" else explain.TIMED_OUT,
+        lambda e: explain.suspended(e.reason, e.text),
     ),
     d.GangAdmitted: ("admitted", lambda e: f"at {e.queue}, attempt {e.attempt}{telling_nodes.placed(e)}"),
     d.GangAwaitingNodes: ("lacks nodes", telling_nodes.lacks_nodes),
     d.GangDeferred: ("no nodes", telling_nodes.lacks_nodes),
+    d.PlacesFound: ("room", telling_nodes.room),
     d.PlacesReleased: ("places free", telling_nodes.given_back),
     gangs.PodsPlaced: ("placed", telling_nodes.pods_placed),
     gangs.PodsReleased: ("pods free", telling_nodes.pods_released),
@@ -369,6 +395,9 @@ _WORDS: Mapping[type[Event], tuple[str, _Say]] = {
     elastic.GateSet: ("limits", telling_ray.gate),
     elastic.WorkersChosen: ("takes back", telling_ray.chosen),
     elastic.WorkersKept: ("keeps all", telling_ray.kept),
+    elastic.WorkersRemoved: ("deletes", telling_ray.removed),
+    alarms.AlarmRaised: ("alarm", telling_ray.alarm),
+    alarms.AlarmCleared: ("well again", lambda e: f"nothing is wrong with {e.cluster} any more"),
     effects.EffectApplied: ("resumed", _applied),
     effects.EffectFailed: ("not resumed", _failed),
 }

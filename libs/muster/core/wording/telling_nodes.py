@@ -10,13 +10,16 @@ from collections.abc import Iterable
 from muster.core.wording import explain_nodes
 from muster.events import decisions as d
 from muster.events import facts, gangs, growing
+from muster.events.clearing import ClearingOrdered, ClearingProposed, ClearingTried
+from muster.model.resources import format_vector
 from muster.model.text import counted, moment
 
 
 def placed(event: d.GangAdmitted) -> str:
     """``; placed on node-1 (3), node-2 (1)``; nothing where nothing is placed."""
     where = _where((each.node, each.count) for each in event.placements)
-    return f"; placed on {where}" if where else ""
+    rule = f", by the rule {event.placement} of its queue" if event.placement else ""
+    return f"; placed on {where}{rule}" if where else ""
 
 
 def on_nodes(nodes: Iterable[tuple[str, int]], more: int) -> str:
@@ -40,6 +43,12 @@ def _where(places: Iterable[tuple[str, int]]) -> str:
     return shown + (f" and {len(nodes) - 5} more nodes" if len(nodes) > 5 else "")
 
 
+def room(event: d.PlacesFound) -> str:
+    """Why a gang that waited for room on the nodes is tried again."""
+    found = "node pools may add nodes" if event.growth else "the nodes have room"
+    return f"{found} for its gang: it is queued and tried again"
+
+
 def given_back(event: d.PlacesReleased) -> str:
     """Which held places are free again, and why."""
     count = sum(each.count for each in event.placements)
@@ -52,6 +61,40 @@ def lacks_nodes(event: d.GangAwaitingNodes | d.GangDeferred) -> str:
     if isinstance(event, d.GangAwaitingNodes):
         return f"{explain_nodes.no_room(event.shortage)}{explain_nodes.from_pools(event.growth, ())}"
     return f"{explain_nodes.no_room(event.shortage)}{explain_nodes.from_pools(None, event.refusals)}"
+
+
+def clearing_proposed(event: ClearingProposed) -> str:
+    """Who may have to leave for a job that lacks room on the nodes."""
+    jobs = counted(len(event.victims), "job")
+    if event.kind == "move":
+        return f"its quota has room, and the nodes have none: of {jobs} some should be moved, if each finds a place"
+    return f"its quota has room, and the nodes have none: of {jobs} those that it needs should give way to it"
+
+
+def clearing_tried(event: ClearingTried) -> str:
+    """Whether it would have its places, and by how many that leave."""
+    if not event.victims:
+        return "with all of them gone it would find no places on the nodes"
+    where = _where((each.node, each.count) for each in event.places)
+    if event.moves:
+        moved = counted(len(event.victims), "job")
+        return f"with {moved} moved, each to places of its own, it has its places on {where}"
+    return f"with {counted(len(event.victims), 'job')} gone it has its places on {where}"
+
+
+def clearing_ordered(event: ClearingOrdered) -> str:
+    """Who leaves so that it has room on the nodes."""
+    shown = ", ".join(f"{each.ref.key} ({format_vector(each.request)} at {each.queue})" for each in event.victims[:5])
+    more = f", and {len(event.victims) - 5} more" if len(event.victims) > 5 else ""
+    if event.moves:
+        names = {each.ref.uid: each.ref.key for each in event.victims}
+        ways = ", ".join(
+            f"{names[each.uid]} from {', '.join(each.before[:3])} to {', '.join(each.after[:3])}"
+            for each in event.moves[:5]
+        )
+        return f"{ways}{more} moved so that it has room on the nodes: all keep their quota and start again there"
+    why = f"of lower priority (it has {event.priority})" if event.kind == "priority" else "above the share of its queue"
+    return f"{shown}{more} suspended so that it has room on the nodes: {why}"
 
 
 def pods_placed(event: gangs.PodsPlaced) -> str:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from muster.core.status.values import Scaling
-from muster.events import effects, elastic
+from muster.core.wording.explain import Reason
+from muster.events import alarms, effects, elastic
 from muster.events.decisions import PartialVictim
 from muster.events.raydemand import RayDemandObserved
 from muster.model.raydemand import RAY_UNIT, RayShape
 from muster.model.resources import format_quantity, format_vector
-from muster.model.text import counted
+from muster.model.text import counted, moment
 
 TROUBLE = {
     "unreachable": "its head does not answer",
@@ -85,10 +86,72 @@ def scaling(found: Scaling) -> str:
     """``Granted are small 2, of at most small 10; it asks for small 3 more: cpu in quota root/a: ...``."""
     most = f", of at most {counts(found.ceilings)}" if found.ceilings else ""
     said = f"Granted are {counts(found.granted)}{most}"
-    if not found.asked:
-        return said
-    why = f"; {denied(found.denied)}" if found.denied is not None else ""
-    return f"{said}; it asks for {counts(found.asked)} more{why}"
+    if found.asked:
+        why = f"; {denied(found.denied)}" if found.denied is not None else ""
+        said = f"{said}; it asks for {counts(found.asked)} more{why}"
+    return f"{said}. {alarm_reason(found.alarm).text}" if found.alarm is not None else said
+
+
+ALARMS: dict[alarms.AlarmReason, tuple[str, str]] = {
+    "no_head": (
+        "RayHeadMissing",
+        "{cluster} has no head pod: see `kubectl describe raycluster` and whether a ResourceQuota or a webhook refuses "
+        "the pod",
+    ),
+    "unauthorized": (
+        "RayHeadRefuses",
+        "The head of {cluster} wants a token that Muster does not have: mount it for the autoscaler bridge "
+        "(MUSTER_RAY_TOKENS)",
+    ),
+    "unreadable": (
+        "RayHeadUnreadable",
+        "The head of {cluster} answers on port 6379 with something that cannot be read: see that Ray is 2.10 or newer",
+    ),
+    "unreachable": (
+        "RayHeadUnreachable",
+        "The head of {cluster} runs and does not answer: see its log, and whether a NetworkPolicy lets the autoscaler "
+        "bridge reach ports 6379 and 8265",
+    ),
+    "stalled": (
+        "RayAutoscalerStalled",
+        "The autoscaler of {cluster} makes no tick though there is something to do: see the log of container "
+        "autoscaler in its head pod; deleting that container's process lets kubelet start it again",
+    ),
+    "not_growing": (
+        "RayAutoscalerNotGrowing",
+        "Replicas are granted and wanted in {cluster} ({groups}), and its autoscaler does not ask for them: see the "
+        "log of container autoscaler in its head pod",
+    ),
+    "not_shrinking": (
+        "RayAutoscalerNotShrinking",
+        "Workers of {cluster} are idle beyond their timeout ({groups}), and its autoscaler does not remove them: "
+        "Muster does",
+    ),
+    "not_ready": (
+        "RayClusterNotReady",
+        "{cluster} was admitted and is not ready: see its pods, and whether the images can be pulled",
+    ),
+}
+"""{reason of an alarm: (its name on an Event, what is said)}"""
+
+
+def alarm_reason(event: alarms.AlarmRaised) -> Reason:
+    """What is wrong with a Ray cluster, and what comes of it."""
+    code, words = ALARMS[event.reason]
+    text = words.format(cluster=event.cluster, groups=counts(event.groups))
+    if event.reason == "not_growing":
+        text = f"{text}. They are given back, and tried again after {moment(event.until)}"
+    elif event.reason in alarms.DEAF and not event.fixed:
+        text = f"{text}. Meanwhile it is granted nothing more, and what it does not use is given back"
+    return Reason(code, f"alarm {event.reason} {counts(event.groups)}", text)
+
+
+def alarm(event: alarms.AlarmRaised) -> str:
+    return alarm_reason(event).text
+
+
+SIGNAL_MESSAGE = "the quota has no room for more replicas; `muster queue tree` shows what is used"
+"""What our entry in scaleGate says to people: the same as long as it stands."""
 
 
 def gate(event: elastic.GateSet) -> str:
@@ -126,8 +189,23 @@ def kept(event: elastic.WorkersKept) -> str:
         "at_minimum": "its worker groups are at their minReplicas",
         "no_cluster": "it has no Ray cluster that scales itself",
         "not_written": "nothing came of it for two minutes; see whether its cluster can be written and its pods end",
+        "in_use": "those that were idle for too long are used again, or gone",
     }
     return f"no workers are taken from it: {why[event.reason]}"
+
+
+def removed(event: elastic.WorkersRemoved) -> str:
+    """``worker auto-3 of RayCluster a/c is still there though KubeRay was asked at ... to delete it``."""
+    names = [pod.name for pods in event.workers.values() for pod in pods]
+    one = len(names) == 1
+    asked = f"KubeRay was asked at {moment(event.since)} to delete {'it' if one else 'them'}"
+    what = f"{listed(names)} of {event.ref} {'is' if one else 'are'} still there though {asked}"
+    return f"{what}: Muster deletes {'its pod' if one else 'their pods'}; see whether KubeRay runs"
+
+
+def not_removed(event: effects.EffectFailed) -> str:
+    why = "the pod is gone" if event.reason == "gone" else "the API server refused to delete the pod of the worker"
+    return why + (f": {event.message}" if event.message else "")
 
 
 def listed(names: list[str]) -> str:
@@ -142,6 +220,7 @@ def not_written(event: effects.EffectFailed) -> str:
         "spec_changed": "it has changed meanwhile; it is decided afresh",
         "superseded": "a newer decision has been carried out on it",
         "refused": "the API server refused to write maxReplicas",
+        "withdrawn": "a newer decision withdrew that",
     }[event.reason]
     return why + (f": {event.message}" if event.message else "")
 

@@ -26,7 +26,14 @@ from muster.core.objects.meta import (
     wishes,
 )
 from muster.core.objects.podrules import topology_of
-from muster.core.objects.podspec import PodTemplate, check_total, pod_request, pod_rules
+from muster.core.objects.podspec import (
+    PodTemplate,
+    check_total,
+    container_names,
+    names_resource,
+    pod_request,
+    pod_rules,
+)
 from muster.core.placement.gpus import shares_gpu
 from muster.core.workloads.steering import Steering
 from muster.model.elastic import Elastic
@@ -93,13 +100,14 @@ class Needs:
         rules: PodRules | None = None,
         steer: bool = True,
         minimum: int | None = None,
+        later: bool = False,
     ) -> Vector:
         """Add a set of pods whose template is at ``path``, and return what one of them asks for.
 
         ``request``: what that is, where the template does not say. ``whole``: what one takes with what its controller
         adds to it. ``rules``: where they may run, where the template does not say.
         ``steer``: the template says what places them; else the kind tells ``steering`` itself.
-        ``minimum``: how many of them the gang needs to start; None: all.
+        ``minimum``: how many of them the gang needs to start; None: all. ``later``: they are made once others run.
         """
         if not 0 <= pods <= MAX_PODS:
             raise UnreadableError(f"{path}: {str(pods)[:24]} pods are more than the {MAX_PODS} one set may have")
@@ -108,11 +116,14 @@ class Needs:
         where = pod_rules(template.spec, template.labels) if rules is None else rules
         levels = topology_of(template.annotations)
         where = where if levels == Topology() else replace(where, topology=levels)
-        where = with_share(where, template.annotations, one.get(GPU, 0))
+        # A controller that says itself what a pod asks for names its containers itself as well.
+        names = container_names(template.spec) if request is None else ()
+        names_gpus = bool(one.get(GPU)) or names_resource(template.spec, GPU)
+        where = with_share(where, template.annotations, names_gpus, names)
         if shares_gpu(where):
             takes = one if takes is None else takes
             one = dict(sorted({**one, GPU: charged(where)}.items()))
-        self.sets.append(PodSet(name.lower()[:MAX_NAME], pods, one, where, minimum, takes=takes))
+        self.sets.append(PodSet(name.lower()[:MAX_NAME], pods, one, where, minimum, takes=takes, later=later))
         for key in KAI_OF_PODS:
             if key in template.labels:
                 self._on_pods.setdefault(key, template.labels[key])

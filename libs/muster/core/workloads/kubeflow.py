@@ -68,11 +68,13 @@ def read(
     *,
     order: tuple[str, ...],
     managers: tuple[str, ...],
+    later: tuple[str, ...] = (),
 ) -> Workload:
     """The workload such a job is, whatever it names as its controller.
 
     ``replicas``: (path, specs by type). ``order``: the types in the order in which their priority counts.
-    ``managers``: what ``runPolicy.managedBy`` says where the kind's own operator runs it.
+    ``managers``: what ``runPolicy.managedBy`` says where the kind's own operator runs it. ``later``: the types of which
+    the pods are made once the others run.
     """
     check_version(api_version, GROUP)
     chosen = policy or RunPolicy()
@@ -82,7 +84,7 @@ def read(
         api_version,
         meta,
         _life(bool(chosen.suspend) or marked_suspended(meta), status or KubeflowStatus()),
-        _needs(chosen, *replicas, order),
+        _needs(chosen, *replicas, order, later),
         refusal=foreign_manager("spec.runPolicy.managedBy", manager, managers[0]),
         switch=Switch(suspend_parent_missing=policy is None, annotation=SUSPEND in meta.annotations),
     )
@@ -110,7 +112,9 @@ def _life(suspended: bool, status: KubeflowStatus) -> Life:
     return Life(phase=phase, suspended=suspended, outcome=outcome, detail=word, settled=settled)
 
 
-def _needs(policy: RunPolicy, path: str, specs: Mapping[str, ReplicaSpec], order: tuple[str, ...]) -> Needs:
+def _needs(
+    policy: RunPolicy, path: str, specs: Mapping[str, ReplicaSpec], order: tuple[str, ...], later: tuple[str, ...]
+) -> Needs:
     """All replicas of all types, one of a type that names no number."""
     needs = Needs()
     if policy.scheduling_policy is not None:
@@ -118,6 +122,7 @@ def _needs(policy: RunPolicy, path: str, specs: Mapping[str, ReplicaSpec], order
     known = [name for name in order if name in specs]
     for name in [*known, *sorted(specs.keys() - {*known})]:
         spec, at = specs[name], f"{path}.{name}" if name.isalnum() and len(name) <= MAX_TYPE else f"{path}[...]"
-        needs.add(name, count(spec.replicas, 1, f"{at}.replicas"), spec.template, at)
+        pods = count(spec.replicas, 1, f"{at}.replicas")
+        needs.add(name, pods, spec.template, at, later=name in later)
         needs.prioritize(spec.template.spec.priority_class_name, spec.template.spec.priority)
     return needs

@@ -17,6 +17,10 @@ OPERATOR = "ray.io/kuberay-operator"
 
 SIDECAR: Vector = {"cpu": 500, "memory": 512 * 2**20}
 """The autoscaler container KubeRay adds to the head: 500m, 512Mi unless autoscalerOptions.resources replaces it."""
+COLLECTOR: Vector = {"cpu": 500, "memory": 512 * 2**20}
+"""The container KubeRay (from 1.7 on) adds to every pod where historyServerOptions.collectorOptions is set: 500m, 512Mi
+unless its resources replace them.
+"""
 WAIT_FOR_HEAD: Vector = {"cpu": 200, "memory": 256 * 2**20}
 """The init container KubeRay adds to every worker: matters only for workers smaller than it."""
 REDIS_CLEANUP: Vector = {"cpu": 200, "memory": 256 * 2**20}
@@ -31,6 +35,8 @@ class HeadGroup(Struct, frozen=True, rename="camel"):
 
 class ScaleStrategy(Struct, frozen=True, rename="camel"):
     workers_to_delete: tuple[str, ...] | None = None
+    scale_gate: object = None
+    """Entries with a name each, of anybody; whatever stands here, the cluster can be read."""
 
 
 class WorkerGroup(Struct, frozen=True, rename="camel"):
@@ -50,16 +56,33 @@ class WorkerGroup(Struct, frozen=True, rename="camel"):
 class AutoscalerOptions(Struct, frozen=True, rename="camel"):
     resources: Resources | None = None
     upscaling_mode: str | None = None
+    idle_timeout_seconds: int | None = None
+
+
+class CollectorOptions(Struct, frozen=True):
+    resources: Resources | None = None
+
+
+class HistoryServerOptions(Struct, frozen=True, rename="camel"):
+    collector_options: CollectorOptions | None = None
 
 
 class RayClusterSpec(Struct, frozen=True, rename="camel"):
     suspend: bool | None = None
+    idle_suspend: bool | None = None
+    """Ray's autoscaler sets it once no driver has used the cluster for a while (Ray 2.60, idleTerminationOptions)."""
     managed_by: str | None = None
     head_group_spec: HeadGroup = field(default_factory=HeadGroup)
     worker_group_specs: tuple[WorkerGroup, ...] | None = None
     enable_in_tree_autoscaling: bool | None = None
     autoscaler_options: AutoscalerOptions | None = None
     gcs_fault_tolerance_options: dict[str, object] | None = None
+    history_server_options: HistoryServerOptions | None = None
+
+    @property
+    def rests(self) -> bool:
+        """Whether its operator is to keep no pods of it."""
+        return bool(self.suspend or self.idle_suspend)
 
 
 def add_cluster(
@@ -74,10 +97,9 @@ def add_cluster(
     named = (meta.labels, template_labels(cluster))
     elastic = any(labels.get(KAI_QUEUE) for labels in named)
     template = cluster.head_group_spec.template
-    extra = dict(beside_head or {})
-    if cluster.enable_in_tree_autoscaling:
-        own = cluster.autoscaler_options.resources if cluster.autoscaler_options is not None else None
-        add_into(extra, SIDECAR if own is None else container_request(own, f"{at}.autoscalerOptions"))
+    extra, collector = dict(beside_head or {}), collector_of(cluster, at)
+    add_into(extra, collector)
+    add_into(extra, autoscaler_of(cluster, at))
     whole = pod_request(template.spec, f"{at}.headGroupSpec.template.spec", extra=extra)
     rules = _rules(template, "headgroup", "head")
     needs.add("head", 1, template, f"{at}.headGroupSpec", whole=whole, rules=rules)
@@ -89,16 +111,34 @@ def add_cluster(
         path = f"{at}.workerGroupSpecs[{index}]"
         replicas, hosts = replicas_of(group, path), hosts_of(group, path)
         one = pod_request(group.template.spec, f"{path}.template.spec")
+        whole = pod_request(group.template.spec, f"{path}.template.spec", extra=collector) if collector else one
         needs.add(
             group.group_name or f"group-{index}",
             replicas * hosts,
             group.template,
             path,
             request=one,
-            whole=highest(one, WAIT_FOR_HEAD),
+            whole=highest(whole, WAIT_FOR_HEAD),
             rules=_rules(group.template, group.group_name, "worker"),
             minimum=_least(group, cluster, replicas, path) * hosts if elastic else None,
         )
+
+
+def autoscaler_of(cluster: RayClusterSpec, at: str) -> Vector:
+    """What Ray's autoscaler takes beside the head; empty where there is none."""
+    if not cluster.enable_in_tree_autoscaling:
+        return {}
+    own = cluster.autoscaler_options.resources if cluster.autoscaler_options is not None else None
+    return dict(SIDECAR) if own is None else container_request(own, f"{at}.autoscalerOptions")
+
+
+def collector_of(cluster: RayClusterSpec, at: str) -> Vector:
+    """What the history server's collector takes beside Ray in every pod; empty where there is none."""
+    options = cluster.history_server_options
+    if options is None or options.collector_options is None:
+        return {}
+    own = options.collector_options.resources
+    return dict(COLLECTOR) if own is None else container_request(own, f"{at}.historyServerOptions.collectorOptions")
 
 
 def template_labels(cluster: RayClusterSpec) -> dict[str, str]:

@@ -12,17 +12,30 @@ from decimal import Decimal, InvalidOperation
 import msgspec
 from msgspec import structs
 
-from muster.core.objects.meta import CEILINGS, GATE, GRANTED, Meta
+from muster.core.objects.meta import CEILINGS, DRIVE, GATE, GRANTED, Meta
 from muster.core.objects.podspec import Resources, amounts, pod_request
+from muster.core.workloads import rayresize
 from muster.core.workloads.common import count
-from muster.core.workloads.ray import WAIT_FOR_HEAD, HeadGroup, RayClusterSpec, WorkerGroup, hosts_of, replicas_of
+from muster.core.workloads.ray import (
+    WAIT_FOR_HEAD,
+    HeadGroup,
+    RayClusterSpec,
+    ScaleStrategy,
+    WorkerGroup,
+    autoscaler_of,
+    collector_of,
+    hosts_of,
+    replicas_of,
+)
 from muster.model import elastic
 from muster.model.placing import GPU
 from muster.model.raydemand import RAY_UNIT
-from muster.model.resources import highest, scaled
+from muster.model.resources import Vector, highest, scaled
 
 PARAMETERS = {"num-cpus": "CPU", "num-gpus": "GPU", "memory": "memory"}
 """{rayStartParams: Ray's resource}"""
+IDLE_S = 60
+"""After how many seconds without work KubeRay has a worker removed where nothing is said."""
 MAX_GROUPS = 256
 MAX_LEAVING = 1_000
 MAX_OFFERS = 64
@@ -32,21 +45,31 @@ MOST = 2**53
 
 def elastic_of(spec: RayClusterSpec, meta: Meta, at: str) -> elastic.Elastic | None:
     """How a cluster scales itself; None for one that does not. ``at``: where its spec stands, for errors."""
-    if not spec.enable_in_tree_autoscaling:
+    driven = not spec.enable_in_tree_autoscaling and meta.annotations.get(DRIVE, "") == "true"
+    if not (spec.enable_in_tree_autoscaling or driven):
         return None
+    options = spec.autoscaler_options
+    idle_s = options.idle_timeout_seconds if options is not None else None
+    raws = (spec.worker_group_specs or ())[:MAX_GROUPS]
+    beside = collector_of(spec, at)
     groups = [
-        _group(group, f"{at}.workerGroupSpecs[{index}]", index)
-        for index, group in enumerate((spec.worker_group_specs or ())[:MAX_GROUPS])
+        _group(group, f"{at}.workerGroupSpecs[{index}]", index, IDLE_S if idle_s is None else idle_s, beside)
+        for index, group in enumerate(raws)
     ]
     notes = meta.annotations
+    sizes = rayresize.Sizes() if driven else rayresize.sizes_of(notes)
     return elastic.Elastic(
-        groups=tuple(groups),
+        groups=tuple(rayresize.with_growth(each, raw, sizes) for each, raw in zip(groups, raws, strict=True)),
         granted=elastic.read_counts(notes.get(GRANTED, "")),
         ceilings=elastic.read_counts(notes.get(CEILINGS, "")),
         mark=notes.get(GATE, "")[:64],
         head=offers_of(spec.head_group_spec),
-        slow=spec.autoscaler_options is not None and spec.autoscaler_options.upscaling_mode == "Conservative",
+        slow=options is not None and options.upscaling_mode == "Conservative",
         annotated=bool(notes),
+        driven=driven,
+        beside=autoscaler_of(spec, at),
+        growing=rayresize.growing(notes),
+        ungated=bool(sizes.groups) and not sizes.ours,
     )
 
 
@@ -54,7 +77,7 @@ def uncapped(spec: RayClusterSpec, meta: Meta) -> RayClusterSpec:
     """A cluster that waits, as its owner wants it, whatever we wrote into ``maxReplicas`` when it ran."""
     granted = elastic.read_counts(meta.annotations.get(GRANTED, ""))
     ceilings = elastic.read_counts(meta.annotations.get(CEILINGS, ""))
-    if not granted or not spec.enable_in_tree_autoscaling:
+    if not granted or not (spec.enable_in_tree_autoscaling or meta.annotations.get(DRIVE, "") == "true"):
         return spec
     groups = []
     for group in spec.worker_group_specs or ():
@@ -63,10 +86,11 @@ def uncapped(spec: RayClusterSpec, meta: Meta) -> RayClusterSpec:
     return structs.replace(spec, worker_group_specs=tuple(groups))
 
 
-def _group(group: WorkerGroup, path: str, index: int) -> elastic.ScaledGroup:
+def _group(group: WorkerGroup, path: str, index: int, idle_s: int, beside: Vector) -> elastic.ScaledGroup:
     hosts = hosts_of(group, path)
     one = pod_request(group.template.spec, f"{path}.template.spec")
-    whole = highest(one, WAIT_FOR_HEAD)
+    extended = pod_request(group.template.spec, f"{path}.template.spec", extra=beside) if beside else one
+    whole = highest(extended, WAIT_FOR_HEAD)
     least = count(group.min_replicas, 0, f"{path}.minReplicas")
     leaving = (group.scale_strategy.workers_to_delete if group.scale_strategy is not None else None) or ()
     return elastic.ScaledGroup(
@@ -80,8 +104,16 @@ def _group(group: WorkerGroup, path: str, index: int) -> elastic.ScaledGroup:
         takes=scaled(whole, hosts) if whole != one else None,
         offers=offers_of(group),
         leaving=tuple(name[:253] for name in leaving[:MAX_LEAVING]),
-        idle_s=max(group.idle_timeout_seconds or 0, 0),
+        signalled=_signalled(group.scale_strategy),
+        idle_s=max(idle_s if group.idle_timeout_seconds is None else group.idle_timeout_seconds, 0),
     )
+
+
+def _signalled(strategy: ScaleStrategy | None) -> bool:
+    """Whether our entry is among the gates."""
+    gates = strategy.scale_gate if strategy is not None else None
+    entries = gates if isinstance(gates, list) else ()
+    return any(isinstance(each, dict) and each.get("name") == elastic.SIGNAL for each in entries)
 
 
 def offers_of(group: WorkerGroup | HeadGroup) -> dict[str, int]:

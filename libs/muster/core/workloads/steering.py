@@ -10,8 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from muster.core.objects.meta import GANG, Meta
+from muster.core.objects.meta import GANG, MAX_NAME, SCHEDULING_GROUP, Meta
 from muster.core.objects.podspec import PodTemplate
+from muster.model.text import clean, shorten
 from muster.model.workload import DEFAULT_SCHEDULER, SCHEDULERS, Template
 
 SCHEDULER = SCHEDULERS[0]
@@ -36,8 +37,11 @@ class Steering:
         """Somebody else places the pods of this workload."""
         self._left = True
 
-    def add(self, template: PodTemplate, path: str, *, fixed: bool = False) -> None:
-        """A pod template at a path (``spec.workerGroupSpecs[0].template``). ``fixed``: its spec cannot be changed."""
+    def add(self, template: PodTemplate, path: str, *, fixed: bool = False, sealed: bool = False) -> None:
+        """A pod template at a path (``spec.workerGroupSpecs[0].template``).
+
+        ``fixed``: its spec cannot be changed. ``sealed``: nor its annotations.
+        """
         pointer = pointer_of(path)
         if not pointer or not template.spec.containers:
             self.leave()
@@ -49,6 +53,10 @@ class Steering:
                 marked=GANG in template.annotations,
                 metadata=template.metadata is not None,
                 annotations=bool(template.annotations),
+                fixed=fixed,
+                sealed=sealed,
+                group=_group_of(template),
+                noted=bool(template.annotations.get(SCHEDULING_GROUP)),
             ),
             template.spec.scheduler_name or "",
         )
@@ -63,6 +71,11 @@ class Steering:
     def templates(self, meta: Meta) -> tuple[Template, ...]:
         """What is to be changed when it is resumed; nothing where another scheduler is named."""
         return () if self._left or _elsewhere(meta.labels) or _elsewhere(meta.annotations) else tuple(self._found)
+
+
+def _group_of(template: PodTemplate) -> str:
+    group = template.spec.scheduling_group
+    return shorten(clean((group.pod_group_name if group is not None else None) or ""), MAX_NAME)
 
 
 def pointer_of(path: str) -> str:

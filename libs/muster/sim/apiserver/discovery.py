@@ -70,7 +70,7 @@ def _entries(kind: ResourceRules) -> Iterable[Obj]:
         entry["categories"] = list(kind.categories)
     yield entry
     for subresource in kind.subresources:
-        verbs = ["get", "patch", "update"] if subresource == "status" else ["create"]
+        verbs = ["get", "patch", "update"] if subresource in ("resize", "status") else ["create"]
         named = {"binding": "Binding", "eviction": "Eviction"}.get(subresource, resource.kind)
         yield {
             "name": f"{resource.plural}/{subresource}",

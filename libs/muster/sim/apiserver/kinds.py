@@ -50,7 +50,7 @@ class ResourceRules(Struct, frozen=True, kw_only=True):
     @property
     def subresources(self) -> tuple[str, ...]:
         if self.resource.plural == "pods":
-            return ("binding", "eviction", "status")
+            return ("binding", "eviction", "resize", "status")
         return ("status",) if self.status else ()
 
 

@@ -185,6 +185,8 @@ class ObjectVerbs:
         new = {**given, "metadata": metadata.changed_metadata(old["metadata"], given["metadata"])}
         if subresource == "status":
             new = self._status_part(kind, old, new)
+        elif subresource == "resize":
+            new = pods.resized(old, new)
         elif kind.status:
             new = _with_part(new, old, "status")
         new = {"apiVersion": old["apiVersion"], "kind": old["kind"], **new}
@@ -193,7 +195,7 @@ class ObjectVerbs:
             new = fill(new)
         if new == old:
             return old
-        self._check_change(kind, old, new)
+        self._check_change(kind, old, new, resizes=subresource == "resize")
         meta = new["metadata"]
         if kind.generation and _generation_changed(kind, old, new):
             meta["generation"] += 1
@@ -213,7 +215,7 @@ class ObjectVerbs:
                 meta[key] = old["metadata"][key]
         return {**_with_part(old, new, "status"), "metadata": meta}
 
-    def _check_change(self, kind: ResourceRules, old: Obj, new: Obj) -> None:
+    def _check_change(self, kind: ResourceRules, old: Obj, new: Obj, *, resizes: bool) -> None:
         before, after = old["metadata"], new["metadata"]
         causes = metadata.added_finalizers(before, after)
         if (
@@ -222,7 +224,7 @@ class ObjectVerbs:
             or before.get("ownerReferences") != after.get("ownerReferences")
         ):
             causes += metadata.metadata_problems(after)
-        if kind.resource == PODS:
+        if kind.resource == PODS and not resizes:
             causes += pods.change_problems(old, new)
         if causes:
             raise invalid(kind.resource, after["name"], causes)

@@ -65,6 +65,16 @@ def _amount_problems(field: str, amounts: Obj) -> list[Cause]:
     return causes
 
 
+def resized(old: Obj, new: Obj) -> Obj:
+    """Of a write to the resize subresource, what it may change: resources of the containers that there are."""
+    given = {each.get("name"): each.get("resources") for each in new["spec"].get("containers") or ()}
+    containers = [
+        {**each, "resources": given[each["name"]]} if given.get(each["name"]) else each
+        for each in old["spec"]["containers"]
+    ]
+    return {**old, "spec": {**old["spec"], "containers": containers}}
+
+
 def change_problems(old: Obj, new: Obj) -> list[Cause]:
     """What a change of a pod does that it may not: only a few fields of a pod's spec may change."""
     before, after = old["spec"], new["spec"]

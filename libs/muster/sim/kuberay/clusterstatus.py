@@ -8,7 +8,7 @@ from muster.model.resources import Vector, add_into, format_quantity, parse_quan
 from muster.sim.apiserver.names import stamp
 from muster.sim.apiserver.status import Obj
 from muster.sim.kuberay import words
-from muster.sim.kuberay.groups import hosts_of, replicas
+from muster.sim.kuberay.groups import hosts_of, replicas, rests
 
 MAX_INT32 = 2147483647
 
@@ -70,7 +70,7 @@ def _with_times(status: Obj, old: Obj, now: int) -> Obj:
 
 def _suspension(cluster: Obj, old: Obj, pods: tuple[Obj, ...], conditions: _Conditions) -> None:
     """Suspending is over when no pod is left, not before, whatever the spec says meanwhile."""
-    wanted = bool(cluster["spec"].get("suspend"))
+    wanted = rests(cluster)
     if is_true(old, words.CLUSTER_SUSPENDING):
         if not pods:
             conditions.set(words.PROVISIONED, "False", "RayClusterPodsDeleted", "the cluster was suspended")

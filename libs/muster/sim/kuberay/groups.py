@@ -1,4 +1,4 @@
-"""The size of a worker group."""
+"""The size of a worker group, and whether its cluster is to have pods at all."""
 
 from __future__ import annotations
 
@@ -17,3 +17,8 @@ def replicas(group: Obj) -> int:
 def hosts_of(group: Obj) -> int:
     """How many pods make one replica."""
     return max(int(group.get("numOfHosts", 1)), 1)
+
+
+def rests(cluster: Obj) -> bool:
+    """Whether the spec of a cluster wants no pods: its owner says so, or its autoscaler, since nothing uses it."""
+    return bool(cluster["spec"].get("suspend") or cluster["spec"].get("idleSuspend"))

@@ -13,7 +13,7 @@ from muster.sim.apiserver.status import Obj
 from muster.sim.kuberay import words
 from muster.sim.kuberay.clusterstatus import cluster_status, is_true
 from muster.sim.kuberay.events import warning
-from muster.sim.kuberay.groups import hosts_of, replicas
+from muster.sim.kuberay.groups import hosts_of, replicas, rests
 from muster.sim.kuberay.raypods import head_pod, surroundings, worker_pod
 from muster.sim.kuberay.settings import OperatorSettings
 from muster.sim.kuberay.validation import raycluster_problem
@@ -35,7 +35,7 @@ def reconcile_raycluster(seen: RayClusterSeen, now: int, settings: OperatorSetti
     if cluster["spec"].get("managedBy") not in (None, words.MANAGER):
         return OperationPlan()
     if cluster["metadata"].get("deletionTimestamp"):
-        return OperationPlan()
+        return OperationPlan(_let_go(cluster, now))
     problem = raycluster_problem(cluster)
     if problem:
         # From here on the operator does not look at the cluster at all until its spec is changed.
@@ -56,11 +56,22 @@ def reconcile_raycluster(seen: RayClusterSeen, now: int, settings: OperatorSetti
     return OperationPlan(tuple(operations), left_ms or None)
 
 
+def _let_go(cluster: Obj, now: int) -> tuple[ApiOperation, ...]:
+    """What its autoscaler deletes for idleness waits for the operator to say so."""
+    finalizers = cluster["metadata"].get("finalizers") or []
+    if words.IDLE_FINALIZER not in finalizers:
+        return ()
+    left = [each for each in finalizers if each != words.IDLE_FINALIZER]
+    gone = {**cluster, "metadata": {**cluster["metadata"], "finalizers": left}}
+    message = "the cluster was idle for the time of idleTerminationOptions"
+    return warning(cluster, "DeletedIdleRayCluster", message, now), Replace(RAYCLUSTERS, gone)
+
+
 def _pod_operations(cluster: Obj, pods: tuple[Obj, ...], settings: OperatorSettings) -> list[ApiOperation]:
     status = cluster.get("status") or {}
     if is_true(status, words.CLUSTER_SUSPENDING):
         return [_delete(pod) for pod in pods if not _going(pod)]
-    if is_true(status, words.CLUSTER_SUSPENDED) or cluster["spec"].get("suspend"):
+    if is_true(status, words.CLUSTER_SUSPENDED) or rests(cluster):
         return []
     lost = [pod for pod in pods if (pod.get("status") or {}).get("phase") in OVER]
     if lost:

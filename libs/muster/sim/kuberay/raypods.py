@@ -10,6 +10,7 @@ from muster.sim.kuberay.settings import OperatorSettings
 from muster.sim.operations import Create, owner_of
 
 AUTOSCALER_AMOUNTS = {"cpu": "500m", "memory": "512Mi"}
+COLLECTOR_IMAGE = "quay.io/kuberay/collector"
 AUTOSCALER_RESOURCES = {"requests": AUTOSCALER_AMOUNTS, "limits": AUTOSCALER_AMOUNTS}
 INIT_AMOUNTS = {"cpu": "200m", "memory": "256Mi"}
 INIT_RESOURCES = {"requests": INIT_AMOUNTS, "limits": INIT_AMOUNTS}
@@ -24,13 +25,34 @@ def head_pod(cluster: Obj, settings: OperatorSettings) -> Obj:
     body = dict(group["template"]["spec"])
     if spec.get("enableInTreeAutoscaling"):
         options = spec.get("autoscalerOptions") or {}
-        image = options.get("image") or body["containers"][0].get("image", "")
-        resources = options.get("resources", AUTOSCALER_RESOURCES)
-        body["containers"] = [*body["containers"], {"name": "autoscaler", "image": image, "resources": resources}]
+        body["containers"] = [*body["containers"], _autoscaler(options, body["containers"][0].get("image", ""))]
         body["serviceAccountName"] = body.get("serviceAccountName") or name
         if options.get("version", settings.autoscaler_version) == "v2":
             body["restartPolicy"] = "Never"
+    _add_collector(cluster, body)
     return _pod(cluster, group, body, "head", words.HEAD_GROUP, f"{name}-head-", _scheduled(cluster, body, settings))
+
+
+def _autoscaler(options: Obj, image: str) -> Obj:
+    """The container beside the head: what ``autoscalerOptions`` say, else the image of the head and half a core."""
+    own = [{"name": "RAY_CLUSTER_NAME", "valueFrom": _label(words.CLUSTER)}]
+    own.append({"name": "RAY_CLUSTER_NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}})
+    own.append({"name": "RAY_HEAD_POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}})
+    made = {
+        "name": "autoscaler",
+        "image": options.get("image") or image,
+        "imagePullPolicy": options.get("imagePullPolicy") or "IfNotPresent",
+        "args": [
+            "ray kuberay-autoscaler --cluster-name $(RAY_CLUSTER_NAME) --cluster-namespace $(RAY_CLUSTER_NAMESPACE)"
+        ],
+        "env": [*own, *(options.get("env") or ())],
+        "resources": options.get("resources", AUTOSCALER_RESOURCES),
+    }
+    return made | {key: options[key] for key in ("envFrom", "volumeMounts", "securityContext") if options.get(key)}
+
+
+def _label(name: str) -> Obj:
+    return {"fieldRef": {"fieldPath": f"metadata.labels['{name}']"}}
 
 
 def worker_pod(cluster: Obj, group: Obj, settings: OperatorSettings, marks: dict[str, str]) -> Obj:
@@ -40,9 +62,20 @@ def worker_pod(cluster: Obj, group: Obj, settings: OperatorSettings, marks: dict
         image = body["containers"][0].get("image", "")
         wait = {"name": "wait-gcs-ready", "image": image, "resources": INIT_RESOURCES}
         body["initContainers"] = [*(body.get("initContainers") or ()), wait]
+    _add_collector(cluster, body)
     name, group_name = cluster["metadata"]["name"], group["groupName"]
     marks = {**marks, **_scheduled(cluster, body, settings)}
     return _pod(cluster, group, body, "worker", group_name, f"{name}-{group_name}-worker-", marks)
+
+
+def _add_collector(cluster: Obj, body: Obj) -> None:
+    """The collector of the history server, beside Ray in every pod of a cluster that has options for it."""
+    options = (cluster["spec"].get("historyServerOptions") or {}).get("collectorOptions")
+    if options is not None:
+        sidecar = {"name": "hs-collector", "image": options.get("image") or COLLECTOR_IMAGE}
+        sidecar["resources"] = options.get("resources", AUTOSCALER_RESOURCES)
+        sidecar |= {key: options[key] for key in ("imagePullPolicy", "env") if key in options}
+        body["containers"] = [*body["containers"], sidecar]
 
 
 def _scheduled(cluster: Obj, body: Obj, settings: OperatorSettings) -> dict[str, str]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from muster.sim.apiserver.names import derived_suffix
 
 FINALIZER = "ray.io/rayjob-finalizer"
+IDLE_FINALIZER = "ray.io/idle-termination-cleanup-finalizer"
+"""Ray's autoscaler puts it on a cluster that it deletes for idleness, and the operator takes it off."""
 MANAGER = "ray.io/kuberay-operator"
 
 # Labels of pods.

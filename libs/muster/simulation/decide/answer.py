@@ -46,6 +46,16 @@ class Eviction(Struct, frozen=True):
     resource: str
 
 
+class Moved(Struct, frozen=True):
+    """Pods that were moved together so that ``claimant`` has room: which nodes they left, and which they are on."""
+
+    job: str
+    pods: list[str]
+    claimant: str
+    before: list[str]
+    after: list[str]
+
+
 class PodsWaitingAnswer(Struct, frozen=True):
     """Pods that wait together, and why: ``code`` for programs, ``text`` for people."""
 
@@ -77,6 +87,7 @@ class Answer(Struct, frozen=True):
     running: list[Runs]
     """What ran and runs on."""
     evicted: list[Eviction]
+    moved: list[Moved]
     waiting: list[PodsWaitingAnswer]
     warnings: list[str]
     """What looks odd about the queues, and which are disabled and why."""
@@ -86,6 +97,7 @@ def answer_of(
     situation: Situation,
     members: Sequence[Member],
     evicted: list[Eviction],
+    moved: list[Moved],
     waiting: list[PodsWaitingAnswer],
     warnings: list[str],
 ) -> Answer:
@@ -101,7 +113,7 @@ def answer_of(
                 job.pods.append(PodPlacedAnswer(each.pod, each.where.node, devices[each.job, each.pod]))
         return list(found.values())
 
-    return Answer(runs(new=True), runs(new=False), evicted, waiting, warnings)
+    return Answer(runs(new=True), runs(new=False), evicted, moved, waiting, warnings)
 
 
 def _devices(situation: Situation, members: Sequence[Member]) -> dict[tuple[str, str], list[int]]:

@@ -34,7 +34,7 @@ def read_state(text: str, origin: str) -> Situation:
         raise StateFileError(f"{origin}: {err}") from err
 
 
-class _Loader(yaml.SafeLoader):
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # libyaml is not everywhere
     """Refuses a mapping that names a key twice: one of the two would be lost."""
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
@@ -42,7 +42,8 @@ class _Loader(yaml.SafeLoader):
         twice = next((key for key, count in keys.items() if count > 1 and key != "<<"), None)
         if twice is not None:
             raise StateFileError(f"line {node.start_mark.line + 1}: {twice!r} stands there twice")
-        return super().construct_mapping(node, deep)
+        found: dict[Any, Any] = super().construct_mapping(node, deep)
+        return found
 
 
 def _parsed(text: str) -> StateFile:

@@ -15,6 +15,7 @@ from muster.core.stage import REQUIRED_KINDS
 from muster.core.standing import stand
 from muster.core.story import more_of
 from muster.events.base import Event
+from muster.events.clearing import ClearingOrdered
 from muster.events.decisions import EvictionOrdered, GangAdmitted, QuotaTreeAccepted
 from muster.events.effects import EffectApplied
 from muster.events.envelope import Stored
@@ -29,13 +30,25 @@ from muster.events.facts import (
     WorkloadStarted,
 )
 from muster.events.system import PlacementChosen
-from muster.simulation.decide.answer import Answer, Eviction, Member, PodsWaitingAnswer, PodWhereabouts, answer_of
+from muster.model.strategies import Strategy
+from muster.simulation.decide.answer import (
+    Answer,
+    Eviction,
+    Member,
+    Moved,
+    PodsWaitingAnswer,
+    PodWhereabouts,
+    answer_of,
+)
 from muster.simulation.decide.live import LiveUnit
-from muster.simulation.decide.situation import Situation, SituationJob, SituationPod, SituationUnit
+from muster.simulation.decide.situation import Situation, SituationJob, SituationUnit
 from muster.simulation.stages import ACTUATOR, FOR_EVER_MS, WATCHER, Stages
 
 SETTLING_MS = 60_000
 """How much virtual time may pass until everything is quiet: retries and pauses, not waiting."""
+
+MOVES = 16
+"""How many jobs may be moved at once, as on a cluster."""
 
 MAX_JOINS = 3
 """How often a pod beyond its gang's minimum is submitted: a gang may be evicted and admitted again meanwhile."""
@@ -63,11 +76,13 @@ class _Run:
         """uid -> how often it was submitted."""
         self._admitted: dict[str, GangAdmitted] = {}
         self._evictions: list[Eviction] = []
+        self._moved: list[Moved] = []
         self._warnings: list[str] = []
         self._began: dict[str, PodWhereabouts] = {}
         self._narrator = Narrator()
         self._stages = Stages(self._heard, "state")
-        chosen = PlacementChosen(mode="spread" if situation.placement == "spread" else "pack", hold_ms=FOR_EVER_MS)
+        mode: Strategy = "spread" if situation.placement == "spread" else "pack"
+        chosen = PlacementChosen(mode=mode, hold_ms=FOR_EVER_MS, moves=MOVES)
         self._stages.append("gang_admitter", "input", [chosen])
         beginning: list[Event] = [SyncStarted(kinds=REQUIRED_KINDS), *situation.queues]
         beginning += [NodeObserved(node=node) for node in situation.nodes]
@@ -88,12 +103,17 @@ class _Run:
                 self._admitted[event.ref.uid] = event
             elif isinstance(event, QuotaTreeAccepted):
                 self._warnings = list(event.warnings)
-            elif isinstance(event, EvictionOrdered):
+            elif isinstance(event, EvictionOrdered | ClearingOrdered):
                 self._ordered(event)
 
-    def _ordered(self, event: EvictionOrdered) -> None:
+    def _ordered(self, event: EvictionOrdered | ClearingOrdered) -> None:
+        moves = {each.uid: each for each in event.moves} if isinstance(event, ClearingOrdered) else {}
         for victim in event.victims:
-            live = self._live[victim.ref.uid]
+            live, move = self._live[victim.ref.uid], moves.get(victim.ref.uid)
+            if move is not None:
+                pods, claimant = [pod.name for pod in live.unit.pods], self._live[event.ref.uid].job.name
+                self._moved.append(Moved(live.job.name, pods, claimant, list(move.before), list(move.after)))
+                continue
             self._evictions.append(
                 Eviction(
                     job=live.job.name,
@@ -101,8 +121,8 @@ class _Run:
                     claimant=self._live[event.ref.uid].job.name,
                     rule="preempt" if victim.priority is not None else "reclaim",
                     queue=live.job.queue,
-                    quota=event.path,
-                    resource=event.resource,
+                    quota=event.path if isinstance(event, EvictionOrdered) else event.queue,
+                    resource=event.resource if isinstance(event, EvictionOrdered) else "nodes",
                 )
             )
 
@@ -243,15 +263,23 @@ class _Run:
         )
         events: list[Event] = [*gone, WorkloadObserved(workload=now)]
         if live.unit.core:
-            others = [each for each in self._units.values() if each.job is live.job and each is not live]
+            units = (self._units.get(unit.uid) for unit in live.job.units)
+            others = [each for each in units if each is not None and each is not live]
             for other in others:
                 if other.places:
-                    last = self._evictions[-1]
                     pods = [pod.name for pod in other.unit.pods]
-                    self._evictions.append(replace(last, job=live.job.name, pods=pods, rule="gang"))
+                    self._evictions.append(self._with_its_gang(live.job, pods))
                 events += [*self._gone(other), WorkloadGone(ref=other.workload.ref, rv=self._next_rv())]
                 del self._units[other.unit.uid]
         return events
+
+    def _with_its_gang(self, job: SituationJob, pods: list[str]) -> Eviction:
+        """The pods of a job that go because the least it starts with was evicted, or moved."""
+        last = next((each for each in reversed(self._evictions) if each.job == job.name), None)
+        if last is not None:
+            return replace(last, pods=pods, rule="gang")
+        claimant = next(each.claimant for each in reversed(self._moved) if each.job == job.name)
+        return Eviction(job.name, pods, claimant, "gang", job.queue, job.queue, "nodes")
 
     def _gone(self, live: LiveUnit) -> Iterator[Event]:
         for pod in live.unit.pods if live.places else ():
@@ -262,20 +290,19 @@ class _Run:
 
     def answer(self) -> Answer:
         members, waiting = list[Member](), list[PodsWaitingAnswer]()
+        left = {(each.job, pod) for each in self._evictions for pod in each.pods}
+        left |= {(each.job, pod) for each in self._moved for pod in each.pods}
         for job in self._situation.jobs:
             for unit in job.units:
                 live = self._units.get(unit.uid)
                 for pod in unit.pods:
                     where = live.places.get(pod.name) if live is not None else None
                     if where is not None:
-                        new = self._began.get(f"{job.name}/{pod.name}") != where or self._left(job, pod)
+                        new = self._began.get(f"{job.name}/{pod.name}") != where or (job.name, pod.name) in left
                         members.append(Member(job.name, pod.name, where, new))
                 if live is None or not live.places:
                     waiting.append(self._waits(job, unit, live))
-        return answer_of(self._situation, members, self._evictions, waiting, self._warnings)
-
-    def _left(self, job: SituationJob, pod: SituationPod) -> bool:
-        return any(each.job == job.name and pod.name in each.pods for each in self._evictions)
+        return answer_of(self._situation, members, self._evictions, self._moved, waiting, self._warnings)
 
     def _waits(self, job: SituationJob, unit: SituationUnit, live: LiveUnit | None) -> PodsWaitingAnswer:
         pods = [pod.name for pod in unit.pods]

@@ -37,7 +37,7 @@ GROUPS = f"{SIGS}/groups"
 
 
 def of(bench: Bench, *kinds: type[Event]) -> list[Any]:
-    return [event for stored in bench.log for event in stored.commit.events if isinstance(event, kinds)]
+    return bench.happened(*kinds)
 
 
 def gang(scene: Scene, name: str, count: int, cpu: int = 2, **more: Any) -> None:

@@ -32,7 +32,7 @@ class Case(Scene):
         self.bench.facts(nodes.node(name, cpu=cpu))
 
     def happened(self, kind: type[E]) -> list[E]:
-        return [event for stored in self.bench.log for event in stored.commit.events if isinstance(event, kind)]
+        return self.bench.happened(kind)
 
     def told(self) -> list[tuple[str, str]]:
         return [(event.gang or event.pods[0].name, event.reason) for event in self.happened(GangHeldBack)]

@@ -16,7 +16,8 @@ def told(kinds: list[Kind], odd: int = 0) -> str:
 
 
 def counted(cpu: int, memory: int, whole: int, shared: tuple[int, ...], kinds: list[Kind]) -> int:
-    """The same kind by kind: all of the GPUs for a kind that has no place, else the devices too small for it."""
+    """The same kind by kind: all of the GPUs for a kind that has no place, else the devices too small for it; and
+    for each what is left without CPU, at the mean of the mix."""
     left, total = whole * 1000 + sum(shared), 0
     for need_cpu, need_memory, devices, share, times in kinds:
         fits = need_cpu <= cpu and need_memory <= memory
@@ -27,15 +28,25 @@ def counted(cpu: int, memory: int, whole: int, shared: tuple[int, ...], kinds: l
             fits = fits and whole >= devices
             small = sum(shared)
         total += times * (small if fits else left)
-    return total
+    gpus = sum((devices * 1000 + share) * times for _, _, devices, share, times in kinds)
+    cpus = sum(need * times for need, _, _, _, times in kinds)
+    return total + sum(times for *_, times in kinds) * max(0, left - cpu * gpus // cpus)
 
 
 def test_a_device_that_no_kind_can_use_is_wasted() -> None:
     mix = told([(4000, 100, 1, 0, 10), (1000, 10, 0, 500, 5)])
     assert waste(8000, 1000, 2, (), mix) == 0
-    assert waste(2000, 1000, 2, (), mix) == 10 * 2000, "too little cpu beside them for whole ones"
+    without = 2000 - 2000 * (10 * 1000 + 5 * 500) // (10 * 4000 + 5 * 1000)
+    assert waste(2000, 1000, 2, (), mix) == 10 * 2000 + 15 * without, "too little cpu beside them for whole ones"
     assert waste(8000, 1000, 0, (400,), mix) == 15 * 400
     assert waste(8000, 1000, 1, (600,), mix) == 10 * 600, "the sliver is of no use to who wants a whole one"
+
+
+def test_gpus_that_the_cpu_beside_them_does_not_serve_are_wasted_though_a_pod_fits() -> None:
+    mix = told([(4000, 100, 1, 0, 10)])
+    assert waste(32_000, 1000, 8, (), mix) == 0
+    assert waste(16_000, 1000, 8, (), mix) == 10 * 4000
+    assert waste(16_000, 1000, 4, (), mix) == 0
 
 
 def test_it_is_counted_as_kind_by_kind_where_who_asks_for_more_cpu_asks_for_more_memory() -> None:

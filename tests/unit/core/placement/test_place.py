@@ -6,7 +6,7 @@ import pytest
 
 from kit import nodes
 from muster.core.placement.matching import holds, tolerates
-from muster.core.placement.place import Strategy, place
+from muster.core.placement.place import place
 from muster.core.placement.view import Ask, View
 from muster.core.wording.explain_nodes import no_room
 from muster.model.placing import (
@@ -20,6 +20,7 @@ from muster.model.placing import (
     Taint,
     Toleration,
 )
+from muster.model.strategies import Strategy
 
 WORKER = (Requirement("app", "In", ("worker",)),)
 

@@ -7,7 +7,8 @@ from msgspec.structs import replace
 
 from kit import facts
 from kit.traces import run, starts, trace
-from muster.core.queueing.learned import ENOUGH, LONGEST_MS, Learned
+from muster.core.durations import ENOUGH, kinds_of
+from muster.core.queueing.learned import LONGEST_MS, Learned
 from muster.core.quota.rules import read_rules
 from muster.simulation.model import Trace
 
@@ -23,31 +24,45 @@ def taught(*runs: tuple[str, int], learned: Learned | None = None) -> Learned:
     return learned
 
 
+def expected(learned: Learned, name: str, queue: str, request: dict[str, int]) -> int:
+    return learned.durations.mean(kinds_of("a", name, queue, request))
+
+
 def test_nothing_is_expected_before_enough_have_finished() -> None:
     few = taught(*((f"train-{n}", 500) for n in range(ENOUGH - 1)))
-    assert few.expected_ms("train-9", "root/a", ONE) == 0
-    assert taught(("train-8", 500), learned=few).expected_ms("train-9", "root/a", ONE) == 500
+    assert expected(few, "train-9", "root/a", ONE) == 0
+    assert expected(taught(("train-8", 500), learned=few), "train-9", "root/a", ONE) == 500
 
 
 def test_the_kind_that_is_most_like_it_counts() -> None:
     learned = taught(*((f"train-{n}", 9_000) for n in range(ENOUGH)), *((f"eval-{n}", 1_000) for n in range(ENOUGH)))
-    assert learned.expected_ms("eval-77", "root/a", ONE) == 1_000
-    assert learned.expected_ms("train-77", "root/a", ONE) == 9_000
-    assert learned.expected_ms("other", "root/a", ONE) == 5_000
-    assert learned.expected_ms("other", "root/b", facts.vector(gpu=2)) == 5_000
+    assert expected(learned, "eval-77", "root/a", ONE) == 1_000
+    assert expected(learned, "train-77", "root/a", ONE) == 9_000
+    assert expected(learned, "other", "root/a", ONE) == 5_000
+    assert expected(learned, "other", "root/b", facts.vector(gpu=2)) == 5_000
 
 
 def test_what_is_evicted_teaches_nothing_and_is_not_kept() -> None:
     learned, job = Learned(), facts.job("one", gpu=1)
     learned.observed(replace(job, phase="running", suspended=False), "root/a", ONE, 1_000)
     learned.observed(replace(job, phase="suspending"), "root/a", ONE, 2_000)
-    assert (learned.means, learned.running) == ({}, {})
+    assert (learned.durations.kinds, learned.running) == ({}, {})
+
+
+def test_who_was_stopped_while_it_ran_counts_as_queued_then_at_the_earliest() -> None:
+    learned, job = taught(*((f"train-{n}", 500) for n in range(ENOUGH))), facts.job("train-77", gpu=1)
+    learned.observed(replace(job, phase="running", suspended=False), "root/a", ONE, 1_000)
+    learned.observed(replace(job, phase="suspending"), "root/a", ONE, 2_000)
+    assert learned.rank(job, "root/a", ONE, 100) == 2_000
+    assert learned.rank(job, "root/a", ONE, 1_600) == 1_600 + 500, "its handicap counts from when it came"
+    learned.gone(job.ref.uid)
+    assert learned.rank(job, "root/a", ONE, 100) == 600
 
 
 def test_a_longer_job_counts_as_queued_later_and_never_later_than_the_bound() -> None:
     learned = taught(*((f"train-{n}", 10_000) for n in range(ENOUGH)))
     job = facts.job("train-77", gpu=1)
-    assert learned.rank(job, "root/a", ONE, 100) == 100 + 3_000
+    assert learned.rank(job, "root/a", ONE, 100) == 100 + 10_000
     assert learned.rank(job, "root/a", facts.vector(gpu=10**9), 100) == 100 + LONGEST_MS
 
 

@@ -15,7 +15,7 @@ from muster.core.objects.meta import UnreadableError
 from muster.core.queueing.order import share
 from muster.core.reading.kubequeue import read_queue
 from muster.core.seen import TOMBSTONE_MS
-from muster.events.decisions import WorkloadQueued
+from muster.events.decisions import QuotaTreeRemoved, WorkloadQueued
 from muster.events.facts import (
     PriorityClassObserved,
     QueueGone,
@@ -124,6 +124,26 @@ def test_no_stage_remembers_what_is_gone(seed: int) -> None:
         for name, state in bench.states.items()
     }
     assert {name: fields for name, fields in left.items() if fields} == {}
+
+
+def test_a_tree_that_is_gone_is_forgotten_with_its_cause_whether_it_was_in_force_or_not() -> None:
+    """Also one whose acceptance is stored after its end: it is taken out of force, and forgotten then."""
+    bench = started()
+    bench.facts(facts.tree(name="second"))
+    bench.settle()
+    bench.facts(facts.tree_gone("second"))
+    elastic = bench.states["quota_accountant"].forest.elastic
+    assert [*elastic.causes] == [*elastic.trees] and len(elastic.trees) == 1
+    bench.facts(facts.tree_gone())
+    bench.settle()
+    bench.facts(facts.tree(name="third"))
+    decided, at = bench.seats["quota_accountant"].decisions(), bench.seq
+    bench.facts(facts.tree_gone("third"))
+    bench.late("quota_accountant", decided, at)
+    bench.settle()
+    assert [event.ref.name for event in bench.happened(QuotaTreeRemoved)] == ["elasticquotatree", "third"]
+    assert not elastic.causes and not elastic.trees
+    bench.sound()
 
 
 def test_what_a_tree_promises_to_nobody_puts_no_queue_behind() -> None:

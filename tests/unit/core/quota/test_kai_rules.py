@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from kit.kai import queue
-from muster.core.quota import kaireclaim
+from muster.core.quota import inqueue, kaireclaim
 from muster.core.quota.demand import Charge, Demand, QueuedRequest
-from muster.core.quota.kaiforest import Forest
+from muster.core.quota.forest import Forest
 from muster.core.quota.kaireclaim import Between
 from muster.core.quota.ledger import Ledger
-from muster.core.quota.reclaim import Search, basis, search
+from muster.core.quota.reclaim import Run, Search, basis, search
 from muster.events.base import Cause
 from muster.events.facts import KaiQueueObserved
 from muster.model.keys import Ref
 from muster.model.placing import GPU
 from muster.model.resources import Vector
-from muster.model.workload import NodeState
 
 EQUAL = (0, -1, 1)
 """No quota, no limit, an equal part of what is left over."""
@@ -22,12 +21,12 @@ EQUAL = (0, -1, 1)
 
 def ledger(*queues: KaiQueueObserved, gpus: int = 8, cpus: int = 10) -> Ledger:
     forest, node = Forest(), Ref("Node", "", "n", "n")
-    forest.node(NodeState(node, 1, {"cpu": cpus * 1000, "memory": 10**12, GPU: gpus * 1000}), Cause(1, 0))
+    forest.node(node.uid, {"cpu": cpus * 1000, "memory": 10**12, GPU: gpus * 1000}, Cause(1, 0))
     for each in queues:
-        forest.queue(each.queue, Cause(1, 0))
-    assert forest.tree is not None
+        forest.kai.observed(each, Cause(1, 0))
+    assert forest.kai.tree is not None
     found = Ledger()
-    found.install(forest.tree)
+    found.install(forest.kai.tree)
     return found
 
 
@@ -180,3 +179,10 @@ def test_what_nobody_of_them_asks_for_is_not_compared() -> None:
         asks(found, "b", cpu=9)
         rules = asks(found, "a", gpu=2)
         assert rules.balanced(begun(rules, gone)) is may, f"a victim of {cores} cores"
+
+
+def test_only_strictly_lower_priority_is_named_in_a_queue() -> None:
+    runs = [Run(priority, 0, 0, f"ns/{priority}", str(priority)) for priority in (10, 50, 50, 75)]
+    assert [run.priority for run in inqueue.lower(runs, 50)] == [10]
+    assert inqueue.lower(runs, 10) == []
+    assert len(inqueue.lower(runs, 76)) == 4

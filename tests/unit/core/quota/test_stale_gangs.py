@@ -11,6 +11,7 @@ from kit.bench import Bench
 from kit.facts import seen
 from muster.events.base import Event
 from muster.events.decisions import SuspensionOrdered
+from muster.model.workload import PodSet
 
 SET_OF = ({"ray.io/node-type": "head"}, {"ray.io/group": "small-group"}, {"ray.io/group": "small-group"})
 
@@ -82,3 +83,40 @@ def test_negative_is_never() -> None:
     found.facts(facts.pod_gone("one", 2, "default"))
     found.settle()
     assert ordered(found.pass_time(600_000)) == []
+
+
+def test_a_gang_in_a_tree_is_never_stale() -> None:
+    found = Bench()
+    much = {"cpu": 100, "memory": "1Ti"}
+    leaf = facts.node("leaf", much, much, ("default",))
+    tree = facts.tree(facts.node("root", much, much, children=(leaf,)))
+    found.facts(nodes.node("n1", cpu=64, memory=256), kai.queue("beside"), tree)
+    found.synced()
+    one = facts.job("one", "default", cpu=3)
+    found.facts(seen(one))
+    found.settle()
+    found.facts(facts.cluster("one", "default"), seen(one, suspended=False, phase="running", settled=False))
+    found.facts(*(pod(index) for index in range(3)))
+    found.facts(facts.pod_gone("one", 2, "default"))
+    found.settle()
+    [entry] = found.states["quota_accountant"].entries.values()
+    assert entry.queue == "root/leaf"
+    assert ordered(found.pass_time(600_000)) == []
+
+
+def test_what_a_group_has_above_its_minimum_is_not_missed() -> None:
+    found = Bench()
+    found.facts(nodes.node("n1", cpu=64, memory=256), kai.queue("team-a"))
+    found.synced()
+    sets = (PodSet("head", 1, facts.vector(cpu=1)), PodSet("small-group", 2, facts.vector(cpu=1), minimum=1))
+    one = kai.work("one", "team-a", cpu=3, pod_sets=sets)
+    found.facts(seen(one))
+    found.settle()
+    found.facts(facts.cluster("one", "default"), seen(one, suspended=False, phase="running", settled=False))
+    found.facts(*(pod(index) for index in range(3)))
+    found.facts(facts.pod_gone("one", 2, "default"))
+    found.settle()
+    assert ordered(found.pass_time(600_000)) == []
+    found.facts(facts.pod_gone("one", 1, "default"))
+    found.settle()
+    assert ordered(found.pass_time(61_000)) == ["stale_gang"]

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from msgspec import Struct, field
 
-from muster.core.objects.meta import Meta, decode
+from muster.core.objects.kaiqueue import pod_group_name
+from muster.core.objects.meta import SCHEDULING_GROUP, Meta, decode
 from muster.core.objects.podspec import PodTemplate
 from muster.core.workloads.common import (
     Condition,
@@ -23,6 +24,7 @@ from muster.core.workloads.common import (
     workload,
 )
 from muster.core.workloads.ownership import held_by_another, launches, part_of_ray
+from muster.model.keys import Ref
 from muster.model.workload import ChildState, Outcome, Phase, Workload
 
 KIND = "Job"
@@ -66,7 +68,7 @@ def read(raw: bytes) -> Workload | ChildState | None:
         return None
     check_version(job.api_version, "batch")
     refusal = foreign_manager("spec.managedBy", spec.managed_by, CONTROLLER) or held_by_another(meta)
-    return workload(KIND, job.api_version, job.metadata, life, _needs(spec, status), refusal=refusal)
+    return workload(KIND, job.api_version, job.metadata, life, _needs(spec, status, meta.ref(KIND)), refusal=refusal)
 
 
 def _life(suspended: bool, status: BatchJobStatus) -> Life:
@@ -96,7 +98,7 @@ def _life(suspended: bool, status: BatchJobStatus) -> Life:
     )
 
 
-def _needs(spec: JobSpec, status: BatchJobStatus) -> Needs:
+def _needs(spec: JobSpec, status: BatchJobStatus, ref: Ref) -> Needs:
     """As many pods as may run at once; of a Job that was suspended half way only those that are still to run."""
     pods = count(spec.parallelism, 1, "spec.parallelism")
     if spec.completions is not None:
@@ -104,7 +106,9 @@ def _needs(spec: JobSpec, status: BatchJobStatus) -> Needs:
         pods = min(pods, max(0, count(spec.completions, 1, "spec.completions") - done))
     needs, pod = Needs(), spec.template.spec
     needs.add("main", pods, spec.template, "spec", steer=False)
-    if status.start_time is None:  # The API server lets nobody change the schedulerName of a Job, nor what has begun.
-        needs.steering.add(spec.template, "spec.template", fixed=True)
+    # The API server lets nobody change the schedulerName of a Job, and nothing of its pods once it has begun.
+    begun = status.start_time is not None
+    if not begun or spec.template.annotations.get(SCHEDULING_GROUP) == pod_group_name(ref):
+        needs.steering.add(spec.template, "spec.template", fixed=True, sealed=begun)
     needs.prioritize(pod.priority_class_name, pod.priority)
     return needs

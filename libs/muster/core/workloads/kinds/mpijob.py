@@ -12,10 +12,13 @@ from muster.model.workload import Workload
 
 KIND = "MPIJob"
 ORDER = ("Launcher", "Worker")
+WAITS = "WaitForWorkersReady"
+"""spec.launcherCreationPolicy by which the launcher is made when all workers are ready."""
 
 
 class MPIJobSpec(Struct, frozen=True, rename="camel"):
     run_policy: RunPolicy | None = None
+    launcher_creation_policy: str | None = None
     mpi_replica_specs: dict[str, ReplicaSpec] = field(default_factory=dict)
 
 
@@ -39,5 +42,6 @@ def read(raw: bytes) -> Workload:
         ("spec.mpiReplicaSpecs", job.spec.mpi_replica_specs),
         job.status,
         order=ORDER,
+        later=("Launcher",) if job.spec.launcher_creation_policy == WAITS else (),
         managers=("kubeflow.org/mpi-operator", "kubeflow.org/training-operator"),
     )

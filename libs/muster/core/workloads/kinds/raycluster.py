@@ -1,6 +1,8 @@
 """RayCluster (ray.io/v1): suspended by ``spec.suspend``; its pods are its own. It runs until somebody deletes it.
 
-The RayCluster of a RayJob or a RayService is no workload of its own: it is what that runs through.
+Its autoscaler may stop it too, by ``spec.idleSuspend``: what it was charged is free then, and it is not queued until
+its owner takes that back. The RayCluster of a RayJob or a RayService is no workload of its own: it is what that runs
+through.
 """
 
 from __future__ import annotations
@@ -27,6 +29,10 @@ from muster.model.resources import Vector
 from muster.model.workload import ChildState, Phase, Workload
 
 KIND = "RayCluster"
+IDLE = (
+    "spec.idleSuspend is true: its autoscaler has stopped it since nothing used it; set spec.idleSuspend to false and "
+    "spec.suspend to true, and it is queued again"
+)
 
 
 class RayClusterStatus(Struct, frozen=True):
@@ -60,10 +66,11 @@ def alone(raw: bytes) -> Workload:
     if cluster.spec is None:
         raise has_no_spec()
     check_version(cluster.api_version, GROUP)
-    needs, suspended = Needs(), bool(cluster.spec.suspend)
+    needs, suspended = Needs(), cluster.spec.rests
     spec = uncapped(cluster.spec, cluster.metadata) if suspended else cluster.spec
     add_cluster(needs, spec, "spec", meta=cluster.metadata)
     refusal = foreign_manager("spec.managedBy", spec.managed_by, OPERATOR)
+    refusal = refusal or (IDLE if cluster.spec.idle_suspend else "")
     life = _life(suspended, cluster.status or RayClusterStatus())
     elastic = elastic_of(spec, cluster.metadata, "spec")
     return workload(KIND, cluster.api_version, cluster.metadata, life, needs, refusal=refusal, elastic=elastic)
@@ -76,7 +83,7 @@ def _asks(raw: bytes, meta: Meta) -> tuple[Vector, Elastic | None]:
     try:
         cluster: RayCluster = decode(raw, RayCluster)
         spec, needs = cluster.spec, Needs()
-        if spec is None or spec.suspend:
+        if spec is None or spec.rests:
             return {}, None
         add_cluster(needs, spec, "spec", meta=cluster.metadata)
         full = needs.totals()["full"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from msgspec import Struct, field
 
-from muster.core.objects.meta import GANG, SUSPEND, Meta, decode
+from muster.core.objects.meta import GANG, SCHEDULING_GROUP, SUSPEND, Meta, decode
 from muster.core.workloads.common import (
     Life,
     Needs,
@@ -102,13 +102,21 @@ def _needs(spec: SparkSpec) -> Needs:
         needs.steering.leave()
     for name, role, pods in (("driver", spec.driver, 1), ("executor", spec.executor, first)):
         template, one = template_of(role, settings), request_of(role, name, settings)
-        needs.add(name, pods, template, f"spec.{name}", request=one, steer=False)
+        later = name == "executor"  # The driver makes them.
+        needs.add(name, pods, template, f"spec.{name}", request=one, steer=False, later=later)
         inner = role.template.spec.scheduler_name if role.template is not None else ""
         scheduler = role.scheduler_name or inner or ""
         if role == Role():
             needs.steering.leave()  # It may not be there at all, and then nothing can be added to it.
-        marked, annotated = GANG in (role.annotations or {}), bool(role.annotations)
-        steered = Template(f"/spec/{name}", flat=True, named=scheduler in OURS, marked=marked, annotations=annotated)
+        notes = role.annotations or {}
+        steered = Template(
+            f"/spec/{name}",
+            flat=True,
+            named=scheduler in OURS,
+            marked=GANG in notes,
+            annotations=bool(notes),
+            noted=bool(notes.get(SCHEDULING_GROUP)),
+        )
         needs.steering.describe(steered, scheduler)
         needs.prioritize(template.spec.priority_class_name, template.spec.priority)
     needs.reserve(one, max(most, first) - first)

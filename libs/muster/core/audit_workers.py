@@ -1,0 +1,60 @@
+"""What the audit asks of workers that Muster deletes itself, from the log alone: their operator was asked first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from muster.events.base import Cause
+from muster.events.effects import EffectApplied
+from muster.events.elastic import GateSet, WorkersRemoved
+from muster.events.envelope import Stored
+
+Finding = tuple[str, bool, str]
+"""Invariant, whether it holds, what is wrong if it does not."""
+
+PATIENCE_MS = 60_000
+"""How long an operator has."""
+
+
+class _Named(Struct):
+    attempt: int
+    cause: Cause
+    pods: frozenset[str]
+    at: int = 0
+    """Log time at which that was written; 0 before."""
+
+
+class WorkersAudit:
+    """Feed it every commit in order."""
+
+    def __init__(self) -> None:
+        self._asked: dict[str, _Named] = {}
+        """uid of who is charged -> the workers that its operator was asked to delete last"""
+        self._now = 0
+
+    def feed(self, stored: Stored) -> Iterator[Finding]:
+        """What is found in one commit."""
+        self._now = max(self._now, stored.commit.at)
+        for item, event in enumerate(stored.commit.events):
+            match event:
+                case GateSet() if event.workers:
+                    pods = frozenset(pod.uid for refs in event.workers.values() for pod in refs)
+                    self._asked[event.owner.uid] = _Named(event.attempt, Cause(stored.seq, item), pods)
+                case EffectApplied(action="gate"):
+                    for asked in self._asked.values():
+                        if asked.cause == event.cause and not asked.at:
+                            asked.at = self._now
+                case WorkersRemoved():
+                    yield self._removed(event)
+                case _:
+                    pass
+
+    def _removed(self, event: WorkersRemoved) -> Finding:
+        asked = self._asked.get(event.owner.uid)
+        pods = {pod.uid for refs in event.workers.values() for pod in refs}
+        named = asked is not None and asked.attempt == event.attempt and pods <= asked.pods
+        late = asked is not None and 0 < asked.at <= self._now - PATIENCE_MS
+        what = "were not named to its operator" if not named else "were named to its operator a moment ago"
+        return "I27", named and late, f"workers of {event.ref} are deleted that {what}"

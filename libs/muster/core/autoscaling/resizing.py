@@ -1,0 +1,106 @@
+"""Workers that grow in place: Ray's autoscaler picks which, so a group may grow as a whole, or not at all.
+
+How many of its pods may be larger than they were made is counted and granted like replicas, under a name of its own
+(``elastic.grown``) that says by how much. A group is open, and its autoscaler may try, while something waits for that
+and as many are granted as it may have pods; then it is closed, and what no pod has grown by is given back.
+"""
+
+from __future__ import annotations
+
+from muster.core.autoscaling.state import BridgeState, Cluster, Grant
+from muster.events.elastic import GrowthUnit, ReplicaCost
+from muster.model.elastic import AUTOSCALER, Counts, ScaledGroup, grown
+from muster.model.resources import Vector
+
+RESIZED = ("cpu", "memory")
+
+
+def large(state: BridgeState, cluster: Cluster) -> Counts:
+    """{worker group: pods of it that ask for more than they were made with}"""
+    found = {group.name: len(_extras(state, cluster, group)) for group in cluster.elastic.groups}
+    return {name: count for name, count in found.items() if count}
+
+
+def is_open(cluster: Cluster, group: ScaledGroup, counts: Counts) -> bool:
+    """Whether something waits for its pods to grow, and all that it may have may, by what is granted."""
+    pods, name = max(counts.get(group.name, 0), group.replicas) * group.hosts, grown(group)
+    return bool(group.grows and cluster.wish.wanted.get(name)) and 0 < pods <= counts.get(name, 0)
+
+
+def opened(cluster: Cluster, counts: Counts) -> tuple[str, ...]:
+    """The groups that may grow by what is granted."""
+    return tuple(group.name for group in cluster.elastic.groups if is_open(cluster, group, counts))
+
+
+def is_written(cluster: Cluster, grant: Grant) -> bool:
+    """Whether the object says which groups may grow."""
+    return not cluster.elastic.ungated and {*cluster.elastic.growing} == {*opened(cluster, grant.kept)}
+
+
+def unused(state: BridgeState, cluster: Cluster, grant: Grant) -> Counts:
+    """{name of a growth: pods that need it}, of those that are granted more than that."""
+    needs = _needs(state, cluster, grant)
+    for group in cluster.elastic.groups:
+        needs[grown(group)] = max(needs.get(grown(group), 0), cluster.wish.wanted.get(grown(group), 0))
+    names = {group.name for group in cluster.elastic.groups}
+    return {
+        name: needs.get(name, 0)
+        for name, count in grant.groups.items()
+        if name in grant.grown and name not in names and name != AUTOSCALER and needs.get(name, 0) < count
+    }
+
+
+def beyond(state: BridgeState, cluster: Cluster, grant: Grant) -> list[GrowthUnit]:
+    """Pods that have grown beyond what is granted."""
+    more = {name: count - grant.groups.get(name, 0) for name, count in _needs(state, cluster, grant).items()}
+    return [GrowthUnit({name: 1}, count) for name, count in sorted(more.items()) if count > 0]
+
+
+def _needs(state: BridgeState, cluster: Cluster, grant: Grant) -> Counts:
+    """{name of a growth: pods that have grown so far}: by what was granted, else by what their owner wants now."""
+    needs: Counts = {}
+    for group in cluster.elastic.groups:
+        sizes = {name: cost.request for name, cost in grant.grown.items() if name.startswith(f"{group.name}/")}
+        for extra in _extras(state, cluster, group):
+            fits = [
+                (sorted(more.items()), name)
+                for name, more in sizes.items()
+                if needs.get(name, 0) < grant.groups.get(name, 0) and not _above(extra, more)
+            ]
+            name = min(fits)[1] if fits else grown(group) if group.grows else ""
+            if name:
+                needs[name] = needs.get(name, 0) + 1
+    return needs
+
+
+def _extras(state: BridgeState, cluster: Cluster, group: ScaledGroup) -> list[Vector]:
+    """By how much the pods of a group that have grown are larger than they were made."""
+    whole = group.request if group.takes is None else group.takes
+    made = {name: -(-amount // group.hosts) for name, amount in whole.items()}
+    pods = state.workers.get(cluster.ref.uid, {}).get(group.name, {}).values()
+    return [
+        {name: max(pod.request.get(name, 0) - made.get(name, 0), 0) for name in RESIZED}
+        for pod in pods
+        if _above(pod.request, made)
+    ]
+
+
+def with_size(cluster: Cluster, grant: Grant, unit: GrowthUnit) -> GrowthUnit:
+    """Replicas of a group that is open come with room to grow."""
+    groups = dict(unit.groups)
+    for group in cluster.elastic.groups:
+        name = grown(group)
+        if group.name in unit.groups and name not in unit.groups and is_open(cluster, group, grant.groups):
+            spare = grant.groups[name] - grant.groups.get(group.name, 0) * group.hosts if unit.times == 1 else 0
+            groups[name] = max(unit.groups[group.name] * group.hosts - max(spare, 0), 0)
+    return GrowthUnit({name: count for name, count in sorted(groups.items()) if count}, unit.times)
+
+
+def costs(cluster: Cluster, grant: Grant) -> dict[str, ReplicaCost]:
+    """What a pod that may grow is charged on top."""
+    now = {grown(group): ReplicaCost(group.grows, hosts=0) for group in cluster.elastic.groups if group.grows}
+    return grant.grown | now | {AUTOSCALER: ReplicaCost({}, cluster.elastic.beside, hosts=0)}
+
+
+def _above(request: Vector, made: Vector) -> bool:
+    return any(request.get(name, 0) > made.get(name, 0) for name in RESIZED)

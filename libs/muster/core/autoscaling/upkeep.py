@@ -1,0 +1,75 @@
+"""Keeping what is known of Ray clusters in line with itself: what they want, and about which something is due."""
+
+from __future__ import annotations
+
+from muster.core.autoscaling import resizing, watchdog
+from muster.core.autoscaling.gate import next_of, unused
+from muster.core.autoscaling.state import BridgeState, Cluster
+from muster.core.autoscaling.wish import wish_of
+from muster.events.base import Cause
+from muster.model.elastic import Elastic
+from muster.model.keys import Position, Ref
+
+
+def seen(
+    state: BridgeState, at: Position, ref: Ref, owner: str, rv: int, elastic: Elastic | None, *, runs: bool
+) -> None:
+    """``elastic``: how it scales itself; None for one of a fixed size."""
+    cause = Cause(at.seq, at.item)
+    cluster = state.clusters.get(ref.uid)
+    if cluster is not None and (cluster.owner != owner or cluster.fixed is not (elastic is None)):
+        forget(state, ref.uid)
+        cluster = None
+    if cluster is None:
+        cluster = state.clusters[ref.uid] = Cluster(ref, owner, Elastic(), rv, cause, elastic is None)
+    cluster.elastic, cluster.rv, cluster.cause, cluster.runs = elastic or Elastic(), rv, cause, runs
+    state.cluster_of[owner] = ref.uid
+    wishes(state, cluster)
+    recheck(state, ref.uid)
+
+
+def forget(state: BridgeState, uid: str) -> None:
+    cluster = state.clusters.pop(uid)
+    grant = state.grants.get(cluster.owner)
+    if grant is not None:
+        grant.giving = {}  # Its next sight shows what came of the write that was to lower it.
+    named = state.named.get(cluster.owner)
+    if named is not None and named.ordered.ref.uid == uid:  # One that has a fixed size makes them again.
+        del state.named[cluster.owner]
+    for table in (state.growing, state.gates, state.due, state.heard, state.chosen, state.watched):
+        table.pop(uid, None)
+    if state.cluster_of.get(cluster.owner) == uid:
+        del state.cluster_of[cluster.owner]
+
+
+def wishes_of_owner(state: BridgeState, owner: str) -> None:
+    cluster = state.clusters.get(state.cluster_of.get(owner, ""))
+    if cluster is not None:
+        wishes(state, cluster)
+        recheck(state, cluster.ref.uid)
+
+
+def wishes(state: BridgeState, cluster: Cluster) -> None:
+    """What it wants by what is known now; what an older attempt wanted counts no more."""
+    grant, known = state.grants.get(cluster.owner), state.heard.get(cluster.ref.uid)
+    of_now = known is not None and (grant is None or known.attempt == grant.attempt)
+    demand = known.demand if known is not None and of_now else None
+    cluster.wish = wish_of(cluster.elastic, demand, resizing.large(state, cluster))
+
+
+def recheck(state: BridgeState, uid: str) -> None:
+    """Bring ``due`` and what is unused in line with the state."""
+    cluster = state.clusters.get(uid)
+    if cluster is None:
+        state.due.pop(uid, None)
+        return
+    watchdog.look(state, cluster)
+    grant = state.grants.get(cluster.owner)
+    if grant is None or cluster.fixed or not unused(state, cluster, grant):
+        cluster.unused_since = 0
+    elif not cluster.unused_since:
+        cluster.unused_since = state.now
+    if next_of(state, cluster) is not None:
+        state.due[uid] = None
+    else:
+        state.due.pop(uid, None)

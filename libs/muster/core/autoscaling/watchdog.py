@@ -1,0 +1,267 @@
+"""Watches Ray clusters: their head and whether they become ready, and the autoscaler of those that scale themselves.
+
+What is wrong for longer than it may be is an alarm; the most severe one stands for all. While an autoscaler is not
+heard its cluster is granted nothing more, and what is granted and unused is given back, so that no quota waits for it.
+One that stalls with launches open is granted room for them, because Ray's second version fails at every tick once more
+workers are on their way than ``maxReplicas`` allows. Workers that are idle for too long are removed here instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from muster.core.autoscaling.state import BridgeState, Cluster, Grant, Worker
+from muster.events.alarms import DEAF, AlarmCleared, AlarmRaised, AlarmReason
+from muster.events.base import Decision
+from muster.events.elastic import ChosenWorker, WorkersChosen
+from muster.model.elastic import Counts, ScaledGroup
+from muster.model.raydemand import RayDemand
+
+LIMITS_MS: dict[AlarmReason, int] = {
+    "no_head": 60_000,
+    "unauthorized": 30_000,
+    "unreadable": 60_000,
+    "unreachable": 60_000,
+    "stalled": 0,
+    "not_growing": 60_000,
+    "not_shrinking": 60_000,
+    "not_ready": 600_000,
+}
+"""How long something may be wrong, the most severe first. ``stalled`` is said after six ticks by who reads the head."""
+LATE = 3
+"""An autoscaler whose ticks take long has so many of them to ask for what it is granted."""
+HOLD_MS = 300_000
+"""How long growth is not tried again after it was not used; twice as long each time,"""
+LONGEST_HOLD = 5
+"""so many times."""
+DRAIN_MS = 6_000
+"""How long the head has for refusing to drain a worker that is not idle any more: it is read three times."""
+
+
+class Wrong(Struct, frozen=True):
+    """Something is wrong with a cluster."""
+
+    groups: Counts
+    since: int = 0
+    """Since when, where the head says it; 0: since it was noticed."""
+
+
+def look(state: BridgeState, cluster: Cluster) -> None:
+    """Note what is wrong with a cluster, and since when."""
+    watch, sizes = cluster.watch, cluster.elastic.sizes
+    watch.headed = watch.headed or bool(state.heads.get(cluster.ref.uid))
+    if sizes != watch.sizes:
+        watch.since.pop("not_growing", None)
+        watch.sizes, watch.tries = sizes, 0
+    found = dict(_wrong(state, cluster))
+    watch.since = {reason: wrong.since or watch.since.get(reason, state.now) for reason, wrong in found.items()}
+    watch.groups = {reason: wrong.groups for reason, wrong in found.items() if wrong.groups}
+    if found or cluster.owner in state.alarms:
+        state.watched[cluster.ref.uid] = None
+    else:
+        state.watched.pop(cluster.ref.uid, None)
+
+
+def deaf(state: BridgeState, cluster: Cluster) -> bool:
+    """Whether nothing that is granted would be used."""
+    alarm = state.alarms.get(cluster.owner)
+    return alarm is not None and alarm.reason in DEAF
+
+
+def room_to_recover(state: BridgeState, cluster: Cluster) -> Counts:
+    """Replicas of groups whose stalled autoscaler has asked for more than there are, for as long as that may help."""
+    alarm, demand = state.alarms.get(cluster.owner), _demand(state, cluster)
+    if alarm is None or alarm.reason != "stalled" or alarm.tries > 1 or demand is None:
+        return {}
+    found: Counts = {}
+    for group in cluster.elastic.groups:
+        launching = -(-demand.launching.get(group.name, 0) // group.hosts)
+        wanted = min(_replicas(state, cluster, group) + launching, cluster.elastic.ceiling(group))
+        if launching and wanted > group.replicas:
+            found[group.name] = wanted
+    return found
+
+
+def timed(state: BridgeState) -> Iterator[str]:
+    """Clusters about which something may be due by now."""
+    for uid in state.watched:
+        cluster = state.clusters[uid]
+        if any(since + _limit_ms(state, cluster, reason) <= state.now for reason, since in cluster.watch.since.items()):
+            yield uid
+
+
+def deadlines(state: BridgeState) -> Iterator[int]:
+    """Log times (ms) at which more may be due."""
+    for uid in state.watched:
+        cluster = state.clusters[uid]
+        yield from (since + _limit_ms(state, cluster, reason) for reason, since in cluster.watch.since.items())
+        alarm = state.alarms.get(cluster.owner)
+        if alarm is not None:
+            yield alarm.until
+
+
+def decisions(state: BridgeState) -> Iterator[Decision]:
+    """Alarms that are to be raised, and those that are over."""
+    for uid in state.watched:
+        cluster = state.clusters[uid]
+        grant = state.grants.get(cluster.owner)
+        if grant is not None and state.cluster_of.get(cluster.owner) == uid:
+            yield from _alarm(state, cluster, grant)
+    for owner, alarm in state.alarms.items():
+        if owner not in state.cluster_of:  # Its cluster is gone, or scales itself no more.
+            yield AlarmCleared(cause=alarm.cause, ref=alarm.ref, attempt=alarm.attempt, cluster=alarm.cluster)
+
+
+def takeover(state: BridgeState, cluster: Cluster, grant: Grant) -> WorkersChosen | None:
+    """Idle workers that are removed because the autoscaler does not do it."""
+    alarm = state.alarms.get(cluster.owner)
+    if not cluster.elastic.driven and (alarm is None or alarm.reason not in ("not_shrinking", "stalled")):
+        return None
+    chosen: list[ChosenWorker] = []
+    left: Counts = {}
+    for group in cluster.elastic.groups:
+        going = _kept(state, cluster, group)
+        keep = _replicas(state, cluster, group) - len(going)
+        if going and keep < grant.groups.get(group.name, 0):
+            left[group.name] = keep
+            chosen += [ChosenWorker(each.ref, group.name, True) for replica in going for each in replica]
+    if not chosen:
+        return None
+    return WorkersChosen(
+        cause=cluster.cause,
+        ref=cluster.ref,
+        owner=grant.ref,
+        attempt=grant.attempt,
+        workers=tuple(chosen),
+        left=left,
+        until=state.now + DRAIN_MS,
+    )
+
+
+def _kept(state: BridgeState, cluster: Cluster, group: ScaledGroup) -> list[list[Worker]]:
+    """Replicas of a group that should be gone for so long that their autoscaler is not waited for."""
+    late = state.now - _limit_ms(state, cluster, "not_shrinking")
+    return [members for due, members in _idle(state, cluster, group) if due <= late]
+
+
+def _idle(state: BridgeState, cluster: Cluster, group: ScaledGroup) -> list[tuple[int, list[Worker]]]:
+    """(when its idle timeout ends, its hosts) of the idle replicas of a group that nothing needs, the oldest first."""
+    demand = _demand(state, cluster)
+    if demand is None or demand.pending or demand.placement_groups or demand.explicit:
+        return []
+    over = {each.pod: each.since + group.idle_s * 1000 for each in demand.idle if each.group == group.name}
+    replicas: dict[str, list[Worker]] = {}
+    for worker in state.workers.get(cluster.ref.uid, {}).get(group.name, {}).values():
+        replicas.setdefault(worker.replica, []).append(worker)
+    named = set(group.leaving)
+    found = [
+        (max(over[each.ref.name] for each in members), sorted(members, key=lambda each: each.ref.name))
+        for members in replicas.values()
+        if all(each.ref.name in over and each.ref.name not in named for each in members)
+    ]
+    found.sort(key=lambda each: (each[0], each[1][0].ref.name))
+    needed = max(group.least, cluster.wish.wanted.get(group.name, 0) if cluster.wish.units else 0)
+    return found[: max(len(replicas) - needed, 0)]
+
+
+def _wrong(state: BridgeState, cluster: Cluster) -> Iterator[tuple[AlarmReason, Wrong]]:
+    grant, uid = state.grants.get(cluster.owner), cluster.ref.uid
+    if grant is None or not cluster.runs or state.cluster_of.get(cluster.owner) != uid:
+        return
+    heads, demand = state.heads.get(uid, {}), _demand(state, cluster)
+    trouble = demand.trouble if demand is not None else ""
+    if cluster.elastic.driven and trouble == "stalled":
+        trouble = ""  # It has no autoscaler.
+    if not heads and cluster.fixed and not cluster.watch.headed:
+        pass  # It never becomes ready, which is said below.
+    elif not heads:
+        yield "no_head", Wrong({})
+    elif trouble == "unreachable":
+        if any(heads.values()):
+            yield "unreachable", Wrong({})
+    elif trouble:
+        yield trouble, Wrong({})
+    elif unasked := _unasked(state, cluster):
+        yield "not_growing", Wrong(unasked)
+    if trouble in ("", "stalled"):
+        idle = [due for group in cluster.elastic.groups for due, _ in _idle(state, cluster, group)]
+        if idle:
+            yield "not_shrinking", Wrong({}, since=min(idle))
+    if cluster.owner in state.starting:
+        yield "not_ready", Wrong({})
+
+
+def _unasked(state: BridgeState, cluster: Cluster) -> Counts:
+    """{group: replicas} that are wanted and allowed, and not asked for, while nothing is on its way."""
+    held = state.alarms.get(cluster.owner)
+    found: Counts = {}
+    for group in cluster.elastic.groups:
+        wanted = cluster.wish.wanted.get(group.name, 0)
+        most = wanted if held is not None and held.reason == "not_growing" else group.most
+        live = len(state.workers.get(cluster.ref.uid, {}).get(group.name, ()))
+        if min(wanted, most) > group.replicas and live == group.replicas * group.hosts:
+            found[group.name] = min(wanted, most) - group.replicas
+    return found
+
+
+def _alarm(state: BridgeState, cluster: Cluster, grant: Grant) -> Iterator[Decision]:
+    known, watch = state.alarms.get(cluster.owner), cluster.watch
+    reason = next((each for each in LIMITS_MS if _is_late(state, cluster, each)), None)
+    over = known is not None and 0 < known.until <= state.now
+    if known is not None and known.reason == reason == "not_growing" and over:
+        reason = None  # It is tried again.
+    if reason is None:
+        if known is not None:
+            yield AlarmCleared(cause=cluster.cause, ref=grant.ref, attempt=grant.attempt, cluster=cluster.ref)
+        return
+    tries = watch.tries + 1 if reason == "not_growing" else 1
+    if known is not None and (known.reason, known.cluster) == (reason, cluster.ref):
+        if not over:
+            return
+        tries = known.tries + 1
+    hold, groups = 0, watch.groups.get(reason, {})
+    if reason == "not_shrinking":
+        late = {group.name: len(_kept(state, cluster, group)) for group in cluster.elastic.groups}
+        groups = {name: count for name, count in late.items() if count}
+    if reason == "not_growing":
+        hold = HOLD_MS * 2 ** min(watch.tries, LONGEST_HOLD)
+    elif reason == "stalled" and tries == 1:
+        hold = HOLD_MS
+    yield AlarmRaised(
+        cause=cluster.cause,
+        ref=grant.ref,
+        attempt=grant.attempt,
+        cluster=cluster.ref,
+        reason=reason,
+        since=watch.since[reason],
+        groups=groups,
+        fixed=cluster.fixed,
+        until=state.now + hold if hold else 0,
+        tries=tries,
+    )
+
+
+def _is_late(state: BridgeState, cluster: Cluster, reason: AlarmReason) -> bool:
+    """Whether something is wrong for too long. Without an autoscaler nobody but us removes workers."""
+    since = None if cluster.elastic.driven and reason == "not_shrinking" else cluster.watch.since.get(reason)
+    return since is not None and since + _limit_ms(state, cluster, reason) <= state.now
+
+
+def _limit_ms(state: BridgeState, cluster: Cluster, reason: AlarmReason) -> int:
+    if cluster.elastic.driven and reason == "not_shrinking":
+        return 0
+    demand = _demand(state, cluster) if reason == "not_growing" else None
+    return max(LIMITS_MS[reason], LATE * demand.tick_ms if demand is not None else 0)
+
+
+def _replicas(state: BridgeState, cluster: Cluster, group: ScaledGroup) -> int:
+    workers = state.workers.get(cluster.ref.uid, {}).get(group.name, {})
+    return len({worker.replica for worker in workers.values()})
+
+
+def _demand(state: BridgeState, cluster: Cluster) -> RayDemand | None:
+    """What its head said last, of the attempt that runs now."""
+    heard, grant = state.heard.get(cluster.ref.uid), state.grants.get(cluster.owner)
+    return heard.demand if heard is not None and grant is not None and heard.attempt == grant.attempt else None

@@ -1,0 +1,129 @@
+"""How long jobs run, learned from the log alone: streaming means and quantiles in integers, per kind of job.
+
+A job is compared with the ended runs that are most like its own: first of its namespace, queue, name stem and request,
+then without the namespace, then of its queue and request, then of its queue, then of all. Nothing is known of a job but
+what it says before it runs. The one place that knows this: the order of borrowers rests on the means, promised starts
+on the quantiles.
+"""
+
+from __future__ import annotations
+
+import re
+
+from msgspec import Struct, field
+
+from muster.model.resources import Vector
+
+ENOUGH = 5
+"""Ended runs that a mean or a quantile rests on at least."""
+MAX_KINDS = 20_000
+"""Kinds of jobs that are remembered: those that ended last."""
+REMEMBERED = 128
+"""Runs of a kind at which the counts of its spans are halved: what ended long ago counts less and less."""
+_TAIL = re.compile(r"[-_.]?[0-9a-f]*[0-9][0-9a-z]*$")
+
+
+class RunTimes(Struct):
+    """How long ended runs of one kind took. The mean is over all of them, the spans favour the newest."""
+
+    count: int = 0
+    total: int = 0
+    """ms"""
+    spans: dict[int, int] = field(default_factory=dict)
+    """number of a span (see :func:`span_of`) -> how many took so long"""
+    kept: int = 0
+    """The sum of ``spans``."""
+
+    def add(self, ms: int) -> None:
+        self.count += 1
+        self.total += ms
+        number = span_of(ms)
+        self.spans[number] = self.spans.get(number, 0) + 1
+        self.kept += 1
+        if self.kept >= REMEMBERED:
+            self.spans = {each: times // 2 for each, times in self.spans.items() if times > 1}
+            self.kept = sum(self.spans.values())
+
+    def left(self, ran: int, permille: int) -> int | None:
+        """What one that has run so long (ms) still takes, by a quantile of those that took longer; None for too few."""
+        begun = span_of(ran) if ran > 0 else -1
+        longer = sorted((number, times) for number, times in self.spans.items() if number > begun)
+        total = sum(times for _, times in longer)
+        if total < ENOUGH:
+            return None
+        wanted = (total * permille + 999) // 1000
+        for number, times in longer:
+            wanted -= times
+            if wanted <= 0:
+                return max(end_of(number) - ran, 0)
+        raise AssertionError(f"no quantile {permille} of {longer}")
+
+
+class Durations(Struct):
+    """Kinds of jobs, by how long their runs took."""
+
+    kinds: dict[str, RunTimes] = field(default_factory=dict)
+    """kind of job (see :func:`kinds_of`) -> its ended runs; the one that ended last is the last"""
+
+    def ended(self, kinds: tuple[str, ...], ms: int) -> None:
+        """A run of a job of these kinds took so long."""
+        for kind in kinds:
+            spread = self.kinds.pop(kind, None) or RunTimes()
+            spread.add(ms)
+            self.kinds[kind] = spread
+        while len(self.kinds) > MAX_KINDS:
+            del self.kinds[next(iter(self.kinds))]
+
+    def mean(self, kinds: tuple[str, ...]) -> int:
+        """How long such a job runs on average, ms, by the finest kind of which enough ended; 0 where none has."""
+        for kind in kinds:
+            spread = self.kinds.get(kind)
+            if spread is not None and spread.count >= ENOUGH:
+                return spread.total // spread.count
+        return 0
+
+    def left(self, kinds: tuple[str, ...], ran: int, permille: int) -> int | None:
+        """How long one of these kinds that has run so long (ms) still runs, by a quantile; None where nothing is known.
+
+        One that has run longer than nearly all that is known takes as long again.
+        """
+        for kind in kinds:
+            spread = self.kinds.get(kind)
+            found = spread.left(ran, permille) if spread is not None else None
+            if found is not None:
+                return found
+        return max(ran, 1) if self.known() else None
+
+    def known(self) -> int:
+        """How many runs ended, of all kinds; the promises rest on at least ENOUGH."""
+        every = self.kinds.get(ANY)
+        return every.count if every is not None and every.count >= ENOUGH else 0
+
+
+ANY = ""
+"""The kind that every job is of."""
+
+
+def kinds_of(namespace: str, name: str, queue: str, request: Vector) -> tuple[str, ...]:
+    """The kinds a job belongs to, the finest first. Its name without the counter at its end is its stem."""
+    asked = ",".join(f"{each}={request[each]}" for each in sorted(request))
+    stem = stem_of(name)
+    return f"{queue}|{stem}|{asked}|{namespace}", f"{queue}|{stem}|{asked}", f"{queue}||{asked}", queue, ANY
+
+
+def stem_of(name: str) -> str:
+    """``train-8`` and ``train-9f3`` are ``train``."""
+    return _TAIL.sub("", name)
+
+
+def span_of(ms: int) -> int:
+    """The number of the span of times that one lies in: four to each doubling, from 1 ms on."""
+    ms = max(ms, 1)
+    length = ms.bit_length()
+    return length * 4 + (((ms << 2) >> (length - 1)) & 3)
+
+
+def end_of(number: int) -> int:
+    """The longest time, ms, that lies in a span."""
+    length, quarter = divmod(number, 4)
+    return ((((5 + quarter) << (length - 1)) + 3) >> 2) - 1

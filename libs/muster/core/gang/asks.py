@@ -1,0 +1,55 @@
+"""What the gang of a job asks of the nodes, as this cluster and its queue have it.
+
+All that look for its places ask for this: with less they would find room that is none.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from muster.core.gang.state import AdmitterState, Gang
+from muster.core.placement.gpus import shares_gpu
+from muster.core.placement.view import Ask
+from muster.events.clearing import ClearingProposed
+from muster.events.decisions import PreemptionProposed, QuotaReserved
+from muster.model.placing import GPU, PodRules
+from muster.model.strategies import Resource, Strategy, strategies
+from muster.model.workload import PodSet
+
+
+def laid_out(state: AdmitterState, event: QuotaReserved | PreemptionProposed | ClearingProposed) -> None:
+    """Its queue says from here on how its pods are laid out."""
+    gang = state.gangs.get(event.ref.uid)
+    if gang is not None:
+        gang.placement = event.placement
+
+
+def asks_of(state: AdmitterState, gang: Gang) -> list[Ask]:
+    """What a whole gang asks for: every member it needs to start, and its auxiliary pods."""
+    return [_ask(state, pods, gang) for pods in (*gang.pod_sets, *gang.auxiliary) if pods.count]
+
+
+def _ask(state: AdmitterState, pods: PodSet, gang: Gang) -> Ask:
+    count = pods.count if pods.minimum is None else min(pods.minimum, pods.count)
+    request = pods.request if pods.takes is None else pods.takes
+    rules = in_force(state, f"{gang.namespace}/{gang.name}-{pods.name}", pods.rules)
+    ask = Ask(pods.name, count, request, gang.namespace, rules, gang.topology)
+    strategy = strategy_of(state, ask, gang.placement)
+    return ask if strategy is None else replace(ask, strategy=strategy)
+
+
+def in_force(state: AdmitterState, name: str, rules: PodRules) -> PodRules:
+    """The rules of a pod as they count here; ``name``: its namespace and name, or that of its job and its set."""
+    if not shares_gpu(rules) or state.placement.gpu_sharing:
+        return rules
+    text = f"attempting to create a pod {name} with gpu sharing request, while GPU sharing is disabled"
+    return replace(rules, share=0, gpu_memory=0, unsupported=text)
+
+
+def strategy_of(state: AdmitterState, ask: Ask, said: str = "") -> Strategy | None:
+    """How the pods of an ask are laid out, where that differs from ``placement.mode``.
+
+    By the word of its queue (``said``), else by that for pods without GPUs, if it is of these.
+    """
+    takes: Resource = "gpu" if ask.request.get(GPU) or shares_gpu(ask.rules) else "cpu"
+    return strategies(said).get(takes) or (state.placement.cpu if takes == "cpu" else None)

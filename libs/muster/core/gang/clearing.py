@@ -1,0 +1,229 @@
+"""Nodes that are cleared for a job: who of those that may be suspended has to go, and what is kept free for it.
+
+Tried on the nodes as they will be when everything ordered before has come to pass: as many as are needed, in the order
+in which they were named, and then nobody who is not needed after all. What they give back is kept for the job, which
+waits for it with its quota, until it is placed, or for ten minutes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Sequence
+
+from muster.core.gang import moving, planned
+from muster.core.gang.asks import asks_of, laid_out
+from muster.core.gang.state import AdmitterState, Cleared, ClearingAsked
+from muster.core.placement.place import place
+from muster.core.placement.view import Ask, View, need_of
+from muster.events.base import Cause
+from muster.events.claims import PlanStale, VictimStays
+from muster.events.clearing import ClearingOrdered, ClearingProposed, ClearingTried
+from muster.events.decisions import (
+    EvictionOrdered,
+    GangAdmitted,
+    GangAwaitingNodes,
+    GangDeferred,
+    Placement,
+    QuotaReleased,
+    Shortage,
+    WorkloadDequeued,
+)
+from muster.events.effects import EffectFailed
+from muster.events.facts import WorkloadGone, WorkloadObserved
+from muster.model.keys import Position
+from muster.model.strategies import Strategy
+
+KEPT_MS = 10 * 60_000
+"""How long room is kept for a job since others were ordered to leave for it."""
+
+
+def proposed(state: AdmitterState, at: Position, event: ClearingProposed) -> None:
+    laid_out(state, event)
+    victims = tuple(victim.ref.uid for victim in event.victims)
+    moves = event.kind == "move"
+    state.clearings[event.ref.uid] = ClearingAsked(event.ref, event.attempt, victims, Cause(at.seq, at.item), moves)
+
+
+def tried(state: AdmitterState, _at: Position, event: ClearingTried) -> None:
+    found = state.clearings.get(event.ref.uid)
+    if found is not None:
+        found.answered, found.places = True, event.places
+
+
+def answered(state: AdmitterState, _at: Position, event: PlanStale | EvictionOrdered) -> None:
+    state.clearings.pop(event.ref.uid, None)
+
+
+def ordered(state: AdmitterState, at: Position, event: ClearingOrdered) -> None:
+    found = state.clearings.pop(event.ref.uid, None)
+    if found is not None:
+        state.cleared = {uid: each for uid, each in state.cleared.items() if each.until > at.at}
+        leaving = {victim.ref.uid: planned.occupants_of(state, victim.ref.uid) for victim in event.victims}
+        state.cleared[event.ref.uid] = Cleared(leaving, found.places, at.at + KEPT_MS, of_move=bool(event.moves))
+        for move in event.moves:
+            asks = repr(asks_of(state, state.gangs[move.uid])) if move.uid in state.gangs else ""
+            state.cleared[move.uid] = Cleared(dict(leaving), move.places, at.at + KEPT_MS, of_move=True, moved=asks)
+
+
+def stays(state: AdmitterState, _at: Position, event: VictimStays | EffectFailed) -> None:
+    """A victim does not leave, or not soon: the room that was counted on does not come."""
+    if isinstance(event, EffectFailed) and event.action != "suspend":
+        return
+    for uid in [uid for uid, each in state.cleared.items() if event.ref.uid in each.leaving]:
+        del state.cleared[uid]
+
+
+def over(
+    state: AdmitterState, _at: Position, event: GangAdmitted | GangDeferred | GangAwaitingNodes | WorkloadDequeued
+) -> None:
+    """It has its places, or has been tried with everybody gone, or wants none any more."""
+    state.cleared.pop(event.ref.uid, None)
+    for found in state.cleared.values() if isinstance(event, GangAdmitted) else ():
+        found.leaving.pop(event.ref.uid, None)  # It has left, and runs elsewhere.
+
+
+def released(state: AdmitterState, _at: Position, event: QuotaReleased) -> None:
+    """What was to be moved and does not come back at once has no place kept."""
+    found = state.cleared.get(event.ref.uid)
+    if found is not None and found.moved and event.reason != "moved":
+        del state.cleared[event.ref.uid]
+
+
+def observed(state: AdmitterState, _at: Position, event: WorkloadObserved) -> None:
+    """What asks for something else by now than when it was to be moved has no place kept."""
+    uid = event.workload.ref.uid
+    found = state.cleared.get(uid)
+    if found is not None and found.moved and found.moved != repr(asks_of(state, state.gangs[uid])):
+        del state.cleared[uid]
+
+
+def gone(state: AdmitterState, _at: Position, event: WorkloadGone) -> None:
+    state.cleared.pop(event.ref.uid, None)
+    state.clearings.pop(event.ref.uid, None)
+
+
+# --- what is kept -------------------------------------------------------------------------------------------------
+
+
+def in_force(state: AdmitterState) -> Iterator[tuple[str, Cleared]]:
+    """(uid of a job, what is cleared for it), in the order in which it was ordered."""
+    return ((uid, each) for uid, each in state.cleared.items() if each.until > state.now)
+
+
+def awaits(state: AdmitterState, uid: str) -> bool:
+    """Whether somebody who leaves for a job is still on the nodes."""
+    found = state.cleared.get(uid)
+    keys = (key for keys in found.leaving.values() for key in keys) if found is not None else ()
+    return found is not None and found.until > state.now and any(key in state.ledger.occupants for key in keys)
+
+
+def keep(state: AdmitterState, view: View, placed: Container[str]) -> None:
+    """Keep what is free of cleared nodes from everybody but the jobs they are cleared for, less those just placed."""
+    for uid, found in in_force(state):
+        if uid in state.gangs and (state.gangs[uid].waits or found.moved) and uid not in placed:
+            asks = {ask.name: ask for ask in asks_of(state, state.gangs[uid])}
+            for each in found.places:
+                if each.pod_set in asks:
+                    view.keep(asks[each.pod_set], each.node, each.count)
+
+
+def take(state: AdmitterState, view: View, uid: str, asks: Sequence[Ask], placed: Container[str]) -> bool:
+    """Take the places that were planned for one of a move, beside what is kept for the others; False where they do no
+    longer.
+    """
+    found, mode = state.cleared.get(uid), state.placement.strategy
+    if found is None or not found.of_move or mode is None or found.until <= state.now:
+        return False
+    planned_nodes = {each.node for each in found.places}
+    beside = view.onto(state.ledger)
+    keep(state, beside, {uid, *(each for each in state.cleared if each in placed)})
+    for name in [name for name in state.ledger.nodes if name not in planned_nodes]:
+        beside.close(name)
+    before = len(beside.taken)
+    if place(beside, asks, mode) is not None:
+        return False
+    for taken in beside.taken[before:]:
+        slot = view.slot(taken.node)
+        need = need_of(taken.ask, state.ledger.classes[slot.group])[0] if slot is not None else None
+        assert need is not None, f"{taken.node} has had room just now"
+        view.take(taken.ask, need, taken.node, taken.count)
+    return True
+
+
+def suppose(state: AdmitterState, view: View) -> None:
+    """As if everybody who was ordered to leave for room on nodes had left, and the jobs had that room."""
+    leaving = (key for _, found in in_force(state) for keys in found.leaving.values() for key in keys)
+    for key in dict.fromkeys(leaving):
+        if key in state.ledger.occupants:
+            view.give(state.ledger.occupants[key])
+    keep(state, view, ())
+
+
+# --- what is needed -----------------------------------------------------------------------------------------------
+
+
+def due(state: AdmitterState) -> Iterator[ClearingTried]:
+    """What becomes of a proposed clearing, one at a time."""
+    mode, found = state.placement.strategy, next((e for e in state.clearings.values() if not e.answered), None)
+    if mode is None or found is None:
+        return
+    view = View(state.ledger)
+    planned.suppose(state, view)
+    suppose(state, view)
+    gang = state.gangs.get(found.ref.uid)
+    asks = asks_of(state, gang) if gang is not None else []
+    going = {uid for each in state.orders.values() for uid in each.victims}
+    going |= {uid for _, each in in_force(state) for uid in each.leaving}
+    stay = [uid for uid in found.victims if uid not in going]
+    if found.moves:
+        plan = moving.plan(state, view, asks, stay, mode) if asks and stay else None
+        places, moves = plan if plan is not None else ((), ())
+        needed = tuple(move.uid for move in moves)
+        yield ClearingTried(
+            cause=found.cause, ref=found.ref, attempt=found.attempt, victims=needed, places=places, moves=moves
+        )
+        return
+    needed, places, short = _needed(state, view, asks, stay, mode) if asks and stay else ((), (), None)
+    yield ClearingTried(
+        cause=found.cause, ref=found.ref, attempt=found.attempt, victims=needed, places=places, shortage=short
+    )
+
+
+Found = tuple[tuple[str, ...], tuple[Placement, ...], Shortage | None]
+
+
+def _needed(state: AdmitterState, view: View, asks: Sequence[Ask], candidates: Sequence[str], mode: Strategy) -> Found:
+    """(who has to go, the places, what it lacks with all of them gone)"""
+
+    def without(uids: Sequence[str]) -> tuple[tuple[Placement, ...], Shortage | None]:
+        mark = view.mark()
+        planned.leave(state, view, uids)
+        before = len(view.taken)
+        short = place(view, asks, mode)
+        places = tuple(
+            Placement(taken.ask.name, taken.node, taken.count, taken.devices) for taken in view.taken[before:]
+        )
+        view.undo(mark)
+        return places, short
+
+    short = without(candidates)[1]
+    if short is not None:
+        return (), (), short
+    low, high = 1, 1
+    while high < len(candidates) and without(candidates[:high])[1] is not None:
+        low, high = high + 1, high * 2
+    high = min(high, len(candidates))
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if without(candidates[:middle])[1] is None else (middle + 1, high)
+    chosen = list(candidates[:low])
+    size = len(chosen)
+    while size:
+        at = len(chosen)
+        while at > 0:  # Those who come last in the order first.
+            rest = chosen[: max(at - size, 0)] + chosen[at:]
+            if rest and without(rest)[1] is None:
+                chosen = rest
+            at -= size
+        size //= 2
+    places, _ = without(chosen)
+    return tuple(chosen), places, None

@@ -1,0 +1,153 @@
+"""Jobs that gave their quota back because the nodes had no place for them: which of them have room there by now.
+
+They stand in lines, one for all that ask for the same: highest priority first, then the oldest. As many are tried again
+as there is room for, one line beside the other. For a few seconds that room is left to them by the others that wait for
+nodes; a job that has quota already comes before all of them.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Iterator
+from heapq import heapify, heappop, heappush
+
+from muster.core.gang import claims
+from muster.core.gang.asks import asks_of
+from muster.core.gang.growing import Growing
+from muster.core.gang.state import AdmitterState, LinePlace, Reservation, Unplaced
+from muster.core.placement.place import place
+from muster.core.placement.view import View
+from muster.events.base import Cause
+from muster.events.decisions import PlacesFound, QuotaDenied, QuotaReleased, WorkloadQueued
+from muster.events.gangs import NodesClaimed, NodesClaimEnded
+from muster.model.keys import Position
+from muster.model.pools import Growth
+
+FOUND_MS = 5_000
+"""How long others who wait for nodes leave the room to one that is tried again: its queue may not let it in."""
+GROW_AGAIN_MS = 60_000
+"""Nodes of a pool that did not come are waited for again after this."""
+
+
+def queued(state: AdmitterState, _at: Position, event: WorkloadQueued) -> None:
+    """It is tried again, in its place in the queue."""
+    gang = state.gangs.get(event.ref.uid)
+    if gang is not None:
+        gang.rank = (-event.priority, event.rank or event.queued_at)
+    drop(state, event.ref.uid)
+
+
+def denied(state: AdmitterState, _at: Position, event: QuotaDenied) -> None:
+    """It waits for quota from here on."""
+    state.found.pop(event.ref.uid, None)
+
+
+def released(state: AdmitterState, at: Position, event: QuotaReleased, before: Reservation | None) -> None:
+    """Its quota is given back: if it had no place, it stands in line. ``before``: what it had."""
+    uid, gang = event.ref.uid, state.gangs.get(event.ref.uid)
+    drop(state, uid)
+    state.found.pop(uid, None)
+    if event.reason != "no_nodes" or gang is None or before is None:
+        return
+    again = at.at + GROW_AGAIN_MS if before.in_vain else 0
+    state.unplaced[uid] = Unplaced(event.ref, event.attempt, Cause(at.seq, at.item), grow_at=again)
+    _stand(state, uid)
+
+
+def found(state: AdmitterState, at: Position, event: PlacesFound) -> None:
+    drop(state, event.ref.uid)
+    state.found = {uid: until for uid, until in state.found.items() if until > at.at}
+    state.found[event.ref.uid] = at.at + FOUND_MS
+
+
+def observed(state: AdmitterState, uid: str) -> None:
+    """What it asks for may be something else now."""
+    each = state.unplaced.get(uid)
+    if each is not None:
+        drop(state, uid)
+        state.unplaced[uid] = each
+        _stand(state, uid)
+
+
+def drop(state: AdmitterState, uid: str) -> None:
+    """It does not wait for room on the nodes any more."""
+    each = state.unplaced.pop(uid, None)
+    if each is not None:
+        line = state.lines[each.key]
+        line.remove(each.place)
+        if not line:
+            del state.lines[each.key]
+
+
+def _stand(state: AdmitterState, uid: str) -> None:
+    each, gang = state.unplaced[uid], state.gangs[uid]
+    each.key, each.place = repr(asks_of(state, gang)), LinePlace(*gang.rank, each.ref.key, uid)
+    insort(state.lines.setdefault(each.key, []), each.place)
+
+
+# --- decide -------------------------------------------------------------------------------------------------------
+
+
+def due(state: AdmitterState, view: View, growing: Growing) -> Iterator[PlacesFound | NodesClaimed | NodesClaimEnded]:
+    """Who is tried again, else who claims nodes. ``view``: with what is kept for others."""
+    if not state.unplaced:
+        return
+    mode = state.placement.strategy
+    if mode is None:
+        yield from (_found(each) for each in state.unplaced.values())
+        return
+    for uid, until in state.found.items():
+        if until > state.now and uid in state.gangs:
+            place(view, asks_of(state, state.gangs[uid]), mode)
+    heads = [(line[0], key, 0) for key, line in state.lines.items()]
+    heapify(heads)
+    claims_due = True
+    while heads:
+        head, key, index = heappop(heads)
+        each, line = state.unplaced[head.uid], state.lines[key]
+        if state.gangs[head.uid].waits:
+            fits = has_room(state, view, each)
+            if not fits and not _may_grow(state, view, each, growing):
+                continue  # Nor have those behind it, who ask for the same.
+            claims_due = False
+            yield _found(each, growth=not fits)
+        if index + 1 < len(line):
+            heappush(heads, (line[index + 1], key, index + 1))
+    if claims_due:
+        yield from claims.of_unplaced(state)
+
+
+def claimed(state: AdmitterState, view: View, uid: str) -> Iterator[PlacesFound]:
+    """The job that has claimed nodes is tried again when it has its places, before others have what is kept for it."""
+    mark, each = view.mark(), state.unplaced[uid]
+    if state.gangs[uid].waits and has_room(state, view, each):
+        yield _found(each)
+    view.undo(mark)
+
+
+def has_room(state: AdmitterState, view: View, each: Unplaced) -> bool:
+    """Whether it has a place for all of its pods; they are taken then."""
+    mode = state.placement.strategy
+    return mode is None or place(view, asks_of(state, state.gangs[each.ref.uid]), mode) is None
+
+
+def _may_grow(state: AdmitterState, view: View, each: Unplaced, growing: Growing) -> bool:
+    """Whether node pools would give it what it lacks."""
+    if not growing.pools or state.now < each.grow_at:
+        return False
+    return isinstance(growing.plan(view, asks_of(state, state.gangs[each.ref.uid]), each.ref.uid, ()), Growth)
+
+
+def _found(each: Unplaced, *, growth: bool = False) -> PlacesFound:
+    return PlacesFound(cause=each.cause, ref=each.ref, attempt=each.attempt, growth=growth)
+
+
+def deadlines(state: AdmitterState) -> Iterator[int]:
+    """When somebody may be tried again, or claim nodes, though nothing happens."""
+    if state.placement.strategy is None or not state.unplaced:
+        return
+    times = [*state.found.values()]
+    times += [each.grow_at for each in state.unplaced.values()]
+    may = (uid for uid in state.unplaced if state.gangs[uid].waits and uid not in state.pods.claims)
+    times += [claims.job_may_claim_at(state, uid) for uid in may]
+    yield from (at for at in times if at > state.now)

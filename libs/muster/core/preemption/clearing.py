@@ -1,0 +1,198 @@
+"""Jobs that find no place on the nodes: nodes are cleared for those of KAI queues.
+
+Either their quota has room and no node has, or those who would give quota back leave too little room on the nodes.
+
+Tried once for each time that one has found no place, first between queues, then in its own. Everybody who may go is
+proposed, in that order; the gang admitter, who knows the nodes, finds out who of them is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from msgspec import structs
+
+from muster.core.preemption.state import HOUR_MS, PreemptorState, Roomless
+from muster.core.queueing.queues import Job
+from muster.core.quota import clearing, inqueue
+from muster.core.quota.clearing import MAX_CANDIDATES
+from muster.core.quota.demand import laid_out
+from muster.core.quota.ledger import leaf_of
+from muster.core.quota.waiting import waits
+from muster.events.base import Cause
+from muster.events.clearing import ClearingKind, ClearingProposed
+from muster.events.decisions import GangAdmitted, GangDeferred, Victim, WorkloadDequeued
+from muster.events.facts import WorkloadGone
+from muster.model.keys import Position
+
+MAX_MOVABLE = 256
+"""Named in one proposal to move some."""
+
+
+def deferred(state: PreemptorState, at: Position, event: GangDeferred) -> None:
+    """It has found no place. Where room is kept for a gang that came before it, nobody leaves for it."""
+    job = state.queues.jobs.get(event.ref.uid)
+    before = state.roomless.pop(event.ref.uid, None)
+    if job is None or event.shortage.kept_for or not state.queues.ledger.by_shares(job.queue):
+        return
+    same = before is not None and (before.job.queue, before.job.demand) == (job.queue, job.demand)
+    since = before.since if before is not None and same else at.at
+    state.roomless[event.ref.uid] = Roomless(structs.replace(job), since, Cause(at.seq, at.item))
+
+
+def over(state: PreemptorState, _at: Position, event: GangAdmitted | WorkloadDequeued | WorkloadGone) -> None:
+    state.roomless.pop(event.ref.uid, None)
+
+
+def proposed(state: PreemptorState, _at: Position, event: ClearingProposed) -> None:
+    state.open[event.ref.uid] = None
+    found = state.roomless.get(event.ref.uid)
+    if found is not None:
+        found.tried = {**_tried(state, found), event.kind: None}
+        found.asked = True
+
+
+def _tried(state: PreemptorState, found: Roomless) -> dict[str, None]:
+    """By which rules nobody could go for it lately: after a while, when what runs has changed, all are tried again."""
+    return {} if state.now >= found.rest and state.supply != found.supply else found.tried
+
+
+def due(state: PreemptorState) -> ClearingProposed | None:
+    """The first that somebody may leave for."""
+    if not state.roomless:
+        return None
+    priorities = state.queues.queue_priorities
+    waiting = [each for each in state.roomless.values() if _is_due(state, each)]
+    waiting.sort(key=lambda each: (-priorities.get(each.job.queue, 0), each.job.place))
+    seen: set[str] = set()
+    for each in waiting:
+        alike = repr((each.job.queue, each.job.priority, each.job.demand, list(_tried(state, each))))
+        if alike in seen:
+            continue
+        seen.add(alike)
+        found = _proposal(state, each)
+        if found is not None:
+            return found
+    return None
+
+
+def _is_due(state: PreemptorState, found: Roomless) -> bool:
+    """Whether it waits as it did, and nobody leaves for it yet."""
+    job, ledger = found.job, state.queues.ledger
+    uid = job.ref.uid
+    workload = state.queues.workloads.get(uid)
+    return (
+        workload is not None
+        and waits(workload)
+        and uid not in ledger.charges
+        and uid not in ledger.claims.by_uid
+        and len(_tried(state, found)) < len(_KINDS)
+        and not _must_wait(state, found)
+        and leaf_of(ledger, workload) == job.queue
+        and state.queues.demand_of(workload) == job.demand
+        and "admissions" not in state.queues.resting(job.queue)
+        and state.now >= may_at(state, found)
+    )
+
+
+def _must_wait(state: PreemptorState, found: Roomless) -> bool:
+    """Whether it is about to be tried on the nodes, or can only wait for quota."""
+    queued = found.job.ref.uid in state.queues.jobs
+    fits = state.queues.ledger.shortfall(found.job.queue, found.job.demand, now=state.now) is None
+    return queued == fits  # Where quota is short as well, only those in a queue have something held for them.
+
+
+def may_at(state: PreemptorState, found: Roomless) -> int:
+    """Log time (ms) from which others may leave for it: after its own preemption delay, and its reclaim grace."""
+    return max(state.claims_from(found.job), found.since + state.grace_ms(found.job))
+
+
+def deadlines(state: PreemptorState) -> Iterator[int]:
+    """Log times (ms) at which others may leave for somebody, though nothing happens."""
+    for found in state.roomless.values():
+        ends = (may_at(state, found), found.rest if state.supply != found.supply else 0)
+        yield from (at for at in ends if at > state.now)
+    if state.roomless and state.moves:
+        yield from (at + HOUR_MS for at in state.moved.values() if at + HOUR_MS > state.now)
+    if state.roomless and (state.stays or _protects(state)):
+        queues = dict.fromkeys(found.job.queue for found in state.roomless.values())
+        yield from (at for queue in queues if (at := state.evictable_from(queue, own=True)))
+
+
+def _protects(state: PreemptorState) -> bool:
+    """Whether a queue protects what runs for a time: only then somebody may go later who may not go now."""
+    trees = (tree for tree in state.queues.ledger.trees.values() if tree.by_shares)
+    return any(node.preempt_min_run_ms or node.reclaim_min_run_ms for tree in trees for node in tree.nodes)
+
+
+def _proposal(state: PreemptorState, found: Roomless) -> ClearingProposed | None:
+    job, tried = state.queues.jobs.get(found.job.ref.uid, found.job), _tried(state, found)
+    for kind in _KINDS:
+        uids = _KINDS[kind](state, job) if kind not in tried else []
+        if uids:
+            inside = kind == "priority"
+            return ClearingProposed(
+                cause=found.cause,
+                ref=job.ref,
+                attempt=job.attempt,
+                queue=job.queue,
+                request=job.demand.request,
+                pods=job.demand.pods,
+                preemptible=job.demand.preemptible,
+                run_ms=job.demand.run_ms,
+                kind=kind,
+                victims=tuple(_victim(state, uid, inside=inside) for uid in uids),
+                priority=job.priority if inside else None,
+                placement=laid_out(state.queues.ledger.nodes, job.queue),
+            )
+    return None
+
+
+def _elsewhere(state: PreemptorState, job: Job) -> list[str]:
+    """Who may be moved for it, those first that lose the least work: whatever their queues and priorities, for they go
+    on elsewhere. Who has taken part in a move takes part in no other for an hour, so no two can move each other.
+    """
+    if not state.moves or job.ref.uid in _moved_lately(state) or not state.reclaims(job.queue):
+        return []
+    ledger, lately = state.queues.ledger, _moved_lately(state)
+    if ledger.shortfall(job.queue, job.demand) is not None:
+        return []
+    runs = [
+        run
+        for leaf in state.runs
+        if ledger.by_shares(leaf)
+        for run in state.runs[leaf]
+        if run.uid not in lately and state.may_evict(run.uid, job.queue) and not state.goes_last(run.uid)
+    ]
+    return [run.uid for run in sorted(runs, key=lambda run: run[1:])[:MAX_MOVABLE]]
+
+
+def _moved_lately(state: PreemptorState) -> dict[str, int]:
+    return {uid: at for uid, at in state.moved.items() if at > state.now - HOUR_MS}
+
+
+def _above_share(state: PreemptorState, job: Job) -> list[str]:
+    ledger, market = state.queues.ledger, state.market(job.queue)
+    if not state.reclaims(job.queue) or not any(leaf != job.queue for leaf in state.runs):
+        return []
+    return clearing.candidates(ledger, job.ref.uid, job.queue, job.demand, market)
+
+
+def _lower(state: PreemptorState, job: Job) -> list[str]:
+    if not inqueue.allowed(state.queues.ledger, job.queue, job.demand):
+        return []
+    runs = inqueue.lower(state.runs.get(job.queue, ()), job.priority)
+    return [run.uid for run in runs if state.may_evict(run.uid, job.queue)][:MAX_CANDIDATES]
+
+
+_KINDS: Mapping[ClearingKind, Callable[[PreemptorState, Job], list[str]]] = {
+    "move": _elsewhere,
+    "reclaim": _above_share,
+    "priority": _lower,
+}
+
+
+def _victim(state: PreemptorState, uid: str, *, inside: bool) -> Victim:
+    charge, priority = state.queues.ledger.charges[uid], state.started[uid].run.priority if inside else None
+    ref = state.queues.workloads[uid].ref
+    return Victim(ref, state.charged[uid], charge.queue, charge.request, charge.pods, priority)

@@ -1,0 +1,299 @@
+"""What would start when, if nothing came and every job took as long as such jobs did: the queue, played forward.
+
+The rules are those of the sorter and the ledger, simplified: the best queue first (priority, then what the order of
+its tree says; queues of fair shares are ordered like all others), its best job first, everybody who fits passes who
+does not, a released amount wakes what was parked on it, and who has waited for the age limit of the tree is passed by
+nobody at the node that refuses it. Left out are what
+will come, evictions and nodes: what that makes of it is what calibration learns. Integers only; equal queues give equal
+times, in whatever order their entries stand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from heapq import heapify, heappop, heappush, heapreplace
+
+from msgspec import Struct, field
+
+from muster.core.durations import Durations, kinds_of, stem_of
+from muster.core.queueing.book import Place, Shape
+from muster.core.queueing.order import used_first
+from muster.core.queueing.queues import Queues
+from muster.core.quota.claims import Claim
+from muster.core.quota.demand import Scratch, chain_of, counted
+from muster.model.demand import Demand
+
+MEDIAN = 500
+"""Permille of the learned times that everybody is taken to run."""
+LEAVING_MS = 30_000
+"""How long one is taken to hold its quota that is over, or suspended for others."""
+MAX_STARTS = 50_000
+"""Jobs that are started in one projection at most: who stands behind them gets no time."""
+
+Slot = tuple[str, str]
+"""Path of a node and a resource that it limits."""
+_Turn = tuple[tuple[int, int, int], str]
+"""How early a queue comes, and its path."""
+
+
+class Projected(Struct, frozen=True):
+    """When one would start, ms from now. ``owed``: within its guarantee, so that others are evicted for it."""
+
+    wait: int
+    owed: bool = False
+
+
+class _Line(Struct):
+    """The waiting of one shape, in their order; ``next`` is how many of them have started."""
+
+    queue: str
+    demand: Demand
+    waiting: list[Place]
+    next: int = 0
+    needs: list[tuple[Slot, int]] = field(default_factory=list)
+
+    @property
+    def head(self) -> Place:
+        return self.waiting[self.next]
+
+
+class _Queue(Struct):
+    """One queue with the lines of it that may be tried."""
+
+    path: str
+    heads: list[tuple[Place, str]] = field(default_factory=list)
+    blocking: bool = False
+    blocked: int = 0
+    """How many of its lines are parked, where nobody passes the head."""
+
+
+class Projection:
+    """The queues as they are now; :meth:`run` plays them forward."""
+
+    def __init__(self, queues: Queues, running: Mapping[str, int], durations: Durations, now: int) -> None:
+        """``running``: uid of a charged workload -> log time (ms) at which it began to run, 0 or none before that."""
+        self._state = queues
+        self._ledger = queues.ledger
+        self._durations = durations
+        self._now = now
+        self._room: dict[Slot, int] = {}
+        self._extra = Scratch()
+        self._parked: dict[Slot, list[tuple[int, str]]] = {}
+        self._ends: list[tuple[int, str, str, Demand]] = []
+        self._holders: dict[Slot, str] = {}
+        """slot -> key of the line whose head nobody passes there"""
+        self._behind: dict[Slot, dict[str, None]] = {}
+        """slot -> keys of the lines that wait for that head to start"""
+        self._aging: list[tuple[int, str, str]] = []
+        """(when a parked head will have waited for the age limit, its uid, its line)"""
+        self._resting: dict[str, Slot] = {}
+        """key of a parked line -> where"""
+        self._known: dict[tuple[str, str, str], int | None] = {}
+        self._lines: dict[str, _Line] = {}
+        self._queues: dict[str, _Queue] = {}
+        self.found: dict[str, Projected] = {}
+        """workload uid -> when it would start"""
+        self.steps = 0
+        """How much work it was: starts and releases."""
+        for uid, charge in queues.ledger.charges.items():
+            self._ends.append((self._end_of(uid, running.get(uid, 0)), uid, charge.queue, charge.demand))
+        heapify(self._ends)
+        for key, shape in queues.book.shapes.items():
+            if shape.waiting and "admissions" not in queues.resting(shape.queue) and not self._is_behind(shape):
+                self._join(key, shape)
+        for claim in queues.ledger.claims.by_uid.values():
+            self._hold(claim)
+
+    def _is_behind(self, shape: Shape) -> bool:
+        """Whether nobody of it passes one that waits for room on the nodes: when there is some is not foreseen."""
+        blocking = self._state.is_blocking(shape.queue)
+        return blocking and bool(self._state.without_place(shape.queue, shape.waiting[0]))
+
+    def _hold(self, claim: Claim) -> None:
+        """Nobody passes a claimant at the nodes where something is held for it."""
+        job = self._state.jobs.get(claim.uid)
+        line = self._lines.get(job.shape) if job is not None else None
+        if job is not None and line is not None and line.head.uid == claim.uid:
+            paths = set(claim.paths())
+            for slot, _ in line.needs:
+                if slot[0] in paths:
+                    self._holders.setdefault(slot, job.shape)
+
+    def _end_of(self, uid: str, since: int) -> int:
+        """When a charged workload gives its quota back, ms from now."""
+        workload, charge = self._state.workloads.get(uid), self._ledger.charges[uid]
+        if workload is None or workload.phase in ("finished", "suspending") or uid in self._ledger.going:
+            return LEAVING_MS
+        kinds = kinds_of(charge.namespace, workload.ref.name, charge.queue, charge.request)
+        ran = max(self._now - since, 0) if since else 0
+        return self._durations.left(kinds, ran, MEDIAN) or 0
+
+    def _join(self, key: str, shape: Shape) -> None:
+        """A shape takes part, unless it is more than a limit on its path: nothing that ends helps it."""
+        line = _Line(shape.queue, shape.demand, shape.waiting)
+        amounts = counted(shape.demand)
+        for path in chain_of(shape.queue):
+            node = self._ledger.nodes.get(path)
+            if node is None:
+                continue
+            for name in sorted(amounts):
+                limit = self._ledger.limit(node, name)
+                if limit is None or not amounts[name]:
+                    continue
+                if amounts[name] > limit:
+                    return
+                slot = (path, name)
+                if slot not in self._room:
+                    self._room[slot] = limit - self._ledger.used.get(path, {}).get(name, 0)
+                line.needs.append((slot, amounts[name]))
+        self._lines[key] = line
+        queue = self._queues.get(shape.queue)
+        if queue is None:
+            blocking = self._state.is_blocking(shape.queue)
+            queue = self._queues[shape.queue] = _Queue(shape.queue, blocking=blocking)
+        heappush(queue.heads, (line.head, key))
+
+    # --- forward ----------------------------------------------------------------------------------------------
+
+    def run(self, until: str = "") -> None:
+        """Play forward until one has started, or no waiting job can start."""
+        turns = [(self._order(queue), path) for path, queue in self._queues.items()]
+        heapify(turns)
+        now = 0
+        while len(self.found) < MAX_STARTS:
+            self._start_all(turns, now)
+            if not self._ends or (until and until in self.found):
+                return
+            now = max(now, self._ends[0][0])
+            self._age(now)
+            while self._ends and self._ends[0][0] <= now:
+                self._release(turns)
+
+    def _age(self, now: int) -> None:
+        """Parked heads that have waited for the age limit by now hold their slots, the highest priority first."""
+        aged: list[tuple[Place, str]] = []
+        while self._aging and self._aging[0][0] <= now:
+            _, uid, key = heappop(self._aging)
+            if key in self._resting and self._lines[key].head.uid == uid:
+                aged.append((self._lines[key].head, key))
+        for _, key in sorted(aged):
+            self._holders.setdefault(self._resting[key], key)
+
+    def _order(self, queue: _Queue) -> tuple[int, int, int]:
+        """Which queue comes first: as in the sorter, but that queues of fair shares are ordered like all others."""
+        place, key = queue.heads[0]
+        used = used_first(self._ledger, self._state.order(), queue.path, self._lines[key].demand, self._extra)
+        return (-self._state.queue_priorities.get(queue.path, 0), used, place.rank)
+
+    def _start_all(self, turns: list[_Turn], now: int) -> None:
+        while turns and len(self.found) < MAX_STARTS:
+            before, path = turns[0]
+            queue = self._queues[path]
+            if not queue.heads or queue.blocked:
+                heappop(turns)
+                continue
+            order = self._order(queue)
+            if order != before:
+                heapreplace(turns, (order, path))
+                continue
+            _, key = queue.heads[0]
+            line = self._lines[key]
+            lacking = next(((slot, asked) for slot, asked in line.needs if self._room[slot] < asked), None)
+            held = next((slot for slot, _ in line.needs if self._holders.get(slot, key) != key), None)
+            if lacking is None and held is None:
+                self._start(turns, queue, key, now, owed=False)
+            elif self._passes(path, lacking[0] if lacking else held, line.demand):
+                self._start(turns, queue, key, now, owed=True)
+            else:
+                self._park(turns, queue, key, now, lacking, held)
+
+    def _passes(self, path: str, slot: Slot | None, demand: Demand) -> bool:
+        """Whether a guarantee opens a slot to a queue: not at its own node, nor against a job of its own."""
+        holder = self._holders.get(slot) if slot is not None else None
+        if slot is None or slot[0] == path or (holder is not None and self._lines[holder].queue == path):
+            return False
+        return self._ledger.owed(path, demand, self._extra)
+
+    def _park(
+        self, turns: list[_Turn], queue: _Queue, key: str, now: int, lacking: tuple[Slot, int] | None, held: Slot | None
+    ) -> None:
+        heappop(queue.heads)
+        queue.blocked += queue.blocking
+        if lacking is None:
+            assert held is not None
+            self._behind.setdefault(held, {})[key] = None
+            self._lets_go(turns, key)  # Two that hold what the other needs would both wait for ever.
+            return
+        slot, asked = lacking
+        heappush(self._parked.setdefault(slot, []), (asked, key))
+        self._resting[key] = slot
+        limit = self._ledger.rules_of(queue.path).age_limit_ms
+        if limit:
+            uid = self._lines[key].head.uid
+            at = self._state.jobs[uid].queued_at + limit - self._now
+            if at <= now:
+                self._holders.setdefault(slot, key)
+            else:
+                heappush(self._aging, (at, uid, key))
+
+    def _start(self, turns: list[_Turn], queue: _Queue, key: str, now: int, *, owed: bool) -> None:
+        line = self._lines[key]
+        place = line.head
+        self.steps += 1
+        self.found[place.uid] = Projected(now, owed)
+        for slot, asked in line.needs:
+            self._room[slot] -= asked
+        self._extra.add(line.queue, line.demand)
+        takes = self._takes(place, key, line)
+        if takes is not None:
+            heappush(self._ends, (now + takes, place.uid, line.queue, line.demand))
+        line.next += 1
+        if line.next < len(line.waiting):
+            heapreplace(queue.heads, (line.head, key))
+        else:
+            heappop(queue.heads)
+        self._lets_go(turns, key)
+
+    def _lets_go(self, turns: list[_Turn], key: str) -> None:
+        """Nothing is held for the head of a line any more."""
+        for slot in [slot for slot, holder in self._holders.items() if holder == key]:
+            del self._holders[slot]
+            self._wake(turns, self._behind.pop(slot, {}))
+
+    def _wake(self, turns: list[_Turn], keys: Iterable[str]) -> None:
+        """These lines may be tried again."""
+        for key in keys:
+            line = self._lines[key]
+            member = self._queues[line.queue]
+            heappush(member.heads, (line.head, key))
+            member.blocked -= member.blocking
+            heappush(turns, (self._order(member), member.path))
+
+    def _takes(self, place: Place, key: str, line: _Line) -> int | None:
+        namespace, _, name = place.key.rpartition("/")
+        kind = (namespace, stem_of(name), key)
+        if kind not in self._known:
+            kinds = kinds_of(namespace, name, line.queue, line.demand.request)
+            self._known[kind] = self._durations.left(kinds, 0, MEDIAN)
+        return self._known[kind]
+
+    def _release(self, turns: list[_Turn]) -> None:
+        _, _, queue, demand = heappop(self._ends)
+        self.steps += 1
+        self._extra.add(queue, demand, -1)
+        amounts = counted(demand)
+        for path in chain_of(queue):
+            for name in sorted(amounts):
+                slot = (path, name)
+                if slot not in self._room:
+                    continue
+                self._room[slot] += amounts[name]
+                parked = self._parked.get(slot, [])
+                woken = []
+                while parked and parked[0][0] <= self._room[slot]:
+                    woken.append(heappop(parked)[1])
+                    del self._resting[woken[-1]]
+                self._wake(turns, woken)
+        own = self._queues.get(queue)
+        if own is not None and own.heads and not own.blocked:
+            heappush(turns, (self._order(own), queue))  # It uses less now, so it may come earlier.

@@ -1,0 +1,68 @@
+"""Backfill beside claims for age, by declared run times (EASY): by when a claimant is promised to start, and which
+jobs are admitted because they declare to have left by then.
+
+Only what jobs declare counts, nothing that was learned. A promise is made once, when the claim is opened, and never
+moved: it ends when a job that it counts on is late, and with it ends backfill beside that claim.
+"""
+
+from __future__ import annotations
+
+from muster.core.quota.claims import Claim
+from muster.core.quota.demand import Scratch, chain_of, counted
+from muster.core.quota.ledger import Ledger
+from muster.core.quota.state import AccountantState
+from muster.model.demand import Demand
+
+
+def promised_at(state: AccountantState, claim: Claim) -> int:
+    """Log time (ms) by which enough has left for a claim that is about to be opened; 0 where it is not declared.
+
+    Who leaves for others already, is late, or does not say how long it runs is not counted on. Nor is anything where
+    limits move with what others use: lend limits, and shares by weight.
+    """
+    ledger, amounts = state.ledger, counted(claim.demand)
+    if ledger.lends or ledger.shares.names:
+        return 0
+    held, own = ledger.claims.total.extra, ledger.claims.by_uid.get(claim.uid)
+    mine = frozenset(own.paths() if own is not None else ())
+    ends = sorted(
+        (charge.until, uid)
+        for uid, charge in ledger.charges.items()
+        if charge.until > state.now and not state.entries[uid].leaving
+    )
+    latest = 0
+    for path in claim.paths():
+        node = ledger.nodes.get(path)
+        for name in sorted(amounts) if node is not None else ():
+            limit = ledger.limit(node, name) if node is not None else None
+            if limit is None or not amounts[name]:
+                continue
+            taken = ledger.used.get(path, {}).get(name, 0) + held.get(path, {}).get(name, 0)
+            asked = 0 if path in mine else amounts[name]  # What is held for it already is its own.
+            until = _enough(ledger, ends, path, name, taken + asked - limit)
+            if until is None:
+                return 0
+            latest = max(latest, until)
+    return latest
+
+
+def _enough(ledger: Ledger, ends: list[tuple[int, str]], path: str, name: str, lacking: int) -> int | None:
+    """Log time (ms) by which so much has left at a node; 0 where nothing is lacking, None where too little leaves."""
+    if lacking <= 0:
+        return 0
+    for until, uid in ends:
+        charge = ledger.charges[uid]
+        if path in chain_of(charge.queue):
+            lacking -= counted(charge.demand).get(name, 0)
+            if lacking <= 0:
+                return until
+    return None
+
+
+def passed(ledger: Ledger, queue: str, demand: Demand, scratch: Scratch, now: int) -> Claim | None:
+    """The claim that a job passes at ``now`` by what it declares; None where it fits without that."""
+    if not demand.run_ms or not ledger.claims.by_uid or ledger.shortfall(queue, demand, scratch) is None:
+        return None
+    chain = chain_of(queue)
+    found = ledger.claims.passed(queue, demand, now)
+    return next((claim for claim in found if any(path in chain for path in claim.paths())), None)

@@ -1,0 +1,179 @@
+"""Room on nodes for a job that finds no place: who may be suspended for it, by the rules of KAI queues.
+
+The same work gives way as where quota is short: between queues what is above what its side may keep, in a queue what
+has strictly lower priority. So what has given way cannot take its place back by the same rules. The gang admitter, who
+knows the nodes, says who of them is needed; the accountant judges those again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, Literal
+
+from muster.core.quota import inqueue, moving
+from muster.core.quota.claiming import may_leave, outranked, unjustified
+from muster.core.quota.demand import demand_of
+from muster.core.quota.folds import entry_of, recheck
+from muster.core.quota.kaireclaim import between, legal
+from muster.core.quota.kaishares import Shares, divided, requests
+from muster.core.quota.ledger import Ledger
+from muster.core.quota.reclaim import MAX_LOOKS, Market, Objection, basis, search
+from muster.core.quota.state import AccountantState, Leaving, OpenClearing
+from muster.events.base import Cause
+from muster.events.claims import PlanStale
+from muster.events.clearing import ClearingKind, ClearingOrdered, ClearingProposed, ClearingTried
+from muster.events.decisions import EvictionOrdered
+from muster.model.demand import Demand
+from muster.model.keys import Position
+from muster.model.resources import add_into
+
+MAX_CANDIDATES = 100
+"""Named in one proposal."""
+
+
+# --- the rules ----------------------------------------------------------------------------------------------------
+
+
+def shares_with(ledger: Ledger, uid: str, queue: str, demand: Demand) -> Shares:
+    """The shares with what this job asks for, also while it waits for nodes and is in no queue."""
+    tree = ledger.tree_of(queue)
+    if tree is None:
+        return {}
+    asked = requests(ledger, tree)
+    if uid not in ledger.asks and uid not in ledger.charges:
+        add_into(asked[queue], demand.request)
+    return divided(tree, asked, ledger.usage)
+
+
+def candidates(ledger: Ledger, uid: str, queue: str, demand: Demand, market: Market) -> list[str]:
+    """Uids of who may give way between queues, in the order in which they would; each given that those before left."""
+    given = basis(ledger, uid)
+    rules = between(given, queue, demand, shares_with(ledger, uid, queue, demand))
+    if not rules.may_claim():
+        return []
+    found, at = search(given, queue, demand), dict[str, int]()
+    for _ in range(MAX_LOOKS):
+        leaves = [leaf for leaf, runs in market.runs.items() if at.get(leaf, 0) < len(runs) and rules.may_give(leaf)]
+        if not leaves or len(found.chosen) == MAX_CANDIDATES:
+            break
+        leaf = min(leaves, key=lambda each: (rules.excess(each, found), each))
+        victim = market.runs[leaf][at.get(leaf, 0)].uid
+        at[leaf] = at.get(leaf, 0) + 1
+        if market.may(victim) and rules.gives(given.ledger.charges[victim], found):
+            found.take(victim)
+    return found.chosen
+
+
+def _objection(ledger: Ledger, uid: str, queue: str, demand: Demand, chosen: Sequence[str]) -> Objection:
+    """Why these may not give way between queues, judged afresh; empty when they may."""
+    given = basis(ledger, uid)
+    rules = between(given, queue, demand, shares_with(ledger, uid, queue, demand))
+    if not rules.may_claim():
+        return "beyond_share"
+    if not legal(rules, chosen):
+        return "gives_too_much"
+    found = search(given, queue, demand)
+    for each in chosen:
+        found.take(each)
+    return "" if rules.balanced(found) else "unbalanced"
+
+
+# --- the accountant -----------------------------------------------------------------------------------------------
+
+
+def proposed(state: AccountantState, at: Position, event: ClearingProposed) -> None:
+    state.clearings[event.ref.uid] = OpenClearing(event, Cause(at.seq, at.item))
+
+
+def tried(state: AccountantState, _at: Position, event: ClearingTried) -> None:
+    clearing = state.clearings.get(event.ref.uid)
+    if clearing is not None and clearing.proposed.attempt == event.attempt:
+        clearing.chosen, clearing.moves = event.victims, event.moves
+
+
+def ordered(state: AccountantState, _at: Position, event: ClearingOrdered) -> None:
+    state.clearings.pop(event.ref.uid, None)
+    out = state.ledger.claims.set_out if event.kind == "move" else state.ledger.clear
+    for victim in event.victims:
+        entry = entry_of(state, victim.ref.uid, victim.attempt)
+        if entry is not None:
+            out(victim.ref.uid, victim.attempt)
+            entry.leaving, entry.suspended_rv = _LEAVES[event.kind], 0
+            recheck(state, victim.ref.uid)
+
+
+_LEAVES: Mapping[ClearingKind, Leaving] = {"move": "moved", "reclaim": "evicted", "priority": "preempted"}
+
+
+def answers(state: AccountantState) -> Iterator[ClearingOrdered | EvictionOrdered | PlanStale]:
+    """Answers to proposed clearings, up to the first that is ordered."""
+    for clearing in state.clearings.values():
+        said = clearing.proposed
+        reason = _stale(state, clearing)
+        if reason:
+            yield PlanStale(cause=clearing.cause, ref=said.ref, attempt=said.attempt, reason=reason)
+        elif clearing.chosen is not None:
+            yield _order(state, clearing)
+            return
+
+
+def _order(state: AccountantState, clearing: OpenClearing) -> ClearingOrdered | EvictionOrdered:
+    """The order that follows; where quota is short as well it is one that holds what the victims give back."""
+    said, chosen = clearing.proposed, {*(clearing.chosen or ())}
+    common: dict[str, Any] = {
+        "cause": clearing.cause,
+        "ref": said.ref,
+        "attempt": said.attempt,
+        "queue": said.queue,
+        "request": said.request,
+        "pods": said.pods,
+        "preemptible": said.preemptible,
+        "run_ms": said.run_ms,
+        "victims": tuple(victim for victim in said.victims if victim.ref.uid in chosen),
+        "priority": said.priority,
+    }
+    short = basis(state.ledger, said.ref.uid).refusal(said.queue, said.demand)
+    if short is None:
+        return ClearingOrdered(**common, kind=said.kind, moves=clearing.moves)
+    return EvictionOrdered(**common, kind=_CLAIMS[said.kind], path=short.path, resource=short.resource)
+
+
+_CLAIMS: Mapping[ClearingKind, Literal["guarantee", "priority"]] = {"reclaim": "guarantee", "priority": "priority"}
+
+
+def _stale(state: AccountantState, clearing: OpenClearing) -> Objection:
+    """Why nothing comes of a proposed clearing; empty while it stands."""
+    said = clearing.proposed
+    uid, workload = said.ref.uid, state.workloads.get(said.ref.uid)
+    if (
+        workload is None
+        or uid in state.entries
+        or unjustified(state, workload, said.queue) is not None
+        or demand_of(state.ledger.tree_of(said.queue), workload, state.priorities.get(uid)) != said.demand
+    ):
+        return "not_waiting"
+    short = basis(state.ledger, uid).refusal(said.queue, said.demand)
+    if short is not None and (uid not in state.ledger.asks or state.attempts.get(uid) != said.attempt):
+        return "not_waiting"  # A claim is for who stands in a queue.
+    if not state.places or clearing.chosen == ():
+        return "no_nodes"
+    if clearing.chosen is None:
+        return ""
+    victims = [victim for victim in said.victims if victim.ref.uid in clearing.chosen]
+    if not all(may_leave(state, victim, said.queue) for victim in victims):
+        return "victim_protected"
+    if said.kind == "move":
+        return moving.objection(state, clearing, victims, short)
+    found = search(basis(state.ledger, uid), said.queue, said.demand)
+    for victim in victims:
+        found.take(victim.ref.uid)
+    if found.missing() is not None:
+        return "not_enough"
+    if said.kind == "priority":
+        if not inqueue.allowed(state.ledger, said.queue, said.demand):
+            return "not_preempting"
+        lower = partial(outranked, state, said.ref.uid)
+        own = all(each.queue == said.queue and lower(each.ref.uid, each.priority) for each in victims)
+        return "" if own else "not_lower"
+    return _objection(state.ledger, uid, said.queue, said.demand, [each.ref.uid for each in victims])

@@ -1,0 +1,143 @@
+"""What queues used lately, counted from the log: how much of what there was, the later the more.
+
+What is charged is summed up over the time of the log in BUCKETS equal parts of a window that slides. What is older than
+the window is forgotten, and so is what is older than HALVES half-lives. Counted is what is in whole parts: so
+the figures change when a part ends, and at no other time. Integers throughout, and as many of them as there are parts.
+The rule is KAI Scheduler's (usage by 0.5 ^ (age / half-life), over what the nodes had, weighed alike), which needs a
+metrics server for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import isqrt
+
+from msgspec import Struct, field
+
+from muster.model.quota import Rules
+from muster.model.resources import Vector, add_into, in_bytes
+
+BUCKETS = 64
+HALVES = 8
+"""Half-lives after which less than 1/256 of it would count."""
+LEAST_MS = 1_000
+"""A bucket is no shorter: as often a figure may change."""
+MILLIONTHS = 1_000_000
+STEP = 1_000
+"""Of the figures, in millionths: what changes less than that changes nothing."""
+MOST = 10**10
+"""Amounts are counted up to this (devices and cores in thousandths, bytes in 2^20): no cluster has as much."""
+ONE = 1 << 40
+_PARTS = 16
+_ROOTS = tuple(isqrt(isqrt(isqrt(isqrt(1 << (40 * _PARTS - each))))) for each in range(_PARTS))
+"""ONE x 2 ^ (-each / 16)"""
+
+
+class PastBucket(Struct):
+    """One part of the window: amounts x ms."""
+
+    used: dict[str, Vector] = field(default_factory=dict)
+    """leaf -> what it was charged"""
+    total: Vector = field(default_factory=dict)
+    """What there was."""
+
+
+class Lately(Struct):
+    """What the leaves of one tree used lately; leaves by uid, so that one that moves takes its past along."""
+
+    span: int
+    """Length of a bucket, ms."""
+    half_life: int
+    """ms; 0: everything counts alike"""
+    origin: int
+    """Log time (ms) at which the first bucket began."""
+    since: int
+    """Log time (ms) up to which everything is counted."""
+    past: list[PastBucket] = field(default_factory=list)
+    """Whole buckets one after the other, the newest last; at most BUCKETS."""
+    open: PastBucket = field(default_factory=PastBucket)
+
+    def pass_to(self, at: int, used: Mapping[str, Vector], total: Vector) -> bool:
+        """Time has passed up to ``at`` with so much charged and so much there; whether a bucket ended."""
+        ended = False
+        if at - self.since > (BUCKETS + 1) * self.span:  # all of what is known lies before the window
+            self.since = at - (at - self.origin) % self.span - BUCKETS * self.span
+            self.past, self.open = [], PastBucket()
+        used, total = _scaled(used), _bounded(total)
+        while self.since < at:
+            end = self.ends_at()
+            until = min(at, end)
+            for leaf, amounts in used.items():
+                add_into(self.open.used.setdefault(leaf, {}), amounts, until - self.since)
+            add_into(self.open.total, total, until - self.since)
+            self.since = until
+            if until == end:
+                self.past = [*self.past, self.open][-BUCKETS:]
+                self.open, ended = PastBucket(), True
+        return ended
+
+    def ends_at(self) -> int:
+        """Log time (ms) at which the open bucket ends."""
+        return self.since + self.span - (self.since - self.origin) % self.span
+
+    def weighed(self) -> dict[str, Vector]:
+        """Leaf -> millionths of what there was that it used, in steps; without those that used nothing."""
+        sums: dict[str, Vector] = {}
+        whole: Vector = {}
+        for age, bucket in enumerate(reversed(self.past)):
+            weight = decayed(age * self.span, self.half_life)
+            add_into(whole, bucket.total, weight)
+            for leaf, amounts in bucket.used.items():
+                add_into(sums.setdefault(leaf, {}), amounts, weight)
+        found: dict[str, Vector] = {}
+        for leaf in sorted(sums):
+            parts = {name: _part(amount, whole.get(name, 0)) for name, amount in sorted(sums[leaf].items())}
+            if counting := {name: part for name, part in parts.items() if part}:
+                found[leaf] = counting
+        return found
+
+    def steady(self, used: Mapping[str, Vector], total: Vector) -> bool:
+        """Whether the figures stay as they are for as long as so much is charged."""
+        rate, there = _scaled(used), _bounded(total)
+        full = PastBucket(
+            {leaf: _times(amounts, self.span) for leaf, amounts in rate.items()}, _times(there, self.span)
+        )
+        gone = (self.since - self.origin) % self.span
+        begun = PastBucket({leaf: _times(amounts, gone) for leaf, amounts in rate.items()}, _times(there, gone))
+        if not gone:
+            begun = PastBucket()
+        return (bool(self.past) or not rate) and self.open == begun and all(each == full for each in self.past)
+
+
+def lately(rules: Rules, now: int) -> Lately | None:
+    """An empty one for a tree from log time ``now`` (ms) on; None where past usage does not count."""
+    window, half_life = rules.usage_window_ms, rules.usage_half_life_ms
+    if not window:
+        return None
+    reach = min(window, HALVES * half_life) if half_life else window
+    return Lately(max(-(-reach // BUCKETS), LEAST_MS), half_life, now, now)
+
+
+def decayed(age: int, half_life: int) -> int:
+    """How much counts what was used ``age`` ms ago, ONE for all of it: ONE x 0.5 ^ (age / half-life), in sixteenths of
+    a half-life.
+    """
+    halves, part = divmod(age * _PARTS // half_life, _PARTS) if half_life else (0, 0)
+    return _ROOTS[part] >> halves
+
+
+def _part(amount: int, whole: int) -> int:
+    return amount * MILLIONTHS // whole // STEP * STEP if whole else 0
+
+
+def _scaled(used: Mapping[str, Vector]) -> dict[str, Vector]:
+    return {leaf: amounts for leaf, vector in sorted(used.items()) if (amounts := _bounded(vector))}
+
+
+def _bounded(vector: Vector) -> Vector:
+    amounts = {name: min(amount >> 20 if in_bytes(name) else amount, MOST) for name, amount in vector.items()}
+    return {name: amount for name, amount in sorted(amounts.items()) if amount > 0}
+
+
+def _times(vector: Vector, times: int) -> Vector:
+    return {name: amount * times for name, amount in vector.items()}

@@ -1,0 +1,69 @@
+"""Jobs that are moved so that another has room on the nodes: their quota stays theirs.
+
+A job that moves is suspended and queued again under a new attempt while it is still charged. When nothing of it is
+left its charge ends and is reserved for the new attempt in one commit, so no other job gets it. What it is charged
+counts as given back for nobody. Where it does not wait any more as it did then (it is held, paused, moved, edited,
+deleted), its charge ends as after any other suspension.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from msgspec.structs import replace
+
+from muster.core.objects.labels import quota_name
+from muster.core.quota.demand import Scratch, demand_of, laid_out
+from muster.core.quota.reclaim import Objection
+from muster.core.quota.state import AccountantState, Entry, OpenClearing, comes_back
+from muster.events.decisions import QuotaReleased, QuotaReserved, Victim
+from muster.model.demand import Shortfall
+
+
+def objection(
+    state: AccountantState, clearing: OpenClearing, victims: Sequence[Victim], short: Shortfall | None
+) -> Objection:
+    """Why these are not moved for somebody; empty when they are. ``short``: what quota refuses the claimant now."""
+    if short is not None:
+        return "not_enough"
+    if [each.uid for each in clearing.moves] != [each.ref.uid for each in victims]:
+        return "no_nodes"
+    for victim in victims:
+        entry = state.entries[victim.ref.uid]
+        if not state.ledger.by_shares(entry.queue) or entry.short_since:
+            return "victim_protected"
+    return ""
+
+
+def handed_on(
+    state: AccountantState, entry: Entry, released: QuotaReleased, scratch: Scratch
+) -> Iterator[QuotaReleased | QuotaReserved]:
+    """The end of the charge of what was suspended to move, and the same charge for its next attempt.
+
+    ``scratch``: with the charge taken off; what is reserved is added.
+    """
+    workload = state.workloads.get(entry.ref.uid)
+    queued = state.attempts.get(entry.ref.uid, 0) > entry.attempt
+    if workload is None or not queued or not comes_back(state, entry, workload):
+        yield replace(released, reason="evicted")
+        return
+    demand = demand_of(state.ledger.tree_of(entry.queue), workload, state.priorities.get(entry.ref.uid))
+    same = demand.alike(state.ledger.charges[entry.ref.uid].demand)
+    if not same or state.ledger.without_claims().shortfall(entry.queue, demand, scratch) is not None:
+        yield replace(released, reason="evicted")
+        return
+    scratch.add(entry.queue, demand)
+    yield released
+    yield QuotaReserved(
+        cause=released.cause,
+        ref=entry.ref,
+        attempt=state.attempts[entry.ref.uid],
+        queue=entry.queue,
+        request=demand.request,
+        basis=workload.basis,
+        pods=demand.pods,
+        preemptible=demand.preemptible,
+        run_ms=demand.run_ms,
+        named=quota_name(workload.labels),
+        placement=laid_out(state.ledger.nodes, entry.queue),
+    )

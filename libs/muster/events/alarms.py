@@ -1,0 +1,62 @@
+"""What the watchdog of Ray clusters that scale themselves reports: the autoscaler bridge decides it."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import field
+
+from muster.events.base import Decision
+from muster.model.elastic import Counts
+from muster.model.keys import Ref
+
+AlarmReason = Literal[
+    "no_head", "unauthorized", "unreadable", "unreachable", "stalled", "not_growing", "not_shrinking", "not_ready"
+]
+"""What is wrong with a Ray cluster:
+
+no_head        it has no live head pod
+unauthorized   its head wants a token that Muster does not have
+unreadable     its head answers with something that cannot be read
+unreachable    its head pod runs, and nobody answers there
+stalled        its autoscaler makes no tick, while there is something to do
+not_growing    replicas are granted and wanted, and its autoscaler does not ask for them
+not_shrinking  workers are idle for longer than their timeout, and its autoscaler does not remove them
+not_ready      it was let in, and has not become ready
+"""
+DEAF: tuple[AlarmReason, ...] = ("no_head", "unauthorized", "unreadable", "unreachable", "stalled", "not_growing")
+"""While one of these is raised nothing that is granted would be used."""
+
+
+class AlarmRaised(Decision, frozen=True, kw_only=True):
+    """Something is wrong with a Ray cluster for longer than it may be; it replaces what was wrong with it before.
+
+    While its head or its autoscaler is not heard, it is granted nothing more, and what is granted and not used is given
+    back.
+    """
+
+    ref: Ref
+    """Who is charged: the RayJob, or the RayCluster itself."""
+    attempt: int
+    cluster: Ref
+    reason: AlarmReason
+    since: int
+    """Log time (ms) since when it is so."""
+    groups: Counts = field(default_factory=dict)
+    """Replicas that are not asked for, or not removed, by worker group."""
+    until: int = 0
+    """Log time (ms) before which growth is not tried again (``not_growing``)."""
+    tries: int = 1
+    fixed: bool = False
+    """The cluster has a fixed size: there is nothing to grant, and nothing is taken back."""
+
+
+class AlarmCleared(Decision, frozen=True, kw_only=True):
+    """What was wrong with a Ray cluster is over."""
+
+    ref: Ref
+    attempt: int
+    cluster: Ref
+
+
+AlarmDecision = AlarmRaised | AlarmCleared

@@ -1,0 +1,46 @@
+"""How pods are laid out on nodes, by what they ask for: packed onto few nodes, or spread over many.
+
+The word of a queue, of a node of a quota tree or of the configuration: ``pack`` or ``spread`` for everything, or one
+for pods that take GPUs and one for those that take none, as ``gpu=spread,cpu=pack``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal, get_args
+
+Strategy = Literal["pack", "spread"]
+Resource = Literal["gpu", "cpu"]
+
+STRATEGIES: dict[str, Strategy] = {each: each for each in get_args(Strategy)}
+RESOURCES: dict[str, Resource] = {each: each for each in get_args(Resource)}
+
+
+class StrategyError(ValueError):
+    """A text says no strategy; the message says what would."""
+
+
+def strategies(text: str) -> dict[Resource, Strategy]:
+    """{what pods ask for: how they are laid out}; empty for an empty text. Raises StrategyError."""
+    if text in STRATEGIES:
+        return dict.fromkeys(RESOURCES.values(), STRATEGIES[text])
+    found: dict[Resource, Strategy] = {}
+    for part in text.split(",") if text else ():
+        name, _, word = part.strip().partition("=")
+        if name not in RESOURCES or word not in STRATEGIES or RESOURCES[name] in found:
+            raise StrategyError(f"{text[:64]!r} is no strategy; write pack, spread, or for example gpu=pack,cpu=spread")
+        found[RESOURCES[name]] = STRATEGIES[word]
+    return dict(sorted(found.items()))
+
+
+def strategies_text(found: dict[Resource, Strategy]) -> str:
+    """The text that says it."""
+    return ",".join(f"{name}={found[name]}" for name in RESOURCES.values() if name in found)
+
+
+def inherited(texts: Iterable[str]) -> dict[Resource, Strategy]:
+    """What holds where texts stand one below the other, the lowest last: each resource by the lowest that names it."""
+    found: dict[Resource, Strategy] = {}
+    for text in texts:
+        found |= strategies(text)
+    return found

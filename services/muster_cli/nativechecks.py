@@ -1,0 +1,49 @@
+"""What ``muster doctor`` says of gangs of Kubernetes itself: whether they are read, and may place jobs."""
+
+from __future__ import annotations
+
+from muster.core.actuation.gathering import GROUPS
+from muster.kube.discovery import can_i, served
+from muster.model import api
+from muster.ports import ApiTransport
+from muster_cli.findings import Finding
+
+SWITCH_ON = (
+    f"start the API server of Kubernetes 1.36 or later with --feature-gates=GenericWorkload=true and "
+    f"--runtime-config={GROUPS.api_version}=true"
+)
+
+
+POLICY = "muster-gang-pods-grouped"
+POLICIES = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies"
+VERBS = ("create", "delete", "get")
+
+
+async def native_findings(
+    transport: ApiTransport, *, placed: bool, acting: bool, policies: bool = True
+) -> list[Finding]:
+    """Whether the server has PodGroups of its own, and in which version they are read.
+
+    ``placed``: kube-scheduler is to place the gangs of jobs (MUSTER_PLACEMENT=native), which takes PodGroups in the
+    version they are written in, the right to make them, and the policy that has pods name them.
+    """
+    read = [resource for resource in api.NATIVE_POD_GROUPS if await served(transport, resource)]
+    if placed and GROUPS not in read:
+        what = f"no PodGroups are served as {GROUPS.api_version}, and MUSTER_PLACEMENT=native resumes no job without"
+        fix = f"{SWITCH_ON}, or set MUSTER_PLACEMENT to off, pack or spread"
+        return [Finding("bad", "native placement", what, fix)]
+    if not read:
+        what = f"{GROUPS.group} has no PodGroups here: spec.schedulingGroup makes no gang; labels and annotations do"
+        return [Finding("note", "native gangs", what, f"to have them, {SWITCH_ON}")]
+    findings = [Finding("ok", "native gangs", f"PodGroups are read as {read[0].api_version}")]
+    if not placed:
+        return findings
+    if acting:
+        refused = [verb for verb in VERBS if not (await can_i(transport, verb, GROUPS, "")).allowed]
+        if refused:
+            what = f"we may not {', '.join(refused)} {GROUPS} in all namespaces"
+            findings.append(Finding("bad", "native placement", what, "apply deploy/rbac"))
+    if policies and (await transport.request("GET", f"{POLICIES}/{POLICY}")).status == 404:
+        what = f"policy {POLICY} missing: pods whose kind has no spec.schedulingGroup start one by one"
+        findings.append(Finding("bad" if acting else "note", "native placement", what, "apply deploy/policies"))
+    return findings

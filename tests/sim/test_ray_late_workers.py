@@ -1,0 +1,288 @@
+"""Workers that KubeRay was asked to delete and does not: they are deleted by uid, no more of them and no others."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from kit.disorder import Disorder
+from kit.elastic import HEAD_CPU, ElasticPlay, raycluster
+from kit.rayscaler import RayScaler
+from muster.core.autoscaling.giveback import LATE_MS
+from muster.events.decisions import EvictionOrdered
+from muster.events.effects import EffectApplied, EffectFailed
+from muster.events.elastic import GateSet, WorkersRemoved
+from muster.model import api
+
+CORE = 1_000
+LATE = LATE_MS // 5_000
+"""Ticks."""
+
+
+def grown(play: ElasticPlay, workers: int) -> RayScaler:
+    """A cluster in queue ``other`` that has grown to so many busy workers."""
+    scaler = play.create(raycluster("auto", "other"))
+    for number in range(workers):
+        scaler.start(f"actor-{number}")
+    play.tick(5)
+    assert len(play.pods()) == workers
+    return scaler
+
+
+def contended(**given: Any) -> ElasticPlay:
+    """Ten cores, of which ``ns`` is guaranteed three and ``other`` two."""
+    return ElasticPlay(("ns", "3", "100"), ("other", "2", "100"), total="10", **given)
+
+
+def owed(play: ElasticPlay, cpu: int = 3) -> None:
+    made = raycluster("owed", "ns", replicas=cpu, minReplicas=cpu, maxReplicas=cpu)
+    made["spec"]["enableInTreeAutoscaling"] = False
+    play.create_raw(made)
+
+
+def names(pods: list[Any]) -> set[str]:
+    return {pod["metadata"]["name"] for pod in pods}
+
+
+def removed(play: ElasticPlay) -> list[str]:
+    """Names of the pods that we have deleted, one for each time."""
+    return [event.ref.name for event in play.told(EffectApplied) if event.action == "remove_worker"]
+
+
+def taken_for(play: ElasticPlay) -> int:
+    """How many workers were ordered to go."""
+    return sum(sum(part.taken.values()) for order in play.told(EvictionOrdered) for part in order.partial)
+
+
+def lost(play: ElasticPlay) -> None:
+    play.cluster.driver.down.append(play.cluster.operator)
+
+
+def test_an_operator_that_is_lost_holds_up_no_reclaim() -> None:
+    play = contended()
+    scaler = grown(play, 8)
+    before = names(play.pods())
+    head = play.pods("auto", "head")
+    lost(play)
+    scaler.stopped = True
+    owed(play)
+    play.tick(6)
+    [gate] = [event for event in play.told(GateSet) if event.workers]
+    chosen = {pod.name for pods in gate.workers.values() for pod in pods}
+    assert names(play.pods()) == before, "they are asked to go first"
+    play.tick(LATE)
+    assert names(play.pods()) == before - chosen
+    assert sorted(removed(play)) == sorted(chosen) and len(chosen) == taken_for(play) == 2
+    assert play.pods("auto", "head") and names(play.pods("auto", "head")) == names(head)
+    assert play.cpu() == HEAD_CPU + 6 * CORE, "free once they are gone"
+    play.cluster.driver.down.clear()
+    play.tick(6)
+    assert (len(play.pods("auto")), len(play.pods("owed"))) == (6, 3), "its operator makes them not again"
+    assert len(removed(play)) == 2 and len(play.told(WorkersRemoved)) == 1
+    play.clean()
+
+
+def test_an_autoscaler_that_takes_the_names_away_saves_no_worker() -> None:
+    """Ray 2.60 replaces all of scaleStrategy; an operator that was late sees nothing of what was asked."""
+    play = contended()
+    scaler = grown(play, 8)
+    lost(play)
+    scaler.stopped = True
+    owed(play)
+    play.tick(6)
+    play.edit([{"op": "replace", "path": "/spec/workerGroupSpecs/0/scaleStrategy", "value": {"workersToDelete": []}}])
+    play.cluster.driver.down.clear()
+    play.tick(3)
+    assert len(play.pods("auto")) == 8
+    play.tick(LATE + 4)
+    assert (len(play.pods("auto")), len(play.pods("owed")), len(removed(play))) == (6, 3, 2)
+    play.clean()
+
+
+def test_one_that_goes_by_itself_meanwhile_is_not_deleted() -> None:
+    play = contended()
+    scaler = grown(play, 8)
+    lost(play)
+    scaler.stopped = True
+    owed(play)
+    play.tick(6)
+    play.cluster.driver.down.clear()
+    play.tick(LATE + 4)
+    assert (len(play.pods("auto")), len(play.pods("owed"))) == (6, 3)
+    assert not removed(play) and not play.told(WorkersRemoved)
+    play.clean()
+
+
+def test_a_pod_that_took_the_name_is_left_alone() -> None:
+    """The same name, and another uid: nobody chose that one."""
+    play = contended()
+    scaler = grown(play, 8)
+    lost(play)
+    scaler.stopped = True
+    owed(play)
+    play.tick(6)
+    [gate] = [event for event in play.told(GateSet) if event.workers]
+    first = gate.workers["small"][0]
+    play.cell.advance(LATE_MS - 20_000)
+    play.cell.disorder = Disorder(unseen=1.0)
+    pod = play.call("GET", api.PODS, first.namespace, first.name)
+    play.call("DELETE", api.PODS, first.namespace, first.name)
+    play.cluster.step()
+    again = {key: value for key, value in pod["metadata"].items() if key in ("name", "labels", "ownerReferences")}
+    answer = play.cluster.server.handle(
+        "POST", api.PODS.path(first.namespace), body=json.dumps({"metadata": again, "spec": pod["spec"]}).encode()
+    )
+    play.cell.heal()
+    play.tick(LATE)
+    if answer.ok:
+        assert first.name in names(play.pods()) and first.name not in removed(play)
+    play.clean()
+
+
+def test_the_api_takes_no_deletion_for_a_while() -> None:
+    play = contended()
+    scaler = grown(play, 8)
+    lost(play)
+    scaler.stopped = True
+    owed(play)
+    play.tick(6)
+    play.cell.disorder = Disorder(outage=1.0)
+    play.tick(LATE + 6)
+    assert len(play.pods("auto")) == 8
+    play.cell.heal()
+    play.cluster.driver.down.clear()
+    play.tick(6)
+    assert (len(play.pods("auto")), len(play.pods("owed"))) == (6, 3)
+    assert len(removed(play)) + len([e for e in play.told(EffectFailed) if e.action == "remove_worker"]) <= 2
+    play.clean()
+
+
+def test_workers_that_end_slowly_have_been_deleted_already() -> None:
+    """Their node is lost, or they may take minutes to end: their operator has done what it was asked."""
+    play = contended()
+    grown(play, 8)
+    play.cluster.driver.down.append(play.cluster.kubelet)
+    owed(play)
+    play.tick(8)
+    going = [pod for pod in play.pods("auto") if pod["metadata"].get("deletionTimestamp")]
+    assert (len(play.pods("auto")), len(going)) == (8, 2)
+    play.tick(3 * LATE)
+    assert not play.told(WorkersRemoved) and not removed(play)
+    assert play.cpu() == HEAD_CPU + 8 * CORE, "charged until they are gone"
+    play.cluster.driver.down.clear()
+    play.tick(6)
+    assert (len(play.pods("auto")), len(play.pods("owed"))) == (6, 3)
+    play.clean()
+
+
+def unused(play: ElasticPlay) -> RayScaler:
+    """A cluster with two workers, one of which was named to an operator that is lost since nothing uses it."""
+    scaler = play.create(raycluster())
+    for number in range(2):
+        scaler.start(f"actor-{number}")
+    play.tick(5)
+    assert len(play.pods()) == 2
+    lost(play)
+    scaler.stopped = True
+    scaler.end("actor-1")
+    while not (gates := [event for event in play.told(GateSet) if event.workers]):
+        play.tick(1)
+    assert [gate.claimant for gate in gates] == [None]
+    return scaler
+
+
+def test_one_that_is_used_again_meanwhile_stays_as_long_as_nobody_is_owed_it() -> None:
+    """Its container has started anew, say, and its head knows of no drain."""
+    play = ElasticPlay()
+    scaler = unused(play)
+    scaler.start("back")
+    play.tick(3 * LATE)
+    assert not scaler.waiting and len(play.pods()) == 2
+    assert not play.told(WorkersRemoved)
+    scaler.end("back")
+    play.tick(2)
+    assert len(play.pods()) == len(removed(play)) == 1, "it has nothing to do any more"
+    play.tick(2)
+    assert play.cpu() == HEAD_CPU + CORE
+    play.clean()
+
+
+def test_an_unused_one_goes_in_the_end() -> None:
+    play = ElasticPlay()
+    unused(play)
+    play.tick(LATE + 2)
+    assert len(play.pods()) == len(removed(play)) == 1
+    play.clean()
+
+
+def test_none_is_deleted_of_a_cluster_that_has_a_fixed_size_by_then() -> None:
+    """Its operator would make them again, and nobody would get anything."""
+    play = contended()
+    scaler = grown(play, 8)
+    before = names(play.pods())
+    lost(play)
+    scaler.stopped = True
+    owed(play)
+    play.tick(6)
+    assert [event for event in play.told(GateSet) if event.workers]
+    manifest = raycluster("auto", "other", replicas=8)
+    manifest["spec"]["enableInTreeAutoscaling"] = False
+    play.apply(manifest)
+    play.tick(2 * LATE)
+    play.cluster.driver.down.clear()
+    play.tick(6)
+    assert names(play.pods("auto")) == before and not removed(play)
+    play.clean()
+
+
+def test_those_that_were_named_before_go_first() -> None:
+    """A cluster that had a fixed size for a moment is asked anew for what it owes; no others go beside the first."""
+    play = contended()
+    scaler = grown(play, 8)
+    for name in ("actor-6", "actor-7"):
+        scaler.end(name)
+    play.tick(1)
+    lost(play)
+    scaler.stopped = True
+    owed(play)
+    play.tick(6)
+    [first] = [event for event in play.told(GateSet) if event.workers]
+    play.edit([{"op": "replace", "path": "/spec/enableInTreeAutoscaling", "value": False}])
+    play.tick(1)
+    for name in ("actor-6", "actor-7"):
+        scaler.start(name)
+    play.tick(1)
+    for name in ("actor-0", "actor-1"):
+        scaler.end(name)
+    play.edit([{"op": "replace", "path": "/spec/enableInTreeAutoscaling", "value": True}])
+    play.tick(5)
+    gates = [event.workers for event in play.told(GateSet) if event.workers]
+    assert gates == [first.workers, first.workers]
+    play.cluster.driver.down.clear()
+    play.tick(LATE)
+    assert (len(play.pods("auto")), len(play.pods("owed"))) == (6, 3)
+    play.clean()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_whatever_is_lost_no_more_go_than_are_owed(seed: int) -> None:
+    disorder = Disorder(late=0.2, crash=0.05, unseen=0.2, repeat=0.1, lost_answer=0.2, outage=0.2)
+    play = contended(seed=seed)
+    scaler = grown(play, 8)
+    play.cell.disorder = disorder
+    lost(play)
+    scaler.stopped = seed % 2 == 0
+    owed(play)
+    play.tick(10 + LATE)
+    play.cell.heal()
+    play.tick(LATE + 6)
+    assert len(play.pods("auto")) == 6
+    play.cluster.driver.down.clear()
+    scaler.stopped = False
+    play.tick(10)
+    assert len(play.pods("owed")) == 3
+    assert len(play.pods("auto")) >= 6, "taken / needed is 1"
+    assert len({*removed(play)}) == len(removed(play)) <= 2, "none is deleted twice"
+    play.clean()

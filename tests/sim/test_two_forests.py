@@ -1,0 +1,63 @@
+"""Both quota APIs at once under people who edit, move and delete queues while jobs run: see ``kit.forests``.
+
+40 histories in every run, others in each round of `make shake`, and as many as MUSTER_TEST_HISTORIES says.
+"""
+
+from __future__ import annotations
+
+import os
+from random import Random
+
+import pytest
+
+from kit.forests import Forests
+from kit.histories import goes_on_from_a_snapshot
+from muster.core.audit import audit
+from muster.core.quota.decay import BUCKETS
+from muster.events.decisions import EvictionOrdered, QuotaTreeAccepted
+from muster.events.shares import SharesChanged
+from muster.runtime.replay import replay
+
+BLOCKS = 4
+EACH = max(int(os.environ.get("MUSTER_TEST_HISTORIES", "40")) // BLOCKS, 1)
+FIRST = Random().randrange(10**9) if os.environ.get("MUSTER_TEST_EXAMPLES") == "random" else 0
+
+
+@pytest.mark.parametrize("block", range(BLOCKS))
+def test_any_history_keeps_the_invariants_comes_to_rest_and_replays(block: int) -> None:
+    for seed in range(FIRST + block * EACH, FIRST + (block + 1) * EACH):
+        sound(seed)
+
+
+def sound(seed: int) -> Forests:
+    try:
+        found = Forests(seed)
+        found.run()
+        found.at_rest()
+        accountant = found.bench.states["quota_accountant"]
+        assert all(len(each.past) <= BUCKETS for each in accountant.lately.values())
+        copies = [
+            accountant.ledger,
+            *(found.bench.states[name].queues.ledger for name in ("queue_sorter", "preemptor")),
+        ]
+        assert all(each.usage == copies[0].usage for each in copies), "everybody shares by the same past"
+    except Exception as err:
+        raise AssertionError(f"seed {seed}") from err
+    log = found.bench.log
+    broken = [each for each in audit(log).violations if each.invariant != "I11"]
+    assert not broken, f"seed {seed}: {broken[0]}"
+    replayed = replay(log, silences=False)
+    assert not replayed.divergences, f"seed {seed}: {replayed.divergences[0]}"
+    name = Random(seed).choice(sorted(found.bench.seats))
+    goes_on_from_a_snapshot(found.bench, name, Random(seed).randrange(len(log)))
+    return found
+
+
+def test_the_histories_are_worth_something() -> None:
+    """Something moves, is evicted, and is shared otherwise for what was used."""
+    found = [sound(seed).bench for seed in range(16)]
+    paths = {node.path for each in found for event in each.happened(QuotaTreeAccepted) for node in event.tree.nodes}
+    assert len([path for path in paths if path.endswith("team-a")]) >= 3, "it hangs under many"
+    assert sum(bool(event.tree.disabled) for each in found for event in each.happened(QuotaTreeAccepted)) > 20
+    assert sum(len(each.happened(EvictionOrdered)) for each in found) > 1
+    assert sum(any(event.usage for event in each.happened(SharesChanged)) for each in found) > 2

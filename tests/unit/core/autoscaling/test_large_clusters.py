@@ -1,0 +1,36 @@
+"""A Ray cluster of a thousand workers: each step is one decision, and then there is silence."""
+
+from __future__ import annotations
+
+from kit.rayscenes import RayScene
+from muster.events.base import Event
+from muster.events.elastic import GateSet, GrowthGranted, GrowthRequested
+from muster.model.raydemand import RAY_UNIT, RayDemand, RayShape
+
+THOUSAND = 1_000
+
+
+def kinds(decided: list[Event]) -> list[type[Event]]:
+    return [type(event) for event in decided]
+
+
+def test_a_thousand_workers() -> None:
+    scene = RayScene(cores=THOUSAND + 10, most=2 * THOUSAND)
+    scene.pod("one-head", "head")
+    waits = (RayShape({"CPU": RAY_UNIT}, THOUSAND),)
+    decided = scene.demands(RayDemand(pending=waits))
+    assert kinds(decided) == [GrowthRequested, GrowthGranted, GateSet]
+    gate = decided[-1]
+    assert isinstance(gate, GateSet) and gate.most == {"small": THOUSAND}
+    scene.gated(gate)
+    scene.group["replicas"] = THOUSAND
+    scene.seen()
+    for number in range(THOUSAND):
+        scene.pod(f"worker-{number}")
+    scene.bench.pass_time(2_000)
+    names = tuple(sorted(f"worker-{number}" for number in range(THOUSAND)))
+    quiet = RayDemand(joined={"small": THOUSAND}, pinned=names)
+    assert scene.demands(quiet) == []
+    before = len(scene.bench.log)
+    scene.bench.pass_time(600_000)
+    assert len(scene.bench.log) == before

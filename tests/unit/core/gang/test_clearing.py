@@ -1,0 +1,208 @@
+"""Nodes that are cleared for a job whose quota has room: what the victims leave is kept for it until it starts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from kit import facts
+from kit.clearings import Play, halves
+from muster.core.audit import audit
+from muster.core.gang.clearing import KEPT_MS
+from muster.events.base import Cause
+from muster.events.claims import PlanStale
+from muster.events.clearing import ClearingKind, ClearingOrdered, ClearingProposed, ClearingTried
+from muster.events.decisions import EvictionOrdered, QuotaReleased, Victim
+from muster.events.effects import EffectFailed
+from muster.events.envelope import Stored
+from muster.events.facts import WorkloadGone
+
+
+def answer(play: Play, claimant: str, kind: ClearingKind, *named: str, attempt: int = 1) -> str:
+    """What the accountant says of a proposal that the rules do not make; empty for an order."""
+    job, said = play.jobs[claimant], {"cause": Cause(1, 0), "ref": play.jobs[claimant].ref, "attempt": attempt}
+    charges = play.bench.states["quota_accountant"].ledger.charges
+    victims = tuple(
+        Victim(play.jobs[each].ref, 1, charges[play.jobs[each].ref.uid].queue, job.need["full"], 0, 50)
+        for each in named
+    )
+    queue_of = play.bench.states["preemptor"].roomless[job.ref.uid].job.queue
+    pods = play.bench.states["preemptor"].roomless[job.ref.uid].job.demand.pods
+    asked = ClearingProposed(
+        **said, queue=queue_of, request=job.need["full"], pods=pods, kind=kind, victims=victims, priority=50
+    )
+    play.bench.append("preemptor", "decision", [asked])
+    found = ClearingTried(**said, victims=tuple(each.ref.uid for each in victims))
+    play.bench.append("gang_admitter", "decision", [found])
+    stale, orders = len(play.bench.happened(PlanStale)), len(play.bench.happened(ClearingOrdered))
+    play.bench.step("quota_accountant")
+    if len(play.bench.happened(ClearingOrdered)) > orders:
+        return ""
+    return play.bench.happened(PlanStale)[stale].reason
+
+
+def test_the_room_is_kept_while_the_victim_is_leaving_and_the_job_starts_there() -> None:
+    play = halves()
+    play.job("big", "a", 2, "build")
+    assert play.ordered() == ["y"], "one is enough, and the younger goes"
+    assert not play.bench.happened(EvictionOrdered), "no quota is held for it"
+    play.suspended("y")
+    play.job("thief", "a", 1, "inference")
+    assert play.runs()["thief"] == play.runs()["x"], "beside x there is room; what is cleared is kept"
+    play.job("late", "a", 1)
+    assert "late" not in play.runs() and "big" not in play.runs()
+    play.left("y")
+    assert play.runs()["big"] != play.runs()["x"]
+    assert len(play.ordered()) == 1
+    play.bench.sound()
+
+
+def test_a_victim_that_cannot_be_suspended_is_not_waited_for() -> None:
+    play = halves()
+    play.job("big", "a", 2, "build")
+    [order] = play.bench.happened(ClearingOrdered)
+    seq = next(each.seq for each in play.bench.log if order in each.commit.events)
+    [victim] = order.victims
+    failed = EffectFailed(
+        cause=Cause(seq, 0), ref=victim.ref, attempt=victim.attempt, action="suspend", reason="refused", message="no"
+    )
+    play.bench.append("actuator", "input", [failed])
+    play.settle()
+    play.bench.pass_time(120_000)
+    play.settle()
+    assert play.ordered() == ["y", "x"], "the other goes in its place"
+    play.bench.sound()
+
+
+def test_room_is_kept_for_ten_minutes_and_no_longer() -> None:
+    play = halves()
+    play.job("big", "a", 2, "build")
+    play.suspended("y")
+    play.job("small", "a", 1)
+    play.job("next", "a", 1)
+    assert "next" not in play.runs()
+    play.bench.pass_time(KEPT_MS + 1_000)
+    play.settle()
+    assert "next" in [event.ref.name for event in play.admitted()]
+    play.bench.sound()
+
+
+def test_a_job_that_is_gone_or_held_meanwhile_keeps_nothing() -> None:
+    play = halves()
+    play.job("big", "a", 2, "build")
+    play.suspended("y")
+    play.bench.facts(WorkloadGone(ref=play.jobs["big"].ref, rv=facts.next_rv()))
+    play.settle()
+    assert not play.bench.states["gang_admitter"].cleared
+    play.left("y")
+    assert "y" in play.runs()
+    play.bench.sound()
+
+
+def test_nobody_is_named_where_nobody_may_go_and_the_stages_fall_quiet() -> None:
+    play = halves()
+    play.job("big", "a", 2)
+    assert not play.bench.happened(ClearingProposed)
+    before = len(play.bench.log)
+    play.bench.pass_time(3_600_000)
+    assert len(play.bench.log) - before < 5
+    play.bench.sound()
+
+
+def test_what_would_not_do_is_tried_again_only_when_what_runs_has_changed() -> None:
+    play = halves()
+    play.job("big", "a", 2, "build", count=3)
+    assert not play.ordered()
+    tries = len(play.bench.happened(ClearingTried))
+    play.bench.pass_time(3_600_000)
+    assert len(play.bench.happened(ClearingTried)) == tries
+    assert all(each.reason in ("no_nodes", "not_enough") for each in play.bench.happened(PlanStale))
+    play.bench.sound()
+
+
+def test_victims_give_their_quota_back_and_wait_in_their_old_place() -> None:
+    play = halves()
+    play.job("big", "a", 2, "build")
+    play.suspended("y")
+    play.left("y")
+    assert [each.reason for each in play.bench.happened(QuotaReleased) if each.ref.name == "y"] == ["preempted"]
+    assert play.runs()["y"] == play.runs()["x"], "there is room for it elsewhere"
+    play.bench.sound()
+
+
+def test_the_accountant_judges_what_is_proposed_and_chosen_once_more() -> None:
+    within = halves(a=2, b=2)
+    within.job("big", "b", 2)
+    assert not within.bench.happened(ClearingProposed), "a is within its quota"
+    assert answer(within, "big", "reclaim", "y") == "gives_too_much"
+    assert answer(within, "big", "priority", "y") == "not_lower", "it is of another queue"
+    own = halves()
+    own.job("big", "a", 2)
+    assert answer(own, "big", "priority", "y") == "not_lower", "of equal priority"
+    own.job("firm", "a", 2, "build", count=4)
+    assert not own.ordered()
+
+
+def test_who_gave_its_place_takes_nothing_back() -> None:
+    """Shares: b is owed two of four, a keeps two; what was cleared for b is never cleared for a again."""
+    play = halves(a=1, b=2)
+    play.job("big", "b", 2)
+    assert play.ordered() == ["y"]
+    play.suspended("y")
+    play.left("y")
+    assert "big" in play.runs()
+    play.job("more", "a", 2)
+    play.bench.pass_time(3_600_000)
+    assert play.ordered() == ["y"]
+    assert not play.bench.happened(EvictionOrdered)
+    play.bench.sound()
+
+
+def told(log: list[Stored], **said: Any) -> list[str]:
+    """What is said of a log whose order to clear nodes says something else."""
+    found = []
+    for stored in log:
+        events = tuple(
+            replace(each, **said) if isinstance(each, ClearingOrdered) else each for each in stored.commit.events
+        )
+        found.append(replace(stored, commit=replace(stored.commit, events=events)))
+    return [each.detail for each in audit(found).violations if each.invariant == "I19"]
+
+
+def test_an_order_by_priority_takes_what_is_lower_in_its_own_queue() -> None:
+    play = halves()
+    play.job("big", "a", 2, "build")
+    assert play.ordered() == ["y"]
+    log, [order] = play.bench.log, play.bench.happened(ClearingOrdered)
+    assert told(log) == []
+    [victim] = order.victims
+    assert "no KAI queue" in told(log, queue="other/a")[0]
+    assert "gives way in kai/a by reclaim" in told(log, kind="reclaim")[0]
+    assert "gives way in kai/b by priority" in told(log, queue="kai/b")[0]
+    assert "nobody leaves them" in told(log, victims=())[0]
+    assert "is not charged under attempt 7" in told(log, victims=(replace(victim, attempt=7),))[0]
+    assert "does already" in told(log, victims=(victim, victim))[0]
+    gone = replace(victim, ref=replace(victim.ref, uid="another"))
+    assert "is not charged" in told(log, victims=(gone,))[0]
+
+
+def test_who_leaves_already_is_not_ordered_to_leave_again() -> None:
+    play = halves()
+    play.job("big", "a", 2, "build")
+    [order] = play.bench.happened(ClearingOrdered)
+    at = next(each for each in play.bench.log if order in each.commit.events)
+    twice = replace(at, commit=replace(at.commit, events=(*at.commit.events, order)))
+    log = [twice if each is at else each for each in play.bench.log]
+    assert ["does already" in each for each in told(log)] == [True]
+
+
+@pytest.mark.parametrize("priority", ["train", "build-preemptible"])
+def test_equal_or_higher_priority_does_not_give_way(priority: str) -> None:
+    """The victim was queued with a priority of its own; what the order says of it counts for nothing."""
+    play = halves()
+    play.job("big", "a", 2, "build")
+    log = play.bench.log
+    lower = {"train": 50, "build-preemptible": 75}[priority]
+    assert "gives way in its own queue" in told(log, priority=lower)[0]

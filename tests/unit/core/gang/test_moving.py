@@ -1,0 +1,194 @@
+"""Jobs that are moved so that another has room on the nodes: each has a place of its own before anybody goes."""
+
+from __future__ import annotations
+
+import pytest
+
+from kit import facts
+from kit.clearings import Play, halves
+from muster.events.base import Cause
+from muster.events.clearing import ClearingOrdered
+from muster.events.decisions import EvictionOrdered, QuotaReleased
+from muster.events.effects import EffectFailed
+from muster.events.facts import QueueObserved
+from muster.model.keys import Ref
+from muster.model.workload import PodSet, Wishes
+
+
+def test_a_job_is_moved_and_both_run() -> None:
+    play = halves(moves=16)
+    x, y = play.runs()["x"], play.runs()["y"]
+    play.job("big", "a", 2)
+    [order] = play.bench.happened(ClearingOrdered)
+    assert order.kind == "move"
+    assert [each.ref.name for each in order.victims] == ["y"]
+    assert [(each.before, each.after) for each in order.moves] == [(tuple(y), tuple(x))]
+    play.suspended("y")
+    assert "big" not in play.runs()
+    play.left("y")
+    assert play.runs() == {"x": x, "y": x, "big": y}
+    assert not play.bench.happened(EvictionOrdered)
+    released = [each for each in play.bench.happened(QuotaReleased) if each.ref.name == "y"]
+    assert [each.reason for each in released] == ["moved"]
+    play.bench.sound()
+
+
+def test_nobody_takes_the_place_or_the_quota_of_what_moves() -> None:
+    play = halves(moves=16, a=2, b=2)
+    x = play.runs()["x"]
+    play.job("big", "b", 2)
+    play.job("thief", "a", 1, "inference")
+    play.suspended("y")
+    play.job("late", "a", 1, "inference")
+    play.left("y")
+    assert play.runs()["y"] == x
+    assert "thief" not in play.runs() and "late" not in play.runs()
+    assert "big" in play.runs()
+    play.bench.sound()
+
+
+def failed(play: Play, name: str) -> None:
+    """The order to suspend it is refused: by a budget, or by the API server."""
+    [order] = play.bench.happened(ClearingOrdered)
+    seq = next(each.seq for each in play.bench.log if order in each.commit.events)
+    victim = next(each for each in order.victims if each.ref.name == name)
+    refused = EffectFailed(
+        cause=Cause(seq, 0), ref=victim.ref, attempt=victim.attempt, action="suspend", reason="refused", message="no"
+    )
+    play.bench.append("actuator", "input", [refused])
+    play.settle()
+
+
+def test_the_one_that_moves_may_stay() -> None:
+    play = halves(moves=16)
+    play.job("big", "a", 2)
+    failed(play, "y")
+    assert not play.bench.states["gang_admitter"].cleared
+    assert not play.bench.states["quota_accountant"].ledger.claims.moving
+    play.bench.pass_time(3_500_000)
+    play.settle()
+    assert play.ordered() == ["y"], "nobody of this plan takes part in another within the hour"
+    play.bench.pass_time(200_000)
+    play.settle()
+    assert len(play.ordered()) == 2
+    play.bench.sound()
+
+
+def four() -> Play:
+    """``s``, ``u``, ``v`` and ``w`` run on a node each, with one core free beside them."""
+    play = Play(4, moves=16)
+    for name, other in (("s", "o"), ("u", "p"), ("v", "q"), ("w", "r")):
+        play.job(name, "a", 1)
+        play.job(other, "a", 1)
+        play.bench.pass_time(1_000)
+    for other in ("o", "p", "q", "r"):
+        play.ends(other)
+    return play
+
+
+def test_a_budget_that_refuses_one_of_them_leaves_the_others_a_place() -> None:
+    play = four()
+    play.job("big", "a", 2, count=2)
+    first, second = play.ordered()
+    play.suspended(first)
+    play.left(first)
+    assert first not in play.runs(), "it waits for the other"
+    failed(play, second)
+    assert first in play.runs() and second in play.runs(), "it has a place, if not the one that was planned"
+    assert "big" not in play.runs()
+    play.bench.sound()
+
+
+def test_a_gang_is_moved_for_and_all_run() -> None:
+    play = four()
+    play.job("big", "a", 2, count=2)
+    moving = play.ordered()
+    assert len(moving) == 2
+    for name in moving:
+        play.suspended(name)
+    for name in moving:
+        play.left(name)
+    assert sorted(play.runs()) == ["big", "s", "u", "v", "w"]
+    [order] = play.bench.happened(ClearingOrdered)
+    for victim, move in zip(order.victims, order.moves, strict=True):
+        assert play.runs()[victim.ref.name] == list(move.after)
+    play.bench.sound()
+
+
+def test_one_more_gets_in_than_before_and_nobody_moves_twice_within_an_hour() -> None:
+    play = halves(moves=16)
+    play.job("big", "a", 2)
+    play.suspended("y")
+    play.left("y")
+    play.ends("big")
+    play.job("again", "a", 2)
+    assert "again" in play.runs(), "what big had is free"
+    play.ends("x")
+    play.job("third", "a", 2)
+    assert play.ordered() == ["y"]
+    assert "third" not in play.runs()
+    before = len(play.bench.log)
+    play.bench.pass_time(1_800_000)
+    assert len(play.bench.log) - before < 10
+    play.bench.sound()
+
+
+@pytest.mark.parametrize("change", ["deleted", "held", "edited", "of another queue"])
+def test_what_is_changed_on_its_way_keeps_nothing(change: str) -> None:
+    play = halves(moves=16)
+    play.job("big", "a", 2)
+    play.suspended("y")
+    if change == "deleted":
+        play.ends("y")
+    elif change == "held":
+        play.left("y", wishes=Wishes(hold=True, by="ann"))
+    elif change == "edited":
+        need = facts.vector(cpu=2)
+        sets = (PodSet("main", 1, need),)
+        play.left("y", pod_sets=sets, need={"ack": need, "full": need}, generation=9)
+    else:
+        play.left("y", labels={"kai.scheduler/queue": "nowhere"})
+    assert "big" in play.runs()
+    admitter, accountant = play.bench.states["gang_admitter"], play.bench.states["quota_accountant"]
+    assert not admitter.cleared
+    assert not accountant.ledger.claims.moving
+    assert play.jobs["y"].ref.uid not in accountant.ledger.charges
+    play.bench.pass_time(3_600_000)
+    play.bench.sound()
+
+
+def test_paused_admissions_keep_what_moves_waiting() -> None:
+    play = halves(moves=16)
+    play.job("big", "a", 2)
+    play.suspended("y")
+    queue = Ref("Queue", "kube-queue", "q", "queue-q")
+    play.bench.facts(QueueObserved(ref=queue, rv=facts.next_rv(), path="kai/a", paused=("admissions",)))
+    play.left("y")
+    assert "y" not in play.runs() and "big" not in play.runs()
+    assert not play.bench.states["quota_accountant"].ledger.claims.moving
+    play.bench.facts(QueueObserved(ref=queue, rv=facts.next_rv(), path="kai/a"))
+    play.settle()
+    assert sorted(play.runs()) in (["big", "x"], ["x", "y"], ["big", "x", "y"])
+    play.bench.sound()
+
+
+def test_the_job_it_makes_room_for_may_be_gone() -> None:
+    play = halves(moves=16)
+    x = play.runs()["x"]
+    play.job("big", "a", 2)
+    play.suspended("y")
+    play.ends("big")
+    play.left("y")
+    assert play.runs()["y"] == x
+    play.bench.sound()
+
+
+def test_both_say_from_where_to_where() -> None:
+    play = halves(moves=16)
+    play.job("big", "a", 2)
+    told = play.told("y")
+    assert "Moved from n1 to n0 to make room for default/big of queue kai/a" in told
+    assert "default/y from n1 to n0 moved so that it has room on the nodes" in play.told("big")
+    play.suspended("y")
+    play.left("y")
+    assert "its quota is reserved for it again" in play.told("y")

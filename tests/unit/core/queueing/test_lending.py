@@ -1,0 +1,136 @@
+"""What of unused guarantees is lent to jobs that may run long, where a tree says how long counts as soon over."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from kit.scenes import Scene
+from kit.traces import run, starts, trace
+from muster.core.durations import ENOUGH
+from muster.core.queueing.lending import HOUR_MS, LONGEST_WAIT_MS, WINDOW_HOURS
+from muster.core.quota.rules import read_rules
+from muster.simulation.metrics import SimulationMetrics
+from muster.simulation.model import Trace
+
+
+def two(gpus: int = 8) -> dict[str, Any]:
+    queues = {"own": {"min": 4, "max": gpus}, "lent": {"min": 4, "max": gpus}}
+    return {"nodes": [{"count": 1, "gpus": gpus}], "queues": queues}
+
+
+FREELY = {"borrow-freely": "1h", "age-limit": "0"}
+HOUR = HOUR_MS // 1000
+LONG = 2 * HOUR
+PAST = ENOUGH * 1000 + LONG
+"""When all that the tests learn from is over, s."""
+
+
+def past() -> str:
+    """Jobs of ``lent`` that ran long and briefly within its min, while ``own`` wanted all of its own."""
+    lines = [f"own-{n},own,4,{n * 1000},900" for n in range(ENOUGH)]
+    lines += [f"long-{n},lent,1,{n},{LONG}" for n in range(ENOUGH - 2)]
+    lines += [f"long-{n},lent,1,{LONG + 1000},{LONG}" for n in range(ENOUGH - 2, ENOUGH)]
+    lines += [f"brief-{n},lent,1,{n * 1000},60" for n in range(ENOUGH)]
+    return "\n".join(lines)
+
+
+def begun(folder: Path, jobs: str, gpus: int = 8, **rules: str) -> tuple[dict[str, float], SimulationMetrics]:
+    made = trace(folder, two(gpus), f"{past()}\n{jobs}")
+    found = run(Trace(replace(made.cluster, rules=FREELY | rules), made.jobs))
+    return starts(found.history), found.metrics
+
+
+def full(at: int, seconds: int = LONG) -> str:
+    """All of the min of ``lent`` is in use."""
+    return f"full-0,lent,4,{at},{seconds}"
+
+
+AT = PAST + 2 * LONG
+
+
+def test_a_job_that_may_run_long_leaves_what_an_owner_wanted_lately(tmp_path) -> None:
+    found, _ = begun(tmp_path, f"{full(AT)}\nlong-90,lent,1,{AT + 10},{LONG}")
+    assert found["long-90"] == AT + LONG, "it waits for room within its own min"
+    (tmp_path / "off").mkdir()
+    off, _ = begun(tmp_path / "off", f"{full(AT)}\nlong-90,lent,1,{AT + 10},{LONG}", **{"borrow-freely": "0"})
+    assert off["long-90"] == AT + 10
+
+
+def test_one_that_is_expected_to_end_soon_borrows_whatever_is_free(tmp_path) -> None:
+    found, _ = begun(tmp_path, f"{full(AT)}\nbrief-90,lent,1,{AT + 10},60\nlong-91,lent,1,{AT + 9},{LONG}")
+    assert found["brief-90"] == AT + 10, "though a longer one of the same size stands before it"
+    assert found["long-91"] == AT + LONG
+
+
+def test_the_owner_finds_its_own_free_and_nobody_is_evicted(tmp_path) -> None:
+    jobs = f"{full(AT, 5 * LONG)}\nlong-90,lent,4,{AT + 10},{5 * LONG}\nown-90,own,4,{AT + LONG},900"
+    found, metrics = begun(tmp_path, jobs)
+    assert (found["own-90"], metrics.evictions) == (AT + LONG, 0)
+    (tmp_path / "off").mkdir()
+    _, metrics = begun(tmp_path / "off", jobs, **{"borrow-freely": "0"})
+    assert metrics.evictions == 1
+
+
+def test_loans_that_end_soon_count_as_free_for_one_that_does_not(tmp_path) -> None:
+    """It takes the place of nobody: four are lent for a short time, and the owner could have those back cheaply."""
+    jobs = f"{full(AT)}\n" + "\n".join(f"brief-9{n},lent,1,{AT + 5},60" for n in range(4))
+    found, _ = begun(tmp_path, f"{jobs}\nlong-90,lent,1,{AT + 10},{LONG}", gpus=9)
+    assert found["long-90"] == AT + 10
+
+
+def test_what_no_owner_has_wanted_for_two_days_is_lent_to_anybody(tmp_path) -> None:
+    late = PAST + WINDOW_HOURS * HOUR
+    found, _ = begun(tmp_path, f"{full(late)}\nlong-90,lent,1,{late + 10},{LONG}")
+    assert found["long-90"] == late + 10
+
+
+def test_one_that_waits_borrows_as_soon_as_two_days_are_over(tmp_path) -> None:
+    """Though nothing else happens by then."""
+    found, _ = begun(tmp_path, f"{full(AT, 100 * HOUR)}\nlong-90,lent,1,{AT + 10},{LONG}")
+    last = (ENOUGH - 1) * 1000 + 900
+    assert last + (WINDOW_HOURS - 1) * HOUR <= found["long-90"] <= last + (WINDOW_HOURS + 1) * HOUR
+
+
+def test_nobody_waits_for_it_longer_than_a_week(tmp_path) -> None:
+    """The owner wants all of its own every day."""
+    week = LONGEST_WAIT_MS // 1000
+    daily = "\n".join(f"own-9{day},own,4,{AT + 100 + day * 24 * HOUR},900" for day in range(9))
+    found, _ = begun(tmp_path, f"{full(AT, 2 * week)}\nlong-90,lent,1,{AT + 10},{LONG}\n{daily}")
+    assert week <= found["long-90"] - AT - 10 <= week + HOUR
+
+
+def test_one_of_which_nothing_is_known_counts_as_long(tmp_path) -> None:
+    made = trace(tmp_path, two(), "own-1,own,4,0,100\nfull-1,lent,4,0,9000\nnew-1,lent,1,200,10")
+    found = starts(run(Trace(replace(made.cluster, rules=FREELY), made.jobs)).history)
+    assert found["new-1"] == 9000
+
+
+@pytest.mark.parametrize("text", ["soon", "-1h"])
+def test_a_time_that_is_none_refuses_the_tree(text: str) -> None:
+    assert read_rules({"borrow-freely": text})[1][0].startswith("annotation muster.dev/borrow-freely: ")
+
+
+def test_since_when_a_job_runs_is_known_when_the_rule_is_switched_off_and_on() -> None:
+    """Else a loan that should have ended long ago would count as one that ends soon."""
+    scene = Scene()
+    scene.tree_of(("own", 4), ("lent", 4))
+    scene.lines("synced", "job lent/one cpu=5")
+    scene.runs("lent/one")
+    uid, since = scene.jobs["lent/one"].ref.uid, scene.bench.now
+    for rules in ({"borrow_freely": "1h"}, {}, {"borrow_freely": "1h"}):
+        scene.lines("time +600s")
+        scene.tree_of(("own", 4), ("lent", 4), **rules)
+    scene.lines("time +600s")
+    assert scene.bench.states["queue_sorter"].queues.lending.running == {uid: since}
+    scene.bench.sound()
+
+
+def test_one_that_runs_before_it_is_charged_counts_from_then() -> None:
+    scene = Scene()
+    scene.tree_of(("own", 4), ("lent", 4), borrow_freely="1h")
+    scene.lines("job lent/one cpu=5", "starts lent/one", "runs lent/one", "synced")
+    assert [*scene.bench.states["queue_sorter"].queues.lending.running] == [scene.jobs["lent/one"].ref.uid]

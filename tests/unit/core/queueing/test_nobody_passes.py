@@ -1,0 +1,189 @@
+"""In a queue with the policy Block nobody passes the head, also where the head waits for room on the nodes."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from kit import facts, nodes
+from kit.bench import Bench
+from kit.scenes import Scene
+from muster.core.narrator import Narrator
+from muster.core.status.job import job_status
+from muster.core.wording.jobs import text
+from muster.events.decisions import EvictionOrdered, GangAdmitted, PreemptionProposed
+from muster.events.facts import QueueObserved
+from muster.events.system import PlacementChosen
+from muster.model.keys import Ref
+from muster.model.workload import PodSet, Wishes
+
+PLENTY = {"cpu": 100}
+HOUR_MS = 3_600_000
+
+
+class Line:
+    """Queues ``video``, which lets nobody pass, and ``audio``; quota for everything, and nodes of four cores."""
+
+    def __init__(self, count: int, policy: str = "Block", mode: str = "pack", rng: Random | None = None) -> None:
+        self.bench = Bench(rng)
+        self.bench.append("gang_admitter", "input", [PlacementChosen(mode=mode, hold_ms=10**12)])  # type: ignore[arg-type]
+        leaves = tuple(facts.node(name, {"cpu": 0}, PLENTY, (name,)) for name in ("video", "audio"))
+        self.bench.facts(facts.tree(facts.node("root", PLENTY, PLENTY, children=leaves)))
+        self.policy(policy)
+        for index in range(count):
+            self.bench.facts(nodes.node(f"n{index}", cpu=4))
+        self.bench.synced()
+        self.bench.settle()
+
+    def policy(self, policy: str) -> None:
+        ref = Ref("Queue", "kube-queue", "video", "queue-video")
+        self.bench.facts(QueueObserved(ref=ref, rv=facts.next_rv(), path="root/video", policy=policy))
+        self.bench.settle()
+
+    def job(
+        self, name: str, count: int, cpu: int, namespace: str = "video", *, settle: bool = True, **more: object
+    ) -> None:
+        need = facts.vector(cpu=count * cpu)
+        sets = (PodSet("worker", count, facts.vector(cpu=cpu)),)
+        said = {"need": {"ack": need, "full": need}, "pod_sets": sets, "created": self.bench.now, **more}
+        self.bench.facts(facts.seen(facts.job(name, namespace, **said)))
+        if settle:
+            self.bench.settle()
+
+    def gone(self, name: str) -> None:
+        self.bench.facts(facts.gone(name))
+        self.bench.settle()
+
+    def admitted(self) -> list[str]:
+        return [event.ref.name for event in self.bench.happened(GangAdmitted)]
+
+    def told(self, name: str) -> tuple[str, str]:
+        narrator = Narrator()
+        for stored in self.bench.log:
+            narrator.feed(stored)
+        status = job_status(narrator.state, facts.job_ref(name).uid)
+        return status.code, text(status, narrator.state.now)
+
+
+def waiting_for_nodes(**more: str) -> Line:
+    """``first`` runs; ``head`` asks for both nodes and has none."""
+    line = Line(2, **more)
+    line.job("first", 1, 3)
+    line.job("head", 2, 4)
+    line.bench.pass_time(HOUR_MS)
+    assert line.admitted() == ["first"]
+    return line
+
+
+def test_nobody_passes_a_head_that_waits_for_nodes() -> None:
+    line = waiting_for_nodes()
+    line.job("small", 1, 1)
+    line.job("other", 1, 1, "audio")
+    line.bench.pass_time(HOUR_MS)
+    assert line.admitted() == ["first", "other"], "another queue goes on"
+    line.bench.facts(facts.gone("other", "audio"))
+    line.gone("first")
+    assert line.admitted() == ["first", "other", "head"]
+    line.gone("head")
+    assert line.admitted() == ["first", "other", "head", "small"]
+    line.bench.sound()
+
+
+def test_while_they_wait_there_is_no_commit() -> None:
+    line = waiting_for_nodes()
+    for name in ("small", "tiny"):
+        line.job(name, 1, 1)
+    line.bench.pass_time(HOUR_MS)  # Once it is asked whether something is to be held for their age.
+    before = len(line.bench.log)
+    line.bench.pass_time(24 * HOUR_MS)
+    assert len(line.bench.log) == before
+
+
+@pytest.mark.parametrize("policy", ["Round", "Priority"])
+def test_by_the_other_policies_one_that_fits_passes(policy: str) -> None:
+    line = waiting_for_nodes(policy=policy)
+    line.job("small", 1, 1)
+    assert line.admitted() == ["first", "small"]
+
+
+@pytest.mark.parametrize("way", ["deleted", "held", "elsewhere", "edited", "policy", "off", "native", "outranked"])
+def test_what_lets_those_behind_it_go_on(way: str) -> None:
+    line = waiting_for_nodes()
+    line.job("small", 1, 1)
+    found = ["first", "small"]
+    match way:
+        case "deleted":
+            line.gone("head")
+        case "held":
+            line.job("head", 2, 4, wishes=Wishes(hold=True, by="ann"))
+        case "elsewhere":
+            line.job("head", 2, 4, labels={"quota.scheduling.alibabacloud.com/name": "audio"})
+        case "edited":
+            line.job("head", 1, 1, generation=2)
+            found = ["first", "head", "small"]
+        case "policy":
+            line.policy("Round")
+        case "outranked":
+            line.job("urgent", 1, 1, priority=9)
+            found = ["first", "urgent"]
+        case _:
+            line.bench.append("gang_admitter", "input", [PlacementChosen(mode=way)])  # type: ignore[arg-type]
+            line.bench.settle()
+            found = ["first", "head", "small"]
+    assert line.admitted() == found
+    line.bench.sound()
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_nobody_passes_one_that_is_tried_at_the_same_time(seed: int) -> None:
+    """All of them come at once, and quota has room for all: whatever stage is the first to decide."""
+    rng = Random(seed)
+    line = Line(2, rng=rng)
+    line.job("first", 1, 3)
+    line.job("head", 2, 4, settle=False)
+    for index in range(rng.randint(1, 4)):
+        line.job(f"small-{index}", 1, 1, settle=False)
+    line.bench.settle()
+    line.bench.pass_time(HOUR_MS)
+    assert line.admitted() == ["first"]
+    line.gone("first")
+    assert line.admitted() == ["first", "head"]
+    line.bench.sound()
+
+
+def test_many_that_fit_start_in_their_order() -> None:
+    line = Line(3)
+    names = [f"job-{index:02}" for index in range(20)]
+    for name in names:
+        line.job(name, 1, 1, settle=False)
+    line.bench.settle()
+    assert line.admitted() == names[:12]
+    line.bench.sound()
+
+
+def test_nobody_is_evicted_for_one_that_may_not_pass() -> None:
+    scene = Scene()
+    scene.tree_of(("a", 6), ("b", 0))
+    ref = Ref("Queue", "kube-queue", "a", "queue-a")
+    scene.do(QueueObserved(ref=ref, rv=facts.next_rv(), path="root/a", policy="Block"))
+    scene.lines("placement pack", "node n0 cpu=4", "node n1 cpu=4", "synced", "gang a/big head=1 workers=1x5")
+    for name in ("b/x", "b/y"):
+        scene.lines(f"gang {name} head=1 workers=1x3")
+        scene.runs(name)
+    scene.lines("gang a/owed head=1 workers=1x1", "time +3600s")
+    assert not scene.bench.happened(EvictionOrdered, PreemptionProposed), "big stands before it, and has no place"
+    scene.lines("gone a/big")
+    assert [event.ref.name for event in scene.bench.happened(PreemptionProposed)] == ["owed"]
+    scene.bench.sound()
+
+
+def test_it_is_said_who_stands_before_it() -> None:
+    line = waiting_for_nodes()
+    line.job("small", 1, 1)
+    code, said = line.told("small")
+    assert code == "BehindHead"
+    assert "position 2 of 2, 1 ahead: video/head" in said and "policy Block" in said
+    assert line.told("head")[0] == "GangUnschedulable"
+    line.gone("head")
+    assert line.told("small")[0] == "Admitted"

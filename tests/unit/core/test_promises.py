@@ -1,0 +1,309 @@
+"""Promised starts: what is learned of runs and of waits, the queue played forward, and when nothing is promised."""
+
+import json
+from pathlib import Path
+from random import Random
+from typing import get_args
+
+import pytest
+from msgspec import structs
+
+from kit.scenes import Scene
+from kit.traces import SAMPLES
+from muster.core import durations
+from muster.core.durations import ENOUGH, REMEMBERED, Durations, RunTimes, end_of, kinds_of, span_of
+from muster.core.promising import calibration
+from muster.core.promising.calibration import Calibration, score_of
+from muster.core.promising.projection import Projection
+from muster.core.readmodel.model import ReadModel
+from muster.core.readmodel.promisefolds import running
+from muster.core.readmodel.state import ReadState
+from muster.core.stage import Folder
+from muster.core.status.promise import promise_of
+from muster.core.status.values import NoPromise, Promise
+from muster.core.wording.queues import no_promise, promise
+from muster.events.facts import QueueObserved, WorkloadFinished, WorkloadStarted
+from muster.model.keys import Ref
+from muster.model.workload import Wishes
+from muster.simulation.covering import Coverage
+from muster.simulation.jobsfile import read_trace
+from muster.simulation.runner import Options, simulate
+
+MINUTE = 60_000
+
+
+# --- runs ---------------------------------------------------------------------------------------------------------
+
+
+def test_each_time_lies_in_one_span_and_spans_rise() -> None:
+    before = 0
+    for ms in [*range(1, 5_000), 10**6, 10**9, 10**12]:
+        number = span_of(ms)
+        assert number >= before
+        assert end_of(number) >= ms
+        assert span_of(end_of(number)) == number
+        before = number
+
+
+def test_what_is_left_is_asked_of_those_that_took_longer() -> None:
+    spread = RunTimes()
+    for _ in range(10):
+        spread.add(MINUTE)
+        spread.add(60 * MINUTE)
+    assert spread.left(0, 500) == end_of(span_of(MINUTE))
+    assert spread.left(0, 900) == end_of(span_of(60 * MINUTE))
+    assert spread.left(5 * MINUTE, 500) == end_of(span_of(60 * MINUTE)) - 5 * MINUTE
+    assert spread.left(2 * 60 * MINUTE, 500) is None, "nobody took so long"
+
+
+def test_the_finest_kind_of_which_enough_is_known_counts() -> None:
+    known, other = Durations(), kinds_of("text", "eval-1", "root/b", {"cpu": 2})
+    own, alike = kinds_of("video", "train-7", "root/a", {"cpu": 1}), kinds_of("audio", "train-1", "root/a", {"cpu": 1})
+    assert known.left(own, 0, 500) is None
+    for _ in range(ENOUGH):
+        known.ended(other, 8 * MINUTE)
+    assert known.left(own, 0, 500) == end_of(span_of(8 * MINUTE)), "of all jobs"
+    for _ in range(ENOUGH):
+        known.ended(alike, MINUTE)
+    assert known.left(own, 0, 500) == end_of(span_of(MINUTE)), "of the same queue, stem and request"
+    assert known.left(other, 0, 500) == end_of(span_of(8 * MINUTE))
+    assert known.left(own, 99 * MINUTE, 500) == 99 * MINUTE, "longer than anything: as long again"
+
+
+def test_what_is_long_ago_is_forgotten_and_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    spread = RunTimes()
+    for _ in range(REMEMBERED):
+        spread.add(60 * MINUTE)
+    for _ in range(REMEMBERED):
+        spread.add(MINUTE)
+    assert spread.left(0, 500) == end_of(span_of(MINUTE))
+    assert spread.kept < REMEMBERED
+    assert (spread.count, spread.total) == (2 * REMEMBERED, REMEMBERED * 61 * MINUTE)
+    monkeypatch.setattr(durations, "MAX_KINDS", 20)
+    many = Durations()
+    for number in range(100):
+        many.ended(kinds_of("a", "job", f"root/{number}", {"cpu": 1}), MINUTE)
+    assert len(many.kinds) == 20
+    assert "root/99" in many.kinds
+    assert many.known() == 100, "the kind of all is remembered, for it ends with each"
+
+
+# --- waits --------------------------------------------------------------------------------------------------------
+
+
+def test_with_waits_as_projected_the_bound_is_the_projection() -> None:
+    found = Calibration()
+    for _ in range(100):
+        found.waited(30 * MINUTE, 30 * MINUTE)
+    scale = found.scale(())
+    assert 30 * MINUTE <= scale.middle(30 * MINUTE) <= scale.bound(30 * MINUTE) <= 33 * MINUTE
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_nine_promises_of_ten_are_kept_of_waits_that_vary(seed: int) -> None:
+    rng, found, hits = Random(seed), Calibration(), []
+    for _ in range(4_000):
+        projected = rng.randrange(MINUTE, 600 * MINUTE)
+        wait = projected * rng.randrange(20, 400) // 100
+        if found.ready:
+            hits.append(wait <= found.scale(()).bound(projected))
+            found.settled(kept=hits[-1])
+        found.waited(projected, wait)
+    assert 87 <= 100 * sum(hits) / len(hits) <= 93
+
+
+def test_waits_that_are_not_over_count_as_long() -> None:
+    """The short ones are over first: without the others a bound would be too low."""
+    found = Calibration()
+    for _ in range(50):
+        found.waited(60 * MINUTE, 30 * MINUTE)
+    assert found.scale(()).bound(60 * MINUTE) < 40 * MINUTE
+    assert found.scale([(60 * MINUTE, 300 * MINUTE)] * 50).bound(60 * MINUTE) > 300 * MINUTE
+
+
+def test_broken_promises_raise_the_quantile_and_kept_ones_lower_it_within_its_limits() -> None:
+    found = Calibration()
+    before = found.level
+    found.settled(kept=False)
+    for _ in range(9):
+        found.settled(kept=True)
+    assert found.level == before, "one of ten"
+    for _ in range(10_000):
+        found.settled(kept=False)
+    assert found.level == calibration.MILLION
+    for _ in range(10_000):
+        found.settled(kept=True)
+    assert found.level == calibration.LOWEST
+    for _ in range(3 * calibration.REMEMBERED):
+        found.waited(MINUTE, 5 * MINUTE)
+    assert found.total < calibration.REMEMBERED
+    assert max(found.scores) == score_of(MINUTE, 5 * MINUTE)
+
+
+# --- the queue, played forward ------------------------------------------------------------------------------------
+
+
+def read(scene: Scene) -> ReadState:
+    folder, state = Folder(ReadModel()), ReadState()
+    for stored in scene.bench.log:
+        folder.fold(state, stored.seq, stored.commit)
+    return state
+
+
+def runs(scene: Scene, name: str) -> None:
+    scene.runs(name)
+    scene.do(WorkloadStarted(ref=scene.jobs[name].ref))
+
+
+def ends(scene: Scene, name: str) -> None:
+    scene.do(WorkloadFinished(ref=scene.jobs[name].ref, outcome="succeeded"))
+    scene.lines(f"finishes {name}", f"gone {name}")
+
+
+def passes(scene: Scene, ms: int) -> None:
+    scene.bench.pass_time(ms)
+    scene.settle()
+
+
+def pause(scene: Scene) -> None:
+    ref = Ref("Queue", "kube-queue", "root-a", "q-a")
+    scene.do(QueueObserved(ref=ref, rv=99, path="root/a", paused=("admissions",)))
+
+
+def busy(*leaves: tuple[str, int], **rules: str) -> Scene:
+    """Eight cores, all of them used by a/x, which began just now; five such jobs have run for ten minutes each."""
+    scene = Scene()
+    scene.tree_of(*(leaves or (("a", 8),)), **rules)
+    scene.lines("synced")
+    for number in range(ENOUGH):
+        scene.lines(f"job a/x{number} cpu=8")
+        runs(scene, f"a/x{number}")
+        passes(scene, 10 * MINUTE)
+        ends(scene, f"a/x{number}")
+    scene.lines("job a/x cpu=8")
+    runs(scene, "a/x")
+    return scene
+
+
+TEN = end_of(span_of(10 * MINUTE))
+
+
+def projected(scene: Scene) -> dict[str, int]:
+    """When each waiting job would start, in runs of ten minutes from now."""
+    state = read(scene)
+    projection = Projection(state.queues, running(state), state.promises.durations, state.now)
+    projection.run()
+    return {uid.rpartition("-")[2]: found.wait * 10 // TEN for uid, found in projection.found.items()}
+
+
+def test_jobs_start_one_after_the_other_as_quota_is_given_back() -> None:
+    scene = busy()
+    scene.lines("job a/one cpu=8", "job a/two cpu=4", "job a/three cpu=4")
+    assert projected(scene) == {"one": 10, "two": 20, "three": 20}
+    scene.lines("job a/four cpu=4 prio=7")
+    assert projected(scene) == {"four": 10, "one": 20, "two": 30, "three": 30}
+
+
+def test_nobody_passes_a_job_that_has_waited_for_the_age_limit() -> None:
+    scene = busy(age_limit="5m")
+    scene.lines("job a/urgent cpu=4 prio=7", "job a/gang cpu=8", "job a/small cpu=4", "job a/tiny cpu=4")
+    assert projected(scene) == {"urgent": 10, "gang": 20, "small": 30, "tiny": 30}
+
+
+def test_who_is_within_a_guarantee_does_not_wait_for_a_borrower() -> None:
+    scene = busy(("a", 0), ("b", 4), reclaim_grace="60m")
+    scene.lines("job a/more cpu=8", "job b/owed cpu=4")
+    assert projected(scene)["owed"] == 0
+    assert projected(scene)["more"] >= 10
+
+
+def test_a_paused_queue_is_left_out_and_what_never_ends_gives_no_time() -> None:
+    scene = busy()
+    scene.lines("job a/one cpu=8")
+    pause(scene)
+    assert projected(scene) == {}
+
+
+# --- promises -----------------------------------------------------------------------------------------------------
+
+
+def asked(scene: Scene, name: str, *, waits: int = calibration.ENOUGH) -> Promise:
+    """What is promised where so many waits ended as they were projected."""
+    state = read(scene)
+    for _ in range(waits):
+        state.promises.calibration.waited(10 * MINUTE, 10 * MINUTE)
+    job = scene.jobs[name]
+    return promise_of(state, job.ref.uid, state.now)
+
+
+def test_a_promise_names_both_times_and_how_many_were_kept() -> None:
+    scene = busy()
+    scene.lines("job a/one cpu=8")
+    found, now = asked(scene, "a/one"), read(scene).now
+    assert not found.why
+    assert 9 * MINUTE <= found.start - now <= found.latest - now <= 14 * MINUTE
+    assert promise(found, now).startswith("Starts at about 1970-01-01T")
+    assert promise(found, now).endswith("no promise of this log has been settled yet")
+    assert "of 10 promises 9 were kept" in promise(structs.replace(found, settled=10, kept=9), now)
+
+
+def test_no_promise_is_made_where_none_can_be_kept() -> None:
+    scene = busy()
+    scene.lines("job a/one cpu=8", "job a/huge cpu=9")
+    assert asked(scene, "a/one", waits=3).why == "few_waits"
+    assert asked(scene, "a/huge").why == "standing"
+    assert asked(scene, "a/x").why == "not_waiting"
+    scene.change("a/one", wishes=Wishes(hold=True))
+    assert asked(scene, "a/one").why == "not_waiting"
+    scene.change("a/one", wishes=Wishes())
+    assert asked(scene, "a/one").why == ""
+    pause(scene)
+    assert asked(scene, "a/one").why == "standing"
+    new = Scene()
+    new.tree_of(("a", 8))
+    new.lines("synced", "job a/x cpu=8")
+    runs(new, "a/x")
+    new.lines("job a/one cpu=8")
+    assert asked(new, "a/one").why == "few_runs"
+    reasons = get_args(NoPromise)
+    assert len({no_promise(why, "Paused") for why in reasons}) == len(reasons)
+
+
+def test_an_edited_job_gets_another_promise_and_its_old_one_teaches_nothing() -> None:
+    scene = busy()
+    scene.lines("job a/one cpu=8")
+    passes(scene, 2 * MINUTE)
+    scene.lines("job a/two cpu=8")
+    state = read(scene)
+    assert [uid.rpartition("-")[2] for uid in state.promises.open] == ["one"]
+    scene.change("a/one", need={"ack": {"cpu": 4000}, "full": {"cpu": 4000}}, generation=2, basis="other")
+    state = read(scene)
+    assert not state.promises.open
+    assert "uid-a-one" in state.promises.fresh
+    ends(scene, "a/x")
+    assert read(scene).promises.calibration.total == 0
+
+
+def test_a_wait_that_ends_by_admission_is_learned_from() -> None:
+    scene = busy()
+    scene.lines("job a/one cpu=8")
+    passes(scene, 2 * MINUTE)
+    scene.lines("job a/two cpu=8")
+    ends(scene, "a/x")
+    state = read(scene)
+    assert state.promises.calibration.total == 1
+    assert [uid.rpartition("-")[2] for uid in state.promises.open] != ["one"]
+
+
+# --- how often they are kept --------------------------------------------------------------------------------------
+
+
+def test_nine_promises_of_ten_are_kept_on_a_trace(tmp_path: Path) -> None:
+    """400 jobs for 64 GPUs, waits of days: of several hundred promises about nine of ten."""
+    queues = {"default": {"min": 64, "max": 64}}
+    (tmp_path / "cluster.json").write_text(json.dumps({"nodes": [{"count": 8, "gpus": 8}], "queues": queues}))
+    coverage = Coverage()
+    trace = read_trace(tmp_path / "cluster.json", SAMPLES / "testbed_64gpu.csv")
+    simulate(trace, "muster", Options(), alone={}, hears=coverage.fold)
+    assert len(coverage.promised()) > 200
+    assert 85 <= (coverage.percent() or 0) <= 97
