@@ -12,6 +12,10 @@ REAL := tests/contract tests/integration tests/e2e
 ROUNDS ?= 10
 BASE ?= python:3.13-slim
 IMAGE ?= muster:local
+# Real parts have time limits, and the tests of a whole run share a machine: those that failed have one more try, alone.
+INSIDE := PYTHONPATH=tests $(BIN)/python -m kit.realray inside
+AGAIN := --last-failed --last-failed-no-failures none
+once_more = { echo "those that failed once more, alone:"; $(2) $(PYTEST) $(AGAIN) $(1); }
 DEMAND := services/muster_autoscaler_bridge/demand
 
 help:  ## list the targets
@@ -54,11 +58,11 @@ check: lint  ## before every commit, under two minutes: lint, unit, properties, 
 
 test: check controlplane ray  ## everything CI runs
 	$(PYTEST) -n $(WORKERS) tests/sim
-	$(PYTEST) -n $(SHARDS) --dist loadfile $(REAL)
+	$(PYTEST) -n $(SHARDS) --dist loadfile $(REAL) || $(call once_more,$(REAL))
 	$(MAKE) --no-print-directory test-ray
 
 test-ray: controlplane ray  ## against a real Ray: heads, drivers, raylets, where there is loopback only
-	PYTHONPATH=tests $(BIN)/python -m kit.realray inside $(PYTEST) --durations=5 tests/ray
+	$(INSIDE) $(PYTEST) --durations=5 tests/ray || $(call once_more,tests/ray,$(INSIDE))
 
 shake: $(READY)  ## look for what no property has met yet: other examples in each of ROUNDS rounds
 	for round in $$(seq $(ROUNDS)); do MUSTER_TEST_EXAMPLES=random $(PYTEST) -q -n $(WORKERS) tests/properties tests/sim/test_turmoil.py || exit 1; done

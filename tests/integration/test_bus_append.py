@@ -18,9 +18,6 @@ from muster.bus.server import EmbeddedServer
 from muster.events import subjects
 from muster.ports import FencedError, LogFullError, LogGoneError
 
-# nats-py leaves the socket of a connection attempt that failed half-way to the garbage collector.
-pytestmark = pytest.mark.filterwarnings("ignore:unclosed <StreamWriter:ResourceWarning")
-
 
 class Far(NamedTuple):
     """A log reached through a proxy, and the same log reached directly."""

@@ -23,11 +23,7 @@ from muster.events import subjects
 from muster.events.envelope import encode_commit
 from muster.ports import FencedError, Snapshot
 
-pytestmark = [
-    pytest.mark.slow,
-    # nats-py leaves the socket of a connection attempt that failed half-way to the garbage collector.
-    pytest.mark.filterwarnings("ignore:unclosed <StreamWriter:ResourceWarning"),
-]
+pytestmark = pytest.mark.slow
 
 THREE = Limits(max_bytes=64 << 20, replicas=3)
 

@@ -15,9 +15,6 @@ from muster.bus.jetstream import JetStream
 from muster.bus.log import JetStreamLog
 from muster.bus.server import EmbeddedServer, free_port
 
-# nats-py leaves the socket of a connection attempt that failed half-way to the garbage collector.
-pytestmark = pytest.mark.filterwarnings("ignore:unclosed <StreamWriter:ResourceWarning")
-
 ACCOUNTS = """
 accounts {
   MUSTER {

@@ -27,9 +27,6 @@ from muster.ports import LogGapError, LogGoneError, LogIdentity
 HEARTBEAT_S = 4.0
 """With 2.5 times as long without a word a connection counts as silent: longer than anything here may be held up."""
 
-# nats-py leaves the socket of a connection attempt that failed half-way to the garbage collector.
-pytestmark = pytest.mark.filterwarnings("ignore:unclosed <StreamWriter:ResourceWarning")
-
 
 class Follower:
     """Follows in the background; ``error`` is what ended it."""

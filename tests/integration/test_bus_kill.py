@@ -3,8 +3,6 @@
 import asyncio
 from collections import Counter
 
-import pytest
-
 from kit.nats import SMALL, commit
 from kit.waiting import until
 from muster.bus.cell import open_log
@@ -12,9 +10,6 @@ from muster.bus.connection import connect
 from muster.bus.jetstream import JetStream
 from muster.bus.log import JetStreamLog
 from muster.bus.server import EmbeddedServer
-
-# nats-py leaves the socket of a connection attempt that failed half-way to the garbage collector.
-pytestmark = pytest.mark.filterwarnings("ignore:unclosed <StreamWriter:ResourceWarning")
 
 WRITERS = 6
 KILLS = 3

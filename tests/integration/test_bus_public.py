@@ -16,9 +16,6 @@ from muster.bus.quarantine import CAUSE, Quarantine
 from muster.bus.server import EmbeddedServer
 from muster.events import subjects
 
-# nats-py leaves the socket of a connection attempt that failed half-way to the garbage collector.
-pytestmark = pytest.mark.filterwarnings("ignore:unclosed <StreamWriter:ResourceWarning")
-
 
 async def stored(js: JetStream, cell: str) -> list[str]:
     """ce-ids of a cell in the public stream, in order."""

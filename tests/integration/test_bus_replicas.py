@@ -52,7 +52,6 @@ async def test_in_memory_it_is_the_same() -> None:
     await until(forgotten, 10.0, what="it to be forgotten")
 
 
-@pytest.mark.filterwarnings("ignore:unclosed <StreamWriter:ResourceWarning")
 async def test_a_service_speaks_for_its_own_stage_only(tmp_path: Path) -> None:
     keys = Keys(tmp_path, (FILES / "accounts.conf").read_text())
     async with ProductionNats(keys) as server:

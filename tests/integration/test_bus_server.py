@@ -20,9 +20,6 @@ from muster.bus.errors import BusError
 from muster.bus.jetstream import JetStream
 from muster.bus.server import PORTS, EmbeddedServer, free_port
 
-# nats-py leaves the socket of a connection attempt that failed half-way to the garbage collector.
-pytestmark = pytest.mark.filterwarnings("ignore:unclosed <StreamWriter:ResourceWarning")
-
 
 async def test_it_listens_on_loopback_only_with_large_messages_allowed() -> None:
     async with EmbeddedServer(monitor_port=0) as server:

@@ -17,9 +17,6 @@ from muster.bus.snapshots import JetStreamSnapshots
 from muster.events import subjects
 from muster.ports import LogIdentity, Snapshot
 
-# nats-py leaves the socket of a connection attempt that failed half-way to the garbage collector.
-pytestmark = pytest.mark.filterwarnings("ignore:unclosed <StreamWriter:ResourceWarning")
-
 BODY = bytes(range(256)) * (CHUNK // 100)
 """Several chunks long."""
 

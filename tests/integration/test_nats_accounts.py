@@ -39,8 +39,6 @@ from muster.runtime.connecting import connect_bus
 from muster.runtime.natsaccounts import APPENDERS, EXPORTED_API, KEEPERS
 from muster.runtime.rolling import roll
 
-pytestmark = pytest.mark.filterwarnings("ignore:unclosed <StreamWriter:ResourceWarning")
-
 PUB = subjects.PUBLIC_STREAM
 
 
