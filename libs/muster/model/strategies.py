@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal, get_args
 
+PLACEMENT = "muster.dev/placement"
+"""Attribute of a node of a quota tree, or annotation of a Queue, that says it."""
+
 Strategy = Literal["pack", "spread"]
 Resource = Literal["gpu", "cpu"]
 

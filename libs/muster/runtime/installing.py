@@ -16,6 +16,7 @@ from typing import Any
 import yaml
 
 from muster.core.deciders import DECIDERS
+from muster.core.objects.labels import RAY_HEAD, RAY_NODE_TYPE
 from muster.runtime import kindlists
 from muster.runtime.clusterlease import NAMESPACE
 from muster.runtime.natsaccounts import ACCOUNTS_FILE, inbox
@@ -305,7 +306,7 @@ def _network(*, small: bool) -> Iterator[Object]:
         api = [{"ports": [{"protocol": "TCP", "port": port} for port in (443, 6443)]}]
         yield _rule(f"{name}-to-kubernetes", _names(name), {"egress": api})
     reader = "muster" if small else "muster-autoscaler-bridge"
-    heads = {"namespaceSelector": {}, "podSelector": {"matchLabels": {"ray.io/node-type": "head"}}}
+    heads = {"namespaceSelector": {}, "podSelector": {"matchLabels": {RAY_NODE_TYPE: RAY_HEAD}}}
     ports = [*_tcp(6379), *_tcp(8265)]
     yield _rule(f"{reader}-to-ray-heads", _names(reader), {"egress": [{"to": [heads], "ports": ports}]})
 

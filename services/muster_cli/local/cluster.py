@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from muster.core.objects.labels import RAY_CLUSTER
 from muster.model import api
 from muster.model.resources import Vector, add_into, parse_quantity
 from muster.ports import ApiTransport, Clock
@@ -81,7 +82,7 @@ class LocalCluster:
         try:
             while True:
                 changed.clear()
-                query = {"labelSelector": f"ray.io/cluster={cluster}"}
+                query = {"labelSelector": f"{RAY_CLUSTER}={cluster}"}
                 answer = await self.transport().request("GET", api.PODS.path(), query=query)
                 found = msgspec.json.decode(answer.body)["items"]
                 if found and all(pod["spec"].get("nodeName") for pod in found):

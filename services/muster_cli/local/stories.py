@@ -7,6 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from muster.core.objects.labels import RAY_CLUSTER
 from muster.events.system import PlacementMode
 from muster.sim.apiserver.status import Obj
 from muster_cli import samples
@@ -63,7 +64,7 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
 def command(cluster: str) -> str:
     """The command of KAI Scheduler's documents that shows who shares a GPU."""
     columns = ",".join(f"{title}:.{'.'.join(path)}" for title, path in COLUMNS.items())
-    return f'kubectl get pods -l ray.io/cluster={cluster} -o custom-columns="{columns}"'
+    return f'kubectl get pods -l {RAY_CLUSTER}={cluster} -o custom-columns="{columns}"'
 
 
 def printed(pods: Sequence[Obj]) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from muster.core.autoscaling.state import BridgeState, Worker
 from muster.core.autoscaling.upkeep import recheck, wishes
-from muster.core.objects.labels import RAY_GROUP, RAY_HEAD, RAY_NODE_TYPE, RAY_WORKER
+from muster.core.objects.labels import RAY_GROUP, RAY_NODE_TYPE, RAY_WORKER, is_ray_head
 from muster.events.facts import PodGone, PodObserved
 from muster.model.keys import Position
 from muster.model.workload import PodState
@@ -15,7 +15,7 @@ REPLICA = "ray.io/worker-group-replica-name"
 
 def pod_observed(state: BridgeState, at: Position, event: PodObserved) -> None:
     pod = event.pod
-    if pod.labels.get(RAY_NODE_TYPE) == RAY_HEAD and pod.owner_uid and state.heads_seen.newer(pod.ref.uid, pod.rv):
+    if is_ray_head(pod.labels) and pod.owner_uid and state.heads_seen.newer(pod.ref.uid, pod.rv):
         _head_over(state, pod.ref.uid)
         if not pod.over:
             state.head_of[pod.ref.uid] = pod.owner_uid

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from muster.core.gang import pods
 from muster.core.gang.podgang import Claimant, PodGangs
+from muster.core.objects.labels import RAY_GROUP, RAY_HEAD, is_ray_head
 from muster.core.placement.ledger import NodeLedger, Occupant
 from muster.core.seen import Seen
 from muster.core.stage import StageState
@@ -23,7 +24,7 @@ from muster.model.pools import Growth, NodePool
 from muster.model.workload import SPARK_ROLE, PodSet, PodState, Workload
 
 SET_LABELS = (
-    "ray.io/group",
+    RAY_GROUP,
     "training.kubeflow.org/replica-type",
     "training.kubeflow.org/job-role",
     SPARK_ROLE,
@@ -364,6 +365,6 @@ def arrived(state: AdmitterState, pod: PodState) -> None:
 
 def member_of(pod: PodState) -> str:
     """Which set of its gang a pod belongs to, as the operators of the kinds say; a batch Job has one set only."""
-    if pod.labels.get("ray.io/node-type") == "head":
-        return "head"
+    if is_ray_head(pod.labels):
+        return RAY_HEAD
     return next((pod.labels[key].lower() for key in SET_LABELS if pod.labels.get(key)), "main")

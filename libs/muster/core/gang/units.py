@@ -12,6 +12,7 @@ from muster.core.gang.declare import incomplete, missing, priority_clash
 from muster.core.gang.podgang import PodGang, PodGangs
 from muster.core.gang.pods import pod_group_of
 from muster.core.gang.state import AdmitterState
+from muster.core.objects.labels import is_ray_head
 from muster.events.decisions import Shortage
 from muster.events.gangs import HeldBackReason
 from muster.model.text import counted
@@ -91,13 +92,9 @@ def unit_of(state: AdmitterState, of: PodGang) -> Unit:
             unit.pools[gang.key] = sorted(pool, key=lambda pod: pod.ref.name)[: max(need, MAX_AT_ONCE - taken)]
             unit.needs[gang.key] = need
             taken += len(unit.pools[gang.key])
-    unit.alone.sort(key=lambda pod: (not is_head(pod), pod.ref.namespace, pod.ref.name))
+    # The head of a Ray cluster first: its workers wait for it.
+    unit.alone.sort(key=lambda pod: (not is_ray_head(pod.labels), pod.ref.namespace, pod.ref.name))
     return unit
-
-
-def is_head(pod: PodState) -> bool:
-    """Whether a pod is the head of a Ray cluster: it starts first, and its workers wait for it."""
-    return pod.labels.get("ray.io/node-type") == "head"
 
 
 def _need(gang: PodGang) -> int:

@@ -12,14 +12,13 @@ from msgspec import Struct, field
 from muster.core.objects.meta import MAX_NAME, PREFIX, Int32, Meta, decode, digest
 from muster.model.kaiqueue import KaiQueue
 from muster.model.keys import Ref
+from muster.model.strategies import PLACEMENT
 from muster.model.text import clean
 
 KIND = "Queue.scheduling.run.ai"
 """What these objects are called in the log; another API has a kind Queue too."""
 RESOURCES = {"cpu": "cpu", "gpu": "nvidia.com/gpu", "memory": "memory"}
 """name in spec.resources -> the resource that pods ask for"""
-PLACEMENT = "muster.dev/placement"
-"""Annotation of a queue: how the pods of its work are laid out on nodes."""
 POD_GROUP_NAME = "pod-group-name"
 """Annotation of a pod: the PodGroup of KAI Scheduler that shows its workload."""
 USAGE = ("usage-window", "usage-half-life", "usage-weight")

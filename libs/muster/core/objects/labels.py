@@ -22,8 +22,8 @@ KAI_PREEMPTION_DELAY = "kai.scheduler/preemption-delay"
 """Label or annotation: how long work waits before others may be suspended for it."""
 KAI_STALENESS = "kai.scheduler/staleness-grace-period"
 """Label or annotation: how long a gang may run with less than its minimum; negative: for ever."""
-RAY_CLUSTER, RAY_GROUP, RAY_NODE_TYPE = "ray.io/cluster", "ray.io/group", "ray.io/node-type"
-RAY_HEAD, RAY_WORKER = "head", "worker"
+RAY_NODE, RAY_CLUSTER, RAY_GROUP = "ray.io/is-ray-node", "ray.io/cluster", "ray.io/group"
+RAY_NODE_TYPE, RAY_HEAD, RAY_WORKER = "ray.io/node-type", "head", "worker"
 """Labels that KubeRay gives its pods, and the values of the last one."""
 RECLAIM_GRACE = "muster.dev/reclaim-grace"
 """How long the job waits for what it is owed before others are evicted for it."""
@@ -55,6 +55,11 @@ def queue_and_quota(named: str) -> tuple[str, str]:
         return "", named
     queue, _, quota = named[len(KAI) :].partition("/")
     return queue, quota
+
+
+def is_ray_head(labels: Mapping[str, str]) -> bool:
+    """Whether these are the labels of the head of a Ray cluster."""
+    return labels.get(RAY_NODE_TYPE) == RAY_HEAD
 
 
 def is_preemptible(labels: Mapping[str, str]) -> bool:

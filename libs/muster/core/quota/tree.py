@@ -13,7 +13,6 @@ from collections.abc import Iterator
 
 import msgspec
 
-from muster.core.objects.kaiqueue import PLACEMENT
 from muster.core.quota.rules import RuleError, read_rules, reapplied, yes_or_no
 from muster.events.envelope import MAX_BYTES
 from muster.events.facts import QuotaTreeObserved, TreeNodeSpec
@@ -28,7 +27,7 @@ from muster.model.resources import (
     is_resource_name,
     parse_quantity,
 )
-from muster.model.strategies import StrategyError, strategies, strategies_text
+from muster.model.strategies import PLACEMENT, StrategyError, strategies, strategies_text
 from muster.model.text import clean, shorten
 
 ROOT = "root"

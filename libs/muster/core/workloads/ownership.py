@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from msgspec import Struct, field
 
+from muster.core.objects.labels import RAY_CLUSTER
 from muster.core.objects.meta import Meta, Owner
 from muster.model.workload import ChildState, Workload
 
@@ -44,7 +45,7 @@ def launches(meta: Meta, pods: int) -> bool:
 
 
 SELECTED = {
-    "RayCluster": ("ray.io/cluster", "name"),
+    "RayCluster": (RAY_CLUSTER, "name"),
     "Job": ("batch.kubernetes.io/controller-uid", "uid"),
     "TFJob": ("training.kubeflow.org/job-name", "name"),
     "PyTorchJob": ("training.kubeflow.org/job-name", "name"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from muster.core.objects.labels import KAI_QUEUE
+from muster.core.objects.labels import KAI_QUEUE, RAY_GROUP, RAY_HEAD, RAY_NODE, RAY_NODE_TYPE, RAY_WORKER
 from muster.core.objects.meta import Meta
 from muster.core.objects.podspec import PodTemplate, Resources, container_request, pod_request, pod_rules
 from muster.core.workloads.common import Needs, count
@@ -101,7 +101,7 @@ def add_cluster(
     add_into(extra, collector)
     add_into(extra, autoscaler_of(cluster, at))
     whole = pod_request(template.spec, f"{at}.headGroupSpec.template.spec", extra=extra)
-    rules = _rules(template, "headgroup", "head")
+    rules = _rules(template, "headgroup", RAY_HEAD)
     needs.add("head", 1, template, f"{at}.headGroupSpec", whole=whole, rules=rules)
     needs.prioritize(template.spec.priority_class_name, template.spec.priority)
     if cluster.gcs_fault_tolerance_options is not None:
@@ -119,7 +119,7 @@ def add_cluster(
             path,
             request=one,
             whole=highest(whole, WAIT_FOR_HEAD),
-            rules=_rules(group.template, group.group_name, "worker"),
+            rules=_rules(group.template, group.group_name, RAY_WORKER),
             minimum=_least(group, cluster, replicas, path) * hosts if elastic else None,
         )
 
@@ -165,7 +165,7 @@ def _rules(template: PodTemplate, group: str, node_type: str) -> PodRules:
     rules = pod_rules(template.spec, labels)
     if not labels and rules == ANYWHERE:
         return rules
-    known = {"ray.io/group": group[:63], "ray.io/is-ray-node": "yes", "ray.io/node-type": node_type}
+    known = {RAY_GROUP: group[:63], RAY_NODE: "yes", RAY_NODE_TYPE: node_type}
     labels = dict(sorted((labels | known).items()))
     return replace(pod_rules(template.spec, labels), labels=labels)
 
