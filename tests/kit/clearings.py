@@ -37,12 +37,11 @@ class Play:
         self.at: dict[str, list[str]] = {}
         self.pods: dict[str, list[Ref]] = {}
 
-    def job(self, name: str, of: str, cpu: int, priority: str = "train", count: int = 1) -> None:
+    def job(self, name: str, of: str, cpu: int, priority: str = "train", count: int = 1, **changes: Any) -> None:
         need = facts.vector(cpu=count * cpu)
         sets = (PodSet("main", count, facts.vector(cpu=cpu)),)
-        self.jobs[name] = work(
-            name, of, priority_class=priority, need={"ack": need, "full": need}, pod_sets=sets, created=self.bench.now
-        )
+        said = {"need": {"ack": need, "full": need}, "pod_sets": sets, "created": self.bench.now, **changes}
+        self.jobs[name] = work(name, of, priority_class=priority, **said)
         self.bench.facts(facts.seen(self.jobs[name]))
         self.settle()
 

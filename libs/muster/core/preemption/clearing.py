@@ -90,7 +90,7 @@ def _is_due(state: PreemptorState, found: Roomless) -> bool:
         and not _must_wait(state, found)
         and leaf_of(ledger, workload) == job.queue
         and state.queues.demand_of(workload) == job.demand
-        and "admissions" not in state.queues.resting(job.queue)
+        and state.in_turn(state.queues.jobs.get(uid, job))
         and state.now >= may_at(state, found)
     )
 

@@ -8,6 +8,8 @@ import pytest
 
 from kit import facts, nodes
 from kit.bench import Bench
+from kit.clearings import halves
+from kit.kai import queue as kai_queue
 from kit.scenes import Scene
 from muster.core.narrator import Narrator
 from muster.core.status.job import job_status
@@ -176,6 +178,28 @@ def test_nobody_is_evicted_for_one_that_may_not_pass() -> None:
     scene.lines("gone a/big")
     assert [event.ref.name for event in scene.bench.happened(PreemptionProposed)] == ["owed"]
     scene.bench.sound()
+
+
+@pytest.mark.parametrize("kind", ["move", "reclaim", "priority"])
+@pytest.mark.parametrize("lacks", ["a place", "quota"])
+def test_no_node_is_cleared_for_one_that_may_not_pass(kind: str, lacks: str) -> None:
+    """By whatever rule of KAI queues: while it waits to take from others, somebody comes to stand before it."""
+    of, quota = ("b", {"a": 0, "b": 4}) if kind == "reclaim" else ("a", {"a": 4})
+    play = halves(moves=16 * (kind == "move"), **quota)
+    ref = Ref("Queue", "kube-queue", of, f"queue-{of}")
+    play.bench.facts(
+        kai_queue(of, cpu=(4000, 5000, 1)), QueueObserved(ref=ref, rv=facts.next_rv(), path=f"kai/{of}", policy="Block")
+    )
+    priority = "build-preemptible" if kind == "priority" else "train"
+    play.job("late", of, 2, priority, labels={"kai.scheduler/preemption-delay": "1m"})
+    play.job("head", of, 3 if lacks == "a place" else 6, "inference")
+    play.bench.pass_time(HOUR_MS)
+    play.settle()
+    assert play.ordered() == []
+    play.ends("head")
+    play.bench.pass_time(120_000)
+    play.settle()
+    assert play.ordered() == ["y"]
 
 
 def test_it_is_said_who_stands_before_it() -> None:
