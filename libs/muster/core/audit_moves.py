@@ -24,7 +24,7 @@ Finding = tuple[str, bool, str]
 APART_MS = 3_600_000
 """Between two moves that one job takes part in."""
 KEPT_MS = 600_000
-"""How long its places are kept for a job that moves."""
+"""How long its places are kept for a job that moves, since all have left that the same order suspends."""
 
 
 class _Moved(Struct):
@@ -34,8 +34,10 @@ class _Moved(Struct):
     nodes: frozenset[str]
     others: frozenset[str]
     """uids of all who move for the same job"""
-    ordered: int
-    """Log time (ms)."""
+    going: set[str]
+    """Those of them who have not left."""
+    left: int
+    """Log time (ms) at which the last one left; at which it was ordered before."""
     changed: bool = False
     """Something has happened since that bears on its places."""
     attempt: int = 0
@@ -59,6 +61,8 @@ class MoveAudit:
         """What is found in one commit."""
         commit = stored.commit
         for item, event in enumerate(commit.events):
+            if isinstance(event, QuotaReleased):
+                self._left(event.ref.uid, commit.at)
             match event:
                 case ClearingOrdered(kind="move"):
                     yield from self._ordered(event, commit)
@@ -101,6 +105,12 @@ class MoveAudit:
         for each in self._moved.values():
             each.changed = each.changed or not uid or uid in each.others
 
+    def _left(self, uid: str, at: int) -> None:
+        for each in self._moved.values():
+            if uid in each.going:
+                each.going.discard(uid)
+                each.left = at
+
     def _ordered(self, event: ClearingOrdered, commit: Commit) -> Iterator[Finding]:
         said, victims = f"{event.ref}", [victim.ref.uid for victim in event.victims]
         whole = [move.uid for move in event.moves] == victims and all(move.places for move in event.moves)
@@ -113,7 +123,7 @@ class MoveAudit:
         for victim, move in zip(event.victims, event.moves, strict=False):
             nodes = frozenset(place.node for place in move.places)
             self._moved[move.uid] = _Moved(
-                f"{victim.ref}", nodes, frozenset(victims), commit.at, changed=not nodes <= self._nodes
+                f"{victim.ref}", nodes, frozenset(victims), set(victims), commit.at, changed=not nodes <= self._nodes
             )
 
     def _handed_on(self, event: QuotaReleased, after: Event | None) -> Finding:
@@ -128,7 +138,7 @@ class MoveAudit:
         if found is None or found.attempt != event.attempt:
             return
         del self._moved[event.ref.uid]
-        if found.changed or commit.at >= found.ordered + KEPT_MS:
+        if found.changed or (not found.going and commit.at >= found.left + KEPT_MS):
             return
         if isinstance(event, GangDeferred):
             yield "I28", False, f"{found.told} is moved, nothing has changed, and it has no place"

@@ -333,7 +333,7 @@ class GangAdmitter:
         if state.placement.strategy is not None:
             ends += [each.until for each in state.reservations.values() if each.until and not each.deferred]
             ends += unplaced.deadlines(state)
-        ends += [each.until for _, each in clearing.in_force(state)]
+        ends += [each.until for each in state.cleared.values() if each.until > state.now]
         ends += binding.deadlines(state)
         return min(ends, default=None)
 

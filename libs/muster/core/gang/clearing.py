@@ -2,7 +2,7 @@
 
 Tried on the nodes as they will be when everything ordered before has come to pass: as many as are needed, in the order
 in which they were named, and then nobody who is not needed after all. What they give back is kept for the job, which
-waits for it with its quota, until it is placed, or for ten minutes.
+waits for it with its quota, until it is placed, or until ten minutes after the last of them has left.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from muster.model.keys import Position
 from muster.model.strategies import Strategy
 
 KEPT_MS = 10 * 60_000
-"""How long room is kept for a job since others were ordered to leave for it."""
+"""How long room is kept for a job since the last of those who were ordered to leave for it has left."""
 
 
 def proposed(state: AdmitterState, at: Position, event: ClearingProposed) -> None:
@@ -56,12 +56,14 @@ def answered(state: AdmitterState, _at: Position, event: PlanStale | EvictionOrd
 def ordered(state: AdmitterState, at: Position, event: ClearingOrdered) -> None:
     found = state.clearings.pop(event.ref.uid, None)
     if found is not None:
-        state.cleared = {uid: each for uid, each in state.cleared.items() if each.until > at.at}
+        state.cleared = {uid: each for uid, each in state.cleared.items() if each.going or each.until > at.at}
+        going = dict.fromkeys(victim.ref.uid for victim in event.victims)
         leaving = {victim.ref.uid: planned.occupants_of(state, victim.ref.uid) for victim in event.victims}
-        state.cleared[event.ref.uid] = Cleared(leaving, found.places, at.at + KEPT_MS, of_move=bool(event.moves))
+        state.cleared[event.ref.uid] = Cleared(leaving, found.places, at.at + KEPT_MS, going, of_move=bool(event.moves))
         for move in event.moves:
             asks = repr(asks_of(state, state.gangs[move.uid])) if move.uid in state.gangs else ""
-            state.cleared[move.uid] = Cleared(dict(leaving), move.places, at.at + KEPT_MS, of_move=True, moved=asks)
+            mine = Cleared(dict(leaving), move.places, at.at + KEPT_MS, {**going}, of_move=True, moved=asks)
+            state.cleared[move.uid] = mine
 
 
 def stays(state: AdmitterState, _at: Position, event: VictimStays | EffectFailed) -> None:
@@ -81,8 +83,12 @@ def over(
         found.leaving.pop(event.ref.uid, None)  # It has left, and runs elsewhere.
 
 
-def released(state: AdmitterState, _at: Position, event: QuotaReleased) -> None:
-    """What was to be moved and does not come back at once has no place kept."""
+def released(state: AdmitterState, at: Position, event: QuotaReleased) -> None:
+    """A victim has left. What was to be moved and does not come back at once has no place kept."""
+    for each in state.cleared.values():
+        if event.ref.uid in each.going:
+            del each.going[event.ref.uid]
+            each.until = at.at + KEPT_MS
     found = state.cleared.get(event.ref.uid)
     if found is not None and found.moved and event.reason != "moved":
         del state.cleared[event.ref.uid]
@@ -106,14 +112,14 @@ def gone(state: AdmitterState, _at: Position, event: WorkloadGone) -> None:
 
 def in_force(state: AdmitterState) -> Iterator[tuple[str, Cleared]]:
     """(uid of a job, what is cleared for it), in the order in which it was ordered."""
-    return ((uid, each) for uid, each in state.cleared.items() if each.until > state.now)
+    return ((uid, each) for uid, each in state.cleared.items() if each.going or each.until > state.now)
 
 
 def awaits(state: AdmitterState, uid: str) -> bool:
     """Whether somebody who leaves for a job is still on the nodes."""
-    found = state.cleared.get(uid)
+    found = dict(in_force(state)).get(uid)
     keys = (key for keys in found.leaving.values() for key in keys) if found is not None else ()
-    return found is not None and found.until > state.now and any(key in state.ledger.occupants for key in keys)
+    return any(key in state.ledger.occupants for key in keys)
 
 
 def keep(state: AdmitterState, view: View, placed: Container[str]) -> None:
@@ -130,8 +136,8 @@ def take(state: AdmitterState, view: View, uid: str, asks: Sequence[Ask], placed
     """Take the places that were planned for one of a move, beside what is kept for the others; False where they do no
     longer.
     """
-    found, mode = state.cleared.get(uid), state.placement.strategy
-    if found is None or not found.of_move or mode is None or found.until <= state.now:
+    found, mode = dict(in_force(state)).get(uid), state.placement.strategy
+    if found is None or not found.of_move or mode is None:
         return False
     planned_nodes = {each.node for each in found.places}
     beside = view.onto(state.ledger)

@@ -159,7 +159,9 @@ class Cleared(Struct):
     """uid of a victim that has not been admitted again -> keys of what it had on the nodes"""
     places: tuple[Placement, ...]
     until: int
-    """Log time (ms) until which it is kept."""
+    """Log time (ms) until which it is kept, once nobody leaves any more."""
+    going: dict[str, None] = field(default_factory=dict)
+    """uids of victims that are still charged"""
     of_move: bool = False
     """Others are moved for it: they have their places kept, too, and each takes its own."""
     moved: str = ""

@@ -86,6 +86,7 @@ def _is_due(state: PreemptorState, found: Roomless) -> bool:
         and waits(workload)
         and uid not in ledger.charges
         and uid not in ledger.claims.by_uid
+        and not found.awaits
         and len(_tried(state, found)) < len(_KINDS)
         and not _must_wait(state, found)
         and leaf_of(ledger, workload) == job.queue

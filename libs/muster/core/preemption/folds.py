@@ -62,7 +62,7 @@ NO_NODES_MS = 60_000
 """Who would find no place on the nodes is looked at again after this, if what could be taken back has changed."""
 
 CLEARED_MS = 600_000
-"""How long nobody else leaves for a job that nodes are cleared for."""
+"""How long nobody else leaves for a job that nodes were cleared for, since the last of them has left."""
 
 OF_LOWER = ("lower_stays", "lower_too_young", "lower_paused")
 """Why no work of lower priority gives way: in a busy queue what runs changes all the time, so it rests for a moment."""
@@ -158,15 +158,21 @@ def victim_stays(state: PreemptorState, at: Position, event: VictimStays) -> Non
     """Others may be suspended in its place; one that still leaves is not asked for again."""
     state.queues.ledger.victim_stays(event.ref.uid, event.attempt, at.at)
     state.supply += 1
+    _awaited_in_vain(state, event.ref.uid)
     if event.reason == "runs_again":
         _runs_on(state, event.ref.uid, at)
 
 
-def _runs_on(state: PreemptorState, uid: str, at: Position) -> None:
-    """It could not be suspended: it is left alone for a while, and others may go in its place."""
+def _awaited_in_vain(state: PreemptorState, uid: str) -> None:
+    """Others may go at once for a job that it was to leave for."""
     for roomless in state.roomless.values():
         if uid in roomless.awaits:
             roomless.awaits, roomless.tried = (), {}
+
+
+def _runs_on(state: PreemptorState, uid: str, at: Position) -> None:
+    """It could not be suspended: it is left alone for a while, and others may go in its place."""
+    _awaited_in_vain(state, uid)
     pause = STAYS_MS
     if uid in state.leaving:  # What fails late, or once more, was counted when it failed.
         del state.leaving[uid]
@@ -190,6 +196,10 @@ def charge_changed(
 
 
 def released(state: PreemptorState, at: Position, event: QuotaReleased) -> None:
+    for roomless in state.roomless.values():
+        if event.ref.uid in roomless.awaits:
+            roomless.awaits = tuple(uid for uid in roomless.awaits if uid != event.ref.uid)
+            roomless.rest, roomless.supply = at.at + CLEARED_MS, state.supply
     state.charged.pop(event.ref.uid, None)
     state.leaving.pop(event.ref.uid, None)
     started = state.started.get(event.ref.uid)
@@ -320,7 +330,8 @@ def cleared(state: PreemptorState, at: Position, event: ClearingOrdered) -> None
     if roomless is not None:
         roomless.asked, roomless.rest, roomless.supply = False, at.at + CLEARED_MS, state.supply
         roomless.tried = dict.fromkeys(get_args(ClearingKind))
-        roomless.awaits = tuple(victim.ref.uid for victim in event.victims)
+        charges = state.queues.ledger.charges
+        roomless.awaits = tuple(victim.ref.uid for victim in event.victims if victim.ref.uid in charges)
     if event.kind == "move":
         state.moved = {uid: then for uid, then in state.moved.items() if then > at.at - HOUR_MS}
         state.moved |= dict.fromkeys((event.ref.uid, *(victim.ref.uid for victim in event.victims)), at.at)

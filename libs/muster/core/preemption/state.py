@@ -85,7 +85,7 @@ class Roomless(Struct):
     supply: int = 0
     """... and then only if what runs has changed since."""
     awaits: tuple[str, ...] = ()
-    """uids of those who were ordered to leave for it"""
+    """uids of those who were ordered to leave for it and have not left"""
     asked: bool = False
     """That others leave for it is proposed, and not answered."""
     tried: dict[str, None] = field(default_factory=dict)
