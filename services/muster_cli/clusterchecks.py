@@ -15,8 +15,8 @@ from muster.core.reading.kubequeue import QUEUE_NAMESPACE
 from muster.core.reading.quotatree import NAMESPACE as TREE_NAMESPACE
 from muster.core.reading.registry import WATCHED, shards_of
 from muster.core.workloads.registry import KINDS
+from muster.kube import scalegates
 from muster.kube.discovery import ServerVersion, can_i, has_status_subresource, served, server_version
-from muster.kube.scalegates import scale_gates
 from muster.model import api
 from muster.model.api import ApiResource
 from muster.model.elastic import SIGNAL
@@ -308,11 +308,11 @@ async def _kai_queues(transport: ApiTransport) -> int:
 async def _scale_gates(transport: ApiTransport) -> Finding:
     """Whether Ray's autoscaler is shown which worker groups quota refuses."""
     try:
-        missing = (await scale_gates(transport)).missing
+        lacking = await scalegates.lacking(transport)
     except ApiStatusError as err:
-        missing = (str(err),)
-    if missing:
-        return Finding("note", "scale gates", f"scaleStrategy.scaleGate is not written: {'; '.join(missing)}")
+        lacking = (str(err),)
+    if lacking:
+        return Finding("note", "scale gates", f"scaleStrategy.scaleGate is not written: {'; '.join(lacking)}")
     return Finding("ok", "scale gates", f"scaleStrategy.scaleGate gets entry {SIGNAL} while quota refuses growth")
 
 

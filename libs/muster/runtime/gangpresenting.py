@@ -2,48 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Protocol
-
 from muster.core.presentation import gangs
-from muster.core.presentation.desired import DesiredObject, EventNote
 from muster.core.readmodel.state import ReadState
 from muster.kube.discovery import served
 from muster.model import api
 from muster.model.api import STRATEGIC_PATCH, ApiResource
-from muster.ports import ApiResponse, ApiTransport
-
-
-class Sender(Protocol):
-    """Makes one request; raises ApiStatusError where it should be made again later."""
-
-    async def __call__(
-        self,
-        method: str,
-        resource: ApiResource,
-        namespace: str,
-        name: str,
-        content_type: str = ...,
-        body: bytes | None = None,
-        subresource: str = "",
-        query: Mapping[str, str] | None = None,
-    ) -> ApiResponse: ...
+from muster.ports import ApiTransport
+from muster.runtime.objectwriting import ObjectWriter
 
 
 class GangWriter:
     """Writes what concerns one gang. What it wrote last is remembered, until the gang is gone."""
 
-    def __init__(
-        self,
-        transport: ApiTransport,
-        send: Sender,
-        event: Callable[[EventNote, int], Awaitable[None]],
-        upsert: Callable[[DesiredObject], Awaitable[None]],
-    ) -> None:
+    def __init__(self, transport: ApiTransport, writer: ObjectWriter) -> None:
         self._transport = transport
-        self._send = send
-        self._event = event
-        self._upsert = upsert
+        self._writer = writer
         self._told: dict[str, dict[str, str]] = {}
         """gang -> {what was written: what it said}"""
         self._home: ApiResource | None = None
@@ -54,7 +27,7 @@ class GangWriter:
         wrote = False
         for pod_group in gangs.surplus(state, key):
             resource = gangs.resource_of(pod_group.ref)
-            await self._send("DELETE", resource, pod_group.ref.namespace, pod_group.ref.name)
+            await self._writer.send("DELETE", resource, pod_group.ref.namespace, pod_group.ref.name)
             wrote = True
         if key not in state.gangs.gangs:
             self._told.pop(key, None)
@@ -62,17 +35,18 @@ class GangWriter:
         mine = self._told.setdefault(key, {})
         for wanted in gangs.pod_groups(state, key, await self._where()):
             if told.get(wanted.key) != wanted.shown:
-                await self._upsert(wanted)
+                if await self._writer.upsert(wanted):
+                    told[wanted.key] = wanted.shown
                 wrote = True
         for each in gangs.gang_events(state, key):
             said = f"{each.count}:{each.note.message}" if each.count else "told"
             if mine.get(each.note.name) != said:
-                await self._event(each.note, each.count)
+                await self._writer.event(each.note, each.count)
                 mine[each.note.name] = said
                 wrote = True
         for ref, text, patch in gangs.conditions(state, key):
             if mine.get(ref.uid) != text:
-                await self._send("PATCH", api.PODS, ref.namespace, ref.name, STRATEGIC_PATCH, patch, "status")
+                await self._writer.send("PATCH", api.PODS, ref.namespace, ref.name, STRATEGIC_PATCH, patch, "status")
                 mine[ref.uid] = text
                 wrote = True
         return wrote

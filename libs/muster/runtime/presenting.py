@@ -2,34 +2,33 @@
 
 It follows the log like a stage and appends nothing. What it writes is compared with what was observed, coalesced per
 object and limited in rate, and never waits in the way of a decision: profile ``lean`` runs without it.
+What is due when is decided here; the requests are made by :mod:`muster.runtime.objectwriting`.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import msgspec
 
-from muster.core.actuation.answers import message_of
-from muster.core.objects.meta import digest, rfc3339
+from muster.core.objects.meta import digest
 from muster.core.presentation import desired, kaigroups, kaiqueues, queues, scalegates
 from muster.core.presentation.desired import DesiredObject, EventNote
 from muster.core.quota.tree import ROOT
-from muster.core.reading.kubequeue import QUEUE_NAMESPACE
 from muster.core.readmodel.model import ReadModel
 from muster.core.readmodel.state import ReadState
 from muster.core.readmodel.touched import Touched
 from muster.core.workloads.registry import KINDS
-from muster.kube.discovery import has_status_subresource
 from muster.model import api
-from muster.model.api import JSON, JSON_PATCH, MERGE_PATCH, ApiResource
-from muster.ports import ApiResponse, ApiStatusError, ApiTransport, ApiUnreachableError, Clock, Lease, Log, Snapshots
+from muster.model.api import JSON_PATCH, MERGE_PATCH
+from muster.ports import ApiStatusError, ApiTransport, ApiUnreachableError, Clock, Lease, Log, Snapshots
 from muster.runtime.follower import Follower
 from muster.runtime.gangpresenting import GangWriter
 from muster.runtime.hooks import Hooks
 from muster.runtime.leasing import KeptLease
+from muster.runtime.objectwriting import RATE_PER_S, ObjectWriter
 from muster.runtime.scalegating import GateSignals
 
 SETTLE_S: Mapping[str, float] = {
@@ -57,14 +56,10 @@ AGAIN_S: Mapping[str, float] = {
 PASSING_S = 3.0
 """How long something that is about to change is given to do so, before it is written after all."""
 
-RATE_PER_S = 50.0
-"""Writes per second, all objects together; a burst of two seconds' worth is let through."""
-
 MAX_IN_FLIGHT = 8
 RETRY_S = 5.0
 FORBIDDEN_S = 60.0
 """After the API server forbids a write: permissions do not come back by asking often."""
-REPORTER = "muster"
 
 
 class Presenter(Follower[ReadState]):
@@ -88,7 +83,6 @@ class Presenter(Follower[ReadState]):
         self._cleared: dict[str, None] = {}
         """keys of refused shapes whose first refusal has room again"""
         super().__init__(ReadModel(self._touched), log=log, snapshots=snapshots, clock=clock, hooks=hooks)
-        self._transport = transport
         self._lease = KeptLease(lease, "the presenter", taken=self.wake)
         self._due: dict[str, float] = {}
         """key of an object to look at -> loop time from when on"""
@@ -97,16 +91,11 @@ class Presenter(Follower[ReadState]):
         self._passing: dict[str, float] = {}
         """key of what is about to change -> loop time since when"""
         self._busy: set[str] = set()
-        self._rate = rate_per_s
-        self._tokens = 2 * rate_per_s
-        self._refilled = 0.0
-        self._split_status: dict[str, bool] = {}
         self._tasks: asyncio.TaskGroup | None = None
         self._looked_at_all = False
-        self._signals = GateSignals(transport, self._send, self.hooks)
-        self._gangs = GangWriter(transport, self._send, self._event, self._upsert)
-        self.writes: dict[str, int] = {}
-        """verb and resource -> requests made"""
+        self._writer = ObjectWriter(transport, self.hooks, rate_per_s)
+        self._signals = GateSignals(transport, self._writer)
+        self._gangs = GangWriter(transport, self._writer)
 
     async def started(self, tasks: asyncio.TaskGroup) -> None:
         self._tasks = tasks
@@ -134,9 +123,9 @@ class Presenter(Follower[ReadState]):
             self._looked_at_all = True
             self._touch_all(now)
         self._note_touched(now)
-        self._refill(now)
+        self._writer.refill(now)
         for key in [key for key, at in self._due.items() if at <= now]:
-            if len(self._busy) >= MAX_IN_FLIGHT or self._tokens < 1:
+            if len(self._busy) >= MAX_IN_FLIGHT or self._writer.exhausted:
                 break
             if key not in self._busy:
                 self._start(key)
@@ -189,10 +178,6 @@ class Presenter(Follower[ReadState]):
         due = self._due.setdefault(key, at)
         if key in self._passing:
             self._due[key] = min(at, due)
-
-    def _refill(self, now: float) -> None:
-        self._tokens = min(2 * self._rate, self._tokens + (now - self._refilled) * self._rate)
-        self._refilled = now
 
     def _start(self, key: str) -> None:
         del self._due[key]
@@ -251,13 +236,13 @@ class Presenter(Follower[ReadState]):
         note = desired.job_event(self.state, uid)
         stamp = desired.queued_stamp(self.state, uid)
         if note is not None:
-            await self._event(note)
+            await self._writer.event(note)
         await self._note_once(f"left/{uid}", desired.leaving_event(self.state, uid))
         if stamp is not None:
-            await self._send(
+            await self._writer.send(
                 "PATCH", KINDS[stamp[0].kind].resource, stamp[0].namespace, stamp[0].name, JSON_PATCH, stamp[1]
             )
-        await self._upsert(wanted)
+        await self._write(wanted)
         return True
 
     async def _kai_group(self, uid: str) -> None:
@@ -266,23 +251,27 @@ class Presenter(Follower[ReadState]):
         if wanted is None:
             self._told.pop(f"kaigroup/{uid}", None)
         elif self._told.get(wanted.key) != wanted.shown:
-            await self._upsert(wanted)
+            await self._write(wanted)
+
+    async def _write(self, wanted: DesiredObject) -> None:
+        if await self._writer.upsert(wanted):
+            self._told[wanted.key] = wanted.shown
 
     async def _note_once(self, key: str, note: EventNote | None) -> None:
         """Write an Event unless it was written last under that key, ``WHAT/UID``."""
         if key.partition("/")[2] not in self.state.queues.workloads:
             self._told.pop(key, None)
         elif note is not None and self._told.get(key) != note.name:
-            await self._event(note)
+            await self._writer.event(note)
             self._told[key] = note.name
 
     async def _queue(self, path: str) -> bool:
         for ref in queues.surplus_queues(self.state):
-            await self._send("DELETE", api.QUEUES, ref.namespace, ref.name)
+            await self._writer.send("DELETE", api.QUEUES, ref.namespace, ref.name)
         wanted = queues.queue_object(self.state, path)
         if wanted is None or self._told.get(wanted.key) == wanted.shown:
             return False
-        await self._upsert(wanted)
+        await self._write(wanted)
         return True
 
     async def _tree(self, _name: str) -> bool:
@@ -293,8 +282,8 @@ class Presenter(Follower[ReadState]):
         if self._told.get("tree/") == shown:
             return False
         ref = tree.ref
-        split = await self._has_split_status(api.QUOTA_TREES)
-        answer = await self._send(
+        split = await self._writer.has_split_status(api.QUOTA_TREES)
+        answer = await self._writer.send(
             "PATCH",
             api.QUOTA_TREES,
             ref.namespace,
@@ -313,7 +302,7 @@ class Presenter(Follower[ReadState]):
         if wanted is None or self._told.get(f"kai/{uid}") == wanted.shown:
             return False
         body = msgspec.json.encode({"metadata": {"uid": uid}, "status": wanted.body})
-        answer = await self._send("PATCH", api.KAI_QUEUES, "", wanted.ref.name, MERGE_PATCH, body, "status")
+        answer = await self._writer.send("PATCH", api.KAI_QUEUES, "", wanted.ref.name, MERGE_PATCH, body, "status")
         if answer.ok:
             self._told[f"kai/{uid}"] = wanted.shown
         return True
@@ -323,7 +312,7 @@ class Presenter(Follower[ReadState]):
         note = desired.trouble_event(self.state, uid)
         if note is None or self._told.get(f"trouble/{uid}") == note.name:
             return False
-        await self._event(note)
+        await self._writer.event(note)
         self._told[f"trouble/{uid}"] = note.name
         return True
 
@@ -331,119 +320,9 @@ class Presenter(Follower[ReadState]):
         return await self._gangs.show(self.state, key, self._told)
 
     async def _scale(self, owner: str) -> bool:
-        now = asyncio.get_running_loop().time()
+        key, now = f"scale/{owner}", asyncio.get_running_loop().time()
+        self._passing.pop(key, None)
         again = await self._signals.show(self.state, owner, now)
         if again is not None:
-            self._due[f"scale/{owner}"] = asyncio.get_running_loop().time() + again
-        return again is None
-
-    async def _upsert(self, wanted: DesiredObject) -> None:
-        split = await self._has_split_status(wanted.resource)
-        whole = {"metadata": wanted.metadata, "spec": wanted.spec, "status": wanted.status}
-        if not wanted.exists:
-            body = {
-                "apiVersion": wanted.resource.api_version,
-                "kind": wanted.resource.kind,
-                **whole,
-                "metadata": {"name": wanted.name, "namespace": wanted.namespace, **wanted.metadata},
-            }
-            answer = await self._create(wanted, body)
-            if answer.status == 404:
-                return
-            if answer.status != 409 and not split:
-                self._note_told(wanted, answer)
-                return
-        answer = await self._send(
-            "PATCH", wanted.resource, wanted.namespace, wanted.name, MERGE_PATCH, msgspec.json.encode(whole)
-        )
-        if answer.ok and split:
-            answer = await self._send(
-                "PATCH",
-                wanted.resource,
-                wanted.namespace,
-                wanted.name,
-                MERGE_PATCH,
-                msgspec.json.encode({"status": wanted.status}),
-                subresource="status",
-            )
-        self._note_told(wanted, answer)
-
-    def _note_told(self, wanted: DesiredObject, answer: ApiResponse) -> None:
-        if answer.ok:
-            self._told[wanted.key] = wanted.shown
-        else:
-            self.hooks.note(
-                "warning",
-                "presentation_refused",
-                object=wanted.key,
-                status=answer.status,
-                body=answer.body[:300].decode(errors="replace"),
-            )
-
-    async def _create(self, wanted: DesiredObject, body: dict[str, Any]) -> ApiResponse:
-        encoded = msgspec.json.encode(body)
-        answer = await self._send("POST", wanted.resource, wanted.namespace, "", JSON, encoded)
-        if answer.status == 404 and wanted.namespace == QUEUE_NAMESPACE:
-            namespace = msgspec.json.encode(
-                {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": QUEUE_NAMESPACE}}
-            )
-            await self._send("POST", api.NAMESPACES, "", "", JSON, namespace)
-            answer = await self._send("POST", wanted.resource, wanted.namespace, "", JSON, encoded)
-        return answer
-
-    async def _event(self, note: EventNote, count: int = 0) -> None:
-        """``count``: how often it has happened, of one that is kept up to date."""
-        stamp = rfc3339(note.at // 1000 * 1000)
-        namespace = note.ref.namespace or "default"
-        body = {
-            "apiVersion": "v1",
-            "kind": "Event",
-            "metadata": {"name": note.name, "namespace": namespace},
-            "involvedObject": {
-                "apiVersion": note.api_version,
-                "kind": note.ref.kind,
-                "name": note.ref.name,
-                "namespace": note.ref.namespace,
-                "uid": note.ref.uid,
-            },
-            "type": note.type,
-            "reason": note.reason,
-            "message": note.message[:1024],
-            "source": {"component": REPORTER},
-            "reportingComponent": REPORTER,
-            "reportingInstance": REPORTER,
-            "firstTimestamp": stamp,
-            "lastTimestamp": stamp,
-            "count": max(count, 1),
-        }
-        answer = await self._send("POST", api.EVENTS, namespace, "", JSON, msgspec.json.encode(body))
-        if count and answer.status == 409:
-            now = {key: body[key] for key in ("message", "reason", "lastTimestamp", "count")}
-            await self._send("PATCH", api.EVENTS, namespace, note.name, MERGE_PATCH, msgspec.json.encode(now))
-
-    async def _has_split_status(self, resource: ApiResource) -> bool:
-        key = str(resource)
-        if key not in self._split_status:
-            self._split_status[key] = await has_status_subresource(self._transport, resource)
-        return self._split_status[key]
-
-    async def _send(
-        self,
-        method: str,
-        resource: ApiResource,
-        namespace: str,
-        name: str,
-        content_type: str = JSON,
-        body: bytes | None = None,
-        subresource: str = "",
-        query: Mapping[str, str] | None = None,
-    ) -> ApiResponse:
-        self._tokens -= 1
-        verb = f"{method} {resource.plural}"
-        self.writes[verb] = self.writes.get(verb, 0) + 1
-        answer = await self._transport.request(
-            method, resource.path(namespace, name, subresource), query=query, body=body, content_type=content_type
-        )
-        if answer.status in (401, 403, 429) or answer.status >= 500:
-            raise ApiStatusError(answer.status, message_of(answer.body), answer.retry_after_s)
-        return answer
+            self._passing[key], self._due[key] = now, now + again
+        return False

@@ -20,16 +20,16 @@ from muster.core.readmodel.scaledfolds import cluster_gone, cluster_seen
 from muster.core.readmodel.state import ReadState
 from muster.core.readmodel.touched import Marker, Touched
 from muster.core.stage import Folder
-from muster.core.wording import telling_ray
-from muster.kube.scalegates import ScaleGates, scale_gates
+from muster.kube.scalegates import lacking
 from muster.model import api
-from muster.model.api import APPLY_PATCH, JSON, ApiResource
+from muster.model.api import APPLY_PATCH
 from muster.model.elastic import SIGNAL, Elastic, ScaledGroup
 from muster.model.keys import Ref
 from muster.model.raydemand import RAY_UNIT, RayDemand, RayPlacementGroup, RayShape
 from muster.ports import ApiResponse, ApiStatusError, ApiUnreachableError
 from muster.runtime.hooks import NoHooks
-from muster.runtime.scalegating import AGAIN_S, LONGEST_S, GateSignals
+from muster.runtime.objectwriting import ObjectWriter
+from muster.runtime.scalegating import AGAIN_S, GateSignals
 
 Obj = dict[str, Any]
 OPENAPI = "/openapi/v3/apis/ray.io/v1"
@@ -63,16 +63,7 @@ class ApplyingServer:
         self.owned: set[str] = set()
         self.trouble: int | Exception | None = None
 
-    async def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Mapping[str, str] | None = None,
-        body: bytes | None = None,
-        content_type: str = JSON,
-        timeout_s: float = 10.0,
-    ) -> ApiResponse:
+    async def request(self, method: str, path: str, **given: Any) -> ApiResponse:
         self.requests.append(f"{method} {path}")
         if path == OPENAPI:
             return ApiResponse(200, json.dumps(self.openapi).encode())
@@ -83,10 +74,9 @@ class ApplyingServer:
             raise self.trouble
         if self.trouble is not None:
             return ApiResponse(self.trouble, b'{"message": "no"}')
-        assert (method, content_type) == ("PATCH", APPLY_PATCH)
-        assert query == {"fieldManager": "muster-scale-gate", "force": "false"}
-        assert body is not None
-        return self._apply(json.loads(body))
+        assert (method, given["content_type"]) == ("PATCH", APPLY_PATCH)
+        assert given["query"] == {"fieldManager": "muster-scale-gate", "force": "false"}
+        return self._apply(json.loads(given["body"]))
 
     def _apply(self, applied: Obj) -> ApiResponse:
         meta = self.cluster["metadata"]
@@ -119,25 +109,7 @@ class Signals:
         model = ReadModel(self.touched)
         self.folder, self.read = Folder(model), model.initial()
         self.folds = 0
-        self.writer = GateSignals(self.server, self._send, NoHooks())
-
-    async def _send(
-        self,
-        method: str,
-        resource: ApiResource,
-        namespace: str,
-        name: str,
-        content_type: str = JSON,
-        body: bytes | None = None,
-        subresource: str = "",
-        query: Mapping[str, str] | None = None,
-    ) -> ApiResponse:
-        assert not subresource
-        path = resource.path(namespace, name)
-        answer = await self.server.request(method, path, query=query, body=body, content_type=content_type)
-        if answer.status in (401, 403, 429) or answer.status >= 500:
-            raise ApiStatusError(answer.status, "no")
-        return answer
+        self.writer = GateSignals(self.server, ObjectWriter(self.server, NoHooks()))
 
     @property
     def state(self) -> ReadState:
@@ -178,7 +150,7 @@ async def test_it_stands_while_growth_is_denied_and_goes_when_nothing_is() -> No
     assert await play.show(0.0) is None
     assert not play.server.requests, "nothing was asked of the server before quota refused anything"
     play.denied()
-    assert await play.show(10.0) is None
+    assert await play.show(10.0) == AGAIN_S
     assert play.gates == [SIGNAL]
     [applied] = play.server.applied
     assert applied["spec"] == {
@@ -188,8 +160,8 @@ async def test_it_stands_while_growth_is_denied_and_goes_when_nothing_is() -> No
     assert await play.show(11.0) is None
     assert scalegates.due(play.state, "one-uid") == []
     play.wants(0)
-    assert await play.show(20.0) is None
-    assert play.gates == []
+    await play.show(20.0)
+    assert play.gates == [], "at once: it is not what was written last"
     assert "spec" not in play.server.applied[-1]
     play.scene.bench.sound()
 
@@ -221,47 +193,45 @@ async def test_nothing_is_written_while_what_is_granted_is_not_asked_for() -> No
     assert [wanted for _, wanted in scalegates.due(play.state, "one-uid")] == [("small",)]
 
 
-async def test_it_is_asserted_again_when_the_autoscaler_took_it_away_later_each_time() -> None:
+async def test_it_is_asserted_again_when_the_autoscaler_took_it_away_once_a_minute() -> None:
     """Ray 2.60 replaces all of scaleStrategy; one that always does so is not written to without end."""
     play = Signals()
     play.denied()
-    now = waited = 0.0
-    for times in range(12):
-        assert await play.show(now) is None
+    for times in range(4):
+        now = times * AGAIN_S
+        assert await play.show(now) == AGAIN_S
         assert play.gates == [SIGNAL], f"time {times}"
         play.seen()
         play.scene.group["scaleStrategy"] = {"workersToDelete": ["w"]}
         assert play.seen(), "that it went is a fact"
-        wait = await play.show(now)
-        assert wait is not None and min(2 * waited, LONGEST_S) <= wait <= LONGEST_S
-        now, waited = now + wait, wait
-    assert waited == LONGEST_S
-    assert len(play.server.applied) == 12
-    assert await play.show(now + 100) is None
-    play.seen()
-    play.scene.group["scaleStrategy"] = {}
-    play.seen()
-    assert await play.show(now + 100 + 2 * LONGEST_S) is None, "after a rest at once"
+        assert await play.show(now + 1.0) == AGAIN_S - 1.0
+        assert play.gates == []
+    assert len(play.server.applied) == 4
 
 
-@pytest.mark.parametrize("trouble", (403, 409, 422, 500, ApiUnreachableError("no answer")))
-async def test_a_write_that_fails_is_counted_and_made_again_later_each_time(trouble: int | Exception) -> None:
+@pytest.mark.parametrize("trouble", (403, 500, ApiUnreachableError("no answer")))
+async def test_a_server_that_takes_no_writes_now_is_the_presenters_to_ask_again(trouble: int | Exception) -> None:
     play = Signals()
     play.denied()
     play.server.trouble = trouble
-    first = await play.show(0.0)
-    assert first == AGAIN_S
-    assert await play.show(1.0) == AGAIN_S - 1.0, "looked at again for another reason"
-    assert play.writer.failures == 1
-    now, wait = 0.0, first
-    for _ in range(10):
-        now += wait
-        again = await play.show(now)
-        assert again is not None and again == min(2 * wait, LONGEST_S)
-        wait = again
-    assert play.writer.failures == 11
+    with pytest.raises((ApiStatusError, ApiUnreachableError)):
+        await play.show(0.0)
     play.server.trouble = None
-    assert await play.show(now + wait) is None
+    await play.show(AGAIN_S)
+    assert play.gates == [SIGNAL]
+
+
+@pytest.mark.parametrize("trouble", (409, 422))
+async def test_a_write_that_is_refused_is_made_again_a_minute_later(trouble: int) -> None:
+    play = Signals()
+    play.denied()
+    play.server.trouble = trouble
+    assert await play.show(0.0) == AGAIN_S
+    before = len(play.server.requests)
+    assert await play.show(1.0) == AGAIN_S - 1.0, "looked at for another reason"
+    assert len(play.server.requests) == before
+    play.server.trouble = None
+    await play.show(AGAIN_S)
     assert play.gates == [SIGNAL]
 
 
@@ -270,7 +240,7 @@ async def test_a_cluster_that_is_another_or_goes_is_left_alone() -> None:
         play = Signals()
         play.denied()
         play.scene.cluster["metadata"] |= change
-        assert await play.show(0.0) is None
+        await play.show(0.0)
         assert not play.server.applied
 
 
@@ -280,7 +250,7 @@ async def test_a_cluster_that_is_another_or_goes_is_left_alone() -> None:
         (RELEASED, ("workerGroupSpecs is no list by groupName", "workerGroupSpecs[].scaleStrategy has no scaleGate")),
         (described({}, {"scaleGate": GATES}), ("workerGroupSpecs is no list by groupName",)),
         (described(BY_GROUP, {}), ("workerGroupSpecs[].scaleStrategy has no scaleGate",)),
-        (described(BY_GROUP, {"scaleGate": {"type": "array"}}), ("scaleGate is no list by name",)),
+        (described(BY_GROUP, {"scaleGate": {"type": "array", "items": ENTRY}}), ("scaleGate is no list by name",)),
         (
             described(BY_GROUP, {"scaleGate": GATES | {"items": ENTRY | {"required": ["name", "until"]}}}),
             ("an entry of scaleGate needs until",),
@@ -290,23 +260,13 @@ async def test_a_cluster_that_is_another_or_goes_is_left_alone() -> None:
 )
 async def test_nothing_is_written_where_one_entry_cannot_be_applied(openapi: Obj, missing: tuple[str, ...]) -> None:
     play = Signals(openapi)
-    found = (await scale_gates(play.server)).missing
+    found = await lacking(play.server)
     assert [said.startswith(part) for said, part in zip(found, missing, strict=True)] == [True] * len(missing)
     play.denied()
     for now in (0.0, 1.0, 2.0):
         assert await play.show(now) is None
     assert play.server.requests == [f"GET {OPENAPI}"] * 2, "asked once, and believed"
-    assert (play.writer.failures, play.gates) == (0, [])
-
-
-async def test_an_entry_says_what_the_served_api_has_words_for() -> None:
-    entry = {"properties": {name: {"type": "string"} for name in ("name", "message")}, "required": ["name", "message"]}
-    play = Signals(described(BY_GROUP, {"scaleGate": {"type": "array", "items": entry, **BY_NAME}}))
-    assert await scale_gates(play.server) == ScaleGates(told=("message",))
-    play.denied()
-    await play.show(0.0)
-    [gate] = play.scene.group["scaleStrategy"]["scaleGate"]
-    assert gate == {"name": SIGNAL, "message": telling_ray.SIGNAL_MESSAGE}
+    assert play.gates == []
 
 
 @pytest.mark.parametrize("gates", ("x", {"name": SIGNAL}, [SIGNAL, None, {"name": 7}]))

@@ -15,7 +15,6 @@ from msgspec import Struct
 from muster.core.objects.meta import Meta, UnreadableError, decode
 from muster.core.presentation.desired import Body
 from muster.core.readmodel.state import ReadState, Scaled
-from muster.core.wording import telling_ray
 from muster.core.workloads.ray import RayClusterSpec
 from muster.core.workloads.rayscaling import elastic_of
 from muster.model import api
@@ -47,12 +46,11 @@ def _wanted(state: ReadState, cluster: Scaled) -> tuple[str, ...]:
     return tuple(name for name in cluster.full if record.growth.asked.get(name))
 
 
-def patch(ref: Ref, wanted: Sequence[str], told: Sequence[str], body: bytes) -> bytes | None:
+def patch(ref: Ref, wanted: Sequence[str], body: bytes) -> bytes | None:
     """What is applied to the cluster as it was just read; None when nothing is to be written.
 
     It holds what is ours and nothing else: what we applied before and is not in it is taken away. It names the uid
-    and the resourceVersion that was read, so it neither makes an object nor a worker group anew. ``told``: fields that
-    an entry has beside its name.
+    and the resourceVersion that was read, so it neither makes an object nor a worker group anew.
     """
     try:
         found: _Signalled = decode(body, _Signalled)
@@ -65,9 +63,7 @@ def patch(ref: Ref, wanted: Sequence[str], told: Sequence[str], body: bytes) -> 
     stands = tuple(name for name in elastic.full if name in wanted)
     if stands == elastic.signalled:
         return None
-    words = {"reason": "QuotaExceeded", "message": telling_ray.SIGNAL_MESSAGE}
-    entry = {"name": SIGNAL} | {name: words[name] for name in told}
-    groups = [{"groupName": name, "scaleStrategy": {"scaleGate": [entry]}} for name in stands]
+    groups = [{"groupName": name, "scaleStrategy": {"scaleGate": [{"name": SIGNAL}]}} for name in stands]
     metadata = {
         "name": ref.name,
         "namespace": ref.namespace,

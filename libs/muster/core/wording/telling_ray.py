@@ -150,10 +150,6 @@ def alarm(event: alarms.AlarmRaised) -> str:
     return alarm_reason(event).text
 
 
-SIGNAL_MESSAGE = "the quota has no room for more replicas; `muster queue tree` shows what is used"
-"""What our entry in scaleGate says to people: the same as long as it stands."""
-
-
 def gate(event: elastic.GateSet) -> str:
     shown = f"maxReplicas of {event.ref} should say {counts(event.most)}, of the {counts(event.ceilings)} its owner set"
     gone = [pod.name for pods in event.workers.values() for pod in pods]

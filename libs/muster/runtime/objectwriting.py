@@ -1,0 +1,148 @@
+"""The presenter's requests: objects, Events and patches, counted and limited in rate."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from muster.core.actuation.answers import message_of
+from muster.core.objects.meta import rfc3339
+from muster.core.presentation.desired import DesiredObject, EventNote
+from muster.core.reading.kubequeue import QUEUE_NAMESPACE
+from muster.kube.discovery import has_status_subresource
+from muster.model import api
+from muster.model.api import JSON, MERGE_PATCH, ApiResource
+from muster.ports import ApiResponse, ApiStatusError, ApiTransport
+from muster.runtime.hooks import Hooks
+
+RATE_PER_S = 50.0
+"""Writes per second, all objects together; a burst of two seconds' worth is let through."""
+
+REPORTER = "muster"
+
+
+class ObjectWriter:
+    """Makes the requests it is asked for, at once; the rate is kept by who asks first whether it is exhausted."""
+
+    def __init__(self, transport: ApiTransport, hooks: Hooks, rate_per_s: float = RATE_PER_S) -> None:
+        self._transport = transport
+        self._hooks = hooks
+        self._rate = rate_per_s
+        self._tokens = 2 * rate_per_s
+        self._refilled = 0.0
+        self._split_status: dict[str, bool] = {}
+
+    @property
+    def exhausted(self) -> bool:
+        return self._tokens < 1
+
+    def refill(self, now: float) -> None:
+        self._tokens = min(2 * self._rate, self._tokens + (now - self._refilled) * self._rate)
+        self._refilled = now
+
+    async def upsert(self, wanted: DesiredObject) -> bool:
+        """Make or change it; whether the API server has it as it should be now."""
+        split = await self.has_split_status(wanted.resource)
+        whole = {"metadata": wanted.metadata, "spec": wanted.spec, "status": wanted.status}
+        if not wanted.exists:
+            body = {
+                "apiVersion": wanted.resource.api_version,
+                "kind": wanted.resource.kind,
+                **whole,
+                "metadata": {"name": wanted.name, "namespace": wanted.namespace, **wanted.metadata},
+            }
+            answer = await self._create(wanted, body)
+            if answer.status == 404:
+                return False
+            if answer.status != 409 and not split:
+                return self.took(wanted.key, answer)
+        answer = await self.send(
+            "PATCH", wanted.resource, wanted.namespace, wanted.name, MERGE_PATCH, msgspec.json.encode(whole)
+        )
+        if answer.ok and split:
+            answer = await self.send(
+                "PATCH",
+                wanted.resource,
+                wanted.namespace,
+                wanted.name,
+                MERGE_PATCH,
+                msgspec.json.encode({"status": wanted.status}),
+                subresource="status",
+            )
+        return self.took(wanted.key, answer)
+
+    def took(self, key: str, answer: ApiResponse) -> bool:
+        """Whether the API server took a write; a refusal is noted."""
+        if not answer.ok:
+            said = answer.body[:300].decode(errors="replace")
+            self._hooks.note("warning", "presentation_refused", object=key, status=answer.status, body=said)
+        return answer.ok
+
+    async def _create(self, wanted: DesiredObject, body: dict[str, Any]) -> ApiResponse:
+        encoded = msgspec.json.encode(body)
+        answer = await self.send("POST", wanted.resource, wanted.namespace, "", JSON, encoded)
+        if answer.status == 404 and wanted.namespace == QUEUE_NAMESPACE:
+            namespace = msgspec.json.encode(
+                {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": QUEUE_NAMESPACE}}
+            )
+            await self.send("POST", api.NAMESPACES, "", "", JSON, namespace)
+            answer = await self.send("POST", wanted.resource, wanted.namespace, "", JSON, encoded)
+        return answer
+
+    async def event(self, note: EventNote, count: int = 0) -> None:
+        """``count``: how often it has happened, of one that is kept up to date."""
+        stamp = rfc3339(note.at // 1000 * 1000)
+        namespace = note.ref.namespace or "default"
+        body = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": note.name, "namespace": namespace},
+            "involvedObject": {
+                "apiVersion": note.api_version,
+                "kind": note.ref.kind,
+                "name": note.ref.name,
+                "namespace": note.ref.namespace,
+                "uid": note.ref.uid,
+            },
+            "type": note.type,
+            "reason": note.reason,
+            "message": note.message[:1024],
+            "source": {"component": REPORTER},
+            "reportingComponent": REPORTER,
+            "reportingInstance": REPORTER,
+            "firstTimestamp": stamp,
+            "lastTimestamp": stamp,
+            "count": max(count, 1),
+        }
+        answer = await self.send("POST", api.EVENTS, namespace, "", JSON, msgspec.json.encode(body))
+        if count and answer.status == 409:
+            now = {key: body[key] for key in ("message", "reason", "lastTimestamp", "count")}
+            await self.send("PATCH", api.EVENTS, namespace, note.name, MERGE_PATCH, msgspec.json.encode(now))
+
+    async def has_split_status(self, resource: ApiResource) -> bool:
+        key = str(resource)
+        if key not in self._split_status:
+            self._split_status[key] = await has_status_subresource(self._transport, resource)
+        return self._split_status[key]
+
+    async def send(
+        self,
+        method: str,
+        resource: ApiResource,
+        namespace: str,
+        name: str,
+        content_type: str = JSON,
+        body: bytes | None = None,
+        subresource: str = "",
+        query: Mapping[str, str] | None = None,
+    ) -> ApiResponse:
+        """One request; raises ApiStatusError where it should be made again later."""
+        self._tokens -= 1
+        answer = await self._transport.request(
+            method, resource.path(namespace, name, subresource), query=query, body=body, content_type=content_type
+        )
+        if answer.status in (401, 403, 429) or answer.status >= 500:
+            raise ApiStatusError(answer.status, message_of(answer.body), answer.retry_after_s)
+        return answer
