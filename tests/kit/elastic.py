@@ -20,6 +20,7 @@ from muster.sim.world import SimCluster
 
 Object = dict[str, Any]
 NODES = {f"node-{index}": {"cpu": "64", "memory": "256Gi"} for index in range(4)}
+CORE = 1_000
 HEAD_CPU = 500
 """What a cluster takes beside its workers: its head asks for nothing, the autoscaler beside it for half a core."""
 

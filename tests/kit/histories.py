@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from random import Random
 from typing import Any
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from kit.bench import Bench
+from muster.core.audit import audit
 from muster.core.seat import AnySeat, Seat
 from muster.events.envelope import Stored
 from muster.runtime.replay import replay
@@ -23,6 +25,14 @@ def replays_and_goes_on_from_a_snapshot(bench: Bench, name: str, cut: int) -> No
     report = replay(bench.log, silences=False)
     assert not report.divergences, report.divergences[0]
     goes_on_from_a_snapshot(bench, name, cut)
+
+
+def is_sound(bench: Bench, seed: int) -> None:
+    """No invariant broken but the order of facts, decided again the same, and the same from some snapshot."""
+    broken = [each for each in audit(bench.log).violations if each.invariant != "I11"]
+    assert not broken, broken[0]
+    chance = Random(seed)
+    replays_and_goes_on_from_a_snapshot(bench, chance.choice(sorted(bench.seats)), chance.randrange(len(bench.log)))
 
 
 def goes_on_from_a_snapshot(bench: Bench, name: str, cut: int) -> None:

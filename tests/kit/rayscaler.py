@@ -65,6 +65,11 @@ class RayScaler(Struct):
         del self.actors[name]
 
     @property
+    def busy(self) -> set[str]:
+        """Pods that something runs on."""
+        return {actor.on for actor in self.actors.values()} - {""}
+
+    @property
     def waiting(self) -> list[str]:
         return [name for name, actor in self.actors.items() if not actor.on]
 
@@ -135,8 +140,7 @@ class RayScaler(Struct):
 
     def _coming(self, pods: list[Object]) -> int:
         """Workers that do not run yet, or have nothing to do: they may be grown."""
-        busy = {actor.on for actor in self.actors.values()}
-        return sum(1 for pod in pods if pod["metadata"]["name"] not in busy)
+        return sum(1 for pod in pods if pod["metadata"]["name"] not in self.busy)
 
     def _idle_for(self, name: str, now: int) -> int:
         return now - self.idle_since[name] if name in self.idle_since else -1
@@ -171,7 +175,7 @@ class RayScaler(Struct):
                 )
                 if actor.on:
                     free[actor.on] -= actor.cpu
-        busy = {actor.on for actor in self.actors.values()}
+        busy = self.busy
         for name in list(self.idle_since):
             if name in busy or name not in self.live:
                 del self.idle_since[name]
@@ -207,7 +211,7 @@ class RayScaler(Struct):
         for actor in waiting:
             if actor.gang:
                 gangs[actor.gang] = gangs.get(actor.gang, 0) + 1
-        busy = {actor.on for actor in self.actors.values()}
+        busy = self.busy
         return RayDemand(
             session=self.session,
             version="v2",
@@ -222,7 +226,7 @@ class RayScaler(Struct):
             idle=tuple(
                 RayIdle(name, self.group, since) for name, since in sorted(self.idle_since.items()) if name not in busy
             ),
-            pinned=tuple(sorted(busy - {""} - self.unpinned)),
+            pinned=tuple(sorted(busy - self.unpinned)),
             launching={self.group: self.launching} if self.launching else {},
             tick_ms=self.tick_ms,
             trouble=self.trouble,

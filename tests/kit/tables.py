@@ -11,7 +11,7 @@ Outcome: ``name n1 n1 -``: where its pods run in the end, in any order; ``-`` fo
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, NamedTuple
 
 from kit.deciding import ask
 from muster.simulation.decide.answer import Answer
@@ -20,6 +20,19 @@ POD = re.compile(
     r"(?:(?P<times>\d+)x)?(?P<amount>[\d.]+m?)(?:\*(?P<devices>\d+))?(?:\+(?P<cpu>[\d.]+)c)?(?:\+(?P<memory>\d+)g)?"
     r"(?:/(?P<sub>\w+))?(?:@(?P<node>\w+))?"
 )
+
+
+class Case(NamedTuple):
+    """A state and how it ends."""
+
+    title: str
+    nodes: str
+    queues: str
+    jobs: str
+    ends: str
+
+    def holds(self) -> None:
+        assert decided(self.nodes, self.queues, self.jobs) == expected(self.ends)
 
 
 def nodes(text: str) -> list[dict[str, Any]]:

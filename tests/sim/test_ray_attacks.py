@@ -13,13 +13,12 @@ from typing import Any
 
 import pytest
 
-from kit.elastic import HEAD_CPU, ElasticPlay, raycluster, tree
+from kit.elastic import CORE, HEAD_CPU, ElasticPlay, raycluster, tree
 from kit.raylaws import within_quota
 from kit.rayscaler import cpus_of
 from muster.model import api
 
 Object = dict[str, Any]
-CORE = 1_000
 IPPR = "ray.io/ippr"
 NAMES = ("auto", "beta", "gamma")
 IDLE = {"timeoutSeconds": 20, "policy": "Suspend"}
@@ -111,8 +110,7 @@ class Life:
         """Somebody makes a worker that does nothing as small as it was made."""
         if name := self.one():
             scaler = self.play.scalers[name]
-            busy = {actor.on for actor in scaler.actors.values()}
-            idle = [pod for pod in self.play.pods(name) if pod["metadata"]["name"] not in busy]
+            idle = [pod for pod in self.play.pods(name) if pod["metadata"]["name"] not in scaler.busy]
             if idle and not idle[0]["metadata"].get("deletionTimestamp"):
                 assert self.play.resize(name, idle[0]["metadata"]["name"], "1", "1Gi")
 

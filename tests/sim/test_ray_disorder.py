@@ -8,11 +8,10 @@ from __future__ import annotations
 import pytest
 
 from kit.disorder import Disorder
-from kit.elastic import HEAD_CPU, ElasticPlay, raycluster
+from kit.elastic import CORE, HEAD_CPU, ElasticPlay, raycluster
 
 WILD = Disorder(late=0.3, crash=0.05, unseen=0.3, repeat=0.1, lost_answer=0.3, outage=0.3)
 CORES = 12
-CORE = 1_000
 
 
 def within(play: ElasticPlay) -> None:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from kit.elastic import ElasticPlay, raycluster
+from kit.elastic import CORE, ElasticPlay, raycluster
 from kit.rayscaler import RayScaler
 from muster.events.alarms import AlarmRaised
 from muster.events.elastic import GrowthGranted, GrowthWithdrawn
 from muster.model import api
-
-CORE = 1_000
 
 
 def driven(name: str = "auto", namespace: str = "ns", **group: Any) -> dict[str, Any]:

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from kit.contention import contended, names, owed
 from kit.disorder import Disorder
-from kit.elastic import HEAD_CPU, ElasticPlay, raycluster
+from kit.elastic import CORE, HEAD_CPU, ElasticPlay, raycluster
 from kit.raylaws import taken_for_others, within_quota
 from kit.rayscaler import RayScaler
 from muster.events.base import Event
@@ -21,13 +22,6 @@ from muster.events.raydemand import RayDemandObserved
 from muster.model import api
 
 Object = dict[str, Any]
-CORE = 1_000
-CORES = 10
-
-
-def contended(**given: Any) -> ElasticPlay:
-    """Ten cores, of which ``ns`` is guaranteed three and ``other`` two."""
-    return ElasticPlay(("ns", "3", "100"), ("other", "2", "100"), total=str(CORES), **given)
 
 
 def growing(play: ElasticPlay, actors: int) -> RayScaler:
@@ -37,13 +31,6 @@ def growing(play: ElasticPlay, actors: int) -> RayScaler:
     for number in range(actors):
         scaler.start(f"actor-{number}")
     return scaler
-
-
-def owed(play: ElasticPlay) -> None:
-    """A cluster of three cores: it is guaranteed them, and one is free at the most."""
-    made = raycluster("owed", "ns", replicas=3, minReplicas=3, maxReplicas=3)
-    made["spec"]["enableInTreeAutoscaling"] = False
-    play.create_raw(made)
 
 
 def judged(play: ElasticPlay, *, taken: int = 0) -> None:
@@ -57,16 +44,16 @@ def full(play: ElasticPlay, scaler: RayScaler) -> None:
     """It has grown as far as there is room: nine workers beside its head."""
     play.tick(10)
     assert (len(play.pods("auto")), play.cpu("auto")) == (9, HEAD_CPU + 9 * CORE)
-    assert len({actor.on for actor in scaler.actors.values()} - {""}) == 9
+    assert len(scaler.busy) == 9
 
 
 def given(play: ElasticPlay, scaler: RayScaler, busy: set[str]) -> None:
     """Who is owed three cores has them; the six workers that are left did not stop."""
     play.tick(16)
-    left = {pod["metadata"]["name"] for pod in play.pods("auto")}
+    left = names(play.pods("auto"))
     assert (len(play.pods("owed")), len(left), play.cpu("auto")) == (3, 6, HEAD_CPU + 6 * CORE)
     assert left <= busy
-    assert len({actor.on for actor in scaler.actors.values()} - {""}) == 6
+    assert len(scaler.busy) == 6
 
 
 # --- the API server takes no patch for 30 s -----------------------------------------------------------------------
@@ -83,7 +70,7 @@ def test_patches_are_denied_for_half_a_minute(when: str) -> None:
         assert not play.pods("auto")
         play.cell.heal()
     full(play, scaler)
-    busy = {actor.on for actor in scaler.actors.values()} - {""}
+    busy = scaler.busy
     owed(play)
     if when == "gives":
         play.cell.advance(500)
@@ -109,7 +96,7 @@ def test_the_autoscaler_starts_anew(when: str) -> None:
         play.tick(4)
         scaler.stopped = False
     full(play, scaler)
-    busy = {actor.on for actor in scaler.actors.values()} - {""}
+    busy = scaler.busy
     owed(play)
     if when == "gives":
         scaler.stopped = True
@@ -166,7 +153,7 @@ def test_the_bridge_is_killed_right_after(after: type[Event]) -> None:
     play.cell.step = step  # type: ignore[method-assign]
     scaler = growing(play, 12)
     full(play, scaler)
-    busy = {actor.on for actor in scaler.actors.values()} - {""}
+    busy = scaler.busy
     owed(play)
     given(play, scaler, busy)
     assert killed[1] >= 1
@@ -190,7 +177,7 @@ def test_two_bridges(seed: int) -> None:
         play.cell.append("autoscaler_bridge", "input", facts[-3:])
     play.cell.heal()
     full(play, scaler)
-    busy = {actor.on for actor in scaler.actors.values()} - {""}
+    busy = scaler.busy
     play.cell.disorder = Disorder(late=0.3, repeat=0.3, lost_answer=0.5, stale_patch=0.3)
     owed(play)
     play.tick(8)
@@ -246,7 +233,7 @@ def test_a_tenant_raises_what_is_granted_by_hand_again_and_again() -> None:
         play.tick(1)
     full(play, scaler)
     assert play.group("auto")["maxReplicas"] == 9
-    busy = {actor.on for actor in scaler.actors.values()} - {""}
+    busy = scaler.busy
     owed(play)
     for most in (30, 40):
         raised_by_hand(play, most)

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from kit.contention import contended, fixed_size, grown
 from kit.disorder import Disorder
-from kit.elastic import HEAD_CPU, ElasticPlay, raycluster, rayjob
+from kit.elastic import CORE, HEAD_CPU, raycluster, rayjob
 from muster.core.autoscaling.giveback import DRAIN_MS
 from muster.core.narrator import Narrator
 from muster.events.decisions import EvictionOrdered
@@ -15,45 +16,21 @@ from muster.events.elastic import GrowthWithdrawn, WorkersChosen
 from muster_cli.board import RayWorkers, board_of, record
 from muster_cli.render.queues import tree_lines
 
-CORE = 1_000
-
-
-def grown(play: ElasticPlay, workers: int, *, make: Any = raycluster, **group: Any) -> None:
-    """A cluster in queue ``other`` that has grown to so many busy workers."""
-    scaler = play.create(make("auto", "other", **group))
-    for number in range(workers):
-        scaler.start(f"actor-{number}")
-    play.tick(5)
-    assert len(play.pods()) == workers
-
-
-def claimant(cpu: int, name: str = "owed", namespace: str = "ns") -> Any:
-    """A cluster of a fixed size."""
-    made = raycluster(name, namespace, replicas=cpu, minReplicas=cpu, maxReplicas=cpu)
-    made["spec"]["enableInTreeAutoscaling"] = False
-    return made
-
-
-def contended(**given: Any) -> ElasticPlay:
-    """Ten cores, of which ``ns`` is guaranteed three and ``other`` two."""
-    return ElasticPlay(("ns", "3", "100"), ("other", "2", "100"), total="10", **given)
-
 
 @pytest.mark.parametrize("make", (raycluster, rayjob))
 def test_what_another_queue_is_owed_is_taken_worker_by_worker(make: Any) -> None:
     play = contended()
-    grown(play, 8, make=make)
-    scaler = next(iter(play.scalers.values()))
+    scaler = grown(play, 8, make=make)
     scaler.end("actor-3")
     scaler.end("actor-5")
     scaler.idle_ms = 10**9
     play.tick(1)
-    busy = {actor.on for actor in scaler.actors.values()}
-    play.create(claimant(3))
+    busy = scaler.busy
+    play.create(fixed_size(3))
     play.tick(8)
     assert len(play.pods("owed")) == 3
     left = {pod["metadata"]["name"] for pod in play.pods("auto")}
-    assert left < busy | {"x"} and len(left) == 6, "the two idle ones went"
+    assert left <= busy and len(left) == 6, "the two idle ones went"
     assert play.cpu("auto") == HEAD_CPU + 6 * CORE
     assert play.group("auto")["maxReplicas"] == 6
     [order] = play.told(EvictionOrdered)
@@ -62,18 +39,13 @@ def test_what_another_queue_is_owed_is_taken_worker_by_worker(make: Any) -> None
     play.clean()
 
 
-def owed(play: ElasticPlay, cpu: int = 3) -> None:
-    play.create(claimant(cpu))
-
-
 def test_busy_workers_go_after_a_while_and_those_with_actors_last() -> None:
     play = contended()
-    grown(play, 8)
-    scaler = play.scalers["auto"]
+    scaler = grown(play, 8)
     scaler.unpinned = {scaler.actors["actor-2"].on, scaler.actors["actor-6"].on}
     play.tick(1)
     before = play.cluster.clock.now()
-    owed(play)
+    play.create(fixed_size(3))
     play.tick(8)
     assert len(play.pods("owed")) == 3
     left = {pod["metadata"]["name"] for pod in play.pods("auto")}
@@ -87,7 +59,7 @@ def test_never_below_the_minimum_of_the_cluster() -> None:
     """Its gang has 6 workers; what it has beyond them is not enough, so it leaves as a whole."""
     play = contended()
     grown(play, 7, minReplicas=6, replicas=6)
-    owed(play, 3)
+    play.create(fixed_size(3))
     play.tick(8)
     assert len(play.pods("auto")) in (0, 6, 7)
     assert not [each for order in play.told(EvictionOrdered) for each in order.partial if each.left["small"] < 6]
@@ -101,7 +73,7 @@ def test_hosts_go_together() -> None:
         scaler.start(f"actor-{number}")
     play.tick(5)
     assert len(play.pods("auto")) == 8
-    owed(play)
+    play.create(fixed_size(3))
     play.tick(8)
     assert len(play.pods("owed")) == 3
     assert len(play.pods("auto")) == 6
@@ -118,7 +90,7 @@ def test_workers_that_never_start_go_first_and_hold_up_nothing() -> None:
     play.tick(3)
     pending = {pod["metadata"]["name"] for pod in play.pods("auto") if not pod["spec"].get("nodeName")}
     assert len(pending) == 2
-    owed(play)
+    play.create(fixed_size(3))
     play.tick(8)
     assert not pending & {pod["metadata"]["name"] for pod in play.pods("auto")}
     assert len(play.pods("auto")) == 6
@@ -130,7 +102,7 @@ def test_a_refused_write_is_made_up_for() -> None:
     """The API server takes no write of ours for 30 s: nothing is killed twice, and no more than is needed."""
     play = contended()
     grown(play, 8)
-    play.create_raw(claimant(3))
+    play.create_raw(fixed_size(3))
     play.cell.advance(500)
     play.cell.disorder = Disorder(outage=1.0)
     play.tick(6)
@@ -144,7 +116,7 @@ def test_a_refused_write_is_made_up_for() -> None:
 def test_queue_tree_shows_what_is_granted_asked_for_and_taken_back() -> None:
     play = contended()
     grown(play, 8)
-    owed(play)
+    play.create(fixed_size(3))
     narrator = Narrator()
     for stored in play.cell.log:
         narrator.feed(stored)

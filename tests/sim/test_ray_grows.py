@@ -6,11 +6,9 @@ from typing import Any
 
 import pytest
 
-from kit.elastic import HEAD_CPU, ElasticPlay, raycluster, rayjob
+from kit.elastic import CORE, HEAD_CPU, ElasticPlay, raycluster, rayjob
 from muster.events.elastic import GateSet, GrowthDenied, GrowthGranted, GrowthWithdrawn
 from muster.model import api
-
-CORE = 1_000
 
 
 def sizes(play: ElasticPlay) -> tuple[int, int, int]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 
+from kit.contention import contended, grown, names, owed
 from kit.disorder import Disorder
-from kit.elastic import HEAD_CPU, ElasticPlay, raycluster
+from kit.elastic import CORE, HEAD_CPU, ElasticPlay, raycluster
 from kit.rayscaler import RayScaler
 from muster.core.autoscaling.giveback import LATE_MS
 from muster.events.decisions import EvictionOrdered
@@ -16,34 +16,8 @@ from muster.events.effects import EffectApplied, EffectFailed
 from muster.events.elastic import GateSet, WorkersRemoved
 from muster.model import api
 
-CORE = 1_000
 LATE = LATE_MS // 5_000
 """Ticks."""
-
-
-def grown(play: ElasticPlay, workers: int) -> RayScaler:
-    """A cluster in queue ``other`` that has grown to so many busy workers."""
-    scaler = play.create(raycluster("auto", "other"))
-    for number in range(workers):
-        scaler.start(f"actor-{number}")
-    play.tick(5)
-    assert len(play.pods()) == workers
-    return scaler
-
-
-def contended(**given: Any) -> ElasticPlay:
-    """Ten cores, of which ``ns`` is guaranteed three and ``other`` two."""
-    return ElasticPlay(("ns", "3", "100"), ("other", "2", "100"), total="10", **given)
-
-
-def owed(play: ElasticPlay, cpu: int = 3) -> None:
-    made = raycluster("owed", "ns", replicas=cpu, minReplicas=cpu, maxReplicas=cpu)
-    made["spec"]["enableInTreeAutoscaling"] = False
-    play.create_raw(made)
-
-
-def names(pods: list[Any]) -> set[str]:
-    return {pod["metadata"]["name"] for pod in pods}
 
 
 def removed(play: ElasticPlay) -> list[str]:
@@ -60,26 +34,36 @@ def lost(play: ElasticPlay) -> None:
     play.cluster.driver.down.append(play.cluster.operator)
 
 
-def test_an_operator_that_is_lost_holds_up_no_reclaim() -> None:
-    play = contended()
+def asked_for(play: ElasticPlay) -> RayScaler:
+    """Two of eight workers are asked to go; their operator is lost and their autoscaler stopped."""
     scaler = grown(play, 8)
-    before = names(play.pods())
-    head = play.pods("auto", "head")
     lost(play)
     scaler.stopped = True
     owed(play)
     play.tick(6)
+    return scaler
+
+
+def back(play: ElasticPlay) -> None:
+    """The operator is there again, and has had time to do what it finds."""
+    play.cluster.driver.down.clear()
+    play.tick(6)
+    assert (len(play.pods("auto")), len(play.pods("owed"))) == (6, 3)
+
+
+def test_an_operator_that_is_lost_holds_up_no_reclaim() -> None:
+    play = contended()
+    asked_for(play)
+    before, head = names(play.pods()), names(play.pods("auto", "head"))
     [gate] = [event for event in play.told(GateSet) if event.workers]
     chosen = {pod.name for pods in gate.workers.values() for pod in pods}
-    assert names(play.pods()) == before, "they are asked to go first"
+    assert len(before) == 8, "they are asked to go first"
     play.tick(LATE)
     assert names(play.pods()) == before - chosen
     assert sorted(removed(play)) == sorted(chosen) and len(chosen) == taken_for(play) == 2
-    assert play.pods("auto", "head") and names(play.pods("auto", "head")) == names(head)
+    assert head and names(play.pods("auto", "head")) == head
     assert play.cpu() == HEAD_CPU + 6 * CORE, "free once they are gone"
-    play.cluster.driver.down.clear()
-    play.tick(6)
-    assert (len(play.pods("auto")), len(play.pods("owed"))) == (6, 3), "its operator makes them not again"
+    back(play)
     assert len(removed(play)) == 2 and len(play.told(WorkersRemoved)) == 1
     play.clean()
 
@@ -87,11 +71,7 @@ def test_an_operator_that_is_lost_holds_up_no_reclaim() -> None:
 def test_an_autoscaler_that_takes_the_names_away_saves_no_worker() -> None:
     """Ray 2.60 replaces all of scaleStrategy; an operator that was late sees nothing of what was asked."""
     play = contended()
-    scaler = grown(play, 8)
-    lost(play)
-    scaler.stopped = True
-    owed(play)
-    play.tick(6)
+    asked_for(play)
     play.edit([{"op": "replace", "path": "/spec/workerGroupSpecs/0/scaleStrategy", "value": {"workersToDelete": []}}])
     play.cluster.driver.down.clear()
     play.tick(3)
@@ -103,11 +83,7 @@ def test_an_autoscaler_that_takes_the_names_away_saves_no_worker() -> None:
 
 def test_one_that_goes_by_itself_meanwhile_is_not_deleted() -> None:
     play = contended()
-    scaler = grown(play, 8)
-    lost(play)
-    scaler.stopped = True
-    owed(play)
-    play.tick(6)
+    asked_for(play)
     play.cluster.driver.down.clear()
     play.tick(LATE + 4)
     assert (len(play.pods("auto")), len(play.pods("owed"))) == (6, 3)
@@ -118,11 +94,7 @@ def test_one_that_goes_by_itself_meanwhile_is_not_deleted() -> None:
 def test_a_pod_that_took_the_name_is_left_alone() -> None:
     """The same name, and another uid: nobody chose that one."""
     play = contended()
-    scaler = grown(play, 8)
-    lost(play)
-    scaler.stopped = True
-    owed(play)
-    play.tick(6)
+    asked_for(play)
     [gate] = [event for event in play.told(GateSet) if event.workers]
     first = gate.workers["small"][0]
     play.cell.advance(LATE_MS - 20_000)
@@ -143,18 +115,12 @@ def test_a_pod_that_took_the_name_is_left_alone() -> None:
 
 def test_the_api_takes_no_deletion_for_a_while() -> None:
     play = contended()
-    scaler = grown(play, 8)
-    lost(play)
-    scaler.stopped = True
-    owed(play)
-    play.tick(6)
+    asked_for(play)
     play.cell.disorder = Disorder(outage=1.0)
     play.tick(LATE + 6)
     assert len(play.pods("auto")) == 8
     play.cell.heal()
-    play.cluster.driver.down.clear()
-    play.tick(6)
-    assert (len(play.pods("auto")), len(play.pods("owed"))) == (6, 3)
+    back(play)
     assert len(removed(play)) + len([e for e in play.told(EffectFailed) if e.action == "remove_worker"]) <= 2
     play.clean()
 
@@ -171,9 +137,7 @@ def test_workers_that_end_slowly_have_been_deleted_already() -> None:
     play.tick(3 * LATE)
     assert not play.told(WorkersRemoved) and not removed(play)
     assert play.cpu() == HEAD_CPU + 8 * CORE, "charged until they are gone"
-    play.cluster.driver.down.clear()
-    play.tick(6)
-    assert (len(play.pods("auto")), len(play.pods("owed"))) == (6, 3)
+    back(play)
     play.clean()
 
 
@@ -220,12 +184,8 @@ def test_an_unused_one_goes_in_the_end() -> None:
 def test_none_is_deleted_of_a_cluster_that_has_a_fixed_size_by_then() -> None:
     """Its operator would make them again, and nobody would get anything."""
     play = contended()
-    scaler = grown(play, 8)
+    asked_for(play)
     before = names(play.pods())
-    lost(play)
-    scaler.stopped = True
-    owed(play)
-    play.tick(6)
     assert [event for event in play.told(GateSet) if event.workers]
     manifest = raycluster("auto", "other", replicas=8)
     manifest["spec"]["enableInTreeAutoscaling"] = False

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from kit.elastic import HEAD_CPU, ElasticPlay, raycluster, rayjob
+from kit.elastic import CORE, HEAD_CPU, ElasticPlay, raycluster, rayjob
+from kit.rayscaler import RayScaler
 from muster.events.elastic import GrowthDenied, GrowthGranted, GrowthWithdrawn
 from muster.model import api
 
-CORE = 1_000
 GROWN = "small/cpu+3/memory+3Gi"
 SIZES = {"groups": {"small": {"max-cpu": 4, "max-memory": "4Gi", "resize-timeout": 60}}}
 
@@ -31,6 +31,18 @@ def most_cpu(play: ElasticPlay) -> object:
 
 def sizes(play: ElasticPlay) -> list[str]:
     return sorted(str(pod["spec"]["containers"][0]["resources"]["requests"]["cpu"]) for pod in play.pods())
+
+
+def with_a_large_worker() -> tuple[ElasticPlay, RayScaler]:
+    """One that has grown in place to four cores, three of them for what fits no worker."""
+    play = ElasticPlay()
+    scaler = play.create(growing())
+    scaler.start("small-one")
+    play.tick(3)
+    scaler.start("large", cpu=3)
+    play.tick(3)
+    assert sizes(play) == ["4"]
+    return play, scaler
 
 
 def test_nothing_grows_that_is_not_granted_and_its_autoscaler_is_not_refused() -> None:
@@ -126,12 +138,7 @@ def test_what_can_never_be_placed_is_not_asked_for() -> None:
 
 
 def test_a_worker_that_is_made_smaller_gives_back_what_it_had() -> None:
-    play = ElasticPlay()
-    scaler = play.create(growing())
-    scaler.start("small-one")
-    play.tick(3)
-    scaler.start("large", cpu=3)
-    play.tick(3)
+    play, scaler = with_a_large_worker()
     scaler.end("large")
     assert play.resize("auto", play.pods()[0]["metadata"]["name"], "1", "1Gi")
     play.tick(8)
@@ -159,13 +166,7 @@ def test_the_same_manifest_applied_again_and_again_while_pods_grow_changes_nothi
 
 
 def test_an_owner_who_takes_the_annotation_away_closes_it() -> None:
-    play = ElasticPlay()
-    scaler = play.create(growing())
-    scaler.start("small-one")
-    play.tick(3)
-    scaler.start("large", cpu=3)
-    play.tick(3)
-    assert sizes(play) == ["4"]
+    play, scaler = with_a_large_worker()
     play.edit([{"op": "remove", "path": "/metadata/annotations/ray.io~1ippr"}])
     scaler.end("large")
     assert play.resize("auto", play.pods()[0]["metadata"]["name"], "1", "1Gi")

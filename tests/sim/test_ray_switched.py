@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from kit.elastic import HEAD_CPU, ElasticPlay, raycluster
+from kit.elastic import CORE, HEAD_CPU, ElasticPlay, raycluster
 from muster.events.elastic import GrowthDenied, GrowthGranted
-
-CORE = 1_000
 
 
 def fixed(play: ElasticPlay, size: int, **group: Any) -> None:

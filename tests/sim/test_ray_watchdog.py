@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kit.elastic import HEAD_CPU, ElasticPlay, raycluster
+from kit.elastic import CORE, HEAD_CPU, ElasticPlay, raycluster
 from kit.raylaws import within_quota
 from muster.events.alarms import AlarmCleared, AlarmRaised
 from muster.events.elastic import GateSet, GrowthWithdrawn, WorkersChosen, WorkersKept
@@ -14,7 +14,6 @@ from muster.model import api
 from muster_autoscaler_bridge.demand.pace import TickPace
 from muster_autoscaler_bridge.demand.reading import Ticks
 
-CORE = 1_000
 MINUTE = 12
 """Ticks."""
 

@@ -28,7 +28,7 @@ from muster.kube.reflector import ABSENT_S, Reflector
 from muster.model.api import ApiResource
 from muster.model.keys import Ref
 from muster.ports import ApiStatusError, ApiTransport, ApiUnreachableError, Clock, Lease, Log, Snapshots
-from muster.runtime.hooks import Hooks
+from muster.runtime.hooks import Hooks, Level
 from muster.runtime.leader import Leader
 
 CONFIGURING = "elasticquotatrees"
@@ -242,8 +242,9 @@ class WatcherRunner(Leader[WatchState]):
                 if not delta.relist:
                     self._announcements.append(Synced(kind=self.shard, objects=delta.count))
             case deltas.Absent():
-                if not self._absent:
-                    self.hooks.note("warning", "resource_absent", resource=str(self.stage.row.resource))
+                if not self._absent:  # Most clusters lack some kinds from the start.
+                    level: Level = "warning" if delta.known else "info"
+                    self.hooks.note(level, "resource_absent", resource=str(self.stage.row.resource))
                     self._announcements.append(Synced(kind=self.shard, absent=True))
                 self._absent = True
 

@@ -2,20 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import pytest
 
-from kit.tables import decided, expected
-
-
-class Case(NamedTuple):
-    title: str
-    nodes: str
-    queues: str
-    jobs: str
-    ends: str
-
+from kit.tables import Case
 
 CASES = [
     # In a queue strictly lower priority gives way.
@@ -101,4 +90,4 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES, ids=[each.title for each in CASES])
 def test_a_state_ends_as_the_table_says(case: Case) -> None:
-    assert decided(case.nodes, case.queues, case.jobs) == expected(case.ends)
+    case.holds()

@@ -2,20 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import pytest
 
-from kit.tables import decided, expected
-
-
-class Case(NamedTuple):
-    title: str
-    nodes: str
-    queues: str
-    jobs: str
-    ends: str
-
+from kit.tables import Case
 
 CASES = [
     Case("a gang that fits starts, the next waits", "n1:4", "a D4", "g a 3x1\nh a 2x1", "g n1 n1 n1; h - -"),
@@ -361,4 +350,4 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES, ids=[each.title for each in CASES])
 def test_a_state_ends_as_the_table_says(case: Case) -> None:
-    assert decided(case.nodes, case.queues, case.jobs) == expected(case.ends)
+    case.holds()

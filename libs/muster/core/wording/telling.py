@@ -294,7 +294,9 @@ _WORDS: Mapping[type[Event], tuple[str, _Say]] = {
     facts.KindsConfigured: ("configured", lambda e: f"these kinds are queued: {', '.join(e.kinds)}"),
     facts.Synced: (
         "listed",
-        lambda e: "the cluster does not serve this kind" if e.absent else f"{counted(e.objects, 'object')} exist",
+        lambda e: (
+            "the cluster does not serve this kind" if e.absent else counted(e.objects, "object exists", "objects exist")
+        ),
     ),
     facts.WorkloadObserved: ("observed", _observed),
     facts.WorkloadStarted: ("running", lambda e: e.detail),
