@@ -15,6 +15,7 @@ from muster.core.wording import jobs
 from muster.model.keys import path_chain
 from muster.model.resources import Vector, texts
 from muster.model.text import instant
+from muster_cli.render.queuestories import promise_record
 
 ENDED: tuple[Phase, ...] = ("finished", "gone")
 ORDER: tuple[Phase, ...] = (
@@ -49,10 +50,7 @@ class JobRow(Struct, frozen=True):
     since: int
     """When its state began."""
     text: str
-    start: int = 0
-    """About when it starts, if that can be promised; else 0."""
-    latest: int = 0
-    """When 90 of 100 such jobs have started."""
+    promise: Promise = Promise(why="not_waiting")
 
     @property
     def key(self) -> str:
@@ -89,7 +87,10 @@ def job_rows(state: ReadState, now: int, *, starts: bool = True) -> list[JobRow]
     ``starts``: with the times at which they start, for which the queues are played forward.
     """
     promises = promises_of(state, state.records if starts else (), now)
-    rows = [_row(state, uid, record, now, promises.get(uid, Promise())) for uid, record in state.records.items()]
+    rows = [
+        _row(state, uid, record, now, promises.get(uid, Promise(why="not_waiting")))
+        for uid, record in state.records.items()
+    ]
     return sorted(rows, key=lambda row: (ORDER.index(row.phase), row.queue, row.position, row.since, row.key, row.uid))
 
 
@@ -114,8 +115,7 @@ def _row(state: ReadState, uid: str, record: Record, now: int, promise: Promise)
         request=request or record.request or {},
         since=status.since or record.since,
         text=jobs.reason(status).text if status.phase not in ENDED else jobs.text(status, now),
-        start=promise.start,
-        latest=promise.latest,
+        promise=promise,
     )
 
 
@@ -134,7 +134,6 @@ def record_of_row(row: JobRow) -> dict[str, Any]:
         "priority": row.priority,
         "request": texts(row.request),
         "since": instant(row.since),
-        "start": instant(row.start) if row.start else None,
-        "latest_start": instant(row.latest) if row.latest else None,
+        "promise": promise_record(row.promise),
         "message": row.text,
     }

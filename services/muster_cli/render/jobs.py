@@ -45,7 +45,7 @@ def cells_of(rows: Sequence[JobRow], now: int, *, wide: bool, width: int) -> lis
         if wide:
             priority = "-" if row.priority is None else str(row.priority)
             since = rfc3339(row.since // 1000 * 1000)
-            latest = rfc3339(row.latest // 1000 * 1000) if row.latest else "-"
+            latest = "-" if row.promise.why else rfc3339(row.promise.latest // 1000 * 1000)
             cells += [priority, format_vector(row.request) or "-", since, latest, shorten(row.text, MESSAGE)]
         table.append(cells)
     return table

@@ -9,6 +9,7 @@ from muster.core.readmodel.model import ReadModel
 from muster.core.readmodel.records import GONE_KEPT, GONE_KEPT_MS
 from muster.core.readmodel.state import ReadState
 from muster.core.stage import Folder
+from muster.core.status.values import Promise
 from muster.core.story import Story
 from muster.events.base import Event
 from muster.events.envelope import Commit
@@ -18,6 +19,7 @@ from muster_cli.commands.ls import span_of
 from muster_cli.exits import CliError
 from muster_cli.listing import JobFilter, JobRow, job_rows, record_of_row
 from muster_cli.render.jobs import cells_of, coloured_lines, plain_lines
+from muster_cli.render.queuestories import promise_record
 
 
 def read(*lines: str) -> ReadState:
@@ -73,7 +75,8 @@ def test_rows_are_filtered(busy: ReadState) -> None:
 
 
 def test_a_row_for_programs_has_one_format_for_quantities_and_times(busy: ReadState) -> None:
-    found = record_of_row(next(row for row in job_rows(busy, busy.now) if row.name == "two"))
+    row = next(row for row in job_rows(busy, busy.now) if row.name == "two")
+    found = record_of_row(row)
     assert found["request"] == {"cpu": "12", "memory": "12G"}
     assert found["since"].endswith("Z")
     assert (found["state"], found["status"], found["position"], found["length"]) == (
@@ -82,6 +85,9 @@ def test_a_row_for_programs_has_one_format_for_quantities_and_times(busy: ReadSt
         2,
         2,
     )
+    promise = Promise(start=busy.now, latest=busy.now + 60_000, settled=10, kept=9)
+    assert found["promise"] is None, "of such jobs too little is known"
+    assert record_of_row(replace(row, promise=promise))["promise"] == promise_record(promise)
     assert found["message"].startswith("Insufficient quota(cpu) in quota root/algorithm/video: request 12, max 14")
 
 

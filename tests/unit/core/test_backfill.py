@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec import structs
 
+from kit import facts
 from kit.scenes import Scene
 from muster.core.audit import audit
 from muster.core.objects.labels import RUN_TIME
@@ -129,6 +130,27 @@ def test_after_an_overrun_the_promise_is_gone(late: str) -> None:
         scene.lines("time +200s")
         end(scene, "b/liar")
     assert not comes(scene, "b/other", "2m")
+    scene.bench.sound()
+
+
+@pytest.mark.parametrize("first", ["a/big", "b/wide"])
+def test_who_passes_two_claims_names_the_one_that_is_promised_first(first: str) -> None:
+    """One is held at the leaf of b alone, the other at the root; of both jobs what they lack leaves at another time."""
+    scene = Scene()
+    leaves = (facts.node("a", {}, {"cpu": 10}, ("a",)), facts.node("b", {}, {"cpu": 4}, ("b",)))
+    root = facts.node("root", {"cpu": 10}, {"cpu": 10}, children=leaves)
+    scene.do(facts.tree(root, rules={"age-limit": "10m", "reclaim": "disabled"}))
+    soon, late = ("1h", "2h") if first == "a/big" else ("2h", "1h")
+    scene.lines("synced")
+    for job in (f"a/x cpu=3 run={soon}", f"b/y cpu=2 run={late}", "b/z cpu=1 run=20m"):
+        scene.lines(f"job {job}")
+        scene.runs(job.split()[0])
+    scene.lines("job b/wide cpu=4", "time +300s", "job a/big cpu=8", "time +700s")
+    assert [each.ref.name for each in scene.bench.happened(ClaimOpened)] == ["wide", "big"]
+    assert all(promised(scene))
+    end(scene, "b/z")
+    assert comes(scene, "b/short", "5m", 1)
+    assert scene.bench.happened(QuotaReserved)[-1].beside == first
     scene.bench.sound()
 
 

@@ -22,6 +22,7 @@ from muster.core.stage import Folder
 from muster.core.status.promise import promise_of
 from muster.core.status.values import NoPromise, Promise
 from muster.core.wording.queues import no_promise, promise
+from muster.events.claims import ClaimOpened
 from muster.events.facts import QueueObserved, WorkloadFinished, WorkloadStarted
 from muster.model.keys import Ref
 from muster.model.workload import Wishes
@@ -208,6 +209,26 @@ def test_nobody_passes_a_job_that_has_waited_for_the_age_limit() -> None:
     scene = busy(age_limit="5m")
     scene.lines("job a/urgent cpu=4 prio=7", "job a/gang cpu=8", "job a/small cpu=4", "job a/tiny cpu=4")
     assert projected(scene) == {"urgent": 10, "gang": 20, "small": 30, "tiny": 30}
+
+
+@pytest.mark.parametrize(("declares", "first"), [("5m", "small"), ("2h", "gang"), ("", "gang")])
+def test_who_declares_to_end_before_a_promised_claim_does_not_wait_for_it(declares: str, first: str) -> None:
+    """x and y run ten minutes, y from later on; gang waits for both, and what x leaves first is held for it."""
+    scene = busy(age_limit="5m")
+    ends(scene, "a/x")
+    scene.lines("job a/x cpu=4 run=1h")
+    runs(scene, "a/x")
+    passes(scene, 3 * MINUTE)
+    scene.lines("job a/y cpu=4 run=1h")
+    runs(scene, "a/y")
+    scene.lines("job a/gang cpu=8")
+    passes(scene, 6 * MINUTE)
+    scene.lines(f"job a/small cpu=4{f' run={declares}' if declares else ''}")
+    assert [bool(each.promised) for each in scene.bench.happened(ClaimOpened)] == [True]
+    found = projected(scene)
+    assert min(found, key=found.__getitem__) == first
+    ends(scene, "a/x")
+    assert bool(read(scene).queues.ledger.charges.get(scene.jobs["a/small"].ref.uid)) == (first == "small")
 
 
 def test_who_is_within_a_guarantee_does_not_wait_for_a_borrower() -> None:

@@ -21,6 +21,7 @@ from muster.core.queueing.order import used_first
 from muster.core.queueing.queues import Queues
 from muster.core.quota.claims import Claim
 from muster.core.quota.demand import Scratch, chain_of, counted
+from muster.core.quota.runtimes import left_by
 from muster.model.demand import Demand
 
 MEDIAN = 500
@@ -80,6 +81,8 @@ class Projection:
         self._extra = Scratch()
         self._parked: dict[Slot, list[tuple[int, str]]] = {}
         self._ends: list[tuple[int, str, str, Demand]] = []
+        self._claims: dict[str, Claim] = {}
+        """key of a line -> the claim that stands for its head"""
         self._holders: dict[Slot, str] = {}
         """slot -> key of the line whose head nobody passes there"""
         self._behind: dict[Slot, dict[str, None]] = {}
@@ -115,6 +118,7 @@ class Projection:
         line = self._lines.get(job.shape) if job is not None else None
         if job is not None and line is not None and line.head.uid == claim.uid:
             paths = set(claim.paths())
+            self._claims[job.shape] = claim
             for slot, _ in line.needs:
                 if slot[0] in paths:
                     self._holders.setdefault(slot, job.shape)
@@ -199,13 +203,19 @@ class Projection:
             _, key = queue.heads[0]
             line = self._lines[key]
             lacking = next(((slot, asked) for slot, asked in line.needs if self._room[slot] < asked), None)
-            held = next((slot for slot, _ in line.needs if self._holders.get(slot, key) != key), None)
+            held = next((slot for slot, _ in line.needs if self._is_held(slot, key, line.demand, now)), None)
             if lacking is None and held is None:
                 self._start(turns, queue, key, now, owed=False)
             elif self._passes(path, lacking[0] if lacking else held, line.demand):
                 self._start(turns, queue, key, now, owed=True)
             else:
                 self._park(turns, queue, key, now, lacking, held)
+
+    def _is_held(self, slot: Slot, key: str, demand: Demand, now: int) -> bool:
+        """Whether a slot is held for the head of another line that would be late if one started now."""
+        holder = self._holders.get(slot, key)
+        claim, at = self._claims.get(holder), self._now + now
+        return holder != key and not (claim is not None and claim.lets_in(left_by(at, demand.run_ms), at))
 
     def _passes(self, path: str, slot: Slot | None, demand: Demand) -> bool:
         """Whether a guarantee opens a slot to a queue: not at its own node, nor against a job of its own."""
@@ -256,6 +266,7 @@ class Projection:
 
     def _lets_go(self, turns: list[_Turn], key: str) -> None:
         """Nothing is held for the head of a line any more."""
+        self._claims.pop(key, None)
         for slot in [slot for slot, holder in self._holders.items() if holder == key]:
             del self._holders[slot]
             self._wake(turns, self._behind.pop(slot, {}))

@@ -60,9 +60,13 @@ def _enough(ledger: Ledger, ends: list[tuple[int, str]], path: str, name: str, l
 
 
 def passed(ledger: Ledger, queue: str, demand: Demand, scratch: Scratch, now: int) -> Claim | None:
-    """The claim that a job passes at ``now`` by what it declares; None where it fits without that."""
+    """The claim that a job passes at ``now`` by what it declares; None where it fits without that.
+
+    Of several the one that is promised first: who has left by then has left before the others are served.
+    """
     if not demand.run_ms or not ledger.claims.by_uid or ledger.shortfall(queue, demand, scratch) is None:
         return None
     chain = chain_of(queue)
     found = ledger.claims.passed(queue, demand, now)
-    return next((claim for claim in found if any(path in chain for path in claim.paths())), None)
+    mine = (claim for claim in found if any(path in chain for path in claim.paths()))
+    return min(mine, key=lambda claim: claim.promised, default=None)
