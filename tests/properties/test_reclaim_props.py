@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from muster.core.quota.demand import Charge, chain_of
 from muster.core.quota.ledger import Ledger
-from muster.core.quota.reclaim import Market, Picker, Run, basis, objection, victims
+from muster.core.quota.reclaim import Market, Picker, Run, basis, most_of, objection, victims
 from muster.model.demand import Demand
 from muster.model.keys import Ref
 from muster.model.quota import QuotaNode, QuotaTree
@@ -89,6 +89,37 @@ def test_a_search_that_is_given_up_early_would_have_found_nobody(load: Load) -> 
         given_up = victims(basis(ledger), queue, demand, Market(runs))
         with patch.object(Picker, "_could_give", lambda *_: True):
             assert victims(basis(ledger), queue, demand, Market(runs)) == given_up
+
+
+@given(st.lists(st.integers(0, 40), max_size=8), st.integers(0, 60), st.sampled_from((1, 10_001)))
+def test_what_runs_give_at_the_most_is_a_sum_of_some_of_them(amounts: list[int], limit: int, times: int) -> None:
+    """``times``: amounts that have a unit in common."""
+    sums = {sum(some) for size in range(len(amounts) + 1) for some in combinations(amounts, size)}
+    best = max(each for each in sums if each <= limit) * times
+    assert most_of((amount * times for amount in amounts), limit * times) == best
+
+
+def test_a_bound_is_enough_where_the_sum_would_take_too_many_steps() -> None:
+    assert most_of((30_001, 50_000), 40_000) == 30_001
+    assert most_of((30_001, 30_000), 40_000) == 40_000
+    assert most_of((50_000,), 40_000) == 0
+
+
+def test_a_search_is_given_up_where_every_run_is_larger_than_what_its_queue_is_above_its_min() -> None:
+    """Each of two queues is 3 above its min, in jobs of 4: 6 are lacking, and nobody can give any."""
+    ledger, runs = Ledger(), dict[str, list[Run]]()
+    leaves = [
+        QuotaNode(f"root/{name}", {"cpu": least}, {"cpu": 16}, ()) for name, least in (("a", 5), ("b", 5), ("c", 6))
+    ]
+    root = QuotaNode("root", {"cpu": 16}, {"cpu": 16}, (), tuple(leaf.path for leaf in leaves))
+    ledger.install(QuotaTree(TREE, (root, *leaves)))
+    for number, leaf in enumerate(("root/a", "root/a", "root/b", "root/b")):
+        uid = f"job-{number}"
+        ledger.charge(uid, Charge("any", leaf, {"cpu": 4}))
+        runs.setdefault(leaf, []).append(Run(0, number, 0, uid, uid))
+    with patch.object(Picker, "pick", autospec=True, side_effect=Picker.pick) as picks:
+        assert victims(basis(ledger), "root/c", Demand({"cpu": 6}), Market(runs)) == []
+    assert picks.call_count == 1, "the others are tried as the first, and none of them can give"
 
 
 @SETTINGS

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from muster.core.preemption.lane import has_room
 from muster.core.preemption.state import PreemptorState
 from muster.core.queueing.book import Shape
 from muster.core.queueing.order import share
@@ -70,15 +71,14 @@ def aged(state: PreemptorState) -> tuple[Shape, Job, Shortfall] | None:
     Nobody where something is held for age already, or was until lately, or where enough runs that got in so. What is
     held for it moves up where others have filled a node above meanwhile: else they could keep it out for ever.
     """
-    heads = sorted((job for _, job in _heads(state)), key=lambda job: (_waits_since(state, job), job.ref.uid))
-    for job in heads:
-        if _due(state, job) > state.now or not state.in_turn(job) or state.is_gated(job.ref.uid):
-            continue
-        if not is_current(state.queues, job):
-            continue
+    heads = [job for _, job in _heads(state) if _due(state, job) <= state.now]
+    held = state.lane.held(state.queues.ledger) if heads else {}
+    for job in sorted(heads, key=lambda job: (_waits_since(state, job), job.ref.uid)):
         shape = state.queues.book.shapes[job.shape]
+        if shape.denial is None or state.is_gated(job.ref.uid) or not state.in_turn(job):
+            continue
         refusals = list(state.queues.ledger.refusals(job.queue, job.demand, now=state.now))
-        if shape.denial is None or not refusals or any(each.hopeless or each.of_runtime for each in refusals):
+        if not refusals or any(each.hopeless or each.of_runtime for each in refusals):
             continue
         if not job.demand.preemptible and state.queues.ledger.beyond_min(job.queue, job.demand) is not None:
             continue
@@ -90,7 +90,7 @@ def aged(state: PreemptorState) -> tuple[Shape, Job, Shortfall] | None:
             continue
         if claims.aged_at(mine, job.ref.uid) is not None:
             continue
-        if state.lane.has_room(top, state.queues.ledger):
+        if has_room(top, held) and is_current(state.queues, job):
             return shape, job, top
     return None
 

@@ -6,12 +6,14 @@ are small parts of what the node may use, on average: one that takes more at onc
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from msgspec import Struct, field
 
 from muster.core.quota.demand import chain_of, counted
 from muster.core.quota.ledger import Ledger
 from muster.model.demand import Shortfall
-from muster.model.resources import Vector
+from muster.model.resources import Vector, add_into
 
 RUNS_PART = 20
 """What runs by claims for age holds one part of this many of what the node may use: at a time, but for one job that is
@@ -78,11 +80,14 @@ class Lane(Struct):
         if run is not None and since is not None and run.part * RUNS_PART > MILLION:
             self._rest(run.top, now, (now - since) * (run.part * RUNS_PART - MILLION) // MILLION)
 
-    def has_room(self, top: Shortfall, ledger: Ledger) -> bool:
-        """Whether what runs by claims for age leaves room for one more that a limit refuses; for one always."""
-        uids = [uid for uid, run in self.runs.items() if run.top == top.path and uid in ledger.charges]
-        held = sum(counted(ledger.charges[uid].demand).get(top.resource, 0) for uid in uids)
-        return not held or (held + top.asked) * RUNS_PART <= top.limit
+    def held(self, ledger: Ledger) -> dict[str, Vector]:
+        """Node -> what runs by claims for age that were held there."""
+        found: dict[str, Vector] = {}
+        for uid, run in self.runs.items():
+            charge = ledger.charges.get(uid)
+            if charge is not None:
+                add_into(found.setdefault(run.top, {}), counted(charge.demand))
+        return found
 
     def rests_until(self, queue: str) -> int:
         """Log time (ms) until which nothing is held for a job of a queue; 0 for none."""
@@ -92,6 +97,14 @@ class Lane(Struct):
         """A node rests for so long (ms); rests that are over are forgotten."""
         until = max(now + pause, self.rests.get(top, 0))
         self.rests = {path: at for path, at in {**self.rests, top: until}.items() if at > now}
+
+
+def has_room(top: Shortfall, held: Mapping[str, Vector]) -> bool:
+    """Whether what runs by claims for age leaves room for one more that a limit refuses; for one always. ``held``: as
+    of ``Lane.held``.
+    """
+    already = held.get(top.path, {}).get(top.resource, 0)
+    return not already or (already + top.asked) * RUNS_PART <= top.limit
 
 
 def _idle(ledger: Ledger, uid: str, top: str) -> int:

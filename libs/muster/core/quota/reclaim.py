@@ -13,10 +13,13 @@ more than is needed, those being let go first who would lose most GPU time.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from itertools import islice
+from math import gcd
 from typing import Literal, NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from muster.core.quota.demand import Charge, Scratch, chain_of, counted
 from muster.core.quota.ledger import Ledger
@@ -210,6 +213,8 @@ class Picker:
 
     def __init__(self, begun: Search, market: Market) -> None:
         self.begun, self.market = begun, market
+        self.may = cache(market.may)
+        self.nobody = search(begun.basis, begun.queue, begun.demand)
         self.looks = 0
         self.tried: dict[str, None] = {}
         """Uids looked at, in order."""
@@ -238,27 +243,27 @@ class Picker:
 
     def pick(self, first: str) -> Search:
         """The victims, beginning with ``first`` if it is somebody; none when that leads nowhere."""
-        found, nobody = self._afresh(), search(self.begun.basis, self.begun.queue, self.begun.demand)
+        found = self._afresh()
         dead = set(found.chosen)
         """Runs that are chosen, or cannot be: with others gone that cannot change."""
         begins: dict[str, int] = {}
         if first:
-            if not (self.market.may(first) and found.spares(found.ledger.charges[first])):
-                return nobody
+            if not (self.may(first) and found.spares(found.ledger.charges[first])):
+                return self.nobody
             found.take(first)
             dead.add(first)
         while (short := found.missing()) is not None:
             uid = self._next(found, short, dead, begins)
             if not uid or self.looks > MAX_LOOKS:
                 self.lacked = short
-                return nobody
+                return self.nobody
             found.take(uid)
             dead.add(uid)
         return found
 
     def _could_give(self, lacked: Shortfall) -> bool:
-        """Whether all leaves together could give what a limit lacks, each down to its own min and no further: where
-        they could not, no order of victims helps.
+        """Whether all leaves together could give what a limit lacks, each down to its own min and no further, and no
+        run in part: where they could not, no order of victims helps.
         """
         found, name = self._afresh(), lacked.resource
         refusals = found.ledger.refusals(found.queue, found.demand, found.gone, found.basis.held)
@@ -269,13 +274,8 @@ class Picker:
         for leaf, runs in self._givers(found, short):
             node = found.ledger.nodes.get(leaf)
             most = found.used(leaf, name) - (node.guaranteed.get(name, 0) if node is not None else 0)
-            gives = 0
-            for run in runs if most > 0 else ():
-                if gives >= most:
-                    break
-                if self.market.may(run.uid):
-                    gives += counted(found.ledger.charges[run.uid].demand).get(name, 0)
-            needed -= max(min(most, gives), 0)
+            gives = (counted(found.ledger.charges[run.uid].demand).get(name, 0) for run in runs if self.may(run.uid))
+            needed -= most_of(gives, most) if most > 0 else 0
             if needed <= 0:
                 return True
         return False
@@ -288,11 +288,9 @@ class Picker:
                 yield leaf, runs
 
     def _afresh(self) -> Search:
-        found = search(self.begun.basis, self.begun.queue, self.begun.demand)
-        found.level = self.begun.level
-        for uid in self.begun.chosen:
-            found.take(uid)
-        return found
+        begun = self.begun
+        extra, firm = ({path: dict(each) for path, each in of.items()} for of in (begun.gone.extra, begun.gone.firm))
+        return replace(begun, chosen=list(begun.chosen), gone=Scratch(extra, firm))
 
     def _next(self, found: Search, short: Shortfall, dead: set[str], begins: dict[str, int]) -> str:
         """Who gives way next for a resource that is short: of all queues below the node that is short of it."""
@@ -310,7 +308,7 @@ class Picker:
                     continue
                 self.looks += 1
                 gives = counted(found.ledger.charges[run.uid].demand).get(short.resource, 0)
-                if not gives or not self.market.may(run.uid):
+                if not gives or not self.may(run.uid):
                     continue
                 self.tried[run.uid], self.youth[run.uid] = None, run.youth
                 if not found.spares(found.ledger.charges[run.uid]):
@@ -320,6 +318,20 @@ class Picker:
                 if best is None or rank < best:
                     best, chosen = rank, run.uid
         return chosen
+
+
+def most_of(amounts: Iterable[int], limit: int) -> int:
+    """The largest sum of some of these amounts that is no more than a limit: where that takes too many steps, a bound
+    of it.
+    """
+    small = [amount for amount in amounts if 0 < amount <= limit]
+    unit = gcd(*small)
+    if not small or limit // unit > MAX_LOOKS:
+        return min(sum(small), limit)
+    sums, below = 1, (2 << limit // unit) - 1  # Bit n: n units are the sum of some of them.
+    for amount in small:
+        sums |= sums << amount // unit & below
+    return (sums.bit_length() - 1) * unit
 
 
 def objection(given: Basis, queue: str, demand: Demand, chosen: Iterable[str]) -> Objection:
