@@ -64,6 +64,19 @@ def philly(traces: Path, folder: Path) -> tuple[Path, Path]:
     return path, traces / "philly_2w_dev.csv"
 
 
+def muri(source: Path, folder: Path) -> tuple[Path, Path]:
+    """(CLUSTER.json, JOBS.csv) of a trace of eight nodes of eight GPUs without queues: one queue has all there is."""
+    with source.open() as file:
+        rows = [{"queue": "all"} | row for row in csv.DictReader(file)]
+    with (folder / source.name).open("w") as file:
+        out = csv.DictWriter(file, ["job_id", "queue", "gpus", "submit_s", "duration_s"])
+        out.writeheader()
+        out.writerows(rows)
+    path = folder / "cluster.json"
+    path.write_text(json.dumps({"nodes": [{"count": 8, "gpus": 8}], "queues": {"all": {"min": 64, "max": 64}}}))
+    return path, folder / source.name
+
+
 def full_traces() -> Path:
     """The directory with the whole traces; skips, saying how to have them, where there is none."""
     named = os.environ.get(VARIABLE, "")

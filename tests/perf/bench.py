@@ -34,11 +34,13 @@ import bench_replay
 import bench_restart
 import bench_simulate
 import psutil
-from figures import Progress, Table
+from figures import Grid, Progress, Table
 
 from kit.compose import REPOSITORY
 from muster.telemetry import logs
 from muster_cli.commands.version import nats_server_version
+
+Tables = Sequence[Table | Grid]
 
 PAGE = REPOSITORY / "docs" / "performance.md"
 BUSY_PERCENT = 5.0
@@ -103,11 +105,11 @@ async def _gangs(size: Size, say: Progress) -> list[Table]:
     return [await bench_gangs.measure(20 if size.quick else 1_000, sizes, 1, say)]
 
 
-async def _simulate(size: Size, say: Progress) -> list[Table]:
+async def _simulate(size: Size, say: Progress) -> Tables:
     folder = bench_placement.traces()
     if folder is None or size.quick:
         return []
-    return [bench_simulate.measure(folder, 1, say), bench_quality.measure(folder, say)]
+    return [bench_simulate.measure(folder, 1, say), *bench_quality.measure(folder, say)]
 
 
 async def _log(size: Size, say: Progress) -> list[Table]:
@@ -135,7 +137,7 @@ async def _demand(size: Size, say: Progress) -> list[Table]:
     return await bench_demand.measure(clusters, seconds, size.rounds, say)
 
 
-BENCHES: dict[str, Callable[[Size, Progress], Awaitable[list[Table]]]] = {
+BENCHES: dict[str, Callable[[Size, Progress], Awaitable[Tables]]] = {
     "log": _log,
     "pipeline": _pipeline,
     "release": _release,
@@ -156,10 +158,10 @@ BENCHES: dict[str, Callable[[Size, Progress], Awaitable[list[Table]]]] = {
 """In the order of the page."""
 
 
-async def measure(only: Sequence[str], say: Progress, *, quick: bool) -> tuple[list[Table], dict[str, Exception]]:
+async def measure(only: Sequence[str], say: Progress, *, quick: bool) -> tuple[Tables, dict[str, Exception]]:
     """What ``only`` names, in the order of the page, and what came between in benches that did not end."""
     size = Size(quick, 1, 20) if quick else Size(quick, 3, 1)
-    found: list[Table] = []
+    found: list[Table | Grid] = []
     failed: dict[str, Exception] = {}
     for name, bench in BENCHES.items():
         if name not in only:
@@ -218,11 +220,11 @@ def circumstances(busy: float, note: str) -> str:
     return f"Measured on {when}. Before the start {busy:.0f} % of the processors were in use: {others}. {note}".strip()
 
 
-def page(tables: list[Table], where: str, said: str) -> str:
+def page(tables: Tables, where: str, said: str) -> str:
     return "\n".join([HEAD, textwrap.fill(said, 120), "", where, *(table.markdown() for table in tables)])
 
 
-def mended(old: str, tables: list[Table], said: str) -> str:
+def mended(old: str, tables: Tables, said: str) -> str:
     """The page with the sections of these tables replaced, or put at its end."""
     head, *sections = old.rstrip().split("\n## ")
     kept = {section.partition("\n")[0]: section for section in sections}

@@ -41,6 +41,30 @@ class Table(NamedTuple):
         return "\n".join([f"## {self.title}", "", textwrap.fill(self.about, 120), "", *head, *rows, ""])
 
 
+class Grid(NamedTuple):
+    """Exact figures of one bench, several to a row."""
+
+    title: str
+    about: str
+    columns: Sequence[str]
+    """What the first column is, and the name and unit of each figure."""
+    cells: Mapping[str, Sequence[float]]
+    """{row: its figures}"""
+
+    def rows(self) -> list[list[str]]:
+        return [[name, *(shown(value) for value in values)] for name, values in self.cells.items()]
+
+    def lines(self) -> list[str]:
+        """For a terminal."""
+        heads = [f"  {self.columns[0]:52} " + " | ".join(self.columns[1:])]
+        return heads + [f"  {row[0]:52} " + " | ".join(row[1:]) for row in self.rows()]
+
+    def markdown(self) -> str:
+        lines = [self.columns, ["---", *("---:" for _ in self.columns[1:])], *self.rows()]
+        table = [f"| {' | '.join(line)} |" for line in lines]
+        return "\n".join([f"## {self.title}", "", textwrap.fill(self.about, 120), "", *table, ""])
+
+
 def shown(value: float) -> str:
     """Three digits that count, thousands apart."""
     if abs(value) >= 100:
