@@ -124,7 +124,7 @@ def test_a_gang_without_places_is_bound_by_nobody_and_gives_its_quota_back_with_
     assert ordered.text == "Unschedulable: 1 of 3 pods have a place on 2 nodes"
     assert [(each.ref.name, each.reason) for each in play.decided(QuotaReleased)] == [("job-1", "timed_out")]
     assert len(play.found(api.PODS)) == 3
-    assert f"kube-scheduler has no places for its gang ({ordered.text})" in play.why("text/job-1")
+    assert f"kube-scheduler has not placed its gang ({ordered.text})" in play.why("text/job-1")
     play.clean()
 
 

@@ -362,7 +362,7 @@ class SuspensionOrdered(Decision, frozen=True, kw_only=True):
     attempt: int
     reason: Literal["running_timeout", "stale_gang", "unschedulable"]
     text: str = ""
-    """What kube-scheduler says, where it has no places for its gang."""
+    """What kube-scheduler says, where it has no places for its gang; else how many of its pods have none."""
 
 
 # --- gang admitter ----------------------------------------------------------------------------------------------

@@ -73,7 +73,7 @@ class Template(Struct, frozen=True, gc=False, omit_defaults=True):
     flat: bool = False
     """It is in a kind's own words: schedulerName and annotations stand in it, not in its spec and its metadata."""
     named: bool = False
-    """It names one of our schedulers already, or cannot be changed to."""
+    """It names one of our schedulers already."""
     fixed: bool = False
     """Its spec cannot be changed, only its annotations."""
     sealed: bool = False
@@ -97,7 +97,7 @@ class Switch(Struct, frozen=True, gc=False, omit_defaults=True):
     annotation: bool = False
     """The annotation of older operators is there (scheduling.x-k8s.io/suspend): it is set along with the field."""
     templates: tuple[Template, ...] = ()
-    """Descriptions of its pods that do not say yet that we place them; none where that is not ours to say."""
+    """Descriptions of its pods; none where it is not ours to say who places them."""
 
 
 DIRECT = Switch()

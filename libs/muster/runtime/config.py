@@ -69,7 +69,7 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     placement_cpu: Literal["", "pack", "spread"] = ""
     """The same for pods that take no GPU; empty: as those that do. A queue may say otherwise."""
     placement_hold_s: int = 600
-    """How long places are held for the pods of an admitted gang."""
+    """How long places are held for the pods of an admitted gang; native: how long it keeps quota without nodes."""
     placement_grow_s: int = 0
     """How long a gang that lacks nodes keeps its quota, because nodes may be added for it; 0: not at all."""
     placement_claim_s: int = 600

@@ -33,7 +33,7 @@ def groups(order: Outstanding, known: Known) -> bool:
     Those of a Job that has begun name it for good: it is made anew for each attempt all the same.
     """
     own, templates = group_name(order.ref), known.switch.templates
-    ours = any(template.marked or (template.named and not template.fixed) for template in templates)
+    ours = any(template.marked or template.named for template in templates)
     return bool(templates) and not ours and all(template.group in ("", own) for template in templates)
 
 

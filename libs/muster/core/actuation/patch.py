@@ -105,7 +105,7 @@ def steered(switch: Switch, marks: dict[str, str]) -> list[Op]:
     """
     ops: list[Op] = []
     for template in _open(switch):
-        if not template.named:
+        if not (template.named or template.fixed):
             spec = "" if template.flat else "/spec"
             ops.append({"op": "add", "path": f"{template.at}{spec}/schedulerName", "value": SCHEDULER})
         if not template.marked:

@@ -18,6 +18,7 @@ from muster.core.preemption.state import (
 from muster.core.queueing.book import Shape
 from muster.core.quota.claims import is_down
 from muster.core.quota.service import gpu_time
+from muster.core.quota.suspending import stays_ms
 from muster.events.base import Cause
 from muster.events.charges import ChargeChanged
 from muster.events.claims import ClaimEnded, ClaimOpened, PlanStale, VictimStays
@@ -52,11 +53,6 @@ from muster.model.keys import Position, root_of
 
 KEPT_MS = 600_000
 """How long a cluster that could not give workers is not asked for some again; it may be suspended as a whole."""
-
-STAYS_MS = 600_000
-"""How long a workload that could not be suspended is left alone; each time twice as long, ..."""
-STAYS_DOUBLED = 5
-"""... so many times: who leaves together with one that never does is not suspended in vain over and over."""
 
 NO_NODES_MS = 60_000
 """Who would find no place on the nodes is looked at again after this, if what could be taken back has changed."""
@@ -173,12 +169,11 @@ def _awaited_in_vain(state: PreemptorState, uid: str) -> None:
 def _runs_on(state: PreemptorState, uid: str, at: Position) -> None:
     """It could not be suspended: it is left alone for a while, and others may go in its place."""
     _awaited_in_vain(state, uid)
-    pause = STAYS_MS
+    times = 1
     if uid in state.leaving:  # What fails late, or once more, was counted when it failed.
         del state.leaving[uid]
         times = state.failed[uid] = state.failed.get(uid, 0) + 1
-        pause <<= min(times - 1, STAYS_DOUBLED)
-    state.stays[uid] = max(at.at + pause, state.stays.get(uid, 0))
+    state.stays[uid] = max(at.at + stays_ms(times), state.stays.get(uid, 0))
     changed(state, uid)
 
 

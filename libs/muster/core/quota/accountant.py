@@ -25,6 +25,7 @@ from muster.core.quota import (
     moving,
     sharing,
     standalone,
+    suspending,
 )
 from muster.core.quota.demand import Scratch, demand_of, laid_out
 from muster.core.quota.state import (
@@ -32,10 +33,7 @@ from muster.core.quota.state import (
     Proposal,
     adopting_leaf,
     home_of,
-    is_stale,
     release_reason,
-    timed_out,
-    unplaced,
 )
 from muster.core.quota.usage import changed, charge_due
 from muster.core.quota.waiting import still_waits
@@ -317,21 +315,14 @@ class QuotaAccountant:
     def _timeouts(state: AccountantState) -> Iterator[Decision]:
         for uid, at in state.deadlines.items():
             entry = state.entries[uid]
-            if at <= state.now and timed_out(state, entry):
+            why = suspending.due(state, entry) if at <= state.now else None
+            if why is not None:
                 yield SuspensionOrdered(
-                    cause=entry.cause, ref=entry.ref, attempt=entry.attempt, reason="running_timeout"
-                )
-            elif at <= state.now and (judged := unplaced(state, entry)) is not None:
-                yield SuspensionOrdered(
-                    cause=state.causes.get(uid, entry.cause),
+                    cause=entry.cause if why == "running_timeout" else state.causes.get(uid, entry.cause),
                     ref=entry.ref,
                     attempt=entry.attempt,
-                    reason="unschedulable",
-                    text=judged.text,
-                )
-            elif at <= state.now and is_stale(state, entry):
-                yield SuspensionOrdered(
-                    cause=state.causes.get(uid, entry.cause), ref=entry.ref, attempt=entry.attempt, reason="stale_gang"
+                    reason=why,
+                    text=suspending.said_of(state, entry) if why == "unschedulable" else "",
                 )
 
     def next_deadline(self, state: AccountantState) -> int | None:

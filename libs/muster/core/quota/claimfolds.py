@@ -19,7 +19,8 @@ def preemption_proposed(state: AccountantState, at: Position, event: PreemptionP
 
 
 def placement_chosen(state: AccountantState, _at: Position, event: PlacementChosen) -> None:
-    state.places, state.native_grow_ms = event.strategy is not None, event.grow_ms
+    state.places = event.strategy is not None
+    state.native_grow_ms, state.native_hold_ms = event.grow_ms, event.hold_ms
 
 
 def plan_tried(state: AccountantState, _at: Position, event: PlanTried) -> None:

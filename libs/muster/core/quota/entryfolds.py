@@ -12,6 +12,7 @@ from muster.core.quota.state import (
     Proposal,
     kept_ms,
 )
+from muster.core.quota.suspending import refused
 from muster.core.quota.usage import aside_of
 from muster.events.base import Cause
 from muster.events.charges import ChargeChanged
@@ -164,6 +165,8 @@ def effect_failed(state: AccountantState, at: Position, event: EffectFailed) -> 
         entry.failed = event.reason
     elif entry.leaving:
         state.ledger.victim_stays(event.ref.uid, event.attempt, at.at)
+        if entry.leaving in ("timed_out", "stale"):
+            refused(entry, at.at)
         entry.leaving = ""
     state.causes[event.ref.uid] = Cause(at.seq, at.item)
     recheck(state, event.ref.uid)

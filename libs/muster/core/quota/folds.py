@@ -145,8 +145,7 @@ def pod_observed(state: AccountantState, at: Position, event: PodObserved) -> No
         for uid in state.presence.pods.get(pod.ref.uid, ()):  # What came before its driver did.
             if state.standalone.pop(uid, None) is not None:
                 touched(state, at, uid)
-    if not known and any(tree.by_shares for tree in state.ledger.trees.values()):
-        state.members.observed(pod)
+    if not known and state.members.observed(pod):
         _of_gang(state, pod.owner_uid)
 
 
@@ -163,14 +162,13 @@ def pod_gone(state: AccountantState, at: Position, event: PodGone) -> None:
 def pod_group_observed(state: AccountantState, at: Position, event: PodGroupObserved) -> None:
     """What kube-scheduler says of the gang of a job that was admitted for it to place."""
     found, key = event.pod_group, event.pod_group.ref.key
-    if not found.attempt or not state.seen.newer(found.ref.uid, found.rv):
-        return
-    if found.verdict is None:
+    if not (found.native and found.owner_uid and state.seen.newer(found.ref.uid, found.rv)):
         return
     before = state.judged.get(key)
     lacked = before.lacks_since if before is not None and before.uid == found.ref.uid else 0
-    since = 0 if found.verdict.scheduled else lacked or at.at
-    state.judged[key] = Judged(found.ref.uid, found.owner_uid, found.attempt, since, _said_of(found.verdict))
+    since = lacked or at.at if found.verdict is not None and not found.verdict.scheduled else 0
+    said = _said_of(found.verdict) if found.verdict is not None else ""
+    state.judged[key] = Judged(found.ref.uid, found.owner_uid, found.attempt, since, said, found.minimum)
     touched(state, at, found.owner_uid)
 
 
@@ -187,6 +185,8 @@ def _said_of(verdict: Verdict) -> str:
 
 def _of_gang(state: AccountantState, owner: str) -> None:
     """A pod of a gang has a node now, or no longer: matters where less than its minimum may be left."""
+    if owner not in state.presence.pods:
+        state.members.done.pop(owner, None)
     uid = state.presence.owner_of.get(owner, owner)
     if uid in state.entries:
         recheck(state, uid)

@@ -11,13 +11,10 @@ from muster.core.quota.state import (
     must_adopt,
     must_move,
     note_idle,
-    note_short,
     release_reason,
-    stale_at,
     suspended_by_others,
-    timeout_at,
-    unplaced_at,
 )
+from muster.core.quota.suspending import ends_at, note_short, note_unbound
 from muster.core.quota.usage import charge_due
 from muster.events.base import Cause
 from muster.model.keys import Position
@@ -41,14 +38,9 @@ def recheck(state: AccountantState, uid: str) -> None:
     if entry is not None:
         note_idle(state, entry)
         note_short(state, entry)
-        times = (
-            idle_deadline(state, entry),
-            timeout_at(state, entry),
-            unplaced_at(state, entry),
-            stale_at(state, entry),
-        )
-        ends = [at for at in times if at is not None]
-        deadline = min(ends, default=None)
+        note_unbound(state, entry)
+        times = (idle_deadline(state, entry), ends_at(state, entry))
+        deadline = min((at for at in times if at is not None), default=None)
     _set(state.due_release, uid, entry is not None and release_reason(state, entry) is not None)
     _set(state.due_move, uid, entry is not None and uid not in state.due_release and must_move(state, entry))
     changes = entry is not None and uid not in state.due_release and charge_due(state, entry) is not None

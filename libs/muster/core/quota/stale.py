@@ -31,17 +31,20 @@ class Members(Struct):
     done: dict[str, None] = field(default_factory=dict)
     """owner uids of which a pod has succeeded"""
 
-    def observed(self, pod: PodState) -> None:
-        """A pod that a controller owns looks like this now."""
+    def observed(self, pod: PodState) -> bool:
+        """A pod that a controller owns looks like this now; whether that changes which of them have a node."""
         if not pod.owner_uid:
-            return
+            return False
         if pod.over or not pod.node:
+            held = pod.ref.uid in self.owners
             self.gone(pod.ref.uid)
             if pod.succeeded:
                 self.done[pod.owner_uid] = None
-            return
+            return held or pod.succeeded
+        new = pod.ref.uid not in self.owners
         self.bound.setdefault(pod.owner_uid, {})[pod.ref.uid] = member_of(pod)
         self.owners[pod.ref.uid] = pod.owner_uid
+        return new
 
     def gone(self, uid: str) -> None:
         """A pod is gone, or holds its node no more."""

@@ -10,7 +10,6 @@ from typing import Literal
 
 from msgspec import Struct, field
 
-from muster.core.objects.kaiqueue import pod_group_name
 from muster.core.objects.labels import quota_name
 from muster.core.presence import Presence
 from muster.core.quota.decay import Lately
@@ -18,7 +17,7 @@ from muster.core.quota.forest import Forest
 from muster.core.quota.ledger import Ledger, leaf_of
 from muster.core.quota.rules import union
 from muster.core.quota.service import Service
-from muster.core.quota.stale import NEVER, Members, grace_ms, is_whole
+from muster.core.quota.stale import Members
 from muster.core.quota.standalone import StandalonePod
 from muster.core.quota.standalone import leaf_of as leaf_of_pod
 from muster.core.seen import Seen
@@ -35,9 +34,6 @@ from muster.model.workload import Workload
 
 CHILD_GRACE_MS = 60_000
 """How long a workload that is over stays charged when the child its status names was never seen."""
-
-UNPLACED_MS = 5_000
-"""How long a gang without places keeps its quota at least: kube-scheduler may be making room, or try again."""
 
 SETTLE_GRACE_MS = 30_000
 """How long a suspended workload stays charged when its controller never confirmed that nothing is left."""
@@ -98,6 +94,14 @@ class Entry(Struct):
     """Every set of it has had the pods that it needs, at one time."""
     short_since: int = 0
     """Log time since when it has less than that, of a gang that was whole; 0 while it has not."""
+    together: int = 0
+    """How many of its pods kube-scheduler is to place together; 0 where no PodGroup of this attempt was seen."""
+    unbound_since: int = 0
+    """Log time since when fewer than that have a node; 0 while as many have."""
+    refusals: int = 0
+    """How often an order to suspend it, for nobody else, was refused."""
+    spared_until: int = 0
+    """Log time (ms) until which it is not ordered again."""
     idle_since: int = 0
     """Log time since when nothing of it was seen though its end is not certain; 0 when certain or not idle."""
 
@@ -156,8 +160,10 @@ class Judged(Struct, frozen=True):
     attempt: int
     """Of the job that it was made for."""
     lacks_since: int
-    """Log time since when there are no places for it; 0 where there are."""
+    """Log time since when there are no places for it; 0 where there are, or nothing is said."""
     text: str
+    minimum: int = 0
+    """How many of its pods start together."""
 
 
 class AccountantState(StageState):
@@ -174,7 +180,7 @@ class AccountantState(StageState):
     """workload uid -> attempt it was queued under last."""
     presence: Presence = field(default_factory=Presence)
     members: Members = field(default_factory=Members)
-    """Which pods have a node, for gangs in KAI queues."""
+    """Which pods have a node."""
     standalone: dict[str, StandalonePod] = field(default_factory=dict)
     """By uid: pods of no job that hold a node."""
     last_child: dict[str, str] = field(default_factory=dict)
@@ -191,6 +197,8 @@ class AccountantState(StageState):
     """Gangs are placed on nodes: a plan is answered once it has been tried there."""
     native_grow_ms: int = 0
     """How long a gang keeps its quota that kube-scheduler has no places for."""
+    native_hold_ms: int = 600_000
+    """How long one keeps it that lacks pods with nodes though kube-scheduler does not say so."""
     judged: dict[str, Judged] = field(default_factory=dict)
     """namespace/name of a PodGroup that was made for a job -> what kube-scheduler said of it last"""
     plans: dict[str, Plan] = field(default_factory=dict)
@@ -375,74 +383,6 @@ def can_suspend(workload: Workload) -> bool:
     """Whether its controller would suspend it now."""
     runs = not workload.suspended and workload.phase in ("starting", "running")
     return runs and not (workload.busy or workload.refusal or workload.deleting)
-
-
-def timeout_at(state: AccountantState, entry: Entry) -> int | None:
-    """Log time at which an admitted workload has taken too long to run."""
-    limit = state.ledger.rules_of(entry.queue).running_timeout_ms
-    return entry.since + limit if limit and entry.since and not entry.ran and not entry.leaving else None
-
-
-def timed_out(state: AccountantState, entry: Entry) -> bool:
-    """Whether it should be suspended again: it took too long, and its controller can."""
-    at, workload = timeout_at(state, entry), state.workloads.get(entry.ref.uid)
-    return at is not None and state.now >= at and workload is not None and can_suspend(workload)
-
-
-def judged_of(state: AccountantState, entry: Entry) -> Judged | None:
-    """What kube-scheduler says of the gang of a job in this attempt of it.
-
-    The name says whose PodGroup it is: its owner and its annotations are what anybody with a namespace may write. Of
-    one that ran before our log began the attempt is not known; that of an earlier one is removed before it is resumed.
-    """
-    found = state.judged.get(f"{entry.ref.namespace}/{pod_group_name(entry.ref)}")
-    return found if found is not None and entry.attempt in (0, found.attempt) else None
-
-
-def unplaced_at(state: AccountantState, entry: Entry) -> int | None:
-    """Log time at which a gang has kept its quota for long enough that kube-scheduler has no places for."""
-    found = judged_of(state, entry)
-    if found is None or not found.lacks_since or not entry.since or entry.ran or entry.leaving:
-        return None
-    return max(found.lacks_since, entry.since) + max(state.native_grow_ms, UNPLACED_MS)
-
-
-def unplaced(state: AccountantState, entry: Entry) -> Judged | None:
-    """What is said of a gang that should be suspended for that, and whose controller can."""
-    at, workload = unplaced_at(state, entry), state.workloads.get(entry.ref.uid)
-    due = at is not None and state.now >= at and workload is not None and can_suspend(workload)
-    return judged_of(state, entry) if due else None
-
-
-def note_short(state: AccountantState, entry: Entry) -> None:
-    """Remember since when a gang that was whole has less pods than it needs."""
-    uid, workload = entry.ref.uid, state.workloads.get(entry.ref.uid)
-    owners = (uid, *state.presence.children.get(uid, ()))
-    runs = workload is not None and can_suspend(workload) and not entry.leaving
-    if workload is None or not runs or grace_ms(state.ledger, entry.queue, workload) == NEVER:
-        entry.short_since = 0
-        return
-    sets = state.members.sets(owners)
-    entry.whole = entry.whole or is_whole(workload, sets)
-    short = entry.whole and bool(sets) and not is_whole(workload, sets)
-    if not short or any(owner in state.members.done for owner in owners):
-        entry.short_since = 0
-    elif not entry.short_since:
-        entry.short_since = state.now
-
-
-def stale_at(state: AccountantState, entry: Entry) -> int | None:
-    """Log time at which a gang has been short of its minimum for too long."""
-    workload = state.workloads.get(entry.ref.uid)
-    if not entry.short_since or workload is None:
-        return None
-    return entry.short_since + grace_ms(state.ledger, entry.queue, workload)
-
-
-def is_stale(state: AccountantState, entry: Entry) -> bool:
-    """Whether it should be suspended for that, and its controller can."""
-    at, workload = stale_at(state, entry), state.workloads.get(entry.ref.uid)
-    return at is not None and state.now >= at and workload is not None and can_suspend(workload)
 
 
 def _certain(state: AccountantState, entry: Entry) -> bool:

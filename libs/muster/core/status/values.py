@@ -112,7 +112,7 @@ class Leaving(Struct, frozen=True):
     served: bool = False
     """The claimant has had less service, whatever the priorities."""
     text: str = ""
-    """What kube-scheduler says, where it has no places for its gang."""
+    """What kube-scheduler says, where it has no places for its gang; else how many of its pods have none."""
     of_nodes: bool = False
     """Its quota has room: it lacks room on the nodes."""
     before: tuple[str, ...] = ()

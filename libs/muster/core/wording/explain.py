@@ -286,9 +286,9 @@ STALE_GANG = Reason(
 
 
 def unschedulable(said: str) -> Reason:
-    """The words for a job whose gang kube-scheduler has no places for."""
+    """The words for a job whose gang kube-scheduler has not placed."""
     text = (
-        f"Suspended again: kube-scheduler has no places for its gang ({said}). Its quota is given back, and it is "
+        f"Suspended again: kube-scheduler has not placed its gang ({said}). Its quota is given back, and it is "
         "queued again after a pause"
     )
     return Reason("RunningTimeout", "unschedulable", text)

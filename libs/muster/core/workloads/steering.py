@@ -49,7 +49,7 @@ class Steering:
         self.describe(
             Template(
                 pointer,
-                named=fixed or template.spec.scheduler_name in OURS,
+                named=template.spec.scheduler_name in OURS,
                 marked=GANG in template.annotations,
                 metadata=template.metadata is not None,
                 annotations=bool(template.annotations),
@@ -65,11 +65,10 @@ class Steering:
         """A description of pods that names this scheduler."""
         if scheduler not in NOBODY and scheduler not in OURS:
             self.leave()
-        if not (template.named and template.marked):
-            self._found.append(template)
+        self._found.append(template)
 
     def templates(self, meta: Meta) -> tuple[Template, ...]:
-        """What is to be changed when it is resumed; nothing where another scheduler is named."""
+        """What may be changed when it is resumed; nothing where another scheduler is named."""
         return () if self._left or _elsewhere(meta.labels) or _elsewhere(meta.annotations) else tuple(self._found)
 
 

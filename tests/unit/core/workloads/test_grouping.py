@@ -6,10 +6,11 @@ import json
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from kit.jobs import KINDS as KNOWN
 from muster.core.actuation.answers import RetryLater
-from muster.core.actuation.carrying import Reply, carry_out
+from muster.core.actuation.carrying import Reply, carry_out, first_request
 from muster.core.actuation.gathering import GROUPS, group_name
 from muster.core.actuation.intents import ActuatorState, Outstanding, known_of
 from muster.core.objects.meta import ATTEMPT, INTENT, SCHEDULING_GROUP
@@ -106,3 +107,83 @@ def test_pods_that_come_when_others_run_are_not_waited_for() -> None:
     everyone = together(read("MPIJob", mpi).pod_sets)
     mpi["spec"]["launcherCreationPolicy"] = "WaitForWorkersReady"
     assert together(read("MPIJob", mpi).pod_sets) == everyone - 1
+
+
+def requests(workload: Workload) -> list[tuple[str, str]]:
+    """What the actuator asks of the API server for an admission whose pods kube-scheduler is to place."""
+    steps = carry_out(admission(workload, 1, 7), lambda: state_of(workload))
+    request, made = next(steps), []
+    while request.method != "PATCH":
+        made.append((request.method, request.path))
+        request = steps.send(Reply(201, b"{}"))
+    return [*made, *((each["op"], each["path"]) for each in json.loads(request.body or b""))]
+
+
+def says(obj: Obj) -> list[tuple[str, str]]:
+    """What of that is about its PodGroup."""
+    return [each for each in requests(read(obj["kind"], obj)) if "roup" in each[1].rpartition("/")[2]]
+
+
+@pytest.mark.parametrize("kind", sorted(KNOWN))
+def test_a_job_that_we_placed_names_no_podgroup_whatever_is_added_to_it(kind: str) -> None:
+    """Its pods name us for good: those of a new set would wait for them in a PodGroup for ever."""
+    obj = job(kind)
+    workload = read(kind, obj)
+    placed = replace(admission(workload, 1, 7), together=0, placed=True)
+    patch = first_request(placed, known_of(workload))
+    obj = dict(json_patch(obj, json.loads(patch.body or b"")))
+    assert says(obj) == []
+    for new in added(kind, obj):
+        assert says(new) == []
+
+
+def added(kind: str, obj: Obj) -> list[Obj]:
+    """With one more set of pods, as its owner may write it, wherever a kind has lists or tables of them."""
+    found: list[Obj] = []
+
+    def walk(at: Any) -> None:
+        for sets in (at.get("workerGroupSpecs"), *(value for key, value in at.items() if key.endswith("ReplicaSpecs"))):
+            if isinstance(sets, list):
+                made = json.loads(json.dumps(sets[0]))
+                fresh(made)
+                sets.append({**made, "groupName": "new"})
+                found.append(json.loads(json.dumps(obj)))
+            elif isinstance(sets, dict):
+                for name in ("Worker", "PS", "Evaluator", "Chief"):
+                    if name not in sets:
+                        sets[name] = json.loads(json.dumps(next(iter(sets.values()))))
+                        fresh(sets[name])
+                        found.append(json.loads(json.dumps(obj)))
+                        break
+        for value in at.values():
+            if isinstance(value, dict):
+                walk(value)
+
+    walk(obj["spec"])
+    return found
+
+
+def fresh(made: Obj) -> None:
+    made["template"].pop("metadata", None)
+    made["template"]["spec"].pop("schedulerName", None)
+
+
+@pytest.mark.parametrize("kind", sorted(KNOWN))
+def test_a_job_whose_pods_name_us_gets_no_podgroup(kind: str) -> None:
+    """Of a Job, too, whose scheduler nobody may change: kube-scheduler would never see its pods."""
+    obj = job(kind)
+    templates = pod_specs(obj["spec"])
+    for each in templates:
+        each["schedulerName"] = "muster"
+    assert templates or kind == "SparkApplication"
+    if templates:
+        assert says(obj) == []
+
+
+def pod_specs(at: Any) -> list[Obj]:
+    """The specs of all pod templates of an object."""
+    if isinstance(at, list):
+        return [each for value in at for each in pod_specs(value)]
+    if not isinstance(at, dict):
+        return []
+    return [at] if "containers" in at else [each for value in at.values() for each in pod_specs(value)]
