@@ -16,6 +16,7 @@ from kit.controlplane.native import ARGUMENTS, GROUPS
 from kit.deployed import objects
 from kit.kubeclient import Object, condition
 from kit.muster import running
+from kit.nats import new_cell
 from kit.story import rayjob
 from muster.bus.server import EmbeddedServer
 from muster.events.decisions import GangAdmitted, QuotaReleased, SuspensionOrdered
@@ -25,8 +26,9 @@ from muster_cli.clusterchecks import cluster_findings
 
 pytestmark = pytest.mark.timeout(240)
 NAMESPACE = "video"
-POLICIES = [each for each in objects("policies") if each["metadata"]["name"] == "muster-gang-pods-grouped"]
-[POLICY] = [each for each in POLICIES if not each["kind"].endswith("Binding")]
+STEERING = ("muster-gang-pods-grouped", "muster-gang-pods-steered")
+POLICIES = [each for each in objects("policies") if each["metadata"]["name"] in STEERING]
+POLICY, _ = (each for each in POLICIES if not each["kind"].endswith("Binding"))
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
@@ -51,6 +53,14 @@ def tree() -> TreeNodeSpec:
     """Quota for more than the nodes have."""
     room = {"cpu": "100", "memory": "400G"}
     return facts.node("root", room, room, children=(facts.node("video", room, room, (NAMESPACE,)),))
+
+
+def ranks() -> Object:
+    """A Job of three pods of ten cores."""
+    container = {"name": "main", "image": "example.invalid/none", "resources": {"requests": {"cpu": "10"}}}
+    spec = {"restartPolicy": "Never", "containers": [container], "automountServiceAccountToken": False}
+    body = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "ranks", "namespace": NAMESPACE}}
+    return {**body, "spec": {"suspend": True, "parallelism": 3, "completions": 3, "template": {"spec": spec}}}
 
 
 async def bound(cluster: Cluster, name: str) -> list[str]:
@@ -106,12 +116,7 @@ async def test_pods_of_a_job_name_their_group_by_policy(
     """The template of a Job may not be changed, its annotations may: the policy makes the field of them."""
     async with running(cluster, nats_server.url, tmp_path, placement="native"):
         await cluster.apply_tree(tree())
-        container = {"name": "main", "image": "example.invalid/none", "resources": {"requests": {"cpu": "10"}}}
-        spec = {"restartPolicy": "Never", "containers": [container], "automountServiceAccountToken": False}
-        body = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "ranks", "namespace": NAMESPACE}}
-        await cluster.kube.create(
-            {**body, "spec": {"suspend": True, "parallelism": 3, "completions": 3, "template": {"spec": spec}}}
-        )
+        await cluster.kube.create(ranks())
 
         async def all_bound() -> bool:
             found = await bound(cluster, "ranks")
@@ -123,6 +128,36 @@ async def test_pods_of_a_job_name_their_group_by_policy(
         named = {pod["spec"]["schedulingGroup"]["podGroupName"] for pod in pods}
         assert named == {group["metadata"]["name"]}
         assert condition(group, "PodGroupScheduled")["status"] == "True"
+
+
+async def test_a_job_that_has_begun_is_placed_by_us_once_that_is_chosen(
+    cluster: Cluster, nats_server: EmbeddedServer, tmp_path: Path
+) -> None:
+    """From 1.36 on the annotations of a Job may be changed when it is suspended again, also where it had begun."""
+
+    async def specs() -> list[Object]:
+        return [pod["spec"] for pod in await cluster.kube.list_objects("v1", "Pod", NAMESPACE)]
+
+    cell = new_cell()
+    async with running(cluster, nats_server.url, tmp_path, cell=cell, placement="native"):
+        await cluster.apply_tree(tree())
+        await cluster.kube.create(ranks())
+
+        async def placed_natively() -> bool:
+            found = await specs()
+            return len(found) == 3 and all(each.get("nodeName") and "schedulingGroup" in each for each in found)
+
+        await cluster.until(placed_natively, what="three pods to be bound by kube-scheduler")
+    async with running(cluster, nats_server.url, tmp_path, cell=cell, placement="pack") as muster:
+        await cluster.kube.patch("batch/v1", "Job", "ranks", NAMESPACE, patch={"spec": {"suspend": True}})
+
+        async def placed_by_us() -> bool:
+            found = await specs()
+            ours = [each for each in found if each["schedulerName"] == "muster" and "schedulingGroup" not in each]
+            return len(found) == len(ours) == 3 and all(each.get("nodeName") for each in ours)
+
+        await cluster.until(placed_by_us, what="three pods to be bound by us")
+        assert [bool(each.placements) for each in await muster.happened(GangAdmitted)] == [False, True]
 
 
 async def test_doctor_asks_for_what_native_placement_takes(cluster: Cluster) -> None:
