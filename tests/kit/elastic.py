@@ -121,10 +121,11 @@ class ElasticPlay:
         total: str = "100",
         nodes: Mapping[str, Mapping[str, str]] = NODES,
         queues: Sequence[Object] = (),
+        kinds: tuple[str, ...] = ("RayJob", "RayCluster"),
     ) -> None:
         """``queues``: of KAI Scheduler, which then stand there instead of a tree."""
         self.cluster = SimCluster(nodes, seed=seed)
-        self.cell = DisorderedCell(self.cluster, seed=seed, disorder=disorder, kinds=("RayJob", "RayCluster"))
+        self.cell = DisorderedCell(self.cluster, seed=seed, disorder=disorder, kinds=kinds)
         self.scalers: dict[str, RayScaler] = {}
         for each in queues:
             self.call("POST", api.KAI_QUEUES, body=each)

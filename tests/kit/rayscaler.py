@@ -42,6 +42,7 @@ class RayScaler(Struct):
     cpus: int = 1
     """Of one worker."""
     group: str = "small"
+    version: str = "v2"
     session: str = "session"
     """Another one is another head."""
     stopped: bool = False
@@ -98,7 +99,7 @@ class RayScaler(Struct):
         keep = max(least, -(-self.explicit // (self.cpus * hosts)))
         if not wanted and not huge:
             idle = [name for name in self.live if self._idle_for(name, now) >= self.idle_ms]
-            doomed = [*doomed, *idle][: max(now_there - keep, 0) * hosts]
+            doomed = [*doomed, *_whole(idle, mine, hosts)][: max(now_there - keep, 0) * hosts]
         target = min(target, most)
         at = "/spec/workerGroupSpecs/0"
         ops = []
@@ -214,7 +215,7 @@ class RayScaler(Struct):
         busy = self.busy
         return RayDemand(
             session=self.session,
-            version="v2",
+            version=self.version,
             pending=tuple(RayShape(_cpu(cpu), count) for cpu, count in sorted(sizes.items())),
             infeasible=tuple(RayShape(_cpu(cpu), count) for cpu, count in sorted(never.items())),
             placement_groups=tuple(
@@ -231,6 +232,17 @@ class RayScaler(Struct):
             tick_ms=self.tick_ms,
             trouble=self.trouble,
         )
+
+
+def _whole(names: list[str], pods: list[Object], hosts: int) -> list[str]:
+    """Those of them whose replica is among them with all its hosts, replica by replica."""
+    if hosts == 1:
+        return names
+    members: dict[str, list[str]] = {}
+    for pod in pods:
+        replica = pod["metadata"]["labels"].get("ray.io/worker-group-replica-name", "")
+        members.setdefault(replica, []).append(pod["metadata"]["name"])
+    return [name for each in members.values() if {*each} <= {*names} for name in each]
 
 
 def cpus_of(pod: Object) -> int:

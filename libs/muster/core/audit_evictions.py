@@ -246,7 +246,7 @@ def findings(
         charge = held.get(each.ref.uid)
         legal = charge is not None and charge.preemptible and charge.attempt == each.attempt
         yield "I19", legal, f"{each.ref} is to give workers, and is not charged under attempt {each.attempt}"
-        less = charge is not None and all(amount < charge.amounts.get(name, 0) for name, amount in each.request.items())
+        less = charge is not None and _above(charge.amounts, _part(each).amounts)
         yield "I19", less, f"{each.ref} is to give {each.request}, and that is all it has"
         own = event.kind == "priority" and each.queue == event.queue
         (books.own if own else books.others).append(_part(each))
@@ -320,6 +320,11 @@ def _part(part: PartialVictim) -> AuditedCharge:
     """What somebody gives who goes on: it stays a job."""
     amounts = {name: amount for name, amount in counted(part.request, part.pods).items() if name != JOBS}
     return AuditedCharge(part.queue, amounts, part.attempt, True)
+
+
+def _above(whole: Vector, part: Vector) -> bool:
+    """Whether a pod is left, be it one that asks for nothing."""
+    return part.get(MACHINES, 0) < whole.get(MACHINES, 0) and all(part[name] <= whole.get(name, 0) for name in part)
 
 
 def _needed(books: Books) -> Iterator[Found]:

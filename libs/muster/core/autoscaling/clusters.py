@@ -170,6 +170,8 @@ def released(state: BridgeState, _at: Position, event: QuotaReleased) -> None:
         state.reclaims.pop(event.ref.uid, None)
         state.alarms.pop(event.ref.uid, None)
         state.named.pop(event.ref.uid, None)
+        for uid in [uid for uid, cluster in state.clusters.items() if cluster.owner == event.ref.uid]:
+            state.gates.pop(uid, None)  # The actuator carries out none of them any more.
         cluster = state.cluster_of.get(event.ref.uid, "")
         state.chosen.pop(cluster, None)
         state.growing.pop(cluster, None)

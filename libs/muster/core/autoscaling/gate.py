@@ -66,9 +66,10 @@ def next_of(state: BridgeState, cluster: Cluster) -> Decision | None:
         most = {group.name: _target(state, cluster, group, grant) for group in cluster.elastic.groups}
         most |= {name: min(count, most[name]) for name, count in step.left.items()}
         gate = _gate(cluster, grant, most, step.left)
-        # Else its operator makes them again as soon as somebody raises ``maxReplicas``.
-        replicas = {name: step.left[name] for name in step.workers}
-        return structs.replace(gate, sizes={}, workers=step.workers, claimant=reclaim.claimant, replicas=replicas)
+        # Else its operator makes them, again or at last, as soon as somebody raises ``maxReplicas``.
+        sizes = {group.name: group.asked for group in cluster.elastic.groups}
+        replicas = {name: count for name, count in step.left.items() if sizes[name] > count}
+        return structs.replace(gate, workers=step.workers, claimant=reclaim.claimant, replicas=replicas)
     most = {group.name: _target(state, cluster, group, grant) for group in cluster.elastic.groups}
     right = cluster.elastic.granted == most and resizing.is_written(cluster, grant)
     driven = _driven(cluster, grant)
