@@ -13,6 +13,7 @@ SWITCH_ON = (
     f"--runtime-config={GROUPS.api_version}=true"
 )
 
+OLDER = "; the Workloads of Kubernetes 1.35 (spec.workloadRef of a pod) are not read, 1.36 is needed"
 
 POLICY = "muster-gang-pods-grouped"
 POLICIES = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies"
@@ -28,13 +29,14 @@ async def native_findings(
     version they are written in, the right to make them, and the policy that has pods name them.
     """
     read = [resource for resource in api.NATIVE_POD_GROUPS if await served(transport, resource)]
+    older = "" if read or not await served(transport, api.NATIVE_WORKLOADS_OF_1_35) else OLDER
     if placed and GROUPS not in read:
         what = f"no PodGroups are served as {GROUPS.api_version}, and MUSTER_PLACEMENT=native resumes no job without"
         fix = f"{SWITCH_ON}, or set MUSTER_PLACEMENT to off, pack or spread"
-        return [Finding("bad", "native placement", what, fix)]
+        return [Finding("bad", "native placement", what + older, fix)]
     if not read:
         what = f"{GROUPS.group} has no PodGroups here: spec.schedulingGroup makes no gang; labels and annotations do"
-        return [Finding("note", "native gangs", what, f"to have them, {SWITCH_ON}")]
+        return [Finding("note", "native gangs", what + older, f"to have them, {SWITCH_ON}")]
     findings = [Finding("ok", "native gangs", f"PodGroups are read as {read[0].api_version}")]
     if not placed:
         return findings

@@ -200,6 +200,21 @@ async def test_doctor_refuses_the_mode_where_nobody_serves_podgroups() -> None:
     assert found.grade == "ok"
 
 
+@pytest.mark.parametrize("placed", [True, False])
+async def test_doctor_says_that_the_gangs_of_1_35_are_not_read(placed: bool) -> None:
+    older = api.NATIVE_WORKLOADS_OF_1_35
+    names = {"plural": older.plural, "singular": "workload", "kind": older.kind}
+    version = {"name": older.version, "served": True, "storage": True}
+    spec = {"group": older.group, "scope": "Namespaced", "names": names, "versions": [version]}
+    definition = {**DEFINITION, "metadata": {"name": f"workloads.{older.group}"}, "spec": spec}
+    transport = SimCluster(NODES, definitions=[definition]).transport()
+    [found] = await native_findings(transport, placed=placed, acting=True, policies=False)
+    assert (found.grade, "spec.workloadRef of a pod) are not read, 1.36 is needed" in found.detail) == (
+        "bad" if placed else "note",
+        True,
+    )
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_all_come_to_their_end_in_disorder(seed: int) -> None:
     play = Play(seed=seed, disorder=WILD)

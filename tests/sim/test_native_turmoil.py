@@ -17,16 +17,19 @@ from kit.disorder import Disorder, DisorderedCell
 from kit.proof import proven
 from kit.story import quota_tree, rayjob, template
 from muster.core.actuation.gathering import GROUPS
+from muster.core.objects.kaiqueue import pod_group_name
 from muster.core.objects.meta import ATTEMPT, INTENT
 from muster.events.decisions import GangAdmitted, SuspensionOrdered
+from muster.events.envelope import Stored
 from muster.events.system import PlacementChosen
 from muster.model import api
+from muster.sim.kubelet import KubeletSettings
 from muster.sim.nativegangs import DEFINITION, NativeScheduler
 from muster.sim.operations import ApiOperation
 from muster.sim.world import SimCluster, node
 
 SEEDS = range(int(os.environ.get("MUSTER_TEST_HISTORIES", "24")))
-SIZES = ({"cpu": "8", "memory": "64Gi"}, {"cpu": "16", "memory": "64Gi"})
+SIZES = ({"cpu": "4", "memory": "64Gi"}, {"cpu": "8", "memory": "64Gi"})
 FINISHED = ("Complete", "Failed")
 
 
@@ -43,20 +46,53 @@ class Mortal(NativeScheduler):
         return super()._told(group, status, reason, message, now)
 
 
+def scheduled(group: dict[str, Any]) -> bool:
+    return any(each["status"] == "True" for each in (group.get("status") or {}).get("conditions") or ())
+
+
 class Turmoil:
     """One history; everything is drawn from ``seed``."""
 
     def __init__(self, seed: int) -> None:
         self.rng = Random(f"native turmoil {seed}")
-        nodes = {f"node-{index}": self.rng.choice(SIZES) for index in range(3)}
+        nodes = {f"node-{index}": self.rng.choice(SIZES) for index in range(2)}
         self.scheduler = Mortal(Random(f"mortal {seed}"))
-        self.cluster = SimCluster(nodes, seed=seed, scheduler=False, others=[self.scheduler], definitions=[DEFINITION])
+        self.cluster = SimCluster(
+            nodes,
+            seed=seed,
+            kubelet=KubeletSettings(start_ms=self.rng.choice((2_000, 30_000))),
+            scheduler=False,
+            others=[self.scheduler],
+            definitions=[DEFINITION],
+        )
         disorder = self.rng.choice((None, Disorder(late=0.4, crash=0.03, repeat=0.1, lost_answer=0.3, outage=0.1)))
         placement = PlacementChosen(mode="native", grow_ms=self.rng.choice((0, 20_000)), hold_ms=120_000)
         self.cell = DisorderedCell(self.cluster, seed=seed, disorder=disorder, placement=placement)
         self.nodes, self.jobs, self.switches = len(nodes), 0, self.rng.random() < 0.5
+        self.wrong: list[str] = []
+        if disorder is None:
+            self.cell.on_commit = self._judge
         self.send("POST", api.QUOTA_TREES, "kube-system", body=quota_tree())
         self.cell.advance(1_000)
+
+    def _judge(self, stored: Stored) -> None:
+        """No gang is suspended for want of places that has them."""
+        for event in stored.commit.events:
+            if isinstance(event, SuspensionOrdered) and event.reason == "unschedulable":
+                name = pod_group_name(event.ref)
+                least = [
+                    each["spec"]["schedulingPolicy"]["gang"]["minCount"]
+                    for each in self.found(GROUPS)
+                    if each["metadata"]["name"] == name
+                ]
+                bound = [
+                    each
+                    for each in self.found(api.PODS)
+                    if each["spec"].get("nodeName")
+                    and each["spec"].get("schedulingGroup", {}).get("podGroupName") == name
+                ]
+                if least and len(bound) >= least[0]:
+                    self.wrong.append(f"{event.ref.key}: {event.text}")
 
     def send(
         self,
@@ -115,8 +151,11 @@ class Turmoil:
             self.send("DELETE", api.PODS, pod["metadata"]["namespace"], pod["metadata"]["name"])
 
     def group_deleted(self) -> None:
-        group = self.some(GROUPS)
-        if group is not None:
+        """Of a gang that waits, if there is one."""
+        groups = self.found(GROUPS)
+        waiting = [each for each in groups if not scheduled(each)]
+        if groups:
+            group = self.rng.choice(waiting or groups)
             self.send("DELETE", GROUPS, group["metadata"]["namespace"], group["metadata"]["name"])
 
     def marks_taken_off(self) -> None:
@@ -172,13 +211,13 @@ class Turmoil:
         acts = (
             *(self.submit,) * 4,
             *(self.pod_deleted,) * 2,
-            self.group_deleted,
+            *(self.group_deleted,) * 2,
             self.marks_taken_off,
             self.suspended,
             self.edited,
             self.deleted,
             self.node_lost,
-            *(self.node_comes,) * 2,
+            self.node_comes,
             *((self.placed_otherwise,) if self.switches else ()),
         )
         for _ in range(40):
@@ -189,7 +228,7 @@ class Turmoil:
         """Nobody does anything any more, and there is room for everybody."""
         self.cell.heal()
         self.scheduler.dies = 0.0
-        for _ in range(6):
+        for _ in range(8):
             self.node_comes()
         self.cell.advance(3 * 3_600_000)
         assert [each["metadata"]["name"] for each in self.unfinished] == []
@@ -204,8 +243,9 @@ def test_all_come_to_their_end(seed: int) -> None:
     turmoil.run()
     turmoil.comes_to_rest()
     proven(turmoil.cell.log, but="I11")  # Facts are stored twice on purpose.
-    again = {}
+    again: dict[str, int] = {}
     for each in turmoil.decided(SuspensionOrdered):
         again[each.ref.uid] = again.get(each.ref.uid, 0) + 1
     assert max(again.values(), default=0) <= 40, "one is suspended over and over"
     assert turmoil.decided(GangAdmitted)
+    assert turmoil.wrong == []

@@ -77,6 +77,8 @@ NATIVE_POD_GROUPS = tuple(
     for version in ("v1", "v1beta1", "v1alpha3", "v1alpha2")
 )
 """PodGroups of Kubernetes itself, which kube-scheduler knows; the newest version that a server has is read."""
+NATIVE_WORKLOADS_OF_1_35 = ApiResource("scheduling.k8s.io", "v1alpha1", "workloads", "Workload")
+"""What pods name by ``spec.workloadRef`` in Kubernetes 1.35, and in no later one: not read."""
 CONFIG_MAPS = ApiResource("", "v1", "configmaps", "ConfigMap")
 DISRUPTION_BUDGETS = ApiResource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
 POD_TEMPLATES = ApiResource("", "v1", "podtemplates", "PodTemplate")

@@ -97,7 +97,7 @@ class Entry(Struct):
     together: int = 0
     """How many of its pods kube-scheduler is to place together; 0 where no PodGroup of this attempt was seen."""
     unbound_since: int = 0
-    """Log time since when fewer than that have a node; 0 while as many have."""
+    """Log time since when fewer than that have a node, or none once it has run; 0 while as many have."""
     refusals: int = 0
     """How often an order to suspend it, for nobody else, was refused."""
     spared_until: int = 0

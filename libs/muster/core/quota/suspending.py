@@ -63,11 +63,7 @@ def refused(entry: Entry, now: int) -> None:
 
 def _timeout_at(state: AccountantState, entry: Entry) -> int | None:
     limit = state.ledger.rules_of(entry.queue).running_timeout_ms
-    return entry.since + limit if limit and _starts(entry) else None
-
-
-def _starts(entry: Entry) -> bool:
-    return bool(entry.since) and not entry.ran and not entry.leaving
+    return entry.since + limit if limit and entry.since and not entry.ran and not entry.leaving else None
 
 
 # --- kube-scheduler does not place it ------------------------------------------------------------------------------
@@ -87,10 +83,10 @@ def judged_of(state: AccountantState, entry: Entry) -> Judged | None:
 
 
 def note_unbound(state: AccountantState, entry: Entry) -> None:
-    """Remember since when fewer pods than start together have a node, where kube-scheduler is to bind them."""
+    """Remember since when fewer pods than start together have a node, or none of a gang that has run."""
     found = judged_of(state, entry)
     entry.together = found.minimum if found is not None else entry.together
-    if bound_of(state, entry) >= entry.together:
+    if bound_of(state, entry) >= (min(entry.together, 1) if entry.ran else entry.together):
         entry.unbound_since = 0
     elif not entry.unbound_since:
         entry.unbound_since = state.now
@@ -103,11 +99,17 @@ def bound_of(state: AccountantState, entry: Entry) -> int:
 
 
 def _unplaced_at(state: AccountantState, entry: Entry) -> int | None:
-    """Soon after kube-scheduler has said that there are no places; else when its pods had no nodes for too long."""
-    if not _starts(entry) or not entry.unbound_since:
+    """Soon after kube-scheduler has said that there are no places; else when its pods had no nodes for too long.
+
+    Of one that has run, when none of those that its controller has made anew had one: they may be fewer than
+    ``minCount`` for good.
+    """
+    if not entry.unbound_since or not entry.since or entry.leaving:
+        return None
+    if entry.ran and not state.presence.live_pods(entry.ref.uid):
         return None
     found = judged_of(state, entry)
-    if found is not None and found.lacks_since:
+    if found is not None and found.lacks_since and not entry.ran:
         return max(found.lacks_since, entry.since) + max(state.native_grow_ms, UNPLACED_MS)
     return max(entry.unbound_since, entry.since) + max(state.native_hold_ms, state.native_grow_ms)
 
@@ -115,7 +117,7 @@ def _unplaced_at(state: AccountantState, entry: Entry) -> int | None:
 def said_of(state: AccountantState, entry: Entry) -> str:
     """What kube-scheduler says of a gang without places, else how far it has come."""
     found = judged_of(state, entry)
-    if found is not None and found.lacks_since:
+    if found is not None and found.lacks_since and not entry.ran:
         return found.text
     span_s = (state.now - max(entry.unbound_since, entry.since)) // 1000
     pods, bound = state.presence.live_pods(entry.ref.uid), bound_of(state, entry)

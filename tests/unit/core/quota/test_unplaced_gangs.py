@@ -154,12 +154,31 @@ def test_one_of_another_attempt_does_not() -> None:
     assert found.ordered == []
 
 
-def test_one_that_runs_is_left_alone() -> None:
+@pytest.mark.parametrize("left", [0, 1])
+def test_one_that_runs_is_left_alone(left: int) -> None:
+    """Its controller decides what lost pods mean, and may have none of them for a while."""
     found = Native()
-    found.says(None)
+    found.says(FITS)
+    found.pods(3, "n1")
     found.lines("runs a/one")
+    found.do(*(facts.pod_gone("one", index, "a") for index in range(left, 3)))
     found.passes(3_600)
     assert found.ordered == []
+
+
+@pytest.mark.parametrize("verdict", [FITS, LACKS])
+def test_one_that_has_run_and_of_which_none_has_a_node_any_more_is_not_waited_for_for_ever(verdict: Verdict) -> None:
+    """Of a Job with fewer pods left than ``minCount``, or after the loss of its nodes: new pods wait for good."""
+    found = Native()
+    found.says(verdict)
+    found.pods(3, "n1")
+    found.lines("runs a/one")
+    found.do(*(facts.pod_gone("one", index, "a") for index in range(3)))
+    found.do(facts.pod("one", 7, "a", node="", group=found.group.name))
+    found.passes(595)
+    assert found.ordered == []
+    found.passes(10)
+    assert found.ordered == [("unschedulable", "for 600 s 0 of its 1 pods have a node, and 3 start together")]
 
 
 @pytest.mark.parametrize("why", ["unschedulable", "running_timeout"])
