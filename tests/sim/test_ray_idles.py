@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
-from kit.elastic import CORE, HEAD_CPU, ElasticPlay, raycluster
+from kit.elastic import HEAD_CPU, ElasticPlay, raycluster
 from muster.events.decisions import QuotaReleased, QuotaReserved, WorkloadQueued, WorkloadRefused
 from muster.events.effects import EffectApplied
 from muster.model import api
+
+CORE = 1_000
 
 
 def started(*, policy: str = "Suspend", **group: Any) -> ElasticPlay:
