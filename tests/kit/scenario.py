@@ -431,6 +431,15 @@ def tell(event: Event) -> str:
     return type(event).__name__
 
 
+def scene_of(*lines: str) -> Play:
+    """A bench after these lines, at rest after each."""
+    scene = Play()
+    for line in lines:
+        scene.line(line)
+        scene.settle()
+    return scene
+
+
 def play(path: Path) -> None:
     """Play a scenario file and compare, or rewrite it."""
     written: list[str] = []

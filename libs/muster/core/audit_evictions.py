@@ -23,6 +23,7 @@ from muster.events.decisions import (
 )
 from muster.events.effects import EffectFailed
 from muster.events.elastic import GrowthWithdrawn, WorkersKept
+from muster.model.keys import Ref
 from muster.model.quota import COUNTED, JOBS, MACHINES, QuotaNode
 from muster.model.resources import Vector
 
@@ -253,10 +254,8 @@ def findings(
         if own and charge is not None:
             yield _outranked(event, each, charge, priority)
     for victim in event.victims:
-        yield "I19", victim.ref.uid not in gone, f"{victim.ref} is ordered to leave for {event.ref}, and does already"
         charge = held.get(victim.ref.uid)
-        legal = charge is not None and charge.preemptible and charge.attempt == victim.attempt
-        yield "I19", legal, f"{victim.ref} is ordered to leave, and is not charged under attempt {victim.attempt}"
+        yield from _may_leave(event.ref, victim, charge, gone)
         if charge is not None:
             (books.own if charge.queue == event.queue else books.others).append(charge)
             yield from _comes_before(event, victim, charge, before, priority)
@@ -280,6 +279,12 @@ def findings(
         yield from _needed(books)
 
 
+def _may_leave(claimant: Ref, victim: Victim, charge: AuditedCharge | None, gone: set[str]) -> Iterator[Found]:
+    yield "I19", victim.ref.uid not in gone, f"{victim.ref} is ordered to leave for {claimant}, and does already"
+    legal = charge is not None and charge.preemptible and charge.attempt == victim.attempt
+    yield "I19", legal, f"{victim.ref} is ordered to leave, and is not charged under attempt {victim.attempt}"
+
+
 def clearing_findings(
     event: ClearingOrdered,
     nodes: Mapping[str, QuotaNode],
@@ -291,10 +296,8 @@ def clearing_findings(
     gone, inside = orders.leaving(), event.kind == "priority"
     yield "I19", bool(event.victims), f"nodes are cleared for {event.ref}, and nobody leaves them"
     for victim in event.victims:
-        yield "I19", victim.ref.uid not in gone, f"{victim.ref} is ordered to leave for {event.ref}, and does already"
         charge = held.get(victim.ref.uid)
-        legal = charge is not None and charge.preemptible and charge.attempt == victim.attempt
-        yield "I19", legal, f"{victim.ref} is ordered to leave, and is not charged under attempt {victim.attempt}"
+        yield from _may_leave(event.ref, victim, charge, gone)
         if charge is not None:
             right = event.kind == "move" or (charge.queue == event.queue) == inside
             yield "I19", right, f"{victim.ref} of {charge.queue} gives way in {event.queue} by {event.kind}"

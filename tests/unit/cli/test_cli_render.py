@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from rich.text import Text
 
-from kit.scenario import Play
+from kit.scenario import scene_of
 from muster.core.audit import Auditor
 from muster.core.narrator import NarratedEvent, Narrator
 from muster.core.stage import Violation
@@ -27,14 +27,6 @@ from muster_cli.render import banner, cell, events, live, queues, verdicts, why
 from muster_cli.render.findings import findings_lines, verdict
 
 
-def play(*lines: str) -> Play:
-    scene = Play()
-    for line in lines:
-        scene.line(line)
-        scene.settle()
-    return scene
-
-
 def narrated(log: list[Stored]) -> tuple[Narrator, list[NarratedEvent]]:
     narrator = Narrator()
     return narrator, [entry for stored in log for entry in narrator.feed(stored)]
@@ -44,7 +36,7 @@ def plain(lines: list[Text]) -> list[str]:
     return [line.plain for line in lines]
 
 
-BUSY = play("tree", "synced", "job two", "job one", "job text/deep cpu=4 memory=1G")
+BUSY = scene_of("tree", "synced", "job two", "job one", "job text/deep cpu=4 memory=1G")
 
 
 @pytest.fixture
@@ -129,10 +121,10 @@ def test_the_list_of_queues(busy: board.Board) -> None:
 
 
 def test_without_a_tree_there_is_a_hint_and_without_a_list_a_warning() -> None:
-    empty = board.board_of(narrated(play("synced").bench.log)[0].state)
+    empty = board.board_of(narrated(scene_of("synced").bench.log)[0].state)
     assert "apply an ElasticQuotaTree" in queues.tree_lines(empty, [])[0].plain
     assert "apply an ElasticQuotaTree" in queues.list_lines(empty, [])[0].plain
-    scene = play("tree", "synced")
+    scene = scene_of("tree", "synced")
     scene.bench.facts(SyncStarted(kinds=("pods", "nodes")))
     again = board.board_of(narrated(scene.bench.log)[0].state)
     assert "Nothing is admitted until all nodes, pods are listed" in queues.list_lines(again, again.nodes)[-1].plain
@@ -180,7 +172,7 @@ def test_filters() -> None:
 
 
 def test_a_filter_knows_what_belongs_to_a_job() -> None:
-    scene = play(
+    scene = scene_of(
         "tree", "synced", "job one", "resumed one", "cluster one", "pod one 0", "pod-gone one 0", "cluster-gone one"
     )
     found = EventFilter(job="video/one")

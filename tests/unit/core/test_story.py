@@ -2,21 +2,13 @@
 
 import pytest
 
-from kit.scenario import Play
+from kit.scenario import Play, scene_of
 from muster.core.story import JobStory, Story
 from muster.events.facts import ObjectUnreadable, WorkloadFinished, WorkloadStarted
 from muster.model.keys import Ref
 
 BASE = ("tree", "synced")
 RUN = ("resumed one", "cluster one", "pod one 0", "pod one 1", "runs one")
-
-
-def play(*lines: str) -> Play:
-    scene = Play()
-    for line in lines:
-        scene.line(line)
-        scene.settle()
-    return scene
 
 
 def listen(scene: Play, wanted: str = "video/one") -> Story:
@@ -27,7 +19,7 @@ def listen(scene: Play, wanted: str = "video/one") -> Story:
 
 
 def story_of(*lines: str, job: str = "video/one", acting: bool = True, present: int = 0) -> JobStory:
-    return listen(play(*lines), job).of(job, acting=acting, present=present)
+    return listen(scene_of(*lines), job).of(job, acting=acting, present=present)
 
 
 def standing(*lines: str, **options: object) -> tuple[str, str]:
@@ -145,7 +137,7 @@ def test_unmanaged_and_not_suspended() -> None:
 
 
 def test_unreadable() -> None:
-    scene = play(*BASE)
+    scene = scene_of(*BASE)
     ref = Ref("RayJob", "video", "one", "uid-odd")
     scene.bench.facts(ObjectUnreadable(ref=ref, rv=9_999_999, reason="spec.rayClusterSpec: missing"))
     story = listen(scene).of("video/one")
@@ -183,7 +175,7 @@ def test_numbers_are_those_of_now_not_of_the_refusal() -> None:
 
 
 def test_it_is_told_in_order_from_the_first_fact_to_the_release() -> None:
-    scene = play(*BASE, "job two", "job one")
+    scene = scene_of(*BASE, "job two", "job one")
     started = WorkloadStarted(ref=scene.jobs["two"].ref)
     for line in ("resumed two", "cluster two", "pod two 0", "runs two"):
         scene.line(line)
@@ -234,7 +226,7 @@ def test_an_edited_spec_is_told() -> None:
 
 
 def test_spans_go_on_while_the_log_stands_still() -> None:
-    scene = play(*BASE, "job one")
+    scene = scene_of(*BASE, "job one")
     story = listen(scene)
     at = scene.bench.now
     assert "admitted 0 ms ago" in story.of("video/one").standing.text
@@ -242,7 +234,7 @@ def test_spans_go_on_while_the_log_stands_still() -> None:
 
 
 def test_names_that_are_meant_and_names_like_it() -> None:
-    scene = play(*BASE, "job train-a", "job text/train-a", "job train-b")
+    scene = scene_of(*BASE, "job train-a", "job text/train-a", "job train-b")
     assert listen(scene, "train-b").matches().keys == ["video/train-b"]
     assert listen(scene, "train-a").matches().keys == ["text/train-a", "video/train-a"]
     similar = listen(scene, "video/train").matches()
@@ -251,7 +243,7 @@ def test_names_that_are_meant_and_names_like_it() -> None:
 
 
 def test_the_newest_of_a_name_is_meant() -> None:
-    scene = play(*BASE, "job one", "gone one")
+    scene = scene_of(*BASE, "job one", "gone one")
     ref = Ref("RayJob", "video", "one", "uid-second")
     scene.bench.facts(ObjectUnreadable(ref=ref, rv=9_999_999, reason="odd"))
     story = listen(scene).of("video/one")
