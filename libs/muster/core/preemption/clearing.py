@@ -3,7 +3,8 @@
 Either their quota has room and no node has, or those who would give quota back leave too little room on the nodes.
 
 Tried once for each time that one has found no place, first between queues, then in its own. Everybody who may go is
-proposed, in that order; the gang admitter, who knows the nodes, finds out who of them is needed.
+proposed, in that order; the gang admitter, who knows the nodes, finds out who of them is needed. Where quota has become
+short since it found no place, the proposal brings it back to its queue: only there something is held for it.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ def _is_due(state: PreemptorState, found: Roomless) -> bool:
         and uid not in ledger.claims.by_uid
         and not found.awaits
         and len(_tried(state, found)) < len(_KINDS)
-        and not _must_wait(state, found)
+        and not _about_to_be_tried(state, found)
         and leaf_of(ledger, workload) == job.queue
         and state.queues.demand_of(workload) == job.demand
         and state.in_turn(state.queues.jobs.get(uid, job))
@@ -96,11 +97,10 @@ def _is_due(state: PreemptorState, found: Roomless) -> bool:
     )
 
 
-def _must_wait(state: PreemptorState, found: Roomless) -> bool:
-    """Whether it is about to be tried on the nodes, or can only wait for quota."""
+def _about_to_be_tried(state: PreemptorState, found: Roomless) -> bool:
+    """Whether it stands in its queue and its quota has room."""
     queued = found.job.ref.uid in state.queues.jobs
-    fits = state.queues.ledger.shortfall(found.job.queue, found.job.demand, now=state.now) is None
-    return queued == fits  # Where quota is short as well, only those in a queue have something held for them.
+    return queued and state.queues.ledger.shortfall(found.job.queue, found.job.demand, now=state.now) is None
 
 
 def may_at(state: PreemptorState, found: Roomless) -> int:

@@ -18,7 +18,7 @@ from muster.core.stage import Arm
 from muster.events.base import Cause, Event
 from muster.events.charges import ChargeChanged
 from muster.events.claims import ClaimEnded, ClaimOpened
-from muster.events.clearing import ClearingOrdered
+from muster.events.clearing import ClearingOrdered, ClearingProposed
 from muster.events.decisions import (
     CandidatesProposed,
     EvictionOrdered,
@@ -209,6 +209,17 @@ def places_found(queues: Queues, _at: Position, event: PlacesFound) -> Iterable[
     return (event.ref.uid,)
 
 
+def clearing_proposed(queues: Queues, _at: Position, event: ClearingProposed) -> Iterable[str]:
+    """Others may leave for a job that waits for nodes. Where quota is short too it is queued again, in its old place:
+    quota is held only for who stands in a queue.
+    """
+    found = queues.unplaced.get(event.ref.uid)
+    if found is None or found.attempt != event.attempt or queues.ledger.shortfall(event.queue, event.demand) is None:
+        return ()
+    queues.unplaced[event.ref.uid] = replace(found, found=True)
+    return (event.ref.uid,)
+
+
 def admitted(queues: Queues, _at: Position, event: GangAdmitted) -> Iterable[str]:
     """It has its places: those behind it may be tried where nobody passes the head."""
     queues.reserved.pop(event.ref.uid, None)
@@ -340,6 +351,7 @@ FOLDS: Mapping[type[Event], Fold] = {
     QueueUnitGone: objects.unit_gone,
     EvictionOrdered: claim_opened,
     ClaimOpened: claim_opened,
+    ClearingProposed: clearing_proposed,
     ClearingOrdered: cleared,
     ClaimEnded: claim_ended,
     WorkersKept: workers_kept,
