@@ -341,6 +341,31 @@ ONE = {"nodes": [node("n1", 2)]}
         ),
         ({"nodes": [node("n", -1)]}, "nodes[0] 'n': gpus is -1; write a whole number from 0 on"),
         ({"nodes": [node("n", 1), node("n", 1)]}, "node 'n' is there twice"),
+        ("nodes: !!set {a}", "nodes[0] is 'a'; write an object"),
+        (f"nodes: {'[' * 3000}{']' * 3000}", "nodes[0] is [[[[[[[...]]]]]]]; write an object"),
+        ({"nodes": [{"name": "n", "": 1}]}, "nodes[0] 'n': '' is unknown; known are name, gpus"),
+        ({"nodes": [node("n", 10**400)]}, "write a whole number from 0 to 10000"),
+        ({"nodes": [node("a\nb", 1)]}, r"nodes[0]: its name 'a\nb' has characters that cannot be printed"),
+        ({**ONE, "jobs": [job("a\nb", 1)]}, r"jobs[0]: its name 'a\nb' has characters that cannot be printed"),
+        ({**ONE, "jobs": [{"name": "j", "pods": [{"name": "\0"}]}]}, r"jobs[0] 'j': its name '\x00' has characters"),
+        ({**ONE, "queues": [{"name": "a\nb"}]}, r"queues: 'a\nb' is not the name of a queue"),
+        (
+            {
+                "nodes": [node("n", 0)],
+                "jobs": [
+                    {"name": "j", "pods": [{"gpu_fraction": 0.5, "phase": "Running", "node": "n", "devices": [0]}]}
+                ],
+            },
+            "devices [0], and 'n' has none",
+        ),
+        (
+            {**ONE, "queues": {"kind": "ElasticQuotaTree", "metadata": 3}},
+            "queues: ElasticQuotaTree: metadata is 3; write an object",
+        ),
+        (
+            "nodes: []\nqueues: [{kind: Queue, apiVersion: scheduling.run.ai/v2, metadata: {name: a, 2026-01-01: b}}]",
+            "queues[0] 'a': has a key that is no text; put it into quotes",
+        ),
         ({**ONE, "jobs": [job("j", 1, queue="x")]}, "jobs[0] 'j': queue 'x' does not exist; there are default"),
         ({**ONE, "jobs": [{"name": "j", "pods": []}]}, "jobs[0] 'j': pods is empty"),
         ({**ONE, "jobs": [job("j", 1, min_member=2)]}, "min_member is 2, and it has 1 pods"),
@@ -374,6 +399,8 @@ def test_what_is_wrong_is_named(state: object, told: str) -> None:
         read_state(state if isinstance(state, str) else json.dumps(state), "s.yaml")
     assert str(found.value).startswith("s.yaml: ")
     assert told in str(found.value)
+    assert str(found.value).isprintable(), "one line, whatever the file has"
+    assert len(str(found.value)) < 600, "no longer than somebody reads"
 
 
 # --- topology -------------------------------------------------------------------------------------------------------

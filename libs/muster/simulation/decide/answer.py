@@ -132,7 +132,7 @@ def _devices(situation: Situation, members: Sequence[Member]) -> dict[tuple[str,
         for pod in unit.pods
     }
     found: dict[tuple[str, str], list[int]] = {}
-    for each in sorted(members, key=lambda member: member.new):
+    for each in sorted(members, key=lambda member: (member.new, member.job, member.pod)):
         own = [next(free[each.where.node]) for _ in range(whole[each.job, each.pod])]
         found[each.job, each.pod] = own or list(each.where.devices)
     return found

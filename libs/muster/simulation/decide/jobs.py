@@ -18,7 +18,7 @@ from muster.model.workload import NodeState
 from muster.simulation.decide.document import JobEntry, PodEntry
 from muster.simulation.decide.queues import QUOTA_LABEL, Leaf, Leaves
 from muster.simulation.decide.situation import SituationJob, SituationPod, SituationUnit, StateFileError
-from muster.simulation.decide.values import MAX_SECONDS, MIB, at_least, exact, seconds, unique
+from muster.simulation.decide.values import MAX_SECONDS, MIB, at_least, exact, named, seconds, shown, unique
 
 PREEMPTIBLE_LABEL = KEPT[2]
 MAX_PODS = 100_000
@@ -42,8 +42,7 @@ class JobReader:
 
     def job(self, entry: JobEntry, index: int) -> SituationJob:
         where = f"jobs[{index}] {entry.name!r}"
-        if not entry.name:
-            raise StateFileError(f"jobs[{index}]: its name is empty")
+        named(f"jobs[{index}]", entry.name)
         if not entry.pods:
             raise StateFileError(f"{where}: pods is empty; a job has at least one pod")
         self._pods += len(entry.pods)
@@ -74,6 +73,7 @@ class JobReader:
 
     def _pod(self, entry: PodEntry, name: str, job: str) -> SituationPod:
         where = f"{job}, pod {name!r}"
+        named(job, name)
         at_least(where, 0, gpus=entry.gpus, cpu_milli=entry.cpu_milli, memory_mib=entry.memory_mib)
         rules = PodRules(
             node_labels=dict(sorted(entry.node_selector.items())),
@@ -120,7 +120,9 @@ class JobReader:
             return 0, 0, 1
         amount = exact(entry.gpu_fraction, f"{where}: gpu_fraction")
         if not 0 < amount < 1:
-            raise StateFileError(f"{where}: gpu_fraction is {entry.gpu_fraction}; write a number above 0 and below 1")
+            raise StateFileError(
+                f"{where}: gpu_fraction is {shown(entry.gpu_fraction)}; write a number above 0 and below 1"
+            )
         return thousandths(str(amount)), 0, count
 
     def _place(self, entry: PodEntry, rules: PodRules, where: str) -> tuple[str, tuple[int, ...], int]:
@@ -169,7 +171,8 @@ class JobReader:
         if isinstance(entry.devices, tuple):
             devices, total = entry.devices, node.allocatable.get(GPU, 0) // WHOLE
             if len(set(devices)) < len(devices) or not all(0 <= each < total for each in devices):
-                raise StateFileError(f"{where}: devices {list(devices)} are not devices 0 to {total - 1}, each once")
+                which = f" are not devices 0 to {total - 1}, each once" if total else f", and {entry.node!r} has none"
+                raise StateFileError(f"{where}: devices {shown(list(devices))}{which}")
             opened = sum(each not in left for each in devices)
             if opened > whole or any(left.get(each, WHOLE) < share for each in devices):
                 raise StateFileError(f"{where}: devices {list(devices)} of node {entry.node!r} have no room for it")
@@ -237,5 +240,5 @@ def _priority(value: int | str, where: str) -> int:
     if isinstance(value, int):
         return value
     if value not in CLASSES:
-        raise StateFileError(f"{where}: priority {value!r} is neither a number nor one of {', '.join(CLASSES)}")
+        raise StateFileError(f"{where}: priority {shown(value)} is neither a number nor one of {', '.join(CLASSES)}")
     return CLASSES[value]

@@ -27,6 +27,7 @@ from muster.model.quota import KAI_ROOT
 from muster.simulation.decide.document import Number, QueueEntry
 from muster.simulation.decide.refusals import refusal
 from muster.simulation.decide.situation import StateFileError
+from muster.simulation.decide.values import shown
 from muster.simulation.facts import EPOCH_MS
 
 UNITS = {"gpus": (GPU, Decimal(1)), "cpu_milli": ("cpu", Decimal(1)), "memory_mib": ("memory", Decimal("1.048576"))}
@@ -89,15 +90,28 @@ def _kind(document: Any) -> str:
     return str(document.get("kind", "")) if isinstance(document, Mapping) else ""
 
 
+def _json(document: Mapping[str, Any], where: str) -> bytes:
+    """An object as the API server would send it."""
+    try:
+        return json.dumps(document, default=str).encode()
+    except TypeError as err:
+        raise StateFileError(f"{where}: has a key that is no text; put it into quotes") from err
+    except (RecursionError, ValueError) as err:
+        raise StateFileError(f"{where}: is nested too deeply") from err
+
+
 # --- ElasticQuotaTree -----------------------------------------------------------------------------------------------
 
 
 def _elastic(document: Mapping[str, Any]) -> tuple[Observed, Leaves]:
-    meta = {**(document.get("metadata") or {}), "uid": "tree", "resourceVersion": "1"}
+    given = document.get("metadata") or {}
+    if not isinstance(given, Mapping):
+        raise StateFileError(f"queues: ElasticQuotaTree: metadata is {shown(given)}; write an object")
+    meta = {**given, "uid": "tree", "resourceVersion": "1"}
     meta.setdefault("name", "tree")
     meta.setdefault("namespace", "kube-system")
     try:
-        observed = read_quota_tree(json.dumps({**document, "metadata": meta}, default=str).encode())
+        observed = read_quota_tree(_json({**document, "metadata": meta}, "queues: ElasticQuotaTree"))
     except UnreadableError as err:
         raise StateFileError(f"queues: ElasticQuotaTree: {err}") from err
     rules = {"reclaim": "enabled", **observed.rules}
@@ -126,7 +140,7 @@ def _kai(documents: Sequence[Any]) -> tuple[Observed, Leaves]:
     queues: dict[str, KaiQueue] = {}
     for index, each in enumerate(entries):
         queue = each if isinstance(each, KaiQueue) else _short(each, index, sorted(named))
-        if not queue.name or "/" in queue.name:
+        if not queue.name.isprintable() or "/" in queue.name or not queue.name:
             raise StateFileError(f"queues: {queue.name!r} is not the name of a queue")
         if queue.name in queues:
             raise StateFileError(f"queues: {queue.name!r} is there twice; names tell queues apart")
@@ -168,7 +182,9 @@ def _object(document: Mapping[str, Any], where: str) -> KaiQueue:
     """A whole Queue, read as the watcher reads it."""
     if document.get("kind") != "Queue" or not str(document.get("apiVersion", "")).startswith("scheduling.run.ai/"):
         kind = f"{document.get('apiVersion', '')} {document.get('kind', '')}".strip()
-        raise StateFileError(f"{where}: is a {kind}; queues are scheduling.run.ai/v2 Queue or ElasticQuotaTree objects")
+        raise StateFileError(
+            f"{where}: is a {shown(kind)[1:-1]}; queues are scheduling.run.ai/v2 Queue or ElasticQuotaTree objects"
+        )
     meta = document.get("metadata")
     name = meta.get("name") if isinstance(meta, Mapping) else None
     if not isinstance(meta, Mapping) or not isinstance(name, str) or not name:
@@ -177,7 +193,7 @@ def _object(document: Mapping[str, Any], where: str) -> KaiQueue:
     for field in unknown_fields(document):
         raise StateFileError(f"{where} {name!r}: {field} is no field of a Queue; is it misspelt?")
     try:
-        return read_kai_queue(json.dumps({**document, "metadata": known}, default=str).encode())
+        return read_kai_queue(_json({**document, "metadata": known}, f"{where} {name!r}"))
     except UnreadableError as err:
         raise StateFileError(f"{where} {name!r}: {err}") from err
 
@@ -212,6 +228,6 @@ def _amounts(given: Number | Mapping[str, Number], where: str, *, unlimited: boo
         endless = number == -1 and unlimited
         if not number.is_finite() or (number < 0 and not endless) or number > 10**12:
             way_out = ", or -1 for unlimited" if unlimited else ""
-            raise StateFileError(f"{where}: {key} is {value!r}; write a number from 0 on{way_out}")
+            raise StateFileError(f"{where}: {key} is {shown(value)}; write a number from 0 on{way_out}")
         found[resource] = format(number if endless or not unlimited else number * unit, "f")
     return found

@@ -17,13 +17,16 @@ from muster.core.placement.ledger import PODS
 from muster.model.keys import Ref
 from muster.model.placing import GPU, GPU_MEMORY, Taint
 from muster.model.workload import NodeState
-from muster.simulation.decide.document import NodeEntry, StateFile
+from muster.simulation.decide.document import JobEntry, NodeEntry, StateFile
 from muster.simulation.decide.jobs import JobReader
 from muster.simulation.decide.queues import read_queues
 from muster.simulation.decide.refusals import refusal
 from muster.simulation.decide.situation import Situation, StateFileError
-from muster.simulation.decide.values import MIB, at_least, seconds, unique
+from muster.simulation.decide.values import MIB, at_least, named, seconds, unique
 from muster.simulation.facts import AMPLE
+
+MAX_DEVICES = 10_000
+"""Of one node."""
 
 
 def read_state(text: str, origin: str) -> Situation:
@@ -66,9 +69,11 @@ def _situation(state: StateFile) -> Situation:
     by_name = {node.ref.name: node for node in nodes}
     unique("job", (job.name for job in state.jobs))
     queues, leaves = read_queues(state.queues)
-    memory = [int(node.labels[GPU_MEMORY]) for node in nodes if node.labels.get(GPU_MEMORY, "").isdigit()]
+    memory = [int(said) for node in nodes if (said := node.labels.get(GPU_MEMORY, "")).isdecimal()]
     reader = JobReader(by_name, leaves, min(memory, default=0))
-    jobs = tuple(reader.job(entry, index) for index, entry in enumerate(state.jobs))
+    # Read by name: which devices running pods have where they do not say must not hang on the order of the file.
+    by_index = {index: reader.job(entry, index) for index, entry in sorted(enumerate(state.jobs), key=_name)}
+    jobs = tuple(by_index[index] for index in range(len(by_index)))
     times = [unit.created for job in jobs for unit in job.units if unit.core]
     times += [unit.started for job in jobs for unit in job.units if unit.running]
     now = max(times, default=0) if state.now_s is None else seconds(state.now_s, "now_s")
@@ -78,14 +83,18 @@ def _situation(state: StateFile) -> Situation:
     return Situation(now, state.placement, nodes, queues, jobs, gpus)
 
 
+def _name(indexed: tuple[int, JobEntry]) -> str:
+    return indexed[1].name
+
+
 def _nodes(entries: Sequence[NodeEntry]) -> tuple[NodeState, ...]:
     unique("node", (node.name for node in entries))
     found = []
     for index, node in enumerate(entries):
         where = f"nodes[{index}] {node.name!r}"
-        if not node.name:
-            raise StateFileError(f"nodes[{index}]: its name is empty")
-        at_least(where, 0, gpus=node.gpus, cpu_milli=node.cpu_milli, memory_mib=node.memory_mib, pods=node.pods)
+        named(f"nodes[{index}]", node.name)
+        at_least(where, 0, MAX_DEVICES, gpus=node.gpus)
+        at_least(where, 0, cpu_milli=node.cpu_milli, memory_mib=node.memory_mib, pods=node.pods)
         at_least(where, 1, gpu_memory_mib=node.gpu_memory_mib)
         given = {
             "cpu": node.cpu_milli,

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import msgspec
+
+from muster.simulation.decide.values import shown
 
 WORDS = {
     "int": "a whole number",
@@ -27,17 +30,17 @@ def refusal(err: msgspec.ValidationError, body: Any, kind: Any, origin: str) -> 
     at, value, named, expected = _followed(path.rstrip("`"), body, kind)
     where = f"{origin}{at}".strip(".") + (f" {named!r}" if named else "")
     where = where or "the document"
-    if unknown := re.search(r"unknown field `(.+)`", what):
+    if unknown := re.search(r"unknown field `(.*)`", what):
         fields = ", ".join(_fields(expected))
         return f"{where}: {unknown[1]!r} is unknown; known are {fields}"
     if missing := re.search(r"missing required field `(.+)`", what):
         return f"{where}: {missing[1]} is missing; write it"
     if allowed := [str(each) for each in _literals(expected)]:
-        return f"{where} is {value!r}; write one of {', '.join(allowed)}"
+        return f"{where} is {shown(value)}; write one of {', '.join(allowed)}"
     if types := re.match(r"Expected `(.+?)`", what):
         words = [WORDS.get(each, each) for each in types[1].split(" | ") if each != "null"]
-        return f"{where} is {value!r}; write {' or '.join(words)}"
-    return f"{where} is {value!r}: {what[:1].lower()}{what[1:]}"
+        return f"{where} is {shown(value)}; write {' or '.join(words)}"
+    return f"{where} is {shown(value)}: {what[:1].lower()}{what[1:]}"
 
 
 def _followed(path: str, value: Any, kind: Any) -> tuple[str, Any, str, Any]:
@@ -49,7 +52,7 @@ def _followed(path: str, value: Any, kind: Any) -> tuple[str, Any, str, Any]:
             key = next((key for key, each in value.items() if not isinstance(each, str)), "")
             at, value = f"{at}[{key}]", value.get(key)
         elif index:
-            at, value = f"{at}[{index}]", value[int(index)]
+            at, value = f"{at}[{index}]", next(islice(value, int(index), None))
         else:
             at, value = f"{at}.{field}", value.get(field)
         if isinstance(value, Mapping) and isinstance(value.get("name"), str):
