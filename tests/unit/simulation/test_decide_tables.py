@@ -32,6 +32,13 @@ CASES = [
     Case("a limit of 0 lets nothing in", "n1:8", "a D2 M0", "x a 1", "x -"),
     Case("firm work stays within the quota", "n1:8", "a D2", "x a 2 p=build\ny a 1 p=build\nz a 1", "x n1; y -; z n1"),
     Case(
+        "two that are firm claim one quota of a department: one is served, and for the other nobody leaves",
+        "n1:2",
+        "d D1; a D1 <d; b D1 <d; c D0 W0",
+        "u c 1@n1 at=1\nv c 1@n1 at=2\nx a 1 p=build\ny b 1 p=build",
+        "u n1; v -; x n1; y -",
+    ),
+    Case(
         "firm work stays within the department's quota",
         "n1:8",
         "d D1; a D2 <d",

@@ -180,7 +180,8 @@ def _above_share(state: PreemptorState, job: Job) -> list[str]:
 
 
 def _lower(state: PreemptorState, job: Job) -> list[str]:
-    if not inqueue.allowed(state.queues.ledger, job.queue, job.demand):
+    ledger = state.queues.ledger
+    if not inqueue.allowed(ledger, job.queue, job.demand, ledger.claims.firmly_held_from(job.ref.uid)):
         return []
     runs = inqueue.lower(state.runs.get(job.queue, ()), job.priority)
     return [run.uid for run in runs if state.may_evict(run.uid, job.queue)][:MAX_CANDIDATES]

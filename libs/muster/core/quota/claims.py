@@ -243,6 +243,8 @@ class Claims(Struct):
         nothing is ``lent`` to others. ``now``: log time (ms) at which it would be let in, and may pass claims for age
         by what it declares to run; None: it may not.
         """
+        if not self.by_uid:
+            return self.total
         own = [claim for claim in self.by_uid.values() if claim.serves(queue, demand)]
         firmly = any(claim.firm for claim in own)
         owed = owed or firmly
@@ -317,12 +319,13 @@ def is_down(groups: Counts, left: Counts) -> bool:
 
 def _spread(scratch: Scratch, claim: Claim, times: int) -> None:
     amounts = counted(claim.demand)
-    for path in claim.paths():
-        vector = scratch.extra.setdefault(path, {})
-        add_into(vector, amounts, times)
-        if not vector:
-            del scratch.extra[path]
+    for total in (scratch.extra,) if claim.demand.preemptible else (scratch.extra, scratch.firm):
+        for path in claim.paths():
+            vector = total.setdefault(path, {})
+            add_into(vector, amounts, times)
+            if not vector:
+                del total[path]
 
 
 def _copy(scratch: Scratch) -> Scratch:
-    return Scratch({path: dict(vector) for path, vector in scratch.extra.items()})
+    return Scratch(*({path: dict(vector) for path, vector in each.items()} for each in (scratch.extra, scratch.firm)))

@@ -171,7 +171,7 @@ def _stale(state: AccountantState, clearing: OpenClearing) -> Objection:
     if found.missing() is not None:
         return "not_enough"
     if said.kind == "priority":
-        if not inqueue.allowed(state.ledger, said.queue, said.demand):
+        if not inqueue.allowed(state.ledger, said.queue, said.demand, found.basis.held):
             return "not_preempting"
         lower = partial(outranked, state, said.ref.uid)
         own = all(each.queue == said.queue and lower(each.ref.uid, each.priority) for each in victims)

@@ -47,7 +47,7 @@ class Judge(Struct):
 def judge_of(given: Basis, queue: str, demand: Demand, *, inside: bool) -> Judge | None:
     """The rules by replica; None where whole sums count: between queues of an ElasticQuotaTree."""
     if inside:
-        allowed = inqueue.allowed(given.ledger, queue, demand)
+        allowed = inqueue.allowed(given.ledger, queue, demand, given.held)
         return Judge(queue, None, "" if allowed else "not_preempting")
     if not given.ledger.by_shares(queue):
         return None

@@ -15,7 +15,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 
 from muster.core.quota import kaireclaim, reclaim
-from muster.core.quota.demand import counted
+from muster.core.quota.demand import Scratch, counted
 from muster.core.quota.ledger import Ledger
 from muster.core.quota.reclaim import MAX_LOOKS, Basis, Market, Objection, Picker, Run, Search, search
 from muster.model.demand import Demand
@@ -31,7 +31,7 @@ def victims(given: Basis, queue: str, demand: Demand, priority: int, market: Mar
 
     ``reclaims``: whether others, that run above their min, may have to give as well.
     """
-    if not allowed(given.ledger, queue, demand):
+    if not allowed(given.ledger, queue, demand, given.held):
         return []
     giving = lower(market.runs.get(queue, ()), priority)[:MAX_LOOKS]
     alone = _alone(given, queue, demand, giving, market)
@@ -42,10 +42,13 @@ def victims(given: Basis, queue: str, demand: Demand, priority: int, market: Mar
     return alone
 
 
-def allowed(ledger: Ledger, queue: str, demand: Demand) -> bool:
-    """Whether the tree lets such a claimant take anything from work of lower priority in its queue."""
+def allowed(ledger: Ledger, queue: str, demand: Demand, held: Scratch) -> bool:
+    """Whether the tree lets such a claimant take anything from work of lower priority in its queue.
+
+    ``held``: what is held for others.
+    """
     node = ledger.nodes.get(queue)
-    return node is not None and node.preempts and (demand.preemptible or ledger.beyond_min(queue, demand) is None)
+    return node is not None and node.preempts and (demand.preemptible or ledger.beyond_min(queue, demand, held) is None)
 
 
 def _alone(given: Basis, queue: str, demand: Demand, giving: Sequence[Run], market: Market) -> list[str]:
@@ -105,7 +108,7 @@ def objection(
     own = [uid for uid in chosen if uid in charges and charges[uid].queue == queue]
     if not own:
         return _between_queues(given, queue, demand, chosen)
-    if not allowed(given.ledger, queue, demand):
+    if not allowed(given.ledger, queue, demand, given.held):
         return "not_preempting"
     if not all(outranked(uid) for uid in own):
         return "not_lower"

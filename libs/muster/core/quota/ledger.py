@@ -348,37 +348,38 @@ class Ledger(Struct):
         in, where it may pass claims for age by the run time it declares.
         """
         found = next(self.refusals(queue, demand, *scratches, now=now), None)
-        return found if found is not None or demand.preemptible else self.beyond_min(queue, demand, *scratches)
+        if found is not None or demand.preemptible:
+            return found
+        return self.beyond_min(queue, demand, *scratches, self._held(queue, demand, *scratches, now=now))
 
     def refusals(self, queue: str, demand: Demand, *scratches: Scratch, now: int | None = None) -> Iterator[Shortfall]:
         """Every limit that refuses the demand, leaf first."""
-        others = None
-        if self.claims.by_uid:
-            owed = bool(self.claims.total.extra) and self.owed(queue, demand, *scratches)
-            lent = owed and lent_beside(self.nodes, self.used, queue, demand)
-            others = self.claims.held_from(queue, demand, owed=owed, lent=lent, now=now)
-        on_top = (*scratches, others) if others is not None else scratches
-        amounts = counted(demand)
-        names = sorted(amounts)
-        for node, parts in self._taken(queue, *on_top):
-            for name in names:
-                asked, limit = amounts[name], self.limit(node, name)
+        others = self._held(queue, demand, *scratches, now=now)
+        amounts = sorted(counted(demand).items())
+        for node, parts in self._taken(queue, *scratches, others):
+            for name, asked in amounts:
+                limit = self.limit(node, name)
                 if limit is None or not asked:
                     continue
                 taken = sum([part.get(name, 0) for part in parts])
                 if taken + asked > limit:
-                    held = others.extra.get(node.path, _NOTHING).get(name, 0) if others is not None else 0
+                    held = others.extra.get(node.path, _NOTHING).get(name, 0)
                     limit, moving = self.told_limit(node, name, asked)
                     yield Shortfall(node.path, name, asked, taken, limit, held=held, of_runtime=moving)
+
+    def _held(self, queue: str, demand: Demand, *scratches: Scratch, now: int | None) -> Scratch:
+        """What claims hold against a demand."""
+        owed = bool(self.claims.total.extra) and self.owed(queue, demand, *scratches)
+        lent = owed and lent_beside(self.nodes, self.used, queue, demand)
+        return self.claims.held_from(queue, demand, owed=owed, lent=lent, now=now)
 
     def told_limit(self, node: QuotaNode, resource: str, asked: int) -> tuple[int, bool]:
         """(the limit that refuses so much, whether it moves with what others ask for); 0 where there is none.
 
         A request over the max is refused for that: no division could help.
         """
-        limit, most = self.limit(node, resource) or 0, node.limit.get(resource)
-        if most is not None and asked > most:
-            limit = most
+        most = node.limit.get(resource)
+        limit = most if most is not None and asked > most else self.limit(node, resource) or 0
         return limit, limit != most
 
     def limit(self, node: QuotaNode, resource: str) -> int | None:
@@ -469,10 +470,8 @@ class Ledger(Struct):
         if not self.lends:
             return self.headroom(path, resource)
         limit = self.limit(node, resource)
-        if limit is None:
-            return None
         found = next((parts for found, parts in self._taken(queue) if found.path == path), None)
-        return None if found is None else limit - sum(part.get(resource, 0) for part in found)
+        return None if limit is None or found is None else limit - sum(part.get(resource, 0) for part in found)
 
     def headroom(self, path: str, resource: str) -> int | None:
         """How much of a resource is free at one node by its own limit; None when it has no limit there."""
