@@ -56,3 +56,32 @@ ROWS: dict[str, tuple[str, ...]] = {
     "global.gpuSharing": ("tests/e2e/test_kai_rows.py::test_shares_are_refused_where_sharing_is_off",),
 }
 """{row: the tests that show it}"""
+
+PROPERTIES: dict[str, tuple[str, ...]] = {
+    "shares sum and do not depend on order": (
+        "tests/properties/test_fairshare_props.py::test_what_holds_of_any",
+        "tests/properties/test_fairshare_props.py::test_children_divide_the_share_of_their_parent",
+    ),
+    "guarantee honoured within grace": (
+        "tests/properties/test_decide_props.py::test_every_queue_gets_what_it_is_guaranteed",
+        "tests/unit/core/test_reclaim_grace.py::test_nobody_is_evicted_before_the_grace_is_over",
+    ),
+    "released minus needed < smallest victim": (
+        "tests/properties/test_kai_reclaim_props.py::test_what_is_taken_is_needed_legal_and_never_taken_back",
+        "tests/properties/test_kai_reclaim_props.py::test_workers_that_are_taken_are_needed_legal_and_never_taken_back",
+    ),
+    "evictions per workload bounded": (
+        "tests/properties/test_decide_props.py::test_nobody_is_evicted_over_and_over_and_the_end_is_quiet",
+    ),
+    "inverse reclaim impossible": (
+        "tests/properties/test_kai_reclaim_props.py::test_what_is_taken_is_needed_legal_and_never_taken_back",
+        "tests/properties/test_kai_reclaim_props.py::test_what_leaves_for_room_on_nodes_takes_nothing_back",
+        "tests/unit/core/gang/test_clearing.py::test_who_gave_its_place_takes_nothing_back",
+    ),
+    "replay identical": (
+        "tests/properties/test_kai_histories_props.py::test_whatever_people_do_with_queues_the_ledger_is_right_and_replays",
+    ),
+}
+"""{what holds of any KAI queues: the tests that look for a case where it does not}. Protection of what has just started
+is left out of them: with it a claimant could even less be asked to leave.
+"""

@@ -5,6 +5,7 @@ the state that it leads to is one in which nothing more happens.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from random import Random
 
 from hypothesis import given, settings
@@ -14,6 +15,9 @@ from kit import states
 from muster.simulation.decide.answer import Answer
 from muster.simulation.decide.reading import read_state
 from muster.simulation.decide.run import decide
+
+MOST_EVICTIONS = 2
+"""Of one gang until a state is quiet: for one that is owed quota, and for one more that lacks room on the nodes."""
 
 
 def answer(state: states.State) -> Answer:
@@ -33,6 +37,43 @@ def test_the_order_of_the_file_means_nothing(seed: int) -> None:
     rng = Random(seed)
     state = states.state(rng)
     assert states.told(answer(states.shuffled(state, rng))) == states.told(answer(state))
+
+
+@settings(max_examples=60)
+@given(st.integers(0, 2**32))
+def test_nobody_is_evicted_over_and_over_and_the_end_is_quiet(seed: int) -> None:
+    """Who takes part in a move rests for an hour, and a file knows nothing of that: such states are left out."""
+    state = states.state(Random(seed))
+    found = answer(state)
+    assert max(Counter((each.job, *each.pods) for each in found.evicted).values(), default=0) <= MOST_EVICTIONS
+    if not found.moved:
+        after = answer(states.ended(state, found))
+        assert (after.admitted, after.evicted, after.moved) == ([], [], [])
+
+
+@settings(max_examples=60)
+@given(st.integers(0, 2**32))
+def test_every_queue_gets_what_it_is_guaranteed(seed: int) -> None:
+    """On one node, with quotas that add up to less than it has: nobody within its quota waits, whoever runs."""
+    rng = Random(seed)
+    quotas = {name: rng.randint(0, 3) for name in ("a", "b", "c")}
+    total = sum(quotas.values()) + rng.randint(0, 2)
+    queues = [{"name": name, "quota": quota, "weight": rng.randint(0, 2)} for name, quota in quotas.items()]
+    jobs, free = [], total
+    for index in range(rng.randint(2, 10)):
+        gpus = rng.randint(1, 2)
+        runs = rng.random() < 0.6 and gpus <= free
+        free -= gpus if runs else 0
+        pod = {"gpus": gpus} | ({"phase": "Running", "node": "n"} if runs else {})
+        jobs.append({"name": f"j{index}", "queue": rng.choice("abc"), "pods": [pod], "created_s": index})
+    found = answer({"nodes": [{"name": "n", "gpus": total}], "queues": queues, "jobs": jobs})
+    asks = {job["name"]: (job["queue"], job["pods"][0]["gpus"]) for job in jobs}
+    used = Counter(dict.fromkeys(quotas, 0))
+    for name, _ in states.placed(found):
+        used[asks[name][0]] += asks[name][1]
+    for each in found.waiting:
+        queue, gpus = asks[each.job]
+        assert used[queue] + gpus > quotas[queue], f"{each.job} is owed {gpus} in {queue}, which has {used[queue]}"
 
 
 def test_the_states_are_worth_something() -> None:

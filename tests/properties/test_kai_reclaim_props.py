@@ -10,7 +10,7 @@ from msgspec import structs
 
 from kit import facts
 from kit.kai import queue
-from muster.core.quota import kaireclaim, partial
+from muster.core.quota import clearing, kaireclaim, partial
 from muster.core.quota.demand import Charge, QueuedRequest
 from muster.core.quota.forest import Forest
 from muster.core.quota.kai import compile_queues
@@ -108,12 +108,19 @@ Case = tuple[Ledger, dict[str, list[Run]], str, Demand]
 def case(seed: int) -> Case:
     """A full cluster, most of it in the hands of one or two queues, and a claimant of another."""
     rng = Random(seed)
-    total, nested = rng.randint(2, 10), rng.random() < 0.5
-    tops = [queue(name, gpu=(rng.randint(0, 5), -1, 1)) for name in ("top0", "top1")] if nested else []
+    total, levels = rng.randint(2, 10), rng.randint(1, 3)
+    tops = [
+        queue(
+            name, name[:-1] if len(name) > 4 else "", gpu=(rng.randint(0, 5), -1, rng.randint(0, 3)), priority=priority
+        )
+        for name in (("top0", "top1"), ("top0", "top1", "top00", "top10"))[levels > 2]
+        for priority in (rng.choice((100, 100, 200)),)
+        if levels > 1
+    ]
     queues = [
         queue(
             name,
-            f"top{index % 2}" if nested else "",
+            f"top{index % 2}{'0' if levels > 2 and index < 2 else ''}" if levels > 1 else "",
             gpu=(rng.randint(0, 4), -1, rng.randint(0, 3)),
             priority=rng.choice((100, 100, 200)),
         )
@@ -136,6 +143,12 @@ def case(seed: int) -> Case:
     return found, {leaf: sorted(work) for leaf, work in runs.items()}, claimant, demand
 
 
+def enough_balanced(found: Ledger, path: str, demand: Demand, uids: list[str]) -> bool:
+    """Whether enough of them would do alone by the ratio of their sides: where not, one more gives than is needed."""
+    objections = (kaireclaim.objection(basis(found), path, demand, [e for e in uids if e != uid]) for uid in uids)
+    return not any(each in ("unbalanced", "gives_too_much") for each in objections)
+
+
 @settings(max_examples=200)
 @given(st.integers(0, 2**32))
 def test_what_is_taken_is_needed_legal_and_never_taken_back(seed: int) -> None:
@@ -149,6 +162,9 @@ def test_what_is_taken_is_needed_legal_and_never_taken_back(seed: int) -> None:
     for uid in uids:
         rest = [each for each in uids if each != uid]
         assert kaireclaim.objection(basis(found), path, demand, rest) != "", "nobody of them is too many"
+    released = sum(charge.request[GPU] for charge in charges.values())
+    smallest = min(charge.request[GPU] for charge in charges.values())
+    assert released - demand.request[GPU] < smallest or not enough_balanced(found, path, demand, uids)
     for uid, charge in charges.items():
         found.release(uid)
         found.queued(uid, QueuedRequest(2, charge.queue, charge.request))
@@ -157,6 +173,26 @@ def test_what_is_taken_is_needed_legal_and_never_taken_back(seed: int) -> None:
     back = {path: [Run(50, 0, 0, "ns/claimant", "claimant")]}
     for uid, charge in charges.items():
         assert kaireclaim.victims(basis(found), charge.queue, charge.demand, Market(back)) == [], uid
+
+
+@settings(max_examples=200)
+@given(st.integers(0, 2**32))
+def test_what_leaves_for_room_on_nodes_takes_nothing_back(seed: int) -> None:
+    """Whichever of those who may go the nodes need: if they are let go, the claimant never leaves for one of them."""
+    found, runs, claimant, demand = case(seed)
+    path = path_of(found, claimant)
+    may = clearing.candidates(found, "claimant", path, demand, Market(runs))
+    chosen = Random(seed).sample(may, Random(seed).randint(0, len(may)))
+    chosen.sort(key=may.index)
+    if not chosen or clearing.objection(found, "claimant", path, demand, chosen):
+        return
+    charges = {uid: found.charges[uid] for uid in chosen}
+    for uid, charge in charges.items():
+        found.release(uid)
+        found.queued(uid, QueuedRequest(2, charge.queue, charge.request))
+    found.charge("claimant", Charge("ns", path, demand.request, 1, True, f"kai:{claimant}"))
+    for uid, charge in charges.items():
+        assert clearing.objection(found, uid, charge.queue, charge.demand, ["claimant"]) != "", uid
 
 
 def test_the_cases_are_worth_something() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from kit.compose import REPOSITORY
-from kit.kairows import ROWS
+from kit.kairows import PROPERTIES, ROWS
 
 PROMISED = (
     "queue label", "Queue CRD", "kubectl get queues", "hierarchy and fairness", "PodGroup gang", "KubeRay wiring",
@@ -17,7 +17,8 @@ PROMISED = (
 
 def test_every_row_has_a_test_that_exists() -> None:
     assert tuple(ROWS) == PROMISED
-    for row, tests in ROWS.items():
+    assert len(PROPERTIES) == 6
+    for row, tests in [*ROWS.items(), *PROPERTIES.items()]:
         assert tests, row
         for test in tests:
             path, _, name = test.partition("::")

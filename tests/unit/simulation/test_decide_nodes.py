@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kit.deciding import ask, evicted, job, node, waiting
 from kit.tables import Case
 
 CASES = [
@@ -91,3 +92,25 @@ CASES = [
 @pytest.mark.parametrize("case", CASES, ids=[each.title for each in CASES])
 def test_a_state_ends_as_the_table_says(case: Case) -> None:
     case.holds()
+
+
+def test_nobody_leaves_for_a_side_that_would_be_further_above_its_share_than_who_gave() -> None:
+    """Both departments share two of six: with its claimant ``d`` has three, and ``e`` gives one of its three for it."""
+
+    def runs(name: str, queue: str, at: str) -> dict[str, object]:
+        pod = {"gpus": 1, "phase": "Running", "node": at, "node_selector": {"kubernetes.io/hostname": at}}
+        return {"name": name, "queue": queue, "pods": [pod]}
+
+    queues = [
+        {"name": "d", "quota": 2, "weight": 0},
+        {"name": "e", "quota": 2, "weight": 0},
+        {"name": "a", "parent": "d", "quota": 2},
+        {"name": "above", "parent": "d"},
+        {"name": "b", "parent": "e", "quota": 2},
+    ]
+    others = [runs("w", "above", "n1"), runs("x", "b", "n1"), runs("y", "b", "n2"), runs("z", "b", "n3")]
+    there = [node(name, 2) for name in ("n1", "n2", "n3")]
+    found = ask(nodes=there, queues=queues, jobs=[*others, job("big", 2, queue="a")])
+    assert (evicted(found), waiting(found)) == ([], {"big": "GangUnschedulable"})
+    fair = ask(nodes=there, queues=queues, jobs=[*others[1:], job("big", 2, queue="a")])
+    assert evicted(fair) == [("z", "big", "reclaim")], "with nobody above its quota in d it is within its share"

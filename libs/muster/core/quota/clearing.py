@@ -65,7 +65,7 @@ def candidates(ledger: Ledger, uid: str, queue: str, demand: Demand, market: Mar
     return found.chosen
 
 
-def _objection(ledger: Ledger, uid: str, queue: str, demand: Demand, chosen: Sequence[str]) -> Objection:
+def objection(ledger: Ledger, uid: str, queue: str, demand: Demand, chosen: Sequence[str]) -> Objection:
     """Why these may not give way between queues, judged afresh; empty when they may."""
     given = basis(ledger, uid)
     rules = between(given, queue, demand, shares_with(ledger, uid, queue, demand))
@@ -176,4 +176,4 @@ def _stale(state: AccountantState, clearing: OpenClearing) -> Objection:
         lower = partial(outranked, state, said.ref.uid)
         own = all(each.queue == said.queue and lower(each.ref.uid, each.priority) for each in victims)
         return "" if own else "not_lower"
-    return _objection(state.ledger, uid, said.queue, said.demand, [each.ref.uid for each in victims])
+    return objection(state.ledger, uid, said.queue, said.demand, [each.ref.uid for each in victims])

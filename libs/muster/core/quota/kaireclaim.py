@@ -74,16 +74,40 @@ class Between(Struct):
         return mine[-1], theirs[-1]
 
     def gives(self, charge: Charge, found: Search) -> bool:
-        """Whether a victim's side may give one more, with those chosen so far gone."""
+        """Whether a victim's side may give one more, with those chosen so far gone, and cannot take it back."""
         if charge.queue == self.queue or not self._beside(charge.queue):
             return False
         own, side = self.sides(charge.queue)
         if side not in self.ledger.nodes:
             return False
         left = {name: found.used(side, name) for name in self.names}
-        if any(self._above_share(side, name, left[name]) for name in self.names):
-            return True
-        return self._within_quota(own) and any(left[name] > self._quota(side, name) for name in self.names)
+        gives = any(self._above_share(side, name, left[name]) for name in self.names) or (
+            self._within_quota(own) and any(left[name] > self._quota(side, name) for name in self.names)
+        )
+        return gives and not self._comes_back(charge, own, side, found)
+
+    def _comes_back(self, charge: Charge, own: str, side: str, found: Search) -> bool:
+        """Whether with one more gone somebody of its side, itself or one chosen before, would be within the quota of
+        that side again, and the claimant's side above its own: it would take back what it gave.
+        """
+        asked = self.demand.request
+        if all(found.used(own, name) + asked.get(name, 0) <= self._quota(own, name) for name in self.names):
+            return False
+        gives = charge.request
+        room = {name: self._quota(side, name) - found.used(side, name) + gives.get(name, 0) for name in self.names}
+        if any(left < 0 for left in room.values()):
+            return False
+        gone = (charge, *(self.ledger.charges[uid] for uid in found.chosen))
+        return any(self._fits_back(each, charge, room, found) for each in gone if self.sides(each.queue)[1] == side)
+
+    def _fits_back(self, one: Charge, last: Charge, room: Mapping[str, int], found: Search) -> bool:
+        """Whether one of those gone fits into ``room`` and into the share of its queue; ``last``: who goes last."""
+        for name in self.names:
+            asked = one.request.get(name, 0)
+            used = found.used(one.queue, name) - (last.request.get(name, 0) if last.queue == one.queue else 0)
+            if asked > room[name] or used + asked > self._share(one.queue, name):
+                return False
+        return True
 
     def may_give(self, leaf: str) -> bool:
         """Whether a queue comes into question at all, before anybody is looked at."""
