@@ -106,7 +106,7 @@ def measure(counts: Sequence[int], nodes_of_many: int, rounds: int, say: Progres
 
 
 def main() -> None:
-    for table in measure([100, 500, 1_000], 500, 1, Progress()):
+    for table in measure([100, 500, 1_000], 500, 3, Progress()):
         print(table.about, *table.lines(), sep="\n")
 
 
