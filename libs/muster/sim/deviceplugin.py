@@ -41,6 +41,8 @@ class DevicePlugin:
             if kind == "DELETED":
                 self._pods.pop(meta["name"], None)
                 self._given.pop(meta["name"], None)
+                for name in self._pods:
+                    self.queue.mark(name)
             else:
                 self._pods[meta["name"]] = found
                 told = (meta.get("annotations") or {}).get(REPORTED)

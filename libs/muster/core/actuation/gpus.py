@@ -95,7 +95,7 @@ def keeper_for(order: Bind, group: str, image: str) -> bytes:
                     "name": "reservation",
                     "image": image,
                     "command": list(REPORTER),
-                    "resources": {"limits": {GPU: "1"}, "requests": {GPU: "1", "cpu": "1m", "memory": "10Mi"}},
+                    "resources": {"limits": {GPU: "1"}, "requests": {GPU: "1"}},
                     "env": [
                         {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
                         for name, path in (("POD_NAME", "metadata.name"), ("POD_NAMESPACE", "metadata.namespace"))

@@ -384,6 +384,12 @@ def _tried(
         short = place(view, asks, mode)
         if short is not None:
             short = hopeless[key] = claims.in_the_way(state, view, short, asks, mode, placer.asks_of_claim)
+    if (
+        short is not None
+        and reservation.made_room
+        and any(each.idle and each.ready for each in state.ledger.nodes.values())
+    ):
+        return  # Those who left for it shared devices: a moment later nobody keeps these any more.
     if short is None:
         placements = tuple(
             Placement(

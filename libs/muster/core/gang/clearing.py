@@ -116,10 +116,12 @@ def in_force(state: AdmitterState) -> Iterator[tuple[str, Cleared]]:
 
 
 def awaits(state: AdmitterState, uid: str) -> bool:
-    """Whether somebody who leaves for a job is still on the nodes."""
-    found = dict(in_force(state)).get(uid)
-    keys = (key for keys in found.leaving.values() for key in keys) if found is not None else ()
-    return any(key in state.ledger.occupants for key in keys)
+    """Whether somebody who leaves for a job is still on the nodes, or a device is still kept for who was."""
+    found, ledger = dict(in_force(state)).get(uid), state.ledger
+    if found is None:
+        return False
+    there = any(key in ledger.occupants for keys in found.leaving.values() for key in keys)
+    return there or any(ledger.nodes[each.node].idle for each in found.places if each.node in ledger.nodes)
 
 
 def keep(state: AdmitterState, view: View, placed: Container[str]) -> None:

@@ -85,7 +85,8 @@ def need_of(ask: Ask, group: NodeClass) -> tuple[PodNeed | None, list[str]]:
     elif share > WHOLE:
         missing.append(GPU_MEMORY)
     if PODS in places:
-        parts.append((places[PODS], 1000))
+        keepers = ask.rules.devices if share else 0  # A device that it opens is kept by a pod of its own.
+        parts.append((places[PODS], 1000 * (1 + keepers)))
     if missing:
         return None, missing
     return PodNeed(tuple(parts), places.get(GPU, -1), share, ask.rules.devices), []

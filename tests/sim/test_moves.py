@@ -1,0 +1,101 @@
+"""Running work is moved on a simulated cluster: what the API server says of the pods counts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kit.consolidating import Consolidating
+from kit.elastic import kai_queue
+from muster.events.decisions import GangAdmitted, GangDeferred
+from muster.events.effects import EffectFailed
+from muster.events.gangs import PodsReleased
+
+
+def shares_on_two_nodes() -> Consolidating:
+    """A share on a GPU of each node, the other GPU of each is free."""
+    play = Consolidating(nodes=2)
+    for name in ("first", "gone", "second"):
+        play.submit(name, 1, share="0.75")
+    play.delete("gone")
+    play.cell.advance(10_000)
+    assert (play.nodes_of("first"), play.nodes_of("second")) == (["n0"], ["n1"])
+    return play
+
+
+def kept_on_while(play: Consolidating, what: Callable[[], None]) -> None:
+    """The pods that keep devices go a minute later than those they kept them for."""
+    play.stick(stuck=True)
+    what()
+    play.stick(stuck=False)
+    play.cell.advance(10_000)
+
+
+def deferred_after(play: Consolidating, name: str) -> list[GangDeferred]:
+    """How often it found no place since anybody was ordered to leave."""
+    found = list[GangDeferred]()
+    for event in play.told(GangDeferred, *play.orders()):
+        if isinstance(event, play.orders()):
+            found = []
+        elif event.ref.name == name:
+            found.append(event)
+    return found
+
+
+def test_a_device_that_is_still_kept_for_who_left_is_waited_for() -> None:
+    """The last share is gone; the pod that keeps its device goes a moment later."""
+    play = shares_on_two_nodes()
+    kept_on_while(play, lambda: play.submit("big", 1, "team-b", gpus=2, wait_ms=60_000))
+    assert len(play.moved()) == 1
+    assert not deferred_after(play, "big")
+    assert play.running("first", "second", "big")
+    assert len(play.told(GangAdmitted)) == 5, "three, one again, and the big one"
+    play.at_rest()
+    play.sound()
+
+
+def test_who_moves_onto_a_device_that_it_had_itself_waits_for_it_too() -> None:
+    play = Consolidating(nodes=2)
+    play.submit("gone", 4)
+    play.submit("gang", 4, share="0.75", count=2)
+    play.delete("gone")
+    play.cell.advance(10_000)
+    assert play.nodes_of("gang") == ["n0", "n1"]
+    kept_on_while(play, lambda: play.submit("big", 8, "team-b", wait_ms=60_000))
+    assert play.moved() == [("gang", "big")]
+    assert not deferred_after(play, "gang")
+    play.cell.advance(60_000)
+    [place], [big] = {*play.nodes_of("gang")}, play.nodes_of("big")
+    assert play.nodes_of("gang") == [place, place]
+    assert place != big
+    play.at_rest()
+    play.sound()
+
+
+def test_so_it_is_where_work_gives_way_to_a_higher_priority() -> None:
+    play = Consolidating(nodes=1)
+    play.submit("low", 8, share="0.75")
+    kept_on_while(play, lambda: play.submit("high", 8, priority="build", gpus=2, wait_ms=60_000))
+    assert not deferred_after(play, "high")
+    assert play.running("high")
+    play.at_rest()
+    play.sound()
+
+
+def test_so_it_is_where_a_queue_takes_back_its_quota() -> None:
+    play = Consolidating(nodes=1, queues=[kai_queue("team-a", 0), kai_queue("team-b", 8)])
+    play.submit("low", 8, share="0.75")
+    kept_on_while(play, lambda: play.submit("owner", 8, "team-b", gpus=2, wait_ms=60_000))
+    assert not deferred_after(play, "owner")
+    assert play.running("owner")
+    play.at_rest()
+    play.sound()
+
+
+def test_a_share_beside_all_the_cores_of_a_node_is_placed_once() -> None:
+    """The pod that keeps its device asks for nothing but that: else there is no room for it, and no end to trying."""
+    play = Consolidating(nodes=2)
+    play.submit("all", 8, share="0.5", wait_ms=60_000)
+    assert play.running("all")
+    assert not play.told(PodsReleased)
+    assert not play.told(EffectFailed)
+    play.sound()
