@@ -38,12 +38,16 @@ class Play:
         self.pods: dict[str, list[Ref]] = {}
 
     def job(self, name: str, of: str, cpu: int, priority: str = "train", count: int = 1, **changes: Any) -> None:
+        """It is created, and all that follows from that happens."""
+        self.arrives(name, of, cpu, priority, count, **changes)
+        self.settle()
+
+    def arrives(self, name: str, of: str, cpu: int, priority: str = "train", count: int = 1, **changes: Any) -> None:
         need = facts.vector(cpu=count * cpu)
         sets = (PodSet("main", count, facts.vector(cpu=cpu)),)
         said = {"need": {"ack": need, "full": need}, "pod_sets": sets, "created": self.bench.now, **changes}
         self.jobs[name] = work(name, of, priority_class=priority, **said)
         self.bench.facts(facts.seen(self.jobs[name]))
-        self.settle()
 
     def settle(self) -> None:
         """Who is admitted runs at once where it was placed; who is to leave stays until the test lets it go."""

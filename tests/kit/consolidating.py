@@ -325,10 +325,14 @@ class Consolidating:
         assert not accountant.ledger.claims.cleared
         for name in self.live():
             job = self.jobs()[name]
+            known = admitter.ledger.owned.get(job["metadata"]["uid"], {})
+            there = {pod["metadata"]["uid"] for pod in self.pods(name) if pod["spec"].get("nodeName")}
+            assert known.keys() == there, f"{name} has {there} on the nodes, and is known to have {known.keys()}"
             if job["spec"]["suspend"]:
                 assert not self.pods(name), name
             else:
-                assert self.running(name), f"{name} runs in part: {[p['status'] for p in self.pods(name)]}"
+                lost = not any(self.nodes_of(name))  # With its nodes; its pods wait for others.
+                assert lost or self.running(name), f"{name} runs in part"
 
     def tries(self) -> Counter[str]:
         found: Counter[str] = Counter()

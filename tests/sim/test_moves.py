@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from kit.consolidating import Consolidating
+from kit.disorder import Disorder
 from kit.elastic import kai_queue
 from muster.events.decisions import GangAdmitted, GangDeferred
 from muster.events.effects import EffectFailed
-from muster.events.gangs import PodsReleased
+from muster.events.gangs import NodesClaimed, PodsReleased
+
+WILD = Disorder(late=0.4, crash=0.03, unseen=0.2, repeat=0.1, lost_answer=0.3, outage=0.2)
 
 
 def shares_on_two_nodes() -> Consolidating:
@@ -99,3 +104,49 @@ def test_a_share_beside_all_the_cores_of_a_node_is_placed_once() -> None:
     assert not play.told(PodsReleased)
     assert not play.told(EffectFailed)
     play.sound()
+
+
+def test_pods_that_are_placed_by_us_are_known_to_be_of_their_job() -> None:
+    """They leave with it in every plan; no budget, no minimum run time and no quota stands in the way here."""
+    play = Consolidating(nodes=2, queues=[kai_queue("team-a", 16, preemptMinRuntime="1m"), kai_queue("team-b", 16)])
+    play.submit("low", 5)
+    play.submit("other", 5, priority="build")
+    play.submit("high", 6, priority="build", wait_ms=30_000)
+    assert not play.running("high")
+    play.cell.advance(60_000)
+    assert play.nodes_of("high") == ["n0"]
+    assert play.running("other")
+    play.at_rest()
+    play.sound()
+
+
+def test_who_has_claimed_nodes_takes_the_room_that_others_left_for_it() -> None:
+    """What is cleared for it is kept from everybody else, and not from itself."""
+    queues = [kai_queue("team-a", 16, preemptMinRuntime="2m"), kai_queue("team-b", 16)]
+    play = Consolidating(nodes=2, queues=queues, claim_ms=20_000)
+    play.submit("low", 5)
+    play.submit("other", 5, priority="build")
+    play.submit("high", 6, priority="build", wait_ms=60_000)
+    assert play.told(NodesClaimed)
+    play.cell.advance(60_000)
+    assert play.nodes_of("high") == ["n0"]
+    assert not deferred_after(play, "high")
+    play.sound()
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_whatever_people_and_machines_do_nobody_is_moved_in_vain_or_lost(seed: int) -> None:
+    play = Consolidating(seed, WILD if seed % 2 else None, nodes=6)
+    play.play()
+    play.peace()
+    play.at_rest()
+    play.sound()
+
+
+def test_the_histories_are_worth_something() -> None:
+    moved = 0
+    for seed in range(100, 108):
+        play = Consolidating(seed, nodes=6)
+        play.play()
+        moved += len(play.moved())
+    assert moved > 3, moved

@@ -162,6 +162,7 @@ class GangAdmitter:
     def _child(self, state: AdmitterState, _at: Position, event: ChildObserved) -> None:
         if state.children_seen.newer(event.child.ref.uid, event.child.rv) and event.child.owner_uid:
             state.owners[event.child.ref.uid] = event.child.owner_uid
+            state.ledger.hand_on(event.child.ref.uid, event.child.owner_uid)
 
     def _child_gone(self, state: AdmitterState, at: Position, event: ChildGone) -> None:
         if state.children_seen.end(event, at.at):
@@ -278,7 +279,7 @@ class GangAdmitter:
             placed: set[str] = set()
             for uid, reservation in state.reservations.items():
                 first = reservation.made_room or uid in state.cleared
-                if first and uid not in mine and not clearing.awaits(state, uid):
+                if first and (uid not in mine or uid in state.cleared) and not clearing.awaits(state, uid):
                     mark = view.mark()
                     yield from _tried(state, view, reservation, hopeless, placer, placed)
                     if view.mark() != mark:
@@ -320,6 +321,8 @@ class GangAdmitter:
             mark = view.mark()
             if claim.ref is None:
                 yield from placer.claimant(claim)
+            elif claim.key in state.cleared:
+                pass  # It has been tried before the others.
             elif claim.key in state.reservations and not clearing.awaits(state, claim.key):
                 yield from _tried(state, view, state.reservations[claim.key], {}, placer)
             elif claim.key in state.unplaced:

@@ -46,6 +46,7 @@ def placed(state: AdmitterState, at: Position, event: PodsPlaced) -> None:
             list(place.devices),
             passing=True,
             groups=list(place.groups),
+            owner=g.workload_of(state, pod),
         )
         state.ledger.settle(pod.ref.uid, occupant)
         state.ledger.mix.learn(pod.request, pod.rules, 1)

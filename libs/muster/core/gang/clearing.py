@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator, Sequence
 
-from muster.core.gang import moving, planned
+from muster.core.gang import moving, planned, unplaced
 from muster.core.gang.asks import asks_of, laid_out
 from muster.core.gang.state import AdmitterState, Cleared, ClearingAsked
 from muster.core.placement.place import place
@@ -47,6 +47,7 @@ def tried(state: AdmitterState, _at: Position, event: ClearingTried) -> None:
     found = state.clearings.get(event.ref.uid)
     if found is not None:
         found.answered, found.places = True, event.places
+        found.elsewhere = {move.uid: move.places for move in event.moves}
 
 
 def answered(state: AdmitterState, _at: Position, event: PlanStale | EvictionOrdered) -> None:
@@ -126,12 +127,21 @@ def awaits(state: AdmitterState, uid: str) -> bool:
 
 def keep(state: AdmitterState, view: View, placed: Container[str]) -> None:
     """Keep what is free of cleared nodes from everybody but the jobs they are cleared for, less those just placed."""
+    for uid, places in _kept(state):
+        asks = {ask.name: ask for ask in asks_of(state, state.gangs[uid])} if uid in state.gangs else {}
+        for each in places if uid not in placed else ():
+            if each.pod_set in asks:
+                view.keep(asks[each.pod_set], each.node, each.count)
+
+
+def _kept(state: AdmitterState) -> Iterator[tuple[str, Sequence[Placement]]]:
+    """(uid of a job, its places): as ordered, and as it was found that they would be, until that is ordered or not."""
     for uid, found in in_force(state):
-        if uid in state.gangs and (state.gangs[uid].waits or found.moved) and uid not in placed:
-            asks = {ask.name: ask for ask in asks_of(state, state.gangs[uid])}
-            for each in found.places:
-                if each.pod_set in asks:
-                    view.keep(asks[each.pod_set], each.node, each.count)
+        if uid in state.gangs and (state.gangs[uid].waits or found.moved):
+            yield uid, found.places
+    for uid, asked in state.clearings.items():
+        yield uid, asked.places
+        yield from asked.elsewhere.items()
 
 
 def take(state: AdmitterState, view: View, uid: str, asks: Sequence[Ask], placed: Container[str]) -> bool:
@@ -177,6 +187,7 @@ def due(state: AdmitterState) -> Iterator[ClearingTried]:
     view = View(state.ledger)
     planned.suppose(state, view)
     suppose(state, view)
+    unplaced.suppose(state, view)
     gang = state.gangs.get(found.ref.uid)
     asks = asks_of(state, gang) if gang is not None else []
     going = {uid for each in state.orders.values() for uid in each.victims}

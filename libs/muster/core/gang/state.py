@@ -150,6 +150,8 @@ class ClearingAsked(Struct):
     answered: bool = False
     places: tuple[Placement, ...] = ()
     """What it would have with those gone who are needed."""
+    elsewhere: dict[str, tuple[Placement, ...]] = field(default_factory=dict)
+    """uid of one of those -> where it would be then"""
 
 
 class Cleared(Struct):

@@ -96,9 +96,7 @@ def due(state: AdmitterState, view: View, growing: Growing) -> Iterator[PlacesFo
     if mode is None:
         yield from (_found(each) for each in state.unplaced.values())
         return
-    for uid, until in state.found.items():
-        if until > state.now and uid in state.gangs:
-            place(view, asks_of(state, state.gangs[uid]), mode)
+    suppose(state, view)
     heads = [(line[0], key, 0) for key, line in state.lines.items()]
     heapify(heads)
     claims_due = True
@@ -115,6 +113,16 @@ def due(state: AdmitterState, view: View, growing: Growing) -> Iterator[PlacesFo
             heappush(heads, (line[index + 1], key, index + 1))
     if claims_due:
         yield from claims.of_unplaced(state)
+
+
+def suppose(state: AdmitterState, view: View) -> None:
+    """As if those who are tried again had been let in and had their places."""
+    mode = state.placement.strategy
+    if mode is None:
+        return
+    for uid, until in state.found.items():
+        if until > state.now and uid in state.gangs:
+            place(view, asks_of(state, state.gangs[uid]), mode)
 
 
 def claimed(state: AdmitterState, view: View, uid: str) -> Iterator[PlacesFound]:

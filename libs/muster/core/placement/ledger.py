@@ -201,6 +201,12 @@ class NodeLedger(Struct):
             self.lost[occupant.node] = None
         self._charge(occupant, occupant.count, occupant.devices)
 
+    def hand_on(self, before: str, after: str) -> None:
+        """What counted as one owner's is of the workload that this owner turns out to be of."""
+        for key in self.owned.pop(before, {}) if before != after else ():
+            self.occupants[key].owner = after
+            self.owned.setdefault(after, {})[key] = None
+
     def evict(self, key: str) -> Occupant | None:
         """What took that room is gone."""
         occupant = self.occupants.pop(key, None)

@@ -6,8 +6,8 @@ import pytest
 
 from kit import facts
 from kit.clearings import Play, halves
-from muster.events.base import Cause
-from muster.events.clearing import ClearingOrdered
+from muster.events.base import Cause, Event
+from muster.events.clearing import ClearingOrdered, ClearingTried
 from muster.events.decisions import EvictionOrdered, QuotaReleased
 from muster.events.effects import EffectFailed
 from muster.events.facts import QueueObserved
@@ -192,3 +192,43 @@ def test_both_say_from_where_to_where() -> None:
     play.suspended("y")
     play.left("y")
     assert "its quota is reserved for it again" in play.told("y")
+
+
+def others_decide(play: Play, but: str) -> None:
+    """All stages but one decide until they have nothing more to say."""
+    bench, said = play.bench, True
+    while said:
+        said = False
+        for name in bench.turns():
+            due = bench.seats[name].decisions() if name != but else []
+            if due:
+                bench.append(name, "decision", due)
+                said = True
+
+
+def test_nobody_gets_a_place_of_a_plan_that_is_found_and_not_ordered_yet() -> None:
+    """Quota is reserved for another one between the search for the plan and its order."""
+    play = halves(moves=16)
+    y = play.runs()["y"]
+    bench = play.bench
+    play.arrives("big", "a", 2)
+    found = list[Event]()
+    while not any(isinstance(each, ClearingTried) for each in found):
+        if found:
+            bench.append("gang_admitter", "decision", found)
+        others_decide(play, "gang_admitter")
+        found = bench.seats["gang_admitter"].decisions()
+    at = len(bench.log)
+    play.arrives("late", "a", 1)
+    for name in ("queue_sorter", "quota_accountant"):
+        bench.append(name, "decision", bench.seats[name].decisions())
+    bench.late("gang_admitter", found, at)
+    bench.append("gang_admitter", "decision", bench.seats["gang_admitter"].decisions())
+    play.settle()
+    assert play.ordered() == ["y"]
+    assert "late" not in play.runs()
+    play.suspended("y")
+    play.left("y")
+    assert play.runs()["big"] == y
+    assert "late" not in play.runs()
+    play.bench.sound()
