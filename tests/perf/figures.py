@@ -52,7 +52,7 @@ class Grid(NamedTuple):
     """{row: its figures}"""
 
     def rows(self) -> list[list[str]]:
-        return [[name, *(shown(value) for value in values)] for name, values in self.cells.items()]
+        return [[name, *(exact(value) for value in values)] for name, values in self.cells.items()]
 
     def lines(self) -> list[str]:
         """For a terminal."""
@@ -70,6 +70,11 @@ def shown(value: float) -> str:
     if abs(value) >= 100:
         return f"{value:,.0f}"
     return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
+
+
+def exact(value: float) -> str:
+    """Three digits after the point below ten, where there are any: 0.997 and 1 are not the same."""
+    return f"{value:.3f}" if 0 < abs(value) < 10 and value != int(value) else f"{value:,.0f}"
 
 
 class Progress:
