@@ -17,7 +17,7 @@ RESIZED = ("cpu", "memory")
 
 def large(state: BridgeState, cluster: Cluster) -> Counts:
     """{worker group: pods of it that ask for more than they were made with}"""
-    found = {group.name: len(_extras(state, cluster, group)) for group in cluster.elastic.groups}
+    found = {group.name: len(_extras(state, cluster, group)) for group in cluster.elastic.groups if group.grows}
     return {name: count for name, count in found.items() if count}
 
 
@@ -61,6 +61,8 @@ def _needs(state: BridgeState, cluster: Cluster, grant: Grant) -> Counts:
     needs: Counts = {}
     for group in cluster.elastic.groups:
         sizes = {name: cost.request for name, cost in grant.grown.items() if name.startswith(f"{group.name}/")}
+        if not (sizes or group.grows):
+            continue  # Nor are its pods looked at, for each of them, whenever one of them changes.
         for extra in _extras(state, cluster, group):
             fits = [
                 (sorted(more.items()), name)
