@@ -224,6 +224,12 @@ class Turmoil:
             self.rng.choice(acts)()
             self.cell.advance(self.rng.choice((0, 200, 1_000, 5_000, 30_000)))
 
+    def begins_anew(self, seed: int) -> None:
+        """The log is lost: what runs is adopted by one that knows nothing."""
+        placement = PlacementChosen(mode="native", hold_ms=120_000)
+        self.cell = DisorderedCell(self.cluster, seed=seed + 1, placement=placement)
+        self.wrong, self.cell.on_commit = [], self._judge
+
     def comes_to_rest(self) -> None:
         """Nobody does anything any more, and there is room for everybody."""
         self.cell.heal()
@@ -248,4 +254,14 @@ def test_all_come_to_their_end(seed: int) -> None:
         again[each.ref.uid] = again.get(each.ref.uid, 0) + 1
     assert max(again.values(), default=0) <= 40, "one is suspended over and over"
     assert turmoil.decided(GangAdmitted)
+    assert turmoil.wrong == []
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_all_come_to_their_end_after_the_log_was_lost(seed: int) -> None:
+    turmoil = Turmoil(seed)
+    turmoil.run()
+    turmoil.begins_anew(seed)
+    turmoil.comes_to_rest()
+    proven(turmoil.cell.log, but="I11")
     assert turmoil.wrong == []

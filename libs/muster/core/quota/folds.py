@@ -147,10 +147,15 @@ def pod_observed(state: AccountantState, at: Position, event: PodObserved) -> No
                 touched(state, at, uid)
     if not known and state.members.observed(pod):
         _of_gang(state, pod.owner_uid)
+    if pod.over and pod.owner_uid not in state.presence.pods:
+        state.members.left(pod.owner_uid)
 
 
 def pod_gone(state: AccountantState, at: Position, event: PodGone) -> None:
+    holder = state.presence.pod_owner.get(event.ref.uid, "")
     touched(state, at, state.presence.pod_gone(event, at.at))
+    if holder not in state.presence.pods:
+        state.members.left(holder)
     owner = state.members.owners.get(event.ref.uid, "")
     if owner:
         state.members.gone(event.ref.uid)
@@ -185,8 +190,6 @@ def _said_of(verdict: Verdict) -> str:
 
 def _of_gang(state: AccountantState, owner: str) -> None:
     """A pod of a gang has a node now, or no longer: matters where less than its minimum may be left."""
-    if owner not in state.presence.pods:
-        state.members.done.pop(owner, None)
     uid = state.presence.owner_of.get(owner, owner)
     if uid in state.entries:
         recheck(state, uid)

@@ -31,10 +31,25 @@ class Members(Struct):
     done: dict[str, None] = field(default_factory=dict)
     """owner uids of which a pod has succeeded"""
 
+    grouped: dict[str, str] = field(default_factory=dict)
+    """owner uid -> the PodGroup of Kubernetes itself that its pods name"""
+
     def observed(self, pod: PodState) -> bool:
-        """A pod that a controller owns looks like this now; whether that changes which of them have a node."""
+        """A pod that a controller owns looks like this now; whether that changes which of them have a node, or why."""
         if not pod.owner_uid:
             return False
+        if pod.group and not pod.over and self.grouped.get(pod.owner_uid) != pod.group:
+            self.grouped[pod.owner_uid] = pod.group
+            self._bound(pod)
+            return True
+        return self._bound(pod)
+
+    def left(self, owner: str) -> None:
+        """None of its pods lives."""
+        self.done.pop(owner, None)
+        self.grouped.pop(owner, None)
+
+    def _bound(self, pod: PodState) -> bool:
         if pod.over or not pod.node:
             held = pod.ref.uid in self.owners
             self.gone(pod.ref.uid)

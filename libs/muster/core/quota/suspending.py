@@ -13,6 +13,7 @@ from typing import Literal
 from muster.core.objects.kaiqueue import pod_group_name
 from muster.core.quota.stale import NEVER, grace_ms, is_whole
 from muster.core.quota.state import AccountantState, Entry, Judged, can_suspend
+from muster.model.workload import together
 
 Why = Literal["running_timeout", "unschedulable", "stale_gang"]
 
@@ -84,12 +85,20 @@ def judged_of(state: AccountantState, entry: Entry) -> Judged | None:
 
 def note_unbound(state: AccountantState, entry: Entry) -> None:
     """Remember since when fewer pods than start together have a node, or none of a gang that has run."""
-    found = judged_of(state, entry)
-    entry.together = found.minimum if found is not None else entry.together
+    found, workload = judged_of(state, entry), state.workloads.get(entry.ref.uid)
+    if found is not None:
+        entry.together = found.minimum
+    elif not entry.together and workload is not None and _names_its_own(state, entry):
+        entry.together = together(workload.pod_sets)  # Its PodGroup is gone since before it was charged.
     if bound_of(state, entry) >= (min(entry.together, 1) if entry.ran else entry.together):
         entry.unbound_since = 0
     elif not entry.unbound_since:
         entry.unbound_since = state.now
+
+
+def _names_its_own(state: AccountantState, entry: Entry) -> bool:
+    owners = (entry.ref.uid, *state.presence.children.get(entry.ref.uid, ()))
+    return pod_group_name(entry.ref) in [state.members.grouped.get(owner) for owner in owners]
 
 
 def bound_of(state: AccountantState, entry: Entry) -> int:

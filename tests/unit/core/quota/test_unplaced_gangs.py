@@ -14,6 +14,7 @@ from muster.events.facts import PodGroupGone, PodGroupObserved
 from muster.events.system import PlacementChosen
 from muster.model.gang import NATIVE, PodGroup, Verdict
 from muster.model.keys import Ref
+from muster.model.workload import together
 
 LACKS = Verdict(False, "Unschedulable", "0/3 nodes are available")
 FITS = Verdict(True, "Scheduled", "")
@@ -94,6 +95,16 @@ def test_a_gang_whose_podgroup_was_deleted_is_not_waited_for_for_ever() -> None:
     found.do(PodGroupGone(ref=found.group, rv=facts.next_rv()))
     found.passes(605)
     assert [reason for reason, _ in found.ordered] == ["unschedulable"]
+
+
+def test_a_gang_whose_podgroup_was_never_seen_is_not_waited_for_for_ever() -> None:
+    """It was deleted before our log began: that its pods name it says who is to bind them."""
+    found = Native()
+    found.pods(2)
+    found.passes(605)
+    sizes = found.jobs["a/one"].pod_sets
+    told = f"for 600 s 0 of its 2 pods have a node, and {together(sizes)} start together"
+    assert found.ordered == [("unschedulable", told)]
 
 
 @pytest.mark.parametrize("verdict", [FITS, None])
