@@ -71,7 +71,8 @@ class Outstanding(Struct, frozen=True):
 class Known(Struct):
     """What a patch has to know of an object: the newest fact about it."""
 
-    intent: str = ""
+    intent: str | None = None
+    """Annotation muster.dev/intent as it stands there; None: it has none, as far as is known."""
     annotated: bool = False
     queued_at: int = 0
     switch: Switch = Switch()
@@ -85,7 +86,7 @@ class Known(Struct):
 def known_of(workload: Workload) -> Known:
     """What a patch has to know of an object that was read."""
     return Known(
-        workload.intent,
+        workload.intent or None,
         workload.annotated,
         workload.queued_at,
         workload.switch,

@@ -182,7 +182,7 @@ def _fence(uid: str, generation: int | None, known: Known) -> list[Op]:
     ops: list[Op] = [{"op": "test", "path": "/metadata/uid", "value": uid}]
     if generation is not None:
         ops.append({"op": "test", "path": "/metadata/generation", "value": generation})
-    if known.intent:
+    if known.intent is not None:
         ops.append({"op": "test", "path": pointer(INTENT), "value": known.intent})
     elif known.annotated:
         ops.append({"op": "test", "path": pointer(INTENT), "value": None})
@@ -243,7 +243,7 @@ def after_reread(
         return failed(order, "superseded", f"decision {stored} has been carried out on it")
     if order.basis is None:
         found = Known(
-            intent=meta.annotations.get(INTENT, ""),
+            intent=meta.annotations.get(INTENT),
             annotated=bool(meta.annotations),
             queued_at=first_stamp(meta.annotations, QUEUED_AT, *ENQUEUE_STAMPS),
             switch=replace(tried.switch, annotation=SUSPEND in meta.annotations),
@@ -256,6 +256,7 @@ def after_reread(
             return failed(order, "spec_changed", f"its spec was edited and cannot be read now: {err}")
         if not isinstance(workload, Workload) or workload.basis != order.basis:
             return failed(order, "spec_changed", f"its spec was edited: generation {meta.generation}")
-        found = known_of(workload)
+        # As it stands there: somebody may have written nothing, or more than a fact keeps of it.
+        found = replace(known_of(workload), intent=meta.annotations.get(INTENT))
         same = (found.intent, found.annotated, found.generation) == (tried.intent, tried.annotated, tried.generation)
     return failed(order, "refused", refusal) if same else found

@@ -238,7 +238,7 @@ def queued_stamp(state: ReadState, uid: str) -> tuple[Ref, bytes] | None:
     workload, job = state.queues.workloads.get(uid), state.queues.jobs.get(uid)
     if workload is None or job is None or job.status == "charged" or workload.queued_at:
         return None
-    known = Known(workload.intent, workload.annotated, workload.queued_at, workload.switch)
+    known = Known(workload.intent or None, workload.annotated, workload.queued_at, workload.switch)
     return workload.ref, stamp_patch(uid, job.queued_at, known)
 
 

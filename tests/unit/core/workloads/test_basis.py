@@ -6,13 +6,14 @@ import json
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from kit import ray
 from kit.jobs import KINDS as KNOWN
 from kit.jobs import Obj
 from muster.core.actuation.answers import RetryLater
 from muster.core.actuation.intents import Known, Outstanding, known_of
-from muster.core.actuation.patch import after_reread, resume_patch
+from muster.core.actuation.patch import after_reread, patch_for, resume_patch
 from muster.core.workloads.registry import KINDS
 from muster.events.effects import EffectFailed
 from muster.model.keys import Intent
@@ -62,6 +63,28 @@ def test_a_generation_that_grew_by_itself_is_resumed_all_the_same(kind: str) -> 
     found = looked(order, known, grown)
     assert isinstance(found, Known)
     assert json_patch(grown, json.loads(resume_patch(order, found)))["metadata"]["annotations"]["muster.dev/intent"]
+
+
+@pytest.mark.parametrize("evicts", [False, True], ids=["resumed", "suspended"])
+@pytest.mark.parametrize("mark", ["", "mine", "1-7", "9" * 65, "é" * 70], ids=["empty", "a word", "a part", "long", "é"])
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_whatever_its_owner_writes_as_our_intent_keeps_nobody_from_it(kind: str, mark: str, evicts: bool) -> None:
+    obj = made(kind)
+    obj["metadata"]["annotations"]["muster.dev/intent"] = mark
+    workload = read(kind, obj)
+    order, known = order_for(workload), known_of(workload)
+    if evicts:
+        order = replace(order, action="suspend", basis=None)
+    for _ in range(2):
+        try:
+            written = json_patch(obj, json.loads(patch_for(order, known)))
+        except Exception:  # noqa: BLE001 - refused; it is looked at as the actuator does
+            found = looked(order, known, obj)
+            assert isinstance(found, Known), found
+            known = found
+        else:
+            break
+    assert written["metadata"]["annotations"]["muster.dev/intent"] == str(order.intent)
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
