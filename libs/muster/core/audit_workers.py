@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from muster.events.base import Cause
-from muster.events.effects import EffectApplied
-from muster.events.elastic import GateSet, WorkersRemoved
+from muster.events.decisions import QuotaReleased
+from muster.events.effects import EffectApplied, EffectFailed
+from muster.events.elastic import GateSet, GrowthWithdrawn, WorkersKept, WorkersRemoved
 from muster.events.envelope import Stored
 
 Finding = tuple[str, bool, str]
@@ -24,6 +25,9 @@ class _Named(Struct):
     pods: frozenset[str]
     at: int = 0
     """Log time at which that was written; 0 before."""
+    over: int = 0
+    """Sequence from which on it justifies nothing; 0 while it does."""
+    over_at: int = 0
 
 
 class WorkersAudit:
@@ -31,7 +35,7 @@ class WorkersAudit:
 
     def __init__(self) -> None:
         self._asked: dict[str, _Named] = {}
-        """uid of who is charged -> the workers that its operator was asked to delete last"""
+        """uid of who is charged -> the workers that its operator was asked to delete last; for a minute beyond that"""
         self._now = 0
 
     def feed(self, stored: Stored) -> Iterator[Finding]:
@@ -46,15 +50,33 @@ class WorkersAudit:
                     for asked in self._asked.values():
                         if asked.cause == event.cause and not asked.at:
                             asked.at = self._now
+                case EffectFailed(action="gate"):
+                    for uid in [uid for uid, asked in self._asked.items() if asked.cause == event.cause]:
+                        del self._asked[uid]
+                case GrowthWithdrawn() | QuotaReleased():
+                    self._over(event.ref.uid, event.attempt, stored.seq)
+                case WorkersKept() if event.unasked:
+                    self._over(event.ref.uid, event.attempt, stored.seq)
                 case WorkersRemoved():
-                    yield self._removed(event)
+                    yield self._removed(event, stored.commit.in_seq)
                 case _:
                     pass
 
-    def _removed(self, event: WorkersRemoved) -> Finding:
+    def _over(self, owner: str, attempt: int, seq: int) -> None:
+        """They are gone, or stay: who decides once that is known deletes none of them."""
+        long_over = [uid for uid, each in self._asked.items() if each.over and each.over_at < self._now - PATIENCE_MS]
+        for uid in long_over:
+            del self._asked[uid]
+        asked = self._asked.get(owner)
+        if asked is not None and asked.attempt <= attempt and not asked.over:
+            asked.over, asked.over_at = seq, self._now
+
+    def _removed(self, event: WorkersRemoved, known: int) -> Finding:
+        """``known``: sequence up to which who decided it knew the log."""
         asked = self._asked.get(event.owner.uid)
         pods = {pod.uid for refs in event.workers.values() for pod in refs}
-        named = asked is not None and asked.attempt == event.attempt and pods <= asked.pods
+        stands = asked is not None and asked.attempt == event.attempt and not 0 < asked.over <= known
+        named = asked is not None and stands and pods <= asked.pods
         late = asked is not None and 0 < asked.at <= self._now - PATIENCE_MS
         what = "were not named to its operator" if not named else "were named to its operator a moment ago"
         return "I27", named and late, f"workers of {event.ref} are deleted that {what}"
