@@ -1,8 +1,25 @@
 """Entry point: configuration, adapters, runner."""
 
+import sys
+
 from muster.runtime.process import Process
-from muster.runtime.service import main
-from muster_autoscaler_bridge.leading import bridge_of
+from muster.runtime.service import MISCONFIGURED, main
+
+SERVICE = "autoscaler-bridge"
+EXTRA = ("grpc", "google")
+"""What the modules of the extra ``ray`` begin with."""
+
+try:
+    from muster_autoscaler_bridge.leading import bridge_of
+except ModuleNotFoundError as err:
+    if not (err.name or "").startswith(EXTRA):
+        raise
+    print(  # noqa: T201
+        f"muster {SERVICE}: module {err.name} is not installed, and heads of Ray clusters are read by it; install the "
+        "extra: pip install 'kube-muster[ray]'",
+        file=sys.stderr,
+    )
+    sys.exit(MISCONFIGURED)
 
 
 async def build(process: Process) -> None:
@@ -11,4 +28,4 @@ async def build(process: Process) -> None:
 
 
 if __name__ == "__main__":
-    main("autoscaler-bridge", build)
+    main(SERVICE, build)
