@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from msgspec import Struct, field
 
 from muster.model.resources import Vector, format_quantity
@@ -119,6 +121,15 @@ def workers_in(counts: Counts) -> int:
 def granted_before(pods: Counts, elastic: Elastic) -> Counts:
     """Replicas that were granted to a cluster with a fixed size. ``pods``: what it was admitted with, by group."""
     return {group.name: pods.get(group.name, 0) // group.hosts for group in elastic.groups}
+
+
+def running_through(clusters: Mapping[str, str], named: str) -> str:
+    """Which of the clusters of one owner counts: the one it says it runs through, else the one that was seen last.
+
+    ``clusters``: {uid: name}, at least one, in the order in which they were first seen. A RayService has two while it
+    is upgraded.
+    """
+    return next((uid for uid, name in clusters.items() if name == named), next(reversed([*clusters])))
 
 
 def counts_text(counts: Counts) -> str:

@@ -37,6 +37,8 @@ from muster.events.decisions import (
 from muster.events.effects import EffectApplied, EffectFailed
 from muster.events.elastic import GrowthGranted, GrowthWithdrawn, WorkersKept
 from muster.events.facts import (
+    ChildGone,
+    ChildObserved,
     NodeGone,
     NodeObserved,
     ObjectUnreadable,
@@ -48,7 +50,7 @@ from muster.events.facts import (
 )
 from muster.events.shares import SharesChanged
 from muster.events.system import PlacementChosen
-from muster.model.elastic import granted_before
+from muster.model.elastic import Counts, Elastic, granted_before
 from muster.model.keys import Position, root_of
 
 KEPT_MS = 600_000
@@ -68,10 +70,36 @@ def workload_observed(state: PreemptorState, _at: Position, event: WorkloadObser
     uid = event.workload.ref.uid
     if not state.sighted and not event.workload.intent:
         state.found[uid] = None
-    elastic = event.workload.elastic
+    if state.queues.workloads.get(uid) is event.workload:
+        state.scaling.forget(uid)
+        _scales_itself(state, uid, event.workload.elastic)
+    changed(state, uid)
+
+
+def _scales_itself(state: PreemptorState, uid: str, elastic: Elastic | None) -> None:
+    """One that was charged with a fixed size is granted just that once it scales itself."""
     if uid in state.charged and uid not in state.granted and elastic is not None:
         state.granted[uid] = granted_before(state.fixed.pop(uid, {}), elastic)
-    changed(state, uid)
+
+
+def child_observed(state: PreemptorState, _at: Position, event: ChildObserved) -> None:
+    """What a Ray cluster may give is told by the one that runs; more of it is news."""
+    workload = state.queues.workloads.get(event.child.owner_uid)
+    before = state.scaling.of(workload) if workload is not None else None
+    state.scaling.observed(event)
+    _scales_itself(state, event.child.owner_uid, event.child.elastic)
+    after = state.scaling.of(workload) if workload is not None else None
+    if _minimum(before) != _minimum(after):
+        state.supply += 1
+
+
+def _minimum(elastic: Elastic | None) -> Counts | None:
+    """What the worker groups of a cluster never give; None where it gives nothing."""
+    return {group.name: group.least for group in elastic.groups} if elastic is not None else None
+
+
+def child_gone(state: PreemptorState, at: Position, event: ChildGone) -> None:
+    state.scaling.gone(event, at.at)
 
 
 def synced(state: PreemptorState, _at: Position, _event: Synced) -> None:
@@ -109,8 +137,8 @@ def charged(state: PreemptorState, _at: Position, event: QuotaReserved | Workloa
     state.shrinking.pop(uid, None)
     workload = state.queues.workloads.get(uid)
     state.granted.pop(uid, None)
-    if workload is not None and workload.elastic is not None:
-        state.granted[uid] = workload.elastic.sizes
+    if workload is not None and (groups := state.scaling.granted(workload)):
+        state.granted[uid] = groups
     state.fixed.pop(uid, None)
     if workload is not None and (fixed := workload.fixed_pods):
         state.fixed[uid] = fixed

@@ -42,6 +42,8 @@ from muster.events.decisions import (
 from muster.events.effects import EffectApplied, EffectFailed
 from muster.events.elastic import GrowthGranted, GrowthWithdrawn, WorkersKept
 from muster.events.facts import (
+    ChildGone,
+    ChildObserved,
     NodeGone,
     NodeObserved,
     ObjectUnreadable,
@@ -72,6 +74,8 @@ class Preemptor:
         own: dict[type[Event], Arm] = {
             WorkloadObserved: folds.workload_observed,
             WorkloadGone: in_turn(folds.workload_gone, clearing.over),
+            ChildObserved: folds.child_observed,
+            ChildGone: folds.child_gone,
             ObjectUnreadable: folds.unreadable,
             Synced: folds.synced,
             WorkloadQueued: folds.queued,

@@ -16,6 +16,7 @@ from muster.core.quota.kaiwork import preemption_delay_ms
 from muster.core.quota.minrun import protected_ms, reclaim_grace_ms
 from muster.core.quota.partial import Spare, spare_of
 from muster.core.quota.reclaim import FIRST, Basis, Market, Run
+from muster.core.quota.scaling import Scaling
 from muster.core.quota.service import Service
 from muster.core.quota.state import can_suspend
 from muster.core.stage import StageState
@@ -102,6 +103,7 @@ class PreemptorState(StageState):
     """leaf -> priority -> what the runs there of that priority give back together"""
     started: dict[str, Started] = field(default_factory=dict)
     """uid of a charged workload that has been resumed -> its place among the runs"""
+    scaling: Scaling = field(default_factory=Scaling)
     granted: dict[str, Counts] = field(default_factory=dict)
     """uid of a charged Ray cluster that scales itself -> replicas granted to its groups"""
     fixed: dict[str, Counts] = field(default_factory=dict)
@@ -251,7 +253,9 @@ class PreemptorState(StageState):
         for uid, groups in self.granted.items():
             charge = self.queues.ledger.charges.get(uid)
             tree = self.queues.ledger.tree_of(charge.queue) if charge is not None else None
-            spares = spare_of(self.queues.workloads.get(uid), groups, tree.profile if tree is not None else "ack")
+            workload = self.queues.workloads.get(uid)
+            elastic = self.scaling.of(workload) if workload is not None else None
+            spares = spare_of(elastic, groups, tree.profile if tree is not None else "ack")
             if charge is not None and spares and self.kept.get(uid, 0) <= self.now:
                 found[uid] = spares
         return found

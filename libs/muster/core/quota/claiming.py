@@ -236,7 +236,9 @@ def _partial_objection(state: AccountantState, proposed: PreemptionProposed) -> 
             return "not_lower"
         tree = state.ledger.tree_of(entry.queue)
         profile = tree.profile if tree is not None else "ack"
-        spares[part.ref.uid] = parts.spare_of(state.workloads.get(part.ref.uid), entry.groups, profile)
+        workload = state.workloads.get(part.ref.uid)
+        elastic = state.scaling.of(workload) if workload is not None else None
+        spares[part.ref.uid] = parts.spare_of(elastic, entry.groups, profile)
     given = basis(state.ledger, proposed.ref.uid)
     return parts.objection(given, proposed.queue, proposed.demand, proposed.partial, spares, inside=inside)
 

@@ -73,7 +73,7 @@ def open_entry(state: AccountantState, at: Position, event: QuotaReserved | Work
     workload = state.workloads.get(uid)
     if workload is not None:
         entry.child = workload.child
-        entry.groups = workload.elastic.sizes if workload.elastic is not None else {}
+        entry.groups = state.scaling.granted(workload)
         entry.fixed = workload.fixed_pods
     state.growths.pop(uid, None)
     entry.pods, entry.aside = event.pods, aside_of(workload, event.request)

@@ -64,6 +64,7 @@ def workload_observed(state: AccountantState, at: Position, event: WorkloadObser
     if not state.seen.newer(uid, workload.rv):
         return
     touched(state, at, state.presence.alone(uid))
+    state.scaling.forget(uid)
     state.workloads[uid] = workload
     state.causes[uid] = Cause(at.seq, at.item)
     entry = state.entries.get(uid)
@@ -119,6 +120,7 @@ def _forget(state: AccountantState, at: Position, uid: str) -> None:
 def child_observed(state: AccountantState, at: Position, event: ChildObserved) -> None:
     former = state.presence.owner_of.get(event.child.ref.uid)
     owner = state.presence.child_observed(event)
+    state.scaling.observed(event)
     if owner is not None:
         state.last_child[owner] = event.child.ref.name
         if owner in state.entries:
@@ -130,6 +132,7 @@ def child_observed(state: AccountantState, at: Position, event: ChildObserved) -
 
 
 def child_gone(state: AccountantState, at: Position, event: ChildGone) -> None:
+    state.scaling.gone(event, at.at)
     touched(state, at, state.presence.child_gone(event, at.at))
 
 

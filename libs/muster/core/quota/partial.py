@@ -17,7 +17,7 @@ from muster.core.quota.giving import Judge, judge_of
 from muster.core.quota.reclaim import MAX_LOOKS, Basis, Market, Objection, Run, Search, search
 from muster.events.decisions import PartialVictim
 from muster.model.demand import Demand
-from muster.model.elastic import Counts
+from muster.model.elastic import Counts, Elastic
 from muster.model.resources import Vector, add_into, scaled
 from muster.model.workload import Workload
 
@@ -37,13 +37,13 @@ class Spare(NamedTuple):
     hosts: int
 
 
-def spare_of(workload: Workload | None, granted: Counts, profile: str) -> list[Spare]:
-    """What the worker groups of a workload may give, the last in its spec first."""
-    if workload is None or workload.elastic is None:
+def spare_of(elastic: Elastic | None, granted: Counts, profile: str) -> list[Spare]:
+    """What the worker groups of a cluster may give, the last in its spec first."""
+    if elastic is None:
         return []
     return [
         Spare(group.name, held, min(held - group.least, MAX_REPLICAS), group.cost(profile), group.hosts)
-        for group in reversed(workload.elastic.groups)
+        for group in reversed(elastic.groups)
         if (held := granted.get(group.name, 0)) > group.least
     ]
 

@@ -12,6 +12,7 @@ from msgspec import Struct, field
 
 from muster.core.objects.labels import quota_name
 from muster.core.presence import Presence
+from muster.core.quota.scaling import Scaling
 from muster.core.quota.decay import Lately
 from muster.core.quota.forest import Forest
 from muster.core.quota.ledger import Ledger, leaf_of
@@ -179,6 +180,7 @@ class AccountantState(StageState):
     attempts: dict[str, int] = field(default_factory=dict)
     """workload uid -> attempt it was queued under last."""
     presence: Presence = field(default_factory=Presence)
+    scaling: Scaling = field(default_factory=Scaling)
     members: Members = field(default_factory=Members)
     """Which pods have a node."""
     standalone: dict[str, StandalonePod] = field(default_factory=dict)
