@@ -5,7 +5,7 @@ from __future__ import annotations
 from muster.core.autoscaling import giveback
 from muster.core.autoscaling.raypods import pod_gone, pod_observed
 from muster.core.autoscaling.state import BridgeState, Grant, GrowthAsked, HeadSaid, Named, Reclaim
-from muster.core.autoscaling.upkeep import forget, recheck, seen, wishes, wishes_of_owner
+from muster.core.autoscaling.upkeep import forget, recheck, runs_through, seen, wishes, wishes_of_owner
 from muster.core.quota.claims import is_down
 from muster.core.stage import Arm
 from muster.events.alarms import AlarmCleared, AlarmRaised
@@ -71,10 +71,11 @@ def workload_observed(state: BridgeState, at: Position, event: WorkloadObserved)
     uid, elastic = workload.ref.uid, workload.elastic
     if workload.ref.kind not in RAY_KINDS or not state.jobs_seen.newer(uid, workload.rv):
         return
+    runs_through(state, uid, workload.child)
     if workload.phase == "starting":
         state.starting[uid] = None
     elif state.starting.pop(uid, uid) is None:
-        recheck(state, state.cluster_of.get(uid, ""))
+        recheck(state, state.cluster_of(uid))
     if elastic is None:
         state.sizes.pop(uid, None)
         state.fixed[uid] = workload.fixed_pods
@@ -98,7 +99,7 @@ def _scales_itself(state: BridgeState, owner: str, elastic: Elastic) -> None:
 
 def workload_gone(state: BridgeState, at: Position, event: WorkloadGone) -> None:
     if event.ref.kind in RAY_KINDS and state.jobs_seen.end(event, at.at):
-        for table in (state.sizes, state.fixed, state.starting):
+        for table in (state.sizes, state.fixed, state.starting, state.through):
             table.pop(event.ref.uid, None)
     _gone(state, at, event, child=False)
 
@@ -160,6 +161,9 @@ def charged(state: BridgeState, _at: Position, event: QuotaReserved | WorkloadAd
     if event.ref.kind in RAY_KINDS:
         sizes, fixed = state.sizes.get(uid, {}), state.fixed.get(uid, {})
         state.grants[uid] = Grant(event.ref, event.attempt, dict(sizes), fixed=fixed)
+        cluster = state.clusters.get(state.cluster_of(uid))
+        if cluster is not None and not cluster.fixed:
+            _scales_itself(state, uid, cluster.elastic)
         wishes_of_owner(state, uid)
 
 
@@ -170,12 +174,11 @@ def released(state: BridgeState, _at: Position, event: QuotaReleased) -> None:
         state.reclaims.pop(event.ref.uid, None)
         state.alarms.pop(event.ref.uid, None)
         state.named.pop(event.ref.uid, None)
-        for uid in [uid for uid, cluster in state.clusters.items() if cluster.owner == event.ref.uid]:
-            state.gates.pop(uid, None)  # The actuator carries out none of them any more.
-        cluster = state.cluster_of.get(event.ref.uid, "")
-        state.chosen.pop(cluster, None)
-        state.growing.pop(cluster, None)
-        recheck(state, cluster)
+        for cluster in state.families.get(event.ref.uid, ()):
+            state.gates.pop(cluster, None)  # The actuator carries out none of them any more.
+            state.chosen.pop(cluster, None)
+            state.growing.pop(cluster, None)
+            recheck(state, cluster)
 
 
 def granted(state: BridgeState, at: Position, event: GrowthGranted | GrowthWithdrawn) -> None:
@@ -184,7 +187,7 @@ def granted(state: BridgeState, at: Position, event: GrowthGranted | GrowthWithd
         return
     grant.groups = dict(event.groups)
     if isinstance(event, GrowthWithdrawn):
-        grant.giving = {}
+        grant.giving, grant.giver = {}, ""
         state.named.pop(event.ref.uid, None)
     reclaim = state.reclaims.get(event.ref.uid)
     if reclaim is not None and is_down(grant.groups, reclaim.left):
@@ -216,7 +219,7 @@ def gate_set(state: BridgeState, at: Position, event: GateSet) -> None:
         state.chosen.pop(event.ref.uid, None)
     if event.workers:
         state.named[event.owner.uid] = Named(event, state.gates[event.ref.uid])
-    grant.giving = dict(event.granted)
+    grant.giving, grant.giver = dict(event.granted), event.ref.uid
     recheck(state, event.ref.uid)
 
 
@@ -233,7 +236,7 @@ def reclaim_ordered(state: BridgeState, at: Position, event: EvictionOrdered) ->
         if grant is not None and grant.attempt == part.attempt:
             left, cause = dict(part.left), Cause(at.seq, at.item)
             state.reclaims[part.ref.uid] = Reclaim(event.ref, part.attempt, left, cause, at.at)
-            recheck(state, state.cluster_of.get(part.ref.uid, ""))
+            recheck(state, state.cluster_of(part.ref.uid))
 
 
 def chosen(state: BridgeState, at: Position, event: WorkersChosen) -> None:
@@ -253,7 +256,7 @@ def kept(state: BridgeState, _at: Position, event: WorkersKept) -> None:
     reclaim = state.reclaims.get(event.ref.uid)
     if reclaim is not None and (reclaim.attempt, reclaim.claimant is None) == (event.attempt, event.unasked):
         del state.reclaims[event.ref.uid]
-        cluster = state.cluster_of.get(event.ref.uid, "")
+        cluster = state.cluster_of(event.ref.uid)
         state.chosen.pop(cluster, None)
         recheck(state, cluster)
 
@@ -267,14 +270,14 @@ def alarm_raised(state: BridgeState, at: Position, event: AlarmRaised) -> None:
         cluster.cause = Cause(at.seq, at.item)
         if event.reason == "not_growing":
             cluster.watch.tries = event.tries
-    recheck(state, state.cluster_of.get(event.ref.uid, ""))
+    recheck(state, state.cluster_of(event.ref.uid))
 
 
 def alarm_cleared(state: BridgeState, _at: Position, event: AlarmCleared) -> None:
     known = state.alarms.get(event.ref.uid)
     if known is not None and known.attempt == event.attempt:
         del state.alarms[event.ref.uid]
-        recheck(state, state.cluster_of.get(event.ref.uid, ""))
+        recheck(state, state.cluster_of(event.ref.uid))
 
 
 def _named(state: BridgeState, at: Position, event: EffectApplied | EffectFailed) -> None:
@@ -302,6 +305,6 @@ def written(state: BridgeState, at: Position, event: EffectApplied | EffectFaile
     else:
         cluster.rests_until = at.at + REST_MS
         grant = state.grants.get(cluster.owner)
-        if grant is not None:
-            grant.giving = {}
+        if grant is not None and grant.giver == event.ref.uid:
+            grant.giving, grant.giver = {}, ""
     recheck(state, event.ref.uid)

@@ -25,7 +25,7 @@ UNUSED_MS = 15_000
 def decisions(state: BridgeState) -> Iterator[Decision]:
     """What is due about any cluster."""
     timed = (uid for uid, cluster in state.clusters.items() if 0 < _deadline(cluster) <= state.now)
-    asked = (uid for owner in state.reclaims if (uid := state.cluster_of.get(owner)) is not None)
+    asked = (uid for owner in state.reclaims if (uid := state.cluster_of(owner)))
     yield from watchdog.decisions(state)
     for uid in dict.fromkeys([*state.due, *timed, *asked, *watchdog.timed(state)]):
         decision = next_of(state, state.clusters[uid])
@@ -52,7 +52,7 @@ def next_of(state: BridgeState, cluster: Cluster) -> Decision | None:
     grant, uid = state.grants.get(cluster.owner), cluster.ref.uid
     if grant is None or cluster.fixed or not cluster.runs or uid in state.gates:
         return None
-    if state.cluster_of.get(cluster.owner) != uid:
+    if state.cluster_of(cluster.owner) != uid:
         return None
     if grant.giving or cluster.rv < cluster.written_rv or state.now < cluster.rests_until:
         return None

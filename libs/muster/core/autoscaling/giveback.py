@@ -100,7 +100,7 @@ def given_up(state: BridgeState) -> Iterator[Decision]:
     """Of those whose cluster is gone nothing comes."""
     for owner, reclaim in state.reclaims.items():
         grant = state.grants.get(owner)
-        cluster = state.clusters.get(state.cluster_of.get(owner, ""))
+        cluster = state.clusters.get(state.cluster_of(owner))
         scales = cluster is not None and not cluster.fixed
         if grant is not None and not scales and state.now >= reclaim.since + GIVE_UP_MS:
             yield _kept(grant, reclaim, "no_cluster")

@@ -11,7 +11,7 @@ from muster.events.alarms import AlarmRaised, AlarmReason
 from muster.events.base import Cause
 from muster.events.elastic import GateSet, GrowthUnit, ReplicaCost, WorkersChosen
 from muster.events.growing import NodesRequested, WithdrawalReason
-from muster.model.elastic import Counts, Elastic
+from muster.model.elastic import Counts, Elastic, running_through
 from muster.model.keys import Ref
 from muster.model.pools import Growth
 from muster.model.raydemand import RayDemand
@@ -115,6 +115,8 @@ class Grant(Struct):
     groups: Counts
     giving: Counts = field(default_factory=dict)
     """What is being given back: replicas that the group is left with."""
+    giver: str = ""
+    """uid of the cluster that gives it back"""
     grown: dict[str, ReplicaCost] = field(default_factory=dict)
     """What a pod that is grown in place is charged on top, as it was asked for last."""
 
@@ -205,8 +207,10 @@ class BridgeState(StageState):
     grants: dict[str, Grant] = field(default_factory=dict)
     """By uid of who is charged."""
     clusters: dict[str, Cluster] = field(default_factory=dict)
-    cluster_of: dict[str, str] = field(default_factory=dict)
-    """uid of who is charged -> uid of the cluster seen last"""
+    families: dict[str, dict[str, str]] = field(default_factory=dict)
+    """uid of who is charged -> {uid of a cluster of its: its name}, in the order in which they were first seen"""
+    through: dict[str, str] = field(default_factory=dict)
+    """uid of who is charged -> name of the cluster that it says it runs through"""
     clusters_seen: Seen = field(default_factory=Seen)
     workers: dict[str, dict[str, dict[str, Worker]]] = field(default_factory=dict)
     """uid of a RayCluster -> {worker group: {uid of a live pod: what is known of it}}"""
@@ -236,6 +240,11 @@ class BridgeState(StageState):
     """RayClusters with which something is wrong, or was."""
     due: dict[str, None] = field(default_factory=dict)
     """RayClusters about which something is to be decided now."""
+
+    def cluster_of(self, owner: str) -> str:
+        """uid of the cluster that is kept within what is granted to somebody; empty: there is none."""
+        family = self.families.get(owner)
+        return running_through(family, self.through.get(owner, "")) if family else ""
 
 
 def templates_of(event: NodesRequested) -> tuple[str, ...]:

@@ -23,27 +23,43 @@ def seen(
     if cluster is None:
         cluster = state.clusters[ref.uid] = Cluster(ref, owner, Elastic(), rv, cause, elastic is None)
     cluster.elastic, cluster.rv, cluster.cause, cluster.runs = elastic or Elastic(), rv, cause, runs
-    state.cluster_of[owner] = ref.uid
+    state.families.setdefault(owner, {})[ref.uid] = ref.name
     wishes(state, cluster)
     recheck(state, ref.uid)
 
 
 def forget(state: BridgeState, uid: str) -> None:
+    """A cluster is gone, or is something else. Another one of the same owner is looked at in its place."""
     cluster = state.clusters.pop(uid)
     grant = state.grants.get(cluster.owner)
-    if grant is not None:
-        grant.giving = {}  # Its next sight shows what came of the write that was to lower it.
+    if grant is not None and grant.giver == uid:
+        grant.giving, grant.giver = {}, ""  # Its next sight shows what came of the write that was to lower it.
     named = state.named.get(cluster.owner)
     if named is not None and named.ordered.ref.uid == uid:  # One that has a fixed size makes them again.
         del state.named[cluster.owner]
     for table in (state.growing, state.gates, state.due, state.heard, state.chosen, state.watched):
         table.pop(uid, None)
-    if state.cluster_of.get(cluster.owner) == uid:
-        del state.cluster_of[cluster.owner]
+    family = state.families[cluster.owner]
+    del family[uid]
+    if not family:
+        del state.families[cluster.owner]
+    recheck(state, state.cluster_of(cluster.owner))
+
+
+def runs_through(state: BridgeState, owner: str, name: str) -> None:
+    """What somebody says that it runs through; empty: nothing yet."""
+    if state.through.get(owner, "") == name:
+        return
+    if name:
+        state.through[owner] = name
+    else:
+        state.through.pop(owner, None)
+    for uid in state.families.get(owner, ()):
+        recheck(state, uid)
 
 
 def wishes_of_owner(state: BridgeState, owner: str) -> None:
-    cluster = state.clusters.get(state.cluster_of.get(owner, ""))
+    cluster = state.clusters.get(state.cluster_of(owner))
     if cluster is not None:
         wishes(state, cluster)
         recheck(state, cluster.ref.uid)

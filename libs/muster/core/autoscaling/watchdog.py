@@ -107,10 +107,10 @@ def decisions(state: BridgeState) -> Iterator[Decision]:
     for uid in state.watched:
         cluster = state.clusters[uid]
         grant = state.grants.get(cluster.owner)
-        if grant is not None and state.cluster_of.get(cluster.owner) == uid:
+        if grant is not None and state.cluster_of(cluster.owner) == uid:
             yield from _alarm(state, cluster, grant)
     for owner, alarm in state.alarms.items():
-        if owner not in state.cluster_of:  # Its cluster is gone, or scales itself no more.
+        if not state.cluster_of(owner):  # Its cluster is gone, or scales itself no more.
             yield AlarmCleared(cause=alarm.cause, ref=alarm.ref, attempt=alarm.attempt, cluster=alarm.cluster)
 
 
@@ -168,7 +168,7 @@ def _idle(state: BridgeState, cluster: Cluster, group: ScaledGroup) -> list[tupl
 
 def _wrong(state: BridgeState, cluster: Cluster) -> Iterator[tuple[AlarmReason, Wrong]]:
     grant, uid = state.grants.get(cluster.owner), cluster.ref.uid
-    if grant is None or not cluster.runs or state.cluster_of.get(cluster.owner) != uid:
+    if grant is None or not cluster.runs or state.cluster_of(cluster.owner) != uid:
         return
     heads, demand = state.heads.get(uid, {}), _demand(state, cluster)
     trouble = demand.trouble if demand is not None else ""
