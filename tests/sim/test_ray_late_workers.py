@@ -13,7 +13,7 @@ from kit.rayscaler import RayScaler
 from muster.core.autoscaling.giveback import LATE_MS
 from muster.events.decisions import EvictionOrdered
 from muster.events.effects import EffectApplied, EffectFailed
-from muster.events.elastic import GateSet, WorkersRemoved
+from muster.events.elastic import GateSet, WorkersKept, WorkersRemoved
 from muster.model import api
 
 LATE = LATE_MS // 5_000
@@ -170,6 +170,89 @@ def test_one_that_is_used_again_meanwhile_stays_as_long_as_nobody_is_owed_it() -
     assert len(play.pods()) == len(removed(play)) == 1, "it has nothing to do any more"
     play.tick(2)
     assert play.cpu() == HEAD_CPU + CORE
+    play.clean()
+
+
+NAMES = "/spec/workerGroupSpecs/0/scaleStrategy"
+
+
+def test_what_was_to_go_and_is_used_again_is_taken_back_once_nobody_deletes_it() -> None:
+    """Ray 2.60 replaces all of scaleStrategy; else the cluster could never grow while it uses that worker."""
+    play = ElasticPlay()
+    scaler = unused(play)
+    scaler.start("back")
+    play.tick(1)
+    play.edit([{"op": "replace", "path": NAMES, "value": {"workersToDelete": []}}])
+    play.cluster.driver.down.clear()
+    play.tick(LATE + 4)
+    assert len(play.pods()) == play.group()["maxReplicas"] == 2, "what it uses is granted"
+    assert [event.reason for event in play.told(WorkersKept)] == ["in_use"]
+    assert play.cpu() == HEAD_CPU + 2 * CORE and not play.over()
+    scaler.stopped = False
+    for name in ("one", "two", "three"):
+        scaler.start(name)
+    play.tick(6)
+    assert not scaler.waiting and len(play.pods()) == play.group()["maxReplicas"] == 5
+    for name in list(scaler.actors):
+        scaler.end(name)
+    play.tick(12)
+    assert not play.pods() and play.cpu() == HEAD_CPU
+    assert not play.told(WorkersRemoved)
+    play.clean()
+
+
+def test_what_is_still_named_to_its_operator_is_not_taken_back() -> None:
+    """It would be deleted at any moment."""
+    play = ElasticPlay()
+    scaler = unused(play)
+    scaler.start("back")
+    play.tick(3 * LATE)
+    assert not play.told(WorkersKept)
+    play.cluster.driver.down.clear()
+    play.tick(4)
+    assert len(play.pods()) == 1
+    scaler.stopped = False
+    play.tick(6)
+    assert not scaler.waiting and len(play.pods()) == 2
+    play.clean()
+
+
+def test_what_another_queue_is_owed_meanwhile_goes_all_the_same() -> None:
+    play = contended()
+    scaler = grown(play, 8)
+    lost(play)
+    scaler.stopped = True
+    scaler.end("actor-7")
+    while not [event for event in play.told(GateSet) if event.workers]:
+        play.tick(1)
+    scaler.start("back")
+    play.tick(1)
+    owed(play)
+    play.tick(2)
+    play.edit([{"op": "replace", "path": NAMES, "value": {"workersToDelete": []}}])
+    play.cluster.driver.down.clear()
+    play.tick(2 * LATE + 6)
+    assert (len(play.pods("auto")), len(play.pods("owed"))) == (6, 3)
+    play.clean()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_whatever_is_taken_back_a_worker_in_use_stays_and_the_cluster_goes_on_growing(seed: int) -> None:
+    play = ElasticPlay(seed=seed)
+    scaler = unused(play)
+    play.cell.disorder = Disorder(late=0.3, crash=0.05, unseen=0.3, repeat=0.1, lost_answer=0.3, outage=0.2)
+    scaler.start("back")
+    play.tick(1 + seed)
+    play.edit([{"op": "replace", "path": NAMES, "value": {"workersToDelete": []}}])
+    play.cluster.driver.down.clear()
+    play.tick(LATE + seed)
+    play.cell.heal()
+    scaler.stopped = False
+    for number in range(3):
+        scaler.start(f"more-{number}")
+    play.tick(LATE + 8)
+    assert not scaler.waiting and len(play.pods()) == play.group()["maxReplicas"] == 5
+    assert play.cpu() == HEAD_CPU + 5 * CORE and not play.over()
     play.clean()
 
 

@@ -114,7 +114,8 @@ def late_ms(tries: int) -> int:
 def overdue(state: BridgeState) -> Iterator[Decision]:
     """Workers that their operator, or their autoscaler on whose word it acts, does not remove.
 
-    Those that nobody asks for stay while one of them is used again.
+    Those that nobody asks for stay while one of them is used again; once none of them is named to their operator any
+    more, the cluster keeps what it was granted.
     """
     for named in state.named.values():
         if not named.since or state.now < named.retry_at:
@@ -124,7 +125,18 @@ def overdue(state: BridgeState) -> Iterator[Decision]:
             for group, refs in named.ordered.workers.items()
             if (pods := tuple(ref for ref in refs if _stays(state, named.ordered.ref.uid, group, ref.uid)))
         }
-        if live and (named.ordered.claimant is not None or _all_idle(state, named.ordered.ref.uid, live)):
+        if not live:
+            continue
+        if named.ordered.claimant is None and not _all_idle(state, named.ordered.ref.uid, live):
+            if not _leaving(state, named.ordered.ref.uid, live):
+                yield WorkersKept(
+                    cause=named.cause,
+                    ref=named.ordered.owner,
+                    attempt=named.ordered.attempt,
+                    reason="in_use",
+                    unasked=True,
+                )
+        else:
             yield WorkersRemoved(
                 cause=named.cause,
                 ref=named.ordered.ref,
@@ -147,6 +159,13 @@ def _all_idle(state: BridgeState, cluster: str, workers: Mapping[str, tuple[Ref,
     """Whether all of these have nothing to do, as their head said last."""
     idle = _unused(state, cluster)
     return all(pod.name in idle for pods in workers.values() for pod in pods)
+
+
+def _leaving(state: BridgeState, cluster: str, workers: Mapping[str, tuple[Ref, ...]]) -> bool:
+    """Whether one of these is still named to their operator, as the cluster was seen last."""
+    known = state.clusters.get(cluster)
+    groups = known.elastic.groups if known is not None else ()
+    return any(pod.name in group.leaving for group in groups for pod in workers.get(group.name, ()))
 
 
 def _unused(state: BridgeState, cluster: str) -> set[str]:

@@ -369,8 +369,12 @@ def placement_chosen(state: PreemptorState, _at: Position, event: PlacementChose
 
 
 def workers_kept(state: PreemptorState, at: Position, event: WorkersKept) -> None:
-    """It gives no workers; as a whole it may be suspended after a while."""
-    if not event.unasked and state.shrinking.pop(event.ref.uid, None) is not None:
+    """It gives no workers; as a whole it may be suspended after a while. What was on its way back by itself can be
+    taken again.
+    """
+    if event.unasked:
+        state.supply += 1
+    elif state.shrinking.pop(event.ref.uid, None) is not None:
         state.kept[event.ref.uid] = at.at + KEPT_MS
         changed(state, event.ref.uid)
         state.supply += 1

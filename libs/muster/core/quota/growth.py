@@ -74,10 +74,13 @@ def parts_ordered(state: AccountantState, at: Position, event: EvictionOrdered) 
 
 
 def kept(state: AccountantState, at: Position, event: WorkersKept) -> None:
-    """Nothing more can be taken from a cluster: nobody waits for that."""
-    if event.unasked:
-        return
+    """Nothing more can be taken from a cluster: nobody waits for that. What was on its way back stays granted."""
     entry = state.entries.get(event.ref.uid)
+    if event.unasked:
+        given = state.returns.get(event.ref.uid)
+        if given is not None and given.ordered.claimant is None and given.ordered.attempt == event.attempt:
+            del state.returns[event.ref.uid]
+        return
     if entry is not None and entry.attempt == event.attempt:
         entry.cut = {}
     state.ledger.victim_stays(event.ref.uid, event.attempt, at.at)
