@@ -25,6 +25,7 @@ from muster.ports import ApiStatusError, ApiTransport
 from muster_cli.findings import Finding
 from muster_cli.nativechecks import native_findings
 from muster_cli.owners import owner_findings
+from muster_cli.rolechecks import ADMIT
 
 OLDEST = ServerVersion(1, 28)
 ADMISSION = "admissionregistration.k8s.io"
@@ -41,15 +42,17 @@ class AdmissionPolicy(Struct, frozen=True):
     """Keeps jobs in their queue; else it only spares people to write something themselves."""
     steers: bool = False
     """Gives pods of gangs our name."""
+    limits: bool = False
+    """Keeps Muster's own actuator from what its rights would let it do."""
 
 
 def _policy(
-    name: str, sort: str, since: ServerVersion, *, guards: bool = True, steers: bool = False
+    name: str, sort: str, since: ServerVersion, *, guards: bool = True, steers: bool = False, limits: bool = False
 ) -> AdmissionPolicy:
     kind = f"{sort}AdmissionPolicy"
     resource = ApiResource(ADMISSION, "v1", f"{sort.lower()}admissionpolicies", kind, namespaced=False)
     binding = ApiResource(ADMISSION, "v1", f"{sort.lower()}admissionpolicybindings", f"{kind}Binding", namespaced=False)
-    return AdmissionPolicy(name, resource, binding, since, guards, steers)
+    return AdmissionPolicy(name, resource, binding, since, guards, steers, limits)
 
 
 POLICIES = (
@@ -63,6 +66,7 @@ POLICIES = (
     _policy("muster-queueunits", "Validating", ServerVersion(1, 30)),
     _policy("muster-namespaces", "Validating", ServerVersion(1, 30)),
     _policy("muster-ray-growth", "Validating", ServerVersion(1, 30), guards=False),
+    _policy("muster-pod-deletions", "Validating", ServerVersion(1, 30), guards=False, limits=True),
     _policy("muster-jobs-suspended", "Mutating", ServerVersion(1, 36)),
     _policy("muster-trainings-suspended", "Mutating", ServerVersion(1, 36)),
     _policy("muster-cronjobs-suspended", "Mutating", ServerVersion(1, 36)),
@@ -75,9 +79,6 @@ POLICIES = (
     _policy("muster-gpu-shares-told", "Mutating", ServerVersion(1, 36), guards=False),
 )
 """What ``deploy/policies`` holds (a test keeps them equal)."""
-
-ADMIT = ApiResource("queues.muster.dev", "v1", "queues", "Queue")
-"""No resource of any server: the right that the policies ask for before a queued job is let go."""
 
 NEEDED_TO_WATCH = (api.QUOTA_TREES,)
 NEEDED_TO_ACT = (api.QUEUES, api.QUEUE_UNITS)
@@ -254,6 +255,10 @@ async def _policies(transport: ApiTransport, version: ServerVersion, *, acting: 
     if guards:
         what = f"{', '.join(guards)} missing: anybody may start a queued job around the queue"
         findings.append(Finding("bad" if acting else "note", "policies", what, "apply deploy/policies"))
+    limits = [name for name, policy in missing.items() if policy.limits]
+    if limits:
+        what = f"{', '.join(limits)} missing: with the credentials of Muster's actuator anyone may delete any pod"
+        findings.append(Finding("note", "policies", what, "apply deploy/policies"))
     if unknown:
         findings.append(Finding("note", "policies", f"cannot be looked at: {', '.join(unknown)}"))
     there = [policy.name for policy in wanted if policy not in missing.values()]

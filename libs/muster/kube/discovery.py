@@ -19,6 +19,7 @@ from muster.ports import ApiResponse, ApiStatusError, ApiTransport
 T = TypeVar("T")
 
 ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+REVIEWS_OF_OTHERS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
 
 class ServerVersion(Struct, frozen=True, order=True):
@@ -85,8 +86,13 @@ async def can_i(
     *,
     name: str = "",
     subresource: str = "",
+    user: str = "",
+    groups: tuple[str, ...] = (),
 ) -> Access:
-    """Whether we may do that; an empty namespace asks for all of them, an empty name for any."""
+    """Whether we may do that; an empty namespace asks for all of them, an empty name for any.
+
+    ``user``, ``groups``: somebody else who is meant; to ask that takes a right of its own.
+    """
     attributes = {
         "verb": verb,
         "group": resource.group,
@@ -98,10 +104,11 @@ async def can_i(
     }
     review = {
         "apiVersion": "authorization.k8s.io/v1",
-        "kind": "SelfSubjectAccessReview",
-        "spec": {"resourceAttributes": attributes},
+        "kind": "SubjectAccessReview" if user else "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": attributes, **({"user": user, "groups": groups} if user else {})},
     }
-    answer = await transport.request("POST", ACCESS_REVIEWS, body=msgspec.json.encode(review))
+    path = REVIEWS_OF_OTHERS if user else ACCESS_REVIEWS
+    answer = await transport.request("POST", path, body=msgspec.json.encode(review))
     status = _decode(answer, _Review).status
     return Access(status.allowed, status.reason or status.evaluation_error)
 

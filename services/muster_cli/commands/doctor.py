@@ -23,6 +23,7 @@ from muster_cli.findings import Finding, must_fix, record
 from muster_cli.options import Bus, ClusterOption, Document
 from muster_cli.reading import LogPlace, locate, opened
 from muster_cli.render.findings import findings_lines, verdict
+from muster_cli.rolechecks import role_findings
 
 
 async def doctor(
@@ -83,7 +84,8 @@ async def _cluster(cluster: ClusterOption | None, place: LogPlace | None, *, act
             findings = await cluster_findings(
                 api.transport, acting=acting, policies=not api.simulated, kinds=kinds, ours=ours, native=native
             )
-            return [Finding("ok", "cluster", api.name), *pair, *findings]
+            roles = await role_findings(api.transport, kinds)
+            return [Finding("ok", "cluster", api.name), *pair, *findings, *roles]
     except (KubeConfigError, ApiUnreachableError, ApiStatusError) as err:
         return [Finding("bad", "cluster", str(err))]
 

@@ -13,11 +13,12 @@ from muster.runtime.config import Config
 from muster.runtime.leader import MAX_SKEW_MS
 from muster.sim.apiserver import SimApiServer, SimTransport
 from muster_cli.buschecks import judged
-from muster_cli.clusterchecks import ADMIT, POLICIES, _tree, acting_rights, watching_rights
+from muster_cli.clusterchecks import POLICIES, _tree, acting_rights, watching_rights
 from muster_cli.findings import Finding
 from muster_cli.instances import Instance
 from muster_cli.owners import OWNERS, owner_findings
 from muster_cli.reading import LogPlace
+from muster_cli.rolechecks import ADMIT
 from muster_cli.state import SEATS, CellState, Lead
 
 DEPLOY = Path(__file__).parents[3] / "deploy"

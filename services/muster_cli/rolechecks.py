@@ -1,0 +1,153 @@
+"""What the accounts of an installed Muster may do: roles of an older version lack what this one needs.
+
+The API server is asked account by account, so it does not matter which role gives a right.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Iterator
+from typing import NamedTuple
+
+from muster.core.actuation.gathering import GROUPS
+from muster.core.objects.gpus import RESERVATIONS
+from muster.core.reading.registry import WATCHED, shards_of
+from muster.core.workloads.registry import KINDS
+from muster.kube.discovery import can_i
+from muster.model import api
+from muster.model.api import ApiResource
+from muster.model.text import counted
+from muster.ports import ApiStatusError, ApiTransport
+from muster.runtime.pairing import KNOWN_BY
+from muster_cli.findings import Finding
+
+SYSTEM = "muster-system"
+"""Where ``deploy`` puts the accounts."""
+LEASE = "muster"
+ACCOUNTS = ApiResource("", "v1", "serviceaccounts", "ServiceAccount")
+ADMIT = ApiResource("queues.muster.dev", "v1", "queues", "Queue")
+"""No resource of any server: the right that the policies ask for before a queued job is let go."""
+APPLY = "kubectl apply -k deploy/rbac"
+SHOWN = 12
+
+
+class Need(NamedTuple):
+    """A right that an account needs."""
+
+    verb: str
+    resource: ApiResource
+    part: str = ""
+    """Of the resource: ``status``; empty: the resource itself."""
+    namespace: str = ""
+    """Empty: in all of them."""
+    name: str = ""
+    """The only object it is needed for; empty: any."""
+
+    def __str__(self) -> str:
+        """``delete pods in namespace muster-gpu-reservations``, ``patch queues.scheduling.run.ai/status``."""
+        what = f"{self.verb} {self.resource}{f'/{self.part}' if self.part else ''}"
+        return " ".join(
+            (what, *([self.name] if self.name else ()), *([f"in namespace {self.namespace}"] if self.namespace else ()))
+        )
+
+
+class Account(NamedTuple):
+    """An account of ``deploy/rbac``."""
+
+    name: str
+    namespace: str = SYSTEM
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+WATCHER, ACTUATOR = Account("muster-watcher"), Account("muster-actuator")
+RESERVATION = Account("muster-gpu-reservation", RESERVATIONS)
+
+
+def needs(kinds: Collection[str] = KINDS) -> dict[Account, list[Need]]:
+    """What each account needs for these kinds of workloads: just what ``deploy/rbac`` gives (a test keeps that)."""
+    return {
+        WATCHER: [*_watcher(kinds)],
+        ACTUATOR: [*_actuator(kinds)],
+        RESERVATION: [Need("patch", api.PODS, namespace=RESERVATIONS)],
+    }
+
+
+def _watcher(kinds: Collection[str]) -> Iterator[Need]:
+    for row in (WATCHED[shard] for shard in shards_of(kinds)):
+        yield from (Need(verb, row.resource, "", row.namespace, row.name) for verb in ("get", "list", "watch"))
+    yield Need("get", api.NAMESPACES, name=KNOWN_BY)
+
+
+def _actuator(kinds: Collection[str]) -> Iterator[Need]:
+    writes = {
+        **{KINDS[kind].resource: "get patch" for kind in kinds},
+        ADMIT: "admit",
+        api.PODS: "get list delete patch",
+        api.DISRUPTION_BUDGETS: "list",
+        api.CONFIG_MAPS: "create patch",
+        api.PROVISIONING_REQUESTS: "create delete",
+        api.POD_TEMPLATES: "create delete",
+        GROUPS: "create delete get",
+        api.QUEUES: "create delete patch",
+        api.QUEUE_UNITS: "create patch",
+        api.QUOTA_TREES: "patch",
+        api.KAI_POD_GROUPS: "create patch",
+        api.EVENTS: "create patch",
+        **dict.fromkeys(api.POD_GROUPS, "create delete patch"),
+        api.NAMESPACES: "create",
+        api.LEASES: "create",
+    }
+    for resource, verbs in writes.items():
+        yield from (Need(verb, resource) for verb in verbs.split())
+    yield from (Need(verb, api.LEASES, "", SYSTEM, LEASE) for verb in ("get", "update"))
+    yield Need("create", api.PODS, "binding")
+    shown = (api.QUEUES, api.QUEUE_UNITS, api.QUOTA_TREES, api.KAI_QUEUES, api.KAI_POD_GROUPS, *api.POD_GROUPS)
+    yield from (Need("patch", resource, "status") for resource in (*shown, api.PODS))
+    yield from (Need(verb, api.PODS, "", RESERVATIONS) for verb in ("create", "delete"))
+
+
+async def role_findings(transport: ApiTransport, kinds: Collection[str] = KINDS) -> list[Finding]:
+    """What the accounts lack; nothing where Muster is not installed. Raises ApiUnreachableError."""
+    installed = await transport.request("GET", ACCOUNTS.path(ACTUATOR.namespace, ACTUATOR.name))
+    if installed.status == 404:
+        return []
+    findings, checked = [], 0
+    try:
+        for account, wanted in needs(kinds).items():
+            lacks = await _lacks(transport, account, wanted)
+            checked += len(wanted)
+            if lacks:
+                findings.append(Finding("bad", "roles", _said(account, lacks), APPLY))
+    except ApiStatusError as err:
+        what = f"what the accounts of Muster may do cannot be asked: {err}"
+        return [Finding("note", "roles", what, "grant it: verb create on subjectaccessreviews.authorization.k8s.io")]
+    return findings or [Finding("ok", "roles", f"{counted(checked, 'right')} that the accounts of Muster need")]
+
+
+def _said(account: Account, lacks: list[Need]) -> str:
+    named = ", ".join(str(each) for each in lacks[:SHOWN])
+    more = f" and {len(lacks) - SHOWN} more" if len(lacks) > SHOWN else ""
+    return f"account {account} may not {named}{more}: its role is older than this version, or was changed"
+
+
+async def _lacks(transport: ApiTransport, account: Account, wanted: list[Need]) -> list[Need]:
+    user = f"system:serviceaccount:{account.namespace}:{account.name}"
+    groups = ("system:serviceaccounts", f"system:serviceaccounts:{account.namespace}", "system:authenticated")
+    answers = await asyncio.gather(
+        *(
+            can_i(
+                transport,
+                need.verb,
+                need.resource,
+                need.namespace,
+                name=need.name,
+                subresource=need.part,
+                user=user,
+                groups=groups,
+            )
+            for need in wanted
+        )
+    )
+    return [need for need, answer in zip(wanted, answers, strict=True) if not answer.allowed]
