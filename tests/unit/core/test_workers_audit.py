@@ -70,9 +70,7 @@ def test_once_it_is_over_it_justifies_nothing(end: str) -> None:
     before = ((GATE, 0, 0), (WRITTEN, 1, 1), (ENDS[end], late, 2))
     assert found(*before, (REMOVED, late, 3)) == [False]
     assert found(*before, (REMOVED, late, 2)) == [True], "who decided it could not know"
-    other = QuotaReleased(
-        cause=ASKED, ref=CLUSTER, attempt=1, queue="root/ns", request={}, reason="finished"
-    )
+    other = QuotaReleased(cause=ASKED, ref=CLUSTER, attempt=1, queue="root/ns", request={}, reason="finished")
     assert found(*before, (REMOVED, late, 3), (other, 3 * PATIENCE_MS, 4)) == [False]
 
 

@@ -260,11 +260,12 @@ def kept(state: BridgeState, _at: Position, event: WorkersKept) -> None:
         state.chosen.pop(cluster, None)
         recheck(state, cluster)
     named, grant = state.named.get(event.ref.uid), state.grants.get(event.ref.uid)
-    if event.unasked and named is not None and named.ordered.claimant is None and grant is not None:
-        if grant.attempt == named.ordered.attempt == event.attempt:  # They had been named to their operator.
-            del state.named[event.ref.uid]
-            grant.giving, grant.giver = {}, ""
-            recheck(state, named.ordered.ref.uid)
+    if named is None or grant is None or grant.attempt != event.attempt:
+        return
+    if event.unasked and named.ordered.claimant is None:  # They had been named to their operator.
+        del state.named[event.ref.uid]
+        grant.giving, grant.giver = {}, ""
+        recheck(state, named.ordered.ref.uid)
 
 
 def alarm_raised(state: BridgeState, at: Position, event: AlarmRaised) -> None:

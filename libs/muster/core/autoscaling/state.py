@@ -242,7 +242,7 @@ class BridgeState(StageState):
     """RayClusters about which something is to be decided now."""
 
     def cluster_of(self, owner: str) -> str:
-        """uid of the cluster that is kept within what is granted to somebody; empty: there is none."""
+        """Uid of the cluster that is kept within what is granted to somebody; empty: there is none."""
         family = self.families.get(owner)
         return running_through(family, self.through.get(owner, "")) if family else ""
 

@@ -83,7 +83,7 @@ def _scales_itself(state: PreemptorState, uid: str, elastic: Elastic | None) -> 
 
 
 def child_observed(state: PreemptorState, _at: Position, event: ChildObserved) -> None:
-    """What a Ray cluster may give is told by the one that runs; more of it is news."""
+    """What a Ray cluster may give depends on the one that runs; a plan is tried again where that has changed."""
     workload = state.queues.workloads.get(event.child.owner_uid)
     before = state.scaling.of(workload) if workload is not None else None
     state.scaling.observed(event)

@@ -12,11 +12,11 @@ from msgspec import Struct, field
 
 from muster.core.objects.labels import quota_name
 from muster.core.presence import Presence
-from muster.core.quota.scaling import Scaling
 from muster.core.quota.decay import Lately
 from muster.core.quota.forest import Forest
 from muster.core.quota.ledger import Ledger, leaf_of
 from muster.core.quota.rules import union
+from muster.core.quota.scaling import Scaling
 from muster.core.quota.service import Service
 from muster.core.quota.stale import Members
 from muster.core.quota.standalone import StandalonePod

@@ -33,9 +33,7 @@ class Play:
         self.service: Workload = replace(facts.job("s"), ref=SERVICE, phase="running", suspended=False)
         self.service = replace(self.service, elastic=Elastic((ScaledGroup("small", 5, 5),)))
         self.say("a")
-        self.fold(
-            QuotaReserved(cause=Cause(1, 0), ref=SERVICE, attempt=1, queue="root/a", request={}, pods=6)
-        )
+        self.fold(QuotaReserved(cause=Cause(1, 0), ref=SERVICE, attempt=1, queue="root/a", request={}, pods=6))
 
     def fold(self, event: Event) -> None:
         self.seq += 1
