@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kit.elastic import HEAD_CPU, ElasticPlay, raycluster
+from kit.elastic import HEAD_CPU, ElasticPlay, raycluster, rayjob
 from muster.events.decisions import QuotaReleased, QuotaReserved, WorkloadQueued, WorkloadRefused
 from muster.events.effects import EffectApplied
 from muster.model import api
@@ -87,6 +87,63 @@ def test_what_its_autoscaler_deletes_is_gone_and_free() -> None:
     assert not play.cell.seats["quota_accountant"].state.ledger.charges
     bridge = play.cell.seats["autoscaler_bridge"].state
     assert not (bridge.clusters or bridge.grants or bridge.workers or bridge.gates)
+    play.clean()
+
+
+def of_a_job(*, runtime: str) -> ElasticPlay:
+    """A RayJob whose cluster stays for two hours after its end, unless nothing uses it."""
+    play = ElasticPlay(("ns", "3500m", "3500m"))
+    made = rayjob()
+    made["metadata"]["annotations"]["sim.muster.dev/runtime"] = runtime
+    made["spec"]["ttlSecondsAfterFinished"] = 7_200
+    made["spec"]["rayClusterSpec"]["idleTerminationOptions"] = {"timeoutSeconds": 30, "policy": "Suspend"}
+    scaler = play.create(made)
+    scaler.start("actor-0")
+    scaler.start("actor-1")
+    play.tick(6)
+    assert len(play.pods()) == 2
+    return play
+
+
+def rest(play: ElasticPlay) -> None:
+    for scaler in play.scalers.values():
+        for name in list(scaler.actors):
+            scaler.end(name)
+    play.tick(14)
+    assert play.raycluster()["spec"]["idleSuspend"] is True
+    assert not play.pods() and not play.pods("auto", "head")
+
+
+def charges(play: ElasticPlay) -> list[str]:
+    state = play.cell.seats["quota_accountant"].state
+    return [state.entries[uid].ref.kind for uid in state.ledger.charges]
+
+
+def test_a_job_that_has_ended_is_not_charged_for_a_cluster_that_its_autoscaler_stopped() -> None:
+    play = of_a_job(runtime="60s")
+    play.tick(20)
+    play.create_raw(raycluster("later", replicas=3, minReplicas=3))
+    play.tick(2)
+    assert charges(play) == ["RayJob"], "its cluster stays, and is in use"
+    rest(play)
+    assert [event.reason for event in play.told(QuotaReleased)] == ["finished"]
+    assert charges(play) == ["RayCluster"] and len(play.pods("later", "head")) == 1
+    play.merge("auto", {"spec": {"idleSuspend": False}})
+    play.tick(2)
+    assert sorted(charges(play)) == ["RayCluster", "RayJob"], "what runs again is charged again"
+    play.cell.advance(7_300_000)
+    assert charges(play) == ["RayCluster"]
+    play.clean()
+
+
+def test_a_job_that_has_not_ended_stays_charged() -> None:
+    """Its pods come back without asking: KubeRay can suspend no RayJob that waits, and Muster starts nothing there."""
+    play = of_a_job(runtime="99h")
+    rest(play)
+    assert charges(play) == ["RayJob"] and not play.told(QuotaReleased)
+    play.merge("auto", {"spec": {"idleSuspend": False}})
+    play.tick(2)
+    assert len(play.pods("auto", "head")) == 1 and not play.over()
     play.clean()
 
 

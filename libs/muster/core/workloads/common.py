@@ -229,9 +229,13 @@ def basis_of(
 
 
 def child(
-    kind: str, meta: Meta, life: Life | None = None, *, asks: Vector | None = None, elastic: Elastic | None = None
-) -> ChildState:
-    """An object as what its owner runs through. ``asks``: what its pods ask for, where it says how many there are."""
+    kind: str, meta: Meta, life: Life | None = None, *, asks: Vector | None = None, elastic: Elastic | None = None,
+    rests: bool = False,
+) -> ChildState:  # fmt: skip
+    """An object as what its owner runs through. ``asks``: what its pods ask for, where it says how many there are.
+
+    ``rests``: its controller is to keep no pods of it.
+    """
     owner = meta.controller
     return ChildState(
         ref=meta.ref(kind),
@@ -239,7 +243,7 @@ def child(
         owner_uid=owner.uid,
         owner_kind=owner.kind,
         asks=asks or {},
-        over=life is not None and life.over,
+        over=rests or (life is not None and life.over),
         elastic=elastic,
     )
 

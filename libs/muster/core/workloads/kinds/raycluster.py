@@ -24,8 +24,6 @@ from muster.core.workloads.common import (
 from muster.core.workloads.ownership import belongs
 from muster.core.workloads.ray import GROUP, OPERATOR, RayClusterSpec, add_cluster
 from muster.core.workloads.rayscaling import elastic_of, uncapped
-from muster.model.elastic import Elastic
-from muster.model.resources import Vector
 from muster.model.workload import ChildState, Phase, Workload
 
 KIND = "RayCluster"
@@ -55,8 +53,7 @@ def read(raw: bytes) -> Workload | ChildState:
     """A RayCluster by itself, or as the child of the RayJob or RayService it names: then what it asks for counts."""
     meta: Meta = decode(raw, _Owned).metadata
     if belongs(meta.controller, GROUP, "RayJob", "RayService"):
-        asks, elastic = _asks(raw, meta)
-        return child(KIND, meta, asks=asks, elastic=elastic)
+        return _child(raw, meta)
     return alone(raw)
 
 
@@ -76,7 +73,7 @@ def alone(raw: bytes) -> Workload:
     return workload(KIND, cluster.api_version, cluster.metadata, life, needs, refusal=refusal, elastic=elastic)
 
 
-def _asks(raw: bytes, meta: Meta) -> tuple[Vector, Elastic | None]:
+def _child(raw: bytes, meta: Meta) -> ChildState:
     """What the pods of a child ask for, and how it scales; one that cannot be read still is what its owner runs
     through.
     """
@@ -84,13 +81,13 @@ def _asks(raw: bytes, meta: Meta) -> tuple[Vector, Elastic | None]:
         cluster: RayCluster = decode(raw, RayCluster)
         spec, needs = cluster.spec, Needs()
         if spec is None or spec.rests:
-            return {}, None
+            return child(KIND, meta, rests=spec is not None)
         add_cluster(needs, spec, "spec", meta=cluster.metadata)
         full = needs.totals()["full"]
         elastic = elastic_of(spec, meta, "spec")
     except UnreadableError:
-        return {}, None
-    return needs.runs or full, elastic
+        return child(KIND, meta)
+    return child(KIND, meta, asks=needs.runs or full, elastic=elastic)
 
 
 def _life(suspended: bool, status: RayClusterStatus) -> Life:
