@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from kit.contention import owed
 from kit.elastic import ElasticPlay, raycluster, rayjob
 from muster.events.decisions import EvictionOrdered
 from muster.events.elastic import WorkersKept
@@ -14,7 +15,7 @@ ON = "/spec/enableInTreeAutoscaling"
 GROUP = "/spec/workerGroupSpecs/0"
 
 
-def contended() -> ElasticPlay:
+def borrowed() -> ElasticPlay:
     """Ten cores, of which ``ns`` is guaranteed three and ``other`` nothing: it may be suspended as a whole."""
     return ElasticPlay(("ns", "3", "100"), ("other", "0", "100"), total="10")
 
@@ -37,15 +38,9 @@ def running(play: ElasticPlay, make: Any, *, scales: bool, size: int, **group: A
     assert len(play.pods()) == size
 
 
-def owed(play: ElasticPlay, cpu: int = 3) -> None:
-    made = raycluster("owed", "ns", replicas=cpu, minReplicas=cpu, maxReplicas=cpu)
-    made["spec"]["enableInTreeAutoscaling"] = False
-    play.create(made)
-
-
 @pytest.mark.parametrize("make", (raycluster, rayjob))
 def test_one_that_scales_itself_since_gives_worker_by_worker(make: Any) -> None:
-    play = contended()
+    play = borrowed()
     running(play, make, scales=False, size=8)
     write(play, ON, True)
     next(iter(play.scalers.values())).stopped = False
@@ -61,7 +56,7 @@ def test_one_that_scales_itself_since_gives_worker_by_worker(make: Any) -> None:
 @pytest.mark.parametrize("make", (raycluster, rayjob))
 def test_one_that_has_a_fixed_size_since_is_not_asked_for_workers(make: Any) -> None:
     """They would be waited for in vain for two minutes."""
-    play = contended()
+    play = borrowed()
     running(play, make, scales=True, size=8)
     write(play, ON, False)
     owed(play)
@@ -75,7 +70,7 @@ def test_one_that_has_a_fixed_size_since_is_not_asked_for_workers(make: Any) -> 
 
 @pytest.mark.parametrize("make", (raycluster, rayjob))
 def test_its_minimum_is_the_one_of_the_cluster_that_runs(make: Any) -> None:
-    play = contended()
+    play = borrowed()
     running(play, make, scales=True, size=8)
     write(play, f"{GROUP}/minReplicas", 7)
     owed(play)

@@ -16,7 +16,7 @@ from muster.core.quota.kaiwork import preemption_delay_ms
 from muster.core.quota.minrun import protected_ms, reclaim_grace_ms
 from muster.core.quota.partial import Spare, spare_of
 from muster.core.quota.reclaim import FIRST, Basis, Market, Run
-from muster.core.quota.scaling import Scaling
+from muster.core.quota.running import RunningClusters
 from muster.core.quota.service import Service
 from muster.core.quota.state import can_suspend
 from muster.core.stage import StageState
@@ -103,7 +103,7 @@ class PreemptorState(StageState):
     """leaf -> priority -> what the runs there of that priority give back together"""
     started: dict[str, Started] = field(default_factory=dict)
     """uid of a charged workload that has been resumed -> its place among the runs"""
-    scaling: Scaling = field(default_factory=Scaling)
+    scaling: RunningClusters = field(default_factory=RunningClusters)
     granted: dict[str, Counts] = field(default_factory=dict)
     """uid of a charged Ray cluster that scales itself -> replicas granted to its groups"""
     fixed: dict[str, Counts] = field(default_factory=dict)

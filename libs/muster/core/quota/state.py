@@ -16,7 +16,7 @@ from muster.core.quota.decay import Lately
 from muster.core.quota.forest import Forest
 from muster.core.quota.ledger import Ledger, leaf_of
 from muster.core.quota.rules import union
-from muster.core.quota.scaling import Scaling
+from muster.core.quota.running import RunningClusters
 from muster.core.quota.service import Service
 from muster.core.quota.stale import Members
 from muster.core.quota.standalone import StandalonePod
@@ -180,7 +180,7 @@ class AccountantState(StageState):
     attempts: dict[str, int] = field(default_factory=dict)
     """workload uid -> attempt it was queued under last."""
     presence: Presence = field(default_factory=Presence)
-    scaling: Scaling = field(default_factory=Scaling)
+    scaling: RunningClusters = field(default_factory=RunningClusters)
     members: Members = field(default_factory=Members)
     """Which pods have a node."""
     standalone: dict[str, StandalonePod] = field(default_factory=dict)

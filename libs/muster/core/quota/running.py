@@ -18,7 +18,7 @@ class Through(Struct, frozen=True):
     """None: it has a fixed size, or keeps no pods."""
 
 
-class Scaling(Struct):
+class RunningClusters(Struct):
     """By uid of the RayJob or RayService: its clusters, in the order in which they were first seen."""
 
     families: dict[str, dict[str, Through]] = field(default_factory=dict)
