@@ -90,13 +90,12 @@ class Between(Struct):
         """Whether with one more gone somebody of its side, itself or one chosen before, would be within the quota of
         that side again, and the claimant's side above its own: it would take back what it gave.
         """
-        asked = self.demand.request
+        asked, gives = self.demand.request, charge.request
+        if any(self._quota(side, name) - found.used(side, name) + gives.get(name, 0) < 0 for name in self.names):
+            return False
         if all(found.used(own, name) + asked.get(name, 0) <= self._quota(own, name) for name in self.names):
             return False
-        gives = charge.request
         room = {name: self._quota(side, name) - found.used(side, name) + gives.get(name, 0) for name in self.names}
-        if any(left < 0 for left in room.values()):
-            return False
         gone = (charge, *(self.ledger.charges[uid] for uid in found.chosen))
         return any(self._fits_back(each, charge, room, found) for each in gone if self.sides(each.queue)[1] == side)
 
