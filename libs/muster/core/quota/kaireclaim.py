@@ -3,8 +3,9 @@
 A claimant's queue stays within its fair share with it (and work that is not preemptible within the quota, at every
 level). Queues are compared just under the node they share. A victim's side gives while it uses more than it may keep,
 the larger of quota and share; or, where the claimant's side stays within its quota in everything, while it uses more
-than its quota of anything. In the end no claimant's side may be further above its share than a side that gave: so what
-was taken back is never claimed back. Compared are the resources that the claimant or a victim has to do with.
+than its quota of anything. In the end no claimant's side may be further above its share than a side that gave, and
+nobody gives what it could claim back by its quota: so what was taken back is never claimed back. Compared are the
+resources that the claimant or a victim has to do with.
 """
 
 from __future__ import annotations
