@@ -7,13 +7,12 @@ denial tells the whole shape what it waits for.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import heapify, heappop, heappush, heapreplace, merge
-from itertools import islice
 
 from muster.core.queueing.book import Place, Shape, clear
 from muster.core.queueing.kaiorder import KaiOrder
-from muster.core.queueing.lending import MAX_SKIPPED, Reserve, freely_ms
+from muster.core.queueing.lending import Reserve, freely_ms
 from muster.core.queueing.order import used_first
 from muster.core.queueing.queues import Job, job_from
 from muster.core.queueing.standing import Standing, may_be_proposed
@@ -115,17 +114,21 @@ class _ShapeLine:
 
     def __init__(self, state: SorterState, shape: Shape | None, fresh: Sequence[Job], skip: set[str]) -> None:
         known = shape.waiting if shape is not None else ()
-        waiting = (
-            place for place in known if place.uid not in skip and may_be_proposed(state, state.queues.jobs[place.uid])
-        )
+        waiting = self._waiting(state, known, skip)
         news = sorted(job.place for job in fresh)
         self.jobs = {job.ref.uid: job for job in fresh}
-        self.places = islice(merge(waiting, news) if news and known else iter(news) if news else waiting, MAX_OPEN)
-        self.skipped = 0
-        """How many of them may not borrow now, each passed over for the next."""
+        self.places = merge(waiting, news) if news and known else iter(news) if news else waiting
+        self.takes: Callable[[Job], bool] | None = None
+        """Which of those who wait may go on; None for all."""
         self.demand = shape.demand if shape is not None else fresh[0].demand
         self.untried = shape is None or (shape.denial is None and not shape.open)
         """Nothing is known of the shape: its first is tried whatever the ledger lets expect."""
+
+    def _waiting(self, state: SorterState, known: Iterable[Place], skip: set[str]) -> Iterator[Place]:
+        for place in known:
+            job = state.queues.jobs[place.uid]
+            if (self.takes is None or self.takes(job)) and place.uid not in skip and may_be_proposed(state, job):
+                yield place
 
 
 class _Turn:
@@ -171,8 +174,8 @@ class _Turn:
             if self.reserve is not None and self._is_kept(place.uid, line, scratch):
                 if self.blocking:
                     return False
-                following = next(line.places, None) if line.skipped < MAX_SKIPPED else None
-                line.skipped += 1
+                line.takes = self.reserve.spares  # What keeps one from borrowing keeps all others of its shape.
+                following = next(line.places, None)
                 if following is not None:
                     heapreplace(self.heads, (following, key))
                 else:

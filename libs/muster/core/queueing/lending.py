@@ -29,8 +29,8 @@ WINDOW_HOURS = 48
 """How far back it counts what a leaf has wanted: the same hour of the day before is always in it."""
 LONGEST_WAIT_MS = 7 * 24 * HOUR_MS
 """A job that has waited so long borrows like any other."""
-MAX_SKIPPED = 8
-"""Jobs of a shape that are passed over, at the most: those behind them are mostly of the same kind."""
+MAX_TIMED = 8
+"""Jobs of a shape that are looked at as soon as they have waited so long; the others when something happens."""
 
 _NOTHING: Mapping[str, int] = {}
 
@@ -85,7 +85,7 @@ def next_look(queues: Queues, now: int) -> list[int]:
     """
     book, wanted = queues.book, queues.lending.wanted
     awake = [key for key in book.awake if freely_ms(queues, book.shapes[key].queue)]
-    jobs = (queues.jobs[place.uid] for key in awake for place in book.shapes[key].waiting[:MAX_SKIPPED])
+    jobs = (queues.jobs[place.uid] for key in awake for place in book.shapes[key].waiting[:MAX_TIMED])
     times = [job.queued_at + LONGEST_WAIT_MS for job in jobs]
     roots = list(dict.fromkeys(root_of(book.shapes[key].queue) for key in awake))
     for leaf, least in _leaves(queues, roots):
@@ -104,11 +104,16 @@ class Reserve:
         self.queues, self.now = queues, now
         self._sums: dict[str, _Sums] = {}
 
+    def spares(self, job: Job) -> bool:
+        """Whether a job borrows whatever is free: it is expected to end soon, or has waited for long enough."""
+        brief = 0 < job.expected_ms <= freely_ms(self.queues, job.queue)
+        return brief or self.now - job.queued_at >= LONGEST_WAIT_MS
+
     def keeps(self, job: Job, *scratches: Scratch) -> Shortfall | None:
         """What keeps a waiting job from borrowing, with ``held`` for owners; None where nothing does."""
         queues, ledger = self.queues, self.queues.ledger
         freely = freely_ms(queues, job.queue)
-        if not freely or 0 < job.expected_ms <= freely or self.now - job.queued_at >= LONGEST_WAIT_MS:
+        if not freely or self.spares(job):
             return None
         if ledger.owed(job.queue, job.demand, queues.proposed, *scratches):
             return None

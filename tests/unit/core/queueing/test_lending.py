@@ -66,6 +66,13 @@ def test_one_that_is_expected_to_end_soon_borrows_whatever_is_free(tmp_path) -> 
     assert found["long-91"] == AT + LONG
 
 
+@pytest.mark.parametrize("count", [9, 300])
+def test_one_that_is_expected_to_end_soon_does_not_wait_behind_longer_ones_of_its_size(tmp_path, count: int) -> None:
+    long = "\n".join(f"long-{9000 + n},lent,1,{AT + 10},{LONG}" for n in range(count))
+    found, _ = begun(tmp_path, f"{full(AT)}\n{long}\nbrief-90,lent,1,{AT + 20},60")
+    assert found["brief-90"] == AT + 20
+
+
 def test_the_owner_finds_its_own_free_and_nobody_is_evicted(tmp_path) -> None:
     jobs = f"{full(AT, 5 * LONG)}\nlong-90,lent,4,{AT + 10},{5 * LONG}\nown-90,own,4,{AT + LONG},900"
     found, metrics = begun(tmp_path, jobs)
