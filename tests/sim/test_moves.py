@@ -96,6 +96,17 @@ def test_so_it_is_where_a_queue_takes_back_its_quota() -> None:
     play.sound()
 
 
+def test_a_device_that_stays_kept_is_waited_for_five_minutes() -> None:
+    """Then the job says that it has no place, and gives its quota back."""
+    play = Consolidating(nodes=1)
+    play.submit("low", 8, share="0.75")
+    play.cluster.server.denied = frozenset({("delete", "", "pods")})
+    play.submit("high", 8, priority="build", gpus=2, wait_ms=60_000)
+    assert not deferred_after(play, "high")
+    play.cell.advance(5 * 60_000)
+    assert deferred_after(play, "high")
+
+
 def test_a_share_beside_all_the_cores_of_a_node_is_placed_once() -> None:
     """The pod that keeps its device asks for nothing but that: else there is no room for it, and no end to trying."""
     play = Consolidating(nodes=2)

@@ -72,6 +72,9 @@ from muster.model.keys import Position
 from muster.model.placing import PodRules
 from muster.model.workload import PodSet, together
 
+DEVICES_GO_MS = 5 * 60_000
+"""How long a job that others left for waits for the pods that keep their devices to go."""
+
 
 class GangAdmitter:
     """The stage ``gang_admitter``."""
@@ -194,7 +197,7 @@ class GangAdmitter:
 
     def _reserved(self, state: AdmitterState, at: Position, event: QuotaReserved) -> None:
         laid_out(state, event)
-        made_room = event.ref.uid in state.orders
+        room_until = at.at + DEVICES_GO_MS if event.ref.uid in state.orders else 0
         unplaced.drop(state, event.ref.uid)
         state.found.pop(event.ref.uid, None)
         state.reservations[event.ref.uid] = Reservation(
@@ -203,7 +206,7 @@ class GangAdmitter:
             event.queue,
             event.basis,
             Cause(at.seq, at.item),
-            made_room=made_room,
+            room_until=room_until,
         )
 
     def _adopted(self, state: AdmitterState, _at: Position, event: WorkloadAdopted) -> None:
@@ -278,7 +281,7 @@ class GangAdmitter:
         if state.placement.strategy is not None:
             placed: set[str] = set()
             for uid, reservation in state.reservations.items():
-                first = reservation.made_room or uid in state.cleared
+                first = bool(reservation.room_until) or uid in state.cleared
                 if first and (uid not in mine or uid in state.cleared) and not clearing.awaits(state, uid):
                     mark = view.mark()
                     yield from _tried(state, view, reservation, hopeless, placer, placed)
@@ -299,7 +302,7 @@ class GangAdmitter:
                     )
         else:
             for uid, reservation in state.reservations.items():
-                if uid not in mine and not reservation.made_room and uid not in state.cleared:
+                if uid not in mine and not reservation.room_until and uid not in state.cleared:
                     yield from _tried(state, view, reservation, hopeless, placer)
         yield from placer.due()
 
@@ -334,7 +337,9 @@ class GangAdmitter:
         """When places are given back, or a gang stops waiting for nodes."""
         ends = [found.until for found in state.holds.values()]
         if state.placement.strategy is not None:
-            ends += [each.until for each in state.reservations.values() if each.until and not each.deferred]
+            waiting_for = state.reservations.values()
+            ends += [each.until for each in waiting_for if each.until and not each.deferred]
+            ends += [each.room_until for each in waiting_for if not each.deferred and _devices_go(state, each)]
             ends += unplaced.deadlines(state)
         ends += [each.until for each in state.cleared.values() if each.until > state.now]
         ends += binding.deadlines(state)
@@ -387,11 +392,7 @@ def _tried(
         short = place(view, asks, mode)
         if short is not None:
             short = hopeless[key] = claims.in_the_way(state, view, short, asks, mode, placer.asks_of_claim)
-    if (
-        short is not None
-        and reservation.made_room
-        and any(each.idle and each.ready for each in state.ledger.nodes.values())
-    ):
+    if short is not None and _devices_go(state, reservation):
         return  # Those who left for it shared devices: a moment later nobody keeps these any more.
     if short is None:
         placements = tuple(
@@ -410,6 +411,11 @@ def _tried(
         claim = claims.claim_of_job(state, reservation, asks)
         placer.claimed = bool(claim)
         yield from claim
+
+
+def _devices_go(state: AdmitterState, reservation: Reservation) -> bool:
+    """Whether work left for it, and a device is still kept though nobody shares it any more."""
+    return state.now < reservation.room_until and any(each.idle and each.ready for each in state.ledger.nodes.values())
 
 
 def _admission(

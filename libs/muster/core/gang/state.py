@@ -52,8 +52,8 @@ class Reservation(Struct):
     """The nodes that it waited for did not come."""
     growth: Growth | None = None
     """The nodes that it waits for."""
-    made_room: bool = False
-    """Work was suspended so that it is admitted."""
+    room_until: int = 0
+    """Work was suspended so that it is admitted: log time (ms) until which devices may still be kept for that work."""
 
 
 class LinePlace(NamedTuple):

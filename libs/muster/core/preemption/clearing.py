@@ -31,14 +31,22 @@ MAX_MOVABLE = 256
 
 
 def deferred(state: PreemptorState, at: Position, event: GangDeferred) -> None:
-    """It has found no place. Where room is kept for a gang that came before it, nobody leaves for it."""
+    """It has found no place. Where room is kept for a gang that came before it, nobody leaves for it.
+
+    One that came back to its queue by its own proposal has not found none anew: else two that take each other's quota
+    while they are tried would propose without end.
+    """
     job = state.queues.jobs.get(event.ref.uid)
     before = state.roomless.pop(event.ref.uid, None)
     if job is None or event.shortage.kept_for or not state.queues.ledger.by_shares(job.queue):
         return
-    same = before is not None and (before.job.queue, before.job.demand) == (job.queue, job.demand)
-    since = before.since if before is not None and same else at.at
-    state.roomless[event.ref.uid] = Roomless(structs.replace(job), since, Cause(at.seq, at.item))
+    found = state.roomless[event.ref.uid] = Roomless(structs.replace(job), at.at, Cause(at.seq, at.item))
+    if before is None or (before.job.queue, before.job.demand) != (job.queue, job.demand):
+        return
+    found.since = before.since
+    if before.asked or (at.at < before.rest and not before.ordered):
+        found.asked, found.tried = before.asked, before.tried
+        found.rest, found.supply = before.rest, before.supply
 
 
 def over(state: PreemptorState, _at: Position, event: GangAdmitted | WorkloadDequeued | WorkloadGone) -> None:

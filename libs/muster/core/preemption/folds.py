@@ -352,6 +352,7 @@ def cleared(state: PreemptorState, at: Position, event: ClearingOrdered) -> None
     roomless = state.roomless.get(event.ref.uid)
     if roomless is not None:
         roomless.asked, roomless.rest, roomless.supply = False, at.at + CLEARED_MS, state.supply
+        roomless.ordered = True
         roomless.tried = dict.fromkeys(get_args(ClearingKind))
         charges = state.queues.ledger.charges
         roomless.awaits = tuple(victim.ref.uid for victim in event.victims if victim.ref.uid in charges)

@@ -89,6 +89,8 @@ class Roomless(Struct):
     """uids of those who were ordered to leave for it and have not left"""
     asked: bool = False
     """That others leave for it is proposed, and not answered."""
+    ordered: bool = False
+    """Others were ordered to leave for it since it found none last."""
     tried: dict[str, None] = field(default_factory=dict)
     """By which rules others were proposed to leave for it since it found none last."""
 

@@ -53,3 +53,24 @@ def test_it_stands_in_its_queue_once_and_asks_there() -> None:
     stale = [event.reason for event in play.bench.happened(PlanStale)]
     assert len(stale) < 8, stale
     play.bench.sound()
+
+
+def test_two_that_each_take_the_quota_of_the_other_for_a_moment_fall_quiet() -> None:
+    """No node has two cores free, and quota is left for one of them: while one is tried the other is short of quota."""
+    play = Play(4)
+    for name, other in (("x", "p"), ("y", "q"), ("z", "r")):
+        play.job(name, "a", 1, "build")
+        play.job(other, "a", 1, "build")
+    play.job("w", "a", 1, "build")
+    play.job("low", "a", 1)
+    for other in ("p", "q", "r"):
+        play.ends(other)
+    before = len(play.bench.log)
+    for name in ("big", "too"):
+        play.arrives(name, "a", 2, "build-preemptible")
+    play.settle()
+    play.bench.pass_time(3_600_000)
+    play.settle()
+    assert not play.bench.happened(EvictionOrdered), "firm work has half of each node"
+    assert len(play.bench.log) - before < 30
+    play.bench.sound()
