@@ -98,8 +98,10 @@ def options(traces: Path, say: Progress) -> Grid:
 
 def opted(traces: Path) -> Iterator[Case]:
     trace = two_weeks(traces)
-    served = ("learned order, least attained", LEARNED | {"least-attained": "4h,32h"})
-    for saving, stops, ours in (("", COSTLY, OURS), (", half save", HALF, (OURS[1], served))):
+    saving_rules = {"least-attained": "4h,32h"}
+    served = ("learned order, least attained", LEARNED | saving_rules)
+    both = ("learned order, least attained, lends", LENDING | saving_rules)
+    for saving, stops, ours in (("", COSTLY, OURS), (", half save", HALF, (*OURS[1:], served, both))):
         for named, rules in ours:
             yield f"muster, {named}{saving}", trace, MUSTER, rules, stops
         for policy in RECLAIMING:
