@@ -423,9 +423,8 @@ async def measure(
         "priority preempt lower, as in Kueue's test. What bounds it: three writes of every job (created, resumed, "
         "reported complete), of which Muster makes one, compete for one API server. Each holds its quota from its "
         "admission until its end is reported, several times as long as it runs, so that the whole quota is held nearly "
-        "all the time and waits follow what the API server gets through; whoever would have to give way has mostly "
-        "ended, and only the report is on its way. With Kueue its own loop is what its jobs wait for, the highest "
-        "priority first."
+        "all the time and waits follow what the API server gets through. With Kueue its own loop is what its jobs "
+        "wait for, the highest priority first."
     )
     return Table("Kueue's baseline, one fifth", about, shown)
 
