@@ -113,13 +113,17 @@ def gone(state: AdmitterState, _at: Position, event: WorkloadGone) -> None:
 
 def in_force(state: AdmitterState) -> Iterator[tuple[str, Cleared]]:
     """(uid of a job, what is cleared for it), in the order in which it was ordered."""
-    return ((uid, each) for uid, each in state.cleared.items() if each.going or each.until > state.now)
+    return ((uid, each) for uid, each in state.cleared.items() if _stands(state, each))
+
+
+def _stands(state: AdmitterState, found: Cleared) -> bool:
+    return bool(found.going) or found.until > state.now
 
 
 def awaits(state: AdmitterState, uid: str) -> bool:
     """Whether somebody who leaves for a job is still on the nodes, or a device is still kept for who was."""
-    found, ledger = dict(in_force(state)).get(uid), state.ledger
-    if found is None:
+    found, ledger = state.cleared.get(uid), state.ledger
+    if found is None or not _stands(state, found):
         return False
     there = any(key in ledger.occupants for keys in found.leaving.values() for key in keys)
     return there or any(ledger.nodes[each.node].idle for each in found.places if each.node in ledger.nodes)
@@ -148,8 +152,8 @@ def take(state: AdmitterState, view: View, uid: str, asks: Sequence[Ask], placed
     """Take the places that were planned for one of a move, beside what is kept for the others; False where they do no
     longer.
     """
-    found, mode = dict(in_force(state)).get(uid), state.placement.strategy
-    if found is None or not found.of_move or mode is None:
+    found, mode = state.cleared.get(uid), state.placement.strategy
+    if found is None or not _stands(state, found) or not found.of_move or mode is None:
         return False
     planned_nodes = {each.node for each in found.places}
     beside = view.onto(state.ledger)
