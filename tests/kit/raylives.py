@@ -15,6 +15,7 @@ from kit import jobs
 from kit.disorder import Disorder
 from kit.elastic import ElasticPlay, in_queue, kai_queue, ray_spec, raycluster, rayjob, tree
 from kit.rayjudged import LivesPlay, named
+from kit.rayowner import RayOwner
 from kit.rayscaler import RayScaler
 from muster.events.base import Event
 from muster.events.raydemand import RayDemandObserved
@@ -28,7 +29,7 @@ NODES = {f"node-{index}": {"cpu": "8", "memory": "64Gi"} for index in range(2)}
 ROOMY = {f"node-{index}": {"cpu": "64", "memory": "256Gi"} for index in range(4)}
 
 
-class RayLife:
+class RayLife(RayOwner):
     """Three clusters, jobs and a service in two queues of 12 cores; ``step`` does something to one of them."""
 
     def __init__(self, seed: int, *, queues: str = "tree", wild: bool = False) -> None:
@@ -88,10 +89,6 @@ class RayLife:
             self.play.cell.disorder = self.calm
         elif what == "operator":
             self.play.cluster.driver.down.clear()
-
-    def one(self) -> str:
-        living = [name for name in self.manifests if name in self.play.scalers]
-        return self.rng.choice(living) if living else ""
 
     def any_scaler(self) -> RayScaler | None:
         names = sorted(self.play.scalers)
@@ -219,26 +216,11 @@ class RayLife:
         if (name := self.one()) and self.play.reapplied.pop(name, None) is None:
             self.play.reapplied[name] = self.manifests[name]
 
-    def apply(self) -> None:
-        if name := self.one():
-            self.play.apply(self.manifests[name])
-
     def ceiling(self) -> None:
         if name := self.one():
             group = self.manifests[name]["spec"]["workerGroupSpecs"][0]
             group["maxReplicas"] = max(self.rng.choice((1, 3, 6, 12)), group["minReplicas"], group["replicas"])
             self.play.apply(self.manifests[name])
-
-    def least(self) -> None:
-        if name := self.one():
-            group = self.manifests[name]["spec"]["workerGroupSpecs"][0]
-            group["minReplicas"] = min(self.rng.choice((0, 1, 3)), group["maxReplicas"])
-            self.play.apply(self.manifests[name])
-
-    def by_hand(self) -> None:
-        if name := self.one():
-            value = self.rng.choice((0, 1, 4))
-            self.play.edit([{"op": "replace", "path": "/spec/workerGroupSpecs/0/replicas", "value": value}], name)
 
     def raise_most(self) -> None:
         if (name := self.one()) and not self.play.away:

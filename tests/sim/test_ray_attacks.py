@@ -15,6 +15,7 @@ import pytest
 
 from kit.elastic import CORE, HEAD_CPU, ElasticPlay, raycluster, tree
 from kit.raylaws import within_quota
+from kit.rayowner import RayOwner
 from kit.rayscaler import cpus_of
 from muster.model import api
 
@@ -29,7 +30,7 @@ def sizes(cpu: int) -> Object:
     return {"groups": {"small": {"max-cpu": cpu, "max-memory": f"{cpu}Gi", "resize-timeout": 60}}}
 
 
-class Life:
+class Life(RayOwner):
     """Up to three clusters in two queues; ``step`` does something to one of them."""
 
     def __init__(self, seed: int, *, contended: bool = False) -> None:
@@ -57,10 +58,6 @@ class Life:
         self.done.append(f"{self.play.cluster.clock.now()} {doing.__name__}")
         doing()
         self.play.tick(self.rng.choice((0, 1, 1, 2)))
-
-    def one(self) -> str:
-        living = [name for name in self.manifests if name in self.play.scalers]
-        return self.rng.choice(living) if living else ""
 
     def create(self) -> None:
         for name in NAMES:
@@ -156,26 +153,11 @@ class Life:
         if (name := self.one()) and not self.is_driven(name):
             self.play.scalers[name].stopped = not self.play.scalers[name].stopped
 
-    def apply(self) -> None:
-        if name := self.one():
-            self.play.apply(self.manifests[name])
-
     def ceiling(self) -> None:
         if name := self.one():
             group = self.manifests[name]["spec"]["workerGroupSpecs"][0]
             group["maxReplicas"] = max(self.rng.choice((1, 3, 6, 12)), group["minReplicas"])
             self.play.apply(self.manifests[name])
-
-    def least(self) -> None:
-        if name := self.one():
-            group = self.manifests[name]["spec"]["workerGroupSpecs"][0]
-            group["minReplicas"] = min(self.rng.choice((0, 1, 3)), group["maxReplicas"])
-            self.play.apply(self.manifests[name])
-
-    def by_hand(self) -> None:
-        if name := self.one():
-            value = self.rng.choice((0, 1, 4))
-            self.play.edit([{"op": "replace", "path": "/spec/workerGroupSpecs/0/replicas", "value": value}], name)
 
     def scaling(self) -> None:
         if (name := self.one()) and not self.is_driven(name):
