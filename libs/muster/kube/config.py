@@ -1,7 +1,6 @@
 """Finds the API server and our credentials, and returns the transport to it.
 
-The only module that imports kubernetes_asyncio, and only when a connection is made: that import takes seconds of CPU,
-so it runs in a thread while the event loop stays alive.
+Imports kubernetes_asyncio (``slimclient``) only when a connection is made, in a thread: the event loop goes on.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from muster.kube import kubeconfig
+from muster.kube import kubeconfig, slimclient
 from muster.kube.credentials import Credential, CredentialError, Loaded
 from muster.kube.errors import KubeConfigError
 from muster.kube.proxy import proxy_for
@@ -69,7 +68,7 @@ async def connect(
     ``compress``: let the server gzip large answers; worth it over slow lines only.
     Raises KubeConfigError.
     """
-    await asyncio.to_thread(_import)
+    await asyncio.to_thread(slimclient.load)
     source = source if source is not None else default_source(environ)
     match source:
         case InCluster():
@@ -110,11 +109,6 @@ async def ping(transport: KubeTransport) -> None:
             "is that a Kubernetes API server?",
             retryable=answer.status >= 500,
         )
-
-
-def _import() -> None:
-    import kubernetes_asyncio.client
-    import kubernetes_asyncio.config  # noqa: F401
 
 
 def _configuration() -> Any:
