@@ -16,7 +16,7 @@ IMAGE ?= muster:local
 INSIDE := PYTHONPATH=tests $(BIN)/python -m kit.realray inside
 AGAIN := --last-failed --last-failed-no-failures none
 once_more = { echo "those that failed once more, alone:"; $(2) $(PYTEST) $(AGAIN) $(1); }
-DEMAND := services/muster_autoscaler_bridge/demand
+DEMAND := libs/muster/ray
 
 help:  ## list the targets
 	@grep -hE '^[a-z][a-z-]*:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12

@@ -10,8 +10,8 @@ import pytest
 from kit import published
 from kit.bench import Bench
 from kit.disorder import DisorderedCell
+from kit.doubles.log import MemoryLog
 from muster.bus import server
-from muster.sim.log import MemoryLog
 
 # How long an example takes is the machine's affair: no test depends on speed. Examples are the same in every run of a
 # commit, so that what is said of it does not depend on luck; `make shake` looks for others.

@@ -16,12 +16,12 @@ from muster.core.autoscaling.reading import heads, news, to_drain
 from muster.core.autoscaling.state import BridgeState
 from muster.events.elastic import WorkersChosen
 from muster.model.keys import Ref
+from muster.ray.errors import DemandError
+from muster.ray.fleet import Fleet, Heard
+from muster.ray.heads import DASHBOARD_PORT, GCS_PORT, Head
+from muster.ray.reader import HeadReader, OnRead, unnoticed
 from muster.runtime.leader import Leader
 from muster.runtime.process import Process
-from muster_autoscaler_bridge.demand.errors import DemandError
-from muster_autoscaler_bridge.demand.fleet import Fleet, Heard
-from muster_autoscaler_bridge.demand.heads import DASHBOARD_PORT, GCS_PORT, Head
-from muster_autoscaler_bridge.demand.reader import HeadReader, OnRead, unnoticed
 from muster_autoscaler_bridge.measuring import measured
 from muster_autoscaler_bridge.tokens import Tokens
 

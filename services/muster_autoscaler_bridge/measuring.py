@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from muster.ray.reader import OnRead
 from muster.telemetry.metrics import Metrics, labels
-from muster_autoscaler_bridge.demand.reader import OnRead
 
 
 def measured(metrics: Metrics) -> OnRead:

@@ -168,7 +168,7 @@ def _code_of(err: Exception) -> int | None:
     from muster.runtime.logfile import LogFileError
     from muster.runtime.pruning import PruneError
     from muster.runtime.rolling import RollError
-    from muster.simulation.model import TraceError
+    from muster.tracesim.model import TraceError
 
     match err:
         case ConfigError():

@@ -5,13 +5,13 @@ from typing import Protocol
 
 import pytest
 
+from kit.doubles.log import MemoryLeases
 from kit.nats import SMALL, leases_last
 from kit.waiting import until
 from muster.bus.cell import open_stores
 from muster.bus.jetstream import JetStream
 from muster.bus.lease import JetStreamLease
 from muster.ports import Lease, LogIdentity
-from muster.sim.log import MemoryLeases
 
 LONG_S = 60.0
 """However long a test is held up, what it does with a lease meanwhile is in time."""

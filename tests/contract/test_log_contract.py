@@ -7,6 +7,7 @@ from typing import Protocol
 import pytest
 from msgspec.structs import replace
 
+from kit.doubles.log import MemoryLog
 from kit.nats import SMALL, commit
 from kit.waiting import until
 from muster.bus.cell import open_log
@@ -19,7 +20,6 @@ from muster.events.facts import ObjectUnreadable
 from muster.events.system import Genesis, TimeReached
 from muster.model.keys import Ref
 from muster.ports import FencedError, Log, LogFullError, LogGoneError, LogIdentity
-from muster.sim.log import MemoryLog
 
 
 class World(Protocol):

@@ -4,12 +4,12 @@ from typing import Protocol
 
 import pytest
 
+from kit.doubles.log import MemorySnapshots, SnapshotStore
 from kit.nats import SMALL
 from muster.bus.cell import open_log, open_stores
 from muster.bus.jetstream import JetStream
 from muster.bus.snapshots import JetStreamSnapshots
 from muster.ports import LogIdentity, Snapshot, Snapshots
-from muster.sim.log import MemorySnapshots, SnapshotStore
 
 
 class World(Protocol):

@@ -13,6 +13,7 @@ from kit.cluster import RUN_FOR, Cluster, furnish
 from kit.controlplane import ControlPlane
 from kit.controlplane.build import Binaries
 from kit.controlplane.modules import OLDER_KUBERNETES_VERSION
+from kit.doubles.training import TrainingOperator
 from kit.gangs import LABEL, Sight, add_node, labels, pod, room
 from kit.kubeclient import Object
 from kit.muster import Muster, running
@@ -20,7 +21,6 @@ from kit.tfjob import GANG, GPUS, PODS, demo, on_four_gpus
 from muster.bus.server import EmbeddedServer
 from muster.events.facts import PodObserved
 from muster.events.gangs import GangHeldBack, PodsPlaced
-from muster.sim.training import TrainingOperator
 
 
 @pytest_asyncio.fixture

@@ -17,7 +17,7 @@ from kit.muster import Muster
 from kit.story import rayjob
 from kit.witness import Witness
 from muster.core.actuation.intents import Actuator
-from muster.core.deciders import DECIDERS
+from muster.core.cell.deciders import DECIDERS
 from muster.core.queueing.sorter import QueueSorter
 from muster.core.stage import Folder, Stage
 from muster.events.decisions import (

@@ -10,8 +10,8 @@ from kit.controlplane import ControlPlane
 from kit.crds import definitions
 from kit.documents import manifest
 from kit.kubeclient import condition
+from muster.fakecluster.apiserver import defaults
 from muster.model.api import CONFIG_MAPS, CRDS, NAMESPACES, QUEUES, QUOTA_TREES, RAYCLUSTERS, RAYJOBS
-from muster.sim.apiserver import defaults
 
 __all__ = ["real_api"]
 

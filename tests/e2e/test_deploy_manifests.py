@@ -39,7 +39,7 @@ from kit.waiting import until
 from muster.bus.server import EmbeddedServer
 from muster.core.actuation.intents import Outstanding, known_of
 from muster.core.actuation.patch import resume_patch
-from muster.core.deciders import DECIDERS
+from muster.core.cell.deciders import DECIDERS
 from muster.core.gang.declare import NAME_ANNOTATION
 from muster.core.gang.declare import NAME_LABELS as GANG_NAMES
 from muster.core.objects.meta import DEQUEUE_STAMPS, DEQUEUED_AT, ENQUEUE_STAMPS, GANG, INTENT, QUEUED_AT, SUSPEND

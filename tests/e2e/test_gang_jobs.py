@@ -11,6 +11,7 @@ from kit import jobs
 from kit.cli import Cli
 from kit.cluster import Cluster, document_job
 from kit.controlplane import ControlPlane
+from kit.doubles.training import TrainingOperator
 from kit.gangs import Sight, labels, pod
 from kit.muster import Muster, running
 from muster.bus.server import EmbeddedServer
@@ -18,7 +19,6 @@ from muster.core.objects.meta import GANG
 from muster.events.decisions import GangAdmitted
 from muster.events.effects import EffectFailed
 from muster.events.gangs import PodsPlaced
-from muster.sim.training import TrainingOperator
 
 
 @pytest_asyncio.fixture

@@ -27,7 +27,7 @@ from kit.pages import lines
 from kit.waiting import until
 from kit.witness import Witness
 from muster.bus.lease import LEASE_S
-from muster.core.deciders import DECIDERS
+from muster.core.cell.deciders import DECIDERS
 from muster.events.decisions import GangAdmitted, QuotaReleased
 from muster.events.effects import EffectApplied
 from muster.events.system import LeaderStarted

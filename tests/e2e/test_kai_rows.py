@@ -16,7 +16,7 @@ from kit.kubeclient import Object
 from kit.muster import Muster, running
 from muster.bus.server import EmbeddedServer
 from muster.events.decisions import GangAdmitted
-from muster.sim.kuberay import RayServiceOperator
+from muster.fakecluster.kuberay import RayServiceOperator
 
 KAI = "scheduling.run.ai/v2"
 GPU = "nvidia.com/gpu"

@@ -12,6 +12,7 @@ import pytest_asyncio
 from kit import jobs
 from kit.cluster import RUN_FOR, SCHEDULING, Cluster
 from kit.controlplane import ControlPlane
+from kit.doubles.training import TrainingOperator
 from kit.kubeclient import ApiError, Object
 from kit.muster import Muster, running
 from kit.operators import SparkOperator
@@ -20,7 +21,6 @@ from muster.core.workloads.registry import KINDS
 from muster.events.decisions import GangAdmitted, QuotaReleased, WorkloadAdopted, WorkloadQueued
 from muster.events.facts import PodGone, PodObserved, Synced, WorkloadFinished
 from muster.model.keys import Ref
-from muster.sim.training import TrainingOperator
 
 SUSPEND = "scheduling.x-k8s.io/suspend"
 FOR_EVER = "99h"

@@ -12,14 +12,14 @@ from kit.controlplane import ControlPlane
 from kit.controlplane.build import Binaries
 from kit.crds import install_crds
 from kit.documents import manifest
+from kit.doubles.asyncdriver import AsyncDriver
 from kit.kubeclient import condition
 from kit.waiting import until
+from muster.fakecluster.kuberay import OUTCOME, RUNTIME, KubeRayOperator, OperatorSettings
 from muster.kube.config import connect
 from muster.kube.sources import FromKubeconfig
 from muster.model.api import JOBS, NODES, PODS, RAYCLUSTERS, RAYJOBS
 from muster.ports import ApiTransport
-from muster.sim.asyncdriver import AsyncDriver
-from muster.sim.kuberay import OUTCOME, RUNTIME, KubeRayOperator, OperatorSettings
 
 __all__ = ["real_api"]
 

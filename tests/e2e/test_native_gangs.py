@@ -17,9 +17,9 @@ from kit.elastic import raycluster
 from kit.muster import Muster, running
 from kit.raywalk import NAME, Walk
 from muster.bus.server import EmbeddedServer
-from muster.core.gangstory import gang_tale
 from muster.core.readmodel.model import ReadModel
 from muster.core.stage import Folder
+from muster.core.views.gangstory import gang_tale
 from muster.events.decisions import QuotaReserved
 from muster.events.facts import PodGroupObserved
 from muster.events.gangs import GangHeldBack, PodsPlaced

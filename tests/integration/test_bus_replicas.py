@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from kit.doubles.log import MemoryReplicas
 from kit.nats import SMALL, leases_last
 from kit.production import FILES, Keys, ProductionNats
 from kit.waiting import until
@@ -16,7 +17,6 @@ from muster.bus.lease import JetStreamLease
 from muster.bus.replicas import JetStreamReplicas
 from muster.ports import LogIdentity, Replica
 from muster.runtime.connecting import connect_bus
-from muster.sim.log import MemoryReplicas
 
 FIRST = Replica("queue_sorter", "0", "host.example-1a2b3c", 1)
 SECOND = Replica("watcher", "podgroups_scheduling_x-k8s_io", "host-4d5e6f", 2)

@@ -11,12 +11,12 @@ from kit.cli import Cli
 from kit.simulated import served
 from kit.story import quota_tree, rayjob
 from kit.waiting import until
+from muster.fakecluster.apiserver.kinds import LEASES, ResourceRules
+from muster.fakecluster.apiserver.names import stamp
+from muster.fakecluster.world import SimCluster, VirtualClock
 from muster.model import api
 from muster.model.api import ApiResource
 from muster.runtime.clock import SystemClock
-from muster.sim.apiserver.kinds import LEASES, ResourceRules
-from muster.sim.apiserver.names import stamp
-from muster.sim.world import SimCluster, VirtualClock
 from muster_cli.clusterchecks import POLICIES
 
 

@@ -9,7 +9,7 @@ import pytest_asyncio
 
 from kit.cli import Cli, Result, Running
 from kit.waiting import until
-from muster.sim.kuberay import RUNTIME
+from muster.fakecluster.kuberay import RUNTIME
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -1,6 +1,6 @@
 """A real kubectl against the simulated API server, with the kubeconfig that ``muster up`` writes.
 
-What these tests need besides is tested over plain HTTP in tests/unit/sim/test_sim_http.py, kubectl or not.
+What these tests need besides is tested over plain HTTP in tests/unit/fakecluster/test_sim_http.py, kubectl or not.
 """
 
 import asyncio
@@ -14,8 +14,8 @@ import pytest_asyncio
 
 from kit.documents import FOLDER
 from kit.simulated import served
+from muster.fakecluster.world import SimCluster
 from muster.model.api import RAYJOBS
-from muster.sim.world import SimCluster
 
 pytestmark = pytest.mark.skipif(
     shutil.which("kubectl") is None,

@@ -10,11 +10,11 @@ import pytest_asyncio
 from kit.cli import Cli, Result
 from kit.simulated import served
 from kit.story import quota_tree, rayjob
+from muster.fakecluster.apiserver.kinds import ResourceRules
+from muster.fakecluster.world import SimCluster, VirtualClock
 from muster.model import api
 from muster.model.api import ApiResource
 from muster.runtime.clock import SystemClock
-from muster.sim.apiserver.kinds import ResourceRules
-from muster.sim.world import SimCluster, VirtualClock
 from muster_cli.clusterchecks import POLICIES
 
 VIDEO = "root/algorithm/video"

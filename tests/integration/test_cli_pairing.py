@@ -10,9 +10,9 @@ import yaml
 from kit.cli import Cli, Running
 from kit.simulated import served
 from kit.story import quota_tree, rayjob
+from muster.fakecluster.world import SimCluster, VirtualClock
 from muster.model import api
 from muster.runtime.clock import SystemClock
-from muster.sim.world import SimCluster, VirtualClock
 
 
 def newest_home(cli: Cli, known: list[Path]) -> Path:

@@ -20,9 +20,9 @@ from kit.waiting import until
 from muster.bus.connection import connect
 from muster.bus.errors import ConnectError
 from muster.bus.server import free_port
+from muster.fakecluster.world import SimCluster
 from muster.model import api
 from muster.runtime.natsaccounts import inbox
-from muster.sim.world import SimCluster
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 

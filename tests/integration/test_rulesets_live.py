@@ -20,14 +20,14 @@ from kit.rulesets import NEXT
 from kit.story import quota_tree, rayjob
 from kit.traffic import TEAMS, tree
 from kit.waiting import until
-from muster.core.deciders import DECIDERS
+from muster.core.cell.deciders import DECIDERS
 from muster.events.decisions import CandidatesProposed, GangAdmitted
 from muster.events.envelope import Stored
 from muster.events.system import RulesetActivated
+from muster.fakecluster.world import SimCluster
 from muster.model import api
 from muster.runtime.activating import SURE_S
 from muster.runtime.service import MISCONFIGURED, UNAVAILABLE
-from muster.sim.world import SimCluster
 from muster_cli.exits import VIOLATED
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]

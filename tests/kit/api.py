@@ -16,11 +16,11 @@ import pytest_asyncio
 from kit.controlplane import ControlPlane, pytest_plugin
 from kit.crds import install_crds
 from kit.waiting import until
+from muster.fakecluster.apiserver import SimApiServer, SimTransport
 from muster.kube.config import connect
 from muster.kube.sources import FromKubeconfig
 from muster.model.api import JSON, JSON_PATCH, MERGE_PATCH, NAMESPACES, ApiResource
 from muster.ports import ApiTransport
-from muster.sim.apiserver import SimApiServer, SimTransport
 
 Object = dict[str, Any]
 

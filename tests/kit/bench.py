@@ -7,9 +7,9 @@ from random import Random
 from typing import Any, TypeVar
 
 from kit.proof import proven
-from muster.core.deciders import DECIDERS
-from muster.core.inmemory import InMemoryCell
-from muster.core.seat import AnySeat, Seat
+from muster.core.cell.deciders import DECIDERS
+from muster.core.cell.inmemory import InMemoryCell
+from muster.core.cell.seat import AnySeat, Seat
 from muster.core.stage import REQUIRED_KINDS
 from muster.events.base import Event
 from muster.events.envelope import Commit, Stored, decode_commit, encode_commit

@@ -8,9 +8,9 @@ from __future__ import annotations
 import os
 
 from muster.model.keys import Ref
+from muster.ray.heads import Head
 from muster.runtime.service import main
 from muster_autoscaler_bridge.__main__ import build
-from muster_autoscaler_bridge.demand.heads import Head
 from muster_autoscaler_bridge.leading import BridgeLeader
 
 PROGRAM = ("-m", "kit.bridging")

@@ -14,8 +14,8 @@ import msgspec
 
 from kit import facts
 from kit.bench import Bench
-from muster.core.audit import audit
-from muster.core.seen import TOMBSTONE_MS
+from muster.core.audit.auditor import audit
+from muster.core.observed.seen import TOMBSTONE_MS
 from muster.events.base import Cause, Event
 from muster.events.clearing import ClearingOrdered
 from muster.events.decisions import EvictionOrdered, GangAdmitted

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from kit import facts, nodes
 from kit.bench import Bench
 from kit.kai import queue, work
-from muster.core.story import Story
+from muster.core.views.story import Story
 from muster.events.base import Cause
 from muster.events.clearing import ClearingOrdered
 from muster.events.decisions import GangAdmitted

@@ -17,6 +17,7 @@ from kit.beside import beside, still_running
 from kit.controlplane import ControlPlane
 from kit.crds import install_crds
 from kit.documents import manifest
+from kit.doubles.asyncdriver import AsyncDriver
 from kit.follow import Follow
 from kit.kubeclient import ApiError, KubeClient, Object, condition
 from kit.story import quota_tree
@@ -24,13 +25,12 @@ from kit.waiting import until
 from muster.core.reading.kubequeue import QUEUE_NAMESPACE, QUOTA_FULLNAME
 from muster.core.workloads.registry import KINDS
 from muster.events.facts import TreeNodeSpec
+from muster.fakecluster.controllers import Controller
+from muster.fakecluster.kuberay import RUNTIME, KubeRayOperator, OperatorSettings
 from muster.kube.config import connect
 from muster.kube.sources import FromKubeconfig
 from muster.kube.transport import KubeTransport
 from muster.runtime.clusterlease import PATH
-from muster.sim.asyncdriver import AsyncDriver
-from muster.sim.controllers import Controller
-from muster.sim.kuberay import RUNTIME, KubeRayOperator, OperatorSettings
 
 T = TypeVar("T")
 

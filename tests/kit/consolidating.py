@@ -24,13 +24,13 @@ from muster.events.base import Event
 from muster.events.clearing import ClearingOrdered, ClearingTried
 from muster.events.decisions import EvictionOrdered
 from muster.events.system import PlacementChosen
+from muster.fakecluster.apiserver.store import StoredChange
+from muster.fakecluster.deviceplugin import DevicePlugin
+from muster.fakecluster.kuberay import OperatorSettings
+from muster.fakecluster.world import SimCluster, node
 from muster.model import api
 from muster.model.api import ApiResource
 from muster.model.resources import parse_quantity
-from muster.sim.apiserver.store import StoredChange
-from muster.sim.deviceplugin import DevicePlugin
-from muster.sim.kuberay import OperatorSettings
-from muster.sim.world import SimCluster, node
 
 Object = dict[str, Any]
 QUEUES = ("team-a", "team-b", "team-c")

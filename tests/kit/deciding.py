@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 
-from muster.simulation.decide.answer import Answer
-from muster.simulation.decide.reading import read_state
-from muster.simulation.decide.run import decide
+from muster.tracesim.decide.answer import Answer
+from muster.tracesim.decide.reading import read_state
+from muster.tracesim.decide.run import decide
 
 
 def ask(**state: object) -> Answer:

@@ -18,20 +18,20 @@ from msgspec import Struct
 from muster.core.actuation.answers import RetryLater
 from muster.core.actuation.carrying import Order, Reply, Request, carry_out, first_request, orders_of
 from muster.core.actuation.intents import Actuator, ActuatorState, Known, Outstanding
-from muster.core.deciders import DECIDERS
-from muster.core.inmemory import InMemoryCell
+from muster.core.cell.deciders import DECIDERS
+from muster.core.cell.inmemory import InMemoryCell
+from muster.core.cell.seat import AnySeat, Seat
 from muster.core.reading.registry import SHARD_OF, WATCHED, required_of, shards_of
-from muster.core.seat import AnySeat, Seat
 from muster.core.stage import Stage, StageState
 from muster.core.watching.watcher import PATIENCE_MS, Watcher
 from muster.events.base import Event
 from muster.events.envelope import MAX_EVENTS, Commit, CommitKind, Stored, decode_commit, encode_commit
 from muster.events.facts import KindsConfigured, Synced, SyncStarted
 from muster.events.system import PlacementChosen
+from muster.fakecluster.apiserver.store import StoredChange
+from muster.fakecluster.world import SimCluster
 from muster.model.keys import Ref
 from muster.runtime.snapshotting import decode_state, encode_state
-from muster.sim.apiserver.store import StoredChange
-from muster.sim.world import SimCluster
 
 
 class Disorder(Struct, frozen=True, kw_only=True):

@@ -12,11 +12,11 @@ from kit.rayscaler import TICK_MS, RayScaler
 from muster.core.autoscaling.reading import heads, news
 from muster.core.quota.usage import beyond
 from muster.events.base import Event
+from muster.fakecluster.kuberay import words
+from muster.fakecluster.world import SimCluster
 from muster.model import api
 from muster.model.api import ApiResource
 from muster.model.resources import Vector, parse_quantity
-from muster.sim.kuberay import words
-from muster.sim.world import SimCluster
 
 Object = dict[str, Any]
 NODES = {f"node-{index}": {"cpu": "64", "memory": "256Gi"} for index in range(4)}

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from kit.cluster import Cluster
 from kit.kubeclient import ApiError
 from muster.core.objects.gpus import RESERVATIONS
-from muster.sim.deviceplugin import DevicePlugin
+from muster.fakecluster.deviceplugin import DevicePlugin
 
 
 @contextlib.asynccontextmanager

@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from kit.bench import Bench
-from muster.core.audit import audit
-from muster.core.seat import AnySeat, Seat
+from muster.core.audit.auditor import audit
+from muster.core.cell.seat import AnySeat, Seat
 from muster.events.envelope import Stored
 from muster.runtime.replay import replay
 from muster.runtime.snapshotting import decode_state, encode_state

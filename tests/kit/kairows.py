@@ -37,8 +37,8 @@ ROWS: dict[str, tuple[str, ...]] = {
     "consolidation": (
         "tests/e2e/test_moves.py::test_what_is_in_the_way_is_moved_and_starts_elsewhere",
         "tests/e2e/test_moves.py::test_who_a_disruption_budget_keeps_is_not_moved",
-        "tests/unit/simulation/test_decide_moves.py::test_what_runs_is_moved_together_so_that_a_big_job_fits",
-        "tests/unit/simulation/test_decide_moves.py::test_nobody_is_moved_where_one_of_them_has_no_place",
+        "tests/unit/tracesim/test_decide_moves.py::test_what_runs_is_moved_together_so_that_a_big_job_fits",
+        "tests/unit/tracesim/test_decide_moves.py::test_nobody_is_moved_where_one_of_them_has_no_place",
         "tests/unit/core/gang/test_moving.py::test_a_budget_that_refuses_one_of_them_leaves_the_others_a_place",
     ),
     "GPU fraction": (

@@ -14,7 +14,7 @@ from typing import Literal, TypeVar
 from kit import proof
 from kit.cluster import Cluster
 from kit.nats import forget, new_cell
-from muster.core.deciders import DECIDERS
+from muster.core.cell.deciders import DECIDERS
 from muster.events.base import Event
 from muster.events.envelope import Stored
 from muster.events.system import PlacementMode

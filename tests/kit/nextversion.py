@@ -10,9 +10,9 @@ import importlib
 import sys
 
 from kit.rulesets import NEXT, NEXT_BUILD
-from muster.core.deciders import DECIDERS
+from muster.core.cell.deciders import DECIDERS
 from muster.runtime import config
-from muster.simulation import changes
+from muster.tracesim import changes
 
 
 def main(name: str, arguments: list[str]) -> int:

@@ -5,10 +5,10 @@ It makes real pods, which the real scheduler binds and KWOK runs; annotations of
 
 from typing import Any, ClassVar
 
+from muster.fakecluster.apiserver.store import ChangeType
+from muster.fakecluster.controllers import WorkQueue
+from muster.fakecluster.operations import ApiOperation, Create, DeleteObject, Merge, OperationPlan
 from muster.model.api import PODS, SPARKAPPLICATIONS, ApiResource
-from muster.sim.apiserver.store import ChangeType
-from muster.sim.controllers import WorkQueue
-from muster.sim.operations import ApiOperation, Create, DeleteObject, Merge, OperationPlan
 
 Obj = dict[str, Any]
 

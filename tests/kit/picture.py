@@ -16,10 +16,10 @@ from rich.terminal_theme import SVG_EXPORT_THEME
 from rich.text import Text
 
 from kit.traces import files
-from muster.core.narrator import Narrator
+from muster.core.views.narrator import Narrator
 from muster.runtime.logfile import read_log
-from muster.simulation.jobsfile import read_trace
-from muster.simulation.runner import Options, simulate
+from muster.tracesim.jobsfile import read_trace
+from muster.tracesim.runner import Options, simulate
 from muster_cli.board import board_of
 from muster_cli.main import run
 from muster_cli.render.queues import tree_lines

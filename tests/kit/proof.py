@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from kit.published import judge_all
-from muster.core.audit import AuditReport, audit
+from muster.core.audit.auditor import AuditReport, audit
 from muster.events.envelope import Stored
 from muster.runtime.replay import replay
 

@@ -2,15 +2,15 @@
 
 from typing import Any
 
+from muster.fakecluster.apiserver.defaults import raycluster as with_cluster_defaults
+from muster.fakecluster.apiserver.defaults import rayjob as with_job_defaults
+from muster.fakecluster.apiserver.names import stamp
+from muster.fakecluster.kuberay import OperatorSettings, words
+from muster.fakecluster.kuberay.rayjob import reconcile_rayjob
+from muster.fakecluster.kuberay.step import RayJobPlan, RayJobSeen, RayRun
+from muster.fakecluster.operations import ApiOperation, Create, DeleteObject, Merge, Replace
+from muster.fakecluster.world import BEGINNING_MS
 from muster.model.api import RAYJOBS
-from muster.sim.apiserver.defaults import raycluster as with_cluster_defaults
-from muster.sim.apiserver.defaults import rayjob as with_job_defaults
-from muster.sim.apiserver.names import stamp
-from muster.sim.kuberay import OperatorSettings, words
-from muster.sim.kuberay.rayjob import reconcile_rayjob
-from muster.sim.kuberay.step import RayJobPlan, RayJobSeen, RayRun
-from muster.sim.operations import ApiOperation, Create, DeleteObject, Merge, Replace
-from muster.sim.world import BEGINNING_MS
 
 Object = dict[str, Any]
 

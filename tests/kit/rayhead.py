@@ -14,7 +14,7 @@ import grpc
 import grpc.aio
 from aiohttp import web
 
-from muster_autoscaler_bridge.demand import ray_head_pb2 as pb
+from muster.ray import ray_head_pb2 as pb
 
 STATE = "ray.rpc.autoscaler.AutoscalerStateService"
 SESSION = "session_2026-01-01_00-00-00_000000_1"

@@ -16,7 +16,7 @@ from kit.kubeclient import ApiError, Object
 from kit.rayhead import FakeGcs, gang, node, request, status
 from kit.rayscaler import RayScaler
 from muster.model.raydemand import RAY_UNIT, RayShape
-from muster_autoscaler_bridge.demand import ray_head_pb2 as pb
+from muster.ray import ray_head_pb2 as pb
 
 TICK_S = 0.3
 

@@ -73,7 +73,7 @@ LATER: dict[int, tuple[str, tuple[str, ...]]] = {
     ),
     5: (
         "no method of a head that changes it is called",
-        ("tests/unit/demand/test_ray_proto.py::test_no_method_that_changes_a_cluster_is_named",),
+        ("tests/unit/ray/test_ray_proto.py::test_no_method_that_changes_a_cluster_is_named",),
     ),
     6: (
         "KubeRay's own gangs, of clusters of a fixed size alone: charged once; others grow by grants",
@@ -95,13 +95,13 @@ LATER: dict[int, tuple[str, tuple[str, ...]]] = {
     ),
     9: (
         "what the operator writes back is no edit: a RayJob keeps its place",
-        ("tests/unit/sim/test_rayjob_states.py::test_new_gets_the_finalizer_first",),
+        ("tests/unit/fakecluster/test_rayjob_states.py::test_new_gets_the_finalizer_first",),
     ),
     10: (
         "gRPC is loaded by the bridge alone, and installed for it alone",
         (
-            "tests/unit/demand/test_grpc_stays_beside.py::test_no_other_service_needs_it",
-            "tests/unit/demand/test_grpc_stays_beside.py::test_it_is_an_extra",
+            "tests/unit/ray/test_grpc_stays_beside.py::test_no_other_service_needs_it",
+            "tests/unit/ray/test_grpc_stays_beside.py::test_it_is_an_extra",
         ),
     ),
 }

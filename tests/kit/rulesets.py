@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import pytest
 from msgspec.structs import replace
 
-from muster.core.deciders import DECIDERS
+from muster.core.cell.deciders import DECIDERS
 from muster.core.queueing.sorter import QueueSorter
 from muster.core.queueing.state import SorterState
 from muster.core.stage import Stage

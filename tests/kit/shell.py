@@ -14,13 +14,24 @@ from typing import Any
 
 import looptime
 
+from kit.doubles.log import (
+    LogFaults,
+    MemoryGenerations,
+    MemoryLeases,
+    MemoryLog,
+    MemoryReplicas,
+    MemorySnapshots,
+    SnapshotStore,
+)
 from kit.frozen import FrozenProcess, task_factory
 from kit.story import quota_tree, rayjob
-from muster.core.deciders import DECIDERS
+from muster.core.cell.deciders import DECIDERS
 from muster.core.reading.registry import shards_of
 from muster.core.stage import Stage
 from muster.core.workloads.registry import KINDS
 from muster.events.envelope import Stored, UnknownEventError
+from muster.fakecluster.apiserver import FaultDraw
+from muster.fakecluster.world import BEGINNING_MS, SimCluster
 from muster.model import api
 from muster.model.api import ApiResource
 from muster.ports import FencedError, LogGoneError, LogIdentity
@@ -32,17 +43,6 @@ from muster.runtime.leasing import LostLeadershipError
 from muster.runtime.presenting import Presenter
 from muster.runtime.rolling import Rolled, kept_snapshots, roll
 from muster.runtime.watching import WatcherRunner
-from muster.sim.apiserver import FaultDraw
-from muster.sim.log import (
-    LogFaults,
-    MemoryGenerations,
-    MemoryLeases,
-    MemoryLog,
-    MemoryReplicas,
-    MemorySnapshots,
-    SnapshotStore,
-)
-from muster.sim.world import BEGINNING_MS, SimCluster
 
 NODES = {f"node-{index}": {"cpu": "16", "memory": "64Gi", "nvidia.com/gpu": "8"} for index in range(3)}
 RESTARTABLE = (FencedError, LogGoneError, LostLeadershipError)

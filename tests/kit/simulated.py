@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from kit.beside import beside
+from muster.fakecluster.apiserver.http import HttpApiServer
+from muster.fakecluster.world import SimCluster
 from muster.model.api import ApiResource
-from muster.sim.apiserver.http import HttpApiServer
-from muster.sim.world import SimCluster
 
 NODES = {f"node-{number}": {"cpu": "16", "memory": "64Gi"} for number in (1, 2)}
 

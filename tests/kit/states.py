@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 from muster.core.quota.kaiwork import CLASSES
-from muster.simulation.decide.answer import Answer, PodPlacedAnswer
+from muster.tracesim.decide.answer import Answer, PodPlacedAnswer
 
 State = dict[str, Any]
 

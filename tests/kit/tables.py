@@ -14,7 +14,7 @@ import re
 from typing import Any, NamedTuple
 
 from kit.deciding import ask
-from muster.simulation.decide.answer import Answer
+from muster.tracesim.decide.answer import Answer
 
 POD = re.compile(
     r"(?:(?P<times>\d+)x)?(?P<amount>[\d.]+m?)(?:\*(?P<devices>\d+))?(?:\+(?P<cpu>[\d.]+)c)?(?:\+(?P<memory>\d+)g)?"

@@ -10,11 +10,11 @@ import yaml
 
 from kit.cluster import Cluster
 from kit.controlplane import ControlPlane
+from kit.doubles.training import TrainingOperator
 from kit.gangs import room
 from kit.kubeclient import Object
 from kit.muster import Muster, running
 from muster.events.system import PlacementMode
-from muster.sim.training import TrainingOperator
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "gangs" / "tfjob.yaml"
 GANG = "video/tf-smoke-gpu"

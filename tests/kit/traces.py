@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from muster.simulation.history import History
-from muster.simulation.jobsfile import read_trace
-from muster.simulation.metrics import SimulationMetrics
-from muster.simulation.model import Trace
-from muster.simulation.runner import Options, Result, simulate
+from muster.tracesim.history import History
+from muster.tracesim.jobsfile import read_trace
+from muster.tracesim.metrics import SimulationMetrics
+from muster.tracesim.model import Trace
+from muster.tracesim.runner import Options, Result, simulate
 
 SAMPLES = Path(__file__).parent / "tracefiles"
 """The first jobs of public traces, see README.md there."""

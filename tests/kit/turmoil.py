@@ -14,6 +14,7 @@ import msgspec
 
 from kit import facts, kai, nodes
 from kit.chaos import NAMESPACES, SHAPES, Chaos
+from muster.core.cell.seat import Seat
 from muster.core.gang.asks import asks_of
 from muster.core.objects.labels import RUN_TIME
 from muster.core.placement.place import place
@@ -23,7 +24,6 @@ from muster.core.queueing.lending import Reserve
 from muster.core.quota import kaireclaim, reclaim
 from muster.core.quota.ledger import leaf_of
 from muster.core.quota.reclaim import basis
-from muster.core.seat import Seat
 from muster.events.base import Event
 from muster.events.clearing import ClearingOrdered
 from muster.events.decisions import EvictionOrdered

@@ -13,13 +13,13 @@ from figures import Progress, Table
 
 from kit import rayhead
 from muster.model.keys import Ref
+from muster.ray import ray_head_pb2 as pb
+from muster.ray.decoding import parse, reading_of
+from muster.ray.fleet import EVERY_MS
+from muster.ray.heads import Head
+from muster.ray.reader import HeadReader
+from muster.ray.reading import demand_of
 from muster.runtime.clock import SystemClock
-from muster_autoscaler_bridge.demand import ray_head_pb2 as pb
-from muster_autoscaler_bridge.demand.decoding import parse, reading_of
-from muster_autoscaler_bridge.demand.fleet import EVERY_MS
-from muster_autoscaler_bridge.demand.heads import Head
-from muster_autoscaler_bridge.demand.reader import HeadReader
-from muster_autoscaler_bridge.demand.reading import demand_of
 
 WORKERS = 10
 SHAPES = 10_000

@@ -24,7 +24,7 @@ from muster.bus.connection import connect
 from muster.bus.jetstream import JetStream
 from muster.bus.log import JetStreamLog
 from muster.bus.server import EmbeddedServer
-from muster.core.deciders import DECIDERS
+from muster.core.cell.deciders import DECIDERS
 from muster.core.stage import REQUIRED_KINDS
 from muster.events.base import Cause, Event
 from muster.events.decisions import GangAdmitted

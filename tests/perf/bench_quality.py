@@ -14,15 +14,15 @@ from pathlib import Path
 from figures import Grid, Progress, Table
 from msgspec.structs import replace
 
+from kit.doubles.covering import Coverage
 from kit.traces import muri, philly
 from muster.events.envelope import Stored
-from muster.simulation import transforms
-from muster.simulation.covering import Coverage
-from muster.simulation.jobsfile import read_trace
-from muster.simulation.metrics import SimulationMetrics
-from muster.simulation.model import Trace
-from muster.simulation.runner import MUSTER, Options, simulate
-from muster.simulation.stops import COSTLY, Stops
+from muster.tracesim import transforms
+from muster.tracesim.jobsfile import read_trace
+from muster.tracesim.metrics import SimulationMetrics
+from muster.tracesim.model import Trace
+from muster.tracesim.runner import MUSTER, Options, simulate
+from muster.tracesim.stops import COSTLY, Stops
 
 TITLE = "Deciding on two weeks of the Philly trace"
 REFERENCES = ("fifo", "best-effort-fifo", "static-quota", "kueue-like", "kai-like", "volcano-like", "sjf", "srtf")

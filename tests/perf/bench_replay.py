@@ -17,7 +17,7 @@ from histories import whole_lives
 
 from kit import facts
 from kit.bench import Bench
-from muster.core.deciders import DECIDERS
+from muster.core.cell.deciders import DECIDERS
 from muster.core.stage import Folder
 from muster.events.decisions import GangAdmitted
 from muster.events.envelope import Stored

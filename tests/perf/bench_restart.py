@@ -20,7 +20,7 @@ from muster.bus.connection import connect
 from muster.bus.jetstream import JetStream
 from muster.bus.server import EmbeddedServer
 from muster.bus.snapshots import JetStreamSnapshots
-from muster.core.deciders import DECIDERS
+from muster.core.cell.deciders import DECIDERS
 from muster.core.stage import Folder, Stage
 from muster.events.envelope import Commit
 from muster.ports import Log

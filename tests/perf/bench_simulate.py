@@ -14,7 +14,7 @@ from pathlib import Path
 from figures import Progress, Table
 
 from kit.traces import philly
-from muster.simulation.runner import ALL
+from muster.tracesim.runner import ALL
 
 TITLE = "Simulating two weeks of the Philly trace"
 

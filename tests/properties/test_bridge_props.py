@@ -11,7 +11,7 @@ from kit.histories import SEEDS, goes_on_from_a_snapshot
 from kit.podgangs import Chance
 from muster.core.actuation.answers import applied, failed
 from muster.core.actuation.asking import Asking
-from muster.core.audit import audit
+from muster.core.audit.auditor import audit
 from muster.events.facts import (
     NodePoolsGone,
     NodesRequestGone,

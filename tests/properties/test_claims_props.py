@@ -12,14 +12,14 @@ from msgspec.structs import replace
 from kit import facts, nodes
 from kit.bench import Bench
 from kit.histories import SEEDS, SETTINGS
-from muster.core.audit import Auditor, audit
+from muster.core.audit.auditor import Auditor, audit
+from muster.core.cell.seat import AnySeat, Seat
 from muster.core.gang.asks import asks_of
 from muster.core.gang.claims import CLAIM_MS
 from muster.core.gang.podgang import NodeClaim
 from muster.core.gang.state import AdmitterState
 from muster.core.placement.place import place
 from muster.core.placement.view import View
-from muster.core.seat import AnySeat, Seat
 from muster.events.base import Event
 from muster.events.decisions import GangAdmitted
 from muster.events.envelope import Stored

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kit import states
-from muster.simulation.decide.answer import Answer
-from muster.simulation.decide.reading import read_state
-from muster.simulation.decide.run import decide
+from muster.tracesim.decide.answer import Answer
+from muster.tracesim.decide.reading import read_state
+from muster.tracesim.decide.run import decide
 
 MOST_EVICTIONS = 2
 """Of one gang until a state is quiet: for one that is owed quota, and for one more that lacks room on the nodes."""

@@ -9,7 +9,7 @@ from hypothesis import given
 from kit import facts, nodes
 from kit.bench import Bench
 from kit.histories import SEEDS, SETTINGS, decisions_with_what_was_known, replays_and_goes_on_from_a_snapshot
-from muster.core.audit import audit
+from muster.core.audit.auditor import audit
 from muster.events.decisions import GangAdmitted, GangAwaitingNodes, GangDeferred, PlacesReleased
 from muster.events.effects import EffectApplied
 from muster.events.facts import NodeGone, PodGone, PodObserved

@@ -14,18 +14,18 @@ from kit import gangscenes
 from kit.chaos import Chaos
 from kit.scenario import Play
 from kit.standings import SCENES
-from muster.core.gangstory import gang_tale
 from muster.core.presentation import desired
 from muster.core.presentation.gangs import gang_events
 from muster.core.readmodel.model import ReadModel
 from muster.core.readmodel.phases import phase_of
 from muster.core.readmodel.state import ReadState
 from muster.core.stage import Folder
-from muster.core.standing import stand
 from muster.core.status.gang import gang_status
 from muster.core.status.job import job_status
 from muster.core.status.values import GangCode, JobCode
-from muster.core.story import Story
+from muster.core.views.gangstory import gang_tale
+from muster.core.views.standing import stand
+from muster.core.views.story import Story
 from muster.core.wording import jobs
 from muster.events.decisions import WorkloadQueued
 from muster.model.keys import Ref

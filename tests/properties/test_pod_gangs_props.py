@@ -11,10 +11,10 @@ from msgspec.structs import replace
 from kit import nodes
 from kit.histories import SEEDS, SETTINGS, decisions_with_what_was_known, replays_and_goes_on_from_a_snapshot
 from kit.podgangs import Chance, member
-from muster.core.audit import audit
+from muster.core.audit.auditor import audit
+from muster.core.cell.seat import AnySeat, Seat
 from muster.core.gang.declare import satisfied
 from muster.core.gang.state import AdmitterState
-from muster.core.seat import AnySeat, Seat
 from muster.events.effects import EffectFailed
 from muster.events.gangs import GangHeldBack, PodsPlaced, PodsReleased
 from muster.runtime.snapshotting import decode_state, encode_state

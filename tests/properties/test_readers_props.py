@@ -11,17 +11,17 @@ from hypothesis import strategies as st
 
 from kit import facts, kai
 from kit.scenes import Scene
+from muster.core.learned.pace import Estimate
 from muster.core.objects.labels import KAI_QUEUE
-from muster.core.pace import Estimate
 from muster.core.presentation import desired, kaigroups
 from muster.core.presentation.queues import queue_status
-from muster.core.publication import known_of, public_event
 from muster.core.readmodel.model import ReadModel
 from muster.core.readmodel.state import ReadState
 from muster.core.stage import Folder
 from muster.core.status.job import job_status
 from muster.core.status.values import JobStatus
-from muster.core.story import Story
+from muster.core.views.publication import known_of, public_event
+from muster.core.views.story import Story
 from muster.core.wording import jobs
 from muster.events.decisions import WorkloadRefused
 from muster.events.envelope import Stored

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 
 from kit.histories import SEEDS, SETTINGS
 from kit.scenes import Scene
-from muster.core.audit import audit
+from muster.core.audit.auditor import audit
 from muster.core.quota.service import MOST_TIMES
 from muster.events.decisions import EvictionOrdered, QuotaReserved
 from muster.runtime.replay import replay

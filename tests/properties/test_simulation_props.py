@@ -4,11 +4,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kit.traces import run
-from muster.simulation.model import GPU, NodeGroup, Trace, TraceCluster, TraceJob, TraceQueue
-from muster.simulation.policies import POLICIES
-from muster.simulation.runner import ALL
-from muster.simulation.stops import Stops
-from muster.simulation.sweep import Moment, Sweep
+from muster.tracesim.model import GPU, NodeGroup, Trace, TraceCluster, TraceJob, TraceQueue
+from muster.tracesim.policies import POLICIES
+from muster.tracesim.runner import ALL
+from muster.tracesim.stops import Stops
+from muster.tracesim.sweep import Moment, Sweep
 
 GPUS = 8
 

@@ -15,13 +15,13 @@ from kit.compose import REPOSITORY
 from kit.realray.cluster import LIMIT_S, RealRayCluster
 from kit.realray.transcript import Transcript
 from kit.waiting import until
+from muster.fakecluster.apiserver.kinds import ROLES
 from muster.model.api import PODS, RAYCLUSTERS
 from muster.model.keys import Ref
 from muster.model.raydemand import RayShape
-from muster.sim.apiserver.kinds import ROLES
-from muster_autoscaler_bridge.demand.heads import Head
-from muster_autoscaler_bridge.demand.reader import HeadReader
-from muster_autoscaler_bridge.demand.statustext import parse_status
+from muster.ray.heads import Head
+from muster.ray.reader import HeadReader
+from muster.ray.statustext import parse_status
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(400)]
 

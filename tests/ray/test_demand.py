@@ -9,12 +9,12 @@ from kit.realray.head import RayHead
 from kit.waiting import until
 from muster.model.keys import Ref
 from muster.model.raydemand import RayDemand, RayIdle, RayShape
+from muster.ray.dashboard import DashboardClient
+from muster.ray.heads import Drained, Head
+from muster.ray.reader import HeadReader
+from muster.ray.reading import RayNode, Reading, demand_of
+from muster.ray.statustext import parse_status
 from muster.runtime.clock import SystemClock
-from muster_autoscaler_bridge.demand.dashboard import DashboardClient
-from muster_autoscaler_bridge.demand.heads import Drained, Head
-from muster_autoscaler_bridge.demand.reader import HeadReader
-from muster_autoscaler_bridge.demand.reading import RayNode, Reading, demand_of
-from muster_autoscaler_bridge.demand.statustext import parse_status
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
 

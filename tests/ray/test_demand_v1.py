@@ -7,10 +7,10 @@ import pytest
 from kit.realray.head import RayHead
 from kit.waiting import until
 from muster.model.raydemand import RayShape
-from muster_autoscaler_bridge.demand.dashboard import DashboardClient
-from muster_autoscaler_bridge.demand.errors import RefusedError
-from muster_autoscaler_bridge.demand.gcs import GcsClient
-from muster_autoscaler_bridge.demand.reading import demand_of
+from muster.ray.dashboard import DashboardClient
+from muster.ray.errors import RefusedError
+from muster.ray.gcs import GcsClient
+from muster.ray.reading import demand_of
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
 

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from kit.shell import Cell, play, small_job, small_tree
-from muster.core.deciders import DECIDERS
+from muster.core.cell.deciders import DECIDERS
 from muster.runtime.leader import Leader
 
 LONG_S = 120.0

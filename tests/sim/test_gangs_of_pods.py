@@ -13,8 +13,8 @@ from kit.proof import proven
 from muster.events.effects import EffectApplied
 from muster.events.gangs import PodsPlaced
 from muster.events.system import PlacementChosen
+from muster.fakecluster.world import SimCluster
 from muster.model import api
-from muster.sim.world import SimCluster
 
 NODES = {f"node-{index}": {"cpu": "8", "memory": "64Gi"} for index in range(4)}
 WILD = Disorder(late=0.5, crash=0.03, unseen=0.3, repeat=0.1, lost_answer=0.3, outage=0.3)

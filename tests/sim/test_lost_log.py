@@ -8,10 +8,10 @@ from collections import Counter
 from kit import facts
 from kit.shell import Cell, play
 from kit.story import quota_tree, rayjob
-from muster.core.audit import audit
+from muster.core.audit.auditor import audit
 from muster.events.decisions import GangAdmitted, WorkloadAdopted
+from muster.fakecluster.apiserver.store import StoredChange
 from muster.model import api
-from muster.sim.apiserver.store import StoredChange
 
 RUNNING, WAITING = 20, 20
 CPU = RUNNING * 2

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from kit.disorder import Disorder, DisorderedCell
+from kit.doubles.nativegangs import DEFINITION, NativeScheduler
 from kit.proof import proven
 from kit.story import quota_tree, rayjob, template
 from muster.core.actuation.gathering import GROUPS
@@ -22,11 +23,10 @@ from muster.core.objects.meta import ATTEMPT, INTENT
 from muster.events.decisions import GangAdmitted, SuspensionOrdered
 from muster.events.envelope import Stored
 from muster.events.system import PlacementChosen
+from muster.fakecluster.kubelet import KubeletSettings
+from muster.fakecluster.operations import ApiOperation
+from muster.fakecluster.world import SimCluster, node
 from muster.model import api
-from muster.sim.kubelet import KubeletSettings
-from muster.sim.nativegangs import DEFINITION, NativeScheduler
-from muster.sim.operations import ApiOperation
-from muster.sim.world import SimCluster, node
 
 SEEDS = range(int(os.environ.get("MUSTER_TEST_HISTORIES", "24")))
 SIZES = ({"cpu": "4", "memory": "64Gi"}, {"cpu": "8", "memory": "64Gi"})

@@ -16,9 +16,9 @@ from kit.proof import proven
 from muster.core.objects.nodepools import NAME, NAMESPACE
 from muster.events.growing import NodesRequested, NodesRequestWithdrawn
 from muster.events.system import PlacementChosen
+from muster.fakecluster.world import SimCluster, node
 from muster.model import api
 from muster.model.api import ApiResource
-from muster.sim.world import SimCluster, node
 
 WILD = Disorder(late=0.5, crash=0.05, unseen=0.3, repeat=0.1, lost_answer=0.3, outage=0.3)
 MOST = 4

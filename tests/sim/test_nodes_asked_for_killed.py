@@ -13,12 +13,12 @@ from kit.proof import proven
 from kit.shell import Cell, play
 from muster.core.objects.nodepools import NAME, NAMESPACE
 from muster.events.growing import NodesRequested
+from muster.fakecluster.apiserver import FaultDraw
+from muster.fakecluster.apiserver.faults import FaultRates
+from muster.fakecluster.apiserver.store import StoredChange
+from muster.fakecluster.world import node
 from muster.model import api
 from muster.model.api import ApiResource
-from muster.sim.apiserver import FaultDraw
-from muster.sim.apiserver.faults import FaultRates
-from muster.sim.apiserver.store import StoredChange
-from muster.sim.world import node
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -3,7 +3,7 @@
 import pytest
 
 from kit.traces import full_traces, philly, run
-from muster.simulation.jobsfile import read_trace
+from muster.tracesim.jobsfile import read_trace
 
 PUBLISHED = {
     "fifo": 55_587,

@@ -14,9 +14,9 @@ from kit.proof import proven
 from kit.story import quota_tree, rayjob
 from muster.events.decisions import GangAdmitted, GangDeferred
 from muster.events.system import PlacementChosen
+from muster.fakecluster.apiserver.store import StoredChange
+from muster.fakecluster.world import SimCluster
 from muster.model import api
-from muster.sim.apiserver.store import StoredChange
-from muster.sim.world import SimCluster
 
 NODES = {f"node-{index}": {"cpu": "8", "memory": "64Gi"} for index in range(2)}
 """Four places of 4 cpu: one job of three pods fits, and not two."""

@@ -9,7 +9,7 @@ import pytest
 from test_reclaim import Play, three_teams
 
 from kit import facts
-from muster.core.story import Story
+from muster.core.views.story import Story
 from muster.events.effects import EffectFailed
 from muster.events.facts import TreeNodeSpec
 

@@ -10,7 +10,7 @@ from kit.contention import contended, fixed_size, grown
 from kit.disorder import Disorder
 from kit.elastic import CORE, HEAD_CPU, raycluster, rayjob
 from muster.core.autoscaling.giveback import DRAIN_MS
-from muster.core.narrator import Narrator
+from muster.core.views.narrator import Narrator
 from muster.events.decisions import EvictionOrdered
 from muster.events.elastic import GrowthWithdrawn, WorkersChosen
 from muster_cli.board import RayWorkers, board_of, record

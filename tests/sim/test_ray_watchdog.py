@@ -11,8 +11,8 @@ from kit.raylaws import within_quota
 from muster.events.alarms import AlarmCleared, AlarmRaised
 from muster.events.elastic import GateSet, GrowthWithdrawn, WorkersChosen, WorkersKept
 from muster.model import api
-from muster_autoscaler_bridge.demand.pace import TickPace
-from muster_autoscaler_bridge.demand.reading import Ticks
+from muster.ray.pace import TickPace
+from muster.ray.reading import Ticks
 
 MINUTE = 12
 """Ticks."""

@@ -12,9 +12,9 @@ from kit.disorder import Disorder, DisorderedCell
 from kit.elastic import NODES, tree
 from kit.proof import proven
 from muster.events.decisions import GangAdmitted, QuotaReleased, WorkloadAdopted
+from muster.fakecluster.world import SimCluster
 from muster.model import api
 from muster.model.api import ApiResource
-from muster.sim.world import SimCluster
 
 WILD = Disorder(late=0.6, crash=0.03, unseen=0.3, lost_answer=0.3, stale_patch=0.3)
 SERVICES = api.RAYSERVICES

@@ -16,8 +16,8 @@ from kit.proof import proven
 from kit.story import quota_tree, rayjob
 from muster.events.decisions import EvictionOrdered
 from muster.events.facts import TreeNodeSpec
+from muster.fakecluster.world import SimCluster
 from muster.model import api
-from muster.sim.world import SimCluster
 
 NODES = {f"node-{index}": {"cpu": "16", "memory": "64Gi", "nvidia.com/gpu": "8"} for index in range(6)}
 

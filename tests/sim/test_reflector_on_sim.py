@@ -8,11 +8,11 @@ from random import Random
 
 import pytest
 
+from muster.fakecluster.apiserver import SimApiServer, SimTransport
+from muster.fakecluster.apiserver.faults import FaultDraw, FaultRates
 from muster.kube.deltas import Delete, ListSynced, Upsert
 from muster.kube.reflector import Reflector
 from muster.model.api import NODES
-from muster.sim.apiserver import SimApiServer, SimTransport
-from muster.sim.apiserver.faults import FaultDraw, FaultRates
 
 RATES = FaultRates(
     lose_request=0.1,

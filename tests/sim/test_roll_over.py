@@ -9,20 +9,20 @@ from typing import Any
 import pytest
 
 from kit.beside import beside
+from kit.doubles.log import MemoryGenerations
 from kit.proof import proven
 from kit.shell import Cell, play, small_job, small_tree
 from muster.core.actuation.intents import ActuatorState
-from muster.core.deciders import DECIDERS
+from muster.core.cell.deciders import DECIDERS
 from muster.events.decisions import GangAdmitted, QuotaReserved, WorkloadQueued
 from muster.events.system import Genesis, LogNearlyFull
+from muster.fakecluster.apiserver.store import StoredChange
 from muster.model import api
 from muster.model.keys import Intent
 from muster.runtime.leader import Leader
 from muster.runtime.replay import replay
 from muster.runtime.rolling import RollError, States, roll
 from muster.runtime.snapshotting import encode_state
-from muster.sim.apiserver.store import StoredChange
-from muster.sim.log import MemoryGenerations
 
 JOBS = [f"job-{number}" for number in range(5)]
 SERVICES = ("watcher", *DECIDERS, "actuator", "presenter", "keeper")

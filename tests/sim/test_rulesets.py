@@ -11,8 +11,8 @@ from kit.rulesets import NEXT, NEXT_BUILD, installed
 from kit.shell import Cell, play
 from kit.story import quota_tree, rayjob
 from kit.traffic import TEAMS, tree
-from muster.core.audit import audit
-from muster.core.deciders import DECIDERS
+from muster.core.audit.auditor import audit
+from muster.core.cell.deciders import DECIDERS
 from muster.core.rulesets import UnknownRulesetError
 from muster.core.stage import Folder
 from muster.events.decisions import CandidatesProposed

@@ -12,15 +12,15 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from kit.doubles.log import AckLost
 from kit.proof import proven
 from kit.shell import Cell, play, small_job, small_tree
-from muster.core.deciders import DECIDERS
+from muster.core.cell.deciders import DECIDERS
 from muster.events.envelope import Commit
+from muster.fakecluster.apiserver import FaultDraw
+from muster.fakecluster.apiserver.faults import FaultRates
+from muster.fakecluster.apiserver.store import StoredChange
 from muster.model import api
-from muster.sim.apiserver import FaultDraw
-from muster.sim.apiserver.faults import FaultRates
-from muster.sim.apiserver.store import StoredChange
-from muster.sim.log import AckLost
 
 pytestmark = pytest.mark.timeout(300)  # hundreds of runs each
 

@@ -10,7 +10,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from kit.shell import Cell, play, small_job, small_tree
-from muster.core.deciders import DECIDERS
+from muster.core.cell.deciders import DECIDERS
 from muster.events.base import Cause, Event
 from muster.events.envelope import Commit, Stored
 from muster.events.facts import WorkloadFinished

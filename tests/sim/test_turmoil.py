@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from kit.histories import is_sound
 from kit.turmoil import Turmoil
-from muster.core.audit import Auditor
+from muster.core.audit.auditor import Auditor
 from muster.events.claims import ClaimEnded
 from muster.events.decisions import EvictionOrdered
 from muster.events.envelope import Stored

@@ -6,10 +6,10 @@ import pytest
 
 from kit.shell import Cell, play, small_job, small_tree
 from muster.events.decisions import GangAdmitted
+from muster.fakecluster.apiserver import FaultDraw
+from muster.fakecluster.apiserver.faults import FaultRates
 from muster.model import api
 from muster.runtime import acting
-from muster.sim.apiserver import FaultDraw
-from muster.sim.apiserver.faults import FaultRates
 
 
 def test_an_admitted_job_that_is_deleted_before_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:

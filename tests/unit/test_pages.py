@@ -11,7 +11,7 @@ from cyclopts import CycloptsError
 from kit.compose import REPOSITORY
 from kit.pages import PAGES, Block, lines, links, shell
 from kit.picture import PICTURE, drawn
-from muster.core.deciders import DECIDERS
+from muster.core.cell.deciders import DECIDERS
 from muster.runtime.catalogue import emitters
 from muster.runtime.config import PREFIX, Config
 from muster.telemetry.metrics import COUNTERS, GAUGES, Metrics

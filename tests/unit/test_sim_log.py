@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
+from kit.doubles.log import AckLost, MemoryLeases, MemoryLog, MemorySnapshots
 from kit.nats import commit
 from muster.events.envelope import Commit
 from muster.ports import FencedError, LogFullError, LogIdentity, Snapshot
-from muster.sim.log import AckLost, MemoryLeases, MemoryLog, MemorySnapshots
 
 IDENTITY = LogIdentity(cell="c", log_id="l", generation=1)
 

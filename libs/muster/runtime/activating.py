@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from muster.core.deciders import DECIDERS
+from muster.core.cell.deciders import DECIDERS
 from muster.events.system import RulesetActivated
 from muster.ports import Replica, Replicas
 from muster.runtime.follower import AnyFollower

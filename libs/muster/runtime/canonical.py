@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from muster.core.deciders import DECIDERS
-from muster.core.inmemory import InMemoryCell
-from muster.core.seat import AnySeat, Seat
+from muster.core.cell.deciders import DECIDERS
+from muster.core.cell.inmemory import InMemoryCell
+from muster.core.cell.seat import AnySeat, Seat
 from muster.events.base import Event
 from muster.events.envelope import Stored
 from muster.events.system import LeaderStarted

@@ -17,11 +17,11 @@ from types import ModuleType
 import muster.bus
 import muster.core
 import muster.runtime
-from muster.core import publication
 from muster.core.actuation.intents import Actuator
-from muster.core.deciders import DECIDERS
+from muster.core.cell.deciders import DECIDERS
 from muster.core.reading.registry import WATCHED
 from muster.core.readmodel.model import ReadModel
+from muster.core.views import publication
 from muster.core.watching.watcher import Watcher
 from muster.events import public
 from muster.events.base import Decision, Event
@@ -42,7 +42,7 @@ EMITTERS: Mapping[str, str] = {
     "muster.core.workloads": "watcher",
     "muster.runtime.acting": "actuator",
     "muster.runtime.activating": "quota_accountant's runner",
-    "muster.core.seat": "every stage's runner",
+    "muster.core.cell.seat": "every stage's runner",
     "muster.runtime.leader": "every stage's runner",
     "muster.runtime.process": "quota_accountant's runner",
     "muster.runtime.watching": "watcher",

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from contextlib import aclosing
 from typing import Any, Generic, TypeVar
 
-from muster.core.seat import Seat
+from muster.core.cell.seat import Seat
 from muster.core.stage import Stage, StageState
 from muster.events.envelope import Stored
 from muster.ports import Clock, Log, LogGoneError, Snapshots

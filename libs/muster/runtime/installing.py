@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from muster.core.deciders import DECIDERS
+from muster.core.cell.deciders import DECIDERS
 from muster.core.objects.labels import RAY_HEAD, RAY_NODE_TYPE
 from muster.runtime import kindlists
 from muster.runtime.clusterlease import NAMESPACE

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from muster.core.deciders import DECIDERS
+from muster.core.cell.deciders import DECIDERS
 from muster.events import subjects
 from muster.runtime import pairing
 

@@ -20,7 +20,7 @@ from muster.bus.public import PublicPublisher
 from muster.bus.quarantine import Quarantine
 from muster.bus.replicas import JetStreamReplicas
 from muster.bus.snapshots import JetStreamSnapshots
-from muster.core.deciders import DECIDERS
+from muster.core.cell.deciders import DECIDERS
 from muster.core.gang.state import AdmitterState
 from muster.core.reading.registry import WATCHED
 from muster.core.readmodel.model import ReadModel

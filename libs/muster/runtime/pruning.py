@@ -18,7 +18,7 @@ from muster.bus.generations import JetStreamGenerations
 from muster.bus.jetstream import JetStream
 from muster.bus.log import Body, JetStreamLog
 from muster.bus.public import PublicPublisher
-from muster.core.publication import public_event
+from muster.core.views.publication import public_event
 from muster.events import subjects
 from muster.events.envelope import decode_commit
 from muster.events.public import parse_ce_id

@@ -7,8 +7,8 @@ from contextlib import aclosing
 from typing import Protocol
 
 from muster.bus.public import Published
-from muster.core.publication import PublishedJobs, known_of, public_event
 from muster.core.readmodel.model import ReadModel
+from muster.core.views.publication import PublishedJobs, known_of, public_event
 from muster.events.envelope import Stored
 from muster.events.public import PublicEvent, PublicWorkloadEvent, ce_id, ce_type, parse_ce_id
 from muster.events.registry import encode

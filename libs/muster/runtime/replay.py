@@ -11,8 +11,8 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from muster.core.deciders import DECIDERS
-from muster.core.seat import Seat
+from muster.core.cell.deciders import DECIDERS
+from muster.core.cell.seat import Seat
 from muster.core.stage import Stage, StageState, Violation
 from muster.events.base import Event
 from muster.events.envelope import Commit, Stored

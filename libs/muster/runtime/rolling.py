@@ -16,10 +16,10 @@ from typing import Any
 from msgspec import Struct, field
 
 from muster.core.actuation.intents import Actuator
-from muster.core.deciders import DECIDERS
+from muster.core.cell.deciders import DECIDERS
+from muster.core.cell.seat import AnySeat, Seat
 from muster.core.reading.registry import WATCHED
 from muster.core.readmodel.model import ReadModel
-from muster.core.seat import AnySeat, Seat
 from muster.core.stage import Stage, StageState
 from muster.core.watching.watcher import Watcher
 from muster.events.envelope import Stored

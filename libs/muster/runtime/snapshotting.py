@@ -17,15 +17,15 @@ from muster.ports import LogIdentity, Snapshot, Snapshots
 S = TypeVar("S", bound=StageState)
 
 _encoder = msgspec.msgpack.Encoder()
-_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
-"""Where a default is a function, its description says where that lies in memory."""
+_PLACE = re.compile(r" at 0x[0-9a-f]+|(?<=<class ')[\w.]+\.(?=\w+'>)")
+"""Of a function its address in memory, of a class its module: no part of a shape, so that classes may be moved."""
 _JSON = b"{"
 """How a snapshot in JSON begins, and none in MessagePack: the latter has no integers over 64 bits."""
 
 
 def state_schema(kind: type[Any]) -> str:
     """A hash of the shape of a state: fields and types, all the way down. The same in every process of a version."""
-    described = _ADDRESS.sub("", repr(msgspec.inspect.type_info(kind)))
+    described = _PLACE.sub("", repr(msgspec.inspect.type_info(kind)))
     return hashlib.blake2b(described.encode(), digest_size=8).hexdigest()
 
 

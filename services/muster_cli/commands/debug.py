@@ -8,7 +8,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from muster.core.deciders import DECIDERS
+from muster.core.cell.deciders import DECIDERS
 from muster.core.stage import StageState
 from muster.events.envelope import Stored
 from muster.runtime.stepping import Stepper

@@ -9,9 +9,9 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 from msgspec import to_builtins
 
-from muster.simulation.decide.reading import read_state
-from muster.simulation.decide.run import decide as ask
-from muster.simulation.decide.situation import StateFileError
+from muster.tracesim.decide.reading import read_state
+from muster.tracesim.decide.run import decide as ask
+from muster.tracesim.decide.situation import StateFileError
 from muster_cli.console import Output
 from muster_cli.exits import NOT_FOUND, CliError
 from muster_cli.render.deciding import answer_lines

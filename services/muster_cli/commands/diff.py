@@ -8,7 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from muster.runtime.canonical import difference
-from muster.simulation.changes import changed_rules, known_ruleset, otherwise
+from muster.tracesim.changes import changed_rules, known_ruleset, otherwise
 from muster_cli.console import Output
 from muster_cli.exits import OK, USAGE, VIOLATED, CliError
 from muster_cli.logfiles import complete, existing, progress

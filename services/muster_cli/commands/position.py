@@ -6,7 +6,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from muster.core.story import Story
+from muster.core.views.story import Story
 from muster_cli.commands.why import chosen, named
 from muster_cli.console import Output
 from muster_cli.folding import read_model

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from muster.core.deciders import DECIDERS
+from muster.core.cell.deciders import DECIDERS
 from muster.core.queueing.state import SorterState
 from muster.runtime.replay import Replayer
 from muster.runtime.states import plain

@@ -10,16 +10,16 @@ from cyclopts import Parameter
 from msgspec.structs import replace
 
 from muster.core.quota.rules import KNOWN
-from muster.simulation import transforms
-from muster.simulation.faults import NO_FAULTS, read_faults
-from muster.simulation.jobsfile import read_trace
-from muster.simulation.machines import node_capacities
-from muster.simulation.model import Trace
-from muster.simulation.output import EVENTS, JOBS, REPORT, SUMMARY, write_jobs, write_summary
-from muster.simulation.report import write_report
-from muster.simulation.runner import ALL, MUSTER, Options, Result, delays_alone
-from muster.simulation.runner import simulate as run_simulation
-from muster.simulation.stops import ALL_OF_THEM, Stops
+from muster.tracesim import transforms
+from muster.tracesim.faults import NO_FAULTS, read_faults
+from muster.tracesim.jobsfile import read_trace
+from muster.tracesim.machines import node_capacities
+from muster.tracesim.model import Trace
+from muster.tracesim.output import EVENTS, JOBS, REPORT, SUMMARY, write_jobs, write_summary
+from muster.tracesim.report import write_report
+from muster.tracesim.runner import ALL, MUSTER, Options, Result, delays_alone
+from muster.tracesim.runner import simulate as run_simulation
+from muster.tracesim.stops import ALL_OF_THEM, Stops
 from muster_cli.console import Output
 from muster_cli.exits import NOT_FOUND, USAGE, CliError
 from muster_cli.render.simulations import comparison, curve, figures

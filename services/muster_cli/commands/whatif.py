@@ -11,7 +11,7 @@ from rich.text import Text
 
 from muster.core.quota.tree import leaves
 from muster.model.resources import QuantityError, Vector, parse_quantity
-from muster.simulation.changes import (
+from muster.tracesim.changes import (
     POLICIES,
     decided_by,
     equipped,
@@ -21,10 +21,10 @@ from muster.simulation.changes import (
     ruled,
     under,
 )
-from muster.simulation.contrast import contrast
-from muster.simulation.past import Past, PastReader
-from muster.simulation.runner import MUSTER, Options, Result
-from muster.simulation.runner import simulate as run_simulation
+from muster.tracesim.contrast import contrast
+from muster.tracesim.past import Past, PastReader
+from muster.tracesim.runner import MUSTER, Options, Result
+from muster.tracesim.runner import simulate as run_simulation
 from muster_cli.console import Output
 from muster_cli.exits import USAGE, CliError
 from muster_cli.options import Document, pair

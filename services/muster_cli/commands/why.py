@@ -7,9 +7,9 @@ from typing import Annotated
 import msgspec
 from cyclopts import Parameter
 
-from muster.core.gangstory import gang_tale, gangs_named
-from muster.core.queueshare import queue_share, queues_named
-from muster.core.story import Story
+from muster.core.views.gangstory import gang_tale, gangs_named
+from muster.core.views.queueshare import queue_share, queues_named
+from muster.core.views.story import Story
 from muster.core.workloads.registry import KINDS
 from muster_cli.console import Output
 from muster_cli.exits import NOT_FOUND, USAGE, CliError

@@ -11,14 +11,14 @@ from typing import Any
 import msgspec
 
 from muster.core.objects.labels import RAY_CLUSTER
+from muster.fakecluster.apiserver.http import HttpApiServer
+from muster.fakecluster.apiserver.journal import Journal, JournalError
+from muster.fakecluster.deviceplugin import DevicePlugin
+from muster.fakecluster.kuberay import OperatorSettings
+from muster.fakecluster.world import SimCluster, VirtualClock
 from muster.model import api
 from muster.model.resources import Vector, add_into, parse_quantity
 from muster.ports import ApiTransport, Clock
-from muster.sim.apiserver.http import HttpApiServer
-from muster.sim.apiserver.journal import Journal, JournalError
-from muster.sim.deviceplugin import DevicePlugin
-from muster.sim.kuberay import OperatorSettings
-from muster.sim.world import SimCluster, VirtualClock
 from muster_cli import samples
 from muster_cli.exits import CliError
 from muster_cli.local.home import Home

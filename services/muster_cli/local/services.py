@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 from muster.bus.kv import KvBucket
-from muster.core.deciders import DECIDERS
+from muster.core.cell.deciders import DECIDERS
 from muster.events.subjects import lease_bucket
 from muster.ports import ApiTransport, Clock
 from muster.runtime.config import Config

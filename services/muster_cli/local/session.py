@@ -22,8 +22,8 @@ import muster
 from muster.bus.cell import open_log
 from muster.bus.jetstream import JetStream
 from muster.bus.server import EmbeddedServer
-from muster.core.deciders import DECIDERS
-from muster.core.narrator import NarratedEvent
+from muster.core.cell.deciders import DECIDERS
+from muster.core.views.narrator import NarratedEvent
 from muster.events.envelope import UnknownEventError, UnreadableCommitError, decode_commit
 from muster.events.subjects import log_stream
 from muster.model.text import counted, span

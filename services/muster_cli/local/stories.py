@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from muster.core.objects.labels import RAY_CLUSTER
 from muster.events.system import PlacementMode
-from muster.sim.apiserver.status import Obj
+from muster.fakecluster.apiserver.status import Obj
 from muster_cli import samples
 
 SHARING = "raycluster-half-gpu"

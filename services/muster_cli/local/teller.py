@@ -10,8 +10,8 @@ from msgspec import Struct
 from muster.bus.cell import open_log
 from muster.bus.errors import BusError
 from muster.bus.jetstream import JetStream
-from muster.core.narrator import NarratedEvent, Narrator
 from muster.core.status.job import job_status
+from muster.core.views.narrator import NarratedEvent, Narrator
 from muster.core.wording import jobs
 from muster.ports import LogGoneError, LogSealedError
 

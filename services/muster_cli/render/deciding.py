@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
-from muster.simulation.decide.answer import Answer, Eviction, Moved, Runs
+from muster.tracesim.decide.answer import Answer, Eviction, Moved, Runs
 from muster_cli.console import BAD, DIM, GOOD, STRONG, WARN, columns, styled
 
 RULES = {

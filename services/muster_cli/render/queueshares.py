@@ -6,7 +6,7 @@ import textwrap
 
 from rich.text import Text
 
-from muster.core.queueshare import QueueShare
+from muster.core.views.queueshare import QueueShare
 from muster.model.text import moment
 from muster_cli.console import DIM, STRONG, columns, styled
 

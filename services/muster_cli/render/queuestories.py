@@ -9,13 +9,13 @@ import msgspec
 from msgspec import Struct
 from rich.text import Text
 
-from muster.core.pace import Estimate
+from muster.core.learned.pace import Estimate
 from muster.core.promising.calibration import KEPT_PERCENT
-from muster.core.queuestory import QueueTale
 from muster.core.readmodel.state import ReadState
 from muster.core.status.promise import promise_of
 from muster.core.status.values import Promise
-from muster.core.story import JobStory
+from muster.core.views.queuestory import QueueTale
+from muster.core.views.story import JobStory
 from muster.core.wording import queues
 from muster.model.text import counted, instant, moment, shorten, span
 from muster_cli.console import DIM, STRONG, WARN, WORDS, columns, styled

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from rich.text import Text
 
 from muster.model.text import counted, span
-from muster.simulation.contrast import Contrast, QueueShift, Shift
-from muster.simulation.runner import Result
+from muster.tracesim.contrast import Contrast, QueueShift, Shift
+from muster.tracesim.runner import Result
 from muster_cli.console import DIM, STRONG, WARN, columns, styled
 
 BASELINE = "best-effort-fifo"

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 from rich.text import Text
 
-from muster.core.standing import Standing
-from muster.core.story import JobStory, StoryEntry
+from muster.core.views.standing import Standing
+from muster.core.views.story import JobStory, StoryEntry
 from muster.model.text import counted, instant, moment, span
 from muster_cli.console import BAD, DIM, GOOD, STRONG, WARN, WORDS, styled
 

@@ -14,18 +14,18 @@ import trustme
 from kit.api import Api
 from kit.beside import beside
 from kit.controlplane import ControlPlane
+from kit.doubles.asyncdriver import AsyncDriver
 from kit.realray.autoscaler import Autoscaler
 from kit.realray.head import RayHead
 from kit.realray.kubelet import NODE, RayKubelet
 from kit.waiting import until
+from muster.fakecluster.apiserver.store import ChangeType
+from muster.fakecluster.controllers import WorkQueue
+from muster.fakecluster.kuberay import KubeRayOperator, OperatorSettings, words
+from muster.fakecluster.operations import OperationPlan
 from muster.model.api import NODES, PODS, RAYCLUSTERS, ApiResource
-from muster.sim.apiserver.store import ChangeType
-from muster.sim.asyncdriver import AsyncDriver
-from muster.sim.controllers import WorkQueue
-from muster.sim.kuberay import KubeRayOperator, OperatorSettings, words
-from muster.sim.operations import OperationPlan
-from muster_autoscaler_bridge.demand.errors import DemandError
-from muster_autoscaler_bridge.demand.reading import RayNode, Reading
+from muster.ray.errors import DemandError
+from muster.ray.reading import RayNode, Reading
 
 Object = dict[str, Any]
 LIMIT_S = 180.0

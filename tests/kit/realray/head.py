@@ -18,8 +18,8 @@ from kit.realray.processes import Process
 from kit.realray.venv import RayMissingError, installed
 from kit.waiting import until
 from muster.bus.server import is_free
-from muster_autoscaler_bridge.demand.errors import DemandError
-from muster_autoscaler_bridge.demand.gcs import GcsClient
+from muster.ray.errors import DemandError
+from muster.ray.gcs import GcsClient
 
 DRIVER = Path(__file__).with_name("driver.py")
 HOST = "127.0.0.1"

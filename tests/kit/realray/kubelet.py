@@ -11,14 +11,14 @@ from typing import Any, ClassVar
 
 from kit.realray.autoscaler import Autoscaler
 from kit.realray.head import RayHead
+from muster.fakecluster.apiserver.names import stamp
+from muster.fakecluster.apiserver.pods import condition, with_condition
+from muster.fakecluster.apiserver.store import ChangeType
+from muster.fakecluster.controllers import WorkQueue
+from muster.fakecluster.kuberay import words
+from muster.fakecluster.operations import BindPod, DeleteObject, Merge, OperationPlan
+from muster.fakecluster.podneeds import is_going
 from muster.model.api import PODS, ApiResource
-from muster.sim.apiserver.names import stamp
-from muster.sim.apiserver.pods import condition, with_condition
-from muster.sim.apiserver.store import ChangeType
-from muster.sim.controllers import WorkQueue
-from muster.sim.kuberay import words
-from muster.sim.operations import BindPod, DeleteObject, Merge, OperationPlan
-from muster.sim.podneeds import is_going
 
 Object = dict[str, Any]
 NODE = "ray-node"

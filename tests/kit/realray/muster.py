@@ -13,16 +13,16 @@ from kit.beside import beside
 from kit.controlplane import ControlPlane
 from kit.nats import forget, new_cell
 from kit.waiting import until
-from muster.core.deciders import DECIDERS
+from muster.core.cell.deciders import DECIDERS
 from muster.events.base import Event
 from muster.kube.config import connect
 from muster.kube.sources import FromKubeconfig
 from muster.model.keys import Ref
+from muster.ray.heads import Head
 from muster.runtime.config import Config
 from muster.runtime.process import Process
 from muster.runtime.service import open_process
 from muster.telemetry import logs
-from muster_autoscaler_bridge.demand.heads import Head
 from muster_autoscaler_bridge.leading import BridgeLeader, bridge_of
 
 

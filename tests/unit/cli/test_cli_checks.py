@@ -8,10 +8,10 @@ import yaml
 from kit.story import quota_tree
 from muster.bus.log import LogUsage
 from muster.core.reading.registry import WATCHED
+from muster.fakecluster.apiserver import SimApiServer, SimTransport
 from muster.model import api
 from muster.runtime.config import Config
 from muster.runtime.leader import MAX_SKEW_MS
-from muster.sim.apiserver import SimApiServer, SimTransport
 from muster_cli.buschecks import judged
 from muster_cli.clusterchecks import POLICIES, _tree, acting_rights, watching_rights
 from muster_cli.findings import Finding
@@ -100,7 +100,7 @@ class Frozen:
 
 
 def owners_of(**objects: object) -> SimTransport:
-    from muster.sim.apiserver.kinds import ResourceRules
+    from muster.fakecluster.apiserver.kinds import ResourceRules
     from muster_cli.owners import DEPLOYMENTS
 
     server = SimApiServer(lambda: NOW, auto_namespaces=True)

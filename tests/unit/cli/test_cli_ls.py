@@ -10,7 +10,7 @@ from muster.core.readmodel.records import GONE_KEPT, GONE_KEPT_MS
 from muster.core.readmodel.state import ReadState
 from muster.core.stage import Folder
 from muster.core.status.values import Promise
-from muster.core.story import Story
+from muster.core.views.story import Story
 from muster.events.base import Event
 from muster.events.envelope import Commit
 from muster.events.facts import PodGone, WorkloadFinished, WorkloadGone

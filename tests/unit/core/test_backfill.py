@@ -7,11 +7,11 @@ from msgspec import structs
 
 from kit import facts
 from kit.scenes import Scene
-from muster.core.audit import audit
+from muster.core.audit.auditor import audit
+from muster.core.cell.seat import Seat
 from muster.core.objects.labels import RUN_TIME
 from muster.core.quota.runtimes import AROUND_MS, HOUR_MS, MINUTE_MS, run_time_ms
-from muster.core.seat import Seat
-from muster.core.story import JobStory, Story
+from muster.core.views.story import JobStory, Story
 from muster.events.claims import ClaimOpened
 from muster.events.decisions import QuotaReserved
 from muster.runtime.snapshotting import decode_state, encode_state

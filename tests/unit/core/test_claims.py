@@ -3,7 +3,7 @@
 from kit import facts
 from kit.bench import Bench
 from kit.scenes import Scene
-from muster.core.audit import audit
+from muster.core.audit.auditor import audit
 from muster.core.quota.claiming import expires_at
 from muster.core.quota.claims import Claim, Claims
 from muster.events.base import Cause

@@ -7,8 +7,8 @@ from typing import Any
 from kit import facts
 from kit.bench import Bench
 from kit.scenes import Scene
-from muster.core.gangstory import GangTale, gang_tale, gangs_named
-from muster.core.narrator import Narrator
+from muster.core.views.gangstory import GangTale, gang_tale, gangs_named
+from muster.core.views.narrator import Narrator
 from muster.events.facts import NodeObserved, PodGone, PodObserved
 from muster.model.keys import Ref
 from muster.model.workload import NodeState, PodState

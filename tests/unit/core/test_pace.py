@@ -6,13 +6,13 @@ import pytest
 from msgspec import Struct
 
 from kit.traces import trace
-from muster.core.pace import ENOUGH, Pace
+from muster.core.learned.pace import ENOUGH, Pace
 from muster.core.readmodel.model import ReadModel
 from muster.core.stage import Folder
 from muster.core.wording.queues import estimate, no_estimate
 from muster.events.decisions import GangAdmitted
 from muster.runtime.logfile import read_log
-from muster.simulation.runner import Options, simulate
+from muster.tracesim.runner import Options, simulate
 
 
 def admissions(*times: int, waiting: int = 9) -> Pace:

@@ -6,7 +6,7 @@ import pytest
 
 from kit import facts
 from kit.scenes import Scene
-from muster.core.audit import audit
+from muster.core.audit.auditor import audit
 from muster.events.claims import ClaimEnded, ClaimOpened, PlanTried
 from muster.events.decisions import (
     EvictionOrdered,

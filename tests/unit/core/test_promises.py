@@ -8,10 +8,11 @@ from typing import get_args
 import pytest
 from msgspec import structs
 
+from kit.doubles.covering import Coverage
 from kit.scenes import Scene
 from kit.traces import SAMPLES
-from muster.core import durations
-from muster.core.durations import ENOUGH, REMEMBERED, Durations, RunTimes, end_of, kinds_of, span_of
+from muster.core.learned import durations
+from muster.core.learned.durations import ENOUGH, REMEMBERED, Durations, RunTimes, end_of, kinds_of, span_of
 from muster.core.promising import calibration
 from muster.core.promising.calibration import Calibration, score_of
 from muster.core.promising.projection import Projection
@@ -26,9 +27,8 @@ from muster.events.claims import ClaimOpened
 from muster.events.facts import QueueObserved, WorkloadFinished, WorkloadStarted
 from muster.model.keys import Ref
 from muster.model.workload import Wishes
-from muster.simulation.covering import Coverage
-from muster.simulation.jobsfile import read_trace
-from muster.simulation.runner import Options, simulate
+from muster.tracesim.jobsfile import read_trace
+from muster.tracesim.runner import Options, simulate
 
 MINUTE = 60_000
 

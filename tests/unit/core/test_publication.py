@@ -10,9 +10,9 @@ import pytest
 
 from kit.chaos import Chaos
 from kit.scenes import Scene, claimed
-from muster.core.publication import PublishedJobs, known_of, public_event
 from muster.core.readmodel.model import ReadModel
 from muster.core.stage import Folder
+from muster.core.views.publication import PublishedJobs, known_of, public_event
 from muster.events.envelope import Stored
 from muster.events.facts import WorkloadFinished, WorkloadStarted
 from muster.events.public import PublicEvent

@@ -3,8 +3,8 @@
 import pytest
 
 from kit.scenario import Play
-from muster.core.queuestory import QueueStory, QueueTale
-from muster.core.story import Story
+from muster.core.views.queuestory import QueueStory, QueueTale
+from muster.core.views.story import Story
 
 LINES = (
     "tree", "synced", "job two", "job text/other", "time +60s", "job one", "job three prio=5", "time +60s",

@@ -15,9 +15,9 @@ from msgspec import inspect as mi
 from kit import gangscenes, rayscenes, scenes
 from kit.bench import Bench
 from kit.scenes import OBSTACLES, TWO, Scene
-from muster.core.gangstory import gang_tale
-from muster.core.narrator import NarratedEvent, Narrator
-from muster.core.story import Story
+from muster.core.views.gangstory import gang_tale
+from muster.core.views.narrator import NarratedEvent, Narrator
+from muster.core.views.story import Story
 from muster.core.wording import explain, explain_nodes
 from muster.events.base import Event
 from muster.events.decisions import WorkloadRefused

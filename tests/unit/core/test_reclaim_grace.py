@@ -9,7 +9,7 @@ from kit import facts
 from kit.scenes import Scene
 from kit.traces import run, starts, trace
 from muster.events.decisions import EvictionOrdered, ReclaimDeferred
-from muster.simulation.model import Trace
+from muster.tracesim.model import Trace
 
 MINUTE = 60_000
 

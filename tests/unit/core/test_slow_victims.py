@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from kit import facts
 from kit.scenes import Scene
-from muster.core.audit import audit
+from muster.core.audit.auditor import audit
 from muster.events.base import Cause
 from muster.events.claims import ClaimEnded, VictimStays
 from muster.events.decisions import EvictionOrdered, GangAdmitted, QuotaReserved, Victim, WorkloadQueued

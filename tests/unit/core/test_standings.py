@@ -12,11 +12,11 @@ import pytest
 
 from kit import gangscenes
 from kit.standings import SCENES
-from muster.core.gangstory import gang_tale
-from muster.core.narrator import Narrator
 from muster.core.readmodel.gangs import ENDED
 from muster.core.status.values import GangCode, JobCode
-from muster.core.story import Story
+from muster.core.views.gangstory import gang_tale
+from muster.core.views.narrator import Narrator
+from muster.core.views.story import Story
 from muster.core.wording.statuses import MEANINGS
 
 

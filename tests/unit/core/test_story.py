@@ -3,7 +3,7 @@
 import pytest
 
 from kit.scenario import Play, scene_of
-from muster.core.story import JobStory, Story
+from muster.core.views.story import JobStory, Story
 from muster.events.facts import ObjectUnreadable, WorkloadFinished, WorkloadStarted
 from muster.model.keys import Ref
 

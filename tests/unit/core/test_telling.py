@@ -1,6 +1,6 @@
 """Events in words: every one there is, and nothing a user wrote can break them."""
 
-from muster.core.story import Story
+from muster.core.views.story import Story
 from muster.core.wording.telling import _WORDS, MAX_TEXT, subject_of, tell, words
 from muster.events import decisions as d
 from muster.events import effects, facts, system

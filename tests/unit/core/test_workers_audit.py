@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from muster.core.audit_workers import PATIENCE_MS, WorkersAudit
+from muster.core.audit.workers import PATIENCE_MS, WorkersAudit
 from muster.events.base import Cause, Event
 from muster.events.decisions import QuotaReleased
 from muster.events.effects import EffectApplied, EffectFailed

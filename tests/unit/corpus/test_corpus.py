@@ -18,13 +18,13 @@ from kit import facts
 from kit.bench import Bench
 from kit.hostile import Hostile, Watching, corpus, watching
 from kit.scenario import tell as tell_decision
-from muster.core.audit import audit
-from muster.core.narrator import Narrator
+from muster.core.audit.auditor import audit
 from muster.core.presentation import desired, queues
-from muster.core.publication import public_event
 from muster.core.readmodel.model import ReadModel
 from muster.core.readmodel.state import ReadState
 from muster.core.stage import Folder
+from muster.core.views.narrator import Narrator
+from muster.core.views.publication import public_event
 from muster.core.watching.watcher import MAX_FACT_BYTES, subject
 from muster.core.wording.telling import tell
 from muster.events.base import Event

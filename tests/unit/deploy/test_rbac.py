@@ -19,11 +19,11 @@ from muster.core.objects.nodepools import NAME
 from muster.core.objects.nodepools import NAMESPACE as NODE_POOLS
 from muster.core.reading.registry import WATCHED
 from muster.core.workloads.registry import KINDS
+from muster.fakecluster.world import SimCluster
 from muster.model import api
 from muster.model.api import ApiResource
 from muster.ports import ApiResponse, ApiTransport
 from muster.runtime.pairing import KNOWN_BY, cluster_uid
-from muster.sim.world import SimCluster
 from muster_cli.clusterchecks import watching_rights
 
 ADMIT = Right("admit", "queues.muster.dev", "queues")

@@ -3,7 +3,7 @@
 import pytest
 
 from kit.compose import REPOSITORY
-from muster.core.deciders import DECIDERS
+from muster.core.cell.deciders import DECIDERS
 from muster.events.public import PUBLIC_TYPES
 from muster.events.registry import EVENT_TYPES
 from muster.runtime.catalogue import emitters, folders, page, published, redelivery

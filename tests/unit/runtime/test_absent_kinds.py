@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from kit.doubles.log import MemoryLeases, MemoryLog
 from kit.shell import LoopClock
+from muster.fakecluster.world import SimCluster
 from muster.kube.deltas import Absent, Delta, ListSynced
 from muster.ports import LogIdentity
 from muster.runtime.hooks import Level, NoHooks
 from muster.runtime.watching import WatcherRunner
-from muster.sim.log import MemoryLeases, MemoryLog
-from muster.sim.world import SimCluster
 
 
 class Notes(NoHooks):

@@ -8,10 +8,10 @@ import msgspec
 import pytest
 
 from kit.shell import NODES, LoopClock
+from muster.fakecluster.world import SimCluster
 from muster.model import api
 from muster.ports import ApiUnreachableError, Earlier, LogIdentity
 from muster.runtime.clusterlease import DURATION_S, PATH, RENEW_S, ClusterLease, Fenced
-from muster.sim.world import SimCluster
 
 pytestmark = pytest.mark.looptime
 

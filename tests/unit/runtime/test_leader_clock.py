@@ -7,14 +7,14 @@ from contextlib import asynccontextmanager
 import pytest
 
 from kit import facts
-from muster.core.deciders import DECIDERS
+from kit.doubles.log import MemoryLeases, MemoryLog
+from muster.core.cell.deciders import DECIDERS
 from muster.core.stage import REQUIRED_KINDS
 from muster.events.envelope import Commit
 from muster.events.facts import Synced
 from muster.events.system import LeaderStarted
 from muster.ports import LogIdentity
 from muster.runtime.leader import CLOCK_CHECK_S, MAX_SKEW_MS, ClockSkewError, Leader
-from muster.sim.log import MemoryLeases, MemoryLog
 
 pytestmark = pytest.mark.looptime
 

@@ -4,14 +4,14 @@ import asyncio
 
 import pytest
 
+from kit.doubles.log import MemoryLeases, MemoryLog, MemorySnapshots
 from muster.bus.log import LogUsage
-from muster.core.deciders import DECIDERS
+from muster.core.cell.deciders import DECIDERS
 from muster.ports import LogGoneError, LogIdentity
 from muster.runtime.clock import SystemClock
 from muster.runtime.leader import Leader
 from muster.runtime.shared import SharedLog
 from muster.runtime.snapshotting import make_snapshot
-from muster.sim.log import MemoryLeases, MemoryLog, MemorySnapshots
 
 pytestmark = pytest.mark.looptime
 

@@ -8,7 +8,7 @@ import pytest
 
 from kit.bench import Bench
 from kit.scenario import Play
-from muster.core.deciders import DECIDERS
+from muster.core.cell.deciders import DECIDERS
 from muster.core.stage import Folder
 from muster.events.decisions import QuotaReserved
 from muster.events.envelope import Stored

@@ -6,10 +6,10 @@ from kit import nodes
 from kit.bench import Bench
 from kit.facts import seen, tree
 from kit.kai import queue, work
-from muster.core.queueshare import queue_share, queues_named
 from muster.core.readmodel.model import ReadModel
 from muster.core.readmodel.state import ReadState
 from muster.core.stage import Folder
+from muster.core.views.queueshare import queue_share, queues_named
 from muster.runtime.sharemetrics import share_gauges
 
 GPU = "nvidia.com/gpu"

@@ -4,6 +4,11 @@ import os
 import subprocess
 import sys
 
+import msgspec
+import pytest
+
+from muster.core.observed.presence import Presence
+from muster.core.observed.seen import Seen
 from muster.runtime.rolling import seats
 from muster.runtime.snapshotting import state_schema
 
@@ -25,3 +30,12 @@ def test_the_schema_of_every_state_is_the_same_in_another_process() -> None:
 def test_states_of_another_shape_have_another_schema() -> None:
     kinds = {type(stage.initial()) for stage in seats().values()}
     assert len({state_schema(kind) for kind in kinds}) == len(kinds) > 5
+
+
+def test_a_class_keeps_its_schema_in_another_module(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = state_schema(Presence)
+    for kind in (Presence, Seen):
+        monkeypatch.setitem(sys.modules, f"elsewhere.{kind.__name__}", sys.modules[kind.__module__])
+        monkeypatch.setattr(kind, "__module__", f"elsewhere.{kind.__name__}")
+    assert "elsewhere" in repr(msgspec.inspect.type_info(Presence))
+    assert state_schema(Presence) == before

@@ -18,7 +18,7 @@ from muster.core.actuation.gating import Gating
 from muster.core.actuation.gpus import Freeing
 from muster.core.actuation.removing import Removing
 from muster.core.objects.kaiqueue import pod_group_name
-from muster.core.seen import Seen
+from muster.core.observed.seen import Seen
 from muster.core.stage import Arm, StageState, Violation
 from muster.events.base import Cause, Decision, Event
 from muster.events.clearing import ClearingOrdered

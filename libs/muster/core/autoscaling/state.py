@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct, field
 
 from muster.core.autoscaling.wish import Wish
-from muster.core.seen import Seen
+from muster.core.observed.seen import Seen
 from muster.core.stage import StageState
 from muster.events.alarms import AlarmRaised, AlarmReason
 from muster.events.base import Cause

@@ -11,7 +11,7 @@ from typing import Literal
 from msgspec import Struct, field
 
 from muster.core.gang.declare import Declared, GangCounts
-from muster.core.seen import Seen
+from muster.core.observed.seen import Seen
 from muster.events.base import Cause
 from muster.events.decisions import Placement
 from muster.events.gangs import HeldBackReason, PodPlace

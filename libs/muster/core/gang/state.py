@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from muster.core.gang import pods
 from muster.core.gang.podgang import Claimant, PodGangs
 from muster.core.objects.labels import RAY_GROUP, RAY_HEAD, is_ray_head
+from muster.core.observed.seen import Seen
 from muster.core.placement.ledger import NodeLedger, Occupant
-from muster.core.seen import Seen
 from muster.core.stage import StageState
 from muster.events.base import Cause
 from muster.events.decisions import GangAdmitted, Placement, PlacesReleased, Shortage

@@ -10,10 +10,10 @@ from bisect import bisect_left, insort
 
 from msgspec import Struct, field
 
+from muster.core.observed.seen import Seen
 from muster.core.placement.gpus import WHOLE, share_on
 from muster.core.placement.matching import asked_labels
 from muster.core.placement.mix import Mix
-from muster.core.seen import Seen
 from muster.events.facts import NodeGone, NodeObserved
 from muster.model.placing import ANYWHERE, GPU, HOSTNAME, PodRules, Taint
 from muster.model.resources import Vector, add_into

@@ -15,7 +15,7 @@ from heapq import heapify, heappop, heappush, heapreplace
 
 from msgspec import Struct, field
 
-from muster.core.durations import Durations, kinds_of, stem_of
+from muster.core.learned.durations import Durations, kinds_of, stem_of
 from muster.core.queueing.book import Place, Shape
 from muster.core.queueing.order import used_first
 from muster.core.queueing.queues import Queues

@@ -13,7 +13,7 @@ from itertools import islice
 
 from msgspec import Struct, field
 
-from muster.core.durations import Durations
+from muster.core.learned.durations import Durations
 from muster.core.promising.calibration import Calibration, Scale
 from muster.core.promising.projection import Projection
 from muster.core.queueing.queues import Queues

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct, field
 
-from muster.core.durations import Durations, kinds_of
+from muster.core.learned.durations import Durations, kinds_of
 from muster.core.quota.service import Service, gpu_time
 from muster.model.quota import Rules
 from muster.model.resources import Vector

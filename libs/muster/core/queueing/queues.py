@@ -6,6 +6,7 @@ from typing import Literal
 
 from msgspec import Struct, field
 
+from muster.core.observed.seen import Seen
 from muster.core.queueing.book import Book, Place, shape_key
 from muster.core.queueing.lending import Lending
 from muster.core.quota.demand import Scratch, demand_of
@@ -13,7 +14,6 @@ from muster.core.quota.kaiwork import kai_priority
 from muster.core.quota.ledger import Ledger, leaf_of
 from muster.core.quota.rules import union
 from muster.core.quota.waiting import still_waits
-from muster.core.seen import Seen
 from muster.events.base import Cause
 from muster.events.decisions import WorkloadQueued
 from muster.events.facts import QueueObserved

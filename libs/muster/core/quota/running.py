@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct, field
 
-from muster.core.seen import Seen
+from muster.core.observed.seen import Seen
 from muster.events.facts import ChildGone, ChildObserved
 from muster.model.elastic import Counts, Elastic, granted_before, running_through
 from muster.model.workload import Workload

@@ -11,7 +11,8 @@ from typing import Literal
 from msgspec import Struct, field
 
 from muster.core.objects.labels import quota_name
-from muster.core.presence import Presence
+from muster.core.observed.presence import Presence
+from muster.core.observed.seen import Seen
 from muster.core.quota.decay import Lately
 from muster.core.quota.forest import Forest
 from muster.core.quota.ledger import Ledger, leaf_of
@@ -21,7 +22,6 @@ from muster.core.quota.service import Service
 from muster.core.quota.stale import Members
 from muster.core.quota.standalone import StandalonePod
 from muster.core.quota.standalone import leaf_of as leaf_of_pod
-from muster.core.seen import Seen
 from muster.core.stage import StageState
 from muster.events.base import Cause
 from muster.events.clearing import ClearingProposed, Move

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from muster.core.durations import kinds_of
+from muster.core.learned.durations import kinds_of
 from muster.core.readmodel.state import ReadState
 from muster.core.stage import Arm
 from muster.events import decisions as d

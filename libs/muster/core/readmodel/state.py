@@ -9,13 +9,13 @@ from typing import Literal
 
 from msgspec import Struct, field
 
-from muster.core.pace import Pace
-from muster.core.presence import Presence
+from muster.core.learned.pace import Pace
+from muster.core.observed.presence import Presence
+from muster.core.observed.seen import Seen
 from muster.core.promising.promises import Promises
 from muster.core.queueing.queues import Queues
 from muster.core.readmodel.gangs import GangsShown
 from muster.core.readmodel.records import Record
-from muster.core.seen import Seen
 from muster.core.stage import StageState
 from muster.core.status.happenings import Happening, Release, Taker
 from muster.core.status.values import Leaving, NodesKept, Phase, Pools

@@ -13,8 +13,8 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from muster.core.objects.meta import MAX_NAME, MAX_NAMESPACE, MAX_REASON, UnreadableError, as_path, digest
+from muster.core.observed.seen import Seen
 from muster.core.reading.registry import WATCHED, Watched
-from muster.core.seen import Seen
 from muster.core.stage import Arm, StageState, Violation
 from muster.core.workloads.ownership import Parents
 from muster.core.workloads.registry import KINDS, parents_of

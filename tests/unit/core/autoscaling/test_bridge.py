@@ -11,9 +11,9 @@ from kit import facts, nodes
 from kit.bench import Bench
 from kit.podgangs import SIGS, Scene, member
 from muster.core.actuation.provisioning import calls, pod_spec
-from muster.core.audit import audit
-from muster.core.gangstory import gang_tale
-from muster.core.narrator import Narrator
+from muster.core.audit.auditor import audit
+from muster.core.views.gangstory import gang_tale
+from muster.core.views.narrator import Narrator
 from muster.events.base import Event
 from muster.events.envelope import Stored
 from muster.events.facts import NodePoolsGone, NodesRequestGone, NodesRequestObserved, PodGone, Synced

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from kit import facts
 from kit.clearings import Play, halves
-from muster.core.audit import audit
+from muster.core.audit.auditor import audit
 from muster.core.gang import clearing
 from muster.core.gang.clearing import KEPT_MS
 from muster.core.quota.claims import LEAVES_WITHIN_MS

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from kit.scenes import Scene
-from muster.core.narrator import Narrator
+from muster.core.cell.seat import Seat
 from muster.core.readmodel.model import ReadModel
 from muster.core.readmodel.touched import Touched
-from muster.core.seat import Seat
 from muster.core.status.job import job_status
+from muster.core.views.narrator import Narrator
 from muster.core.wording.jobs import reason, text
 from muster.events.gangs import NodesClaimEnded
 from muster.model.workload import Wishes

@@ -15,7 +15,7 @@ from kit.podgangs import member
 from muster.core.quota.kaisource import DEFAULT_QUEUE
 from muster.core.readmodel.model import ReadModel
 from muster.core.stage import Folder
-from muster.core.story import Story
+from muster.core.views.story import Story
 from muster.events.decisions import GangAdmitted, QuotaTreeAccepted, QuotaTreeRejected
 from muster.events.facts import PodObserved, TreeNodeSpec
 from muster.events.gangs import PodsPlaced

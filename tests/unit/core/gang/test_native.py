@@ -13,10 +13,10 @@ from kit.nodes import node
 from kit.podgangs import Scene, member, pod_group
 from muster.core.gang.declare import counting, declared_by
 from muster.core.gang.native import read_native_group
-from muster.core.gangstory import gang_tale
 from muster.core.reading.cluster import read_pod
 from muster.core.readmodel.model import ReadModel
 from muster.core.stage import Folder
+from muster.core.views.gangstory import gang_tale
 from muster.events.facts import PodGroupGone, PodGroupObserved
 from muster.events.gangs import GangHeldBack, PodsPlaced
 from muster.model.gang import NATIVE, PodGroup, Verdict

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kit import nodes
 from kit.podgangs import SIGS, Scene, member
-from muster.core.audit import audit
+from muster.core.audit.auditor import audit
 
 
 def test_a_binding_refused_after_a_decision_was_made_is_not_held_against_it() -> None:

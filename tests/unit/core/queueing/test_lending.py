@@ -10,11 +10,11 @@ from msgspec.structs import replace
 
 from kit.scenes import Scene
 from kit.traces import run, starts, trace
-from muster.core.durations import ENOUGH
+from muster.core.learned.durations import ENOUGH
 from muster.core.queueing.lending import HOUR_MS, LONGEST_WAIT_MS, WINDOW_HOURS
 from muster.core.quota.rules import read_rules
-from muster.simulation.metrics import SimulationMetrics
-from muster.simulation.model import Trace
+from muster.tracesim.metrics import SimulationMetrics
+from muster.tracesim.model import Trace
 
 
 def two(gpus: int = 8) -> dict[str, Any]:

@@ -11,8 +11,8 @@ from kit.bench import Bench
 from kit.clearings import halves
 from kit.kai import queue as kai_queue
 from kit.scenes import Scene
-from muster.core.narrator import Narrator
 from muster.core.status.job import job_status
+from muster.core.views.narrator import Narrator
 from muster.core.wording.jobs import text
 from muster.events.decisions import EvictionOrdered, GangAdmitted, PreemptionProposed
 from muster.events.facts import QueueObserved

@@ -12,9 +12,9 @@ from kit import facts
 from kit.bench import Bench
 from kit.chaos import Chaos
 from muster.core.objects.meta import UnreadableError
+from muster.core.observed.seen import TOMBSTONE_MS
 from muster.core.queueing.order import share
 from muster.core.reading.kubequeue import read_queue
-from muster.core.seen import TOMBSTONE_MS
 from muster.events.decisions import QuotaTreeRemoved, WorkloadQueued
 from muster.events.facts import (
     PriorityClassObserved,

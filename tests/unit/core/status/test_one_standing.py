@@ -5,13 +5,13 @@ import pytest
 from kit import facts
 from kit.scenario import Play
 from kit.scenes import Scene
-from muster.core.narrator import Narrator
 from muster.core.presentation import desired
 from muster.core.readmodel.model import ReadModel
 from muster.core.readmodel.state import ReadState
 from muster.core.stage import Folder
 from muster.core.status.job import job_status
-from muster.core.story import Story
+from muster.core.views.narrator import Narrator
+from muster.core.views.story import Story
 from muster.core.wording import jobs
 from muster.events.facts import ObjectUnreadable
 from muster.events.system import LogNearlyFull

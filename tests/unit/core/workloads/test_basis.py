@@ -16,12 +16,12 @@ from muster.core.actuation.intents import Known, Outstanding, known_of
 from muster.core.actuation.patch import after_reread, patch_for, resume_patch
 from muster.core.workloads.registry import KINDS
 from muster.events.effects import EffectFailed
+from muster.fakecluster.apiserver.jsonpatch import json_patch
+from muster.fakecluster.kuberay.rayjob import reconcile_rayjob
+from muster.fakecluster.kuberay.settings import OperatorSettings
+from muster.fakecluster.kuberay.step import RayJobSeen
 from muster.model.keys import Intent
 from muster.model.workload import Workload
-from muster.sim.apiserver.jsonpatch import json_patch
-from muster.sim.kuberay.rayjob import reconcile_rayjob
-from muster.sim.kuberay.settings import OperatorSettings
-from muster.sim.kuberay.step import RayJobSeen
 
 
 def read(kind: str, obj: Obj) -> Workload:

@@ -16,9 +16,9 @@ from muster.core.actuation.intents import ActuatorState, Outstanding, known_of
 from muster.core.objects.meta import ATTEMPT, INTENT, SCHEDULING_GROUP
 from muster.core.workloads.registry import KINDS
 from muster.events.effects import EffectFailed
+from muster.fakecluster.apiserver.jsonpatch import json_patch
 from muster.model.keys import Intent
 from muster.model.workload import Workload, together
-from muster.sim.apiserver.jsonpatch import json_patch
 
 Obj = dict[str, Any]
 

@@ -43,11 +43,11 @@ from muster.events.facts import (
     Synced,
     WorkloadObserved,
 )
+from muster.fakecluster.apiserver.jsonpatch import json_patch
 from muster.model import api
 from muster.model.api import VERSIONS
 from muster.model.keys import Ref
 from muster.model.workload import ChildState, PodState, Workload
-from muster.sim.apiserver.jsonpatch import json_patch
 
 each_kind = pytest.mark.parametrize("kind", KINDS)
 

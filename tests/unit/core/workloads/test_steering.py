@@ -15,9 +15,9 @@ from muster.core.actuation.patch import resume_patch, steered
 from muster.core.objects.meta import GANG
 from muster.core.workloads.registry import KINDS
 from muster.core.workloads.steering import pointer_of
+from muster.fakecluster.apiserver.jsonpatch import json_patch
 from muster.model.keys import Intent
 from muster.model.workload import Workload
-from muster.sim.apiserver.jsonpatch import json_patch
 
 Obj = dict[str, Any]
 TEMPLATES = {kind: known.templates for kind, known in KNOWN.items()}

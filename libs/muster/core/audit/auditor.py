@@ -1,0 +1,499 @@
+"""The auditor: reads a log and checks what must hold at every position, without any code of the deciders.
+
+It keeps its own few books on purpose: an invariant that is checked with the code it guards proves nothing.
+The invariants are described in docs/reference/invariants.md.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from msgspec import Struct, field
+
+from muster.core.audit.claims import ClaimAudit
+from muster.core.audit.evictions import AuditedCharge, Orders, clearing_findings, counted, findings
+from muster.core.audit.gangs import GangAudit
+from muster.core.audit.growth import GrowthAudit
+from muster.core.audit.leaves import GONE, LeafAudit
+from muster.core.audit.moves import MoveAudit
+from muster.core.audit.workers import WorkersAudit
+from muster.core.queueing.book import Place
+from muster.core.stage import Violation
+from muster.events.charges import ChargeChanged
+from muster.events.clearing import ClearingOrdered
+from muster.events.decisions import (
+    Candidate,
+    CandidatesProposed,
+    EvictionOrdered,
+    GangAdmitted,
+    QuotaDenied,
+    QuotaMoved,
+    QuotaReleased,
+    QuotaReserved,
+    QuotaTreeAccepted,
+    QuotaTreeRemoved,
+    WorkloadAdopted,
+    WorkloadDequeued,
+    WorkloadQueued,
+)
+from muster.events.effects import EffectApplied
+from muster.events.elastic import GrowthGranted, GrowthWithdrawn
+from muster.events.envelope import Commit, Stored
+from muster.events.facts import (
+    ChildObserved,
+    NodeObserved,
+    ObjectGone,
+    PodGroupObserved,
+    PodObserved,
+    WorkloadGone,
+    WorkloadObserved,
+)
+from muster.events.system import Genesis, LeaderStarted
+from muster.model.keys import Ref, root_of
+from muster.model.quota import KAI_ROOT, QuotaNode, QuotaTree
+from muster.model.resources import Vector, format_quantity
+from muster.model.workload import Workload
+
+CHECKED = tuple(f"I{number}" for number in (1, 2, 3, 4, 5, 6, 8, 9, 11, 13, 15, 17, 19, 21, 22, 23, 25, 26, 27, 28))
+"""The invariants this auditor checks; the others need what is not in the log yet."""
+
+MAX_KEPT = 1_000
+"""Violations kept word by word; all are counted."""
+
+
+class _Charge(Struct):
+    queue: str
+    request: Vector
+    attempt: int
+    pods: int = 0
+    preemptible: bool = True
+    admitted: bool = False
+    adopted: bool = False
+    granted: Vector = field(default_factory=dict)
+    named: str = ""
+    """The quota or queue its label named when it was charged."""
+
+
+_Asks = tuple[tuple[tuple[str, int], ...], int, bool, int]
+"""What somebody asks for: amounts, pods, whether it is preemptible; and the run time (ms) that it declares, for who
+declares one may pass claims for age that others may not.
+"""
+
+
+def _asks(event: WorkloadQueued | Candidate) -> _Asks:
+    return tuple(sorted(event.request.items())), event.pods, event.preemptible, event.run_ms
+
+
+def _charge(event: QuotaReserved | WorkloadAdopted, *, adopted: bool = False) -> _Charge:
+    request, pods = event.request, event.pods
+    charge = _Charge(event.queue, request, event.attempt, pods, event.preemptible, adopted=adopted, granted=request)
+    charge.named = event.named
+    return charge
+
+
+class _Waiting(Struct):
+    place: Place
+    attempt: int
+    queue: str
+    asks: _Asks
+    seq: int
+    """Since when it could be proposed: queued, denied or no longer charged."""
+    proposed: bool = False
+    rests: bool = False
+    """An older attempt of it has failed: others may be tried before it until it is tried again."""
+
+
+class Auditor:
+    """Feed it every commit in order, then ask :meth:`finish`."""
+
+    def __init__(self) -> None:
+        self.violations: list[Violation] = []
+        self.counts: Counter[str] = Counter(dict.fromkeys(CHECKED, 0))
+        """Invariant -> how often it was checked."""
+        self.broken: Counter[str] = Counter()
+        self.commits = 0
+        self.events: Counter[str] = Counter()
+        self._seq = 0
+        self._trees: dict[str, QuotaTree] = {}
+        self._nodes: dict[str, QuotaNode] = {}
+        self._fixed = True
+        """No limit of the tree in force moves with what is asked for."""
+        self._bound: set[str] = set()
+        self._charges: dict[str, _Charge] = {}
+        self._used: dict[str, Vector] = {}
+        self._waiting: dict[str, _Waiting] = {}
+        self._workloads: dict[str, Workload] = {}
+        self._priorities: dict[str, int] = {}
+        """uid -> priority it was queued with last"""
+        self._versions: dict[str, int] = {}
+        self._applied: set[tuple[str, int, str]] = set()
+        self._epochs: dict[tuple[str, str], int] = {}
+        self._gangs = GangAudit()
+        self._growth = GrowthAudit()
+        self._leaves = LeafAudit()
+        self._claims = ClaimAudit()
+        self._moves = MoveAudit()
+        self._orders = Orders()
+        self._workers = WorkersAudit()
+
+    def feed(self, stored: Stored) -> None:  # noqa: C901, PLR0915 - a table of events
+        """Check one commit against everything before it."""
+        self._seq = stored.seq
+        self.commits += 1
+        self._check_epoch(stored)
+        for book in (self._gangs, self._growth, self._leaves, self._claims, self._workers, self._moves):
+            for invariant, holds, detail in book.feed(stored):
+                self._check(invariant, holds, detail)
+        for event in stored.commit.events:
+            self.events[type(event).__name__] += 1
+            match event:
+                case Genesis():
+                    self._epochs.clear()
+                case QuotaTreeAccepted():
+                    self._tree(event)
+                case QuotaTreeRemoved():
+                    self._removed(event)
+                case WorkloadObserved():
+                    if self._fact(event.workload.ref.uid, event.workload.rv):
+                        self._workloads[event.workload.ref.uid] = event.workload
+                case PodObserved(pod=seen) | ChildObserved(child=seen):
+                    self._fact(seen.ref.uid, seen.rv)
+                case PodGroupObserved(pod_group=seen) | NodeObserved(node=seen):
+                    self._fact(seen.ref.uid, seen.rv)
+                case ObjectGone():
+                    self._gone(event)
+                case WorkloadQueued():
+                    self._queued(event)
+                case WorkloadDequeued():
+                    self._waiting.pop(event.ref.uid, None)
+                case CandidatesProposed():
+                    self._proposed(event, stored.commit)
+                case QuotaDenied():
+                    self._free_again(event.ref.uid, event.attempt)
+                case QuotaReserved():
+                    self._reserved(event)
+                case QuotaMoved():
+                    self._leaf_moved(event)
+                case WorkloadAdopted():
+                    self._waiting.pop(event.ref.uid, None)
+                    # Suspended and started around the queue again: under the same attempt it may be suspended again.
+                    self._applied.discard((event.ref.uid, event.attempt, "suspend"))
+                    self._open(event.ref.uid, _charge(event, adopted=True))
+                case GrowthGranted() | GrowthWithdrawn():
+                    self._grown(event)
+                case ChargeChanged():
+                    self._changed(event)
+                case GangAdmitted():
+                    self._admitted(event)
+                case EvictionOrdered():
+                    self._evicts(event)
+                case ClearingOrdered():
+                    self._clears(event)
+                case EffectApplied():
+                    self._effect(event)
+                case QuotaReleased():
+                    self._released(event)
+            self._orders.note(event)
+
+    def finish(self) -> list[Violation]:
+        """What must hold at the end as well; then every violation found."""
+        live = Counter[tuple[str, str]]()
+        for charge in self._charges.values():
+            for path, _ in self._chain(charge.queue):
+                for name, amount in charge.request.items():
+                    live[path, name] += amount
+        self._check("I5", {k: v for k, v in live.items() if v} == self._totals(), "usage is not the sum of the charges")
+        for invariant, holds, detail in self._leaves.finish():
+            self._check(invariant, holds, detail)
+        for uid, workload in self._workloads.items():
+            runs = workload.phase == "running" and workload.ref.namespace in self._bound
+            self._check("I17", not runs or uid in self._charges, f"{workload.ref} runs and is charged to nobody")
+        return self.violations
+
+    # --- the rules --------------------------------------------------------------------------------------------
+
+    def _check(self, invariant: str, holds: bool, detail: str) -> None:
+        self.counts[invariant] += 1
+        if not holds:
+            self.broken[invariant] += 1
+            if len(self.violations) < MAX_KEPT:
+                self.violations.append(Violation(invariant, f"at {self._seq}: {detail}"))
+
+    def _check_epoch(self, stored: Stored) -> None:
+        """I13: every commit carries the epoch of the newest leader_started of its (stage, shard)."""
+        commit, key = stored.commit, (stored.commit.stage, stored.commit.shard)
+        if any(isinstance(event, LeaderStarted) for event in commit.events):
+            self._check("I13", commit.epoch == 0, f"{key} starts to lead under epoch {commit.epoch}")
+            self._epochs[key] = stored.seq
+        elif key in self._epochs:
+            epoch = self._epochs[key]
+            self._check("I13", commit.epoch == epoch, f"{key} wrote under epoch {commit.epoch}, {epoch} is in force")
+
+    def _fact(self, uid: str, rv: int) -> bool:
+        """I11: what the facts say of one object never goes back to an older version; whether it is news."""
+        before = self._versions.get(uid, -1)
+        self._check("I11", rv > before, f"fact of {uid} at {rv} after {'its end' if before == GONE else before}")
+        self._versions[uid] = max(before, rv)
+        return rv > before
+
+    def _gone(self, event: ObjectGone) -> None:
+        """It may become again what it was, under a newer version; see ObjectGone."""
+        uid = event.ref.uid
+        if isinstance(event, WorkloadGone):
+            self._workloads.pop(uid, None)
+            self._priorities.pop(uid, None)
+        if event.unwatched:
+            self._versions.pop(uid, None)
+        elif event.rv:
+            self._versions[uid] = max(event.rv, self._versions.get(uid, 0))
+        else:
+            self._versions[uid] = GONE
+
+    def _tree(self, event: QuotaTreeAccepted) -> None:
+        self._trees[event.tree.root] = event.tree
+        self._settle()
+
+    def _settle(self) -> None:
+        """Charges stand where the trees in force put them."""
+        leaves = self._in_force()
+        self._used = {}
+        for uid, charge in self._charges.items():
+            workload = self._workloads.get(uid)
+            if workload is not None:
+                charge.queue = self._leaf(leaves, workload.ref.namespace, charge.named) or charge.queue
+            self._add(charge, 1)
+
+    def _removed(self, event: QuotaTreeRemoved) -> None:
+        self._trees = {root: tree for root, tree in self._trees.items() if tree.ref.uid != event.ref.uid}
+        self._settle()
+
+    def _in_force(self) -> dict[str, str]:
+        """Take in what all trees in force say; {namespace: leaf}."""
+        nodes = [node for tree in self._trees.values() for node in tree.nodes]
+        self._nodes = {node.path: node for node in nodes}
+        self._fixed = not any(tree.rules.runtime for tree in self._trees.values())
+        leaves = {ns: node.path for node in nodes if not node.children for ns in node.namespaces}
+        self._bound = set(leaves)
+        return leaves
+
+    def _leaf(self, leaves: Mapping[str, str], namespace: str, named: str) -> str:
+        """Where a tree that comes into force puts a charge; empty where it leaves it."""
+        own = leaves.get(namespace, "")
+        if named.startswith("kai:") and KAI_ROOT in self._trees:
+            queue, _, quota = named[4:].partition("/")
+            found = [
+                path for path, node in self._nodes.items() if path.startswith(f"{KAI_ROOT}/") and node.name == queue
+            ]
+            return found[0] if found and not own and not quota and not self._nodes[found[0]].children else ""
+        named = named.partition("/")[2] if named.startswith("kai:") else named
+        if not named:
+            unbound = sorted((root != "root", tree.rules.unbound_queue) for root, tree in self._trees.items())
+            return own or next((path for _, path in unbound if path), "")
+        found = [path for path, node in self._nodes.items() if node.name == named and not node.children]
+        found = [path for path in found if not path.startswith(f"{KAI_ROOT}/")]
+        return own if own in found else found[0] if len(found) == 1 else ""
+
+    def _queued(self, event: WorkloadQueued) -> None:
+        self._priorities[event.ref.uid] = event.priority
+        place = Place(-event.priority, event.rank or event.queued_at, event.ref.key, event.ref.uid)
+        self._waiting[event.ref.uid] = _Waiting(place, event.attempt, event.queue, _asks(event), self._seq)
+
+    def _proposed(self, event: CandidatesProposed, commit: Commit) -> None:
+        """I15: of equal requests in one queue the one ahead is tried first."""
+        proposed = {candidate.ref.uid for candidate in event.candidates}
+        heads: dict[tuple[Any, ...], Place] = {}
+        for uid, waiting in self._waiting.items():
+            if (
+                not (waiting.proposed or waiting.rests)
+                and uid not in proposed
+                and uid not in self._charges
+                and waiting.seq <= commit.in_seq
+            ):
+                shape = (waiting.queue, *waiting.asks)
+                heads[shape] = min(waiting.place, heads.get(shape, waiting.place))
+        for candidate in event.candidates:
+            mine = self._waiting.get(candidate.ref.uid)
+            if mine is None or mine.attempt != candidate.attempt:
+                continue
+            mine.proposed, mine.rests = True, False
+            head = heads.get((candidate.queue, *_asks(candidate)))
+            self._check(
+                "I15", head is None or mine.place < head, f"{candidate.ref} is tried before {head.key if head else ''}"
+            )
+
+    def _reserved(self, event: QuotaReserved) -> None:
+        """I2: it fits at the leaf and every ancestor. I4: it is what the templates ask for."""
+        workload = self._workloads.get(event.ref.uid)
+        if workload is not None and workload.basis == event.basis:
+            tree = self._trees.get(root_of(event.queue))
+            need = workload.need.get(tree.profile if tree is not None else "ack", {})
+            self._check("I4", need == event.request, f"{event.ref} needs {need} and is charged {event.request}")
+        for each in self._orders.taken(event, self._nodes, self._used):
+            self._check(*each)
+        self._open(event.ref.uid, _charge(event))
+        self._within(event.ref, event.queue, event.request)
+
+    def _open(self, uid: str, charge: _Charge) -> None:
+        self._check("I6", uid not in self._charges, f"{uid} is charged twice")
+        if uid in self._charges:
+            self._add(self._charges[uid], -1)
+        self._charges[uid] = charge
+        self._add(charge, 1)
+
+    def _leaf_moved(self, event: QuotaMoved) -> None:
+        charge = self._charges.get(event.ref.uid)
+        if charge is not None and charge.attempt == event.attempt:
+            self._add(charge, -1)
+            charge.queue, charge.named = event.queue, event.named
+            self._add(charge, 1)
+
+    def _changed(self, event: ChargeChanged) -> None:
+        """I6: it changes a charge there is, and never to less than what was granted."""
+        charge = self._charges.get(event.ref.uid)
+        same = charge is not None and charge.attempt == event.attempt
+        self._check("I6", same, f"{event.ref} attempt {event.attempt} is charged differently, and is not charged")
+        if charge is None:
+            return
+        short = [name for name, amount in charge.granted.items() if event.request.get(name, 0) < amount]
+        self._check("I6", not short, f"{event.ref} is charged less {', '.join(short)} than it was granted")
+        self._add(charge, -1)
+        charge.request, charge.pods = event.request, event.pods
+        self._add(charge, 1)
+
+    def _grown(self, event: GrowthGranted | GrowthWithdrawn) -> None:
+        """I6: what is granted and what is charged change together; I2: a grant stays within every limit."""
+        charge = self._charges.get(event.ref.uid)
+        same = charge is not None and charge.attempt == event.attempt
+        self._check("I6", same, f"{event.ref} attempt {event.attempt} is granted differently, and is not charged")
+        if charge is None:
+            return
+        self._add(charge, -1)
+        before, charge.granted = charge.request, event.grant
+        charge.request, charge.pods = event.request, event.pods
+        self._add(charge, 1)
+        if isinstance(event, GrowthGranted):
+            more = [name for name, amount in event.request.items() if amount > before.get(name, 0)]
+            self._within(event.ref, charge.queue, more)
+
+    def _within(self, ref: Ref, queue: str, names: Iterable[str]) -> None:
+        """I2: what is used at the leaf and every ancestor stays within the limits."""
+        for path, node in self._chain(queue):
+            for name in names:
+                limit, used = node.limit.get(name) if node else None, self._used.get(path, {}).get(name, 0)
+                text = f"{ref} takes {path} to {name} {format_quantity(used, name)}, over its limit"
+                self._check("I2", limit is None or used <= limit, text)
+
+    def _admitted(self, event: GangAdmitted) -> None:
+        charge = self._charges.get(event.ref.uid)
+        if charge is not None and charge.attempt == event.attempt:
+            self._check("I9", not charge.admitted, f"{event.ref} is admitted twice under attempt {event.attempt}")
+            charge.admitted = True
+            self._whole(event)
+            self._waiting.pop(event.ref.uid, None)
+
+    def _whole(self, event: GangAdmitted) -> None:
+        """I3: where an admission places anything, every pod of every set has a place, on nodes that exist."""
+        if not event.placements:
+            return
+        placed = Counter[str]()
+        for each in event.placements:
+            placed[each.pod_set] += each.count
+        wanted = {
+            pods.name: pods.count if pods.minimum is None else min(pods.minimum, pods.count)
+            for pods in event.pod_sets
+            if pods.count
+        }
+        self._check("I3", dict(placed) == wanted, f"{event.ref} is admitted with places for {dict(placed)} of {wanted}")
+
+    def _held(self) -> dict[str, AuditedCharge]:
+        return {
+            uid: AuditedCharge(
+                charge.queue,
+                counted(charge.request, charge.pods),
+                charge.attempt,
+                charge.preemptible,
+                self._priorities.get(uid),
+            )
+            for uid, charge in self._charges.items()
+        }
+
+    def _by_shares(self, queue: str) -> bool:
+        tree = self._trees.get(root_of(queue))
+        return tree is not None and tree.by_shares
+
+    def _clears(self, event: ClearingOrdered) -> None:
+        """I19: who leaves for room on nodes may be taken."""
+        shared = self._by_shares(event.queue)
+        self._check("I19", shared, f"nodes are cleared for {event.ref} of {event.queue}, which is no KAI queue")
+        priority = self._priorities.get(event.ref.uid)
+        for invariant, holds, detail in clearing_findings(event, self._nodes, self._held(), self._orders, priority):
+            self._check(invariant, holds, detail)
+
+    def _evicts(self, event: EvictionOrdered) -> None:
+        """I8, I19: what is taken back is owed, may be taken, and is needed."""
+        held, priority = self._held(), self._priorities.get(event.ref.uid)
+        shared = self._by_shares(event.queue)
+        for invariant, holds, detail in findings(
+            event, self._nodes, held, orders=self._orders, priority=priority, fixed=self._fixed, by_shares=shared
+        ):
+            self._check(invariant, holds, detail)
+
+    def _effect(self, event: EffectApplied) -> None:
+        """I1: nothing is resumed that was not admitted before. I9: and each admission once."""
+        # What is decided anew is another write: a pod bound elsewhere, a job suspended after it was started again.
+        attempt = event.attempt if event.action == "resume" else event.cause.seq
+        key = (event.ref.uid, attempt, event.action)
+        self._check("I1", event.cause.seq < self._seq, f"{event.ref}: {event.action} before it was decided")
+        self._check("I9", key not in self._applied, f"{event.ref}: {event.action} twice, attempt {event.attempt}")
+        self._applied.add(key)
+
+    def _released(self, event: QuotaReleased) -> None:
+        """I6: each release ends exactly one charge."""
+        charge = self._charges.pop(event.ref.uid, None)
+        same = charge is not None and (charge.attempt, charge.request) == (event.attempt, event.request)
+        self._check("I6", same, f"release of {event.ref} attempt {event.attempt} ends no charge like it")
+        if charge is not None:
+            self._add(charge, -1)
+        if event.ref.uid in self._waiting:
+            waiting = self._waiting[event.ref.uid]
+            waiting.seq, waiting.rests = self._seq, event.reason in ("resume_failed", "no_nodes", "timed_out")
+
+    def _free_again(self, uid: str, attempt: int) -> None:
+        waiting = self._waiting.get(uid)
+        if waiting is not None and waiting.attempt == attempt:
+            waiting.proposed, waiting.seq = False, self._seq
+
+    def _add(self, charge: _Charge, times: int) -> None:
+        for path, _ in self._chain(charge.queue):
+            used = self._used.setdefault(path, {})
+            for name, amount in charge.request.items():
+                used[name] = used.get(name, 0) + amount * times
+                self._check("I5", used[name] >= 0, f"usage of {name} at {path} is negative")
+
+    def _totals(self) -> dict[tuple[str, str], int]:
+        return {(path, name): v for path, used in self._used.items() for name, v in used.items() if v}
+
+    def _chain(self, path: str) -> list[tuple[str, QuotaNode | None]]:
+        parts = path.split("/")
+        paths = ["/".join(parts[:size]) for size in range(len(parts), 0, -1)]
+        return [(each, self._nodes.get(each)) for each in paths]
+
+
+class AuditReport(Struct):
+    """What an audit found."""
+
+    commits: int
+    checks: dict[str, int] = field(default_factory=dict)
+    broken: dict[str, int] = field(default_factory=dict)
+    violations: list[Violation] = field(default_factory=list)
+
+
+def audit(log: list[Stored]) -> AuditReport:
+    """Audit a whole log."""
+    auditor = Auditor()
+    for stored in log:
+        auditor.feed(stored)
+    violations = auditor.finish()
+    return AuditReport(auditor.commits, dict(auditor.counts), dict(auditor.broken), violations)

@@ -1,0 +1,238 @@
+"""What the audit asks of claims (I25, I26), from the log alone.
+
+I25: a claim stands only as long as its job waits as it did when it was opened; a job that passes one for age declares
+to end before the time that this claim was promised. I26: a job is suspended so that another is admitted: a claim with
+victims ends with an admission, or something has changed in between; and no further victims are ordered to leave for it
+without such a change.
+Like the auditor it keeps to its own books, and calls nothing of the accountant's or the preemptor's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from muster.core.audit.leaves import GONE
+from muster.events.base import Event
+from muster.events.charges import ChargeChanged
+from muster.events.claims import ClaimEnded, ClaimOpened, VictimStays
+from muster.events.decisions import (
+    EvictionOrdered,
+    GangAdmitted,
+    GangDeferred,
+    PlacesReleased,
+    QuotaMoved,
+    QuotaReserved,
+    QuotaTreeAccepted,
+    QuotaTreeRejected,
+    QuotaTreeRemoved,
+    WorkloadAdopted,
+    WorkloadDequeued,
+    WorkloadQueued,
+)
+from muster.events.effects import EffectFailed
+from muster.events.elastic import GrowthGranted, GrowthWithdrawn
+from muster.events.envelope import MAX_EVENTS, Stored
+from muster.events.facts import (
+    NodeGone,
+    NodeObserved,
+    ObjectUnreadable,
+    PodObserved,
+    QueueGone,
+    QueueObserved,
+    WorkloadGone,
+    WorkloadObserved,
+)
+from muster.model.quota import QuotaTree
+
+Finding = tuple[str, bool, str]
+"""Invariant, whether it holds, what is wrong if it does not."""
+
+_Shape = tuple[object, ...]
+
+
+class _OpenClaim(Struct):
+    """A claim: its job, and what its newest order rests on."""
+
+    told: str
+    attempt: int
+    shape: _Shape
+    opened: int
+    """Sequence at which its newest order was decided."""
+    victims: int = 0
+    """Jobs that were suspended for it."""
+    promised: int = 0
+    """Log time (ms) by which it is promised to be served, of one for age; 0: not promised."""
+    alone: bool = True
+    """No other claim had victims when it was ordered: its plan was tried on nodes that only its own victims leave."""
+
+
+class _Asked(Struct):
+    """How a job was seen last."""
+
+    waits: bool
+    since: int
+    """Sequence since when it waits, or does not."""
+    attempt: int = 0
+    queued: int = 0
+    """Sequence at which it was queued under that attempt."""
+
+
+class ClaimAudit:
+    """Feed it every commit in order."""
+
+    def __init__(self) -> None:
+        self._claims: dict[str, _OpenClaim] = {}
+        self._jobs: dict[str, _Asked] = {}
+        self._versions: dict[str, int] = {}
+        """uid -> newest version: what comes late says nothing"""
+        self._told: dict[str, int] = {}
+        """workload uid -> sequence of the newest news of it"""
+        self._supply = 0
+        """Sequence at which what is used changed other than by admissions and releases, ..."""
+        self._rules = 0
+        """... at which trees or pauses did, ..."""
+        self._nodes = 0
+        """... and at which the nodes, or what else is on them, did."""
+        self._trees: dict[str, QuotaTree] = {}
+        self._places: dict[str, tuple[_OpenClaim, int]] = {}
+        """workload uid -> a claim that was served for it, and the sequence; until it is placed"""
+
+    def feed(self, stored: Stored) -> Iterator[Finding]:
+        """What is found in one commit."""
+        commit = stored.commit
+        for event in commit.events:
+            yield from self._event(event, stored)
+        judged = commit.stage == "quota_accountant" and commit.kind == "decision" and len(commit.events) < MAX_EVENTS
+        trees = bool(commit.events) and isinstance(
+            commit.events[0], QuotaTreeAccepted | QuotaTreeRejected | QuotaTreeRemoved
+        )
+        if judged and not trees:
+            yield from self._justified(commit.in_seq)
+
+    def _justified(self, seq: int) -> Iterator[Finding]:
+        """I25, of what the accountant had seen when it left nothing undone."""
+        for uid, held in self._claims.items():
+            job = self._jobs.get(uid)
+            gone = job is None and self._told.get(uid, 0) <= seq
+            left = job is not None and not job.waits and job.since <= seq
+            newer = job is not None and job.attempt > held.attempt and job.queued <= seq
+            yield "I25", not (gone or left or newer), f"{held.told}: its claim outlives what it was opened for"
+
+    def _event(self, event: Event, stored: Stored) -> Iterator[Finding]:  # noqa: C901 - a table of events
+        seq = stored.seq
+        match event:
+            case EvictionOrdered() | ClaimOpened():
+                yield from self._opened(event, stored)
+            case ClaimEnded():
+                yield from self._ended(event)
+            case QuotaReserved():
+                if event.beside:
+                    yield self._passed(event, stored.commit.at)
+                self._served(event.ref.uid, _shape(event), seq)
+            case WorkloadAdopted():
+                self._served(event.ref.uid, _shape(event), seq)
+                self._supply = seq
+            case GangDeferred():
+                yield from self._deferred(event)
+            case WorkloadObserved():
+                self._seen(event, seq)
+            case WorkloadGone() | ObjectUnreadable():
+                version = GONE if isinstance(event, WorkloadGone) else event.rv if event.ref.uid in self._jobs else -1
+                if version > self._versions.get(event.ref.uid, -1):
+                    self._versions[event.ref.uid] = version
+                    self._jobs.pop(event.ref.uid, None)
+                    self._told[event.ref.uid] = seq
+            case WorkloadQueued():
+                job = self._jobs.get(event.ref.uid)
+                if job is not None:
+                    job.attempt, job.queued = event.attempt, seq
+                self._told[event.ref.uid] = seq
+            case WorkloadDequeued():
+                self._told[event.ref.uid] = seq
+            case QuotaTreeAccepted():
+                self._trees[event.tree.root], self._rules = event.tree, seq
+            case QuotaTreeRemoved():
+                self._trees = {root: tree for root, tree in self._trees.items() if tree.ref.uid != event.ref.uid}
+                self._rules = seq
+            case QueueObserved() | QueueGone():
+                self._rules = seq
+            case ChargeChanged() | GrowthGranted() | GrowthWithdrawn() | QuotaMoved() | VictimStays():
+                self._supply = seq
+            case EffectFailed(action="suspend"):
+                self._supply = seq
+            case NodeObserved() | NodeGone() | PodObserved() | GangAdmitted() | PlacesReleased():
+                self._nodes = seq
+            case _:
+                pass
+
+    def _seen(self, event: WorkloadObserved, seq: int) -> None:
+        workload = event.workload
+        if workload.rv <= self._versions.get(workload.ref.uid, -1):
+            return
+        self._versions[workload.ref.uid] = workload.rv
+        waits = (
+            workload.suspended
+            and workload.phase in ("waiting", "suspending")
+            and not workload.refusal
+            and not workload.wishes.hold
+        )
+        job = self._jobs.get(workload.ref.uid)
+        if job is None:
+            self._jobs[workload.ref.uid] = _Asked(waits, seq)
+        elif job.waits != waits:
+            job.waits, job.since = waits, seq
+        self._told[workload.ref.uid] = seq
+
+    def _opened(self, event: EvictionOrdered | ClaimOpened, stored: Stored) -> Iterator[Finding]:
+        uid, in_seq = event.ref.uid, stored.commit.in_seq
+        before = self._claims.pop(uid, None)
+        held = self._claims[uid] = _OpenClaim(str(event.ref), event.attempt, _shape(event), in_seq)
+        if isinstance(event, ClaimOpened):
+            held.promised = event.promised
+            return
+        held.victims = len(event.victims)
+        held.alone = not any(each.victims for each in self._claims.values() if each is not held)
+        if before is not None and before.victims:
+            said = f"{held.told}: more jobs are suspended for it, and those before are leaving as ordered"
+            yield "I26", self._changed(uid, before.opened), said
+            held.victims += before.victims
+
+    def _passed(self, event: QuotaReserved, at: int) -> Finding:
+        """I25, of who uses what is held for somebody: it stands, and is promised for when that is free again."""
+        ends = at + event.run_ms
+        kept = any(each.told.endswith(f" {event.beside}") and ends <= each.promised for each in self._claims.values())
+        said = f"{event.ref} passes the claim of {event.beside}, and ends at {ends} ms if what it declares is true"
+        return "I25", bool(event.run_ms) and kept, said
+
+    def _ended(self, event: ClaimEnded) -> Iterator[Finding]:
+        held = self._claims.pop(event.ref.uid, None)
+        if held is None or not held.victims:
+            return
+        said = f"{held.told}: {held.victims} were suspended for it, its claim ends without a change: {event.outcome}"
+        yield "I26", self._changed(event.ref.uid, held.opened), said
+
+    def _changed(self, uid: str, since: int) -> bool:
+        """Whether anything has come between what was known at a sequence and now that bears on a claim."""
+        return max(self._supply, self._rules, self._told.get(uid, 0)) > since or any(
+            tree.rules.runtime for tree in self._trees.values()
+        )
+
+    def _served(self, uid: str, shape: _Shape, seq: int) -> None:
+        served = uid if uid in self._claims else next((u for u, h in self._claims.items() if h.shape == shape), "")
+        held = self._claims.pop(served, None)
+        self._places.pop(uid, None)
+        if held is not None and held.victims and held.alone:
+            self._places[uid] = (held, seq)
+
+    def _deferred(self, event: GangDeferred) -> Iterator[Finding]:
+        """A plan was tried on the nodes before anybody left for it: its job finds no place only if they changed."""
+        held, _ = self._places.pop(event.ref.uid, (None, 0))
+        if held is not None:
+            said = f"{event.ref}: {held.victims} were suspended for it, the nodes have not changed, and it has no place"
+            yield "I26", self._nodes > held.opened or self._changed(event.ref.uid, held.opened), said
+
+
+def _shape(event: EvictionOrdered | ClaimOpened | QuotaReserved | WorkloadAdopted) -> _Shape:
+    return event.queue, tuple(sorted(event.request.items())), event.pods, event.preemptible

@@ -1,0 +1,1 @@
+"""The deciders at work: which there are, the seat of each, and a cell in memory."""

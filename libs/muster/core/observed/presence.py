@@ -1,0 +1,140 @@
+"""What is left of a workload in the cluster: the objects it runs through and their pods.
+
+A quota is free again only when the RayCluster of a RayJob is gone and none of its pods is live
+(KubeRay keeps both for ttlSecondsAfterFinished, and terminating pods still hold their nodes). Pods of other kinds
+belong to the workload itself; a Spark driver is a pod that owns further pods, so that it is also a child.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct, field
+
+from muster.core.observed.seen import Seen
+from muster.events.facts import ChildGone, ChildObserved, PodGone, PodObserved
+from muster.model.resources import Vector, add_into, highest, summed
+from muster.model.workload import SPARK_ROLE, PodState
+
+
+class Presence(Struct):
+    """Live children and pods, by the uid of the workload they belong to.
+
+    Every ``fold`` method returns the uid of the workload it concerns, or None when nothing changed for anybody.
+    """
+
+    seen: Seen = field(default_factory=Seen)
+    children: dict[str, dict[str, bool]] = field(default_factory=dict)
+    """workload uid -> {uid of a child: whether the object still exists}; a child stays while a pod of it lives."""
+    owner_of: dict[str, str] = field(default_factory=dict)
+    """child uid -> workload uid, for the children above."""
+    pods: dict[str, dict[str, Vector]] = field(default_factory=dict)
+    """owner uid (a child, or the workload itself) -> {uid of a live pod: its request}."""
+    requests: dict[str, Vector] = field(default_factory=dict)
+    """owner uid -> what its live pods ask for in all."""
+    wanted: dict[str, Vector] = field(default_factory=dict)
+    """uid of a child that exists -> what its spec asks for, where it says."""
+    pod_owner: dict[str, str] = field(default_factory=dict)
+    """uid of a live pod -> owner uid."""
+
+    def occupies(self, uid: str) -> bool:
+        """Whether anything of the workload may still use resources."""
+        return uid in self.children or (uid in self.pods and uid not in self.owner_of)
+
+    def live_pods(self, uid: str) -> int:
+        """How many pods of the workload are neither gone nor over."""
+        return sum(len(self.pods.get(owner, ())) for owner in (uid, *self.children.get(uid, ())))
+
+    def in_use(self, uid: str) -> Vector:
+        """What the live pods of the workload ask for; or its children, where they ask for more."""
+        family = self.children.get(uid, {})
+        live = summed([self.requests.get(owner, {}) for owner in (uid, *family)])
+        return highest(live, summed([self.wanted.get(each, {}) for each in family])) if family else live
+
+    def child_observed(self, event: ChildObserved) -> str | None:
+        child = event.child
+        if not self.seen.newer(child.ref.uid, child.rv) or not child.owner_uid:
+            return None
+        if child.asks and not child.over:
+            self.wanted[child.ref.uid] = child.asks
+        else:
+            self.wanted.pop(child.ref.uid, None)
+        self._link(child.owner_uid, child.ref.uid, exists=not child.over)
+        return child.owner_uid
+
+    def child_gone(self, event: ChildGone, now: int) -> str | None:
+        uid = event.ref.uid
+        owner = self.owner_of.get(uid)
+        if not self.seen.end(event, now) or owner is None:
+            return None
+        self.children[owner][uid] = False
+        self.wanted.pop(uid, None)
+        self._settle(owner, uid)
+        return owner
+
+    def alone(self, uid: str) -> str | None:
+        """What was taken for a child is a workload by itself: its pods are its own. Returns the former owner."""
+        owner = self.owner_of.pop(uid, None)
+        if owner is None:
+            return None
+        family = self.children[owner]
+        del family[uid]
+        if not family:
+            del self.children[owner]
+        return owner
+
+    def pod_observed(self, event: PodObserved) -> str | None:
+        pod = event.pod
+        if not self.seen.newer(pod.ref.uid, pod.rv):
+            return None
+        if pod.over:
+            return self._pod_over(pod.ref.uid)
+        if pod.owner_uid and pod.labels.get(SPARK_ROLE) == "driver":
+            self._link(pod.owner_uid, pod.ref.uid)
+        if not pod.owner_uid or self._known_as(pod):
+            return None
+        self.pod_owner[pod.ref.uid] = pod.owner_uid
+        live = self.pods.setdefault(pod.owner_uid, {})
+        self._add(pod.owner_uid, live.get(pod.ref.uid, {}), -1)
+        live[pod.ref.uid] = pod.request
+        self._add(pod.owner_uid, pod.request, 1)
+        return self.owner_of.get(pod.owner_uid, pod.owner_uid)
+
+    def pod_gone(self, event: PodGone, now: int) -> str | None:
+        return self._pod_over(event.ref.uid) if self.seen.end(event, now) else None
+
+    def _known_as(self, pod: PodState) -> bool:
+        """Whether a pod is known, and asks for what it asked for."""
+        owner = self.pod_owner.get(pod.ref.uid)
+        return owner is not None and (owner != pod.owner_uid or self.pods[owner][pod.ref.uid] == pod.request)
+
+    def _add(self, owner: str, request: Vector, times: int) -> None:
+        add_into(self.requests.setdefault(owner, {}), request, times)
+
+    def _pod_over(self, uid: str) -> str | None:
+        if uid in self.owner_of:
+            self._link(self.owner_of[uid], uid, exists=False)
+        holder = self.pod_owner.pop(uid, None)
+        if holder is None:
+            return None
+        live = self.pods[holder]
+        self._add(holder, live.pop(uid), -1)
+        if not live:
+            del self.pods[holder], self.requests[holder]
+        owner = self.owner_of.get(holder, holder)
+        if owner != holder:
+            self._settle(owner, holder)
+        return owner
+
+    def _link(self, owner: str, child: str, *, exists: bool = True) -> None:
+        if self.owner_of.get(child, owner) != owner:
+            self.alone(child)
+        self.owner_of[child] = owner
+        self.children.setdefault(owner, {})[child] = exists
+        self._settle(owner, child)
+
+    def _settle(self, owner: str, child: str) -> None:
+        """Forget a child that neither exists nor has a live pod."""
+        family = self.children[owner]
+        if not family[child] and child not in self.pods:
+            del family[child], self.owner_of[child]
+            if not family:
+                del self.children[owner]

@@ -1,0 +1,36 @@
+"""Events the operator writes about objects it cannot work with."""
+
+from __future__ import annotations
+
+from muster.fakecluster.apiserver.names import derived_suffix, stamp
+from muster.fakecluster.apiserver.status import Obj
+from muster.fakecluster.kuberay import words
+from muster.fakecluster.operations import Create
+from muster.model.api import EVENTS
+
+
+def warning(found: Obj, reason: str, message: str, now: int) -> Create:
+    """A warning about an object: named after what it says, so that saying it again adds nothing."""
+    meta = found["metadata"]
+    name = f"{meta['name']}.{derived_suffix(meta['uid'], meta['generation'], reason, message)}"
+    return Create(
+        EVENTS,
+        meta["namespace"],
+        {
+            "metadata": {"name": name, "namespace": meta["namespace"]},
+            "involvedObject": {
+                "apiVersion": found["apiVersion"],
+                "kind": found["kind"],
+                "name": meta["name"],
+                "namespace": meta["namespace"],
+                "uid": meta["uid"],
+            },
+            "type": "Warning",
+            "reason": reason,
+            "message": message,
+            "source": {"component": words.OPERATOR},
+            "firstTimestamp": stamp(now),
+            "lastTimestamp": stamp(now),
+            "count": 1,
+        },
+    )

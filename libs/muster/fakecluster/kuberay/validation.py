@@ -1,0 +1,193 @@
+"""What the operator refuses: RayJobs it marks ValidationFailed, RayClusters it stops looking at.
+
+Each function returns the first problem as a sentence, or an empty text. Rules: KubeRay's, with its words where users
+search for them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from muster.fakecluster.apiserver.status import Obj
+from muster.fakecluster.kuberay import words
+from muster.fakecluster.kuberay.settings import OperatorSettings, outcome, runtime_ms
+from muster.model.resources import QuantityError, parse_quantity
+
+_MEMO_SIZE = 50_000
+_memo: dict[int, tuple[Obj, str]] = {}
+"""id of a spec -> (the spec, what is wrong with it): stored specs are shared between versions and never changed."""
+
+_LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
+_DESTRUCTIVE = ("DeleteCluster", "DeleteWorkers")
+
+
+def rayjob_problem(job: Obj) -> str:
+    """Why the operator will not run this RayJob."""
+    name, spec = job["metadata"]["name"], job["spec"]
+    if len(name) > words.MAX_JOB_NAME:
+        return f"RayJob name should be no more than {words.MAX_JOB_NAME} characters"
+    if not _LABEL.fullmatch(name):
+        return f"RayJob name should be a valid DNS1035 label: {name}"
+    return _remembered(spec, _spec_problem) or _state_problem(job) or _script_problem(job)
+
+
+def raycluster_problem(cluster: Obj) -> str:
+    """Why the operator will not look at this RayCluster at all."""
+    name = cluster["metadata"]["name"]
+    if len(name) > words.MAX_CLUSTER_NAME:
+        return f"RayCluster name should be no more than {words.MAX_CLUSTER_NAME} characters"
+    if not _LABEL.fullmatch(name):
+        return f"RayCluster name should be a valid DNS1035 label: {name}"
+    return _remembered(cluster["spec"], cluster_spec_problem)
+
+
+def cluster_spec_problem(spec: Obj) -> str:
+    """What is wrong with a cluster's spec."""
+    if not _containers(spec["headGroupSpec"]):
+        return "headGroupSpec should have at least one container"
+    problem = _amounts_problem(spec["headGroupSpec"])
+    if problem:
+        return problem
+    autoscaling = bool(spec.get("enableInTreeAutoscaling"))
+    names: set[str] = set()
+    for group in spec.get("workerGroupSpecs") or ():
+        name = group["groupName"]
+        if not _containers(group):
+            return f"workerGroupSpec {name} should have at least one container"
+        if name in names:
+            return f"worker group name {name} is not unique"
+        names.add(name)
+        lowest, highest = group.get("minReplicas", 0), group.get("maxReplicas", 0)
+        if lowest < 0 or highest < 0:
+            return f"worker group {name}: minReplicas and maxReplicas must not be negative"
+        if highest < lowest:
+            return f"worker group {name}: minReplicas {lowest} cannot be greater than maxReplicas {highest}"
+        if autoscaling and group.get("suspend"):
+            return f"worker group {name} cannot be suspended with Autoscaler enabled"
+        problem = _amounts_problem(group)
+        if problem:
+            return problem
+    return ""
+
+
+def _remembered(spec: Obj, check: Callable[[Obj], str]) -> str:
+    known = _memo.get(id(spec))
+    if known is None or known[0] is not spec:
+        if len(_memo) >= _MEMO_SIZE:
+            _memo.clear()
+        known = _memo[id(spec)] = (spec, check(spec))
+    return known[1]
+
+
+def _spec_problem(spec: Obj) -> str:
+    cluster = spec.get("rayClusterSpec")
+    selected = bool(spec.get("clusterSelector"))
+    checks = (
+        _suspension_problem(spec, selected=selected),
+        "" if cluster or selected else "one of RayClusterSpec or ClusterSelector must be set",
+        cluster_spec_problem(cluster) if cluster else "",
+        _mode_problem(spec, selected=selected),
+        _limits_problem(spec, selected=selected),
+        _deletion_problem(spec, selected=selected),
+    )
+    return next((problem for problem in checks if problem), "")
+
+
+def _suspension_problem(spec: Obj, *, selected: bool) -> str:
+    if not spec.get("suspend"):
+        return ""
+    if not spec.get("shutdownAfterJobFinishes"):
+        return "a RayJob with shutdownAfterJobFinishes set to false is not allowed to be suspended"
+    return "the ClusterSelector mode doesn't support the suspend operation" if selected else ""
+
+
+def _mode_problem(spec: Obj, *, selected: bool) -> str:
+    mode = spec.get("submissionMode", words.K8S_JOB)
+    if mode not in (words.K8S_JOB, words.HTTP, words.SIDECAR, words.INTERACTIVE):
+        return f"unknown submissionMode {mode}"
+    retries = spec.get("backoffLimit", 0)
+    if mode == words.INTERACTIVE and retries > 0:
+        return "BackoffLimit is incompatible with InteractiveMode"
+    if mode != words.SIDECAR:
+        return ""
+    if selected:
+        return "ClusterSelector is not supported in SidecarMode"
+    for key in ("submitterPodTemplate", "submitterConfig"):
+        if spec.get(key) is not None:
+            return f"{key} is not supported in SidecarMode"
+    restart = ((spec["rayClusterSpec"]["headGroupSpec"].get("template") or {}).get("spec") or {}).get("restartPolicy")
+    if restart not in (None, "", "Never"):
+        return "restartPolicy of the head pod should be Never or unset in SidecarMode"
+    return ""
+
+
+def _limits_problem(spec: Obj, *, selected: bool) -> str:
+    deadline, retries = spec.get("activeDeadlineSeconds"), spec.get("backoffLimit", 0)
+    if deadline is not None and deadline <= 0:
+        return "activeDeadlineSeconds must be a positive integer"
+    if retries < 0:
+        return "backoffLimit must be a positive integer"
+    if retries > 0 and selected:
+        return "BackoffLimit is incompatible with ClusterSelector"
+    if spec.get("ttlSecondsAfterFinished", 0) < 0:
+        return "ttlSecondsAfterFinished must be a non-negative integer"
+    if spec.get("ttlSecondsAfterFinished", 0) > 0 and not spec.get("shutdownAfterJobFinishes"):
+        return "a RayJob with shutdownAfterJobFinishes set to false cannot have ttlSecondsAfterFinished"
+    return ""
+
+
+def _deletion_problem(spec: Obj, *, selected: bool) -> str:
+    strategy = spec.get("deletionStrategy")
+    if strategy is None:
+        return ""
+    if strategy.get("deletionRules") is not None and spec.get("shutdownAfterJobFinishes"):
+        return "spec.shutdownAfterJobFinishes and spec.deletionStrategy.deletionRules are mutually exclusive"
+    rules = strategy.get("deletionRules") or [strategy.get("onSuccess") or {}, strategy.get("onFailure") or {}]
+    policies = [rule.get("policy") for rule in rules]
+    if selected and any(policy in _DESTRUCTIVE for policy in policies):
+        return "the ClusterSelector mode doesn't support the deletion policies DeleteCluster and DeleteWorkers"
+    autoscaling = (spec.get("rayClusterSpec") or {}).get("enableInTreeAutoscaling")
+    if autoscaling and "DeleteWorkers" in policies:
+        return "DeletionPolicy=DeleteWorkers does not support RayCluster with autoscaling enabled"
+    return ""
+
+
+def _state_problem(job: Obj) -> str:
+    waiting = (job.get("status") or {}).get("jobDeploymentStatus") == words.WAITING
+    if waiting and job["spec"].get("submissionMode") != words.INTERACTIVE:
+        return "JobDeploymentStatus cannot be Waiting when SubmissionMode is not InteractiveMode"
+    return ""
+
+
+def _script_problem(job: Obj) -> str:
+    """What is wrong with the annotations that say how the simulated Ray job goes."""
+    try:
+        outcome(job)
+        runtime_ms(job, OperatorSettings())
+    except ValueError as err:
+        return str(err)
+    return ""
+
+
+def _amounts_problem(group: Obj) -> str:
+    """What is wrong with the quantities of a group's pods; KubeRay's own definition refuses them at once."""
+    for container in _containers(group):
+        resources = _object(container.get("resources"))
+        for part in ("requests", "limits"):
+            for name, text in _object(resources.get(part)).items():
+                try:
+                    parse_quantity(str(text), name)
+                except QuantityError as err:
+                    return f"{part} of container {container.get('name', '')}: {name}: {err}"
+    return ""
+
+
+def _containers(group: Obj) -> list[Obj]:
+    """The containers of a group's pods; none where our definition, which leaves templates open, let nonsense in."""
+    found = _object(_object(group.get("template")).get("spec")).get("containers")
+    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+
+
+def _object(value: object) -> Obj:
+    return value if isinstance(value, dict) else {}

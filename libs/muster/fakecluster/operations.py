@@ -1,0 +1,97 @@
+"""What simulated controllers want done on an API server, as data.
+
+Controllers plan these; the drivers in `drivers` carry them out, on the simulated server directly or through an
+ApiTransport. An operation says itself which refusals are as good as success.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from muster.fakecluster.apiserver.deletion import Propagation
+from muster.fakecluster.apiserver.status import Obj
+from muster.model.api import PODS, ApiResource
+
+
+class Create(Struct, frozen=True):
+    """Create an object. One that exists already is as good."""
+
+    resource: ApiResource
+    namespace: str
+    body: Obj
+
+
+class Replace(Struct, frozen=True):
+    """Write a whole object, or its status; refused when the object has changed since it was read."""
+
+    resource: ApiResource
+    body: Obj
+    subresource: str = ""
+
+    @property
+    def namespace(self) -> str:
+        return str(self.body["metadata"].get("namespace", ""))
+
+    @property
+    def name(self) -> str:
+        return str(self.body["metadata"]["name"])
+
+
+class Merge(Struct, frozen=True):
+    """Merge something into an object; one that is gone is as good."""
+
+    resource: ApiResource
+    namespace: str
+    name: str
+    patch: Obj
+    subresource: str = ""
+
+
+class DeleteObject(Struct, frozen=True):
+    """Delete an object, if it has this uid; one that is gone is as good."""
+
+    resource: ApiResource
+    namespace: str
+    name: str
+    uid: str = ""
+    grace_s: int | None = None
+    propagation: Propagation = "Background"
+
+
+class BindPod(Struct, frozen=True):
+    """Put a pod on a node; refused when it is bound, going, gated or another one by now."""
+
+    namespace: str
+    name: str
+    uid: str
+    node: str
+
+    @property
+    def resource(self) -> ApiResource:
+        return PODS
+
+
+ApiOperation = Create | Replace | Merge | DeleteObject | BindPod
+
+
+class OperationPlan(Struct, frozen=True):
+    """What one look at one object comes to: operations in order, and when to look again if nothing changes."""
+
+    operations: tuple[ApiOperation, ...] = ()
+    again_ms: int | None = None
+    """ms from now; None: only when something changes."""
+
+
+def owner_of(found: Obj) -> list[Obj]:
+    """Owner references that make the object the controller of another one."""
+    reference = {"apiVersion": found["apiVersion"], "kind": found["kind"], "name": found["metadata"]["name"]}
+    flags = {"controller": True, "blockOwnerDeletion": True}
+    return [{**reference, "uid": found["metadata"]["uid"], **flags}]
+
+
+def controller_uid(found: Obj) -> str:
+    """Uid of the object's controlling owner; empty when it has none."""
+    for owner in found["metadata"].get("ownerReferences") or ():
+        if owner.get("controller"):
+            return str(owner["uid"])
+    return ""

@@ -1,0 +1,23 @@
+"""Admission policies of deploy/policies, as far as the simulated cluster has them: new jobs begin suspended."""
+
+from __future__ import annotations
+
+from muster.core.workloads.registry import KINDS
+from muster.fakecluster.apiserver.status import Obj
+from muster.model.api import ApiResource
+
+_SUSPENDED = {row.resource: row.suspend_path[1:].split("/") for row in KINDS.values()}
+
+
+def suspended_at_birth(resource: ApiResource, found: Obj) -> Obj:
+    """A new job with its field that suspends it set; what a controller makes of another object stays as it is."""
+    path = _SUSPENDED.get(resource)
+    owners = found["metadata"].get("ownerReferences") or ()
+    if path is None or any(owner.get("controller") for owner in owners):
+        return found
+    return _with(found, path)
+
+
+def _with(found: Obj, path: list[str]) -> Obj:
+    head, *rest = path
+    return {**found, head: _with(found.get(head) or {}, rest) if rest else True}

@@ -1,0 +1,129 @@
+"""Answers of a head's gRPC to readings. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Literal, TypeVar, cast, get_args
+
+from google.protobuf.message import DecodeError, Message
+
+from muster.model.raydemand import RayPlacementGroup, Strategy
+from muster.ray import ray_head_pb2 as pb
+from muster.ray.errors import GarbledError
+from muster.ray.reading import RayNode, Reading, Status, Ticks
+from muster.ray.shapes import MAX_SHAPES, bundle, group_of, is_held, shapes
+
+HEAD_RESOURCE = "node:__internal_head__"
+"""Every head has it, and nobody else."""
+_STATUS: dict[int, Status] = {pb.RUNNING: "running", pb.IDLE: "idle", pb.DRAINING: "draining"}
+_STRATEGIES = get_args(Strategy)
+
+
+Answer = TypeVar("Answer", bound=Message)
+
+
+def parse(message: Answer, body: bytes, what: str) -> Answer:
+    """The message that the bytes are. Raises GarbledError."""
+    try:
+        message.ParseFromString(body)
+    except DecodeError as err:
+        raise GarbledError(f"{what} answered {len(body)} bytes that are not the message expected: {err}") from err
+    return message
+
+
+def reading_of(
+    status: pb.GetClusterStatusReply,
+    *,
+    version: Literal["", "v1", "v2"] = "",
+    constraints: Iterable[dict[str, float]] = (),
+    actors_on: frozenset[str] | None = None,
+) -> Reading:
+    """A reading from GetClusterStatus.
+
+    ``constraints``: bundles of request_resources, where the first version keeps them apart; ``actors_on``: hex ids of
+    nodes. Raises GarbledError.
+    """
+    if not status.HasField("cluster_resource_state"):
+        raise GarbledError("the head answered without the state of its cluster; it may still be starting")
+    state, autoscaling = status.cluster_resource_state, status.autoscaling_state
+    if not state.cluster_session_name and not state.node_states:
+        raise GarbledError("the head answered with neither a session nor a node; it may still be starting")
+    pending, left_out = shapes(_counted(state.pending_resource_requests))
+    asked = [
+        *((bundle(each), 1) for each in constraints),
+        *(pair for one in state.cluster_resource_constraints for pair in _counted(one.resource_requests)),
+    ]
+    explicit, more = shapes(asked)
+    groups, rest = placement_groups(
+        (*_named(gang.details), [bundle(each.resources_bundle) for each in gang.requests])
+        for gang in state.pending_gang_resource_requests
+    )
+    launching: dict[str, int] = {}
+    for request in autoscaling.pending_instance_requests:
+        launching[request.ray_node_type_name] = launching.get(request.ray_node_type_name, 0) + max(0, request.count)
+    for instance in autoscaling.pending_instances:
+        launching[instance.ray_node_type_name] = launching.get(instance.ray_node_type_name, 0) + 1
+    heard = status.HasField("autoscaling_state")
+    return Reading(
+        session=state.cluster_session_name,
+        version="v2" if heard else version,
+        pending=pending,
+        placement_groups=groups,
+        explicit=explicit,
+        nodes=_nodes(state.node_states),
+        launching=launching,
+        actors_on=actors_on,
+        ticks=Ticks(autoscaling.last_seen_cluster_resource_state_version, autoscaling.autoscaler_state_version)
+        if heard
+        else None,
+        looks=state.cluster_resource_state_version,
+        failed=tuple(sorted({(each.ray_node_type_name, each.reason) for each in autoscaling.failed_instance_requests})),
+        left_out=left_out + more + rest,
+    )
+
+
+def placement_groups(
+    found: Iterable[tuple[str, str, Sequence[dict[str, int]]]],
+) -> tuple[tuple[RayPlacementGroup, ...], int]:
+    """(id, strategy, bundles) as placement groups, sorted by id; and how many were left out. Raises GarbledError."""
+    groups: list[RayPlacementGroup] = []
+    left_out = 0
+    for name, strategy, bundles in sorted(found, key=lambda each: each[0]):
+        if strategy not in _STRATEGIES:
+            raise GarbledError(f"placement group {name} has strategy {strategy!r}; known are {', '.join(_STRATEGIES)}")
+        needs, lost = shapes((each, 1) for each in bundles)
+        if lost or len(groups) >= MAX_SHAPES:  # half a group is no group
+            left_out += 1
+        elif needs:
+            groups.append(RayPlacementGroup(name, cast(Strategy, strategy), needs))
+    return tuple(groups), left_out
+
+
+def _counted(requests: Iterable[pb.ResourceRequestByCount]) -> Iterable[tuple[dict[str, int], int]]:
+    for each in requests:
+        if not is_held(each.request.resources_bundle):
+            yield bundle(each.request.resources_bundle), each.count
+
+
+def _named(details: str) -> tuple[str, str]:
+    """Id and strategy of ``id:STRATEGY|STATE``."""
+    name, _, rest = details.partition(":")
+    return name, rest.partition("|")[0]
+
+
+def _nodes(states: Iterable[pb.NodeState]) -> tuple[RayNode, ...]:
+    nodes = [
+        RayNode(
+            id=node.node_id.hex(),
+            pod=node.instance_id,
+            group=node.ray_node_type_name,
+            status=_STATUS[node.status],
+            idle_ms=max(0, node.idle_duration_ms),
+            head=HEAD_RESOURCE in node.total_resources,
+            holds=tuple(sorted({held for name in node.total_resources if (held := group_of(name)) is not None})),
+            activity=tuple(node.node_activity),
+        )
+        for node in states
+        if node.status in _STATUS  # the dead stay listed for a while
+    ]
+    return tuple(sorted(nodes, key=lambda node: node.id))

@@ -1,0 +1,62 @@
+"""Where a head is, and what a client of one offers."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from msgspec import Struct
+
+from muster.model.keys import Ref
+from muster.ray.reading import Reading
+
+GCS_PORT = 6379
+DASHBOARD_PORT = 8265
+
+
+class Head(Struct, frozen=True):
+    """The head of one RayCluster."""
+
+    ref: Ref
+    """The RayCluster."""
+    attempt: int
+    gcs: str
+    """``host:6379``"""
+    dashboard: str = ""
+    """``http://host:8265``; empty where it serves none."""
+    token: str = ""
+    """Empty where the cluster asks for none. Never shown."""
+
+    def __repr__(self) -> str:
+        return f"Head({self.ref.namespace}/{self.ref.name} at {self.gcs})"
+
+
+class Drained(Struct, frozen=True):
+    """What a head answered to an order to drain a node."""
+
+    accepted: bool
+    why: str = ""
+    """Why not, in Ray's words."""
+
+
+class DemandSource(Protocol):
+    """One way to read one head."""
+
+    async def read(self) -> Reading:
+        """What the head says now. Raises DemandError, within the time limit of the source."""
+        ...
+
+    async def close(self) -> None:
+        """Close the connection; nothing is read afterwards."""
+        ...
+
+
+class Drainer(Protocol):
+    """Has a head place nothing more on a node."""
+
+    async def drain(self, node_id: str, *, deadline_ms: int, why: str, idle_only: bool = False) -> Drained:
+        """Order a node (hex id) to drain until ``deadline_ms`` (since the epoch).
+
+        With ``idle_only`` a node that has work refuses. Else it goes on with its work, and gets no more. Ray enforces
+        no deadline: when it has passed, the pod has to be deleted. Raises DemandError.
+        """
+        ...

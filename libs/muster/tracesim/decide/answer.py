@@ -1,0 +1,138 @@
+"""The answer to a state file: which jobs are admitted and where, which are evicted for which, which wait and why.
+
+Devices are numbered from 0 on each node. Pods that share a device name the same number; a pod with whole devices names
+devices that nobody else does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from muster.model.placing import GPU
+from muster.tracesim.decide.situation import Situation
+
+
+class PodWhereabouts(Struct, frozen=True):
+    """Where a pod runs; ``devices``: the shared ones, as the ledger numbers them."""
+
+    node: str
+    devices: tuple[int, ...] = ()
+
+
+class Member(Struct, frozen=True):
+    """A pod that runs; ``new``: it did not when the question was asked."""
+
+    job: str
+    pod: str
+    where: PodWhereabouts
+    new: bool
+
+
+class Eviction(Struct, frozen=True):
+    """Pods that were evicted together.
+
+    ``rule``: ``reclaim`` (their queue gives back), ``preempt`` (a higher priority of their queue), ``gang`` (the rest
+    of their gang was evicted).
+    """
+
+    job: str
+    pods: list[str]
+    claimant: str
+    rule: str
+    queue: str
+    quota: str
+    resource: str
+
+
+class Moved(Struct, frozen=True):
+    """Pods that were moved together so that ``claimant`` has room: which nodes they left, and which they are on."""
+
+    job: str
+    pods: list[str]
+    claimant: str
+    before: list[str]
+    after: list[str]
+
+
+class PodsWaitingAnswer(Struct, frozen=True):
+    """Pods that wait together, and why: ``code`` for programs, ``text`` for people."""
+
+    job: str
+    pods: list[str]
+    code: str
+    text: str
+
+
+class PodPlacedAnswer(Struct, frozen=True):
+    name: str
+    node: str
+    devices: list[int]
+
+
+class Runs(Struct, frozen=True):
+    """Pods of one job."""
+
+    job: str
+    queue: str
+    pods: list[PodPlacedAnswer]
+
+
+class Answer(Struct, frozen=True):
+    """All of it; every list is in the order of the file."""
+
+    admitted: list[Runs]
+    """What has started, also of what was evicted before."""
+    running: list[Runs]
+    """What ran and runs on."""
+    evicted: list[Eviction]
+    moved: list[Moved]
+    waiting: list[PodsWaitingAnswer]
+    warnings: list[str]
+    """What looks odd about the queues, and which are disabled and why."""
+
+
+def answer_of(
+    situation: Situation,
+    members: Sequence[Member],
+    evicted: list[Eviction],
+    moved: list[Moved],
+    waiting: list[PodsWaitingAnswer],
+    warnings: list[str],
+) -> Answer:
+    """The answer, with a number for every device."""
+    devices = _devices(situation, members)
+    queues = {job.name: job.queue.partition("/")[2] for job in situation.jobs}
+
+    def runs(*, new: bool) -> list[Runs]:
+        found: dict[str, Runs] = {}
+        for each in members:
+            if each.new == new:
+                job = found.setdefault(each.job, Runs(each.job, queues[each.job], []))
+                job.pods.append(PodPlacedAnswer(each.pod, each.where.node, devices[each.job, each.pod]))
+        return list(found.values())
+
+    return Answer(runs(new=True), runs(new=False), evicted, moved, waiting, warnings)
+
+
+def _devices(situation: Situation, members: Sequence[Member]) -> dict[tuple[str, str], list[int]]:
+    """(job, pod) -> its devices: the shared ones keep their numbers, whole ones are counted off from the others."""
+    shared: dict[str, set[int]] = {}
+    for each in members:
+        shared.setdefault(each.where.node, set()).update(each.where.devices)
+    free = {
+        node: iter([number for number in range(count) if number not in shared.get(node, ())])
+        for node, count in situation.gpus.items()
+    }
+    whole = {
+        (job.name, pod.name): pod.request.get(GPU, 0) // 1000
+        for job in situation.jobs
+        for unit in job.units
+        for pod in unit.pods
+    }
+    found: dict[tuple[str, str], list[int]] = {}
+    for each in sorted(members, key=lambda member: (member.new, member.job, member.pod)):
+        own = [next(free[each.where.node]) for _ in range(whole[each.job, each.pod])]
+        found[each.job, each.pod] = own or list(each.where.devices)
+    return found

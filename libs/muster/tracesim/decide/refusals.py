@@ -1,0 +1,84 @@
+"""What is wrong with the shape of a state file: which object, which field, what stands there, and what may."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from itertools import islice
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from muster.tracesim.decide.values import shown
+
+WORDS = {
+    "int": "a whole number",
+    "float": "a number",
+    "str": "a text; put it into quotes",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "an object",
+    "null": "nothing",
+}
+"""msgspec's word for a type -> what to write."""
+STEP = re.compile(r"\.([\w-]+)|\[(\d+|\.\.\.)\]")
+
+
+def refusal(err: msgspec.ValidationError, body: Any, kind: Any, origin: str) -> str:
+    """One sentence about a value that ``msgspec.convert(body, kind)`` refused; ``origin``: where the body stands."""
+    what, _, path = str(err).partition(" - at `$")
+    at, value, named, expected = _followed(path.rstrip("`"), body, kind)
+    where = f"{origin}{at}".strip(".") + (f" {named!r}" if named else "")
+    where = where or "the document"
+    if unknown := re.search(r"unknown field `(.*)`", what):
+        fields = ", ".join(_fields(expected))
+        return f"{where}: {unknown[1]!r} is unknown; known are {fields}"
+    if missing := re.search(r"missing required field `(.+)`", what):
+        return f"{where}: {missing[1]} is missing; write it"
+    if allowed := [str(each) for each in _literals(expected)]:
+        return f"{where} is {shown(value)}; write one of {', '.join(allowed)}"
+    if types := re.match(r"Expected `(.+?)`", what):
+        words = [WORDS.get(each, each) for each in types[1].split(" | ") if each != "null"]
+        return f"{where} is {shown(value)}; write {' or '.join(words)}"
+    return f"{where} is {shown(value)}: {what[:1].lower()}{what[1:]}"
+
+
+def _followed(path: str, value: Any, kind: Any) -> tuple[str, Any, str, Any]:
+    """(the path with the names of keys, the value at its end, the name of the last object with one, its type)."""
+    at, named = "", ""
+    for field, index in STEP.findall(path):
+        kind = _inner(kind, field)
+        if index == "...":
+            key = next((key for key, each in value.items() if not isinstance(each, str)), "")
+            at, value = f"{at}[{key}]", value.get(key)
+        elif index:
+            at, value = f"{at}[{index}]", next(islice(value, int(index), None))
+        else:
+            at, value = f"{at}.{field}", value.get(field)
+        if isinstance(value, Mapping) and isinstance(value.get("name"), str):
+            at, named = f"{at} {value['name']!r}", ""
+    return at, value, named, kind
+
+
+def _inner(kind: Any, field: str) -> Any:
+    """The type of a field, or of the entries of a collection."""
+    for each in _alternatives(kind):
+        if field and isinstance(each, type) and issubclass(each, msgspec.Struct):
+            return get_type_hints(each).get(field, Any)
+        if not field and get_origin(each) in (tuple, list, dict):
+            return [inner for inner in get_args(each) if inner is not Ellipsis][-1]
+    return Any
+
+
+def _alternatives(kind: Any) -> tuple[Any, ...]:
+    if get_origin(kind) is Union or type(kind).__name__ == "UnionType":
+        return get_args(kind)
+    return (kind,)
+
+
+def _fields(kind: Any) -> list[str]:
+    return [name for each in _alternatives(kind) for name in getattr(each, "__struct_fields__", ())]
+
+
+def _literals(kind: Any) -> list[Any]:
+    return [value for each in _alternatives(kind) if get_origin(each) is Literal for value in get_args(each)]

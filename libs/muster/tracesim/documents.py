@@ -1,0 +1,133 @@
+"""JSON with places: every value of a document knows its line and column, so that an error can name them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from muster.tracesim.model import TraceError
+
+_SPACE = " \t\r\n"
+_WORDS = {dict: "an object", list: "a list", str: "a text", bool: "true or false", int: "a number", float: "a number"}
+
+
+class DocumentPlace:
+    """A value in a document: itself, and where it stands."""
+
+    def __init__(self, document: Document, value: Any, offset: int, path: str) -> None:
+        self.document = document
+        self.value = value
+        self.offset = offset
+        self.path = path
+
+    def error(self, message: str) -> TraceError:
+        """An error about this value, naming file, line and column."""
+        text = self.document.text
+        line = text.count("\n", 0, self.offset) + 1
+        column = self.offset - (text.rfind("\n", 0, self.offset) + 1) + 1
+        where = f" ({self.path})" if self.path else ""
+        return TraceError(f"{self.document.path} line {line}, column {column}{where}: {message}")
+
+    def expect(self, *kinds: type) -> Any:
+        """The value, if it is of one of these types."""
+        value = self.value
+        if isinstance(value, kinds) and (bool in kinds or not isinstance(value, bool)):
+            return value
+        words = list(dict.fromkeys(_WORDS[kind] for kind in kinds))
+        raise self.error(f"must be {' or '.join(words)}, and is {_shown(value)}")
+
+    def members(self, *, known: tuple[str, ...] = ()) -> dict[str, DocumentPlace]:
+        """The members of an object, each with its place; others than ``known`` are an error where it is given."""
+        self.expect(dict)
+        found: dict[str, DocumentPlace] = {}
+        keys: dict[str, DocumentPlace] = {}
+        for key, key_at, at in self.document.entries(self.offset):
+            path = f"{self.path}.{key}" if self.path else key
+            keys[key] = DocumentPlace(self.document, key, key_at, path)
+            found[key] = DocumentPlace(self.document, self.value[key], at, path)
+        for key, place in keys.items():
+            if known and key not in known:
+                raise place.error(f"{key!r} is unknown here; known are {', '.join(known)}")
+        return found
+
+    def items(self) -> list[DocumentPlace]:
+        """The elements of a list, each with its place."""
+        self.expect(list)
+        offsets = self.document.elements(self.offset)
+        return [
+            DocumentPlace(self.document, value, at, f"{self.path}[{index}]")
+            for index, (value, at) in enumerate(zip(self.value, offsets, strict=True))
+        ]
+
+
+class Document:
+    """A JSON file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            self.text = path.read_text(encoding="utf-8")
+        except UnicodeDecodeError as err:
+            raise TraceError(f"{path} is no text in UTF-8: {err.reason} at byte {err.start}") from err
+        try:
+            value = json.loads(self.text, object_pairs_hook=_unique)
+        except json.JSONDecodeError as err:
+            raise TraceError(f"{path} line {err.lineno}, column {err.colno}: is not JSON: {err.msg.lower()}") from err
+        except _TwiceError as err:
+            raise TraceError(f"{path}: an object names {err.args[0]!r} twice") from err
+        except RecursionError as err:
+            raise TraceError(f"{path}: is nested too deeply") from err
+        self.root = DocumentPlace(self, value, self._skip(0), "")
+
+    def entries(self, offset: int) -> list[tuple[str, int, int]]:
+        """(key, offset of the key, offset of the value) of the object that begins at ``offset``."""
+        found: list[tuple[str, int, int]] = []
+        at = self._skip(offset + 1)
+        while self.text[at] != "}":
+            key, end = _decoder.raw_decode(self.text, at)
+            value_at = self._skip(self._skip(end) + 1)
+            found.append((key, at, value_at))
+            at = self._after(value_at)
+        return found
+
+    def elements(self, offset: int) -> list[int]:
+        """Offsets of the elements of the list that begins at ``offset``."""
+        found: list[int] = []
+        at = self._skip(offset + 1)
+        while self.text[at] != "]":
+            found.append(at)
+            at = self._after(at)
+        return found
+
+    def _after(self, at: int) -> int:
+        """Where the next member begins, or the end of the container."""
+        _, end = _decoder.raw_decode(self.text, at)
+        end = self._skip(end)
+        return self._skip(end + 1) if self.text[end] == "," else end
+
+    def _skip(self, at: int) -> int:
+        while at < len(self.text) and self.text[at] in _SPACE:
+            at += 1
+        return at
+
+
+class _TwiceError(Exception):
+    pass
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise _TwiceError(key)
+        found[key] = value
+    return found
+
+
+_decoder = json.JSONDecoder()
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 40 else text[:39] + "…"

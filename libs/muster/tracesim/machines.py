@@ -1,0 +1,183 @@
+"""The machines of a simulation: what runs on them, when it ends, and what becomes of it when nodes are lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from heapq import heappop, heappush
+from random import Random
+
+from msgspec import Struct
+
+from muster.model.resources import Vector
+from muster.tracesim.faults import FaultSchedule
+from muster.tracesim.model import Trace, TraceJob
+from muster.tracesim.pool import Pool
+
+
+class Running(Struct):
+    """A job that runs."""
+
+    request: Vector
+    began: int
+    number: int
+    """Tells its end from those of earlier runs."""
+    idle: int = 0
+    """How long it does no work at first, ms."""
+
+
+class NodeChange(Struct):
+    """What a fault, or its repair, changes."""
+
+    lost: list[str]
+    back: list[str]
+    stopped: list[str]
+    """Jobs that ran there, in the order in which they began."""
+
+
+class Machines:
+    """One pool of everything the nodes have; a job takes all it asks for or does not run.
+
+    Jobs have no places in a pool: when nodes are lost, as many of the running ones stop as no longer fit, drawn from
+    the seed.
+    """
+
+    def __init__(self, trace: Trace, nodes: dict[str, Vector], faults: FaultSchedule, seed: int) -> None:
+        self.pool = Pool(trace.cluster.capacity)
+        self.running: dict[str, Running] = {}
+        self._nodes = nodes
+        self._limited = tuple(trace.cluster.capacity)
+        self._faults = faults
+        self._moments = faults.moments()
+        self._lost: set[str] = set()
+        self._rng = Random(f"machines-{seed}")  # noqa: S311 -- repeatable on purpose
+        self._ends: list[tuple[int, int, str]] = []
+        self._count = 0
+
+    def start(self, uid: str, request: Vector, now: int, left: int | None, idle: int = 0) -> bool:
+        """Start a job that has ``left`` ms to work (None: for ever) after ``idle`` ms of none, if there is room."""
+        if not self.pool.take(request):
+            return False
+        self._count += 1
+        self.running[uid] = Running(request, now, self._count, idle)
+        if left is not None:
+            heappush(self._ends, (now + idle + max(left, 0), self._count, uid))
+        return True
+
+    def stop(self, uid: str) -> Running:
+        """The job no longer runs."""
+        run = self.running.pop(uid)
+        self.pool.give(run.request)
+        return run
+
+    def next_end(self) -> int | None:
+        """When the next job has run its time."""
+        while self._ends:
+            at, number, uid = self._ends[0]
+            run = self.running.get(uid)
+            if run is not None and run.number == number:
+                return at
+            heappop(self._ends)
+        return None
+
+    def ended(self, now: int) -> list[str]:
+        """Jobs that have run their time by ``now``: they no longer run."""
+        found: list[str] = []
+        while (at := self.next_end()) is not None and at <= now:
+            uid = heappop(self._ends)[2]
+            self.stop(uid)
+            found.append(uid)
+        return found
+
+    def next_change(self, after: int) -> int | None:
+        """When nodes are lost or repaired next."""
+        return next((at for at in self._moments if at > after), None)
+
+    def change(self, now: int) -> NodeChange | None:
+        """Lose and repair nodes as the faults say; None when nothing changes."""
+        lost = self._faults.lost(now)
+        gone, back = sorted(lost - self._lost), sorted(self._lost - lost)
+        if not gone and not back:
+            return None
+        self._lost = lost
+        for names, times in ((gone, -1), (back, 1)):
+            for name in names:
+                self.pool.add({key: self._nodes[name].get(key, 0) for key in self._limited}, times)
+        stopped: set[str] = set()
+        order = sorted(self.running)
+        self._rng.shuffle(order)
+        for uid in order:
+            if min(self.pool.free.values(), default=0) >= 0:
+                break
+            if any(self.pool.free[name] < 0 for name in self.running[uid].request if name in self.pool.free):
+                stopped.add(uid)
+                self.pool.give(self.running[uid].request)
+        listed = [uid for uid in self.running if uid in stopped]
+        return NodeChange(gone, back, listed)
+
+    def forget(self, uid: str) -> Running:
+        """A job that a change has stopped; what it held is free already."""
+        return self.running.pop(uid)
+
+
+class VirtualTime:
+    """Lets time pass from one thing that happens to the next. Subclasses say what a moment does."""
+
+    def __init__(self, trace: Trace, machines: Machines, faults: FaultSchedule) -> None:
+        self.trace = trace
+        self.machines = machines
+        self.faults = faults
+        self.now = 0
+        self.ended = 0
+
+    def next_happening(self) -> int | None:
+        """When something happens on the machines besides ends and changes."""
+        return None
+
+    def next_deadline(self) -> int | None:
+        """When there is something to do though nothing happens."""
+        return None
+
+    def deadline(self) -> None:
+        """That moment has come, and nothing else has happened."""
+
+    def moment(self, arrivals: list[TraceJob]) -> None:
+        """``now`` has moved on: something ended, something arrives, or nodes changed."""
+        raise NotImplementedError
+
+    def run(self, until: int | None = None, progress: Callable[[int], None] | None = None) -> None:
+        """Let everything happen, up to ``until`` (ms, exclusive) if given."""
+        jobs = self.trace.jobs
+        index = 0
+        changed = -1
+        while True:
+            change = self.machines.next_change(changed)
+            arrival = jobs[index].submit if index < len(jobs) else None
+            nexts = [at for at in (self.machines.next_end(), self.next_happening(), arrival) if at is not None]
+            if change is not None and (nexts or self.machines.running or self.unfinished()):
+                nexts.append(change)
+            happens = max(self.faults.answered(min(nexts)), self.now) if nexts else None
+            deadline = self.next_deadline()
+            times = [at for at in (happens, deadline) if at is not None]
+            if not times or (until is not None and min(times) >= until):
+                return
+            self.now = max(min(times), self.now)
+            if happens is not None and self.now >= happens:
+                changed = max(changed, self.now)
+                first = index
+                while index < len(jobs) and jobs[index].submit <= self.now:
+                    index += 1
+                self.moment(list(jobs[first:index]))
+            else:
+                self.deadline()
+            if progress is not None:
+                progress(self.ended)
+
+    def unfinished(self) -> bool:
+        """Whether somebody waits."""
+        raise NotImplementedError
+
+
+def node_capacities(trace: Trace) -> dict[str, Vector]:
+    """Name -> what a node has, in the order of the file."""
+    groups = [group for group in trace.cluster.groups for _ in range(group.count)]
+    return {f"node-{index:04}": group.capacity for index, group in enumerate(groups)}

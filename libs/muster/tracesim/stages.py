@@ -1,0 +1,81 @@
+"""The deciding stages on a log in memory, in virtual time: who commits what, until nothing is due.
+
+The log, the commits and the stages are the ones that run live; the cluster around them is the caller's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from muster.core.actuation.intents import Actuator, ActuatorState
+from muster.core.cell.deciders import DECIDERS
+from muster.core.cell.inmemory import InMemoryCell
+from muster.core.cell.seat import Seat
+from muster.core.stage import Stage
+from muster.events.base import Event
+from muster.events.envelope import Stored
+from muster.events.facts import Synced, SyncStarted
+from muster.events.system import Genesis, LogNearlyFull, RulesetActivated, TimeReached
+from muster.tracesim.facts import EPOCH_MS
+
+WATCHER = "watcher"
+ACTUATOR = "actuator"
+FOR_EVER_MS = 100 * 366 * 24 * 3_600_000
+SHARED: frozenset[type[Event]] = frozenset({Genesis, LogNearlyFull, RulesetActivated, SyncStarted, Synced})
+"""What every stage listens to."""
+
+Sink = Callable[[Stored], None]
+
+
+class _Stirred(Seat[Any]):
+    """One stage; ``stirred`` when something it listens to came since it last had nothing to say."""
+
+    def __init__(self, stage: Stage[Any]) -> None:
+        super().__init__(stage)
+        self.hears = frozenset(stage.arms()) | SHARED
+        self.stirred = True
+
+    def take(self, stored: Stored, kinds: set[type[Event]]) -> None:
+        """Fold a commit; ``kinds``: the types of its events. One that means nothing here only moves the state on."""
+        if self.hears.isdisjoint(kinds):
+            state = self.state
+            state.seq = stored.seq
+            state.now = max(state.now, stored.commit.at)
+            return
+        self.fold(stored)
+        self.stirred = True
+
+
+class Stages(InMemoryCell[_Stirred]):
+    """Every stage that decides, and the actuator; ``now`` is ms since the beginning, ``sink`` gets every commit."""
+
+    def __init__(self, sink: Sink, log_id: str) -> None:
+        seats = {name: _Stirred(make()) for name, make in DECIDERS.items()}
+        super().__init__({**seats, ACTUATOR: _Stirred(Actuator())}, sink, turns=seats, origin=EPOCH_MS)
+        self.begin(log_id, "simulation", (WATCHER, ACTUATOR, *seats))
+
+    @property
+    def orders(self) -> ActuatorState:
+        """What the actuator has to carry out."""
+        state: ActuatorState = self.seats[ACTUATOR].state
+        return state
+
+    def fold(self, stored: Stored) -> None:
+        kinds: set[type[Event]] = {type(event) for event in stored.commit.events}
+        for seat in self.seats.values():
+            seat.take(stored, kinds)
+
+    def step(self, key: str) -> list[Event]:
+        """Let one stage decide if something stirred it; it is stirred by a deadline that is reached, too."""
+        seat, now = self.seats[key], self.origin + self.now
+        deadline = seat.deadline()
+        if deadline is not None and deadline <= now:
+            self.append(key, "input", [TimeReached(at=now)])
+            seat.stirred = True
+        if not seat.stirred:
+            return []
+        seat.stirred = False
+        due = super().step(key)
+        seat.stirred = bool(due)
+        return due

@@ -1,0 +1,102 @@
+"""CSV tables with places: every cell that is wrong is named by file, line and column."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Iterator
+from pathlib import Path
+
+from muster.tracesim.model import TraceError
+
+
+class CsvTable:
+    """A CSV file with a header. Columns nobody asks for are tolerated."""
+
+    def __init__(self, path: Path, needed: tuple[str, ...], aliases: dict[str, str] | None = None) -> None:
+        """``aliases``: {name in the file: name it is known by}. Raises TraceError when a needed column is missing."""
+        self.path = path
+        try:
+            text = path.read_text(encoding="utf-8-sig")
+        except UnicodeDecodeError as err:
+            raise TraceError(f"{path} is no text in UTF-8: {err.reason} at byte {err.start}") from err
+        self._reader = csv.reader(text.splitlines())
+        header = [cell.strip() for cell in next(self._reader, [])]
+        if not any(header):
+            raise TraceError(f"{path} line 1, column 1: the header is missing; it names {', '.join(needed)}")
+        self.columns: dict[str, int] = {}
+        self.titles = header
+        for index, title in enumerate(header):
+            name = (aliases or {}).get(title, title)
+            if name in self.columns and name in needed:
+                raise TraceError(f"{path} line 1, column {index + 1}: {title!r} names {name} a second time")
+            self.columns.setdefault(name, index)
+        missing = [name for name in needed if name not in self.columns]
+        if missing:
+            raise TraceError(f"{path} line 1: column {missing[0]} is missing; the header is {','.join(header)[:200]}")
+
+    def rows(self) -> Iterator[TableRow]:
+        """Every line that is not empty."""
+        try:
+            for cells in self._reader:
+                if any(cell.strip() for cell in cells):
+                    yield TableRow(self, self._reader.line_num, cells)
+        except csv.Error as err:
+            raise TraceError(f"{self.path} line {self._reader.line_num}: is not CSV: {err}") from err
+
+
+class TableRow:
+    """One line of a table."""
+
+    def __init__(self, table: CsvTable, line: int, cells: list[str]) -> None:
+        self.table = table
+        self.line = line
+        self.cells = cells
+
+    def error(self, name: str, message: str) -> TraceError:
+        """An error about one cell."""
+        column = self.table.columns[name]
+        return TraceError(
+            f"{self.table.path} line {self.line}, column {column + 1} ({self.table.titles[column]}): {message}"
+        )
+
+    def text(self, name: str, default: str | None = None) -> str:
+        """A cell as written; ``default`` where it is absent or empty, an error without one."""
+        index = self.table.columns.get(name)
+        if index is not None and index < len(self.cells) and (found := self.cells[index].strip()):
+            return found
+        if default is None:
+            raise self.error(name, "is empty")
+        return default
+
+    def number(self, name: str, default: str | None = None) -> float:
+        """A finite number that is not negative."""
+        text = self.text(name, default)
+        try:
+            value = float(text)
+        except ValueError as err:
+            raise self.error(name, f"{text[:40]!r} is not a number") from err
+        if not math.isfinite(value) or value < 0:
+            raise self.error(name, f"{text[:40]!r} is not a finite number of 0 or more")
+        return value
+
+    def milli(self, name: str, default: str | None = None) -> int:
+        """A number in thousandths: seconds as ms, GPUs in base units."""
+        return round(self.number(name, default) * 1000)
+
+    def whole(self, name: str, default: str | None = None, *, signed: bool = False) -> int:
+        """A whole number, not negative unless ``signed``."""
+        text = self.text(name, default)
+        digits = text[1:] if signed and text[:1] in "+-" else text
+        if not digits.isascii() or not digits.isdigit() or len(digits) > 15:
+            raise self.error(name, f"{text[:40]!r} is not a whole number{'' if signed else ' of 0 or more'}")
+        return int(text)
+
+    def flag(self, name: str, default: bool) -> bool:
+        """True or false."""
+        text = self.text(name, "yes" if default else "no").lower()
+        if text in ("true", "yes", "1"):
+            return True
+        if text in ("false", "no", "0"):
+            return False
+        raise self.error(name, f"{text[:40]!r} is neither true nor false")
