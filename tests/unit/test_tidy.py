@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import subprocess
+from collections import Counter
 from pathlib import Path
 from typing import get_args
 
@@ -54,6 +55,13 @@ def test_no_two_classes_have_one_name() -> None:
                 homes.setdefault(node.name, []).append(f"{path.relative_to(ROOT)}:{node.lineno}")
     assert len(homes) > 400, "the classes were not found"
     assert not {name: found for name, found in homes.items() if len(found) > 1}
+
+
+def test_no_two_test_files_have_one_name() -> None:
+    """Otherwise `pytest` finds its tests in each folder, and not in all of them at once."""
+    names = Counter(path.name for path in tracked("tests/*.py") if path.name.startswith("test_"))
+    assert len(names) > 100, "the files were not found"
+    assert not [name for name, number in names.items() if number > 1]
 
 
 def test_no_test_sleeps() -> None:
