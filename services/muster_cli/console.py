@@ -15,6 +15,7 @@ import msgspec
 from rich.console import Console
 from rich.text import Text
 
+from muster.core.status.rows import Tone
 from muster.model.text import clean
 
 BAD = "red"
@@ -23,6 +24,9 @@ GOOD = "green"
 DIM = "bright_black"
 STRONG = "bold"
 LINK = "cyan"
+
+TONES: Mapping[Tone, str] = {"good": GOOD, "waits": WARN, "act": BAD, "plain": ""}
+"""How a code of the status of a job or a gang looks -> its colour."""
 
 WORDS: Mapping[str, str] = {
     "queued": WARN,

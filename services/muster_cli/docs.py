@@ -13,9 +13,7 @@ from pathlib import Path
 import msgspec
 from rich.console import Console
 
-from muster.core.presentation import desired
-from muster.core.status.codes import REFUSED
-from muster.core.wording.statuses import MEANINGS
+from muster.core.status.codes import CODES
 from muster.runtime.attributes import attribute_docs
 from muster.runtime.config import PREFIX, Config
 from muster_cli import exits
@@ -40,7 +38,7 @@ def pages() -> dict[str, str]:
 def status_page() -> str:
     """Every code a job may stand at."""
     parts = [
-        "<!-- Written by `python -m muster_cli.docs` from libs/muster/core/wording/statuses.py. -->",
+        "<!-- Written by `python -m muster_cli.docs` from libs/muster/core/status/codes.py. -->",
         "",
         "# Where a job stands",
         "",
@@ -53,9 +51,9 @@ def status_page() -> str:
         "| Code | State | What it means | Shown also as | What to do |",
         "| --- | --- | --- | --- | --- |",
     ]
-    for code, row in MEANINGS.items():
+    for code, row in CODES.items():
         shown = ["QueueUnit"] if {*row.phases} - {"gone", "outside"} else []
-        shown += ["Event"] if code in desired.TOLD or code in REFUSED.values() else []
+        shown += ["Event"] if row.event != "never" else []
         parts.append(f"| `{code}` | {', '.join(row.phases)} | {row.means} | {', '.join(shown) or '-'} | {row.do} |")
     return "\n".join(parts) + "\n"
 

@@ -8,9 +8,10 @@ from msgspec import Struct
 
 from muster.core.readmodel.records import Record
 from muster.core.readmodel.state import ReadState
+from muster.core.status.codes import JobCode
 from muster.core.status.job import job_status
 from muster.core.status.promise import promises_of
-from muster.core.status.values import JobCode, Phase, Promise
+from muster.core.status.values import Phase, Promise
 from muster.core.wording import jobs
 from muster.model.keys import path_chain
 from muster.model.resources import Vector, texts
@@ -98,7 +99,7 @@ def _row(state: ReadState, uid: str, record: Record, now: int, promise: Promise)
     status, workload, job = job_status(state, uid), state.queues.workloads.get(uid), state.queues.jobs.get(uid)
     ref = record.ref
     priority = job.priority if job is not None else state.queues.priority_of(workload) if workload is not None else None
-    request = status.charged or (job.demand.request if job is not None else None)
+    request = status.charge.request if status.charge is not None else (job.demand.request if job is not None else None)
     if request is None and workload is not None:
         request = state.queues.demand_of(workload).request
     return JobRow(
@@ -109,8 +110,8 @@ def _row(state: ReadState, uid: str, record: Record, now: int, promise: Promise)
         phase=status.phase,
         code=status.code,
         queue=status.queue,
-        position=status.position,
-        length=status.length,
+        position=status.line.position,
+        length=status.line.length,
         priority=priority,
         request=request or record.request or {},
         since=status.since or record.since,

@@ -20,9 +20,10 @@ from muster.core.readmodel.model import ReadModel
 from muster.core.readmodel.phases import phase_of
 from muster.core.readmodel.state import ReadState
 from muster.core.stage import Folder
+from muster.core.status.codes import JobCode
 from muster.core.status.gang import gang_status
 from muster.core.status.job import job_status
-from muster.core.status.values import GangCode, JobCode
+from muster.core.status.values import GangCode
 from muster.core.views.gangstory import gang_tale
 from muster.core.views.standing import stand
 from muster.core.views.story import Story
@@ -68,10 +69,11 @@ def readers_agree(state: ReadState) -> set[str]:
             assert shown in (status.code, *SHOWN_AS.get(status.code, ())), status
         event = desired.job_event(state, uid)
         assert event is None or event.reason == status.code
-        if record.ref.key in heads and status.position == 1:
+        if record.ref.key in heads and status.line.position == 1:
             assert heads[record.ref.key] == status.code
-        if status.refusal is not None:
-            assert status.refusal.asked + status.refusal.used > status.refusal.limit or status.refusal.held, status
+        if status.short is not None:
+            short = status.short.refusal
+            assert short.asked + short.used > short.limit or short.held, status
         met |= {status.code, job_status(state, uid, acting=False).code}
     for key, record in state.gang_records.items():
         gang = state.gangs.gangs.get(key)

@@ -18,8 +18,10 @@ from muster.core.presentation.queues import queue_status
 from muster.core.readmodel.model import ReadModel
 from muster.core.readmodel.state import ReadState
 from muster.core.stage import Folder
+from muster.core.status.codes import CODES
 from muster.core.status.job import job_status
-from muster.core.status.values import JobStatus
+from muster.core.status.jobstatus import JobStatus
+from muster.core.status.values import NotQueued
 from muster.core.views.publication import known_of, public_event
 from muster.core.views.story import Story
 from muster.core.wording import jobs
@@ -44,12 +46,12 @@ HELD = re.compile(r"used (\S+), of which (\S+) are held for")
 def numbers_hold(state: ReadState, uid: str, status: JobStatus) -> None:
     """Places, amounts and the text about them, of one job."""
     text = jobs.text(status, state.now)
-    if status.position:
+    if status.line.position:
         order = [place.key for place, _ in state.queues.book.in_order(status.queue)]
-        assert (status.length, order[status.position - 1]) == (len(order), status.job)
-        assert list(status.ahead) == order[: min(3, status.position - 1)]
-    if status.refusal is not None:
-        short = status.refusal
+        assert (status.line.length, order[status.line.position - 1]) == (len(order), status.job)
+        assert list(status.line.ahead) == order[: min(3, status.line.position - 1)]
+    if status.short is not None:
+        short = status.short.refusal
         assert short.asked > 0
         assert short.used + short.asked > short.limit or short.held, (status, text)
         if status.code == "InsufficientQuota" and (found := ROOM.search(text)):
@@ -60,21 +62,16 @@ def numbers_hold(state: ReadState, uid: str, status: JobStatus) -> None:
         if found := HELD.search(text):
             used, held = (parse_quantity(each, short.resource) for each in found.groups())
             assert 0 < held <= used
-    if status.charged is not None:
-        assert status.charged == state.queues.ledger.charges[uid].request
-        assert all(amount <= status.charged.get(name, 0) for name, amount in status.beyond.items())
+    if status.charge is not None:
+        assert status.charge.request == state.queues.ledger.charges[uid].request
+        assert all(amount <= status.charge.request.get(name, 0) for name, amount in status.charge.beyond.items())
     assert (status.phase == "waiting") == (status.code in WAITING) or status.phase == "leaving", status
     assert "  " not in text
     assert not text.endswith((" ", ",", ":"))
     assert "None" not in text
 
 
-WAITING = {
-    "Queued", "BeingTried", "NotSynced", "LogNearlyFull", "Paused", "BehindHead", "InsufficientQuota",
-    "InsufficientMinQuota", "InsufficientRuntimeQuota", "ExceedsMaxQuota", "ExceedsMinQuota", "QuotaHeld",
-    "QuotaKept", "WaitingForClaim", "ResumeFailed", "GangUnschedulable", "RunningTimeout", "StaleGang", "Reclaimed",
-    "Preempted",
-}  # fmt: skip
+WAITING = {code for code, row in CODES.items() if "waiting" in row.phases}
 
 
 def readers_agree(state: ReadState) -> set[str]:
@@ -93,18 +90,18 @@ def readers_agree(state: ReadState) -> set[str]:
             numbers_hold(state, uid, status)
         row, reason = rows[uid], jobs.reason(status)
         assert (row.code, row.phase, row.position, row.length) == (
-            status.code, status.phase, status.position, status.length,
+            status.code, status.phase, status.line.position, status.line.length,
         )  # fmt: skip
-        if status.position:
+        if status.line.position:
             waiting[status.queue] = waiting.get(status.queue, 0) + 1
-            assert str(status.position) in standing_line(state, uid)
+            assert str(status.line.position) in standing_line(state, uid)
         if row.phase not in ("finished", "gone"):
             assert row.text == reason.text
         story = Story(record.ref.key, record.ref.kind, state).of(record.ref.key)
         if story.ref.uid == uid:
             place = position_record(expected(story, state))
             assert (place["standing"], place["position"], place["length"]) == (
-                status.code, status.position, status.length,
+                status.code, status.line.position, status.line.length,
             )  # fmt: skip
             assert isinstance(expected(story, state).estimate, Estimate)
         unit = desired.unit_state(state, uid)
@@ -155,8 +152,8 @@ def published_agrees(state: ReadState, stored: Stored) -> None:
         if not isinstance(found, PublicWorkloadRefused | PublicWorkloadDenied):
             continue
         status = job_status(state, found.workload.uid)
-        if status.refused is not None and isinstance(event, WorkloadRefused):
-            assert (found.message, event.refusal) == (jobs.reason(status).text, status.refused)
+        if isinstance(status.values, NotQueued) and isinstance(event, WorkloadRefused):
+            assert (found.message, event.refusal) == (jobs.reason(status).text, status.values.refusal)
 
 
 def _condition(state: ReadState, uid: str) -> str:

@@ -7,25 +7,15 @@ from collections.abc import Sequence
 from rich.text import Text
 
 from muster.core.objects.meta import rfc3339
+from muster.core.status.codes import CODES
 from muster.model.resources import format_vector
 from muster.model.text import shorten, span
-from muster_cli.console import BAD, DIM, GOOD, STRONG, WARN, columns
-from muster_cli.listing import JobRow
+from muster_cli.console import DIM, STRONG, TONES, columns
+from muster_cli.listing import ENDED, JobRow
 
 NARROW = 90
 """Below so many columns the queue is left out."""
 MESSAGE = 160
-
-_COLOURS = {
-    "running": GOOD,
-    "admitted": GOOD,
-    "reserved": GOOD,
-    "waiting": WARN,
-    "leaving": WARN,
-    "refused": BAD,
-    "finished": DIM,
-    "gone": DIM,
-}
 
 
 def cells_of(rows: Sequence[JobRow], now: int, *, wide: bool, width: int) -> list[list[str]]:
@@ -62,6 +52,6 @@ def coloured_lines(rows: Sequence[JobRow], table: Sequence[Sequence[str]], *, wi
     first = 2 if wide else 1
     lines: list[list[Text | str]] = [[Text(each, STRONG) for each in head] for head in table[:1]]
     for row, cells in zip(rows, table[1:], strict=True):
-        colour = _COLOURS.get(row.phase, "")
+        colour = DIM if row.phase in ENDED else TONES[CODES[row.code].tone]
         lines.append([Text(cell, colour) if first <= at < first + 2 else cell for at, cell in enumerate(cells)])
     return columns(lines)

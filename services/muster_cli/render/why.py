@@ -8,34 +8,20 @@ from typing import Any
 import msgspec
 from rich.text import Text
 
+from muster.core.status.codes import CODES
 from muster.core.views.standing import Standing
 from muster.core.views.story import JobStory, StoryEntry
 from muster.model.text import counted, instant, moment, span
-from muster_cli.console import BAD, DIM, GOOD, STRONG, WARN, WORDS, styled
+from muster_cli.console import DIM, STRONG, TONES, WARN, WORDS, styled
 
 WORD_WIDTH = 12
-
-_COLOURS = {
-    "Running": GOOD,
-    "Admitted": GOOD,
-    "Starting": GOOD,
-    "Reserved": GOOD,
-    "WouldBeAdmitted": GOOD,
-    "InsufficientQuota": WARN,
-    "Queued": WARN,
-    "BehindHead": WARN,
-    "BeingTried": WARN,
-    "NotSynced": WARN,
-}
-"""Code of a standing -> its colour; bad unless said, but for what is over."""
-_OVER = ("Finished", "FinishedStillCharged", "Gone", "DeletedStillCharged", "Unmanaged", "NotSuspended", "Adopted")
 
 
 def story_lines(story: JobStory, *, every: bool = False, width: int = 100) -> list[Text]:
     """The story for people. ``every``: with the small steps."""
     standing = story.standing
-    colour = _COLOURS.get(standing.code, "" if standing.code in _OVER else BAD)
-    lines = [styled((f"{story.ref.kind} ", DIM), (story.ref.key, STRONG), "  ", (standing.code, colour))]
+    tone = TONES[CODES[standing.code].tone]
+    lines = [styled((f"{story.ref.kind} ", DIM), (story.ref.key, STRONG), "  ", (standing.code, tone))]
     lines += [Text(f"  {line}") for line in textwrap.wrap(_sentence(standing.text), max(width - 2, 40))]
     for pause in story.pauses:
         lines += [styled((f"  {line}", WARN)) for line in textwrap.wrap(_sentence(pause), max(width - 2, 40))]

@@ -78,7 +78,7 @@ SITUATIONS: dict[str, tuple[tuple[str, ...], str, str]] = {
     "deleted after it was over": (
         (*BASE, "job one", *RUN, "finishes one", "cluster-gone one", "pod-gone one 0", "pod-gone one 1", "gone one"),
         "Gone",
-        "It was deleted, and gave back cpu 12, memory 12G: it is over and nothing of it is left",
+        "It was deleted, and released cpu 12, memory 12G: it is over and nothing of it is left",
     ),
     "refused": ((*BASE, "job one refusal=spec.x_cannot_be"), "CannotSuspend", "It is not queued: spec.x cannot be"),
     "deleted after it was refused": (

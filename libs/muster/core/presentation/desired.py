@@ -19,8 +19,9 @@ from muster.core.reading.kubequeue import (
 )
 from muster.core.readmodel.records import Record
 from muster.core.readmodel.state import ReadState, Trouble
+from muster.core.status.codes import CODES
 from muster.core.status.job import job_status
-from muster.core.status.values import JobCode, Phase
+from muster.core.status.values import NoPlace, NotQueued
 from muster.core.wording import explain, jobs, refusals, telling_ray
 from muster.core.wording.explain import Reason
 from muster.core.workloads.registry import KINDS
@@ -78,34 +79,6 @@ class UnitState(Struct, frozen=True):
     """It is over as soon as the next stage has answered."""
 
 
-_UNIT_PHASES: dict[Phase, str] = {
-    "running": "Running",
-    "leaving": "Dequeued",
-}
-"""Phase of a job -> that of its QueueUnit; ``Enqueued`` of all that is not here, see :func:`unit_state`."""
-
-_LET_IN: tuple[JobCode, ...] = (
-    "Starting",
-    "Running",
-    "SuspendedOutside",
-    "Reclaimed",
-    "Preempted",
-    "RunningTimeout",
-    "StaleGang",
-)
-"""Codes of jobs that hold quota and whose pods may exist."""
-
-_PASSING: tuple[JobCode, ...] = (
-    "Seen",
-    "Queued",
-    "BeingTried",
-    "Reserved",
-    "Admitted",
-    "WouldBeAdmitted",
-    "LogNearlyFull",
-)
-
-
 def unit_state(state: ReadState, uid: str) -> UnitState | None:
     """What the QueueUnit of a job says; None for what was never queued by us."""
     workload = state.queues.workloads.get(uid)
@@ -115,13 +88,16 @@ def unit_state(state: ReadState, uid: str) -> UnitState | None:
     reason = jobs.reason(status)
     if status.phase == "finished":
         return UnitState(reason.code, reason, admitted=False, passing=False)
-    phase = _UNIT_PHASES.get(status.phase, "Enqueued")
-    if status.charged is None and status.until:
+    row, charged = CODES[status.code], status.charge is not None
+    phase = "Enqueued"
+    if status.phase == "running":
+        phase = "Running"
+    elif not charged and status.until:
         phase = "TimeoutBackoff"
-    elif status.code == "Starting" or (status.code == "Adopted" and phase == "Enqueued"):
+    elif charged and row.started:
         phase = "Dequeued"
-    admitted = status.charged is not None and (status.code in _LET_IN or status.code == "Adopted")
-    return UnitState(phase, reason, admitted, passing=phase == "Enqueued" and status.code in _PASSING)
+    passing = phase == "Enqueued" and row.lasts == "moment"
+    return UnitState(phase, reason, charged and row.started, passing)
 
 
 def pauses_over(state: ReadState, queue: str = "") -> list[str]:
@@ -246,22 +222,6 @@ WAITED_MS = 2_000
 """A job that waited this long may have an Event that says why."""
 ADMITTED_MS = 300_000
 """How long after an admission an Event says so: Events last an hour, and are not made again for old admissions."""
-TOLD = (
-    "InsufficientQuota",
-    "ExceedsMaxQuota",
-    "InsufficientMinQuota",
-    "ExceedsMinQuota",
-    "QuotaHeld",
-    "WaitingForClaim",
-    "Paused",
-    "ResumeFailed",
-    "SuspendedOutside",
-    "RunningTimeout",
-    "StaleGang",
-)
-"""Reasons that are worth an Event on the job; the others show in the QueueUnit alone."""
-_OF_NODES = ("AwaitingNodes", "GangUnschedulable")
-"""Reasons that are, too, where node pools have a say: once for each thing they say."""
 
 
 def leaving_event(state: ReadState, uid: str) -> EventNote | None:
@@ -327,17 +287,19 @@ def job_event(state: ReadState, uid: str) -> EventNote | None:
     if workload is None or not (uid in state.queues.attempts or workload.queued_at):
         return None
     status = job_status(state, uid)
-    pools = jobs.pools(status.pools) if status.code in _OF_NODES else ""
-    if status.code not in TOLD and not pools:
+    row, values = CODES[status.code], status.values
+    pools = jobs.pools(values.pools) if isinstance(values, NoPlace) else ""  # Once for each thing that pools say.
+    if isinstance(values, NotQueued) or (row.event != "while" and not pools):  # trouble_event tells a refusal.
         return None
     reason = jobs.reason(status)
     text, stamp = reason.text, f"{status.attempt}.{digest(reason.key)}"
     if pools:
         stamp = f"pools.{digest((reason.code, pools))}"
-    if status.position:
-        text = explain.in_place(text, status.position, status.length, status.queue)
-    if status.cause is not None:
-        stamp = f"{state.generation}-{status.cause.seq}-{status.cause.item}.{digest(reason.key)}"
+    if status.line.position:
+        text = explain.in_place(text, status.line.position, status.line.length, status.queue)
+    cause = status.short.cause if status.short is not None else None
+    if cause is not None:
+        stamp = f"{state.generation}-{cause.seq}-{cause.item}.{digest(reason.key)}"
     return note_on(state, workload.ref, workload.api_version, stamp, reason.code, text)
 
 

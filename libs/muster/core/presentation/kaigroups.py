@@ -15,8 +15,9 @@ from muster.core.presentation.desired import Body, DesiredObject, owner_of, show
 from muster.core.quota.kaiwork import PREEMPTIBILITY, kai_class
 from muster.core.quota.ledger import leaf_of
 from muster.core.readmodel.state import ReadState
+from muster.core.status.codes import CODES
 from muster.core.status.job import job_status
-from muster.core.status.values import JobCode
+from muster.core.status.values import NotQueued
 from muster.core.wording import jobs
 from muster.core.workloads.registry import KINDS
 from muster.model import api
@@ -26,13 +27,6 @@ from muster.model.workload import PodSet, Workload
 
 _LABEL = re.compile(r"[^a-z0-9]+")
 _OF_QUEUES = ("queue_label_missing", "queue_unknown", "two_quotas")
-_REASONS: dict[JobCode, str] = {
-    "InsufficientQuota": "OverLimit",
-    "ExceedsMaxQuota": "OverLimit",
-    "InsufficientMinQuota": "NonPreemptibleOverQuota",
-    "ExceedsMinQuota": "NonPreemptibleOverQuota",
-}
-"""The reasons that KAI Scheduler has words for; the others show as our own codes."""
 
 
 def pod_group(state: ReadState, uid: str) -> DesiredObject | None:
@@ -93,9 +87,9 @@ def _waits(state: ReadState, workload: Workload) -> tuple[str | None, str, str]:
         if status.phase not in ("waiting", "refused"):
             return leaf.rpartition("/")[2], "", ""
         told = jobs.reason(status)
-        return leaf.rpartition("/")[2], _REASONS.get(status.code, told.code), shown_text(told.text)
+        return leaf.rpartition("/")[2], CODES[status.code].kai or told.code, shown_text(told.text)
     status = job_status(state, workload.ref.uid)
-    if leaf or status.refused is None or status.refused.reason not in _OF_QUEUES:
+    if leaf or not isinstance(status.values, NotQueued) or status.values.refusal.reason not in _OF_QUEUES:
         return None, "", ""
     told = jobs.reason(status)
     return named, told.code, shown_text(told.text)

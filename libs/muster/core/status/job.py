@@ -1,4 +1,4 @@
-"""Where a job stands: a pure function of the read model and a uid.
+"""The status of a job: a pure function of the read model and a uid.
 
 Every reader asks this one: QueueUnits and Events, ``muster why``, ``position`` and ``ls``, the levers, ``muster up``.
 """
@@ -9,6 +9,8 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from typing import Any, cast
 
+from msgspec.structs import replace
+
 from muster.core.objects.kaiqueue import pod_group_name
 from muster.core.queueing.book import Denial, Shape, as_of_now, clear
 from muster.core.queueing.lending import Reserve
@@ -17,8 +19,30 @@ from muster.core.quota.demand import counted
 from muster.core.quota.ledger import leaf_of
 from muster.core.readmodel.phases import phase_of
 from muster.core.readmodel.state import ReadState
-from muster.core.status.codes import refusal_code, refused_code
-from muster.core.status.values import Holder, JobCode, JobStatus, Remains, Scaling, Wanting
+from muster.core.status.codes import CODES, JobCode
+from muster.core.status.jobstatus import Charged, JobStatus, refusal_code, refused_code
+from muster.core.status.values import (
+    Adoption,
+    Holder,
+    InLine,
+    NoPlace,
+    NotQueued,
+    Over,
+    Pause,
+    Plain,
+    Pools,
+    Remains,
+    Rest,
+    Retry,
+    Scaling,
+    Short,
+    Start,
+    Suspended,
+    Unlisted,
+    Untried,
+    Values,
+    Wanting,
+)
 from muster.events.refusals import Refusal
 from muster.model.demand import Shortfall
 from muster.model.gang import Verdict
@@ -34,26 +58,27 @@ def job_status(state: ReadState, uid: str, *, acting: bool = True) -> JobStatus:
         found = look(state, uid, acting)
         if found is not None:
             return found
-    return _status(state, uid, "Seen")
+    return _status(state, uid, "Seen", Untried())
 
 
-def _status(state: ReadState, uid: str, code: JobCode, **details: Any) -> JobStatus:
-    """A status with what every one has."""
+def _status(state: ReadState, uid: str, code: JobCode, values: Values, **common: Any) -> JobStatus:
+    """A status with what every one has; ``common``: what differs from that."""
     workload, charge = state.queues.workloads.get(uid), state.queues.ledger.charges.get(uid)
     record = state.records.get(uid)
     ref = record.ref if record is not None else workload.ref if workload is not None else None
-    common: dict[str, Any] = {
+    found: dict[str, Any] = {
         "kind": ref.kind if ref is not None else "",
         "job": ref.key if ref is not None else "",
         "attempt": state.queues.attempts.get(uid, 0),
         "detail": workload.detail if workload is not None else "",
     }
     if charge is not None:
-        common |= {"queue": charge.queue, "charged": charge.request, "beyond": charge.over, "granted": charge.granted}
+        scaling = None
         if record is not None and (record.growth.granted or record.growth.alarm is not None):
             growth = record.growth
-            common["scaling"] = Scaling(growth.granted, growth.ceilings, growth.asked, growth.denied, growth.alarm)
-    return JobStatus(code=code, phase=phase_of(state, uid), **{**common, **details})
+            scaling = Scaling(growth.granted, growth.ceilings, growth.asked, growth.denied, growth.alarm)
+        found |= {"queue": charge.queue, "charge": Charged(charge.request, charge.over, charge.granted, scaling)}
+    return JobStatus(code=code, phase=phase_of(state, uid), values=values, **{**found, **common})
 
 
 # --- over ---------------------------------------------------------------------------------------------------------
@@ -65,23 +90,14 @@ def _over(state: ReadState, uid: str, _acting: bool) -> JobStatus | None:
         return None
     trouble = state.troubles.get(uid)
     if trouble is not None and trouble.code == "unreadable":
-        return _status(state, uid, "Unreadable", refused=Refusal("unreadable", text=trouble.text))
+        return _status(state, uid, "Unreadable", NotQueued(Refusal("unreadable", text=trouble.text)))
     if uid in state.queues.ledger.charges:
-        return _status(state, uid, "DeletedStillCharged", remains=_remains(state, uid))
+        return _status(state, uid, "DeletedStillCharged", Rest(_remains(state, uid)))
     record = state.records.get(uid)
     if record is None:
-        return _status(state, uid, "Gone")
-    return _status(
-        state,
-        uid,
-        "Gone",
-        queue=record.queue,
-        outcome=record.outcome,
-        detail=record.detail,
-        ended=record.ended,
-        reason=record.reason,
-        request=record.request or {},
-    )
+        return _status(state, uid, "Gone", Over())
+    over = Over(record.outcome, ended=record.ended, reason=record.reason, request=record.request or {})
+    return _status(state, uid, "Gone", over, queue=record.queue, detail=record.detail)
 
 
 def _finished(state: ReadState, uid: str, _acting: bool) -> JobStatus | None:
@@ -89,8 +105,8 @@ def _finished(state: ReadState, uid: str, _acting: bool) -> JobStatus | None:
     if workload.phase != "finished":
         return None
     if uid not in state.queues.ledger.charges:
-        return _status(state, uid, "Finished", outcome=workload.outcome)
-    return _status(state, uid, "FinishedStillCharged", outcome=workload.outcome, remains=_remains(state, uid))
+        return _status(state, uid, "Finished", Over(workload.outcome))
+    return _status(state, uid, "FinishedStillCharged", Over(workload.outcome, _remains(state, uid)))
 
 
 def _remains(state: ReadState, uid: str) -> Remains:
@@ -107,23 +123,21 @@ def _holding(state: ReadState, uid: str, acting: bool) -> JobStatus | None:
     workload, record = state.queues.workloads[uid], state.records.get(uid)
     admitted = record.admitted_at if record is not None else 0
     if uid in state.suspended_outside:
-        return _status(state, uid, "SuspendedOutside", remains=_remains(state, uid))
+        return _status(state, uid, "SuspendedOutside", Rest(_remains(state, uid)))
     if uid in state.leaving:
         leaving = state.leaving[uid]
-        return _status(state, uid, leaving.code, leaving=leaving, remains=_remains(state, uid))
+        return _status(state, uid, leaving.code, Suspended(leaving, _remains(state, uid)))
     if record is not None and record.adoption is not None:
-        return _status(state, uid, "Adopted", adoption=record.adoption, since=record.running_at)
+        return _status(state, uid, "Adopted", Adoption(record.adoption), since=record.running_at)
     if not workload.suspended and workload.phase == "running":
-        return _status(state, uid, "Running", since=record.running_at if record is not None else 0)
+        return _status(state, uid, "Running", Plain(), since=record.running_at if record is not None else 0)
     if uid in state.queues.resumed or not workload.suspended:
-        return _status(
-            state, uid, "Starting", since=admitted, remains=_remains(state, uid), verdict=_verdict(state, uid)
-        )
+        return _status(state, uid, "Starting", Start(_remains(state, uid), _verdict(state, uid)), since=admitted)
     if not admitted:
         if uid in state.shortages:
-            return _status(state, uid, "AwaitingNodes", **_nodes(state, uid))
-        return _status(state, uid, "Reserved")
-    return _status(state, uid, "Admitted" if acting else "WouldBeAdmitted", since=admitted)
+            return _status(state, uid, "AwaitingNodes", _no_place(state, uid))
+        return _status(state, uid, "Reserved", Plain())
+    return _status(state, uid, "Admitted" if acting else "WouldBeAdmitted", Plain(), since=admitted)
 
 
 def _verdict(state: ReadState, uid: str) -> Verdict | None:
@@ -134,11 +148,8 @@ def _verdict(state: ReadState, uid: str) -> Verdict | None:
     return next((each.verdict for each in found if each.owner_uid == uid and each.attempt == attempt > 0), None)
 
 
-def _nodes(state: ReadState, uid: str) -> dict[str, Any]:
-    found: dict[str, Any] = {"shortage": state.shortages[uid]}
-    if uid in state.pools:
-        found["pools"] = state.pools[uid]
-    return found
+def _no_place(state: ReadState, uid: str) -> NoPlace:
+    return NoPlace(state.shortages[uid], state.pools.get(uid, Pools()))
 
 
 # --- not in a queue -----------------------------------------------------------------------------------------------
@@ -149,16 +160,16 @@ def _kept_back(state: ReadState, uid: str, _acting: bool) -> JobStatus | None:
     until = state.queues.not_before.get(uid, 0)
     if until > state.now and uid in state.leaving:
         leaving = state.leaving[uid]
-        return _status(state, uid, leaving.code, until=until, leaving=leaving)
+        return _status(state, uid, leaving.code, Suspended(leaving, until=until))
     if until > state.now:
         message, times = state.failure_messages.get(uid, ""), state.queues.failures.get(uid, 1)
-        return _status(state, uid, "ResumeFailed", until=until, message=message, failures=times)
+        return _status(state, uid, "ResumeFailed", Retry(until, times, message))
     refusal = state.queues.refusals.get(uid)
     if refusal is not None and uid not in state.queues.jobs and state.queues.workloads[uid].suspended:
-        return _status(state, uid, refused_code(refusal.reason), refused=refusal)
+        return _status(state, uid, refused_code(refusal.reason), NotQueued(refusal))
     if uid in state.queues.unplaced and uid in state.shortages:
         kept, tried = tuple(state.nodes_kept.values()), state.tried.get(uid, 0)
-        return _status(state, uid, "GangUnschedulable", kept=kept, tried=tried, **_nodes(state, uid))
+        return _status(state, uid, "GangUnschedulable", replace(_no_place(state, uid), tried=tried, kept=kept))
     return None
 
 
@@ -166,10 +177,15 @@ def _outside(state: ReadState, uid: str, _acting: bool) -> JobStatus | None:
     """It is in no queue and holds no quota."""
     workload = state.queues.workloads[uid]
     if not state.synced:
-        return _status(state, uid, "NotSynced", missing=tuple(sorted(state.unsynced)))
+        return _status(state, uid, "NotSynced", _unlisted(state))
     if workload.suspended:
         return None
-    return _status(state, uid, "Unmanaged" if leaf_of(state.queues.ledger, workload) is None else "NotSuspended")
+    code: JobCode = "Unmanaged" if leaf_of(state.queues.ledger, workload) is None else "NotSuspended"
+    return _status(state, uid, code, Plain())
+
+
+def _unlisted(state: ReadState) -> Unlisted:
+    return Unlisted(tuple(sorted(state.unsynced)))
 
 
 # --- in a queue ---------------------------------------------------------------------------------------------------
@@ -181,19 +197,18 @@ def _queued(state: ReadState, uid: str, _acting: bool) -> JobStatus | None:
     if job is None:
         return None
     if job.status == "proposed":
-        return _status(state, uid, "BeingTried", queue=job.queue, since=job.queued_at)
+        return _status(state, uid, "BeingTried", Plain(), queue=job.queue, since=job.queued_at)
     found = _in_line(state, job)
     if not state.synced:
-        return _status(state, uid, "NotSynced", missing=tuple(sorted(state.unsynced)), **found)
+        return _status(state, uid, "NotSynced", _unlisted(state), **found)
     if state.closing:
-        return _status(state, uid, "LogNearlyFull", **found)
+        return _status(state, uid, "LogNearlyFull", Plain(), **found)
     if "admissions" in state.queues.resting(job.queue):
-        by, why = pause_of(state, job.queue)
-        return _status(state, uid, "Paused", by=by, message=why, **found)
+        return _status(state, uid, "Paused", Pause(*pause_of(state, job.queue)), **found)
     if state.queues.is_blocking(job.queue) and uid not in state.queues.ledger.claims.by_uid:
-        found |= _on_nodes(state, job, found)
-        if found["position"] > 1:
-            return _status(state, uid, "BehindHead", **found)
+        found["line"] = _on_nodes(state, job, found["line"])
+        if found["line"].position > 1:
+            return _status(state, uid, "BehindHead", Plain(), **found)
     return _unserved(state, job, found)
 
 
@@ -202,48 +217,43 @@ def _unserved(state: ReadState, job: Job, found: dict[str, Any]) -> JobStatus:
     uid = job.ref.uid
     shape = state.queues.book.shapes.get(job.shape)
     if shape is None:
-        return _status(state, uid, "Queued", **found)
+        return _status(state, uid, "Queued", Untried(), **found)
     refusal = refused_by(state, job, shape, shape.denial) if shape.denial is not None else None
     kept = Reserve(state.queues, state.now).keeps(job) if refusal is None else None
     if kept is not None:
-        return _status(state, uid, "QuotaKept", refusal=kept, **found)
+        return _status(state, uid, "QuotaKept", Short(kept), **found)
     if shape.denial is None:
-        return _status(state, uid, "Queued", **found)
+        return _status(state, uid, "Queued", Untried(), **found)
     if refusal is None:
-        return _status(
-            state, uid, "Queued", cleared=as_of_now(shape.denial.short, job.queue, state.queues.ledger), **found
-        )
-    claims = state.queues.ledger.claims
-    found |= {"refusal": refusal, "cause": shape.denial.cause}
+        cleared = as_of_now(shape.denial.short, job.queue, state.queues.ledger)
+        return _status(state, uid, "Queued", Untried(cleared), **found)
+    claims, short = state.queues.ledger.claims, Short(refusal, shape.denial.cause)
     own = claims.served_by(uid, job.queue, job.demand)
     if own is not None:
-        return _status(state, uid, "WaitingForClaim", promised=own.promised_now(state.now), **found)
+        return _status(state, uid, "WaitingForClaim", replace(short, promised=own.promised_now(state.now)), **found)
     claim = claims.at(refusal.path, refusal.resource)[1] if refusal.held else None
+    if claim is not None:
+        short = replace(short, claimant=claim.ref.key)
     if claim is not None and not claim.firm:
-        found |= {"declared": job.demand.run_ms, "promised": claim.promised_now(state.now)}
-    holder = claim.ref.key if claim is not None else ""
-    return _status(state, uid, refusal_code(refusal, holder=holder), holder=holder, **found)
+        short = replace(short, declared=job.demand.run_ms, promised=claim.promised_now(state.now))
+    return _status(state, uid, refusal_code(refusal, holder=short.claimant), short, **found)
 
 
 def _in_line(state: ReadState, job: Job) -> dict[str, Any]:
-    found: dict[str, Any] = {"queue": job.queue, "since": job.queued_at}
     book = state.queues.book
     shapes = [book.shapes[key].waiting for key in book.queues.get(job.queue, ())]
     position = 1 + sum(bisect_left(waiting, job.place) for waiting in shapes)
-    found |= {"position": position, "length": sum(len(waiting) for waiting in shapes)}
-    if position > 1:
-        heads = sorted(place for waiting in shapes for place in waiting[:AHEAD_SHOWN])
-        found["ahead"] = tuple(place.key for place in heads[: min(AHEAD_SHOWN, position - 1)])
-    if job.ref.uid in state.leaving:
-        found["leaving"] = state.leaving[job.ref.uid]
-    return found
+    heads = sorted(place for waiting in shapes for place in waiting[:AHEAD_SHOWN]) if position > 1 else []
+    ahead = tuple(place.key for place in heads[: min(AHEAD_SHOWN, position - 1)])
+    line = InLine(position, sum(len(waiting) for waiting in shapes), ahead, state.leaving.get(job.ref.uid))
+    return {"queue": job.queue, "since": job.queued_at, "line": line}
 
 
-def _on_nodes(state: ReadState, job: Job, found: dict[str, Any]) -> dict[str, Any]:
-    """Its place in a queue in which nobody passes the head, with those who lack a place on the nodes."""
+def _on_nodes(state: ReadState, job: Job, line: InLine) -> InLine:
+    """Its place in a queue in which no job passes the head, with those that lack a place on the nodes."""
     before = [place.key for place in state.queues.before_on_nodes(job.queue, job.place)]
-    ahead = (*before, *found.get("ahead", ()))[:AHEAD_SHOWN]
-    return {"position": found["position"] + len(before), "length": found["length"] + len(before), "ahead": ahead}
+    ahead = (*before, *line.ahead)[:AHEAD_SHOWN]
+    return replace(line, position=line.position + len(before), length=line.length + len(before), ahead=ahead)
 
 
 def refused_by(state: ReadState, job: Job, shape: Shape, denial: Denial) -> Shortfall | None:
@@ -278,17 +288,22 @@ _SITUATIONS: tuple[Callable[[ReadState, str, bool], JobStatus | None], ...] = (
 # --- what holds it up ---------------------------------------------------------------------------------------------
 
 
-def wanting(state: ReadState, refusal: Shortfall) -> Wanting:
-    """Who is charged with what a refused job waits for, the largest first. O(charges)."""
-    holders = sorted(_holders(state, refusal.path, refusal.resource), key=lambda each: (-each.amount, each.job))
+def wanting(state: ReadState, status: JobStatus) -> Wanting | None:
+    """What a refused job waits for and the charges it waits for, the largest first. O(charges)."""
+    row, short = CODES[status.code], status.short
+    if short is None or row.holders == "none":
+        return None
+    refusal = short.refusal
+    found = _holders(state, refusal.path, refusal.resource, firm=row.holders == "firm")
+    holders = sorted(found, key=lambda each: (-each.amount, each.job))
     return Wanting(refusal, tuple(holders[:HOLDERS_SHOWN]), len(holders))
 
 
-def _holders(state: ReadState, path: str, name: str) -> Iterator[Holder]:
-    """Everybody who is charged at a node or below it for a resource."""
+def _holders(state: ReadState, path: str, name: str, *, firm: bool) -> Iterator[Holder]:
+    """Every charge at a node or below it for a resource; ``firm``: of jobs that are not preemptible."""
     for uid, charge in state.queues.ledger.charges.items():
         amount = counted(charge.demand).get(name, 0)
-        if amount and path in path_chain(charge.queue):
+        if amount and path in path_chain(charge.queue) and not (firm and charge.preemptible):
             yield _holder(state, uid, amount, charge.namespace)
 
 

@@ -7,20 +7,9 @@ from collections.abc import Iterable
 from muster.core.promising.projection import Projection
 from muster.core.readmodel.promisefolds import running
 from muster.core.readmodel.state import ReadState
+from muster.core.status.codes import CODES
 from muster.core.status.job import job_status
-from muster.core.status.values import JobCode, Promise
-
-WAITS_ITS_TURN: tuple[JobCode, ...] = (
-    "Queued",
-    "BeingTried",
-    "InsufficientQuota",
-    "InsufficientRuntimeQuota",
-    "InsufficientMinQuota",
-    "QuotaHeld",
-    "QuotaKept",
-    "WaitingForClaim",
-)
-"""Standings that end when others end."""
+from muster.core.status.values import Promise
 
 
 def promise_of(state: ReadState, uid: str, now: int) -> Promise:
@@ -54,7 +43,7 @@ def _without(state: ReadState, uid: str) -> Promise:
     job, promises = state.queues.jobs.get(uid), state.promises
     if job is None or job.status == "charged":
         return Promise(why="not_waiting")
-    if job_status(state, uid).code not in WAITS_ITS_TURN:
+    if not CODES[job_status(state, uid).code].turn:
         return Promise(why="standing")
     if not promises.durations.known():
         return Promise(why="few_runs")

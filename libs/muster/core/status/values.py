@@ -22,53 +22,6 @@ from muster.model.pools import Growth, PoolRefusal
 from muster.model.resources import Vector
 from muster.model.workload import Outcome
 
-JobCode = Literal[
-    "Seen",
-    "NotSynced",
-    "NoQuotaTree",
-    "NoQuota",
-    "TwoQuotas",
-    "QueueLabelMissing",
-    "QueueDoesNotExist",
-    "CannotSuspend",
-    "Held",
-    "Unreadable",
-    "Unmanaged",
-    "NotSuspended",
-    "Queued",
-    "BeingTried",
-    "LogNearlyFull",
-    "Paused",
-    "BehindHead",
-    "InsufficientQuota",
-    "InsufficientMinQuota",
-    "InsufficientRuntimeQuota",
-    "ExceedsMaxQuota",
-    "ExceedsMinQuota",
-    "QuotaHeld",
-    "QuotaKept",
-    "WaitingForClaim",
-    "ResumeFailed",
-    "GangUnschedulable",
-    "RunningTimeout",
-    "StaleGang",
-    "Reclaimed",
-    "Preempted",
-    "Reserved",
-    "AwaitingNodes",
-    "WouldBeAdmitted",
-    "Admitted",
-    "Starting",
-    "Running",
-    "Adopted",
-    "SuspendedOutside",
-    "Finished",
-    "FinishedStillCharged",
-    "DeletedStillCharged",
-    "Gone",
-]
-"""Where a job stands, in one word. What each means and what to do is in docs/reference/status.md."""
-
 Phase = Literal[
     "seen", "outside", "refused", "waiting", "reserved", "admitted", "running", "leaving", "finished", "gone"
 ]
@@ -146,72 +99,143 @@ class Scaling(Struct, frozen=True):
     """What is wrong with it."""
 
 
-class JobStatus(Struct, frozen=True, kw_only=True):
-    """Where a job stands. ``code`` decides which of the other fields are set."""
+class InLine(Struct, frozen=True):
+    """The place of a job in its queue. ``position``: from 1; 0 for one that does not wait there."""
 
-    code: JobCode
-    phase: Phase
-    kind: str = ""
-    job: str = ""
-    """namespace/name"""
-    queue: str = ""
-    attempt: int = 0
     position: int = 0
-    """From 1, of those who wait in its queue; 0 when it does not."""
     length: int = 0
     ahead: tuple[str, ...] = ()
     """namespace/name of the first few before it."""
-    since: int = 0
-    """Log time (ms) at which it was queued, admitted or seen running; 0 when unknown."""
-    charged: Vector | None = None
-    beyond: Vector = field(default_factory=dict)
-    """The part of it that runs beyond what was granted,"""
-    granted: Vector = field(default_factory=dict)
-    """and what was granted of the same resources."""
-    scaling: Scaling | None = None
-    """How far its Ray cluster may grow, where it scales itself and has asked or been limited."""
-    refusal: Shortfall | None = None
-    """The limit that refuses it now, with the numbers of now."""
+    leaving: Leaving | None = None
+    """Why it was suspended before it came back."""
+
+
+# --- the values of a code, one class for each set of them; core.status.codes says which code has which --------------
+
+
+class Plain(Struct, frozen=True):
+    """The code says it all."""
+
+
+class Untried(Struct, frozen=True):
+    """Nothing refuses it now."""
+
+    cleared: Shortfall | None = None
+    """What refused it last and has room again."""
+
+
+class Unlisted(Struct, frozen=True):
+    """The cluster is not fully known."""
+
+    missing: tuple[str, ...]
+    """Kinds that are not listed yet."""
+
+
+class NotQueued(Struct, frozen=True):
+    """It asks to be queued and is not."""
+
+    refusal: Refusal
+
+
+class Pause(Struct, frozen=True):
+    """A pause, as far as its author said why."""
+
+    by: str
+    message: str
+
+
+class Short(Struct, frozen=True):
+    """A limit refuses it."""
+
+    refusal: Shortfall
+    """With the numbers of now."""
     cause: Cause | None = None
     """The denial it is parked on, where there was one."""
-    holder: str = ""
+    claimant: str = ""
     """namespace/name of the job for which part of the quota is held."""
     declared: int = 0
     """The run time (ms) that it declares, where that is held for age; 0: none."""
     promised: int = 0
-    """Log time (ms) by which who holds a claim starts if the run times that jobs declare are true; 0: not promised."""
-    shortage: Shortage | None = None
-    pools: Pools = Pools()
+    """Log time (ms) by which the claimant starts if the run times that jobs declare are true; 0: not promised."""
+
+
+class Retry(Struct, frozen=True):
+    """A write failed, and is tried again."""
+
+    until: int
+    """Log time (ms) before which it is not."""
+    failures: int
+    message: str
+    """In the words of the API server."""
+
+
+class NoPlace(Struct, frozen=True):
+    """Its gang has no place on the nodes."""
+
+    shortage: Shortage
+    pools: Pools
     tried: int = 0
     """Log time (ms) at which its gang found no place last."""
     kept: tuple[NodesKept, ...] = ()
     """Nodes that are kept now: what is free there it does not get, unless they are kept for it."""
-    until: int = 0
-    """Log time (ms) before which it is not tried again."""
-    failures: int = 0
-    leaving: Leaving | None = None
-    refused: Refusal | None = None
-    """Why it is not in a queue."""
-    message: str = ""
-    """What the API server or a validation said, in their words."""
-    missing: tuple[str, ...] = ()
-    """Kinds that are not listed yet."""
-    by: str = ""
-    """Author of a pause."""
-    adoption: AdoptionReason | None = None
+
+
+class Suspended(Struct, frozen=True):
+    """A decision of ours has suspended it."""
+
+    leaving: Leaving
     remains: Remains = Remains()
+    until: int = 0
+    """Log time (ms) before which it is not queued again; 0 while it holds quota."""
+
+
+class Start(Struct, frozen=True):
+    """It is resumed."""
+
+    remains: Remains
+    verdict: Verdict | None
+    """What kube-scheduler says of its gang, where that places it."""
+
+
+class Adoption(Struct, frozen=True):
+    """It is charged without an admission."""
+
+    reason: AdoptionReason
+
+
+class Rest(Struct, frozen=True):
+    """It is charged for what still exists of it."""
+
+    remains: Remains
+
+
+class Over(Struct, frozen=True):
+    """It has ended, or is gone."""
+
     outcome: Outcome = ""
-    detail: str = ""
-    """The kind's own word for where the object stands."""
+    remains: Remains = Remains()
     ended: EndedAs = ""
     reason: str = ""
     """Of one that is gone: the reason of its release or of its leaving the queue."""
     request: Vector = field(default_factory=dict)
-    """Of one that is gone: what it gave back."""
-    cleared: Shortfall | None = None
-    """What refused it last and has room again."""
-    verdict: Verdict | None = None
-    """What kube-scheduler says of its gang, where that places it."""
+    """Of one that is gone: what it released."""
+
+
+Values = (
+    Plain
+    | Untried
+    | Unlisted
+    | NotQueued
+    | Pause
+    | Short
+    | Retry
+    | NoPlace
+    | Suspended
+    | Start
+    | Adoption
+    | Rest
+    | Over
+)
 
 
 class Holder(Struct, frozen=True):

@@ -8,8 +8,9 @@ from __future__ import annotations
 from msgspec import Struct, field
 
 from muster.core.readmodel.state import ReadState
+from muster.core.status.codes import JobCode
 from muster.core.status.job import job_status, wanting
-from muster.core.status.values import JobCode, JobStatus, Wanting
+from muster.core.status.jobstatus import JobStatus
 from muster.core.wording import jobs
 from muster.model.resources import format_quantity, format_vector
 
@@ -59,18 +60,18 @@ def stand(state: ReadState, uid: str, now: int, *, acting: bool = True, more: st
     return Standing(
         code=status.code,
         text=jobs.text(status, now, more=more),
-        queue=status.queue if status.charged is not None or status.phase == "waiting" else "",
-        position=status.position,
-        length=status.length,
-        charged=format_vector(status.charged) if status.charged is not None else "",
-        wanting=_wanting(state, status, now) if status.code == "InsufficientQuota" else None,
+        queue=status.queue if status.charge is not None or status.phase == "waiting" else "",
+        position=status.line.position,
+        length=status.line.length,
+        charged=format_vector(status.charge.request) if status.charge is not None else "",
+        wanting=_wanting(state, status, now),
     )
 
 
 def _wanting(state: ReadState, status: JobStatus, now: int) -> ShownWanting | None:
-    if status.refusal is None:
+    found = wanting(state, status)
+    if found is None:
         return None
-    found: Wanting = wanting(state, status.refusal)
     name = found.refusal.resource
     return ShownWanting(
         quota=found.refusal.path,

@@ -17,6 +17,7 @@ from muster.core.readmodel.model import ReadModel
 from muster.core.readmodel.records import Record
 from muster.core.readmodel.state import ReadState
 from muster.core.stage import Folder
+from muster.core.status.codes import CODES
 from muster.core.status.happenings import Happening
 from muster.core.status.job import job_status
 from muster.core.views import takers
@@ -150,13 +151,13 @@ def _parked(state: ReadState, record: Record) -> Iterator[Happening]:
 def more_of(state: ReadState, uid: str) -> str:
     """What follows on the refusal of a waiting job: who took what it waits for, and what was tried for it."""
     status, job, record = job_status(state, uid), state.queues.jobs.get(uid), state.records.get(uid)
-    if status.refusal is None or job is None or record is None:
+    if status.short is None or job is None or record is None:
         return ""
     tried = _tried(record)
-    if status.code != "InsufficientQuota":
+    if CODES[status.code].holders == "none":
         return tried
     since = next((each.seq for each in reversed(record.happenings) if each.what == "workload_queued"), 0)
-    return takers.told(state.takers, since, job, status.refusal) + tried
+    return takers.told(state.takers, since, job, status.short.refusal) + tried
 
 
 _TRIES = ("reclaim_deferred", "plan_stale", "claim_ended", "preemption_proposed")

@@ -10,7 +10,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from muster.core.status.codes import REFUSED, refusal_code
+from muster.core.status.jobstatus import refusal_code, refused_code
 from muster.core.status.values import Leaving
 from muster.events.claims import ClaimOutcome, PlanObjection, StayReason
 from muster.events.decisions import (
@@ -427,5 +427,4 @@ def trouble(code: str, found: Sequence[str], more: int) -> Reason:
         return Reason("QuotaTreeRejected", code, text)
     if code == "pools_refused":
         return Reason("NodePoolRefused", code, f"Node pools that do not count, the others do: {listed}")
-    codes = {str(reason): word for reason, word in REFUSED.items()}
-    return Reason(codes.get(code, "Refused"), code, listed)
+    return Reason(refused_code(code), code, listed)

@@ -1,115 +1,144 @@
-"""Where a job stands, in English: one short reason for objects of the API server, one longer text for people.
+"""The status of a job in English: one short reason for objects of the API server, one longer text for people.
 
-Both are made of the same status, so that they cannot differ in what they say.
+Both are made of the same status, so that they cannot differ in what they say. Sentences are made of the values of a
+code; only codes that have no values have sentences of their own, in one table.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import cast
+from typing import NamedTuple
 
 from muster.core.objects.meta import rfc3339
-from muster.core.status.values import Holder, JobCode, JobStatus, Pools, Wanting
+from muster.core.status.codes import CODES, JobCode
+from muster.core.status.jobstatus import JobStatus
+from muster.core.status.values import (
+    Adoption,
+    Holder,
+    NoPlace,
+    NotQueued,
+    Over,
+    Pause,
+    Plain,
+    Pools,
+    Remains,
+    Rest,
+    Retry,
+    Short,
+    Start,
+    Suspended,
+    Unlisted,
+    Untried,
+    Wanting,
+)
 from muster.core.wording import explain, explain_claims, explain_nodes, refusals, telling_ray
 from muster.core.wording.explain import Reason
 from muster.core.workloads.registry import child_of
+from muster.events.decisions import AdoptionReason
+from muster.model.closed import IncompleteTableError
 from muster.model.demand import Shortfall
 from muster.model.resources import format_quantity, format_vector
 from muster.model.text import counted, span
 
+# --- codes without values -----------------------------------------------------------------------------------------
+
+
+class Words(NamedTuple):
+    """What is said of a code that has no values. ``text``: for people; None: its place in the queue and the reason."""
+
+    reason: Reason
+    text: Callable[[JobStatus, int], str] | None
+
+
+def _running(status: JobStatus, now: int) -> str:
+    ran = f" for {span(max(0, now - status.since))}" if status.since else ""
+    return f"It runs{ran}, charged with {_charged(status)}"
+
+
+def _admitted(status: JobStatus, now: int) -> str:
+    ago = span(max(0, now - status.since))
+    return f"It was admitted {ago} ago ({_charged(status)}) and is being resumed"
+
+
+def _said(code: str, text: str) -> Words:
+    return Words(Reason(code, code, text), lambda _status, _now: text)
+
+
+_PLAIN: dict[JobCode, Words] = {
+    "Unmanaged": _said("Unmanaged", "It is not suspended and no quota claims its namespace: Muster leaves it alone"),
+    "NotSuspended": _said("NotSuspended", "It is not suspended, so it is not queued; it is charged as soon as it runs"),
+    "BeingTried": Words(
+        explain.waiting_untried(0), lambda status, _: f"It is being tried in queue {status.queue} right now"
+    ),
+    "LogNearlyFull": Words(explain.LOG_NEARLY_FULL, None),
+    "BehindHead": Words(explain.BEHIND_HEAD, None),
+    "Reserved": Words(
+        explain.ADMITTED, lambda status, _: f"Its quota is reserved ({_charged(status)}); next it is admitted"
+    ),
+    "WouldBeAdmitted": Words(
+        explain.ADMITTED,
+        lambda status, _: (
+            f"It would be admitted ({_charged(status)}): nothing is resumed, because this Muster only observes"
+        ),
+    ),
+    "Admitted": Words(explain.ADMITTED, _admitted),
+    "Running": Words(explain.RUNNING, _running),
+}
+
+if _PLAIN.keys() != {code for code, row in CODES.items() if row.values is Plain}:
+    raise IncompleteTableError(
+        "libs/muster/core/wording/jobs.py (_PLAIN) has not one row for each code with values Plain"
+    )
+
 # --- in a word and a sentence: QueueUnits, Events, conditions -----------------------------------------------------
 
 
-def reason(status: JobStatus) -> Reason:
+def reason(status: JobStatus) -> Reason:  # noqa: C901 - a table of values
     """The reason an object shows. It has no span of time in it: an object is not written again because time passes."""
-    return _REASONS[status.code](status)
+    match status.values:
+        case Plain():
+            return _PLAIN[status.code].reason
+        case Untried():
+            return explain.waiting_untried(max(status.line.position - 1, 0))
+        case Unlisted(missing):
+            return explain.waiting_for_sync(list(missing))
+        case NotQueued(refusal):
+            text = refusals.refused(refusal, status.kind, status.job)
+            return Reason(status.code, f"{status.code}:{text}", text)
+        case Pause(by, message):
+            return explain.paused(status.queue, by, message)
+        case Short() as short:
+            return _short(status, short)
+        case Retry() as retry:
+            return explain.resume_failed(retry.message, rfc3339(retry.until))
+        case NoPlace() as found if status.code == "AwaitingNodes":
+            return explain_nodes.waiting_for_nodes(found.shortage, pools(found.pools))
+        case NoPlace() as found:
+            return explain_nodes.deferred_for_nodes(found.shortage, pools(found.pools))
+        case Suspended() as found:
+            return explain.leaving(found.leaving)
+        case Start():
+            return explain.ADMITTED
+        case Adoption(why):
+            return Reason("Adopted", f"adopted:{why}", _adopted(status, why))
+        case Rest() if status.code == "SuspendedOutside":
+            return explain.SUSPENDED_OUTSIDE
+        case Rest():
+            return Reason("Deleted", "Deleted", "It was deleted; its quota is released once its pods are gone")
+        case Over() if status.code == "Gone":
+            return Reason("Gone", "Gone", "It was deleted, and holds no quota")
+        case Over(outcome):
+            word = "Succeed" if outcome == "succeeded" else "Failed"
+            return Reason(word, word, status.detail or word)
 
 
-def _finished(status: JobStatus) -> Reason:
-    word = {"succeeded": "Succeed"}.get(status.outcome, "Failed")
-    return Reason(word, word, status.detail or word)
-
-
-def _refused(status: JobStatus) -> Reason:
-    assert status.refused is not None
-    text = refusals.refused(status.refused, status.kind, status.job)
-    return Reason(status.code, f"{status.code}:{text}", text)
-
-
-def _short(status: JobStatus) -> Reason:
-    assert status.refusal is not None
+def _short(status: JobStatus, short: Short) -> Reason:
     if status.code == "WaitingForClaim":
-        return explain_claims.waiting_for_claim(status.refusal, status.promised)
-    found = explain.waiting_for_quota(status.refusal, status.holder)
-    return explain_claims.not_beside(found, status.declared, status.promised)
-
-
-def _kept(status: JobStatus) -> Reason:
-    assert status.refusal is not None
-    return explain.kept_for_owners(status.refusal)
-
-
-def _left(status: JobStatus) -> Reason:
-    assert status.leaving is not None
-    return explain.leaving(status.leaving)
-
-
-def _awaits_nodes(status: JobStatus) -> Reason:
-    assert status.shortage is not None
-    return explain_nodes.waiting_for_nodes(status.shortage, pools(status.pools))
-
-
-def _plain(code: str, text: str) -> Callable[[JobStatus], Reason]:
-    return lambda _: Reason(code, code, text)
-
-
-_REASONS: dict[JobCode, Callable[[JobStatus], Reason]] = {
-    "Seen": lambda _: explain.waiting_untried(0),
-    "NotSynced": lambda status: explain.waiting_for_sync(list(status.missing)),
-    "NoQuotaTree": _refused,
-    "TwoQuotas": _refused,
-    "QueueLabelMissing": _refused,
-    "QueueDoesNotExist": _refused,
-    "NoQuota": _refused,
-    "CannotSuspend": _refused,
-    "Held": _refused,
-    "Unreadable": _refused,
-    "Unmanaged": _plain("Unmanaged", "It is not suspended and no quota claims its namespace: Muster leaves it alone"),
-    "NotSuspended": _plain(
-        "NotSuspended", "It is not suspended, so it is not queued; it is charged as soon as it runs"
-    ),
-    "Queued": lambda status: explain.waiting_untried(max(status.position - 1, 0)),
-    "BeingTried": lambda _: explain.waiting_untried(0),
-    "LogNearlyFull": lambda _: explain.LOG_NEARLY_FULL,
-    "Paused": lambda status: explain.paused(status.queue, status.by, status.message),
-    "BehindHead": lambda _: explain.BEHIND_HEAD,
-    "InsufficientQuota": _short,
-    "InsufficientMinQuota": _short,
-    "InsufficientRuntimeQuota": _short,
-    "ExceedsMaxQuota": _short,
-    "ExceedsMinQuota": _short,
-    "QuotaHeld": _short,
-    "QuotaKept": _kept,
-    "WaitingForClaim": _short,
-    "ResumeFailed": lambda status: explain.resume_failed(status.message, rfc3339(status.until)),
-    "GangUnschedulable": lambda status: explain_nodes.deferred_for_nodes(status.shortage, pools(status.pools)),
-    "RunningTimeout": _left,
-    "StaleGang": _left,
-    "Reclaimed": _left,
-    "Preempted": _left,
-    "Reserved": lambda _: explain.ADMITTED,
-    "AwaitingNodes": _awaits_nodes,
-    "WouldBeAdmitted": lambda _: explain.ADMITTED,
-    "Admitted": lambda _: explain.ADMITTED,
-    "Starting": lambda _: explain.ADMITTED,
-    "Running": lambda _: explain.RUNNING,
-    "Adopted": lambda status: Reason("Adopted", f"adopted:{status.adoption}", _adopted(status)),
-    "SuspendedOutside": lambda _: explain.SUSPENDED_OUTSIDE,
-    "Finished": _finished,
-    "FinishedStillCharged": _finished,
-    "DeletedStillCharged": _plain("Deleted", "It was deleted; its quota is given back once nothing of it is left"),
-    "Gone": _plain("Gone", "It was deleted, and holds no quota"),
-}
+        return explain_claims.waiting_for_claim(short.refusal, short.promised)
+    if status.code == "QuotaKept":
+        return explain.kept_for_owners(short.refusal)
+    found = explain.waiting_for_quota(short.refusal, short.claimant)
+    return explain_claims.not_beside(found, short.declared, short.promised)
 
 
 def pools(found: Pools) -> str:
@@ -122,191 +151,162 @@ def pools(found: Pools) -> str:
 
 def text(status: JobStatus, now: int, *, more: str = "") -> str:
     """The sentences for people. ``now``: ms since the epoch; ``more``: what follows on the refusal."""
-    say = _TEXTS.get(status.code)
-    said = say(status, now, more) if say is not None else f"{_waits(status, now)}. {reason(status).text}{more}"
-    said = f"{said}. {telling_ray.scaling(status.scaling)}" if status.scaling is not None else said
-    return f"{said}. {explain.beyond_grant(status.beyond, status.granted).text}" if status.beyond else said
+    said, charge = _text(status, now, more), status.charge
+    if charge is None:
+        return said
+    said = f"{said}. {telling_ray.scaling(charge.scaling)}" if charge.scaling is not None else said
+    return f"{said}. {explain.beyond_grant(charge.beyond, charge.granted).text}" if charge.beyond else said
+
+
+def _text(status: JobStatus, now: int, more: str) -> str:  # noqa: C901 - a table of values
+    match status.values:
+        case Plain():
+            words = _PLAIN[status.code].text
+            return words(status, now) if words is not None else f"{_waits(status, now)}. {reason(status).text}{more}"
+        case Untried(cleared):
+            return _untried(status, cleared, now)
+        case Unlisted():
+            told = reason(status).text
+            return f"{_waits(status, now)}. {told}" if status.line.position else told
+        case NotQueued() if status.code == "Unreadable":
+            kept = f" It stays charged with {_charged(status)} for what runs." if status.charge is not None else ""
+            return f"It cannot be read, so it is not queued: {reason(status).text}.{kept} Correct it and it is queued"
+        case NotQueued():
+            return f"It is not queued: {reason(status).text}"
+        case Short(refusal) if status.code == "InsufficientQuota":
+            return f"{_waits(status, now)}. {_room(refusal)}{more}"
+        case Pause() | Short():
+            return f"{_waits(status, now)}. {reason(status).text}{more}"
+        case Retry(failures=failures):
+            again = f" (failed {failures} times in a row)" if failures > 1 else ""
+            return reason(status).text + again
+        case NoPlace() as found if status.code == "AwaitingNodes":
+            return f"{reason(status).text}. Charged: {_charged(status)}"
+        case NoPlace() as found:
+            return _unplaced(status, found, now)
+        case Suspended(remains=remains):
+            return _ending(status, reason(status).text, remains)
+        case Start() as start:
+            return _starting(status, start)
+        case Adoption(why):
+            return _adopted(status, why)
+        case Rest(remains) if status.code == "SuspendedOutside":
+            return _ending(status, reason(status).text, remains)
+        case Rest(remains):
+            return f"It was deleted, and is charged with {_amount(status)} {_until(status, remains)}"
+        case Over() as over if status.code == "Gone":
+            return _gone(status, over)
+        case Over() as over:
+            how = f"It has finished: {_outcome(status, over)}"
+            return _ending(status, how, over.remains) if status.charge is not None else f"{how}. It holds no quota"
 
 
 def place(status: JobStatus) -> str:
     """Its position in its queue, and the jobs before it."""
-    if status.position <= 1:
-        return f"position 1 of {status.length}, nobody is ahead"
-    ahead = status.position - 1
-    more = f" and {ahead - len(status.ahead)} more" if ahead > len(status.ahead) else ""
-    return f"position {status.position} of {status.length}, {ahead} ahead: {', '.join(status.ahead)}{more}"
+    line = status.line
+    if line.position <= 1:
+        return f"position 1 of {line.length}, no job is ahead"
+    ahead = line.position - 1
+    more = f" and {ahead - len(line.ahead)} more" if ahead > len(line.ahead) else ""
+    return f"position {line.position} of {line.length}, {ahead} ahead: {', '.join(line.ahead)}{more}"
 
 
 def _waits(status: JobStatus, now: int) -> str:
     waited = span(max(0, now - status.since))
     waits = f"It has waited in queue {status.queue} for {waited}, {place(status)}"
-    if status.leaving is not None:
-        waits += f". {explain.leaving(status.leaving).text}"
+    if status.line.leaving is not None:
+        waits += f". {explain.leaving(status.line.leaving).text}"
     return waits
 
 
-def _quota(status: JobStatus, now: int, more: str) -> str:
-    short = cast(Shortfall, status.refusal)
-    found = Wanting(short)
-    name = short.resource
+def _room(short: Shortfall) -> str:
+    name, found = short.resource, Wanting(short)
     asked, limit, used = (format_quantity(amount, name) for amount in (short.asked, short.limit, short.used))
     free, missing = format_quantity(found.free, name), format_quantity(found.missing, name)
     return (
-        f"{_waits(status, now)}. It asks for {name} {asked}, and {short.path} has {free} free of {limit} ({used} in "
-        f"use): it is tried again once {missing} more are released there{more}"
+        f"It asks for {name} {asked}, and {short.path} has {free} free of {limit} ({used} in use): it is tried again "
+        f"once {missing} more are released there"
     )
 
 
-def _queued(status: JobStatus, now: int, _more: str) -> str:
+def _untried(status: JobStatus, cleared: Shortfall | None, now: int) -> str:
     if not status.queue:
         return "It was seen, and nothing has been decided about it yet"
-    if status.cleared is None:
+    if cleared is None:
         return f"{_waits(status, now)}. It is about to be tried"
-    what = f"What refused it ({status.cleared.resource} in {status.cleared.path}) has room now"
+    what = f"What refused it ({cleared.resource} in {cleared.path}) has room now"
     return f"{_waits(status, now)}. {what}: it is about to be tried again"
 
 
-def _given(status: JobStatus) -> str:
-    return format_vector(status.charged or {})
+def _amount(status: JobStatus) -> str:
+    return format_vector(status.charge.request if status.charge is not None else {})
 
 
-def _until(status: JobStatus) -> str:
+def _charged(status: JobStatus) -> str:
+    return f"{_amount(status)} at {status.queue}"
+
+
+def _until(status: JobStatus, remains: Remains) -> str:
     """Until when a charge lasts: what still exists of a job."""
-    children, pods = status.remains.children, status.remains.pods
     left = [
-        *([f"its {child_of(status.kind) or 'driver'}"] if children else []),
-        *([counted(pods, "pod")] if pods else []),
+        *([f"its {child_of(status.kind) or 'driver'}"] if remains.children else []),
+        *([counted(remains.pods, "pod")] if remains.pods else []),
     ]
     return f"as long as anything of it is left ({', '.join(left) or 'nothing was seen of it lately'})"
 
 
-def _ending(status: JobStatus, words: str) -> str:
-    if status.charged is None:
+def _ending(status: JobStatus, words: str, remains: Remains) -> str:
+    if status.charge is None:
         return f"{words}: after {rfc3339(status.until)}" if status.until else words
-    return f"{words}. It is charged with {_given(status)} {_until(status)}"
+    return f"{words}. It is charged with {_amount(status)} {_until(status, remains)}"
 
 
-def _unreadable(status: JobStatus, _now: int, _more: str) -> str:
-    kept = f" What runs of it stays charged with {_given(status)}." if status.charged is not None else ""
-    return f"It cannot be read, so it is not queued: {reason(status).text}.{kept} Correct it and it is queued"
+def _outcome(status: JobStatus, over: Over) -> str:
+    return (over.outcome or "over") + (f" ({status.detail})" if status.detail else "")
 
 
-def _outcome(status: JobStatus) -> str:
-    return (status.outcome or "over") + (f" ({status.detail})" if status.detail else "")
-
-
-def _gone(status: JobStatus, _now: int, _more: str) -> str:
-    match status.ended:
+def _gone(status: JobStatus, over: Over) -> str:
+    match over.ended:
         case "finished":
-            return f"It is over and deleted; it had finished: {_outcome(status)}"
+            return f"It is over and deleted; it had finished: {_outcome(status, over)}"
         case "left":
-            why = {str(each): words for each, words in explain.DEQUEUED.items()}.get(status.reason, status.reason)
+            why = {str(each): words for each, words in explain.DEQUEUED.items()}.get(over.reason, over.reason)
             return f"It was deleted, and had never been admitted: it left queue {status.queue}: {why}"
         case "refused":
             return "It was deleted; it had never been queued, because it was refused"
         case "released":
-            why = {str(each): words for each, words in explain.RELEASED.items()}.get(status.reason, status.reason)
-            return f"It was deleted, and gave back {format_vector(status.request)}: {why}"
+            why = {str(each): words for each, words in explain.RELEASED.items()}.get(over.reason, over.reason)
+            return f"It was deleted, and released {format_vector(over.request)}: {why}"
         case _:
             return "It was deleted, and holds no quota"
 
 
-def _over(status: JobStatus, _now: int, _more: str) -> str:
-    how = f"It has finished: {_outcome(status)}"
-    if status.charged is None:
-        return f"{how}. It holds no quota"
-    return _ending(status, how)
-
-
-def _adopted(status: JobStatus) -> str:
+def _adopted(status: JobStatus, why: AdoptionReason) -> str:
     runs = "It runs" if status.phase == "running" else f"It is started ({status.detail or status.phase})"
-    words = explain.ADOPTED[status.adoption] if status.adoption is not None else ""
-    return f"{runs} without having been admitted by Muster: {words}. Charged: {_given(status)}"
+    return f"{runs} without having been admitted by Muster: {explain.ADOPTED[why]}. Charged: {_amount(status)}"
 
 
-def _starting(status: JobStatus, _now: int, _more: str) -> str:
-    if not status.remains.pods and not status.remains.children and not status.detail:
+def _starting(status: JobStatus, start: Start) -> str:
+    remains, verdict = start.remains, start.verdict
+    if not remains.pods and not remains.children and not status.detail:
         made = child_of(status.kind) or "pods"
         return (
             f"It is admitted and resumed, and its controller has made no {made} yet: if it stays so, look whether the "
             f"operator of {status.kind} runs"
         )
     says = f"; {status.kind} says {status.detail}" if status.detail else ""
-    judged = f"; kube-scheduler places it: {explain_nodes.judged(status.verdict)}" if status.verdict is not None else ""
-    return f"It is admitted, resumed and starting: {counted(status.remains.pods, 'pod')}{says}{judged}"
+    judged = f"; kube-scheduler places it: {explain_nodes.judged(verdict)}" if verdict is not None else ""
+    return f"It is admitted, resumed and starting: {counted(remains.pods, 'pod')}{says}{judged}"
 
 
-def _running(status: JobStatus, now: int, _more: str) -> str:
-    ran = f" for {span(max(0, now - status.since))}" if status.since else ""
-    return f"It runs{ran}, charged with {_given(status)} at {status.queue}"
-
-
-def _admitted(status: JobStatus, now: int, _more: str) -> str:
-    ago = span(max(0, now - status.since))
-    return f"It was admitted {ago} ago ({_given(status)} at {status.queue}) and is being resumed"
-
-
-def _unplaced(status: JobStatus, now: int, _more: str) -> str:
+def _unplaced(status: JobStatus, found: NoPlace, now: int) -> str:
     """Why it found no place when it was tried last, and what it does not get of what became free since."""
     said = reason(status).text
-    if status.tried:
-        said += f". It was tried last {span(max(0, now - status.tried))} ago"
-    named = status.shortage.kept_for if status.shortage is not None else ""
-    mine = [each for each in status.kept if each.uid and each.gang == status.job]
-    others = [each for each in status.kept if each not in mine and each.gang != named]
+    if found.tried:
+        said += f". It was tried last {span(max(0, now - found.tried))} ago"
+    mine = [each for each in found.kept if each.uid and each.gang == status.job]
+    others = [each for each in found.kept if each not in mine and each.gang != found.shortage.kept_for]
     return said + "".join(f". {explain_nodes.kept_now(each, own=each in mine)}" for each in (*mine, *others))
-
-
-def _resume_failed(status: JobStatus, _now: int, _more: str) -> str:
-    again = f" (failed {status.failures} times in a row)" if status.failures > 1 else ""
-    return reason(status).text + again
-
-
-_TEXTS: dict[JobCode, Callable[[JobStatus, int, str], str]] = {
-    "Seen": _queued,
-    "NotSynced": lambda status, now, _: (
-        f"{_waits(status, now)}. {reason(status).text}" if status.position else reason(status).text
-    ),
-    "NoQuotaTree": lambda status, _now, _more: f"It is not queued: {reason(status).text}",
-    "TwoQuotas": lambda status, _now, _more: f"It is not queued: {reason(status).text}",
-    "QueueLabelMissing": lambda status, _now, _more: f"It is not queued: {reason(status).text}",
-    "QueueDoesNotExist": lambda status, _now, _more: f"It is not queued: {reason(status).text}",
-    "NoQuota": lambda status, _now, _more: f"It is not queued: {reason(status).text}",
-    "CannotSuspend": lambda status, _now, _more: f"It is not queued: {reason(status).text}",
-    "Held": lambda status, _now, _more: f"It is not queued: {reason(status).text}",
-    "Unreadable": _unreadable,
-    "Unmanaged": lambda status, _now, _more: reason(status).text,
-    "NotSuspended": lambda status, _now, _more: reason(status).text,
-    "Queued": _queued,
-    "BeingTried": lambda status, _now, _more: f"It is being tried in queue {status.queue} right now",
-    "InsufficientQuota": _quota,
-    "ResumeFailed": _resume_failed,
-    "GangUnschedulable": _unplaced,
-    "RunningTimeout": lambda status, _now, _more: _ending(status, reason(status).text),
-    "StaleGang": lambda status, _now, _more: _ending(status, reason(status).text),
-    "Reclaimed": lambda status, _now, _more: _ending(status, reason(status).text),
-    "Preempted": lambda status, _now, _more: _ending(status, reason(status).text),
-    "Reserved": lambda status, _now, _more: (
-        f"Its quota is reserved ({_given(status)} at {status.queue}); next it is admitted"
-    ),
-    "AwaitingNodes": lambda status, _now, _more: f"{reason(status).text}. Charged: {_given(status)} at {status.queue}",
-    "WouldBeAdmitted": lambda status, _now, _more: (
-        f"It would be admitted ({_given(status)} at {status.queue}): nothing is resumed, because this Muster only "
-        "observes"
-    ),
-    "Admitted": _admitted,
-    "Starting": _starting,
-    "Running": _running,
-    "Adopted": lambda status, _now, _more: _adopted(status),
-    "SuspendedOutside": lambda status, _now, _more: _ending(status, reason(status).text),
-    "Finished": _over,
-    "FinishedStillCharged": _over,
-    "DeletedStillCharged": lambda status, _now, _more: (
-        f"It was deleted, and is charged with {_given(status)} {_until(status)}"
-    ),
-    "Gone": _gone,
-}
-"""The others wait in a queue: for how long and where, then the reason."""
 
 
 def holds(holder: Holder, now: int) -> str:
@@ -327,14 +327,15 @@ def holds(holder: Holder, now: int) -> str:
 
 def line(status: JobStatus) -> str:
     """One line, for the confirmation of a lever."""
+    line = status.line
     if status.code == "Gone":
         return "it is gone"
     if status.phase == "finished":
         return "it has finished"
-    if status.charged is not None:
+    if status.charge is not None:
         return f"it has its quota in {status.queue} already"
-    if status.position:
-        return f"position {status.position} of {status.length} in queue {status.queue}; {reason(status).text}"
+    if line.position:
+        return f"position {line.position} of {line.length} in queue {status.queue}; {reason(status).text}"
     if status.code == "BeingTried":
         return f"it is being tried in queue {status.queue} right now"
     if status.code == "NotSuspended":

@@ -72,9 +72,10 @@ def test_an_ancestor_without_room_is_named_with_numbers_that_do_not_fit() -> Non
     state = read(scene)
     uid = uid_of(state, "a/one")
     status = job_status(state, uid)
-    assert status.refusal is not None, status
-    assert status.refusal.path == "root"
-    assert status.refusal.used + status.refusal.asked > status.refusal.limit
+    assert status.short is not None, status
+    refusal = status.short.refusal
+    assert refusal.path == "root"
+    assert refusal.used + refusal.asked > refusal.limit
     unit, event = desired.unit_state(state, uid), desired.job_event(state, uid)
     assert unit is not None
     assert event is not None

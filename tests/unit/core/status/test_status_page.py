@@ -7,20 +7,28 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kit.chaos import Chaos
-from muster.core.presentation import desired
 from muster.core.readmodel.model import ReadModel
 from muster.core.stage import Folder
+from muster.core.status.codes import CODES
 from muster.core.status.job import job_status
-from muster.core.status.values import JobCode, Phase
-from muster.core.wording import jobs
-from muster.core.wording.statuses import MEANINGS
+from muster.core.status.values import Phase, Short
 
 
-def test_every_code_has_a_row_and_words() -> None:
-    codes = set(get_args(JobCode))
-    assert codes == MEANINGS.keys() == jobs._REASONS.keys()
-    assert codes >= set(desired.TOLD)
-    assert {phase for row in MEANINGS.values() for phase in row.phases} == set(get_args(Phase))
+def test_every_phase_has_a_code() -> None:
+    assert {phase for row in CODES.values() for phase in row.phases} == set(get_args(Phase))
+
+
+def test_what_needs_nothing_is_not_red_and_what_is_red_has_a_way_out() -> None:
+    for code, row in CODES.items():
+        assert (row.tone == "act") <= (not row.do.startswith("Nothing")), code
+    assert {code for code in ("WaitingForClaim", "Reclaimed", "Preempted") if CODES[code].tone == "act"} == set()
+
+
+def test_refusals_of_a_limit_give_an_event_and_name_the_jobs_that_hold_it() -> None:
+    for code, row in CODES.items():
+        if row.values is Short:
+            assert row.event == "while", code
+            assert (row.holders != "none") == (row.lasts != "final"), code
 
 
 @settings(max_examples=30, deadline=None)
@@ -34,4 +42,4 @@ def test_a_code_is_only_met_in_the_states_the_page_says(seed: int) -> None:
         folder.fold(state, stored.seq, stored.commit)
         for uid in state.records if stored.seq % 7 == 0 else ():
             status = job_status(state, uid)
-            assert status.phase in MEANINGS[status.code].phases, status
+            assert status.phase in CODES[status.code].phases, status
