@@ -52,9 +52,9 @@ lint: $(READY)  ## style, types, layers, dependencies, spelling
 	$(BIN)/codespell libs services tests examples docs deploy proto-schemas README.md CONTRIBUTING.md CHANGELOG.md
 	PYTHONPATH=tests $(BIN)/python -m kit.english
 
-check: lint  ## before every commit, under two minutes: lint, unit, properties, scenarios
+check: lint  ## before every commit, under two minutes: lint, unit, properties, scenarios, recorded histories
 	@$(PYTEST) --collect-only -qq $(REAL) >$(VENV)/collected || { cat $(VENV)/collected; exit 1; }
-	$(PYTEST) -n $(WORKERS) tests/unit tests/properties tests/scenarios
+	$(PYTEST) -n $(WORKERS) tests/unit tests/properties tests/scenarios tests/histories
 
 test: check controlplane ray  ## everything CI runs
 	$(PYTEST) -n $(WORKERS) tests/sim
@@ -75,6 +75,9 @@ ray: $(READY)  ## install the real Ray the tests run against (once, cached)
 
 rewrite: $(READY)  ## write what the scenarios now do into their files; read the diff
 	MUSTER_TEST_REWRITE=1 $(PYTEST) tests/scenarios
+
+histories: $(READY)  ## record the histories of tests/histories again (ARGS: only these), and show what differs first
+	PYTHONPATH=tests $(BIN)/python -m kit.histories record $(ARGS)
 
 picture: $(READY)  ## draw the picture of the README from a small simulation
 	PYTHONPATH=tests $(BIN)/python -m kit.picture
@@ -104,4 +107,4 @@ lock: $(READY)  ## compile the lock files from pyproject.toml
 	$(BIN)/uv pip compile pyproject.toml --extra local --extra ray --group dev --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url --quiet -o requirements/dev.txt
 	$(BIN)/uv pip compile tests/kit/realray/requirements.in --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url --quiet -o tests/kit/realray/requirements.txt
 
-.PHONY: help setup demo up down fmt lint check test test-ray shake controlplane ray rewrite picture schemas bench lock image sbom
+.PHONY: help setup demo up down fmt lint check test test-ray shake controlplane ray rewrite histories picture schemas bench lock image sbom

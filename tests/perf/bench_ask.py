@@ -16,8 +16,8 @@ import time
 from pathlib import Path
 
 from figures import Progress, Table, by_hand
-from histories import Counted, Lives
 
+from histories import Counted, Lives
 from kit import facts
 from kit.bench import Bench
 from muster.bus.cell import open_log, open_stores

@@ -13,8 +13,8 @@ import time
 from pathlib import Path
 
 from figures import Table
-from histories import whole_lives
 
+from histories import whole_lives
 from kit import facts
 from kit.bench import Bench
 from muster.core.cell.deciders import DECIDERS

@@ -11,8 +11,8 @@ from contextlib import aclosing
 from typing import Any
 
 from figures import Progress, Table, by_hand
-from histories import Counted, Lives
 
+from histories import Counted, Lives
 from kit import facts
 from kit.bench import Bench
 from muster.bus.cell import open_log, open_stores

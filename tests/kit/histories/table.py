@@ -1,0 +1,138 @@
+"""The recorded histories: a recipe for each. ``make histories ARGS=NAME`` plays it and writes its file."""
+
+from __future__ import annotations
+
+from kit.forests import Forests
+from kit.gangscenes import HELD
+from kit.histories.recipes import (
+    Recipe,
+    consolidating,
+    philly,
+    pod_gangs,
+    ray_life,
+    scene,
+    slug,
+    test,
+    testbed,
+    trace,
+    turmoil,
+    whole,
+)
+from kit.standings import SCENES
+from kit.traces import muri
+from kit.traces import philly as all_of_philly
+from kit.turmoil import Turmoil
+
+LEARNED = {"order": "learned"}
+LENDING = {**LEARNED, "borrow_freely": "4h"}
+
+TRACES = {
+    "philly-default": Recipe(trace(philly(400, 2))),
+    "philly-learned": Recipe(trace(philly(400, 2), **LEARNED)),
+    "philly-lending": Recipe(trace(philly(400, 3), borrow_freely="10m", **LEARNED)),
+    "philly-least-attained": Recipe(trace(philly(200, 2), least_attained="4h,32h", **LEARNED)),
+    "philly-reclaim-grace": Recipe(trace(philly(200, 2), reclaim_grace="15m")),
+    "philly-placed": Recipe(trace(philly(200, 2), placement="pack", **LEARNED)),
+    "testbed-gangs": Recipe(trace(testbed(200))),
+    "testbed-gangs-placed": Recipe(trace(testbed(80), placement="pack", **LEARNED)),
+}
+
+PLAYED = {
+    # quota trees: reclaim, preemption, pauses, edits
+    "tree-reclaim": test("sim/test_reclaim::test_each_team_gets_its_guarantee_back"),
+    "tree-reclaim-interns-first": test("sim/test_reclaim::test_interns_give_first_and_no_more_than_is_needed"),
+    "tree-evicted-again": test("sim/test_reclaim::test_who_has_been_evicted_is_left_alone_longer_each_time"),
+    "tree-big-head": test("sim/test_reclaim::test_a_big_head_does_not_starve_behind_small_ones"),
+    "tree-running-timeout": test("sim/test_reclaim::test_a_job_that_never_runs_is_suspended_again"),
+    "tree-held-and-paused": test("sim/test_reclaim::test_held_and_paused"),
+    "tree-evictions-paused": test("sim/test_reclaim_loops::test_a_pause_holds_until_it_is_lifted", paused="evictions"),
+    "tree-reclaim-switched-on": test(
+        "sim/test_reclaim_loops::test_what_ran_before_us_is_charged_and_not_evicted_until_reclaim_is_enabled"
+    ),
+    "tree-preempt": test("sim/test_preempt::test_others_give_the_rest_and_get_it_back_when_it_is_over"),
+    "tree-disruption-budget": test(
+        "sim/test_preempt::test_a_budget_that_lets_nobody_go_keeps_everybody_and_nothing_turns_in_circles"
+    ),
+    # Ray clusters: growth, give-back, replicas without an autoscaler, faults
+    "ray-grows": test("sim/test_ray_grows::test_what_fits_is_granted_and_the_rest_when_there_is_room"),
+    "ray-grows-by-groups": test("sim/test_ray_grows::test_a_placement_group_is_granted_whole_or_not_at_all"),
+    "ray-gives-back": test("sim/test_ray_gives_back::test_busy_workers_go_after_a_while_and_those_with_actors_last"),
+    "ray-replicas-driven": test("sim/test_ray_driven::test_what_another_queue_is_owed_is_given_back"),
+    "ray-replicas-driven-idle": test("sim/test_ray_driven::test_idle_workers_go_by_name_and_busy_ones_stay"),
+    "ray-resizes": test("sim/test_ray_resizes::test_growth_waits_for_room_as_replicas_do"),
+    "ray-watchdog": test(
+        "sim/test_ray_watchdog::test_what_a_lost_autoscaler_does_not_use_goes_to_others_and_comes_back"
+    ),
+    "ray-idles": test("sim/test_ray_idles::test_a_cluster_that_is_wanted_again_is_a_new_request"),
+    "ray-service-upgrade": test(
+        "sim/test_rayservices::test_an_upgrade_is_charged_for_both_clusters_until_the_old_one_is_gone"
+    ),
+    "kai-gives-back": test("sim/test_kai_gives_back::test_of_two_queues_the_one_that_is_further_above_gives"),
+    # nodes: placement, claims, moves, requests for nodes, GPU sharing
+    "native-gangs": test(
+        "sim/test_native_placement::test_it_is_tried_again_after_the_pause_under_a_group_of_its_own_attempt"
+    ),
+    "moves-for-a-queue-that-is-owed": test("sim/test_moves::test_so_it_is_where_a_queue_takes_back_its_quota"),
+    "gpu-shares-move": test("sim/test_moves::test_who_moves_onto_a_device_that_it_had_itself_waits_for_it_too"),
+    "gpu-shares-stay-kept": test("sim/test_moves::test_a_device_that_stays_kept_is_waited_for_five_minutes"),
+    "nodes-cleared-and-claimed": test(
+        "sim/test_moves::test_who_has_claimed_nodes_takes_the_room_that_others_left_for_it"
+    ),
+}
+"""Calm ones that tests play."""
+
+RUNNERS = {
+    "kinds-off": test("sim/test_kinds_on_and_off::test_a_kind_that_is_turned_off_leaves_its_queue_and_holds_nobody_up"),
+    "kinds-off-and-on": test(
+        "sim/test_kinds_on_and_off::test_a_kind_that_is_turned_off_and_on_again_finds_its_jobs_at_once"
+    ),
+    "killed-asking-for-nodes": test(
+        "sim/test_nodes_asked_for_killed::test_whoever_is_killed_there_is_one_request", service="autoscaler_bridge"
+    ),
+    "restarted-accountant": test(
+        "sim/test_clean_restart::test_a_successor_leads_from_a_snapshot_that_lies_behind_its_last_commit",
+        service="quota_accountant",
+    ),
+    "gang-starves": test(
+        "sim/test_gang_starves::test_a_gang_that_starves_says_so_after_20_minutes_and_names_the_blocker"
+    ),
+    "lost-log": test("sim/test_lost_log::test_a_lost_log_disturbs_nothing"),
+}
+
+WILD = {
+    "wild-placement": test("sim/test_placement::test_whatever_goes_wrong_on_the_way", seed=3),
+    "wild-pod-gangs": test("sim/test_gangs_of_pods::test_under_disorder_every_gang_ends_up_whole", seed=1),
+    "wild-nodes-asked-for": test(
+        "sim/test_nodes_asked_for::test_under_disorder_gangs_get_their_nodes_and_nothing_is_left", seed=1
+    ),
+    "wild-native": test("sim/test_native_placement::test_all_come_to_their_end_in_disorder", seed=2),
+    "wild-native-turmoil": test("sim/test_native_turmoil::test_all_come_to_their_end", seed=3),
+    "wild-ray": test("sim/test_ray_disorder::test_two_clusters_grow_and_shrink_side_by_side", seed=1),
+    "wild-ray-lives-tree": ray_life(1, "tree", wild=True),
+    "wild-ray-lives-kai": ray_life(3, "kai", wild=True),
+    "wild-moves": test("sim/test_moves::test_whatever_people_and_machines_do_nobody_is_moved_in_vain_or_lost", seed=3),
+    "wild-chance-of-pod-gangs": pod_gangs(5),
+    "turmoil-tree": turmoil(Turmoil, 402),
+    "turmoil-placed": turmoil(Turmoil, 611),
+    "turmoil-kai": turmoil(Turmoil, 554),
+    "turmoil-two-forests": turmoil(Forests, 7),
+}
+
+SCENIC = {f"scene-{slug(name)}": Recipe(scene(make), "runners") for name, make in {**SCENES, **HELD}.items()}
+"""One for each standing that a job or a gang of pods can have; they end in the middle of things."""
+
+HISTORIES: dict[str, Recipe] = {
+    **TRACES,
+    **{name: Recipe(play) for name, play in PLAYED.items()},
+    "moves-calm": Recipe(consolidating(2)),
+    **{name: Recipe(play, "runners") for name, play in RUNNERS.items()},
+    **{name: Recipe(play, "wild") for name, play in WILD.items()},
+    **SCENIC,
+}
+
+LARGE: dict[str, Recipe] = {
+    "philly-two-weeks": Recipe(trace(whole(all_of_philly))),
+    "philly-two-weeks-lending": Recipe(trace(whole(all_of_philly), **LENDING)),
+    "gang-heavy": Recipe(trace(whole(lambda folder, into: muri(folder / "muri_trace1_gang.csv", into)))),
+}
+"""Too large to keep: recorded before and after a change, and compared. MUSTER_TEST_TRACES names their traces."""
