@@ -84,10 +84,10 @@ picture: $(READY)  ## draw the picture of the README from a small simulation
 
 schemas: $(READY) picture  ## write what is made from the code: public contract, event catalogue, reference pages, picture
 	$(BIN)/python -m grpc_tools.protoc -Iproto-schemas/ray --python_out=$(DEMAND) --pyi_out=$(DEMAND) ray_head.proto
-	$(BIN)/python -m muster.runtime.schemas
-	$(BIN)/python -m muster.runtime.catalogue
-	$(BIN)/python -m muster_cli.docs
-	$(BIN)/python -m muster.runtime.installing
+	$(BIN)/python -m muster_tools.schemas
+	$(BIN)/python -m muster_tools.catalogue
+	$(BIN)/python -m muster_tools.pages
+	$(BIN)/python -m muster_tools.installing
 
 bench: $(READY) controlplane  ## measure, and write docs/performance.md
 	PYTHONPATH=tests $(BIN)/python tests/perf/bench.py

@@ -20,8 +20,8 @@ from muster.ray.errors import DemandError
 from muster.ray.fleet import Fleet, Heard
 from muster.ray.heads import DASHBOARD_PORT, GCS_PORT, Head
 from muster.ray.reader import HeadReader, OnRead, unnoticed
-from muster.runtime.leader import Leader
 from muster.runtime.process import Process
+from muster.runtime.runners.leader import Leader
 from muster_autoscaler_bridge.measuring import measured
 from muster_autoscaler_bridge.tokens import Tokens
 

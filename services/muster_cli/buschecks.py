@@ -6,7 +6,7 @@ from muster.bus.cell import open_log, open_stores
 from muster.bus.errors import BusError, ConnectError
 from muster.model.text import span
 from muster.ports import Clock, LogGoneError
-from muster.runtime.leader import MAX_SKEW_MS
+from muster.runtime.runners.leader import MAX_SKEW_MS
 from muster_cli.exits import CliError
 from muster_cli.findings import Finding, Grade
 from muster_cli.reading import LogPlace, LogReading, connected

@@ -16,7 +16,7 @@ from muster.core.readmodel.state import ReadState
 from muster.core.stage import Folder, Stage, StageState
 from muster.events.envelope import Stored
 from muster.ports import Snapshot
-from muster.runtime.snapshotting import decode_state, state_schema, usable
+from muster.runtime.logkeeping.snapshotting import decode_state, state_schema, usable
 from muster_cli.console import Output
 from muster_cli.positions import Mark, until
 from muster_cli.reading import LogReading, commits

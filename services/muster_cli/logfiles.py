@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from muster.events.envelope import Stored
-from muster.runtime.archive import is_archive, read_manifest
-from muster.runtime.logfile import read_base, read_log
+from muster.runtime.logkeeping.archive import is_archive, read_manifest
+from muster.runtime.logkeeping.logfile import read_base, read_log
 from muster_cli.exits import FAILED, NOT_FOUND, CliError
 
 LONG_BYTES = 4 * 1024 * 1024

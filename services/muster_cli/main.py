@@ -163,11 +163,11 @@ def _code_of(err: Exception) -> int | None:
     from muster.events.envelope import UnknownEventError, UnreadableCommitError
     from muster.kube.errors import KubeConfigError
     from muster.ports import ApiStatusError, ApiUnreachableError, LogGapError, LogGoneError
-    from muster.runtime.archive import ArchiveError
     from muster.runtime.config import ConfigError
-    from muster.runtime.logfile import LogFileError
-    from muster.runtime.pruning import PruneError
-    from muster.runtime.rolling import RollError
+    from muster.runtime.logkeeping.archive import ArchiveError
+    from muster.runtime.logkeeping.logfile import LogFileError
+    from muster.runtime.logkeeping.pruning import PruneError
+    from muster.runtime.logkeeping.rolling import RollError
     from muster.tracesim.model import TraceError
 
     match err:

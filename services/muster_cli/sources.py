@@ -13,8 +13,8 @@ from cyclopts import Parameter
 from muster.bus.log import JetStreamLog
 from muster.events.envelope import Stored
 from muster.ports import Snapshot
-from muster.runtime.logfile import read_base
-from muster.runtime.snapshotting import state_schema
+from muster.runtime.logkeeping.logfile import read_base
+from muster.runtime.logkeeping.snapshotting import state_schema
 from muster_cli.console import Output
 from muster_cli.datafolder import place_of
 from muster_cli.exits import USAGE, CliError

@@ -22,7 +22,7 @@ from muster.events.decisions import QuotaReleased, WorkloadQueued
 from muster.events.facts import TreeNodeSpec
 from muster.model.api import NATIVE_POD_GROUPS
 from muster.runtime.clusterlease import RENEW_S
-from muster.runtime.presenting import AGAIN_S
+from muster.runtime.presenting.presenter import AGAIN_S
 
 pytestmark = pytest.mark.slow
 

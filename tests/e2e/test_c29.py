@@ -21,7 +21,7 @@ from muster.events.effects import EffectApplied
 from muster.events.envelope import Stored
 from muster.events.facts import Synced, SyncStarted
 from muster.events.system import LeaderStarted
-from muster.runtime.replay import replay
+from muster.runtime.replaying.replay import replay
 
 SEEDS = range(20)
 MARKS = Synced | SyncStarted | LeaderStarted

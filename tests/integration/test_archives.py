@@ -17,7 +17,7 @@ from muster.bus.server import EmbeddedServer
 from muster.bus.snapshots import JetStreamSnapshots
 from muster.events.subjects import log_stream
 from muster.ports import Snapshot
-from muster.runtime.archive import read_manifest
+from muster.runtime.logkeeping.archive import read_manifest
 
 MIB = str(16 << 20)
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"

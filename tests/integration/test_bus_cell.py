@@ -20,7 +20,7 @@ from muster.events import subjects
 from muster.events.system import Genesis
 from muster.ports import LogGoneError, LogSealedError
 from muster.runtime.clock import SystemClock
-from muster.runtime.rolling import roll
+from muster.runtime.logkeeping.rolling import roll
 
 
 async def genesis(js: JetStream, cell: str, generation: int) -> Genesis:

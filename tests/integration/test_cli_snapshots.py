@@ -19,7 +19,7 @@ from muster.core.preemption.preemptor import Preemptor
 from muster.core.readmodel.model import ReadModel
 from muster.core.stage import Folder
 from muster.events.envelope import encode_commit
-from muster.runtime.snapshotting import make_snapshot
+from muster.runtime.logkeeping.snapshotting import make_snapshot
 from muster_cli.folding import present_state
 from muster_cli.options import Bus
 from muster_cli.reading import locate, opened

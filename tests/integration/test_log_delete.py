@@ -20,7 +20,7 @@ from muster.bus.server import EmbeddedServer
 from muster.events.envelope import decode_commit, encode_commit
 from muster.events.subjects import log_stream
 from muster.events.system import Genesis
-from muster.runtime.publishing import Publisher
+from muster.runtime.runners.publishing import Publisher
 
 MIB = str(16 << 20)
 

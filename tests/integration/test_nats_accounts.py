@@ -36,8 +36,8 @@ from muster.runtime import natsaccounts
 from muster.runtime.clock import SystemClock
 from muster.runtime.config import Config
 from muster.runtime.connecting import connect_bus
+from muster.runtime.logkeeping.rolling import roll
 from muster.runtime.natsaccounts import APPENDERS, EXPORTED_API, KEEPERS
-from muster.runtime.rolling import roll
 
 PUB = subjects.PUBLIC_STREAM
 

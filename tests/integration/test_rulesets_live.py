@@ -26,7 +26,7 @@ from muster.events.envelope import Stored
 from muster.events.system import RulesetActivated
 from muster.fakecluster.world import SimCluster
 from muster.model import api
-from muster.runtime.activating import SURE_S
+from muster.runtime.runners.activating import SURE_S
 from muster.runtime.service import MISCONFIGURED, UNAVAILABLE
 from muster_cli.exits import VIOLATED
 

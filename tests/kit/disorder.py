@@ -31,7 +31,7 @@ from muster.events.system import PlacementChosen
 from muster.fakecluster.apiserver.store import StoredChange
 from muster.fakecluster.world import SimCluster
 from muster.model.keys import Ref
-from muster.runtime.snapshotting import decode_state, encode_state
+from muster.runtime.logkeeping.snapshotting import decode_state, encode_state
 
 
 class Disorder(Struct, frozen=True, kw_only=True):

@@ -36,7 +36,7 @@ from muster.events.base import Event
 from muster.events.envelope import Commit
 from muster.kube import deltas
 from muster.kube.objects import Malformed, decode_meta
-from muster.runtime.watching import WatcherRunner
+from muster.runtime.runners.watching import WatcherRunner
 
 FOLDER = Path(__file__).parent.parent / "corpus"
 

@@ -36,8 +36,8 @@ from muster.bus.connection import Connection, connect
 from muster.bus.jetstream import JetStream
 from muster.events import subjects
 from muster.events.envelope import Stored
-from muster.runtime.installing import IMAGE, NATS_IMAGE, secret_of
-from muster.runtime.natsaccounts import inbox
+from muster.runtime.natsaccounts import inbox, secret_of
+from muster_tools.installing import IMAGE, NATS_IMAGE
 
 PAGE = REPOSITORY / "docs" / "howto" / "install.md"
 UPGRADE = REPOSITORY / "docs" / "howto" / "upgrade.md"

@@ -22,7 +22,7 @@ from muster.kube.config import connect
 from muster.kube.sources import FromKubeconfig
 from muster.ports import ApiTransport
 from muster.runtime.config import Config
-from muster.runtime.presenting import Presenter
+from muster.runtime.presenting.presenter import Presenter
 from muster.runtime.process import Process
 from muster.runtime.service import open_process
 from muster.telemetry import logs

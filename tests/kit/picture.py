@@ -17,7 +17,7 @@ from rich.text import Text
 
 from kit.traces import files
 from muster.core.views.narrator import Narrator
-from muster.runtime.logfile import read_log
+from muster.runtime.logkeeping.logfile import read_log
 from muster.tracesim.jobsfile import read_trace
 from muster.tracesim.runner import Options, simulate
 from muster_cli.board import board_of

@@ -16,7 +16,7 @@ from typing import Any
 from kit.published import judge_all
 from muster.core.audit.auditor import AuditReport, audit
 from muster.events.envelope import Stored
-from muster.runtime.replay import replay
+from muster.runtime.replaying.replay import replay
 
 TESTS = Path(__file__).parents[1]
 HASH_SEEDS = ("1", "2")
@@ -61,7 +61,7 @@ async def prove(commits: Sequence[Stored], folder: Path, *, name: str = "log", s
 
     `silences`: also that nothing was due where a stage kept quiet; not where a stage was paused or cut off.
     """
-    from muster.runtime.logfile import write_log
+    from muster.runtime.logkeeping.logfile import write_log
 
     path = folder / f"{name}.jsonl.gz"
     write_log(path, commits)
@@ -111,7 +111,7 @@ async def _judge(path: Path, hash_seed: str, silences: bool) -> dict[str, Any]:
 
 
 def main(path: Path, silences: bool) -> None:
-    from muster.runtime.logfile import read_log
+    from muster.runtime.logkeeping.logfile import read_log
 
     commits = list(read_log(path))
     audited = audit(commits)

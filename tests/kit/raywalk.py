@@ -19,7 +19,7 @@ from muster.events.effects import EffectApplied
 from muster.events.elastic import GateSet, GrowthGranted, GrowthRequested
 from muster.events.facts import PodObserved
 from muster.events.raydemand import RayDemandObserved
-from muster.runtime.leader import Leader
+from muster.runtime.runners.leader import Leader
 
 NAME, NAMESPACE = "raycluster-autoscaler", "video"
 

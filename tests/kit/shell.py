@@ -35,14 +35,14 @@ from muster.fakecluster.world import BEGINNING_MS, SimCluster
 from muster.model import api
 from muster.model.api import ApiResource
 from muster.ports import FencedError, LogGoneError, LogIdentity
-from muster.runtime.acting import ActuatorRunner
-from muster.runtime.activating import Activator, announce
-from muster.runtime.hooks import Hooks
-from muster.runtime.leader import AnyLeader, Leader
-from muster.runtime.leasing import LostLeadershipError
-from muster.runtime.presenting import Presenter
-from muster.runtime.rolling import Rolled, kept_snapshots, roll
-from muster.runtime.watching import WatcherRunner
+from muster.runtime.logkeeping.rolling import Rolled, kept_snapshots, roll
+from muster.runtime.presenting.presenter import Presenter
+from muster.runtime.runners.acting import ActuatorRunner
+from muster.runtime.runners.activating import Activator, announce
+from muster.runtime.runners.hooks import Hooks
+from muster.runtime.runners.leader import AnyLeader, Leader
+from muster.runtime.runners.leasing import LostLeadershipError
+from muster.runtime.runners.watching import WatcherRunner
 
 NODES = {f"node-{index}": {"cpu": "16", "memory": "64Gi", "nvidia.com/gpu": "8"} for index in range(3)}
 RESTARTABLE = (FencedError, LogGoneError, LostLeadershipError)

@@ -32,7 +32,7 @@ from muster.events.facts import NodeGone, ObjectUnreadable, QueueGone, QueueObse
 from muster.events.system import PlacementChosen
 from muster.model.keys import Ref
 from muster.model.workload import PodSet, Wishes, Workload
-from muster.runtime.snapshotting import decode_state, encode_state
+from muster.runtime.logkeeping.snapshotting import decode_state, encode_state
 
 QUEUES = ("team-a", "team-b", "team-c")
 NAMED = "quota.scheduling.alibabacloud.com/name"

@@ -30,8 +30,8 @@ from muster.core.readmodel.state import ReadState
 from muster.core.stage import Folder
 from muster.events.envelope import Commit, Stored
 from muster.ports import Log
+from muster.runtime.logkeeping.snapshotting import make_snapshot
 from muster.runtime.process import READ_MODEL_COMMITS
-from muster.runtime.snapshotting import make_snapshot
 
 CELL = "ask"
 STEP = 500

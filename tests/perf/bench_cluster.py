@@ -43,7 +43,7 @@ from muster.kube.sources import FromKubeconfig
 from muster.kube.transport import KubeTransport
 from muster.model.api import JSON_PATCH, RAYJOBS
 from muster.ports import ApiUnreachableError
-from muster.runtime.acting import MAX_IN_FLIGHT
+from muster.runtime.runners.acting import MAX_IN_FLIGHT
 
 NAMESPACES = [f"bench-{index}" for index in range(10)]
 SERVICES = [name for name in services() if name not in ("nats", "log-init", KEYS)]

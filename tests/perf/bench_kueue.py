@@ -42,7 +42,7 @@ from muster.kube.config import connect
 from muster.kube.sources import FromKubeconfig
 from muster.kube.transport import KubeTransport
 from muster.model.api import MERGE_PATCH, RAYJOBS
-from muster.runtime.logfile import write_log
+from muster.runtime.logkeeping.logfile import write_log
 
 COHORTS, QUEUES, NOMINAL = 5, 6, 20
 BEST_OVER_S = 5.0

@@ -21,8 +21,8 @@ from muster.core.cell.deciders import DECIDERS
 from muster.core.stage import Folder
 from muster.events.decisions import GangAdmitted
 from muster.events.envelope import Stored
-from muster.runtime.logfile import read_log, write_log
-from muster.runtime.replay import replay
+from muster.runtime.logkeeping.logfile import read_log, write_log
+from muster.runtime.replaying.replay import replay
 
 LEAVES = 10
 BATCH = 50

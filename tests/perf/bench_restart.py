@@ -24,7 +24,7 @@ from muster.core.cell.deciders import DECIDERS
 from muster.core.stage import Folder, Stage
 from muster.events.envelope import Commit
 from muster.ports import Log
-from muster.runtime.snapshotting import make_snapshot, restore
+from muster.runtime.logkeeping.snapshotting import make_snapshot, restore
 
 CELL = "restart"
 EVENTS = 10

@@ -16,7 +16,7 @@ from muster.core.quota.runtimes import left_by
 from muster.events.claims import ClaimEnded, ClaimOpened
 from muster.events.decisions import QuotaReserved
 from muster.model.workload import Wishes
-from muster.runtime.snapshotting import decode_state, encode_state
+from muster.runtime.logkeeping.snapshotting import decode_state, encode_state
 
 FEWER = settings(SETTINGS, max_examples=6)
 STEP_S = 20

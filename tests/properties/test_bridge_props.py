@@ -23,7 +23,7 @@ from muster.model.keys import Ref
 from muster.model.pools import NodePool
 from muster.model.resources import summed
 from muster.model.workload import PodSet
-from muster.runtime.replay import replay
+from muster.runtime.replaying.replay import replay
 
 SETTINGS = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 KINDS = (nodes.ATOMIC, nodes.ATOMIC, "check-capacity.autoscaling.x-k8s.io", "unschedulable-pods")

@@ -29,7 +29,7 @@ from muster.events.system import PlacementChosen
 from muster.model.keys import Ref
 from muster.model.resources import summed
 from muster.model.workload import PodSet, Wishes, Workload
-from muster.runtime.replay import replay
+from muster.runtime.replaying.replay import replay
 
 FEWER = settings(SETTINGS, max_examples=25)
 STEP_MS = 5_000

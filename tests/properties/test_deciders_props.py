@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kit.chaos import Chaos
 from kit.histories import goes_on_from_a_snapshot
-from muster.runtime.replay import replay
+from muster.runtime.replaying.replay import replay
 
 SETTINGS = settings(max_examples=120, suppress_health_check=[HealthCheck.too_slow])
 

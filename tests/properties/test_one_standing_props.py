@@ -30,7 +30,7 @@ from muster.core.views.story import Story
 from muster.core.wording import jobs
 from muster.events.decisions import WorkloadQueued
 from muster.model.keys import Ref
-from muster.runtime.snapshotting import decode_state, encode_state
+from muster.runtime.logkeeping.snapshotting import decode_state, encode_state
 from muster_cli.board import board_of
 from muster_cli.levers import standing_line
 from muster_cli.listing import job_rows

@@ -17,7 +17,7 @@ from muster.core.gang.declare import satisfied
 from muster.core.gang.state import AdmitterState
 from muster.events.effects import EffectFailed
 from muster.events.gangs import GangHeldBack, PodsPlaced, PodsReleased
-from muster.runtime.snapshotting import decode_state, encode_state
+from muster.runtime.logkeeping.snapshotting import decode_state, encode_state
 
 
 def state_of(chance: Chance) -> AdmitterState:

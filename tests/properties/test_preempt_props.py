@@ -17,7 +17,7 @@ from muster.events.decisions import EvictionOrdered
 from muster.model.demand import Demand
 from muster.model.keys import Ref
 from muster.model.quota import QuotaNode, QuotaTree
-from muster.runtime.replay import replay
+from muster.runtime.replaying.replay import replay
 
 SETTINGS = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 TREE = Ref("ElasticQuotaTree", "kube-system", "tree", "tree")

@@ -16,7 +16,7 @@ from muster.core.readmodel.state import ReadState
 from muster.core.stage import Folder
 from muster.core.status.promise import promise_of, promises_of
 from muster.core.status.values import Promise
-from muster.runtime.snapshotting import decode_state, encode_state
+from muster.runtime.logkeeping.snapshotting import decode_state, encode_state
 
 MINUTE = 60_000
 SETTINGS = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])

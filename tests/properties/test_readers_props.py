@@ -31,7 +31,7 @@ from muster.events.facts import ObjectUnreadable
 from muster.events.public import PublicWorkloadDenied, PublicWorkloadRefused
 from muster.model.resources import parse_quantity
 from muster.model.workload import Wishes
-from muster.runtime.snapshotting import decode_state, encode_state
+from muster.runtime.logkeeping.snapshotting import decode_state, encode_state
 from muster_cli.board import board_of
 from muster_cli.levers import standing_line
 from muster_cli.listing import job_rows

@@ -12,7 +12,7 @@ from kit.scenes import Scene
 from muster.core.audit.auditor import audit
 from muster.core.quota.service import MOST_TIMES
 from muster.events.decisions import EvictionOrdered, QuotaReserved
-from muster.runtime.replay import replay
+from muster.runtime.replaying.replay import replay
 
 FEWER = settings(SETTINGS, max_examples=25)
 STEPS = 60

@@ -16,7 +16,7 @@ from muster.core.quota.tree import read_tree
 from muster.events.decisions import QuotaDenied, QuotaReserved
 from muster.events.facts import TreeNodeSpec
 from muster.model.quota import QuotaNode
-from muster.runtime.replay import replay
+from muster.runtime.replaying.replay import replay
 
 SETTINGS = settings(max_examples=80, suppress_health_check=[HealthCheck.too_slow])
 GPU = "nvidia.com/gpu"

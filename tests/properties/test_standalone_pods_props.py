@@ -15,7 +15,7 @@ from muster.events.decisions import WorkloadAdopted
 from muster.events.facts import PodGone, PodObserved
 from muster.model.keys import Ref
 from muster.model.workload import PodState
-from muster.runtime.replay import replay
+from muster.runtime.replaying.replay import replay
 
 FEWER = settings(SETTINGS, max_examples=60)
 

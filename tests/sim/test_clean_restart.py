@@ -8,7 +8,7 @@ import pytest
 
 from kit.shell import Cell, play, small_job, small_tree
 from muster.core.cell.deciders import DECIDERS
-from muster.runtime.leader import Leader
+from muster.runtime.runners.leader import Leader
 
 LONG_S = 120.0
 

@@ -18,7 +18,7 @@ from muster.fakecluster.apiserver.store import StoredChange
 from muster.fakecluster.world import SimCluster
 from muster.model import api
 from muster.model.resources import Vector, add_into
-from muster.runtime.replay import replay
+from muster.runtime.replaying.replay import replay
 
 NODES = {f"node-{index}": {"cpu": "16", "memory": "64Gi", "nvidia.com/gpu": "8"} for index in range(6)}
 WILD = Disorder(late=0.6, crash=0.03, unseen=0.3, repeat=0.1, lost_answer=0.3, stale_patch=0.3, outage=0.2)

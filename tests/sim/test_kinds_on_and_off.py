@@ -12,7 +12,7 @@ from muster.core.workloads.registry import KINDS
 from muster.events.decisions import GangAdmitted, QuotaReleased, WorkloadDequeued, WorkloadQueued
 from muster.events.facts import KindsConfigured, Synced, SyncStarted
 from muster.model import api
-from muster.runtime.replay import replay
+from muster.runtime.replaying.replay import replay
 
 
 def told(cell: Cell, kind: type) -> list[str]:

@@ -5,7 +5,7 @@ from typing import Any
 from kit.shell import Cell, play, small_job, small_tree
 from muster.core.cell.deciders import DECIDERS
 from muster.model import api
-from muster.runtime.presenting import PASSING_S, SETTLE_S
+from muster.runtime.presenting.presenter import PASSING_S, SETTLE_S
 
 
 def told(cell: Cell, job: str) -> str:

@@ -10,7 +10,7 @@ import pytest
 
 from kit.shell import Cell, play, small_job, small_tree
 from muster.ports import ApiResponse, ApiTransport
-from muster.runtime import acting
+from muster.runtime.runners import acting
 
 Refusal = Callable[[str, str], ApiResponse | None]
 """Of a method and a path."""

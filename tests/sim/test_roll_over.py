@@ -19,10 +19,10 @@ from muster.events.system import Genesis, LogNearlyFull
 from muster.fakecluster.apiserver.store import StoredChange
 from muster.model import api
 from muster.model.keys import Intent
-from muster.runtime.leader import Leader
-from muster.runtime.replay import replay
-from muster.runtime.rolling import RollError, States, roll
-from muster.runtime.snapshotting import encode_state
+from muster.runtime.logkeeping.rolling import RollError, States, roll
+from muster.runtime.logkeeping.snapshotting import encode_state
+from muster.runtime.replaying.replay import replay
+from muster.runtime.runners.leader import Leader
 
 JOBS = [f"job-{number}" for number in range(5)]
 SERVICES = ("watcher", *DECIDERS, "actuator", "presenter", "keeper")

@@ -18,8 +18,8 @@ from muster.core.stage import Folder
 from muster.events.decisions import CandidatesProposed
 from muster.events.envelope import Commit, Stored
 from muster.events.system import RulesetActivated
-from muster.runtime.canonical import difference
-from muster.runtime.replay import replay
+from muster.runtime.replaying.canonical import difference
+from muster.runtime.replaying.replay import replay
 
 
 async def three_jobs(cell: Cell, name: str) -> None:

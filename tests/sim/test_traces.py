@@ -15,8 +15,8 @@ from muster.events.base import Cause, Event
 from muster.events.envelope import Commit, Stored
 from muster.events.facts import WorkloadFinished
 from muster.model.keys import Ref
-from muster.runtime.hooks import NoHooks
-from muster.runtime.replay import replay
+from muster.runtime.replaying.replay import replay
+from muster.runtime.runners.hooks import NoHooks
 from muster.telemetry.traceids import root_id, span_id, trace_id
 from muster.telemetry.traces import WorkloadTraces, make_tracing
 

@@ -9,7 +9,7 @@ from muster.events.decisions import GangAdmitted
 from muster.fakecluster.apiserver import FaultDraw
 from muster.fakecluster.apiserver.faults import FaultRates
 from muster.model import api
-from muster.runtime import acting
+from muster.runtime.runners import acting
 
 
 def test_an_admitted_job_that_is_deleted_before_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,10 +12,10 @@ from kit.compose import REPOSITORY
 from kit.pages import PAGES, Block, lines, links, shell
 from kit.picture import PICTURE, drawn
 from muster.core.cell.deciders import DECIDERS
-from muster.runtime.catalogue import emitters
 from muster.runtime.config import PREFIX, Config
 from muster.telemetry.metrics import COUNTERS, GAUGES, Metrics
 from muster_cli.main import make_app
+from muster_tools.catalogue import emitters
 
 SERVICES = sorted(path for path in (REPOSITORY / "services").glob("muster_*") if path.is_dir())
 KUBECTL = {"annotate", "apply", "create", "delete", "describe", "get", "label", "patch", "rollout", "scale", "set"} | {

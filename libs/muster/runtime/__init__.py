@@ -1,1 +1,1 @@
-"""Runners: they drive the pure stages against a log, live, in replay, or in virtual time."""
+"""The process of a service, and the four rooms of what runs in it: runners, log keeping, replaying, presenting."""

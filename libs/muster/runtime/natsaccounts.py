@@ -28,6 +28,8 @@ from muster.events import subjects
 from muster.runtime import pairing
 
 ACCOUNTS_FILE = "deploy/nats/accounts.conf"
+KEYS = "muster-nats-keys"
+"""ConfigMap with the public keys."""
 API = "$JS.API"
 EXPORTED_API = "$JS.MUSTER.API"
 """The prefix under which readers outside find the JetStream API; every NATS client has an option for it."""
@@ -49,6 +51,16 @@ KEEPERS: dict[str, tuple[str, ...]] = {
 
 QUARANTINERS = ("watcher",)
 """Services that put aside what they cannot read."""
+
+
+def secret_of(service: str) -> str:
+    """The Secret with the seed of a service's key."""
+    return f"muster-nats-{dashed(service)}"
+
+
+def dashed(service: str) -> str:
+    """A service's name as Kubernetes takes it."""
+    return service.replace("_", "-")
 
 
 class User(Struct, frozen=True):

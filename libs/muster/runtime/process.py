@@ -34,19 +34,19 @@ from muster.ports import (
     Clock,
     LogSealedError,
 )
-from muster.runtime.acting import ActuatorRunner
-from muster.runtime.activating import Activator, announce
 from muster.runtime.clusterlease import ClusterLease, Fenced
 from muster.runtime.config import Config
-from muster.runtime.follower import AnyFollower, Follower
-from muster.runtime.keeping import LogKeeper
-from muster.runtime.leader import Leader
 from muster.runtime.pairing import record_cluster
-from muster.runtime.presenting import Presenter
-from muster.runtime.publishing import Publisher
-from muster.runtime.shared import SharedLog
-from muster.runtime.sharemetrics import EVERY_S, share_gauges
-from muster.runtime.watching import WatcherRunner
+from muster.runtime.presenting.presenter import Presenter
+from muster.runtime.runners.acting import ActuatorRunner
+from muster.runtime.runners.activating import Activator, announce
+from muster.runtime.runners.follower import AnyFollower, Follower
+from muster.runtime.runners.keeping import LogKeeper
+from muster.runtime.runners.leader import Leader
+from muster.runtime.runners.publishing import Publisher
+from muster.runtime.runners.shared import SharedLog
+from muster.runtime.runners.sharemetrics import EVERY_S, share_gauges
+from muster.runtime.runners.watching import WatcherRunner
 from muster.telemetry.logs import Logger
 from muster.telemetry.metrics import Metrics, labels
 from muster.telemetry.observer import StageTelemetry

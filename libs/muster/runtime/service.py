@@ -33,11 +33,11 @@ from muster.runtime.clock import SystemClock
 from muster.runtime.config import Config, ConfigError, load
 from muster.runtime.connecting import connect_bus, open_cell
 from muster.runtime.health import HealthServer
-from muster.runtime.leader import ClockSkewError
-from muster.runtime.leasing import LostLeadershipError
+from muster.runtime.logkeeping.rolling import RollError, roll
 from muster.runtime.process import Process
-from muster.runtime.rolling import RollError, roll
-from muster.runtime.shared import SharedLog
+from muster.runtime.runners.leader import ClockSkewError
+from muster.runtime.runners.leasing import LostLeadershipError
+from muster.runtime.runners.shared import SharedLog
 from muster.telemetry import logs
 from muster.telemetry.metrics import Metrics
 

@@ -23,7 +23,7 @@ _WAITS_KEPT = 100_000
 
 
 class StageTelemetry:
-    """Implements the runners' hooks (``runtime.hooks.Hooks``) and the reflector's (``kube.hooks.Hooks``)."""
+    """Implements the runners' hooks (``runtime.runners.hooks.Hooks``) and the reflector's (``kube.hooks.Hooks``)."""
 
     def __init__(self, stage: str, shard: str, metrics: Metrics, logger: Logger, traces: WorkloadTraces) -> None:
         self._metrics = metrics

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from muster.events.envelope import Stored
 from muster.model.resources import Vector
-from muster.runtime.logfile import LogWriter
+from muster.runtime.logkeeping.logfile import LogWriter
 from muster.tracesim.cell import Cell
 from muster.tracesim.engine import Engine
 from muster.tracesim.faults import FaultSchedule

@@ -11,7 +11,7 @@ from cyclopts import Parameter
 from muster.core.cell.deciders import DECIDERS
 from muster.core.stage import StageState
 from muster.events.envelope import Stored
-from muster.runtime.stepping import Stepper
+from muster.runtime.replaying.stepping import Stepper
 from muster_cli.commands.replay import known_stage
 from muster_cli.console import Output
 from muster_cli.exits import NOT_FOUND, OK, VIOLATED, CliError

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from muster.runtime.canonical import difference
+from muster.runtime.replaying.canonical import difference
 from muster.tracesim.changes import changed_rules, known_ruleset, otherwise
 from muster_cli.console import Output
 from muster_cli.exits import OK, USAGE, VIOLATED, CliError

@@ -14,9 +14,9 @@ from muster.bus.log import JetStreamLog
 from muster.events.envelope import Stored
 from muster.model.text import counted
 from muster.ports import Snapshot
-from muster.runtime.archive import SEGMENT_COMMITS
-from muster.runtime.archiving import archive
-from muster.runtime.logfile import LogWriter
+from muster.runtime.logkeeping.archive import SEGMENT_COMMITS
+from muster.runtime.logkeeping.archiving import archive
+from muster.runtime.logkeeping.logfile import LogWriter
 from muster_cli.console import Output
 from muster_cli.datafolder import place_of
 from muster_cli.exits import USAGE, CliError

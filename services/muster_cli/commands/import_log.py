@@ -11,7 +11,7 @@ from cyclopts import Parameter
 from muster.bus.importing import import_log as store
 from muster.bus.log import Body
 from muster.bus.streams import Limits
-from muster.runtime.archive import ArchiveManifest, read_lines, read_manifest
+from muster.runtime.logkeeping.archive import ArchiveManifest, read_lines, read_manifest
 from muster_cli.console import Output
 from muster_cli.exits import NOT_FOUND, CliError
 from muster_cli.options import Bus, Room

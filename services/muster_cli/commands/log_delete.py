@@ -8,7 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from muster.bus.cell import open_log
-from muster.runtime.pruning import Sealed, deletable, delete
+from muster.runtime.logkeeping.pruning import Sealed, deletable, delete
 from muster_cli.console import Output
 from muster_cli.exits import USAGE, CliError
 from muster_cli.options import Bus

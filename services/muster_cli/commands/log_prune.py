@@ -9,7 +9,7 @@ from cyclopts import Parameter
 
 from muster.bus.cell import open_log
 from muster.model.text import counted
-from muster.runtime.pruning import deletable, delete, sealed
+from muster.runtime.logkeeping.pruning import deletable, delete, sealed
 from muster_cli.commands.log_delete import archive_of, told
 from muster_cli.console import Output
 from muster_cli.exits import USAGE, CliError

@@ -11,7 +11,7 @@ from muster.bus.generations import JetStreamGenerations
 from muster.bus.snapshots import JetStreamSnapshots
 from muster.model.text import counted
 from muster.runtime.clock import SystemClock
-from muster.runtime.rolling import kept_snapshots, roll
+from muster.runtime.logkeeping.rolling import kept_snapshots, roll
 from muster_cli.console import Output
 from muster_cli.exits import OK, VIOLATED
 from muster_cli.marking import short

@@ -24,8 +24,7 @@ async def nats_keys(
     import nkeys  # type: ignore[import-untyped]
     import yaml
 
-    from muster.runtime.installing import KEYS, dashed, secret_of
-    from muster.runtime.natsaccounts import muster_users, nkey_setting, render
+    from muster.runtime.natsaccounts import KEYS, dashed, muster_users, nkey_setting, render, secret_of
     from muster_cli.console import Output
 
     out = Output()

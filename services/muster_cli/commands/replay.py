@@ -8,8 +8,8 @@ from cyclopts import Parameter
 
 from muster.core.cell.deciders import DECIDERS
 from muster.core.queueing.state import SorterState
-from muster.runtime.replay import Replayer
-from muster.runtime.states import plain
+from muster.runtime.replaying.replay import Replayer
+from muster.runtime.replaying.states import plain
 from muster_cli.console import Output
 from muster_cli.exits import OK, USAGE, VIOLATED, CliError
 from muster_cli.options import Document

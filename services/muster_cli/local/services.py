@@ -13,8 +13,8 @@ from muster.events.subjects import lease_bucket
 from muster.ports import ApiTransport, Clock
 from muster.runtime.config import Config
 from muster.runtime.health import HealthServer
-from muster.runtime.leader import Leader
 from muster.runtime.process import Process
+from muster.runtime.runners.leader import Leader
 from muster.runtime.service import RESTARTS, open_process
 from muster_cli.state import SEATS
 

@@ -10,7 +10,7 @@ import msgspec
 from rich.text import Text
 
 from muster.model.text import shorten
-from muster.runtime.states import StateDifference
+from muster.runtime.replaying.states import StateDifference
 from muster_cli.console import DIM, styled
 
 EVENT_WIDTH = 600

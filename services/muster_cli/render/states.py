@@ -14,8 +14,8 @@ from muster.core.stage import StageState
 from muster.core.wording import telling
 from muster.model.resources import format_quantity, format_vector
 from muster.model.text import counted, instant, moment, shorten
-from muster.runtime.states import about, plain
-from muster.runtime.stepping import Step
+from muster.runtime.replaying.states import about, plain
+from muster.runtime.replaying.stepping import Step
 from muster_cli.console import BAD, DIM, GOOD, STRONG, columns, styled
 from muster_cli.render.differences import EVENT_WIDTH, SHOWN, state_difference_lines, where_differs
 

@@ -11,8 +11,8 @@ from rich.text import Text
 from muster.core.audit.auditor import Auditor
 from muster.core.stage import Violation
 from muster.model.text import counted, moment, shorten
-from muster.runtime.canonical import FirstDifference
-from muster.runtime.replay import Divergence, ReplayReport
+from muster.runtime.replaying.canonical import FirstDifference
+from muster.runtime.replaying.replay import Divergence, ReplayReport
 from muster_cli.console import BAD, DIM, GOOD, STRONG, columns, styled
 from muster_cli.invariants import CHECKED, UNCHECKED
 from muster_cli.render.differences import EVENT_WIDTH, different_fields, state_difference_lines, where_differs

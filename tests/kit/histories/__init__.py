@@ -13,8 +13,8 @@ from kit.bench import Bench
 from muster.core.audit.auditor import audit
 from muster.core.cell.seat import AnySeat, Seat
 from muster.events.envelope import Stored
-from muster.runtime.replay import replay
-from muster.runtime.snapshotting import decode_state, encode_state
+from muster.runtime.logkeeping.snapshotting import decode_state, encode_state
+from muster.runtime.replaying.replay import replay
 
 SETTINGS = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 SEEDS = st.integers(0, 2**32)

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from muster.events.envelope import Stored
 from muster.events.registry import encode
-from muster.runtime.logfile import LogWriter, read_log
+from muster.runtime.logkeeping.logfile import LogWriter, read_log
 
 FOLDER = Path(__file__).parents[2] / "histories"
 DIGESTS = "digests.txt"

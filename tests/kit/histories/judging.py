@@ -19,7 +19,7 @@ from muster.core.views.narrator import NarratedEvent, Narrator
 from muster.events.base import Cause, Event
 from muster.events.envelope import Stored
 from muster.events.system import TimeReached
-from muster.runtime.replay import Divergence, replay
+from muster.runtime.replaying.replay import Divergence, replay
 
 BEFORE = 8
 """How many sentences about the same object are shown before a decision that differs."""

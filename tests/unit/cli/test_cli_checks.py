@@ -11,7 +11,7 @@ from muster.core.reading.registry import WATCHED
 from muster.fakecluster.apiserver import SimApiServer, SimTransport
 from muster.model import api
 from muster.runtime.config import Config
-from muster.runtime.leader import MAX_SKEW_MS
+from muster.runtime.runners.leader import MAX_SKEW_MS
 from muster_cli.buschecks import judged
 from muster_cli.clusterchecks import POLICIES, _tree, acting_rights, watching_rights
 from muster_cli.findings import Finding

@@ -15,7 +15,7 @@ from kit.facts import t0
 from kit.scenario import Play
 from kit.story import quota_tree
 from muster.core.reading.quotatree import read_quota_tree
-from muster.runtime.logfile import write_log
+from muster.runtime.logkeeping.logfile import write_log
 from muster_cli import exits, instances, samples
 from muster_cli.exits import CliError
 from muster_cli.instances import Instance, Registration

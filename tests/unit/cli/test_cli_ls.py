@@ -14,7 +14,7 @@ from muster.core.views.story import Story
 from muster.events.base import Event
 from muster.events.envelope import Commit
 from muster.events.facts import PodGone, WorkloadFinished, WorkloadGone
-from muster.runtime.snapshotting import encode_state
+from muster.runtime.logkeeping.snapshotting import encode_state
 from muster_cli.commands.ls import span_of
 from muster_cli.exits import CliError
 from muster_cli.listing import JobFilter, JobRow, job_rows, record_of_row

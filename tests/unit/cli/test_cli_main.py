@@ -7,17 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from muster_cli import docs, exits, main
+from muster_cli import exits, main
 from muster_cli.helping import overview
 from muster_cli.main import make_app, name_of, run
 from muster_cli.registry import COMMANDS, GROUPS
+from muster_tools import pages
 
 ROOT = Path(__file__).parents[3]
 
 
 def test_every_command_has_a_page_with_examples_and_explains_its_options() -> None:
     for page in COMMANDS:
-        shown = docs.help_of(page.name)
+        shown = pages.help_of(page.name)
         assert shown.startswith(f"Usage: muster {page.name}"), page.name
         assert "Examples:" in shown
         assert f"muster {page.name}" in page.examples
@@ -40,9 +41,9 @@ def test_every_example_is_a_command_line_that_parses(tmp_path: Path, monkeypatch
 
 
 def test_the_reference_pages_are_what_the_help_says() -> None:
-    for name, text in docs.pages().items():
-        path = ROOT / docs.FOLDER / name
-        assert path.read_text(encoding="utf-8") == text, f"{name} is stale: run `python -m muster_cli.docs`"
+    for name, text in pages.pages().items():
+        path = ROOT / pages.FOLDER / name
+        assert path.read_text(encoding="utf-8") == text, f"{name} is stale: run `python -m muster_tools.pages`"
 
 
 def test_the_overview_lists_everything(capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,7 +14,7 @@ from muster.events.envelope import Stored, genesis_commit
 from muster.events.facts import SyncStarted
 from muster.events.system import Genesis
 from muster.model.keys import Ref
-from muster.runtime.replay import Divergence, ReplayReport, replay
+from muster.runtime.replaying.replay import Divergence, ReplayReport, replay
 from muster_cli import board, findings, invariants
 from muster_cli.console import Output, cleaned, columns, styled
 from muster_cli.filtering import EventFilter

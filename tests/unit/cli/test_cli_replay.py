@@ -7,8 +7,8 @@ import pytest
 
 from kit.scenario import Play
 from muster.events.envelope import encode_commit
-from muster.runtime.archive import ArchiveWriter
-from muster.runtime.logfile import write_log
+from muster.runtime.logkeeping.archive import ArchiveWriter
+from muster.runtime.logkeeping.logfile import write_log
 from muster_cli.main import run
 
 

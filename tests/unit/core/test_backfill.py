@@ -14,7 +14,7 @@ from muster.core.quota.runtimes import AROUND_MS, HOUR_MS, MINUTE_MS, run_time_m
 from muster.core.views.story import JobStory, Story
 from muster.events.claims import ClaimOpened
 from muster.events.decisions import QuotaReserved
-from muster.runtime.snapshotting import decode_state, encode_state
+from muster.runtime.logkeeping.snapshotting import decode_state, encode_state
 
 BEGAN = 1_000_000
 """Log time (ms) at which a bench begins."""

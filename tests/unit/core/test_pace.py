@@ -11,7 +11,7 @@ from muster.core.readmodel.model import ReadModel
 from muster.core.stage import Folder
 from muster.core.wording.queues import estimate, no_estimate
 from muster.events.decisions import GangAdmitted
-from muster.runtime.logfile import read_log
+from muster.runtime.logkeeping.logfile import read_log
 from muster.tracesim.runner import Options, simulate
 
 

@@ -18,7 +18,7 @@ from muster.events.decisions import (
 )
 from muster.events.facts import ObjectUnreadable
 from muster.model.workload import Wishes
-from muster.runtime.replay import replay
+from muster.runtime.replaying.replay import replay
 
 
 def borrowed(*leaves: tuple[str, int], jobs: int = 2, cpu: int = 4, **rules: str) -> Scene:

@@ -32,8 +32,8 @@ from muster.events.decisions import GangAdmitted, QuotaTreeAccepted, QuotaTreeRe
 from muster.events.envelope import MAX_BYTES, encode_commit
 from muster.events.facts import ChildGone, ObjectUnreadable, QuotaTreeObserved, WorkloadObserved
 from muster.events.registry import encode
-from muster.runtime.replay import replay
-from muster.runtime.snapshotting import decode_state, encode_state
+from muster.runtime.logkeeping.snapshotting import decode_state, encode_state
+from muster.runtime.replaying.replay import replay
 
 CASES = corpus()
 READ_S = 2.0

@@ -19,7 +19,7 @@ from muster.events.decisions import GangAdmitted
 from muster.events.envelope import MAX_BYTES, encode_commit
 from muster.events.facts import ObjectUnreadable
 from muster.events.registry import encode
-from muster.runtime.snapshotting import encode_state
+from muster.runtime.logkeeping.snapshotting import encode_state
 
 SLOW = [HealthCheck.too_slow]
 

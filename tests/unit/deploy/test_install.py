@@ -8,7 +8,8 @@ import yaml
 
 from kit.compose import REPOSITORY, services
 from kit.pages import blocks
-from muster.runtime.installing import (
+from muster.runtime.natsaccounts import inbox, muster_users, secret_of
+from muster_tools.installing import (
     BASES,
     COMMANDS,
     FILES,
@@ -17,10 +18,8 @@ from muster.runtime.installing import (
     TLS,
     Object,
     objects,
-    secret_of,
     written,
 )
-from muster.runtime.natsaccounts import inbox, muster_users
 
 forms = pytest.mark.parametrize("small", [False, True], ids=["production", "small"])
 

@@ -11,7 +11,7 @@ from kit.compose import REPOSITORY
 from kit.deployed import Object, Right, of_kind, rights
 from muster.core.workloads.registry import KINDS
 from muster.model.api import ApiResource
-from muster.runtime.kindlists import manifests, relisted
+from muster_tools.kindlists import manifests, relisted
 
 POLICIES = REPOSITORY / "deploy" / "policies"
 WIDGETS = ApiResource("example.com", "v3", "widgets", "Widget")

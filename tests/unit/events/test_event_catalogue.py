@@ -6,7 +6,7 @@ from kit.compose import REPOSITORY
 from muster.core.cell.deciders import DECIDERS
 from muster.events.public import PUBLIC_TYPES
 from muster.events.registry import EVENT_TYPES
-from muster.runtime.catalogue import emitters, folders, page, published, redelivery
+from muster_tools.catalogue import emitters, folders, page, published, redelivery
 
 UNUSED: set[str] = set()
 """Events that nobody emits yet."""

@@ -16,7 +16,7 @@ from kit.compose import REPOSITORY
 from muster.core.views.publication import public_event
 from muster.events.public import PUBLIC_TYPES, ce_type_of
 from muster.events.registry import encode
-from muster.runtime.schemas import Schema, breaking, files, main, recorded, sample_of, schemas
+from muster_tools.schemas import Schema, breaking, files, main, recorded, sample_of, schemas
 
 FOLDER = REPOSITORY / "proto-schemas"
 SAMPLES = sorted((FOLDER / "samples").glob("*.json"))

@@ -9,8 +9,8 @@ from kit.shell import LoopClock
 from muster.fakecluster.world import SimCluster
 from muster.kube.deltas import Absent, Delta, ListSynced
 from muster.ports import LogIdentity
-from muster.runtime.hooks import Level, NoHooks
-from muster.runtime.watching import WatcherRunner
+from muster.runtime.runners.hooks import Level, NoHooks
+from muster.runtime.runners.watching import WatcherRunner
 
 
 class Notes(NoHooks):

@@ -9,7 +9,7 @@ import pytest
 
 from kit.scenario import Play
 from muster.events.envelope import encode_commit
-from muster.runtime.archive import (
+from muster.runtime.logkeeping.archive import (
     MANIFEST,
     ArchiveError,
     ArchiveWriter,
@@ -18,7 +18,7 @@ from muster.runtime.archive import (
     read_lines,
     read_manifest,
 )
-from muster.runtime.logfile import read_log
+from muster.runtime.logkeeping.logfile import read_log
 
 
 @pytest.fixture(scope="module")

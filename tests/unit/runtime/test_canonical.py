@@ -6,8 +6,8 @@ import pytest
 
 from kit import facts
 from kit.bench import Bench
-from muster.runtime.canonical import canonical, difference
-from muster.runtime.logfile import write_log
+from muster.runtime.logkeeping.logfile import write_log
+from muster.runtime.replaying.canonical import canonical, difference
 from muster_cli.main import run
 
 

@@ -14,7 +14,7 @@ from muster.events.envelope import Commit
 from muster.events.facts import Synced
 from muster.events.system import LeaderStarted
 from muster.ports import LogIdentity
-from muster.runtime.leader import CLOCK_CHECK_S, MAX_SKEW_MS, ClockSkewError, Leader
+from muster.runtime.runners.leader import CLOCK_CHECK_S, MAX_SKEW_MS, ClockSkewError, Leader
 
 pytestmark = pytest.mark.looptime
 

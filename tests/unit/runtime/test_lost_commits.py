@@ -9,9 +9,9 @@ from muster.bus.log import LogUsage
 from muster.core.cell.deciders import DECIDERS
 from muster.ports import LogGoneError, LogIdentity
 from muster.runtime.clock import SystemClock
-from muster.runtime.leader import Leader
-from muster.runtime.shared import SharedLog
-from muster.runtime.snapshotting import make_snapshot
+from muster.runtime.logkeeping.snapshotting import make_snapshot
+from muster.runtime.runners.leader import Leader
+from muster.runtime.runners.shared import SharedLog
 
 pytestmark = pytest.mark.looptime
 

@@ -12,9 +12,9 @@ from muster.core.cell.deciders import DECIDERS
 from muster.core.stage import Folder
 from muster.events.decisions import QuotaReserved
 from muster.events.envelope import Stored
-from muster.runtime.replay import SILENCE_MS, Replayer, replay
-from muster.runtime.states import about, copy_of, differences, plain
-from muster.runtime.stepping import Stepper
+from muster.runtime.replaying.replay import SILENCE_MS, Replayer, replay
+from muster.runtime.replaying.states import about, copy_of, differences, plain
+from muster.runtime.replaying.stepping import Stepper
 
 LINES = (
     "tree", "synced", "job two", "job one", "resumed two", "cluster two", "pod two 0", "runs two", "time +60s",
@@ -171,8 +171,8 @@ def test_the_part_of_a_state_about_a_job(log):
 @pytest.mark.parametrize(
     ("module", "banned"),
     [
-        ("muster.runtime.replay", ("muster.kube", "muster.bus", "kubernetes_asyncio", "nats", "socket")),
-        ("muster.runtime.stepping", ("muster.kube", "muster.bus", "kubernetes_asyncio", "nats", "socket")),
+        ("muster.runtime.replaying.replay", ("muster.kube", "muster.bus", "kubernetes_asyncio", "nats", "socket")),
+        ("muster.runtime.replaying.stepping", ("muster.kube", "muster.bus", "kubernetes_asyncio", "nats", "socket")),
         ("muster_cli.commands.replay", ("muster.kube", "kubernetes_asyncio", "muster.core.actuation.intents")),
         ("muster_cli.commands.debug", ("muster.kube", "kubernetes_asyncio", "muster.core.actuation.intents")),
     ],

@@ -27,9 +27,9 @@ from muster.model.elastic import SIGNAL, Elastic, ScaledGroup
 from muster.model.keys import Ref
 from muster.model.raydemand import RAY_UNIT, RayDemand, RayPlacementGroup, RayShape
 from muster.ports import ApiResponse, ApiStatusError, ApiUnreachableError
-from muster.runtime.hooks import NoHooks
-from muster.runtime.objectwriting import ObjectWriter
-from muster.runtime.scalegating import AGAIN_S, GateSignals
+from muster.runtime.presenting.objectwriting import ObjectWriter
+from muster.runtime.presenting.scalegates import AGAIN_S, GateSignals
+from muster.runtime.runners.hooks import NoHooks
 
 Obj = dict[str, Any]
 OPENAPI = "/openapi/v3/apis/ray.io/v1"

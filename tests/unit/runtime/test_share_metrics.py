@@ -10,7 +10,7 @@ from muster.core.readmodel.model import ReadModel
 from muster.core.readmodel.state import ReadState
 from muster.core.stage import Folder
 from muster.core.views.queueshare import queue_share, queues_named
-from muster.runtime.sharemetrics import share_gauges
+from muster.runtime.runners.sharemetrics import share_gauges
 
 GPU = "nvidia.com/gpu"
 

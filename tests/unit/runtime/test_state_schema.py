@@ -9,12 +9,12 @@ import pytest
 
 from muster.core.observed.presence import Presence
 from muster.core.observed.seen import Seen
-from muster.runtime.rolling import seats
-from muster.runtime.snapshotting import state_schema
+from muster.runtime.logkeeping.rolling import seats
+from muster.runtime.logkeeping.snapshotting import state_schema
 
 PROGRAM = """
-from muster.runtime.rolling import seats
-from muster.runtime.snapshotting import state_schema
+from muster.runtime.logkeeping.rolling import seats
+from muster.runtime.logkeeping.snapshotting import state_schema
 print([state_schema(type(stage.initial())) for stage in seats().values()])
 """
 

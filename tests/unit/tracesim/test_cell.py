@@ -7,8 +7,8 @@ import pytest
 
 from kit.traces import SAMPLES, ends, files, run, starts, trace
 from muster.core.audit.auditor import audit
-from muster.runtime.logfile import read_log
-from muster.runtime.replay import replay
+from muster.runtime.logkeeping.logfile import read_log
+from muster.runtime.replaying.replay import replay
 from muster.tracesim.faults import Fault, FaultSchedule
 from muster.tracesim.history import history_of
 from muster.tracesim.jobsfile import read_trace

@@ -8,7 +8,7 @@ import pytest
 
 from kit.traces import run, trace
 from muster.events.facts import WorkloadObserved
-from muster.runtime.logfile import read_log
+from muster.runtime.logkeeping.logfile import read_log
 from muster.tracesim import transforms
 from muster.tracesim.runner import Options, simulate
 from muster.tracesim.stops import Stops

@@ -9,7 +9,7 @@ from kit.scenario import Play
 from kit.traces import trace
 from muster.core.cell.deciders import DECIDERS
 from muster.events.system import RulesetActivated
-from muster.runtime.logfile import read_log
+from muster.runtime.logkeeping.logfile import read_log
 from muster.tracesim.changes import decided_by, prioritised
 from muster.tracesim.contrast import contrast
 from muster.tracesim.facts import EPOCH_MS

@@ -15,7 +15,7 @@ from muster.core.views.story import Story
 from muster.core.wording import jobs
 from muster.events.facts import ObjectUnreadable
 from muster.events.system import LogNearlyFull
-from muster.runtime.snapshotting import encode_state
+from muster.runtime.logkeeping.snapshotting import encode_state
 
 
 def read(scene: Play) -> ReadState:
@@ -117,7 +117,7 @@ def test_who_only_reads_keeps_no_marks_of_what_has_to_be_shown() -> None:
 
 @pytest.mark.parametrize("cut", [3, 7, 11])
 def test_the_read_model_goes_on_from_a_snapshot(cut: int) -> None:
-    from muster.runtime.snapshotting import decode_state
+    from muster.runtime.logkeeping.snapshotting import decode_state
 
     scene = refused_above()
     folder, state = Folder(ReadModel()), ReadState()

@@ -15,7 +15,7 @@ from muster.kube.discovery import has_status_subresource
 from muster.model import api
 from muster.model.api import JSON, MERGE_PATCH, ApiResource
 from muster.ports import ApiResponse, ApiStatusError, ApiTransport
-from muster.runtime.hooks import Hooks
+from muster.runtime.runners.hooks import Hooks
 
 RATE_PER_S = 50.0
 """Writes per second, all objects together; a burst of two seconds' worth is let through."""

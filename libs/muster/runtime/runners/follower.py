@@ -15,8 +15,8 @@ from muster.core.cell.seat import Seat
 from muster.core.stage import Stage, StageState
 from muster.events.envelope import Stored
 from muster.ports import Clock, Log, LogGoneError, Snapshots
-from muster.runtime.hooks import Hooks, NoHooks
-from muster.runtime.snapshotting import make_snapshot, restore
+from muster.runtime.logkeeping.snapshotting import make_snapshot, restore
+from muster.runtime.runners.hooks import Hooks, NoHooks
 
 S = TypeVar("S", bound=StageState)
 

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from muster.bus.log import Body
 from muster.ports import LogIdentity
-from muster.runtime.archive import SEGMENT_COMMITS, ArchiveError, ArchiveManifest, ArchiveWriter
+from muster.runtime.logkeeping.archive import SEGMENT_COMMITS, ArchiveError, ArchiveManifest, ArchiveWriter
 
 
 class Copied(Protocol):

@@ -28,8 +28,8 @@ from muster.kube.reflector import ABSENT_S, Reflector
 from muster.model.api import ApiResource
 from muster.model.keys import Ref
 from muster.ports import ApiStatusError, ApiTransport, ApiUnreachableError, Clock, Lease, Log, Snapshots
-from muster.runtime.hooks import Hooks, Level
-from muster.runtime.leader import Leader
+from muster.runtime.runners.hooks import Hooks, Level
+from muster.runtime.runners.leader import Leader
 
 CONFIGURING = "elasticquotatrees"
 """The shard that tells which kinds are on: without it nothing is admitted."""

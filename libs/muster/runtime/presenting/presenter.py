@@ -2,7 +2,7 @@
 
 It follows the log like a stage and appends nothing. What it writes is compared with what was observed, coalesced per
 object and limited in rate, and never waits in the way of a decision: profile ``lean`` runs without it.
-What is due when is decided here; the requests are made by :mod:`muster.runtime.objectwriting`.
+What is due when is decided here; the requests are made by :mod:`muster.runtime.presenting.objectwriting`.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from muster.core.workloads.registry import KINDS
 from muster.model import api
 from muster.model.api import JSON_PATCH, MERGE_PATCH
 from muster.ports import ApiStatusError, ApiTransport, ApiUnreachableError, Clock, Lease, Log, Snapshots
-from muster.runtime.follower import Follower
-from muster.runtime.gangpresenting import GangWriter
-from muster.runtime.hooks import Hooks
-from muster.runtime.leasing import KeptLease
-from muster.runtime.objectwriting import RATE_PER_S, ObjectWriter
-from muster.runtime.scalegating import GateSignals
+from muster.runtime.presenting.gangs import GangWriter
+from muster.runtime.presenting.objectwriting import RATE_PER_S, ObjectWriter
+from muster.runtime.presenting.scalegates import GateSignals
+from muster.runtime.runners.follower import Follower
+from muster.runtime.runners.hooks import Hooks
+from muster.runtime.runners.leasing import KeptLease
 
 SETTLE_S: Mapping[str, float] = {
     "unit": 0.3,

@@ -3,7 +3,7 @@
 There are two sorts of places, in ``deploy/policies`` and ``deploy/rbac``. Rules stand between the lines ``# From here
 made by `make schemas`: VERBS on SELECTION`` and ``# To here.``; verbs in capitals are operations that a policy is asked
 about, others are verbs of a role. Lists inside an expression are found by what stands beside them.
-``muster.runtime.installing`` writes the files; a test keeps them equal to what stands here.
+``muster_tools.installing`` writes the files; a test keeps them equal to what stands here.
 """
 
 from __future__ import annotations

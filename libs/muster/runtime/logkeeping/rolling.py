@@ -24,7 +24,7 @@ from muster.core.stage import Stage, StageState
 from muster.core.watching.watcher import Watcher
 from muster.events.envelope import Stored
 from muster.ports import Clock, Generations, Log, LogIdentity, LogSealedError, Snapshot, Snapshots
-from muster.runtime.snapshotting import decode_state, encode_state, make_snapshot, state_schema
+from muster.runtime.logkeeping.snapshotting import decode_state, encode_state, make_snapshot, state_schema
 
 StageShard = tuple[str, str]
 """(stage, shard)"""

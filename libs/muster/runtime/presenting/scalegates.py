@@ -11,7 +11,7 @@ from muster.model import api
 from muster.model.api import APPLY_PATCH
 from muster.model.keys import Ref
 from muster.ports import ApiTransport
-from muster.runtime.objectwriting import ObjectWriter
+from muster.runtime.presenting.objectwriting import ObjectWriter
 
 AGAIN_S = 60.0
 """How long after a write the same is written again, where it was refused or somebody took it away."""

@@ -1,4 +1,4 @@
-"""``python -m muster_cli.docs``: writes the reference pages of the command and of the settings from the code.
+"""``python -m muster_tools.pages``: writes the reference pages of the command and of the settings from the code.
 
 With ``--check`` it writes nothing and fails when a page is not what it would write.
 """
@@ -14,15 +14,15 @@ import msgspec
 from rich.console import Console
 
 from muster.core.status.codes import CODES
-from muster.runtime.attributes import attribute_docs
 from muster.runtime.config import PREFIX, Config
 from muster_cli import exits
 from muster_cli.helping import MAX_WIDTH, overview
 from muster_cli.main import make_app
 from muster_cli.registry import COMMANDS, GROUPS
+from muster_tools.attributes import attribute_docs
 
 FOLDER = Path("docs/reference")
-NOTICE = "<!-- Written by `python -m muster_cli.docs`: change the help of the command instead. -->"
+NOTICE = "<!-- Written by `python -m muster_tools.pages`: change the help of the command instead. -->"
 
 
 def pages() -> dict[str, str]:
@@ -38,7 +38,7 @@ def pages() -> dict[str, str]:
 def status_page() -> str:
     """Every code a job may stand at."""
     parts = [
-        "<!-- Written by `python -m muster_cli.docs` from libs/muster/core/status/codes.py. -->",
+        "<!-- Written by `python -m muster_tools.pages` from libs/muster/core/status/codes.py. -->",
         "",
         "# Where a job stands",
         "",
@@ -169,7 +169,7 @@ def main() -> int:
             path.write_text(text, encoding="utf-8")
             print(f"wrote {path}")
     if check and stale:
-        print(f"{', '.join(stale)} is not what the help says; run `python -m muster_cli.docs`", file=sys.stderr)
+        print(f"{', '.join(stale)} is not what the help says; run `python -m muster_tools.pages`", file=sys.stderr)
         return 1
     return 0
 

@@ -19,8 +19,8 @@ from muster.events.envelope import Commit, Stored
 from muster.events.registry import encode
 from muster.events.system import LeaderStarted
 from muster.ports import Snapshot
-from muster.runtime.snapshotting import decode_state
-from muster.runtime.states import StateDifference, copy_of, differences
+from muster.runtime.logkeeping.snapshotting import decode_state
+from muster.runtime.replaying.states import StateDifference, copy_of, differences
 
 SILENCE_MS = 15_000
 """A stage that folded a position this long before anything else came, and said nothing, had nothing due there. Longer

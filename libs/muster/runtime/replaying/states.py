@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from muster.core.stage import StageState
-from muster.runtime.snapshotting import decode_state, encode_state
+from muster.runtime.logkeeping.snapshotting import decode_state, encode_state
 
 S = TypeVar("S", bound=StageState)
 

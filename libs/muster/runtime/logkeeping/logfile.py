@@ -1,7 +1,7 @@
 """Exported logs: one commit per line, ``{"seq": N, "commit": {...}}``, plain or gzip by the name's ending.
 
-An archive (runtime.archive) is read the same. A file of a log whose first generations were deleted begins with the
-states of the stages there, one per line: ``{"base": {"stage": ..., "seq": N, "body": "<base64>"}}``.
+An archive (``runtime.logkeeping.archive``) is read the same. A file of a log whose first generations were deleted
+begins with the states of the stages there, one per line: ``{"base": {"stage": ..., "seq": N, "body": "<base64>"}}``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from muster.events.envelope import (
     encode_commit,
 )
 from muster.ports import Snapshot
-from muster.runtime.archive import is_archive, read_archive
+from muster.runtime.logkeeping.archive import is_archive, read_archive
 
 
 class LogFileError(Exception):

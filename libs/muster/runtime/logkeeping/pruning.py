@@ -23,8 +23,8 @@ from muster.events import subjects
 from muster.events.envelope import decode_commit
 from muster.events.public import parse_ce_id
 from muster.ports import LogIdentity
-from muster.runtime.archive import ArchivedCommit, read_lines, read_manifest
-from muster.runtime.rolling import RollError, restored, seats
+from muster.runtime.logkeeping.archive import ArchivedCommit, read_lines, read_manifest
+from muster.runtime.logkeeping.rolling import RollError, restored, seats
 
 
 class PruneError(Exception):

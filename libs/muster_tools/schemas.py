@@ -1,4 +1,4 @@
-"""``python -m muster.runtime.schemas``: writes the public contract into ``proto-schemas/``.
+"""``python -m muster_tools.schemas``: writes the public contract into ``proto-schemas/``.
 
 A JSON Schema per public event, an AsyncAPI document, samples. What was published is never changed: new events and new
 optional fields only. ``--check`` writes nothing and fails when a file is not what it would write; ``--record VERSION``
@@ -18,7 +18,7 @@ import yaml
 
 from muster.events.public import PUBLIC_TYPES, PublicEvent, PublicWorkloadEvent, ce_type_of
 from muster.events.registry import encode
-from muster.runtime.attributes import attribute_docs, summary
+from muster_tools.attributes import attribute_docs, summary
 
 FOLDER = Path("proto-schemas")
 VERSION = "v1"
@@ -163,7 +163,7 @@ def sample_of(tag: str) -> bytes:
     for each in msgspec.structs.fields(cls):
         name = f"{tag}.{each.name}" if f"{tag}.{each.name}" in EXAMPLES else each.name
         if name not in EXAMPLES:
-            raise LookupError(f"{tag}.{each.name} has no example; add one to muster/runtime/schemas.py")
+            raise LookupError(f"{tag}.{each.name} has no example; add one to muster_tools/schemas.py")
         values[each.name] = EXAMPLES[name]
     return encode(msgspec.convert({"type": tag, **values}, cls))
 

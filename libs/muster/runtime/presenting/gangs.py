@@ -8,7 +8,7 @@ from muster.kube.discovery import served
 from muster.model import api
 from muster.model.api import STRATEGIC_PATCH, ApiResource
 from muster.ports import ApiTransport
-from muster.runtime.objectwriting import ObjectWriter
+from muster.runtime.presenting.objectwriting import ObjectWriter
 
 
 class GangWriter:

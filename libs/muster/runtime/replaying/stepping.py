@@ -13,9 +13,9 @@ from muster.core.stage import StageState, Violation
 from muster.events.base import Event
 from muster.events.envelope import Stored
 from muster.ports import Snapshot
-from muster.runtime.replay import LAG, state_after
-from muster.runtime.snapshotting import decode_state
-from muster.runtime.states import StateDifference, copy_of, differences
+from muster.runtime.logkeeping.snapshotting import decode_state
+from muster.runtime.replaying.replay import LAG, state_after
+from muster.runtime.replaying.states import StateDifference, copy_of, differences
 
 
 class Step(Struct):

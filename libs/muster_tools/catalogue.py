@@ -1,4 +1,4 @@
-"""``python -m muster.runtime.catalogue``: writes ``docs/events.md``, every event of the log, from the code.
+"""``python -m muster_tools.catalogue``: writes ``docs/events.md``, every event of the log, from the code.
 
 Who emits an event is read from the source (whose modules make one), who folds it from the stages' arms, what becomes
 of it for outsiders from the publication. ``--check`` writes nothing and fails when the page is not up to date.
@@ -29,7 +29,7 @@ from muster.events.effects import Effect
 from muster.events.facts import Fact
 from muster.events.raydemand import RayDemandObserved
 from muster.events.registry import EVENT_TYPES
-from muster.runtime.attributes import summary
+from muster_tools.attributes import summary
 
 PAGE = Path("docs/events.md")
 
@@ -40,12 +40,12 @@ EMITTERS: Mapping[str, str] = {
     "muster.core.reading": "watcher",
     "muster.core.watching": "watcher",
     "muster.core.workloads": "watcher",
-    "muster.runtime.acting": "actuator",
-    "muster.runtime.activating": "quota_accountant's runner",
+    "muster.runtime.runners.acting": "actuator",
+    "muster.runtime.runners.activating": "quota_accountant's runner",
     "muster.core.cell.seat": "every stage's runner",
-    "muster.runtime.leader": "every stage's runner",
+    "muster.runtime.runners.leader": "every stage's runner",
     "muster.runtime.process": "quota_accountant's runner",
-    "muster.runtime.watching": "watcher",
+    "muster.runtime.runners.watching": "watcher",
     **{stage.__module__.rpartition(".")[0]: name for name, stage in DECIDERS.items()},
 }
 """{part of the code: whose it is}; what stands in the room of a deciding stage is that stage's"""
@@ -135,7 +135,7 @@ def redelivery(tag: str) -> str:
     for end, text in (("_observed", OBSERVED), ("_gone", GONE)):
         if tag.endswith(end):
             return text
-    raise LookupError(f"say what a redelivery of {tag} does, in muster/runtime/catalogue.py")
+    raise LookupError(f"say what a redelivery of {tag} does, in muster_tools/catalogue.py")
 
 
 def emitters() -> dict[str, list[str]]:
@@ -231,7 +231,7 @@ def page() -> str:
     return "\n".join(parts)
 
 
-HEAD = """<!-- Written by `make schemas` from the code: change those, or muster/runtime/catalogue.py. -->
+HEAD = """<!-- Written by `make schemas` from the code: change those, or muster_tools/catalogue.py. -->
 
 # Events of the log
 

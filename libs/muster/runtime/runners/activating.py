@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from muster.core.cell.deciders import DECIDERS
 from muster.events.system import RulesetActivated
 from muster.ports import Replica, Replicas
-from muster.runtime.follower import AnyFollower
-from muster.runtime.leader import AnyLeader
-from muster.runtime.leasing import LEASE_RENEWAL_S
+from muster.runtime.runners.follower import AnyFollower
+from muster.runtime.runners.leader import AnyLeader
+from muster.runtime.runners.leasing import LEASE_RENEWAL_S
 
 SURE_S = 15.0
 """So long all must have supported it: longer than a replica that has ended counts as alive."""

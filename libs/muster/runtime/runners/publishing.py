@@ -14,9 +14,9 @@ from muster.events.public import PublicEvent, PublicWorkloadEvent, ce_id, ce_typ
 from muster.events.registry import encode
 from muster.events.subjects import public_subject
 from muster.ports import Lease, Log, Snapshots
-from muster.runtime.hooks import Hooks, NoHooks
-from muster.runtime.leasing import KeptLease
-from muster.runtime.snapshotting import restore_before
+from muster.runtime.logkeeping.snapshotting import restore_before
+from muster.runtime.runners.hooks import Hooks, NoHooks
+from muster.runtime.runners.leasing import KeptLease
 from muster.telemetry.traceids import traceparent
 
 

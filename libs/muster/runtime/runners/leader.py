@@ -17,9 +17,9 @@ from muster.events.base import Event
 from muster.events.envelope import MAX_EVENTS, Commit, CommitKind, Stored
 from muster.events.system import LeaderStarted
 from muster.ports import Clock, FencedError, Lease, Log, Snapshots
-from muster.runtime.follower import Follower
-from muster.runtime.hooks import Hooks
-from muster.runtime.leasing import KeptLease
+from muster.runtime.runners.follower import Follower
+from muster.runtime.runners.hooks import Hooks
+from muster.runtime.runners.leasing import KeptLease
 
 S = TypeVar("S", bound=StageState)
 

@@ -18,8 +18,8 @@ from muster.events.effects import EffectFailed
 from muster.events.envelope import MAX_EVENTS, CommitKind
 from muster.model.keys import Intent
 from muster.ports import ApiTransport, ApiUnreachableError, Clock, Lease, Log, Snapshots
-from muster.runtime.hooks import Hooks
-from muster.runtime.leader import Leader
+from muster.runtime.runners.hooks import Hooks
+from muster.runtime.runners.leader import Leader
 
 MAX_IN_FLIGHT = 32
 REQUEST_TIMEOUT_S = 10.0

@@ -11,11 +11,11 @@ from typing import Protocol
 
 from muster.bus.log import JetStreamLog
 from muster.ports import Clock, Generations, Lease, LogSealedError, Snapshots
-from muster.runtime.archive import ArchiveError
-from muster.runtime.archiving import archive
-from muster.runtime.hooks import Hooks
-from muster.runtime.leasing import KeptLease
-from muster.runtime.rolling import kept_snapshots, roll
+from muster.runtime.logkeeping.archive import ArchiveError
+from muster.runtime.logkeeping.archiving import archive
+from muster.runtime.logkeeping.rolling import kept_snapshots, roll
+from muster.runtime.runners.hooks import Hooks
+from muster.runtime.runners.leasing import KeptLease
 
 LOOK_S = 5.0
 """How often the keeper looks how full the log is, or whether somebody has sealed it."""

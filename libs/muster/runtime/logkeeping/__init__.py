@@ -1,0 +1,1 @@
+"""Log keeping: archives and log files, roll-over, pruning, and snapshots of states."""
