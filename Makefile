@@ -86,6 +86,8 @@ schemas: $(READY) picture  ## write what is made from the code: public contract,
 	$(BIN)/python -m grpc_tools.protoc -Iproto-schemas/ray --python_out=$(DEMAND) --pyi_out=$(DEMAND) ray_head.proto
 	$(BIN)/python -m muster_tools.schemas
 	$(BIN)/python -m muster_tools.catalogue
+	$(BIN)/python -m muster_tools.openapi
+	$(BIN)/python -m muster.runtime.natsaccounts
 	$(BIN)/python -m muster_tools.pages
 	$(BIN)/python -m muster_tools.installing
 

@@ -35,11 +35,12 @@ BASES = {False: "deploy/production", True: "deploy/small"}
 """{whether it is the small form: folder}"""
 RIGHTS = "deploy/rbac"
 COMMANDS: dict[str, list[str]] = {
-    **{name: ["python", "-m", f"muster_{name}"] for name in ("watcher", *DECIDERS, "actuator", "publisher")},
+    **{name: ["python", "-m", f"muster_{name}"] for name in ("watcher", *DECIDERS, "actuator", "publisher", "gateway")},
     "keeper": ["muster", "log", "keep"],
 }
 """{service, as the user of NATS is called: what its container runs}"""
-SPEAKS_TO_KUBERNETES = ("watcher", "actuator")
+SPEAKS_TO_KUBERNETES = ("watcher", "actuator", "gateway")
+GATEWAY, GATEWAY_PORT = "gateway", 8800
 PORT = 8080
 CPU, MEMORY = {"requests": "100m", "limits": "2"}, {"requests": "256Mi", "limits": "1Gi"}
 LABEL = {"app.kubernetes.io/part-of": "muster"}
@@ -82,6 +83,14 @@ def _production() -> Iterator[Object]:
         yield _deployment(name, 2, pod)
         budget = {"maxUnavailable": 1, "selector": {"matchLabels": _names(name)}}
         yield {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": _meta(name), "spec": budget}
+    yield _gateway_service(f"muster-{GATEWAY}")
+
+
+def _gateway_service(pods: str) -> Object:
+    """Where people and programs find the gateway; TLS is the business of what leads to it."""
+    ports = [{"name": "http", "port": 80, "targetPort": GATEWAY_PORT}]
+    spec = {"selector": _names(pods), "ports": ports}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": _meta(f"muster-{GATEWAY}"), "spec": spec}
 
 
 def _small() -> Iterator[Object]:
@@ -97,6 +106,7 @@ def _small() -> Iterator[Object]:
         }
     containers = [_container(service, PORT + index) for index, service in enumerate(COMMANDS, 1)]
     yield _deployment("muster", 1, _pod("muster", containers, list(COMMANDS), token=True))
+    yield _gateway_service("muster")
 
 
 def _deployment(name: str, replicas: int, pod: Object) -> Object:
@@ -162,7 +172,7 @@ def _container(service: str, port: int) -> Object:
         "image": IMAGE,
         "command": COMMANDS[service],
         "env": _environment(service, port),
-        "ports": [{"containerPort": port}],
+        "ports": [{"containerPort": each} for each in (port, *([GATEWAY_PORT] if service == GATEWAY else []))],
         "startupProbe": probe("/startupz", periodSeconds=2, failureThreshold=300),
         "readinessProbe": probe("/readyz", periodSeconds=5, timeoutSeconds=3),
         "livenessProbe": probe("/livez", periodSeconds=10, timeoutSeconds=5),
@@ -181,6 +191,8 @@ def _environment(user: str, port: int = 0) -> list[Object]:
     }
     if port:
         plain |= {"MUSTER_HEALTH_HOST": "0.0.0.0", "MUSTER_HEALTH_PORT": str(port)}  # noqa: S104 - inside its pod
+    if user == GATEWAY:
+        plain |= {"MUSTER_GATEWAY_HOST": "0.0.0.0"}  # noqa: S104 - inside its pod
     name = {"name": "MUSTER_PROCESS", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
     return [*({"name": key, "value": value} for key, value in plain.items()), name]
 
@@ -277,7 +289,7 @@ def _nats(servers: int) -> Iterator[Object]:
 
 
 def _network(*, small: bool) -> Iterator[Object]:
-    """Nothing, but services to NATS, two to the API server, one to Ray heads; and metrics."""
+    """Nothing, but services to NATS, three to the API server, one to Ray heads; metrics; and readers to the gateway."""
     nats, ours = {"podSelector": {"matchLabels": _names("nats")}}, {"podSelector": {"matchLabels": LABEL}}
     yield _rule("muster-nothing-else", {}, {"ingress": [], "egress": []})
     names = [{"protocol": protocol, "port": 53} for protocol in ("UDP", "TCP")]
@@ -295,6 +307,9 @@ def _network(*, small: bool) -> Iterator[Object]:
     for name in speakers:
         api = [{"ports": [{"protocol": "TCP", "port": port} for port in (443, 6443)]}]
         yield _rule(f"{name}-to-kubernetes", _names(name), {"egress": api})
+    served = {"namespaceSelector": {"matchLabels": {"muster.dev/gateway": "true"}}}
+    name = "muster" if small else f"muster-{GATEWAY}"
+    yield _rule(f"{name}-from-people", _names(name), {"ingress": [{"from": [served], "ports": _tcp(GATEWAY_PORT)}]})
     reader = "muster" if small else "muster-autoscaler-bridge"
     heads = {"namespaceSelector": {}, "podSelector": {"matchLabels": {RAY_NODE_TYPE: RAY_HEAD}}}
     ports = [*_tcp(6379), *_tcp(8265)]

@@ -62,6 +62,11 @@ class Account(NamedTuple):
 
 
 WATCHER, ACTUATOR = Account("muster-watcher"), Account("muster-actuator")
+GATEWAY = Account("muster-gateway")
+REVIEWS = (
+    ApiResource("authentication.k8s.io", "v1", "tokenreviews", "TokenReview"),
+    ApiResource("authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview"),
+)
 RESERVATION = Account("muster-gpu-reservation", RESERVATIONS)
 
 
@@ -70,6 +75,7 @@ def needs(kinds: Collection[str] = KINDS) -> dict[Account, list[Need]]:
     return {
         WATCHER: [*_watcher(kinds)],
         ACTUATOR: [*_actuator(kinds)],
+        GATEWAY: [Need("create", each) for each in REVIEWS],
         RESERVATION: [Need("patch", api.PODS, namespace=RESERVATIONS)],
     }
 

@@ -18,9 +18,9 @@ from rich.text import Text
 from kit.traces import files
 from muster.core.views.narrator import Narrator
 from muster.runtime.logkeeping.logfile import read_log
+from muster.serving.board import board_of
 from muster.tracesim.jobsfile import read_trace
 from muster.tracesim.runner import Options, simulate
-from muster_cli.board import board_of
 from muster_cli.main import run
 from muster_cli.render.queues import tree_lines
 

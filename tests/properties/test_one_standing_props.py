@@ -31,9 +31,9 @@ from muster.core.wording import jobs
 from muster.events.decisions import WorkloadQueued
 from muster.model.keys import Ref
 from muster.runtime.logkeeping.snapshotting import decode_state, encode_state
-from muster_cli.board import board_of
+from muster.serving.board import board_of
+from muster.serving.joblist import job_rows
 from muster_cli.levers import standing_line
-from muster_cli.listing import job_rows
 
 SETTINGS = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 SEEDS = st.integers(0, 2**32)

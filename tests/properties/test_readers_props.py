@@ -32,9 +32,9 @@ from muster.events.public import PublicWorkloadDenied, PublicWorkloadRefused
 from muster.model.resources import parse_quantity
 from muster.model.workload import Wishes
 from muster.runtime.logkeeping.snapshotting import decode_state, encode_state
-from muster_cli.board import board_of
+from muster.serving.board import board_of
+from muster.serving.joblist import job_rows
 from muster_cli.levers import standing_line
-from muster_cli.listing import job_rows
 from muster_cli.local.teller import Teller
 from muster_cli.render.queuestories import expected, position_record
 

@@ -13,7 +13,7 @@ from muster.core.autoscaling.giveback import DRAIN_MS
 from muster.core.views.narrator import Narrator
 from muster.events.decisions import EvictionOrdered
 from muster.events.elastic import GrowthWithdrawn, WorkersChosen
-from muster_cli.board import RayWorkers, board_of, record
+from muster.serving.board import RayWorkers, board_of, record
 from muster_cli.render.queues import tree_lines
 
 

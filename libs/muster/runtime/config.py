@@ -22,6 +22,7 @@ from muster.events.system import PlacementMode
 
 PREFIX = "MUSTER_"
 _NOT_FIELDS = frozenset({"CONFIG"})
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _SUBJECT = re.compile(r"[^\s.*>]+(\.[^\s.*>]+)*")
 
 
@@ -88,6 +89,12 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Address that /livez, /readyz, /startupz and /metrics are served on; 0.0.0.0 in a pod."""
     health_port: int = 8080
     """0: any free port; -1: no health and metrics server."""
+    gateway_host: str = "127.0.0.1"
+    """Address that the gateway is served on; 0.0.0.0 in a pod."""
+    gateway_port: int = 8800
+    """0: any free port."""
+    gateway_access: Literal["review", "none"] = "review"
+    """review: the API server says who asks and what they may see; none: everybody sees all, on loopback only."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """The least important lines that are written to stderr."""
     log_style: Literal["auto", "json", "console"] = "auto"
@@ -121,8 +128,18 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
                 f"gpu_sharing_mode is {self.gpu_sharing_mode}, which takes a library of others to enforce memory; "
                 "take NonMemoryEnforced or Disabled"
             )
+        self._check_gateway()
         if not -1 <= self.health_port <= 65535:
             raise ValueError(f"health_port is {self.health_port}; take a port, 0 for any free one, -1 for none")
+
+    def _check_gateway(self) -> None:
+        if not 0 <= self.gateway_port <= 65535:
+            raise ValueError(f"gateway_port is {self.gateway_port}; take a port, or 0 for any free one")
+        if self.gateway_access == "none" and self.gateway_host not in LOOPBACK:
+            raise ValueError(
+                f"gateway_access is none and gateway_host is {self.gateway_host}: all would see everything there; "
+                "take review, or serve on 127.0.0.1"
+            )
 
     @property
     def kinds_on(self) -> tuple[str, ...]:

@@ -49,6 +49,9 @@ KEEPERS: dict[str, tuple[str, ...]] = {
 }
 """{service: the stages whose lease it holds and whose snapshots it keeps}"""
 
+READERS = ("gateway",)
+"""Services that follow the log and read snapshots of the read model, and write nothing."""
+
 QUARANTINERS = ("watcher",)
 """Services that put aside what they cannot read."""
 
@@ -89,7 +92,7 @@ def inbox(user: str) -> str:
 
 def muster_users(cell: str) -> list[User]:
     """The users of account MUSTER."""
-    users = [_service(name, cell) for name in KEEPERS]
+    users = [*(_service(name, cell) for name in KEEPERS), *(_follower(name, cell) for name in READERS)]
     return [*users, _onlooker(cell), _admin(cell)]
 
 
@@ -157,6 +160,11 @@ def _service(name: str, cell: str) -> User:
         own += [subjects.stage_subjects(cell, "genesis"), f"$KV.{subjects.state_bucket(cell)}.log"]
     asked = OF_THE_LOG + (FOUNDING if name == "keeper" else ())
     return _user(name, cell, (*own, *_reading(cell)), asked)
+
+
+def _follower(name: str, cell: str) -> User:
+    snapshots = f"{API}.STREAM.MSG.GET.OBJ_{subjects.snapshot_bucket(cell)}"
+    return _user(name, cell, (snapshots, *_reading(cell)), OF_THE_LOG)
 
 
 def _onlooker(cell: str) -> User:

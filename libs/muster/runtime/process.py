@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
@@ -33,6 +33,7 @@ from muster.ports import (
     ApiUnreachableError,
     Clock,
     LogSealedError,
+    Snapshot,
 )
 from muster.runtime.clusterlease import ClusterLease, Fenced
 from muster.runtime.config import Config
@@ -114,6 +115,10 @@ class Process(Struct, dict=True):
             self.logger.warning(event, values=str(values))
 
         return JetStreamSnapshots(self.js, self.log.identity, warn=warn)
+
+    async def base(self) -> Sequence[Snapshot]:
+        """The states that the log can be read from, where what came before them was deleted. Raises BusError."""
+        return await JetStreamGenerations(self.js, self.config.cell).origin(self.log.identity)
 
     def add_decider(self, name: str, leader: Callable[..., Leader[Any]] = Leader) -> None:
         """Run one deciding stage. ``leader``: what runs it."""

@@ -8,10 +8,10 @@ from cyclopts import Parameter
 
 from muster.core.status.values import Phase
 from muster.model.text import counted
+from muster.serving.joblist import JobFilter, job_rows, record_of_row
 from muster_cli.console import Output
 from muster_cli.exits import NOT_FOUND, USAGE, CliError
 from muster_cli.folding import read_model
-from muster_cli.listing import JobFilter, job_rows, record_of_row
 from muster_cli.render.jobs import cells_of, coloured_lines, plain_lines
 from muster_cli.sources import Source
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from muster_cli.board import board_of, record
+from muster.serving.board import board_of, record
 from muster_cli.commands.queue_tree import chosen
 from muster_cli.console import Output
 from muster_cli.folding import present_view

@@ -7,6 +7,8 @@ from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from typing import Any
 
+from msgspec.structs import replace
+
 from muster.bus.kv import KvBucket
 from muster.core.cell.deciders import DECIDERS
 from muster.events.subjects import lease_bucket
@@ -16,7 +18,9 @@ from muster.runtime.health import HealthServer
 from muster.runtime.process import Process
 from muster.runtime.runners.leader import Leader
 from muster.runtime.service import RESTARTS, open_process
+from muster.serving.http import GatewayServer
 from muster_cli.state import SEATS
+from muster_gateway import add_gateway
 
 RESTART_PAUSE_S = 1.0
 
@@ -36,6 +40,7 @@ class Services:
         """Address of a real API server; empty for a simulated one."""
         self.origin = ""
         """Where that address comes from: context and file."""
+        self.gateway: GatewayServer | None = None
         self._process: Process | None = None
         self._stack = AsyncExitStack()
         self._health: HealthServer | None = None
@@ -61,11 +66,25 @@ class Services:
         process.add_actuator(transport)
         process.add_publisher()
         process.add_keeper()
+        self.gateway = await self._serve(process)
         if self._health is None:
             self._health = HealthServer(
                 "127.0.0.1", 0, ready=self._not_ready, started=self._not_started, metrics=self._metrics
             )
             await self._health.start()
+
+    @property
+    def dashboard_url(self) -> str:
+        return "" if self.gateway is None else f"http://{self.gateway.host}:{self.gateway.port}/"
+
+    async def _serve(self, process: Process) -> GatewayServer:
+        """The gateway, on its usual port or on any free one."""
+        try:
+            return await add_gateway(process, acting=self._config.act)
+        except OSError:
+            self._note(f"port {process.config.gateway_port} is taken: the dashboard gets another port here")
+            process.config = replace(process.config, gateway_port=0)
+            return await add_gateway(process, acting=self._config.act)
 
     def _bridge(self, process: Process) -> Callable[..., Leader[Any]]:
         """The bridge that reads the heads of Ray clusters, where they are real and its extra is installed."""

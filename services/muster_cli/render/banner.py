@@ -31,6 +31,7 @@ class BannerFacts(Struct, frozen=True, kw_only=True):
     acting: bool = True
     services: Sequence[str] = ()
     metrics_url: str = ""
+    dashboard_url: str = ""
     kubeconfig: str = ""
     speed: float = 1.0
     cell: str = "main"
@@ -68,7 +69,9 @@ def banner(facts: BannerFacts) -> list[Text]:
     if facts.metrics_url:
         rows.append(("Metrics", facts.metrics_url))
     rows.append(("Log files", f"{facts.home}/muster.log"))
+    first = [styled(("Dashboard", STRONG), "  ", (facts.dashboard_url, LINK))] if facts.dashboard_url else []
     return [
+        *first,
         styled((f"Muster {facts.version}", STRONG), f"   {what}"),
         *columns([(styled((name, DIM)), value) for name, value in rows], indent=2),
     ]

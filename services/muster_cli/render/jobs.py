@@ -10,8 +10,8 @@ from muster.core.objects.meta import rfc3339
 from muster.core.status.codes import CODES
 from muster.model.resources import format_vector
 from muster.model.text import shorten, span
+from muster.serving.joblist import ENDED, JobRow
 from muster_cli.console import DIM, STRONG, TONES, columns
-from muster_cli.listing import ENDED, JobRow
 
 NARROW = 90
 """Below so many columns the queue is left out."""

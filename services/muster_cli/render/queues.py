@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
-from muster.core.quota.trees.tree import ROOT
+from muster.core.quota.tree import ROOT
 from muster.model.quota import KAI_ROOT
 from muster.model.resources import format_quantity, format_vector
 from muster.model.text import counted, moment
-from muster_cli.board import Amount, Board, BoardNode
+from muster.serving.board import Amount, Board, BoardNode
 from muster_cli.console import BAD, DIM, GOOD, STRONG, WARN, columns, styled
 
 BAR_WIDTH = 20

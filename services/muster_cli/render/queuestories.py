@@ -10,7 +10,6 @@ from msgspec import Struct
 from rich.text import Text
 
 from muster.core.learned.pace import Estimate
-from muster.core.promising.calibration import KEPT_PERCENT
 from muster.core.readmodel.state import ReadState
 from muster.core.status.promise import promise_of
 from muster.core.status.values import Promise
@@ -18,6 +17,7 @@ from muster.core.views.queuestory import QueueTale
 from muster.core.views.story import JobStory
 from muster.core.wording import queues
 from muster.model.text import counted, instant, moment, shorten, span
+from muster.serving.promises import promise_record
 from muster_cli.console import DIM, STRONG, WARN, WORDS, columns, styled
 
 SHOWN = 60
@@ -94,19 +94,6 @@ def position_record(found: Expected) -> dict[str, Any]:
         "promise": promise_record(found.promise),
         "why_no_promise": queues.no_promise(found.promise.why, standing.code),
         "text": standing.text,
-    }
-
-
-def promise_record(found: Promise) -> dict[str, Any] | None:
-    """For programs; None where there is no promise."""
-    if found.why:
-        return None
-    return {
-        "start": instant(found.start),
-        "latest": instant(found.latest),
-        "percent": KEPT_PERCENT,
-        "settled": found.settled,
-        "kept": found.kept,
     }
 
 

@@ -13,8 +13,8 @@ from kit.kai import queue, work
 from muster.core.readmodel.model import ReadModel
 from muster.core.readmodel.state import ReadState
 from muster.core.stage import Folder
+from muster.serving.board import board_of
 from muster_cli import samples
-from muster_cli.board import board_of
 from muster_cli.exits import CliError
 from muster_cli.quotadiff import difference, with_queues
 from muster_cli.quotafiles import read_trees

@@ -7,7 +7,7 @@ from kit.scenes import Scene
 from muster.core.readmodel.model import ReadModel
 from muster.core.stage import Folder
 from muster.core.wording.queues import reclaim_off
-from muster_cli.board import board_of, record
+from muster.serving.board import board_of, record
 from muster_cli.reclaiming import off_in
 from muster_cli.render.queues import tree_lines
 

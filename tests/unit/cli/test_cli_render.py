@@ -15,7 +15,8 @@ from muster.events.facts import SyncStarted
 from muster.events.system import Genesis
 from muster.model.keys import Ref
 from muster.runtime.replaying.replay import Divergence, ReplayReport, replay
-from muster_cli import board, findings, invariants
+from muster.serving import board
+from muster_cli import findings, invariants
 from muster_cli.console import Output, cleaned, columns, styled
 from muster_cli.filtering import EventFilter
 from muster_cli.findings import Finding

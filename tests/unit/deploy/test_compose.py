@@ -100,7 +100,8 @@ def test_a_health_check_asks_the_port_that_is_served(name: str) -> None:
     port = load(service.env).health_port
     assert service.check == ["python", "-m", "muster.runtime.probe", f"http://127.0.0.1:{port}/readyz"]
     assert importlib.util.find_spec("muster.runtime.probe") is not None
-    assert [mapping.rpartition(":")[2] for mapping in ENTRIES[name]["ports"]] == [str(port)]
+    more = [str(load(service.env).gateway_port)] if name == "gateway" else []
+    assert [mapping.rpartition(":")[2] for mapping in ENTRIES[name]["ports"]] == [str(port), *more]
     assert "MUSTER_HEALTH_HOST=0.0.0.0" in DOCKERFILE, "else nothing outside the container reaches it"
 
 
@@ -129,7 +130,7 @@ def test_there_is_one_image_and_it_is_built_once() -> None:
 
 def test_only_those_who_need_the_cluster_see_its_credentials() -> None:
     holders = {name for name, entry in ENTRIES.items() if "secrets" in entry}
-    assert holders == {"watcher", "actuator"}
+    assert holders == {"watcher", "actuator", "gateway"}
     for name in holders:
         assert load(services()[name].env).kubeconfig == "/run/secrets/kubeconfig"
         assert interpolated(ENTRIES[name]["user"]) == "1000:1000"

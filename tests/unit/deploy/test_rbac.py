@@ -234,14 +234,14 @@ def test_no_role_gives_more_than_it_names() -> None:
     assert rule == {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": [NAME], "verbs": [*READS]}
 
 
-def test_every_service_has_an_account_and_two_have_rights() -> None:
+def test_every_service_has_an_account_and_three_have_rights() -> None:
     accounts = of_kind("ServiceAccount")
     assert accounts.pop("muster-gpu-reservation")["metadata"]["namespace"] == GPU_RESERVATIONS
     names = {name for name in services() if name not in ("nats", "log-init", "nats-keys")}
     assert set(accounts) == {f"muster-{name}" for name in names}
     assert all(each["metadata"]["namespace"] == NAMESPACE for each in accounts.values())
     tokens = {name for name, each in accounts.items() if each.get("automountServiceAccountToken", True)}
-    assert tokens == {f"muster-{name}" for name in ACTORS}
+    assert tokens == {f"muster-{name}" for name in (*ACTORS, "gateway")}
     bindings = of_kind("ClusterRoleBinding")
     [people] = bindings.pop("muster-break-glass")["subjects"]
     assert (people["kind"], people["name"]) == ("Group", "muster:break-glass")

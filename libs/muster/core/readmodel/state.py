@@ -15,6 +15,7 @@ from muster.core.observed.seen import Seen
 from muster.core.promising.promises import Promises
 from muster.core.queueing.queues import Queues
 from muster.core.readmodel.gangs import GangsShown
+from muster.core.readmodel.nodesshown import NodesShown
 from muster.core.readmodel.records import Record
 from muster.core.stage import StageState
 from muster.core.status.happenings import Happening, Release, Taker
@@ -123,6 +124,7 @@ class ReadState(StageState):
     placement: str = ""
     """How the configuration wants pods laid out on nodes (``model.strategies``); empty: gangs are not placed."""
     gangs: GangsShown = field(default_factory=GangsShown)
+    nodes: NodesShown = field(default_factory=NodesShown)
     troubles: dict[str, Trouble] = field(default_factory=dict)
     """object uid -> what is to be shown on it"""
     releases: dict[str, Release] = field(default_factory=dict)

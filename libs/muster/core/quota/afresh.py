@@ -1,0 +1,28 @@
+"""Sums of the ledger counted afresh from what they are of: what an audit compares with."""
+
+from __future__ import annotations
+
+from muster.core.quota.demand import Scratch
+from muster.core.quota.ledger import Ledger
+from muster.model.resources import Vector, add_into
+
+
+def leaving(ledger: Ledger) -> Scratch:
+    """What those give back who leave for a claim or for room on the nodes."""
+    gone = Scratch()
+    for uid in dict.fromkeys((*ledger.claims.victims(), *ledger.claims.cleared)):
+        if uid in ledger.charges:
+            gone.add(ledger.charges[uid].queue, ledger.charges[uid].demand, -1)
+    for uid, part in ledger.claims.cuts.items():
+        if uid in ledger.charges and not ledger.claims.leaves(uid):
+            gone.add(ledger.charges[uid].queue, part.demand, -1)
+    return gone
+
+
+def waiting(ledger: Ledger) -> dict[str, Vector]:
+    """What waits at every leaf, from who asks."""
+    found: dict[str, Vector] = {}
+    for uid, ask in ledger.asks.items():
+        if uid not in ledger.charges:
+            add_into(found.setdefault(ask.queue, {}), ask.request)
+    return {queue: total for queue, total in found.items() if total}

@@ -1,0 +1,49 @@
+"""From decisions to what the ledger counts with: the charge a reservation makes, the claim an order opens."""
+
+from __future__ import annotations
+
+from muster.core.quota.claims import Claim, Part
+from muster.core.quota.demand import Charge, QueuedRequest
+from muster.core.quota.runtimes import left_by
+from muster.events.claims import ClaimOpened
+from muster.events.decisions import (
+    EvictionOrdered,
+    PartialVictim,
+    QuotaReserved,
+    WorkloadAdopted,
+    WorkloadQueued,
+)
+from muster.model.demand import Demand
+
+
+def demand_of_part(part: PartialVictim) -> Demand:
+    """What somebody gives back who goes on."""
+    return Demand(part.request, part.pods, jobs=0)
+
+
+def charge_of(event: QuotaReserved | WorkloadAdopted, at: int) -> Charge:
+    """What the workload is charged with from here on. ``at``: log time (ms) of the event.
+
+    When what is adopted began is not known, so nothing is known of its end.
+    """
+    until = left_by(at, event.run_ms) if isinstance(event, QuotaReserved) else 0
+    return Charge(
+        event.ref.namespace, event.queue, event.request, event.pods, event.preemptible, event.named, until=until
+    )
+
+
+def ask_of(event: WorkloadQueued) -> QueuedRequest:
+    """What the workload asks for while it waits."""
+    return QueuedRequest(event.attempt, event.queue, event.request)
+
+
+def claim_of(event: EvictionOrdered | ClaimOpened, at: int) -> Claim:
+    """What is held from here on. ``at``: log time (ms) of the event."""
+    claim = Claim(event.ref, event.attempt, event.queue, event.demand, "age", at, progress=at)
+    if isinstance(event, ClaimOpened):
+        claim.top, claim.promised = event.top, event.promised
+    else:
+        claim.kind = event.kind
+        claim.victims = {victim.ref.uid: victim.attempt for victim in event.victims}
+        claim.partial = {each.ref.uid: Part(each.attempt, demand_of_part(each), each.left) for each in event.partial}
+    return claim

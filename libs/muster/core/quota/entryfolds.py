@@ -1,0 +1,201 @@
+"""How charged workloads change by decisions and by what was done of them: one function per event."""
+
+from __future__ import annotations
+
+from muster.core.quota import growth
+from muster.core.quota.charging import ask_of, charge_of
+from muster.core.quota.rechecks import entry_of, recheck
+from muster.core.quota.service import gpu_time
+from muster.core.quota.state import (
+    AccountantState,
+    Entry,
+    Proposal,
+    kept_ms,
+)
+from muster.core.quota.suspending import refused
+from muster.core.quota.usage import aside_of
+from muster.events.base import Cause
+from muster.events.charges import ChargeChanged
+from muster.events.decisions import (
+    CandidatesProposed,
+    GangAdmitted,
+    GangDeferred,
+    QuotaDenied,
+    QuotaMoved,
+    QuotaReleased,
+    QuotaReserved,
+    SuspensionOrdered,
+    SuspensionRecorded,
+    WorkloadAdopted,
+    WorkloadDequeued,
+    WorkloadQueued,
+)
+from muster.events.effects import EffectApplied, EffectFailed
+from muster.events.elastic import GrowthGranted, GrowthWithdrawn
+from muster.model.keys import Position
+
+
+def workload_queued(state: AccountantState, _at: Position, event: WorkloadQueued) -> None:
+    if event.ref.uid not in state.seen.ended:  # else it is gone by now, and is about to be dequeued
+        state.attempts[event.ref.uid] = event.attempt
+        state.priorities[event.ref.uid] = event.priority
+    state.ledger.queued(event.ref.uid, ask_of(event))
+    recheck(state, event.ref.uid)
+
+
+def workload_dequeued(state: AccountantState, _at: Position, event: WorkloadDequeued) -> None:
+    state.ledger.dequeued(event.ref.uid, event.attempt)
+
+
+def proposed(state: AccountantState, at: Position, event: CandidatesProposed) -> None:
+    for candidate in event.candidates:
+        state.proposals[candidate.ref.uid] = Proposal(candidate, Cause(at.seq, at.item))
+
+
+def reserved(state: AccountantState, at: Position, event: QuotaReserved) -> None:
+    answered(state, event)
+    open_entry(state, at, event)
+
+
+def adopted(state: AccountantState, at: Position, event: WorkloadAdopted) -> None:
+    workload = state.workloads.get(event.ref.uid)
+    entry = open_entry(state, at, event)
+    if workload is not None and workload.suspended:
+        entry.resumed_rv, entry.suspension_recorded = max(1, workload.rv - 1), True
+    elif workload is not None:
+        entry.resumed_rv, entry.since, entry.ran = workload.rv, at.at, workload.phase == "running"
+    recheck(state, event.ref.uid)
+
+
+def open_entry(state: AccountantState, at: Position, event: QuotaReserved | WorkloadAdopted) -> Entry:
+    uid = event.ref.uid
+    entry = Entry(event.ref, event.attempt, event.queue, event.request, Cause(at.seq, at.item))
+    workload = state.workloads.get(uid)
+    if workload is not None:
+        entry.child = workload.child
+        entry.groups = state.scaling.granted(workload)
+        entry.fixed = workload.fixed_pods
+    state.growths.pop(uid, None)
+    entry.pods, entry.aside = event.pods, aside_of(workload, event.request)
+    state.entries[uid] = entry
+    served = state.ledger.charge(uid, charge_of(event, at.at))
+    if served is not None:
+        state.claim_causes.pop(served.uid, None)
+        for each in (served.uid, *served.victims):
+            recheck(state, each)
+    recheck(state, uid)
+    return entry
+
+
+def moved(state: AccountantState, at: Position, event: QuotaMoved) -> None:
+    entry = entry_of(state, event.ref.uid, event.attempt)
+    if entry is not None:
+        entry.queue, entry.cause = event.queue, Cause(at.seq, at.item)
+        state.ledger.move(event.ref.uid, event.queue, event.named)
+        recheck(state, event.ref.uid)
+
+
+def denied(state: AccountantState, _at: Position, event: QuotaDenied) -> None:
+    answered(state, event)
+
+
+def answered(state: AccountantState, event: QuotaReserved | QuotaDenied) -> None:
+    """A newer proposal of the same workload may have come in after this answer was decided: it stays open."""
+    proposal = state.proposals.get(event.ref.uid)
+    if proposal is not None and proposal.candidate.attempt == event.attempt:
+        del state.proposals[event.ref.uid]
+
+
+def released(state: AccountantState, at: Position, event: QuotaReleased) -> None:
+    uid = event.ref.uid
+    entry, workload = state.entries.pop(uid, None), state.workloads.get(uid)
+    if entry is not None and workload is not None:
+        state.service.ran(uid, gpu_time(event.request, kept_ms(state, workload, entry)))
+    state.growths.pop(uid, None)
+    state.returns.pop(uid, None)
+    state.ledger.release(uid, event.attempt, at.at)
+    if event.reason in ("evicted", "preempted") and uid in state.workloads:
+        state.evictions[uid] = state.evictions.get(uid, 0) + 1
+    if uid not in state.workloads:
+        state.causes.pop(uid, None)
+        state.last_child.pop(uid, None)
+    recheck(state, uid)
+
+
+def admitted(state: AccountantState, at: Position, event: GangAdmitted) -> None:
+    entry = entry_of(state, event.ref.uid, event.attempt)
+    if entry is not None:
+        entry.cause = Cause(at.seq, at.item)
+        entry.admitted = True
+        recheck(state, event.ref.uid)
+
+
+def deferred(state: AccountantState, at: Position, event: GangDeferred) -> None:
+    entry = entry_of(state, event.ref.uid, event.attempt)
+    if entry is not None:
+        entry.deferred = True
+        state.causes[event.ref.uid] = Cause(at.seq, at.item)
+        recheck(state, event.ref.uid)
+
+
+def effect_applied(state: AccountantState, at: Position, event: EffectApplied) -> None:
+    if event.action == "gate":
+        growth.gate_written(state, at, event)
+        return
+    entry = entry_of(state, event.ref.uid, event.attempt)
+    if entry is None:
+        return
+    if event.action == "suspend":
+        entry.suspended_rv, entry.suspended_at = max(event.rv, 1), at.at
+    else:
+        entry.resumed_rv = max(entry.resumed_rv, event.rv, 1)
+        entry.since = entry.since or at.at
+    entry.cause = Cause(at.seq, at.item)
+    recheck(state, event.ref.uid)
+
+
+def effect_failed(state: AccountantState, at: Position, event: EffectFailed) -> None:
+    if event.action == "gate":
+        growth.gate_written(state, at, event)
+        return
+    entry = entry_of(state, event.ref.uid, event.attempt)
+    if entry is None:
+        return
+    if event.action == "resume":
+        entry.failed = event.reason
+    elif entry.leaving:
+        state.ledger.victim_stays(event.ref.uid, event.attempt, at.at)
+        if entry.leaving in ("timed_out", "stale"):
+            refused(entry, at.at)
+        entry.leaving = ""
+    state.causes[event.ref.uid] = Cause(at.seq, at.item)
+    recheck(state, event.ref.uid)
+
+
+def charge_changed(state: AccountantState, _at: Position, event: ChargeChanged) -> None:
+    entry = entry_of(state, event.ref.uid, event.attempt)
+    if entry is not None:
+        state.ledger.recharge(event.ref.uid, event.request, event.pods, event.over)
+        recheck(state, event.ref.uid)
+
+
+def growth_changed(state: AccountantState, at: Position, event: GrowthGranted | GrowthWithdrawn) -> None:
+    entry = entry_of(state, event.ref.uid, event.attempt)
+    if entry is not None:
+        growth.take_over(state, at, entry, event)
+        state.ledger.recharge(event.ref.uid, event.request, event.pods, event.over)
+        recheck(state, event.ref.uid)
+
+
+def suspension_recorded(state: AccountantState, _at: Position, event: SuspensionRecorded) -> None:
+    entry = entry_of(state, event.ref.uid, event.attempt)
+    if entry is not None:
+        entry.suspension_recorded = True
+        recheck(state, event.ref.uid)
+
+
+def suspension_ordered(state: AccountantState, _at: Position, event: SuspensionOrdered) -> None:
+    entry = entry_of(state, event.ref.uid, event.attempt)
+    if entry is not None:
+        entry.leaving, entry.suspended_rv = "stale" if event.reason == "stale_gang" else "timed_out", 0
+        recheck(state, event.ref.uid)

@@ -1,0 +1,221 @@
+"""How the accountant's state changes with what is observed, and with the trees in force: one function per event."""
+
+from __future__ import annotations
+
+from muster.core.quota import standalone
+from muster.core.quota.rechecks import recheck, touched
+from muster.core.quota.state import (
+    AccountantState,
+    Entry,
+    Judged,
+)
+from muster.events.base import Cause
+from muster.events.decisions import (
+    QuotaTreeAccepted,
+    QuotaTreeRejected,
+    QuotaTreeRemoved,
+)
+from muster.events.facts import (
+    ChildGone,
+    ChildObserved,
+    ObjectUnreadable,
+    PodGone,
+    PodGroupGone,
+    PodGroupObserved,
+    PodObserved,
+    QueueGone,
+    QueueObserved,
+    WorkloadGone,
+    WorkloadObserved,
+)
+from muster.model.elastic import Elastic, granted_before
+from muster.model.gang import Verdict
+from muster.model.keys import Position
+from muster.model.workload import SPARK_ROLE
+
+
+def tree_accepted(state: AccountantState, _at: Position, event: QuotaTreeAccepted) -> None:
+    state.forest.decided(event)
+    state.ledger.install(event.tree)
+    _trees_changed(state)
+
+
+def _trees_changed(state: AccountantState) -> None:
+    """Charges stand where the trees in force put them, and everything is looked at afresh."""
+    for uid, entry in state.entries.items():
+        entry.queue = state.ledger.charges[uid].queue
+    for uid in (*state.workloads, *state.standalone):
+        recheck(state, uid)
+
+
+def tree_rejected(state: AccountantState, _at: Position, event: QuotaTreeRejected) -> None:
+    state.forest.decided(event)
+
+
+def tree_removed(state: AccountantState, _at: Position, event: QuotaTreeRemoved) -> None:
+    state.ledger.remove(event.ref.uid)
+    state.forest.removed(event.ref.uid, state.ledger.trees)
+    _trees_changed(state)
+
+
+def workload_observed(state: AccountantState, at: Position, event: WorkloadObserved) -> None:
+    workload = event.workload
+    uid = workload.ref.uid
+    if not state.seen.newer(uid, workload.rv):
+        return
+    touched(state, at, state.presence.alone(uid))
+    state.scaling.forget(uid)
+    state.workloads[uid] = workload
+    state.causes[uid] = Cause(at.seq, at.item)
+    entry = state.entries.get(uid)
+    if entry is not None:
+        entry.child = workload.child
+        _scales_itself(entry, workload.elastic)
+        if not workload.suspended and workload.phase != "finished":
+            entry.resumed_rv = workload.rv
+            entry.suspension_recorded = False
+            entry.since = entry.since or at.at
+            entry.ran = entry.ran or workload.phase == "running"
+            if 0 < entry.suspended_rv < workload.rv:
+                entry.leaving = ""
+    recheck(state, uid)
+
+
+def _scales_itself(entry: Entry, elastic: Elastic | None) -> None:
+    """One that was charged with a fixed size is granted just that once it scales itself: it asks for what it has grown
+    to.
+    """
+    if elastic is not None and not entry.groups:
+        entry.groups = granted_before(entry.fixed, elastic)
+
+
+def workload_gone(state: AccountantState, at: Position, event: WorkloadGone) -> None:
+    uid = event.ref.uid
+    if state.seen.end(event, at.at):
+        for told in (state.attempts, state.evictions, state.priorities):
+            told.pop(uid, None)
+        state.service.forget(uid)
+        _forget(state, at, uid)
+
+
+def unreadable(state: AccountantState, at: Position, event: ObjectUnreadable) -> None:
+    """An object that can no longer be read may still run: its charge stays until it is seen to be gone."""
+    if event.ref.uid in state.workloads and state.seen.newer(event.ref.uid, event.rv):
+        if event.ref.uid in state.entries:
+            state.causes[event.ref.uid] = Cause(at.seq, at.item)
+        else:
+            _forget(state, at, event.ref.uid)
+
+
+def _forget(state: AccountantState, at: Position, uid: str) -> None:
+    state.workloads.pop(uid, None)
+    state.causes.pop(uid, None)
+    if uid in state.entries:
+        state.causes[uid] = Cause(at.seq, at.item)
+    else:
+        state.last_child.pop(uid, None)
+    recheck(state, uid)
+
+
+def child_observed(state: AccountantState, at: Position, event: ChildObserved) -> None:
+    former = state.presence.owner_of.get(event.child.ref.uid)
+    owner = state.presence.child_observed(event)
+    state.scaling.observed(event)
+    if owner is not None:
+        state.last_child[owner] = event.child.ref.name
+        if owner in state.entries:
+            _scales_itself(state.entries[owner], event.child.elastic)
+        if former != owner:
+            touched(state, at, former)
+            touched(state, at, event.child.ref.uid)  # It may have been a workload by itself.
+    touched(state, at, owner)
+
+
+def child_gone(state: AccountantState, at: Position, event: ChildGone) -> None:
+    state.scaling.gone(event, at.at)
+    touched(state, at, state.presence.child_gone(event, at.at))
+
+
+def pod_observed(state: AccountantState, at: Position, event: PodObserved) -> None:
+    pod = event.pod
+    known = state.presence.seen.stale(pod.ref.uid, pod.rv)
+    touched(state, at, state.presence.pod_observed(event))
+    cause, role = Cause(at.seq, at.item), pod.labels.get(SPARK_ROLE)
+    stray = role == "executor" and pod.owner_uid not in state.presence.owner_of
+    if not known and standalone.observed(state.standalone, pod, cause, stray=stray):
+        recheck(state, pod.ref.uid)
+    if not known and role == "driver" and pod.ref.uid in state.presence.owner_of:
+        for uid in state.presence.pods.get(pod.ref.uid, ()):  # What came before its driver did.
+            if state.standalone.pop(uid, None) is not None:
+                touched(state, at, uid)
+    if not known and state.members.observed(pod):
+        _of_gang(state, pod.owner_uid)
+    if pod.over and pod.owner_uid not in state.presence.pods:
+        state.members.left(pod.owner_uid)
+
+
+def pod_gone(state: AccountantState, at: Position, event: PodGone) -> None:
+    holder = state.presence.pod_owner.get(event.ref.uid, "")
+    touched(state, at, state.presence.pod_gone(event, at.at))
+    if holder not in state.presence.pods:
+        state.members.left(holder)
+    owner = state.members.owners.get(event.ref.uid, "")
+    if owner:
+        state.members.gone(event.ref.uid)
+        _of_gang(state, owner)
+    if state.standalone.pop(event.ref.uid, None) is not None:
+        recheck(state, event.ref.uid)
+
+
+def pod_group_observed(state: AccountantState, at: Position, event: PodGroupObserved) -> None:
+    """What kube-scheduler says of the gang of a job that was admitted for it to place."""
+    found, key = event.pod_group, event.pod_group.ref.key
+    if not (found.native and found.owner_uid and state.seen.newer(found.ref.uid, found.rv)):
+        return
+    before = state.judged.get(key)
+    lacked = before.lacks_since if before is not None and before.uid == found.ref.uid else 0
+    since = lacked or at.at if found.verdict is not None and not found.verdict.scheduled else 0
+    said = _said_of(found.verdict) if found.verdict is not None else ""
+    state.judged[key] = Judged(found.ref.uid, found.owner_uid, found.attempt, since, said, found.minimum)
+    touched(state, at, found.owner_uid)
+
+
+def pod_group_gone(state: AccountantState, at: Position, event: PodGroupGone) -> None:
+    found = state.judged.get(event.ref.key)
+    if state.seen.end(event, at.at) and found is not None and found.uid == event.ref.uid:
+        del state.judged[event.ref.key]
+        touched(state, at, found.owner)
+
+
+def _said_of(verdict: Verdict) -> str:
+    return ": ".join(each for each in (verdict.reason, verdict.message) if each)
+
+
+def _of_gang(state: AccountantState, owner: str) -> None:
+    """A pod of a gang has a node now, or no longer: matters where less than its minimum may be left."""
+    uid = state.presence.owner_of.get(owner, owner)
+    if uid in state.entries:
+        recheck(state, uid)
+
+
+def queue_observed(state: AccountantState, _at: Position, event: QueueObserved) -> None:
+    if state.seen.newer(event.ref.uid, event.rv):
+        before = state.paused.pop(event.ref.uid, None)
+        if event.paused:
+            state.paused[event.ref.uid] = (event.path, event.paused)
+        if event.paused or before is not None:
+            _pauses_changed(state)
+
+
+def queue_gone(state: AccountantState, at: Position, event: QueueGone) -> None:
+    if state.seen.end(event, at.at) and state.paused.pop(event.ref.uid, None) is not None:
+        _pauses_changed(state)
+
+
+def _pauses_changed(state: AccountantState) -> None:
+    """What is reserved and not admitted yet may have to be given back, or may stay; what is held may be over."""
+    for uid, entry in state.entries.items():
+        if not (entry.admitted or entry.resumed_rv):
+            recheck(state, uid)
+    for uid in state.ledger.claims.by_uid:
+        recheck(state, uid)

@@ -1,0 +1,292 @@
+"""How Ray clusters that scale themselves grow and shrink in the ledger: the accountant's answers to the bridge.
+
+What a cluster wants is granted replica by replica, a placement group as a whole, as far as limits and claims allow; the
+rest is denied once, with what refuses it, and granted when there is room. Jobs that are proposed come before growth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from muster.core.quota.claims import is_down
+from muster.core.quota.demand import Scratch, chain_of
+from muster.core.quota.state import AccountantState, Entry, OpenGrowth, Return
+from muster.core.quota.usage import beyond, live_of
+from muster.events.base import Cause, Decision
+from muster.events.decisions import EvictionOrdered
+from muster.events.effects import EffectApplied, EffectFailed
+from muster.events.elastic import (
+    GateSet,
+    GrowthDenied,
+    GrowthGranted,
+    GrowthRequested,
+    GrowthUnit,
+    GrowthWithdrawn,
+    Recharge,
+    ReplicaCost,
+    WorkersKept,
+)
+from muster.model.demand import Demand, Shortfall
+from muster.model.elastic import Counts
+from muster.model.keys import Position
+from muster.model.resources import Vector, add_into, highest
+
+# --- folds --------------------------------------------------------------------------------------------------------
+
+
+def requested(state: AccountantState, at: Position, event: GrowthRequested) -> None:
+    """What is asked for; it replaces what the cluster asked for before."""
+    entry = state.entries.get(event.ref.uid)
+    if event.units and entry is not None and entry.attempt == event.attempt:
+        state.growths[event.ref.uid] = OpenGrowth(event, Cause(at.seq, at.item))
+    else:
+        state.growths.pop(event.ref.uid, None)
+
+
+def denied(state: AccountantState, _at: Position, event: GrowthDenied) -> None:
+    growth = state.growths.get(event.ref.uid)
+    if growth is not None and growth.asked.attempt == event.attempt:
+        growth.denied = event
+
+
+def take_over(state: AccountantState, at: Position, entry: Entry, event: Recharge) -> None:
+    """What is granted from here on; what was asked for on top of something else is void."""
+    uid = event.ref.uid
+    entry.groups, entry.request = dict(event.groups), event.grant
+    entry.aside, entry.pods = event.aside, event.grant_pods
+    state.growths.pop(uid, None)
+    if isinstance(event, GrowthWithdrawn):
+        state.returns.pop(uid, None)
+        state.ledger.shrunk(uid, event.groups, at.at)
+    if entry.cut and is_down(entry.groups, entry.cut):
+        entry.cut = {}
+
+
+def parts_ordered(state: AccountantState, at: Position, event: EvictionOrdered) -> None:
+    """Clusters are to give back workers; of one that is not charged any more nobody waits for any."""
+    for part in event.partial:
+        entry = state.entries.get(part.ref.uid)
+        if entry is not None and entry.attempt == part.attempt:
+            entry.cut = dict(part.left)
+        else:
+            state.ledger.victim_stays(part.ref.uid, part.attempt, at.at)
+
+
+def kept(state: AccountantState, at: Position, event: WorkersKept) -> None:
+    """Nothing more can be taken from a cluster: nobody waits for that. What was on its way back stays granted."""
+    entry = state.entries.get(event.ref.uid)
+    if event.unasked:
+        given = state.returns.get(event.ref.uid)
+        if given is not None and given.ordered.claimant is None and given.ordered.attempt == event.attempt:
+            del state.returns[event.ref.uid]
+        return
+    if entry is not None and entry.attempt == event.attempt:
+        entry.cut = {}
+    state.ledger.victim_stays(event.ref.uid, event.attempt, at.at)
+
+
+def gate_set(state: AccountantState, at: Position, event: GateSet) -> None:
+    entry = state.entries.get(event.owner.uid)
+    if event.granted and entry is not None and entry.attempt == event.attempt:
+        state.returns[event.owner.uid] = Return(event, Cause(at.seq, at.item))
+
+
+def gate_written(state: AccountantState, at: Position, event: EffectApplied | EffectFailed) -> None:
+    """``maxReplicas`` of a cluster is lowered, or cannot be."""
+    for uid, given in state.returns.items():
+        if not given.done and given.cause == event.cause:
+            if isinstance(event, EffectApplied):
+                given.cause, given.done = Cause(at.seq, at.item), True
+            else:
+                del state.returns[uid]
+            return
+
+
+# --- decisions ----------------------------------------------------------------------------------------------------
+
+
+def withdrawals(state: AccountantState, scratch: Scratch) -> Iterator[Decision]:
+    """Grants that are used by nobody, now that ``maxReplicas`` says so and the pods that had to go are gone."""
+    for uid, given in state.returns.items():
+        entry = state.entries.get(uid)
+        if not given.done or entry is None or uid in state.due_release or _lives(state, given):
+            continue
+        removed = {
+            name: entry.groups[name] - left
+            for name, left in given.ordered.granted.items()
+            if entry.groups.get(name, 0) > left
+        }
+        negative = {name: -count for name, count in removed.items()}
+        common = _recharge(state, entry, negative, given.ordered.each)
+        _charge(state, uid, common, scratch)
+        yield GrowthWithdrawn(
+            cause=given.cause,
+            cluster=given.ordered.ref,
+            removed=removed,
+            claimant=given.ordered.claimant,
+            **common,
+        )
+
+
+def _lives(state: AccountantState, given: Return) -> bool:
+    """Whether a pod that is to go is still there."""
+    return any(pod.uid in state.presence.pod_owner for pods in given.ordered.workers.values() for pod in pods)
+
+
+def answers(state: AccountantState, scratch: Scratch) -> Iterator[Decision]:
+    """What is granted of what clusters want; the highest priority first, among equals who asked first."""
+    if not state.growths:
+        return
+    order = sorted(state.growths.items(), key=lambda item: (-state.priorities.get(item[0], 0), item[1].cause))
+    for uid, growth in order:
+        entry = state.entries.get(uid)
+        if entry is None or not _may_grow(state, entry, growth):
+            continue
+        added, short, refused = _fitting(state, entry, growth, scratch)
+        if added:
+            common = _recharge(state, entry, added, growth.asked.each)
+            _charge(state, uid, common, scratch)
+            yield GrowthGranted(cause=growth.cause, cluster=growth.asked.cluster, added=added, **common)
+        elif short is not None and refused is not None and _is_news(growth, short, refused):
+            yield _denial(entry, growth, short, refused)
+
+
+def _may_grow(state: AccountantState, entry: Entry, growth: OpenGrowth) -> bool:
+    rests = state.resting(entry.queue)
+    return (
+        entry.resumed_rv > 0
+        and not entry.leaving
+        and not entry.cut
+        and entry.groups == growth.asked.granted
+        and entry.ref.uid not in state.returns
+        and "admissions" not in rests
+    )
+
+
+def _fitting(
+    state: AccountantState, entry: Entry, growth: OpenGrowth, scratch: Scratch
+) -> tuple[Counts, Shortfall | None, GrowthUnit | None]:
+    """(replicas that fit, the limit that refuses the first unit that does not, that unit)."""
+    added: Counts = {}
+    if growth.denied is not None and not _room_again(state, entry, growth.denied):
+        return {}, None, None
+    for unit in growth.asked.units:
+        low, high = 0, unit.times
+        while low < high:  # How often the unit fits: what fits more often fits less often too.
+            middle = (low + high + 1) // 2
+            if _shortfall(state, entry, growth, _plus(added, unit, middle), scratch) is None:
+                low = middle
+            else:
+                high = middle - 1
+        added = _plus(added, unit, low)
+        if low < unit.times:
+            short = _shortfall(state, entry, growth, _plus(added, unit, 1), scratch)
+            return {name: count for name, count in sorted(added.items()) if count}, short, unit
+    return dict(sorted(added.items())), None, None
+
+
+def _room_again(state: AccountantState, entry: Entry, refusal: GrowthDenied) -> bool:
+    """Whether it is worth looking again; what refused it and does not count any more is worth it too."""
+    short = refusal.short
+    room = state.ledger.room(entry.queue, short.path, short.resource, of_min=short.of_min)
+    return room is None or room >= short.asked or short.path not in chain_of(entry.queue)
+
+
+def _shortfall(
+    state: AccountantState, entry: Entry, growth: OpenGrowth, added: Counts, scratch: Scratch
+) -> Shortfall | None:
+    """The first limit that refuses what would be charged on top of what is charged."""
+    charge = state.ledger.charges[entry.ref.uid]
+    common = _recharge(state, entry, added, growth.asked.each)
+    more = Demand(beyond(common["request"], charge.request), max(common["pods"] - charge.pods, 0), charge.preemptible)
+    # It is one job already; the ledger counts one for whatever asks.
+    scratch.add(entry.queue, Demand({}, 0), -1)
+    try:
+        short = state.ledger.shortfall(entry.queue, more, scratch)
+        return short or (_overused(state, entry, growth, added) if not more.request else None)
+    finally:
+        scratch.add(entry.queue, Demand({}, 0))
+
+
+def _overused(state: AccountantState, entry: Entry, growth: OpenGrowth, added: Counts) -> Shortfall | None:
+    """What runs already beyond its grant is granted only where no limit is passed by it."""
+    for path in chain_of(entry.queue):
+        costs = (growth.asked.each[group] for group in added)
+        for name in sorted({name for cost in costs for name in cost.takes or cost.request}):
+            room = state.ledger.headroom(path, name)
+            if room is not None and room < 0:
+                limit = state.ledger.limit(state.ledger.nodes[path], name) or 0
+                return Shortfall(path, name, 0, limit - room, limit)
+    return None
+
+
+def _is_news(growth: OpenGrowth, short: Shortfall, unit: GrowthUnit) -> bool:
+    known = growth.denied
+    if known is None or known.groups != unit.groups:
+        return True
+    was = known.short
+    return (was.path, was.resource, was.asked) != (short.path, short.resource, short.asked)
+
+
+def _denial(entry: Entry, growth: OpenGrowth, short: Shortfall, unit: GrowthUnit) -> GrowthDenied:
+    return GrowthDenied(
+        cause=growth.cause,
+        ref=entry.ref,
+        attempt=entry.attempt,
+        queue=entry.queue,
+        cluster=growth.asked.cluster,
+        groups=unit.groups,
+        reason="exceeds_limit" if short.hopeless else "insufficient_quota",
+        short=short,
+    )
+
+
+# --- amounts --------------------------------------------------------------------------------------------------------
+
+
+def _plus(counts: Counts, unit: GrowthUnit, times: int) -> Counts:
+    found = dict(counts)
+    for name, count in unit.groups.items():
+        found[name] = found.get(name, 0) + count * times
+    return found
+
+
+def _recharge(state: AccountantState, entry: Entry, added: Counts, each: Mapping[str, ReplicaCost]) -> dict[str, Any]:
+    """The fields that a grant and its withdrawal share. ``added``: replicas on top, or taken away."""
+    tree = state.ledger.tree_of(entry.queue)
+    profile = tree.profile if tree is not None else "ack"
+    groups, grant, aside, pods = dict(entry.groups), dict(entry.request), dict(entry.aside), entry.pods
+    for name, count in added.items():
+        share = each[name]
+        groups[name] = max(groups.get(name, 0) + count, 0)
+        if not (groups[name] or share.hosts):
+            del groups[name]  # No pod may grow by so much any more.
+        add_into(grant, share.cost(profile), count)
+        add_into(aside, beyond(share.takes or share.request, share.cost(profile)), count)
+        pods += count * share.hosts
+    grant, aside = _positive(grant), _positive(aside)
+    request = highest(grant, beyond(live_of(state, entry), aside))
+    return {
+        "ref": entry.ref,
+        "attempt": entry.attempt,
+        "queue": state.ledger.charges[entry.ref.uid].queue,
+        "groups": dict(sorted(groups.items())),
+        "grant": grant,
+        "aside": aside,
+        "grant_pods": max(pods, 0),
+        "request": request,
+        "pods": max(pods, state.presence.live_pods(entry.ref.uid), 0),
+        "over": beyond(request, grant),
+    }
+
+
+def _positive(amounts: Vector) -> Vector:
+    return {name: amount for name, amount in sorted(amounts.items()) if amount > 0}
+
+
+def _charge(state: AccountantState, uid: str, common: Mapping[str, Any], scratch: Scratch) -> None:
+    """The charge in the scratch as it will be."""
+    before = state.ledger.charges[uid]
+    scratch.add(before.queue, before.demand, -1)
+    scratch.add(before.queue, Demand(common["request"], common["pods"], before.preemptible))

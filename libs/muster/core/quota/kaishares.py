@@ -1,0 +1,38 @@
+"""The fair shares of queues as the ledger stands: of what their root has, by what is charged and asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from muster.core.quota.fairtree import Divided, asked_above, divide_tree, law_for
+from muster.core.quota.ledger import Ledger
+from muster.model.quota import QuotaTree
+from muster.model.resources import Vector, add_into
+
+Shares = Mapping[str, Mapping[str, Divided]]
+"""path -> resource -> what the queue gets of it"""
+
+
+def kai_shares(ledger: Ledger) -> Shares:
+    """Of every queue; empty where there are none. What runs and what waits asks; nothing is counted twice."""
+    found: dict[str, Mapping[str, Divided]] = {}
+    for tree in ledger.trees.values():
+        if tree.by_shares:
+            found |= divided(tree, requests(ledger, tree), ledger.usage)
+    return found
+
+
+def divided(tree: QuotaTree, asked: Mapping[str, Vector], usage: Mapping[str, Vector]) -> Shares:
+    """Of every queue of one tree; ``asked``: what is asked for at every leaf; ``usage``: what each used lately."""
+    total = tree.nodes[0].limit
+    laws = {name: law_for(name, (tree.rules.usage_weight, 1000)) for name in total} if usage else None
+    return divide_tree(tree.nodes, total, asked_above(tree.nodes, asked), usage, laws)
+
+
+def requests(ledger: Ledger, tree: QuotaTree) -> dict[str, Vector]:
+    """What is charged to every leaf, and what waits for it: {path: amounts}."""
+    found: dict[str, Vector] = {node.path: {} for node in tree.nodes if not node.children}
+    for leaf, total in found.items():
+        add_into(total, ledger.used.get(leaf, {}))
+        add_into(total, ledger.waiting.get(leaf, {}))
+    return found

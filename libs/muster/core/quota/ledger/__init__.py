@@ -1,1 +1,0 @@
-"""The ledger, and what is read from it: shares, charges that run, who still waits."""

@@ -1,0 +1,113 @@
+"""Fair shares as events: said when they change, and only then; and what queues used lately, where a tree counts that.
+
+The accountant alone counts usage. Everybody, the accountant too, shares by the figures that were said last: so who
+proposes and who answers have the same ones. A figure may change when a bucket of the window ends. That is looked
+at with the next commit, and time is waited for only while somebody waits for one of the queues and the figures may
+still change by themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from muster.core.quota.decay import lately
+from muster.core.quota.kaishares import divided, requests
+from muster.core.quota.state import AccountantState
+from muster.events.base import Cause
+from muster.events.decisions import QuotaTreeAccepted, QuotaTreeRemoved
+from muster.events.shares import SharesChanged
+from muster.model.keys import Position
+from muster.model.quota import QuotaNode, QuotaTree
+from muster.model.resources import Vector
+
+
+def trees_changed(state: AccountantState, _at: Position, _event: QuotaTreeAccepted | QuotaTreeRemoved) -> None:
+    """Usage is counted where the trees in force say so; where they say so otherwise than before, from here on."""
+    before, state.lately = state.lately, {}
+    for root, tree in state.ledger.trees.items():
+        fresh = lately(tree.rules, state.now) if tree.by_shares else None
+        if fresh is not None:
+            known = before.get(root)
+            same = known is not None and (known.span, known.half_life) == (fresh.span, fresh.half_life)
+            state.lately[root] = known if known is not None and same else fresh
+    state.weighed = {root: _weighed(state, tree) for root, tree in state.ledger.trees.items() if root in state.lately}
+    state.told_shares = {path: told for path, told in state.told_shares.items() if path in state.ledger.nodes}
+
+
+def time_passed(state: AccountantState) -> None:
+    """What is charged has been so for a while."""
+    for root, counted in state.lately.items():
+        tree = state.ledger.trees[root]
+        if counted.pass_to(state.now, *_rate(state, tree)):
+            state.weighed[root] = _weighed(state, tree)
+
+
+def shares_changed(state: AccountantState, _at: Position, event: SharesChanged) -> None:
+    state.ledger.note_usage(event.usage)
+    for path, amounts in event.shares.items():
+        if amounts:
+            state.told_shares[path] = amounts
+        else:
+            state.told_shares.pop(path, None)
+
+
+def due(state: AccountantState) -> Iterator[SharesChanged]:
+    """What is to be said of every tree that divides by fair shares."""
+    ledger = state.ledger
+    for root, tree in ledger.trees.items():
+        if not tree.by_shares:
+            continue
+        weighed = state.weighed.get(root, {})
+        paths = [node.path for node in tree.nodes]
+        old = {path: ledger.usage[path] for path in paths if path in ledger.usage}
+        usage = {path: weighed.get(path, {}) for path in paths if weighed.get(path, {}) != old.get(path, {})}
+        found = divided(tree, requests(ledger, tree), weighed)
+        shares: dict[str, Vector] = {}
+        for path, of in found.items():
+            amounts = {name: each.share.amount for name, each in of.items() if each.share.amount}
+            if amounts != state.told_shares.get(path, {}):
+                shares[path] = amounts
+        if usage or shares:
+            yield SharesChanged(cause=Cause(state.seq, 0), root=root, shares=shares, usage=usage)
+
+
+def next_at(state: AccountantState) -> Iterator[int]:
+    """Log times (ms) at which a figure may change though nothing happens."""
+    for root, counted in state.lately.items():
+        tree = state.ledger.trees[root]
+        waited_for = any(node.path in state.ledger.waiting for node in tree.nodes if not node.children)
+        if waited_for and not counted.steady(*_rate(state, tree)):
+            yield counted.ends_at()
+
+
+def _rate(state: AccountantState, tree: QuotaTree) -> tuple[dict[str, Vector], Vector]:
+    """({leaf: what is charged to it}, what there is), of what the tree divides."""
+    total = tree.nodes[0].limit
+    used: dict[str, Vector] = {}
+    for node in tree.nodes:
+        charged = state.ledger.used.get(node.path) if not node.children else None
+        if charged:
+            used[_key(node)] = {name: amount for name, amount in charged.items() if name in total}
+    return used, total
+
+
+def _weighed(state: AccountantState, tree: QuotaTree) -> dict[str, Vector]:
+    """Path -> what its subtree used lately, in millionths; the sum of its children, and its own from when it was a
+    leaf.
+    """
+    leaves = state.lately[tree.root].weighed()
+    found: dict[str, Vector] = {}
+    for node in reversed(tree.nodes):
+        total = _sum((leaves.get(_key(node), {}), *(found.get(child, {}) for child in node.children)))
+        if total and node.path != tree.root:
+            found[node.path] = total
+    return found
+
+
+def _sum(vectors: tuple[Mapping[str, int], ...]) -> Vector:
+    names = sorted({name for vector in vectors for name in vector})
+    return {name: sum(vector.get(name, 0) for vector in vectors) for name in names}
+
+
+def _key(node: QuotaNode) -> str:
+    return node.uid or node.path

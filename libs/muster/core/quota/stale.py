@@ -1,0 +1,97 @@
+"""Gangs in KAI queues that have lost so many pods that less than their minimum is left: stale after a while.
+
+Only a gang that was whole once can be stale, and none of which a pod has succeeded: it is about to finish. What counts
+is pods that have a node. The work itself says how long it may be short, in ``kai.scheduler/staleness-grace-period``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec import Struct, field
+
+from muster.core.gang.state import member_of
+from muster.core.objects.labels import KAI_STALENESS
+from muster.core.quota.ledger import Ledger
+from muster.core.quota.rules import RuleError, span_ms
+from muster.model.workload import PodState, Workload, least
+
+GRACE_MS = 60_000
+"""How long a gang may be short of its minimum unless it says so itself."""
+NEVER = -1
+
+
+class Members(Struct):
+    """The pods that have a node, by their owner."""
+
+    bound: dict[str, dict[str, str]] = field(default_factory=dict)
+    """owner uid -> {pod uid: which set it is of}"""
+    owners: dict[str, str] = field(default_factory=dict)
+    """pod uid -> owner uid"""
+    done: dict[str, None] = field(default_factory=dict)
+    """owner uids of which a pod has succeeded"""
+
+    grouped: dict[str, str] = field(default_factory=dict)
+    """owner uid -> the PodGroup of Kubernetes itself that its pods name"""
+
+    def observed(self, pod: PodState) -> bool:
+        """A pod that a controller owns looks like this now; whether that changes which of them have a node, or why."""
+        if not pod.owner_uid:
+            return False
+        if pod.group and not pod.over and self.grouped.get(pod.owner_uid) != pod.group:
+            self.grouped[pod.owner_uid] = pod.group
+            self._bound(pod)
+            return True
+        return self._bound(pod)
+
+    def left(self, owner: str) -> None:
+        """None of its pods lives."""
+        self.done.pop(owner, None)
+        self.grouped.pop(owner, None)
+
+    def _bound(self, pod: PodState) -> bool:
+        if pod.over or not pod.node:
+            held = pod.ref.uid in self.owners
+            self.gone(pod.ref.uid)
+            if pod.succeeded:
+                self.done[pod.owner_uid] = None
+            return held or pod.succeeded
+        new = pod.ref.uid not in self.owners
+        self.bound.setdefault(pod.owner_uid, {})[pod.ref.uid] = member_of(pod)
+        self.owners[pod.ref.uid] = pod.owner_uid
+        return new
+
+    def gone(self, uid: str) -> None:
+        """A pod is gone, or holds its node no more."""
+        owner = self.owners.pop(uid, None)
+        if owner is not None:
+            del self.bound[owner][uid]
+            if not self.bound[owner]:
+                del self.bound[owner]
+                self.done.pop(owner, None)
+
+    def sets(self, owners: Iterable[str]) -> dict[str, int]:
+        """How many pods of each set have a node."""
+        found: dict[str, int] = {}
+        for owner in owners:
+            for name in self.bound.get(owner, {}).values():
+                found[name] = found.get(name, 0) + 1
+        return found
+
+
+def is_whole(workload: Workload, sets: dict[str, int]) -> bool:
+    """Whether every set has the pods that it needs."""
+    return all(sets.get(pods.name, 0) >= least((pods,)) for pods in workload.pod_sets)
+
+
+def grace_ms(ledger: Ledger, queue: str, workload: Workload) -> int:
+    """How long it may be short of its minimum, ms; NEVER where that is as long as it likes."""
+    if not ledger.by_shares(queue):
+        return NEVER
+    said = workload.labels.get(KAI_STALENESS, "")
+    if said.startswith("-"):
+        return NEVER
+    try:
+        return span_ms(said) if said else GRACE_MS
+    except RuleError:
+        return GRACE_MS

@@ -1,0 +1,160 @@
+"""When an admitted job is suspended again for nobody else: it does not come to run, or has lost too many of its pods.
+
+One that kube-scheduler places has its PodGroup, and what counts is how many of its pods have a node: the condition of a
+PodGroup never says False again once it said True, and nobody writes it where kube-scheduler dies after it has bound the
+pods. An order that is refused is not repeated at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+from muster.core.objects.kaiqueue import pod_group_name
+from muster.core.quota.stale import NEVER, grace_ms, is_whole
+from muster.core.quota.state import AccountantState, Entry, Judged, can_suspend
+from muster.model.workload import together
+
+Why = Literal["running_timeout", "unschedulable", "stale_gang"]
+
+UNPLACED_MS = 5_000
+"""How long a gang without places keeps its quota at least: kube-scheduler may be making room, or try again."""
+
+STAYS_MS = 600_000
+"""How long a workload that could not be suspended is left alone; each time twice as long, ..."""
+STAYS_DOUBLED = 5
+"""... so many times: who leaves together with one that never does is not suspended in vain over and over."""
+
+
+def stays_ms(times: int) -> int:
+    """How long one is left alone that could not be suspended for that many times."""
+    return STAYS_MS << min(max(times - 1, 0), STAYS_DOUBLED)
+
+
+def ends_at(state: AccountantState, entry: Entry) -> int | None:
+    """Log time at which it is suspended unless something happens, where there is one."""
+    return min((at for _, at in _ends(state, entry)), default=None)
+
+
+def due(state: AccountantState, entry: Entry) -> Why | None:
+    """Why it should be suspended now, and its controller can."""
+    workload = state.workloads.get(entry.ref.uid)
+    if workload is None or not can_suspend(workload):
+        return None
+    return next((why for why, at in _ends(state, entry) if at <= state.now), None)
+
+
+def _ends(state: AccountantState, entry: Entry) -> Iterator[tuple[Why, int]]:
+    times: tuple[tuple[Why, int | None], ...] = (
+        ("running_timeout", _timeout_at(state, entry)),
+        ("unschedulable", _unplaced_at(state, entry)),
+        ("stale_gang", _stale_at(state, entry)),
+    )
+    yield from ((why, max(at, entry.spared_until)) for why, at in times if at is not None)
+
+
+def refused(entry: Entry, now: int) -> None:
+    """An order to suspend it was refused."""
+    entry.refusals += 1
+    entry.spared_until = now + stays_ms(entry.refusals)
+
+
+# --- it takes too long to run --------------------------------------------------------------------------------------
+
+
+def _timeout_at(state: AccountantState, entry: Entry) -> int | None:
+    limit = state.ledger.rules_of(entry.queue).running_timeout_ms
+    return entry.since + limit if limit and entry.since and not entry.ran and not entry.leaving else None
+
+
+# --- kube-scheduler does not place it ------------------------------------------------------------------------------
+
+
+def judged_of(state: AccountantState, entry: Entry) -> Judged | None:
+    """What kube-scheduler says of the gang of a job in this attempt of it.
+
+    The name says whose PodGroup it is: its owner and its annotations are what anybody with a namespace may write. Of
+    one that ran before our log began the attempt is not known, nor where somebody has removed the annotation; that of
+    an earlier attempt is removed before it is resumed.
+    """
+    found = state.judged.get(f"{entry.ref.namespace}/{pod_group_name(entry.ref)}")
+    if found is None or 0 not in (entry.attempt, found.attempt, entry.attempt - found.attempt):
+        return None
+    return found
+
+
+def note_unbound(state: AccountantState, entry: Entry) -> None:
+    """Remember since when fewer pods than start together have a node, or none of a gang that has run."""
+    found, workload = judged_of(state, entry), state.workloads.get(entry.ref.uid)
+    if found is not None:
+        entry.together = found.minimum
+    elif not entry.together and workload is not None and _names_its_own(state, entry):
+        entry.together = together(workload.pod_sets)  # Its PodGroup is gone since before it was charged.
+    if bound_of(state, entry) >= (min(entry.together, 1) if entry.ran else entry.together):
+        entry.unbound_since = 0
+    elif not entry.unbound_since:
+        entry.unbound_since = state.now
+
+
+def _names_its_own(state: AccountantState, entry: Entry) -> bool:
+    owners = (entry.ref.uid, *state.presence.children.get(entry.ref.uid, ()))
+    return pod_group_name(entry.ref) in [state.members.grouped.get(owner) for owner in owners]
+
+
+def bound_of(state: AccountantState, entry: Entry) -> int:
+    """How many pods of it have a node."""
+    owners = (entry.ref.uid, *state.presence.children.get(entry.ref.uid, ()))
+    return sum(state.members.sets(owners).values())
+
+
+def _unplaced_at(state: AccountantState, entry: Entry) -> int | None:
+    """Soon after kube-scheduler has said that there are no places; else when its pods had no nodes for too long.
+
+    Of one that has run, when none of those that its controller has made anew had one: they may be fewer than
+    ``minCount`` for good.
+    """
+    if not entry.unbound_since or not entry.since or entry.leaving:
+        return None
+    if entry.ran and not state.presence.live_pods(entry.ref.uid):
+        return None
+    found = judged_of(state, entry)
+    if found is not None and found.lacks_since and not entry.ran:
+        return max(found.lacks_since, entry.since) + max(state.native_grow_ms, UNPLACED_MS)
+    return max(entry.unbound_since, entry.since) + max(state.native_hold_ms, state.native_grow_ms)
+
+
+def said_of(state: AccountantState, entry: Entry) -> str:
+    """What kube-scheduler says of a gang without places, else how far it has come."""
+    found = judged_of(state, entry)
+    if found is not None and found.lacks_since and not entry.ran:
+        return found.text
+    span_s = (state.now - max(entry.unbound_since, entry.since)) // 1000
+    pods, bound = state.presence.live_pods(entry.ref.uid), bound_of(state, entry)
+    return f"for {span_s} s {bound} of its {pods} pods have a node, and {entry.together} start together"
+
+
+# --- a gang that was whole has lost pods ---------------------------------------------------------------------------
+
+
+def note_short(state: AccountantState, entry: Entry) -> None:
+    """Remember since when a gang that was whole has less pods than it needs."""
+    uid, workload = entry.ref.uid, state.workloads.get(entry.ref.uid)
+    owners = (uid, *state.presence.children.get(uid, ()))
+    runs = workload is not None and can_suspend(workload) and not entry.leaving
+    if workload is None or not runs or grace_ms(state.ledger, entry.queue, workload) == NEVER:
+        entry.short_since = 0
+        return
+    sets = state.members.sets(owners)
+    entry.whole = entry.whole or is_whole(workload, sets)
+    short = entry.whole and bool(sets) and not is_whole(workload, sets)
+    if not short or any(owner in state.members.done for owner in owners):
+        entry.short_since = 0
+    elif not entry.short_since:
+        entry.short_since = state.now
+
+
+def _stale_at(state: AccountantState, entry: Entry) -> int | None:
+    workload = state.workloads.get(entry.ref.uid)
+    if not entry.short_since or workload is None:
+        return None
+    return entry.short_since + grace_ms(state.ledger, entry.queue, workload)

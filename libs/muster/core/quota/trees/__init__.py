@@ -1,1 +1,0 @@
-"""Quota APIs compiled to trees of one model, with the rules by which each is applied."""

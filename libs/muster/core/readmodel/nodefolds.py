@@ -1,0 +1,41 @@
+"""What the read model keeps of nodes and of the pods on them."""
+
+from __future__ import annotations
+
+from muster.core.readmodel.state import ReadState
+from muster.core.stage import Arm
+from muster.events import facts
+from muster.events.base import Event
+from muster.model.keys import Position
+
+
+class NodeFolds:
+    """One arm per event about a node or a pod."""
+
+    def arms(self) -> dict[type[Event], Arm]:
+        return {
+            facts.NodeObserved: _node_observed,
+            facts.NodeGone: _node_gone,
+            facts.PodObserved: _pod_observed,
+            facts.PodGone: _pod_gone,
+        }
+
+
+def _node_observed(state: ReadState, _at: Position, event: facts.NodeObserved) -> None:
+    shown, node = state.nodes, event.node
+    if shown.seen.newer(node.ref.uid, node.rv):
+        shown.nodes[node.ref.uid] = node
+
+
+def _node_gone(state: ReadState, at: Position, event: facts.NodeGone) -> None:
+    state.nodes.seen.end(event, at.at)
+    state.nodes.nodes.pop(event.ref.uid, None)
+
+
+def _pod_observed(state: ReadState, _at: Position, event: facts.PodObserved) -> None:
+    state.nodes.pod(event.pod)
+
+
+def _pod_gone(state: ReadState, at: Position, event: facts.PodGone) -> None:
+    state.nodes.seen.end(event, at.at)
+    state.nodes.pods.pop(event.ref.uid, None)

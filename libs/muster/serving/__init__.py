@@ -1,0 +1,1 @@
+"""What readers over HTTP are answered: the read model at any moment, within what one viewer may see."""

@@ -1,0 +1,157 @@
+"""Who asks, and what they may see: the API server says both, by TokenReview and SubjectAccessReview.
+
+The right to see the jobs of a namespace is the right to list its pods: who has that knows them already. The right to
+see nodes is the right to list nodes. Answers are remembered for a short time; so is that a token is not good.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections import OrderedDict
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import Struct, field
+
+from muster.ports import ApiTransport, ApiUnreachableError, Clock
+from muster.serving.scope import EVERYTHING, Scope
+
+REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
+ACCESS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+REMEMBERED_MS = 60_000
+MOST_REMEMBERED = 4_096
+AT_ONCE = 8
+"""Questions to the API server at once."""
+
+
+class SignedIn(Struct, frozen=True):
+    """As TokenReview says."""
+
+    username: str = ""
+    uid: str = ""
+    groups: list[str] = field(default_factory=list)
+    extra: dict[str, list[str]] = field(default_factory=dict)
+
+
+class Viewed(Struct, frozen=True):
+    """Who asks, and what they may see."""
+
+    name: str
+    scope: Scope
+
+
+class DeniedError(Exception):
+    """Nobody, or somebody that the API server does not know."""
+
+
+class UndecidedError(Exception):
+    """The API server cannot be asked: nothing is shown."""
+
+
+class _Token(Struct):
+    authenticated: bool = False
+    user: SignedIn = SignedIn()
+    error: str = ""
+
+
+class _Allowed(Struct):
+    allowed: bool = False
+
+
+S = TypeVar("S", bound=Struct)
+
+
+class _ReviewObject(Struct):
+    status: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+class _Remembered:
+    """Answers for a while, the oldest forgotten first."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._kept: OrderedDict[Any, tuple[int, Any]] = OrderedDict()
+
+    def get(self, key: Any) -> Any:
+        until, value = self._kept.get(key, (0, None))
+        return value if until > self._clock.now() else None
+
+    def put(self, key: Any, value: Any) -> None:
+        self._kept[key] = (self._clock.now() + REMEMBERED_MS, value)
+        self._kept.move_to_end(key)
+        while len(self._kept) > MOST_REMEMBERED:
+            self._kept.popitem(last=False)
+
+
+class Everybody:
+    """For a local demo on loopback: who reaches it sees everything."""
+
+    async def viewed(self, _authorization: str, _namespaces: Iterable[str]) -> Viewed:
+        return Viewed("", EVERYTHING)
+
+
+class Reviewed:
+    """By an API server."""
+
+    def __init__(self, transport: ApiTransport, clock: Clock) -> None:
+        self._transport = transport
+        self._users = _Remembered(clock)
+        self._rights = _Remembered(clock)
+        self._busy = asyncio.Semaphore(AT_ONCE)
+
+    async def viewed(self, authorization: str, namespaces: Iterable[str]) -> Viewed:
+        """``namespaces``: those that there is anything to see of. Raises DeniedError, UndecidedError."""
+        user = await self._user(authorization)
+        if await self._may(user, "pods", ""):
+            return Viewed(user.username, Scope(None, cluster=await self._may(user, "nodes", "")))
+        names = sorted(set(namespaces))
+        allowed = await asyncio.gather(*(self._may(user, "pods", name) for name in names))
+        seen = frozenset(name for name, may in zip(names, allowed, strict=True) if may)
+        return Viewed(user.username, Scope(seen, cluster=await self._may(user, "nodes", "")))
+
+    async def _user(self, authorization: str) -> SignedIn:
+        scheme, _, token = authorization.partition(" ")
+        if scheme.lower() != "bearer" or not token.strip():
+            raise DeniedError("sign in with a token of this cluster: `kubectl create token NAME` makes one")
+        key = hashlib.sha256(token.strip().encode()).digest()
+        known: SignedIn | None = self._users.get(key)
+        if known is None:
+            spec = {"token": token.strip()}
+            found = await self._ask(REVIEWS, "authentication.k8s.io/v1", "TokenReview", spec, _Token)
+            known = found.user if found.authenticated else SignedIn()
+            self._users.put(key, known)
+        if not known.username:
+            raise DeniedError("this cluster does not know the token: it may be over; make a new one")
+        return known
+
+    async def _may(self, user: SignedIn, resource: str, namespace: str) -> bool:
+        key = (user.username, tuple(user.groups), resource, namespace)
+        known: bool | None = self._rights.get(key)
+        if known is None:
+            spec = {
+                "user": user.username,
+                "uid": user.uid,
+                "groups": user.groups,
+                "extra": user.extra,
+                "resourceAttributes": {"verb": "list", "resource": resource, "namespace": namespace},
+            }
+            found = await self._ask(ACCESS, "authorization.k8s.io/v1", "SubjectAccessReview", spec, _Allowed)
+            known = found.allowed
+            self._rights.put(key, known)
+        return known
+
+    async def _ask(self, path: str, version: str, kind: str, spec: dict[str, Any], status: type[S]) -> S:
+        body = msgspec.json.encode({"apiVersion": version, "kind": kind, "spec": spec})
+        try:
+            async with self._busy:
+                answer = await self._transport.request("POST", path, body=body)
+        except ApiUnreachableError as err:
+            raise UndecidedError("the API server cannot be asked who you are; try again in a moment") from err
+        if not answer.ok:
+            raise UndecidedError(f"the API server did not answer a {kind} (HTTP {answer.status}); see the log")
+        try:
+            return msgspec.json.decode(msgspec.json.decode(answer.body, type=_ReviewObject).status, type=status)
+        except msgspec.DecodeError as err:
+            raise UndecidedError(f"the API server's answer to a {kind} cannot be read; see the log") from err

@@ -1,0 +1,317 @@
+"""The questions the gateway answers: one row each, with its parameters and the shape of its answer.
+
+The routes of the service and the OpenAPI document are both made of this table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import aclosing
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+import muster
+from muster.core.readmodel.state import ReadState
+from muster.core.status.promise import promises_of
+from muster.core.status.values import Promise
+from muster.events.envelope import Stored
+from muster.ports import Clock
+from muster.serving import shapes, views
+from muster.serving.access import Viewed
+from muster.serving.causes import causes
+from muster.serving.happened import happened, marks
+from muster.serving.joblist import JobFilter
+from muster.serving.live import Live
+from muster.serving.moments import LogMark, OutsideError
+from muster.serving.scope import Lens, Scope
+from muster.serving.whatif import ChangeError, what_if
+
+SECOND = 1_000
+UNITS = {"s": SECOND, "m": 60 * SECOND, "h": 3_600 * SECOND, "d": 86_400 * SECOND}
+STARTS_MS = 3_000
+"""So long the promises of all waiting jobs are taken to be those of now."""
+
+
+class BadRequestError(Exception):
+    """The request cannot be understood, and why."""
+
+
+class Asked(Struct, frozen=True):
+    """One question: the state it is about, seen through the viewer's lens."""
+
+    state: ReadState
+    lens: Lens
+    moment: shapes.MomentView
+    now: int
+    path: Mapping[str, str]
+    query: Mapping[str, str]
+    body: bytes
+    viewed: Viewed
+
+
+Answer = Callable[["Questions", Asked], Awaitable[Struct]]
+
+
+class Question(Struct, frozen=True):
+    """One row of the table. ``query``: its parameters -> what each means."""
+
+    path: str
+    says: str
+    shape: type[Struct]
+    answer: Answer
+    query: Mapping[str, str] = {}
+    body: type[Struct] | None = None
+
+    @property
+    def method(self) -> str:
+        return "GET" if self.body is None else "POST"
+
+
+AT = "A moment: a sequence, GENERATION-SEQUENCE, a time as 2026-03-01T12:00:00Z, or -5m before now; else now."
+PAGE = {"skip": "Rows to leave out first.", "limit": "Rows at most."}
+
+
+class Questions:
+    """Answers from one followed log."""
+
+    def __init__(self, live: Live, clock: Clock, *, acting: bool = True) -> None:
+        self.live = live
+        self._clock = clock
+        self._acting = acting
+        self._lens: tuple[int, Scope, Lens] | None = None
+        self._starts: tuple[int, Mapping[str, Promise]] = (0, {})
+
+    def namespaces(self) -> set[str]:
+        """Every namespace that there is anything to see of."""
+        state = self.live.state
+        found = {record.ref.namespace for record in state.records.values()}
+        found |= {pod.ref.namespace for pod in state.nodes.pods.values()}
+        found |= {record.name.partition("/")[0] for record in state.gang_records.values() if "/" in record.name}
+        return {*found, *state.queues.ledger.leaf_of} - {""}
+
+    async def answer(
+        self, route: Question, viewed: Viewed, path: Mapping[str, str], query: Mapping[str, str], body: bytes
+    ) -> Struct:
+        """Raises BadRequestError, MissingError, OutsideError."""
+        unknown = [name for name in query if name != "at" and name not in route.query]
+        if unknown:
+            known = ", ".join(("at", *route.query))
+            raise BadRequestError(f"there is no parameter {unknown[0][:60]!r} here; there are {known}")
+        at = query.get("at", "")
+        now = self._clock.now()
+        state = self.live.state if not at else await self.live.moments.at(self.mark(at, now))
+        if at:
+            now = state.now
+        lens = self.lens(viewed.scope, state)
+        moment = views.moment_of(state, now, live=not at)
+        return await route.answer(self, Asked(state, lens, moment, now, path, query, body, viewed))
+
+    def mark(self, text: str, now: int) -> LogMark:
+        """The moment a text names. Raises BadRequestError, OutsideError."""
+        generation, dash, sequence = text.partition("-")
+        if text.isdecimal() and int(text) > 0:
+            return LogMark(seq=int(text))
+        if dash and generation.isdecimal() and sequence.isdecimal() and int(sequence) > 0:
+            if self.live.log.identity.generation_of(int(sequence)) != int(generation):
+                raise OutsideError(f"sequence {sequence} is not of generation {generation} of this log")
+            return LogMark(seq=int(sequence))
+        if text.startswith("-") and text[-1] in UNITS and text[1:-1].isdecimal():
+            return LogMark(at=now - int(text[1:-1]) * UNITS[text[-1]])
+        try:
+            found = datetime.fromisoformat(text)
+        except ValueError:
+            raise BadRequestError("at is no moment: write 1200, 2026-03-01T12:00:00Z or -5m") from None
+        found = found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+        return LogMark(at=int(found.timestamp() * SECOND))
+
+    def lens(self, scope: Scope, state: ReadState) -> Lens:
+        """A lens costs a walk over all names: one is kept for as long as the state and the scope are the same."""
+        if scope.whole:
+            return Lens(scope, state)
+        if self._lens is None or self._lens[:2] != (state.seq, scope):
+            self._lens = (state.seq, scope, Lens(scope, state))
+        return self._lens[2]
+
+    def starts(self, asked: Asked) -> Mapping[str, Promise]:
+        """The promises of all waiting jobs; those of now are made once in a while."""
+        if not asked.moment.live:
+            return promises_of(asked.state, [*asked.state.queues.jobs], asked.now)
+        made, found = self._starts
+        if asked.now - made >= STARTS_MS:
+            found = promises_of(asked.state, [*asked.state.queues.jobs], asked.now)
+            self._starts = (asked.now, found)
+        return found
+
+    async def commit(self, seq: int) -> Stored | None:
+        """The commit at a sequence; None where there is none."""
+        if not self.live.log.identity.origin <= seq <= self.live.state.seq:
+            return None
+        async with aclosing(self.live.log.follow(seq - 1)) as stream:
+            batch = await anext(stream)
+        return next((each for each in batch if each.seq == seq), None)
+
+    @property
+    def acting(self) -> bool:
+        return self._acting
+
+
+def number(query: Mapping[str, str], name: str, default: int, most: int) -> int:
+    """Raises BadRequestError."""
+    text = query.get(name, "")
+    if not text:
+        return default
+    if not text.isdecimal() or int(text) > most:
+        raise BadRequestError(f"{name} is a number from 0 to {most}")
+    return int(text)
+
+
+async def _viewer(_of: Questions, asked: Asked) -> Struct:
+    names, identity = asked.viewed.scope.namespaces, _of.live.log.identity
+    shown = None if names is None else sorted(names)
+    return shapes.Viewer(asked.viewed.name, shown, asked.viewed.scope.cluster, identity.cell, muster.__version__)
+
+
+async def _position(_of: Questions, asked: Asked) -> Struct:
+    return asked.moment
+
+
+async def _jobs(of: Questions, asked: Asked) -> Struct:
+    query = asked.query
+    states = tuple(each for each in query.get("state", "").split(",") if each)
+    wanted = JobFilter(
+        states, query.get("queue", ""), query.get("namespace", ""), query.get("kind", ""), 0, query.get("name", "")
+    )
+    skip, limit = number(query, "skip", 0, 1 << 31), number(query, "limit", 50, views.MOST_ROWS)
+    starts = of.starts(asked)
+    return views.jobs(
+        asked.state, asked.lens, asked.moment, wanted, skip=skip, limit=limit, now=asked.now, starts=starts
+    )
+
+
+async def _why(of: Questions, asked: Asked) -> Struct:
+    key = f"{asked.path['namespace']}/{asked.path['name']}"
+    kind = asked.query.get("kind", "")
+    return views.why(asked.state, asked.lens, asked.moment, key, kind, now=asked.now, acting=of.acting)
+
+
+async def _causes(of: Questions, asked: Asked) -> Struct:
+    if not asked.path["sequence"].isdecimal() or not asked.path["index"].isdecimal():
+        raise BadRequestError("an event is named by two numbers: its sequence, and its index in the commit")
+    seq, index = int(asked.path["sequence"]), int(asked.path["index"])
+    chain = await causes(of.commit, asked.lens, seq, index, asked.state)
+    if not chain:
+        raise views.MissingError(f"there is no event {seq}-{index} in this log")
+    return shapes.CausesView(asked.moment, chain)
+
+
+async def _queues(_of: Questions, asked: Asked) -> Struct:
+    return views.queues(asked.state, asked.lens, asked.moment)
+
+
+async def _nodes(_of: Questions, asked: Asked) -> Struct:
+    skip, limit = number(asked.query, "skip", 0, 1 << 31), number(asked.query, "limit", 200, views.MOST_ROWS)
+    return views.nodes(asked.state, asked.lens, asked.moment, skip=skip, limit=limit)
+
+
+async def _gangs(_of: Questions, asked: Asked) -> Struct:
+    skip, limit = number(asked.query, "skip", 0, 1 << 31), number(asked.query, "limit", 200, views.MOST_ROWS)
+    return views.gangs(asked.state, asked.lens, asked.moment, skip=skip, limit=limit)
+
+
+async def _gang(_of: Questions, asked: Asked) -> Struct:
+    return views.gang(asked.state, asked.lens, asked.moment, f"{asked.path['namespace']}/{asked.path['name']}")
+
+
+async def _happened(_of: Questions, asked: Asked) -> Struct:
+    limit = number(asked.query, "limit", 50, 500)
+    return happened(asked.state, asked.lens, asked.moment, queue=asked.query.get("queue", ""), limit=limit)
+
+
+async def _moments(of: Questions, asked: Asked) -> Struct:
+    limit = number(asked.query, "limit", 400, 1000)
+    identity, found = of.live.log.identity, marks(asked.state, asked.lens, limit=max(limit, 2))
+    first = shapes.MomentView(
+        identity.generation_of(identity.origin), identity.origin, found[0].at if found else "", False
+    )
+    return shapes.MomentsView(first, asked.moment, found)
+
+
+async def _series(of: Questions, asked: Asked) -> Struct:
+    queue, resource = asked.query.get("queue", ""), asked.query.get("resource", views.GPU)
+    if queue not in asked.state.queues.ledger.nodes or not asked.lens.sees_queue(queue):
+        raise views.MissingError(f"there is no quota {queue[:200]}, or none that you may see")
+    return of.live.series.of(queue, resource, asked.state, asked.moment)
+
+
+async def _whatif(_of: Questions, asked: Asked) -> Struct:
+    try:
+        wanted = msgspec.json.decode(asked.body, type=shapes.Changes)
+        return what_if(asked.state, asked.lens, asked.moment, wanted.changes, asked.now, wanted.job)
+    except (msgspec.DecodeError, ChangeError) as err:
+        raise BadRequestError(str(err)) from err
+
+
+ROUTES: tuple[Question, ...] = (
+    Question("/api/v1/viewer", "Who you are here, and which namespaces you may see.", shapes.Viewer, _viewer),
+    Question("/api/v1/position", "The newest position of the log, or that of a moment.", shapes.MomentView, _position),
+    Question(
+        "/api/v1/jobs",
+        "Jobs, those that hold quota first, then those that wait, in their order.",
+        shapes.JobsView,
+        _jobs,
+        {
+            "state": "Only these states, with commas: running, waiting, finished ...",
+            "queue": "Only of this quota and those below it.",
+            "namespace": "Only of this namespace.",
+            "kind": "Only of this kind.",
+            "name": "Only with this in NAMESPACE/NAME.",
+            **PAGE,
+        },
+    ),
+    Question(
+        "/api/v1/jobs/{namespace}/{name}",
+        "Why a job waits, or what became of it.",
+        shapes.WhyView,
+        _why,
+        {"kind": "Where jobs of several kinds have one name."},
+    ),
+    Question("/api/v1/events/{sequence}/{index}", "An event and the chain of its causes.", shapes.CausesView, _causes),
+    Question(
+        "/api/v1/queues", "The quota tree: guarantee, use, what is held and borrowed.", shapes.QueuesView, _queues
+    ),
+    Question("/api/v1/nodes", "Nodes, what is free there, and the pods on them.", shapes.NodesView, _nodes, PAGE),
+    Question("/api/v1/gangs", "Gangs of pods that are placed as one.", shapes.GangsView, _gangs, PAGE),
+    Question("/api/v1/gangs/{namespace}/{name}", "One gang and what happened to it.", shapes.GangTold, _gang),
+    Question(
+        "/api/v1/happened",
+        "Admissions, evictions and other turns, the newest first.",
+        shapes.HappenedView,
+        _happened,
+        {"queue": "Only of this quota and those below it.", "limit": "Events at most."},
+    ),
+    Question("/api/v1/moments", "The turns to slide along.", shapes.MomentsView, _moments, {"limit": "Marks at most."}),
+    Question(
+        "/api/v1/series",
+        "What a quota used over time.",
+        shapes.SeriesView,
+        _series,
+        {"queue": "Its path.", "resource": "Which resource; nvidia.com/gpu where none is named."},
+    ),
+    Question("/api/v1/whatif", "What a change would do now.", shapes.WhatIf, _whatif, body=shapes.Changes),
+)
+
+
+def problem(err: Exception, scope: Scope, state: ReadState) -> shapes.Problem:
+    """Why there is no answer, within what the viewer may see."""
+    return shapes.Problem(Lens(scope, state).words(str(err)) if not scope.whole else str(err))
+
+
+EXPECTED: dict[type[Exception], int] = {BadRequestError: 400, views.MissingError: 404, OutsideError: 404}
+"""What a question may meet -> the status of the answer"""
+
+
+def as_json(value: Any) -> bytes:
+    return msgspec.json.encode(value)

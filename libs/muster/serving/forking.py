@@ -1,0 +1,125 @@
+"""Copies of the queues in which something differs: a quota, a request, a job that is not submitted yet. Pure.
+
+What is not changed is shared with the original, so that a fork costs little where thousands wait. A fork is looked at,
+and played forward; nothing is folded into it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from copy import deepcopy
+
+from msgspec import structs
+
+from muster.core.promising.projection import Projected, Projection
+from muster.core.queueing.book import Place, Shape, shape_key
+from muster.core.queueing.queues import Job, Queues
+from muster.core.readmodel.promisefolds import running
+from muster.core.readmodel.state import ReadState
+from muster.core.wording.explain import waiting_for_quota
+from muster.events.base import Cause
+from muster.model.demand import Demand
+from muster.model.keys import Ref
+from muster.model.quota import QuotaNode
+
+FIELDS = {"min": "guaranteed", "max": "limit", "weight": "weight"}
+"""What of a quota may be changed -> the field of its node."""
+
+
+def with_quota(queues: Queues, path: str, field: str, resource: str, amount: int | None) -> Queues:
+    """``amount`` None takes the entry away. The node must exist."""
+    ledger = queues.ledger
+    tree = ledger.tree_of(path)
+    assert tree is not None
+    fresh = deepcopy(structs.replace(ledger, claims=type(ledger.claims)()))
+    fresh.install(
+        structs.replace(tree, nodes=tuple(_changed(node, path, field, resource, amount) for node in tree.nodes))
+    )
+    fresh.claims = ledger.claims
+    return structs.replace(queues, ledger=fresh)
+
+
+def _changed(node: QuotaNode, path: str, field: str, resource: str, amount: int | None) -> QuotaNode:
+    if node.path != path:
+        return node
+    name = FIELDS[field]
+    vector = {key: value for key, value in getattr(node, name).items() if key != resource}
+    if amount is not None:
+        vector[resource] = amount
+    return structs.replace(node, **{name: vector})
+
+
+def with_request(queues: Queues, uid: str, resource: str, amount: int) -> Queues:
+    """A waiting job that asks for another amount, at its place in its queue."""
+    job = queues.jobs[uid]
+    request = {**job.demand.request, resource: amount}
+    changed = structs.replace(job, demand=structs.replace(job.demand, request=request))
+    return with_job(without_job(queues, uid), changed)
+
+
+def without_job(queues: Queues, uid: str) -> Queues:
+    job = queues.jobs[uid]
+    shapes = dict(queues.book.shapes)
+    shape = shapes[job.shape]
+    shapes[job.shape] = structs.replace(shape, waiting=[each for each in shape.waiting if each.uid != uid])
+    return structs.replace(queues, book=structs.replace(queues.book, shapes=shapes))
+
+
+def with_job(queues: Queues, job: Job) -> Queues:
+    """One more waiting job, at its place in its queue."""
+    key = shape_key(job.queue, job.demand)
+    job = structs.replace(job, shape=key)
+    shapes = dict(queues.book.shapes)
+    before = shapes.get(key)
+    waiting = sorted([*(before.waiting if before is not None else ()), job.place])
+    shapes[key] = Shape(job.queue, job.demand, waiting)
+    jobs = {**queues.jobs, job.ref.uid: job}
+    return structs.replace(queues, book=structs.replace(queues.book, shapes=shapes), jobs=jobs)
+
+
+def new_job(ref: Ref, queue: str, demand: Demand, priority: int, now: int) -> Job:
+    """A job that would be queued now."""
+    return Job(
+        ref=ref,
+        attempt=1,
+        status="waiting",
+        queue=queue,
+        shape=shape_key(queue, demand),
+        demand=demand,
+        priority=priority,
+        queued_at=now,
+        rank=now,
+        generation=1,
+        basis="",
+        cause=Cause(0, 0),
+    )
+
+
+def projected(state: ReadState, queues: Queues, now: int, until: str = "") -> Mapping[str, Projected]:
+    """When waiting jobs start, if nothing else came."""
+    found = Projection(queues, running(state), state.promises.durations, now)
+    found.run(until=until)
+    return found.found
+
+
+def binds(queues: Queues, job: Job, now: int) -> str:
+    """What refuses a job now: the limit, else who is before it; empty where nothing does."""
+    short = queues.ledger.shortfall(job.queue, job.demand, now=now)
+    if short is not None:
+        claim = queues.ledger.claims.at(short.path, short.resource)[1] if short.held else None
+        return waiting_for_quota(short, claim.ref.key if claim is not None else "").text
+    before = first_before(queues, job)
+    return f"{before.key} is before it in {job.queue}, whose policy lets nobody pass" if before is not None else ""
+
+
+def first_before(queues: Queues, job: Job) -> Place | None:
+    """The head of a queue in which nobody passes the head, where that is another job."""
+    if not queues.is_blocking(job.queue):
+        return None
+    heads = [shape.waiting[0] for shape in _shapes(queues, job.queue) if shape.waiting]
+    first = min(heads, default=job.place)
+    return first if first < job.place else None
+
+
+def _shapes(queues: Queues, path: str) -> Iterable[Shape]:
+    return (shape for shape in queues.book.shapes.values() if shape.queue == path)

@@ -1,0 +1,60 @@
+"""What happened, from what the read model keeps of jobs and gangs: a feed, and the marks of the time slider. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from heapq import nlargest
+
+from muster.core.readmodel.state import ReadState
+from muster.core.status.happenings import Happening
+from muster.core.views.narrator import NarratedEvent, entry_of
+from muster.model.keys import Ref
+from muster.serving import shapes
+from muster.serving.scope import Lens
+from muster.serving.views import event_shape
+
+MOST_EVENTS = 500
+MOST_MARKS = 1000
+
+
+def happened(
+    state: ReadState, lens: Lens, moment: shapes.MomentView, *, queue: str = "", limit: int = 50
+) -> shapes.HappenedView:
+    """The newest turns of jobs and gangs."""
+    newest = nlargest(min(limit, MOST_EVENTS), _turns(state, lens, queue), key=lambda each: (each[0], each[1]))
+    return shapes.HappenedView(moment, [event_shape(_entry(ref, gang, each), lens) for _, _, ref, gang, each in newest])
+
+
+def marks(state: ReadState, lens: Lens, *, limit: int = MOST_MARKS) -> list[shapes.EventView]:
+    """The turns to slide along, the oldest first; one of each sequence, and where there are too many, some of them."""
+    by_seq: dict[int, tuple[int, int, Ref | None, str, Happening]] = {}
+    for each in _turns(state, lens, ""):
+        by_seq.setdefault(each[0], each)
+    found = [by_seq[seq] for seq in sorted(by_seq)]
+    if len(found) > limit:
+        last = len(found) - 1
+        found = [found[number * last // (limit - 1)] for number in range(limit)]
+    return [event_shape(_entry(ref, gang, each), lens) for _, _, ref, gang, each in found]
+
+
+def _turns(state: ReadState, lens: Lens, queue: str) -> Iterator[tuple[int, int, Ref | None, str, Happening]]:
+    for record in state.records.values():
+        if not lens.sees(record.ref.namespace) or (queue and not f"{record.queue}/".startswith(f"{queue}/")):
+            continue
+        for each in record.happenings:
+            if each.weight == "turn":
+                yield each.seq, each.item, record.ref, "", each
+    for gang in state.gang_records.values() if not queue else ():
+        if lens.sees(gang.name.partition("/")[0]):
+            for each in gang.happenings:
+                if each.weight == "turn":
+                    yield each.seq, each.item, None, gang.name, each
+
+
+def _entry(ref: Ref | None, gang: str, happening: Happening) -> NarratedEvent:
+    told = entry_of(ref, happening)
+    return (
+        told
+        if ref is not None
+        else NarratedEvent(told.at, told.seq, told.item, None, told.word, told.text, told.weight, told.what, gang)
+    )

@@ -1,0 +1,160 @@
+"""The gateway over HTTP: the table of questions, the stream, and the pages of the dashboard, each answer guarded."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+from aiohttp import web
+
+from muster.ports import Clock
+from muster.serving import shapes
+from muster.serving.access import DeniedError, UndecidedError, Viewed
+from muster.serving.answering import EXPECTED, ROUTES, BadRequestError, Question, Questions, problem
+from muster.serving.scope import Scope
+from muster.serving.streaming import messages, resumed
+
+MOST_BODY = 256 * 1024
+COMPRESSED_FROM = 2_048
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+}
+TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+NOTHING = Scope(frozenset(), cluster=False)
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class AccessReview(Protocol):
+    """Says who asks, and what they may see. Raises DeniedError, UndecidedError."""
+
+    async def viewed(self, authorization: str, namespaces: set[str]) -> Viewed: ...
+
+
+class GatewayServer:
+    """Serves on ``host``:``port``; port 0 takes a free one, see :attr:`port` after start."""
+
+    def __init__(
+        self, questions: Questions, access: AccessReview, clock: Clock, pages: Path, host: str, port: int
+    ) -> None:
+        """``pages``: the folder with the files of the dashboard."""
+        self.host = host
+        self.port = port
+        self._questions = questions
+        self._access = access
+        self._clock = clock
+        self._pages = pages
+        self._runner: web.AppRunner | None = None
+
+    async def start(self) -> None:
+        """Raises OSError when the port is taken."""
+        app = web.Application(client_max_size=MOST_BODY, middlewares=[self._guarded])
+        for route in ROUTES:
+            app.router.add_route(route.method, route.path, self._answering(route))
+        app.router.add_get("/api/v1/stream", self._stream)
+        app.router.add_get("/{path:[A-Za-z0-9./_-]*}", self._page)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, self.host, self.port)
+        try:
+            await site.start()
+        except OSError as err:
+            await self._runner.cleanup()
+            raise OSError(
+                f"cannot serve the gateway on {self.host}:{self.port}: {err.strerror}; set MUSTER_GATEWAY_PORT to a "
+                "free port, or to 0 for any"
+            ) from err
+        sockets = site._server.sockets if site._server is not None else []  # type: ignore[attr-defined]
+        self.port = sockets[0].getsockname()[1] if sockets else self.port
+
+    async def stop(self) -> None:
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    async def _viewed(self, request: web.Request) -> Viewed:
+        return await self._access.viewed(request.headers.get("Authorization", ""), self._questions.namespaces())
+
+    def _answering(self, route: Question) -> Handler:
+        async def answer(request: web.Request) -> web.StreamResponse:
+            viewed = await self._viewed(request)
+            body = await request.read() if route.body is not None else b""
+            try:
+                query = dict(request.query)
+                found = await self._questions.answer(route, viewed, dict(request.match_info), query, body)
+            except tuple(EXPECTED) as err:
+                state = self._questions.live.state
+                return _json(problem(err, viewed.scope, state), EXPECTED[type(err)])
+            return _json(found)
+
+        return answer
+
+    async def _stream(self, request: web.Request) -> web.StreamResponse:
+        await self._viewed(request)
+        after = resumed(request.headers.get("Last-Event-ID", ""), self._questions)
+        response = web.StreamResponse(
+            headers={
+                **HEADERS,
+                "Content-Type": "text/event-stream",
+                "Cache-Control": "no-store",
+                "X-Accel-Buffering": "no",
+            }
+        )
+        await response.prepare(request)
+        try:
+            async for message in messages(self._questions, self._clock, lambda: self._viewed(request), after):
+                await response.write(message)
+        except (ConnectionError, DeniedError, UndecidedError):
+            pass  # The reader is gone, or may not read on; it comes back with the last position it has.
+        return response
+
+    async def _page(self, request: web.Request) -> web.StreamResponse:
+        """A file of the dashboard. Every other path is the dashboard itself: its state is in the address."""
+        path = (self._pages / request.match_info["path"]).resolve()
+        if not path.is_file() or not path.is_relative_to(self._pages.resolve()) or path.suffix not in TYPES:
+            if path.suffix or request.path.startswith("/api/"):
+                return _json(shapes.Problem("there is no such page here"), 404)
+            path = self._pages / "index.html"
+        body = await asyncio.to_thread(path.read_bytes)
+        response = web.Response(body=body, content_type=TYPES[path.suffix], charset="utf-8")
+        response.headers["Cache-Control"] = "no-cache"
+        response.enable_compression()
+        return response
+
+    @web.middleware
+    async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Every answer has the headers, and every failure is one sentence that names nothing it may not."""
+        try:
+            response = await handler(request)
+        except DeniedError as err:
+            response = _json(shapes.Problem(str(err)), 401)
+            response.headers["WWW-Authenticate"] = "Bearer"
+        except UndecidedError as err:
+            response = _json(shapes.Problem(str(err)), 503)
+        except BadRequestError as err:
+            response = _json(problem(err, NOTHING, self._questions.live.state), 400)
+        except web.HTTPException as err:
+            response = _json(shapes.Problem(err.reason), err.status)
+        if not response.prepared:
+            response.headers.update(HEADERS)
+            if request.path.startswith("/api/"):
+                response.headers["Cache-Control"] = "no-store"
+        return response
+
+
+def _json(value: object, status: int = 200) -> web.Response:
+    body = msgspec.json.encode(value)
+    response = web.Response(body=body, status=status, content_type="application/json")
+    if len(body) >= COMPRESSED_FROM:
+        response.enable_compression()
+    return response

@@ -1,0 +1,175 @@
+"""The jobs of a cell as rows: where each stands, by the same status as everything else that is said of it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from msgspec import Struct
+
+from muster.core.readmodel.phases import phase_of
+from muster.core.readmodel.records import Record
+from muster.core.readmodel.state import ReadState
+from muster.core.status.codes import JobCode
+from muster.core.status.job import job_status
+from muster.core.status.promise import promises_of
+from muster.core.status.values import Phase, Promise
+from muster.core.wording import jobs
+from muster.model.keys import path_chain
+from muster.model.resources import Vector, texts
+from muster.model.text import instant
+from muster.serving.promises import promise_record
+
+ENDED: tuple[Phase, ...] = ("finished", "gone")
+ORDER: tuple[Phase, ...] = (
+    "running",
+    "leaving",
+    "admitted",
+    "reserved",
+    "waiting",
+    "refused",
+    "outside",
+    "seen",
+    "finished",
+    "gone",
+)
+"""What holds quota first, then what waits, then the rest."""
+
+
+class JobRow(Struct, frozen=True):
+    """One job. Times in ms since the epoch."""
+
+    uid: str
+    kind: str
+    namespace: str
+    name: str
+    phase: Phase
+    code: JobCode
+    queue: str
+    position: int
+    length: int
+    priority: int | None
+    request: Vector
+    since: int
+    """When its state began."""
+    text: str
+    promise: Promise = Promise(why="not_waiting")
+
+    @property
+    def key(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+class JobFilter(Struct, frozen=True):
+    """Which jobs; what is empty leaves none out. ``ended_after``: log time (ms) from which on ended ones count."""
+
+    states: tuple[str, ...] = ()
+    queue: str = ""
+    namespace: str = ""
+    kind: str = ""
+    ended_after: int = 0
+    name: str = ""
+    """A part of ``namespace/name``."""
+
+    def takes(self, row: JobRow) -> bool:
+        """Whether a row is asked for. A queue is meant by its path, the end of it, or a path above it."""
+        if self.states and row.phase not in self.states:
+            return False
+        if self.namespace and row.namespace != self.namespace:
+            return False
+        if self.kind and row.kind.lower() != self.kind.lower():
+            return False
+        if self.name and self.name not in row.key:
+            return False
+        if self.queue and not any(
+            path == self.queue or path.endswith(f"/{self.queue}") for path in path_chain(row.queue)
+        ):
+            return False
+        return row.phase not in ENDED or row.since >= self.ended_after
+
+
+def job_rows(state: ReadState, now: int, *, starts: bool = True) -> list[JobRow]:
+    """Every job there is or that is remembered: those that hold quota first, then the others in queue order.
+
+    ``starts``: with the times at which they start, for which the queues are played forward.
+    """
+    promises = promises_of(state, state.records if starts else (), now)
+    rows = [
+        _row(state, uid, record, now, promises.get(uid, Promise(why="not_waiting")))
+        for uid, record in state.records.items()
+    ]
+    return sorted(rows, key=lambda row: (ORDER.index(row.phase), row.queue, row.position, row.since, row.key, row.uid))
+
+
+def in_order(state: ReadState, wanted: JobFilter, sees: Callable[[str], bool]) -> list[str]:
+    """Uids of the jobs a filter takes, in the order in which they are listed; costs little for each job.
+
+    ``sees``: whether jobs of a namespace may be listed. A queue is meant by its full path here.
+    """
+    found: list[tuple[tuple[Any, ...], str]] = []
+    for uid, record in state.records.items():
+        ref = record.ref
+        if not sees(ref.namespace) or (wanted.namespace and ref.namespace != wanted.namespace):
+            continue
+        if (wanted.kind and ref.kind.lower() != wanted.kind.lower()) or (wanted.name and wanted.name not in ref.key):
+            continue
+        phase, job = phase_of(state, uid), state.queues.jobs.get(uid)
+        queue = job.queue if job is not None else record.queue
+        if wanted.states and phase not in wanted.states:
+            continue
+        if wanted.queue and wanted.queue != queue and not queue.startswith(f"{wanted.queue}/"):
+            continue
+        waits = (tuple(job.place),) if job is not None and phase == "waiting" else (record.since, ref.key, uid)
+        since = -record.since if phase in ENDED else 0
+        found.append(((ORDER.index(phase), since, queue, job is None, *waits), uid))
+    return [uid for _, uid in sorted(found)]
+
+
+def row_of(state: ReadState, uid: str, now: int, promise: Promise) -> JobRow:
+    """One job as it is listed."""
+    return _row(state, uid, state.records[uid], now, promise)
+
+
+def _row(state: ReadState, uid: str, record: Record, now: int, promise: Promise) -> JobRow:
+    status, workload, job = job_status(state, uid), state.queues.workloads.get(uid), state.queues.jobs.get(uid)
+    ref = record.ref
+    priority = job.priority if job is not None else state.queues.priority_of(workload) if workload is not None else None
+    request = status.charge.request if status.charge is not None else (job.demand.request if job is not None else None)
+    if request is None and workload is not None:
+        request = state.queues.demand_of(workload).request
+    return JobRow(
+        uid=uid,
+        kind=ref.kind,
+        namespace=ref.namespace,
+        name=ref.name,
+        phase=status.phase,
+        code=status.code,
+        queue=status.queue,
+        position=status.line.position,
+        length=status.line.length,
+        priority=priority,
+        request=request or record.request or {},
+        since=status.since or record.since,
+        text=jobs.reason(status).text if status.phase not in ENDED else jobs.text(status, now),
+        promise=promise,
+    )
+
+
+def record_of_row(row: JobRow) -> dict[str, Any]:
+    """For programs: quantities as Kubernetes writes them, times in RFC 3339."""
+    return {
+        "kind": row.kind,
+        "namespace": row.namespace,
+        "name": row.name,
+        "uid": row.uid,
+        "state": row.phase,
+        "status": row.code,
+        "queue": row.queue,
+        "position": row.position or None,
+        "length": row.length or None,
+        "priority": row.priority,
+        "request": texts(row.request),
+        "since": instant(row.since),
+        "promise": promise_record(row.promise),
+        "message": row.text,
+    }

@@ -1,0 +1,112 @@
+"""The read model as of now, followed along the log: for answers, for streams, and for the ladder of moments."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing
+
+from msgspec import Struct
+
+from muster.core.readmodel.model import ReadModel
+from muster.core.readmodel.state import ReadState
+from muster.core.stage import Folder
+from muster.core.status.happenings import Happening
+from muster.core.views.narrator import NarratedEvent, Narrator, entry_of
+from muster.events.envelope import Stored
+from muster.model.keys import Ref
+from muster.ports import Clock, Log, Snapshots
+from muster.runtime.runners.follower import Follower
+from muster.runtime.runners.hooks import Hooks
+from muster.serving.moments import Moments
+from muster.serving.series import UseSeries
+
+RING = 5_000
+"""Happenings that are kept for streams; what is older is read again from the log."""
+
+
+class Said(Struct, frozen=True):
+    """Something that happened to a job."""
+
+    ref: Ref
+    happening: Happening
+
+
+class Live(Follower[ReadState]):
+    """Follows the log. ``changed`` is set whenever something was folded; readers wait for it with :meth:`news`."""
+
+    def __init__(
+        self, *, log: Log, snapshots: Snapshots | None, clock: Clock, moments: Moments, hooks: Hooks | None = None
+    ) -> None:
+        super().__init__(
+            ReadModel(listener=self._hear), log=log, snapshots=snapshots, clock=clock, hooks=hooks, every=1 << 62
+        )  # It reads snapshots and keeps none: it may write nothing.
+        self.moments = moments
+        self.series = UseSeries()
+        self._ring: deque[Said] = deque(maxlen=RING)
+        self._told_from = 0
+        """The sequence after which the ring is complete."""
+        self._news = asyncio.Condition()
+        self._noted = 0
+
+    def _hear(self, ref: Ref, happening: Happening) -> None:
+        if happening.weight == "detail":
+            return
+        if len(self._ring) == RING:
+            self._told_from = self._ring[0].happening.seq
+        self._ring.append(Said(ref, happening))
+
+    async def started(self, tasks: asyncio.TaskGroup) -> None:
+        await super().started(tasks)
+        self._told_from = self.state.seq
+        if self.state.seq:
+            self.moments.keep(self.state)
+            tasks.create_task(self._past(self.state.seq))
+
+    async def act(self) -> None:
+        self._noted = self.series.note(self.state, self._noted)
+        async with self._news:
+            self._news.notify_all()
+
+    def observed(self, stored: Stored) -> None:
+        if self.moments.due(stored.seq):
+            self.moments.keep(self.state)
+
+    async def news(self, after: int) -> None:
+        """Wait until something after a sequence has been folded."""
+        async with self._news:
+            await self._news.wait_for(lambda: self.state.seq > after)
+
+    async def told(self, after: int) -> AsyncIterator[NarratedEvent]:
+        """What happened to jobs after a sequence, up to now: from the ring, else told again from the log."""
+        if after < self._told_from:
+            narrator, ends = Narrator(await self.moments.copy_at(after)), self._told_from
+            async with aclosing(self.log.follow(narrator.state.seq)) as stream:
+                while narrator.state.seq < ends and (batch := await anext(stream)):
+                    for stored in batch:
+                        for entry in narrator.feed(stored) if stored.seq <= ends else ():
+                            if entry.weight != "detail" and entry.ref is not None:
+                                yield entry
+        for said in list(self._ring):
+            if said.happening.seq > max(after, self._told_from):
+                yield entry_of(said.ref, said.happening)
+
+    async def _past(self, until: int) -> None:
+        """Fold what lies before the state that following began with, once, for its rungs and its series."""
+        state, folder = await asyncio.to_thread(self.moments.beginning), Folder(ReadModel())
+        noted = 0
+
+        def fold(batch: Sequence[Stored], noted: int) -> int:
+            for stored in batch:
+                if stored.seq > until:
+                    break
+                folder.fold(state, stored.seq, stored.commit)
+                noted = self.series.note(state, noted)
+                if self.moments.due(stored.seq):
+                    self.moments.keep(state)
+            return noted
+
+        async with aclosing(self.log.follow(state.seq)) as stream:
+            while state.seq < until and (batch := await anext(stream)):
+                noted = await asyncio.to_thread(fold, batch, noted)

@@ -1,0 +1,173 @@
+"""The read model at any moment: states kept on a ladder that thins with age, and the commits between two rungs.
+
+A rung is an encoded state in a file. Near the end of the log rungs are close, further back each is as far from the
+next as a fold of about a second. A moment is the rung at or before it and what follows, folded in a thread; the moments
+that were asked for last are kept. A state that is given out belongs to all readers: nobody changes it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import zlib
+from bisect import bisect_right, insort
+from collections import OrderedDict
+from collections.abc import Sequence
+from contextlib import aclosing
+from pathlib import Path
+
+from msgspec import Struct
+
+from muster.core.readmodel.model import ReadModel
+from muster.core.readmodel.state import ReadState
+from muster.core.stage import Folder
+from muster.events.envelope import Stored
+from muster.ports import Log, Snapshot
+from muster.runtime.logkeeping.snapshotting import decode_state, encode_state, state_schema
+
+NEAR = 2_000
+"""Commits between two rungs near the end."""
+FAR = 16_000
+"""Commits between two rungs further back: less than two seconds of folding."""
+NEAR_RUNGS = 8
+KEPT_STATES = 4
+"""Moments that are kept decoded."""
+LEVEL = 1
+"""Of compression."""
+
+
+class LogMark(Struct, frozen=True):
+    """A sequence, or a log time in ms since the epoch; the other is 0."""
+
+    seq: int = 0
+    at: int = 0
+
+    def passed(self, seq: int, now: int) -> bool:
+        """Whether a commit with this sequence and log time lies after it."""
+        return seq > self.seq if self.seq else now > self.at
+
+
+class Rung(Struct, frozen=True, order=True):
+    """A kept state."""
+
+    seq: int
+    now: int
+    path: Path
+
+
+class OutsideError(Exception):
+    """The moment lies before the log begins, or after its end."""
+
+
+class Moments:
+    """The ladder of one log. ``folder``: where the rungs are kept; it is the caller's to remove."""
+
+    def __init__(self, log: Log, folder: Path, base: Sequence[Snapshot] = ()) -> None:
+        """``base``: the states a log begins with whose first generations are gone."""
+        self._log = log
+        self._folder = folder
+        self._rungs: list[Rung] = []
+        self._states: OrderedDict[int, ReadState] = OrderedDict()
+        self._turn = asyncio.Lock()
+        self._lock = threading.Lock()
+        self._first = ReadState()
+        for each in base:
+            if each.stage == ReadModel.name and each.schema == state_schema(ReadState):
+                self._first = decode_state(each.body, ReadState)
+
+    @property
+    def rungs(self) -> Sequence[Rung]:
+        return tuple(self._rungs)
+
+    def keep(self, state: ReadState) -> None:
+        """Keep a state, as it is now, as a rung; those that have become too close to each other go."""
+        path = self._folder / f"{state.seq}.state"
+        body = zlib.compress(encode_state(state), LEVEL)
+        with self._lock:
+            if any(each.seq == state.seq for each in self._rungs):
+                return
+            path.write_bytes(body)
+            insort(self._rungs, Rung(state.seq, state.now, path))
+            self._thin()
+
+    def due(self, seq: int) -> bool:
+        """Whether a state at a sequence is to be kept: it lies far enough behind the rung before it."""
+        with self._lock:
+            number = bisect_right(self._rungs, seq, key=lambda each: each.seq)
+            before = self._rungs[number - 1].seq if number else self._first.seq
+            if number == len(self._rungs):
+                return seq - before >= NEAR
+            return seq - before >= FAR - NEAR and self._rungs[number].seq - seq >= NEAR
+
+    def _thin(self) -> None:
+        old = self._rungs[:-NEAR_RUNGS]
+        kept: list[Rung] = []
+        for number, rung in enumerate(old):
+            following = old[number + 1].seq if number + 1 < len(old) else rung.seq + FAR
+            if kept and following - kept[-1].seq <= FAR:
+                rung.path.unlink(missing_ok=True)
+            else:
+                kept.append(rung)
+        self._rungs[:-NEAR_RUNGS] = kept
+
+    def beginning(self) -> ReadState:
+        """A copy of the state that the log begins with."""
+        return decode_state(encode_state(self._first), ReadState)
+
+    async def copy_at(self, seq: int) -> ReadState:
+        """The read model as of a sequence, to go on folding with; 0: before the first commit."""
+        if seq <= self._first.seq:
+            return self.beginning()
+        async with self._turn:
+            return await self._folded(LogMark(seq=seq))
+
+    async def at(self, mark: LogMark) -> ReadState:
+        """The read model as of a moment. Raises OutsideError, and what the log raises."""
+        async with self._turn:  # Two moments at once would take both cores from those who only look at now.
+            known = self._states.get(mark.seq)
+            if known is not None:
+                self._states.move_to_end(mark.seq)
+                return known
+            state = await self._folded(mark)
+            self._states[state.seq] = state
+            while len(self._states) > KEPT_STATES:
+                self._states.popitem(last=False)
+            return state
+
+    async def _folded(self, mark: LogMark) -> ReadState:
+        end = await self._log.end()
+        if mark.seq > end:
+            raise OutsideError(f"sequence {mark.seq} lies after the end of the log, which is at {end}")
+        state = await asyncio.to_thread(self._begin, mark)
+        folder = Folder(ReadModel())
+        async with aclosing(self._log.follow(state.seq)) as stream:
+            while state.seq < end:
+                batch = await anext(stream)
+                if not batch:
+                    break
+                if not await asyncio.to_thread(self._fold, folder, state, batch, mark):
+                    break
+        if not state.seq:
+            raise OutsideError("the log begins after that moment")
+        return state
+
+    def _begin(self, mark: LogMark) -> ReadState:
+        """The state to begin with: a copy of the newest rung that does not lie after the mark."""
+        with self._lock:  # A rung that is being read does not go.
+            fitting = [each for each in self._rungs if not mark.passed(each.seq, each.now)]
+            body = fitting[-1].path.read_bytes() if fitting else b""
+        if body:
+            return decode_state(zlib.decompress(body), ReadState)
+        if mark.passed(self._first.seq, self._first.now) and self._first.seq:
+            raise OutsideError(f"the log begins at sequence {self._first.seq + 1}, after that moment")
+        return self.beginning()
+
+    def _fold(self, folder: Folder, state: ReadState, batch: Sequence[Stored], mark: LogMark) -> bool:
+        """Fold what lies before the mark or at it; whether all of it did."""
+        for stored in batch:
+            if mark.passed(stored.seq, max(state.now, stored.commit.at)):
+                return False
+            folder.fold(state, stored.seq, stored.commit)
+            if self.due(stored.seq):
+                self.keep(state)
+        return True

@@ -1,0 +1,280 @@
+"""The answers of the gateway as functions of one state and one viewer's lens. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from muster.core.readmodel.phases import phase_of
+from muster.core.readmodel.state import ReadState
+from muster.core.status.promise import promises_of
+from muster.core.status.values import Promise
+from muster.core.views.gangstory import gang_tale, gangs_named
+from muster.core.views.narrator import NarratedEvent
+from muster.core.views.story import JobStory, Story
+from muster.core.wording import queues as queue_words
+from muster.model.resources import add_into, format_quantity, texts
+from muster.model.text import instant
+from muster.serving import shapes
+from muster.serving.board import BoardNode, board_of
+from muster.serving.joblist import JobFilter, JobRow, in_order, row_of
+from muster.serving.promises import promise_record
+from muster.serving.scope import Lens
+
+GPU = "nvidia.com/gpu"
+WHOLE = 1000
+MOST_ROWS = 500
+NO_PROMISE = Promise(why="not_waiting")
+
+
+class MissingError(Exception):
+    """There is no such thing, or none that the viewer may see: the two read alike."""
+
+
+def moment_of(state: ReadState, now: int, *, live: bool) -> shapes.MomentView:
+    return shapes.MomentView(state.generation, state.seq, instant(max(state.now, now)), live, state.log_id)
+
+
+# --- jobs -------------------------------------------------------------------------------------------------------------
+
+
+def jobs(state: ReadState, lens: Lens, moment: shapes.MomentView, wanted: JobFilter, *, skip: int, limit: int,
+         now: int, starts: Mapping[str, Promise] | None = None) -> shapes.JobsView:  # fmt: skip
+    """A page of jobs. ``starts``: promises that were made already."""
+    found = in_order(state, wanted, lens.sees)
+    page = found[skip : skip + min(limit, MOST_ROWS)]
+    promises = starts if starts is not None else promises_of(state, page, now)
+    rows = [row_of(state, uid, now, promises.get(uid, NO_PROMISE)) for uid in page]
+    states = Counter(phase_of(state, uid) for uid, record in state.records.items() if lens.sees(record.ref.namespace))
+    return shapes.JobsView(moment, len(found), dict(sorted(states.items())), [job_shape(row, lens) for row in rows])
+
+
+def job_shape(row: JobRow, lens: Lens) -> shapes.JobView:
+    return shapes.JobView(
+        uid=row.uid,
+        kind=row.kind,
+        namespace=row.namespace,
+        name=row.name,
+        state=row.phase,
+        status=row.code,
+        queue=row.queue,
+        position=row.position,
+        length=row.length,
+        priority=row.priority,
+        request=texts(row.request),
+        since=instant(row.since),
+        text=lens.words(row.text),
+        promise=start_shape(row.promise),
+        why_no_promise=queue_words.no_promise(row.promise.why, row.code),
+    )
+
+
+def start_shape(promise: Promise) -> shapes.StartView | None:
+    found = promise_record(promise)
+    return None if found is None else shapes.StartView(**found)
+
+
+def why(state: ReadState, lens: Lens, moment: shapes.MomentView, key: str, kind: str, *, now: int,
+        acting: bool = True) -> shapes.WhyView:  # fmt: skip
+    """One job. Raises MissingError."""
+    namespace = key.partition("/")[0]
+    story = Story(key, kind, state)
+    if not lens.sees(namespace) or key not in story.matches().keys:
+        raise MissingError(f"there is no job {key}, or none that you may see")
+    told = story.of(key, acting=acting, present=now)
+    uid = told.ref.uid
+    promise = promises_of(state, (uid,), now)[uid]
+    return shapes.WhyView(
+        moment=moment,
+        job=job_shape(row_of(state, uid, now, promise), lens),
+        text=lens.words(told.standing.text),
+        wanting=_wanting(told, lens),
+        events=[
+            event_shape(each.entry, lens, times=each.times) for each in told.happenings if each.entry.weight != "detail"
+        ],
+        pauses=[lens.words(text) for text in told.pauses],
+        earlier=told.earlier,
+    )
+
+
+def _wanting(told: JobStory, lens: Lens) -> shapes.WantingView | None:
+    found = told.standing.wanting
+    if found is None:
+        return None
+    seen = [each for each in found.holders if lens.sees(each.job.partition("/")[0])]
+    return shapes.WantingView(
+        quota=lens.words(found.quota),
+        resource=found.resource,
+        request=found.request,
+        limit=found.limit,
+        used=found.used,
+        free=found.free,
+        missing=found.missing,
+        holders=[shapes.HolderView(each.job, each.amount, lens.words(each.text)) for each in seen],
+        held_by=found.held_by,
+    )
+
+
+def event_shape(entry: NarratedEvent, lens: Lens, *, times: int = 1) -> shapes.EventView:
+    return shapes.EventView(
+        at=instant(entry.at),
+        sequence=entry.seq,
+        index=entry.item,
+        subject=lens.words(entry.subject),
+        word=entry.word,
+        text=lens.words(entry.text),
+        weight=entry.weight,
+        times=times,
+    )
+
+
+# --- queues -----------------------------------------------------------------------------------------------------------
+
+
+def queues(state: ReadState, lens: Lens, moment: shapes.MomentView) -> shapes.QueuesView:
+    """The quota tree, as far as it is the viewer's."""
+    board = board_of(state)
+    notes = [f"{', '.join(board.unsynced)} are not listed yet: nothing is admitted"] if board.unsynced else []
+    return shapes.QueuesView(
+        moment=moment,
+        tree=board.tree,
+        queues=[_queue(state, node, lens) for node in board.nodes if lens.sees_queue(node.path)],
+        notes=notes + [lens.words(text) for text in board.pauses],
+    )
+
+
+def _queue(state: ReadState, node: BoardNode, lens: Lens) -> shapes.QueueView:
+    held = state.queues.ledger.claims.total.extra.get(node.path, {})
+    head = node.head
+    return shapes.QueueView(
+        path=node.path,
+        name=node.name,
+        depth=node.depth,
+        leaf=node.leaf,
+        namespaces=[each for each in node.namespaces if lens.sees(each)],
+        amounts=[
+            shapes.AmountView(
+                each.resource,
+                each.used,
+                each.guaranteed,
+                each.limit,
+                held.get(each.resource, 0),
+                each.borrowed,
+                _used_text(each.resource, each.used, each.limit),
+            )
+            for each in node.amounts
+        ],
+        waiting=node.waiting,
+        admitted=node.admitted,
+        running=node.running,
+        policy=node.policy,
+        paused=list(node.paused),
+        head=shapes.HeadView(lens.words(head.job), head.code, lens.words(head.text)) if head is not None else None,
+    )
+
+
+def _used_text(resource: str, used: int, limit: int | None) -> str:
+    text = format_quantity(used, resource)
+    return text if limit is None else f"{text} of {format_quantity(limit, resource)}"
+
+
+# --- nodes and gangs --------------------------------------------------------------------------------------------------
+
+
+def nodes(
+    state: ReadState, lens: Lens, moment: shapes.MomentView, *, skip: int = 0, limit: int = MOST_ROWS
+) -> shapes.NodesView:
+    """The nodes: all where the viewer may see nodes, else those with a pod of theirs."""
+    shown, on = state.nodes, _pods_by_node(state)
+    found = sorted(shown.nodes.values(), key=lambda node: node.ref.name)
+    if not lens.scope.cluster:
+        found = [node for node in found if any(lens.sees(pod.ref.namespace) for pod in on.get(node.ref.name, ()))]
+    parts, made = 0, []
+    for number, node in enumerate(found):
+        pods = on.get(node.ref.name, [])
+        free = dict(node.allocatable)
+        for pod in pods:
+            add_into(free, {name: amount for name, amount in pod.request.items() if name in node.allocatable}, -1)
+        gpus, left = node.allocatable.get(GPU, 0), free.get(GPU, 0)
+        parts += 0 < left < gpus
+        if skip <= number < skip + limit:
+            made.append(
+                shapes.NodeView(
+                    name=node.ref.name,
+                    ready=node.ready,
+                    schedulable=node.schedulable,
+                    allocatable=texts(node.allocatable),
+                    free=texts({name: free.get(name, 0) for name in node.allocatable}),
+                    gpus=gpus // WHOLE,
+                    gpus_used_milli=gpus - left,
+                    pods=[
+                        shapes.PodShown(
+                            pod.ref.namespace,
+                            pod.ref.name,
+                            _job_of(state, pod.owner),
+                            texts(pod.request),
+                            [*pod.devices],
+                        )
+                        for pod in sorted(pods, key=lambda each: each.ref.key)
+                        if lens.sees(pod.ref.namespace)
+                    ],
+                    others=sum(not lens.sees(pod.ref.namespace) for pod in pods),
+                )
+            )
+    return shapes.NodesView(moment, len(found), parts, made)
+
+
+def _pods_by_node(state: ReadState) -> dict[str, list]:  # type: ignore[type-arg]
+    found: dict[str, list] = {}  # type: ignore[type-arg]
+    for pod in state.nodes.pods.values():
+        found.setdefault(pod.node, []).append(pod)
+    return found
+
+
+def _job_of(state: ReadState, owner: str) -> str:
+    """namespace/name of the job that an object belongs to; empty where none is known."""
+    seen: set[str] = set()
+    while owner and owner not in seen:
+        if owner in state.records:
+            return state.records[owner].ref.key
+        seen.add(owner)
+        owner = state.presence.owner_of.get(owner, "")
+    return ""
+
+
+def gangs(
+    state: ReadState, lens: Lens, moment: shapes.MomentView, *, skip: int = 0, limit: int = MOST_ROWS
+) -> shapes.GangsView:
+    """Gangs of pods that are placed as one, the newest last."""
+    names = [record.name for record in state.gang_records.values() if lens.sees(record.name.partition("/")[0])]
+    names = list(dict.fromkeys(names))
+    return shapes.GangsView(moment, len(names), [_gang(state, lens, name) for name in names[skip : skip + limit]])
+
+
+def gang(state: ReadState, lens: Lens, moment: shapes.MomentView, key: str) -> shapes.GangTold:
+    """One gang and its story. Raises MissingError."""
+    named = gangs_named(state, key) if lens.sees(key.partition("/")[0]) else []
+    if key not in named:
+        raise MissingError(f"there is no gang {key}, or none that you may see")
+    return shapes.GangTold(
+        moment, _gang(state, lens, key), [event_shape(each, lens) for each in gang_tale(state, key).entries]
+    )
+
+
+def _gang(state: ReadState, lens: Lens, name: str) -> shapes.GangView:
+    tale = gang_tale(state, name)
+    minimum = state.gangs.gangs[name].minimum if name in state.gangs.gangs else 0
+    pods = [shapes.GangPod(pod, lens.words(where)) for pod, where in tale.pods.items()]
+    return shapes.GangView(name, tale.code, lens.words(tale.text), minimum, pods)
+
+
+def words_of(entries: Iterable[NarratedEvent], lens: Lens) -> list[shapes.EventView]:
+    """What a viewer may hear of what happened."""
+    return [event_shape(each, lens) for each in entries if hears(each, lens)]
+
+
+def hears(entry: NarratedEvent, lens: Lens) -> bool:
+    """Whether a viewer hears of an event: about their namespaces, and if they see all, about everything."""
+    if entry.ref is not None:
+        return lens.sees(entry.ref.namespace)
+    return lens.sees(entry.gang.partition("/")[0]) if entry.gang else lens.scope.whole

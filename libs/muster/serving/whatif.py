@@ -1,0 +1,148 @@
+"""What a change would do now: the queues as they are and with the change, both played forward. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from muster.core.queueing.queues import Queues
+from muster.core.readmodel.state import ReadState
+from muster.core.status.job import job_status
+from muster.core.wording import jobs as job_words
+from muster.model.resources import QuantityError, Vector, format_quantity, parse_quantity
+from muster.model.text import counted, span
+from muster.serving import shapes
+from muster.serving.forking import FIELDS, binds, projected, with_quota, with_request
+from muster.serving.scope import Lens
+
+MOST_CHANGES = 16
+SHOWN = 50
+NODE_CODES = ("GangUnschedulable", "AwaitingNodes")
+
+
+class ChangeError(Exception):
+    """A change that cannot be tried, and why."""
+
+
+def what_if(
+    state: ReadState, lens: Lens, moment: shapes.MomentView, changes: Sequence[shapes.Change], now: int, job: str = ""
+) -> shapes.WhatIf:
+    """``job``: one that is asked about, which is listed first. Raises ChangeError."""
+    if not changes or len(changes) > MOST_CHANGES:
+        raise ChangeError(f"give 1 to {MOST_CHANGES} changes")
+    queues, nodes = state.queues, []
+    for change in changes:
+        if change.nodes:
+            nodes += [_amount(change)] * change.nodes
+        else:
+            queues = _changed(queues, change, lens)
+    before, after = projected(state, state.queues, now), projected(state, queues, now)
+    found: list[shapes.Effect] = []
+    earlier = later = 0
+    for uid, waiting in queues.jobs.items():
+        if waiting.status != "waiting":
+            continue
+        was, would = before.get(uid), after.get(uid)
+        early = would is not None and (was is None or would.wait < was.wait)
+        late = was is not None and (would is None or would.wait > was.wait)
+        earlier, later = earlier + early, later + late
+        if not lens.sees(waiting.ref.namespace):
+            continue
+        waits = [each.wait if each is not None else None for each in (was, would)]
+        found.append(
+            shapes.Effect(waiting.ref.key, waiting.queue, waits[0], waits[1], uid)
+        )  # `binds` holds the uid until those that are shown are chosen.
+    found.sort(key=lambda each: (each.job != job, -_gain(each), each.job))
+    shown = [
+        shapes.Effect(
+            each.job, each.queue, each.before, each.after, lens.words(_binds(state, queues, each.binds, nodes, now))
+        )
+        for each in found[:SHOWN]
+    ]
+    one, other = (sum(1 for each in played.values() if not each.wait) for played in (before, after))
+    summary = _summary(earlier, later, shown, nodes)
+    return shapes.WhatIf(moment, [*changes], len(found), one, other, earlier, later, shown, summary)
+
+
+def _gain(effect: shapes.Effect) -> int:
+    never = 1 << 50
+    before, after = (never if each is None else each for each in (effect.before, effect.after))
+    return abs(before - after)
+
+
+def _changed(queues: Queues, change: shapes.Change, lens: Lens) -> Queues:
+    if change.job:
+        found = [each for each in queues.jobs.values() if each.ref.key == change.job and each.status == "waiting"]
+        if not found or not lens.sees(found[0].ref.namespace):
+            raise ChangeError(f"no job {change.job} waits in a queue, or none that you may see")
+        return with_request(queues, found[0].ref.uid, change.resource, _parsed(change))
+    if change.queue not in queues.ledger.nodes or not lens.sees_queue(change.queue):
+        raise ChangeError(f"there is no quota {change.queue}, or none that you may see")
+    if change.field not in FIELDS:
+        raise ChangeError(f"of a quota {', '.join(FIELDS)} can be changed, not {change.field!r}")
+    return with_quota(queues, change.queue, change.field, change.resource, _parsed(change) if change.value else None)
+
+
+def _parsed(change: shapes.Change) -> int:
+    if not change.resource:
+        raise ChangeError("name the resource, e.g. nvidia.com/gpu")
+    try:
+        return parse_quantity(change.value, change.resource)
+    except QuantityError as err:
+        raise ChangeError(str(err)) from err
+
+
+def _amount(change: shapes.Change) -> Vector:
+    if not 0 < change.nodes <= 1000:
+        raise ChangeError(f"nodes is {change.nodes}; take 1 to 1000")
+    return {change.resource: _parsed(change)}
+
+
+def _binds(state: ReadState, queues: Queues, uid: str, nodes: Sequence[Vector], now: int) -> str:
+    """What keeps a waiting job after the change; nodes are counted by amounts alone."""
+    status = job_status(state, uid)
+    if status.code in NODE_CODES:
+        return "" if nodes and _fits(state, uid, nodes) else job_words.text(status, now)
+    return binds(queues, queues.jobs[uid], now)
+
+
+def _fits(state: ReadState, uid: str, more: Sequence[Vector]) -> bool:
+    """Whether the pods of a job find room on the new nodes and on what is free, by amounts alone, the largest first."""
+    workload = state.queues.workloads.get(uid)
+    if workload is None:
+        return False
+    named = {name for node in more for name in node}
+    free = [{**node} for node in more]
+    for node in state.nodes.nodes.values():
+        left = {name: node.allocatable.get(name, 0) for name in named}
+        for pod in state.nodes.pods.values():
+            if pod.node == node.ref.name:
+                left = {name: amount - pod.request.get(name, 0) for name, amount in left.items()}
+        free.append(left)
+    wanted = [each.request for each in workload.pod_sets for _ in range(each.count)]
+    for request in sorted(wanted, key=lambda each: [-each.get(name, 0) for name in sorted(named)]):
+        asked = {name: request.get(name, 0) for name in named}
+        room = next((each for each in free if all(each.get(name, 0) >= asked[name] for name in named)), None)
+        if room is None:
+            return False
+        for name in named:
+            room[name] = room.get(name, 0) - asked[name]
+    return True
+
+
+def _summary(earlier: int, later: int, shown: Sequence[shapes.Effect], nodes: Sequence[Vector]) -> str:
+    """One sentence, and the limit that still binds."""
+    if not shown:
+        return "No job waits: nothing changes."
+    first, parts = shown[0], []
+    if earlier:
+        parts.append(f"{counted(earlier, 'waiting job')} would start earlier")
+    if later:
+        parts.append(f"{counted(later, 'waiting job')} later")
+    text = ", ".join(parts) if parts else "No waiting job would start earlier"
+    if parts and first.before is not None and first.after is not None and first.before > first.after:
+        text += f"; {first.job} by {span(first.before - first.after)}"
+    if nodes and not earlier:
+        name, amount = next(iter(nodes[0].items()))
+        text += f": {counted(len(nodes), 'more node')} with {format_quantity(amount, name)} {name} each change no quota"
+    binding = next((each.binds for each in shown if each.binds), "")
+    return f"{text}. Still binding: {binding}." if binding else f"{text}."

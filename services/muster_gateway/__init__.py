@@ -1,0 +1,47 @@
+"""The gateway: the read model over HTTP for people and programs, at any moment, and the dashboard."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from muster.runtime.process import Process
+from muster.serving.access import Everybody, Reviewed
+from muster.serving.answering import Questions
+from muster.serving.http import GatewayServer
+from muster.serving.live import Live
+from muster.serving.moments import Moments
+
+PAGES = Path(__file__).parent / "static"
+MODULES = PAGES / "vendor"
+"""What the dashboard takes from npm; put there at set-up, and in no repository."""
+
+
+async def add_gateway(process: Process, *, acting: bool = True) -> GatewayServer:
+    """Serve the read model of a process; it ends with the process. Raises KubeConfigError, OSError."""
+    config, stack = process.config, process.stack
+    folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="muster-moments-"))
+    moments = Moments(process.log, Path(folder), await process.base())
+    live = Live(
+        log=process.log,
+        snapshots=process.snapshots(),
+        clock=process.clock,
+        moments=moments,
+        hooks=process.telemetry("readmodel", "gateway"),
+    )
+    process.runners.append(live)
+    access = Everybody() if config.gateway_access == "none" else Reviewed(await process.api_server(), process.clock)
+    questions = Questions(live, process.clock, acting=acting)
+    server = GatewayServer(questions, access, process.clock, PAGES, config.gateway_host, config.gateway_port)
+    await server.start()
+    stack.push_async_callback(server.stop)
+    process.logger.info("gateway_served", host=server.host, port=server.port, access=config.gateway_access)
+    if not MODULES.is_dir():
+        process.logger.warning("dashboard_incomplete", why=MISSING)
+    return server
+
+
+MISSING = (
+    "the modules of the dashboard are not installed: run `make setup` where npm's registry is reached; the API works "
+    "without them"
+)

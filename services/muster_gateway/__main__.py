@@ -1,0 +1,14 @@
+"""Entry point: configuration, adapters, runner."""
+
+from muster.runtime.process import Process
+from muster.runtime.service import main
+from muster_gateway import add_gateway
+
+
+async def build(process: Process) -> None:
+    """The runners of this service."""
+    await add_gateway(process)
+
+
+if __name__ == "__main__":
+    main("gateway", build)

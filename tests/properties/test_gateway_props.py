@@ -1,0 +1,148 @@
+"""A tenant who asks everything at every moment is never told a name of another namespace, in an answer or an error."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kit.chaos import NAMESPACES, Chaos
+from kit.recorded import ADMIN, questions, tenant
+from kit.standings import SCENES
+from muster.events.envelope import Commit, Stored, decode_commit, encode_commit
+from muster.serving import views
+from muster.serving.access import Viewed
+from muster.serving.answering import EXPECTED, ROUTES, Questions, problem
+from muster.serving.streaming import messages
+
+SETTINGS = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+def forged(commits: Sequence[Stored], namespaces: Sequence[str]) -> list[Stored]:
+    """The same log with names that are in no sentence by chance: ``video`` becomes ``zq-video-0``."""
+    pattern = re.compile(rb"(?<![\w-])(" + b"|".join(name.encode() for name in namespaces) + rb")(?![\w-])")
+    made = []
+    for stored in commits:
+        body = pattern.sub(lambda found: b"zq-" + found.group() + b"-0", encode_commit(stored.commit))
+        commit: Commit = decode_commit(body)
+        made.append(msgspec.structs.replace(stored, commit=commit))
+    return made
+
+
+def foreign_words(asked: Questions, own: str) -> list[str]:
+    """Every name of the log that belongs to another namespace alone: forged namespaces, jobs, pods, quotas."""
+    state = asked.live.state
+    refs = [record.ref for record in state.records.values()] + [pod.ref for pod in state.nodes.pods.values()]
+    mine = {word for ref in refs if ref.namespace == own for word in (ref.namespace, ref.name, ref.uid)} | {own}
+    others = {word for ref in refs if ref.namespace != own for word in (ref.namespace, ref.name, ref.uid)}
+    leaf = state.queues.ledger.leaf_of.get(own, "")
+    others |= {path for path in state.queues.ledger.nodes if "zq-" in path and path != leaf}
+    return sorted(word for word in others - mine if "zq-" in word or "-" in word)
+
+
+async def everything(asked: Questions, viewed: Viewed, at: str, wanted: Sequence[str]) -> list[bytes]:
+    """All answers and errors: of every route, about every name there is."""
+    found: list[bytes] = []
+    for route in ROUTES:
+        keys = list(wanted) if "{namespace}" in route.path else [""]
+        for key in keys:
+            namespace, _, name = key.partition("/")
+            events = (
+                [(seq, 0) for seq in range(1, asked.live.state.seq + 1, 7)] if "{sequence}" in route.path else [(0, 0)]
+            )
+            for seq, index in events:
+                path = {"namespace": namespace, "name": name, "sequence": str(seq), "index": str(index)}
+                for query, body in asks(asked, route.path, key):
+                    said = query if route.path == "/api/v1/viewer" or not at else {**query, "at": at}
+                    try:
+                        answer = await asked.answer(route, viewed, path, said, body)
+                    except tuple(EXPECTED) as err:
+                        answer = problem(err, viewed.scope, asked.live.state)
+                    found.append(msgspec.json.encode(answer))
+    return found
+
+
+def asks(asked: Questions, path: str, key: str) -> list[tuple[dict[str, str], bytes]]:
+    if path == "/api/v1/series":
+        return [({"queue": each, "resource": "cpu"}, b"") for each in asked.live.state.queues.ledger.nodes]
+    if path == "/api/v1/whatif":
+        changes = [{"queue": each, "field": "max", "resource": "cpu", "value": "99"} for each in
+                   asked.live.state.queues.ledger.nodes]  # fmt: skip
+        changes += [{"job": record.ref.key, "resource": "cpu", "value": "1"} for record in
+                    asked.live.state.records.values()]  # fmt: skip
+        changes.append({"nodes": 2, "resource": "cpu", "value": "64"})
+        return [({}, msgspec.json.encode({"changes": [change]})) for change in changes]
+    return [({}, b"")]
+
+
+def asked_by(commits: Sequence[Stored], own: str, cut: int) -> None:
+    with TemporaryDirectory() as folder:
+        asked = questions(commits, Path(folder))
+        words = foreign_words(asked, own)
+        pattern = re.compile("|".join(rf"(?<![\w-]){re.escape(word)}(?![\w-])" for word in words) or "(?!)")
+        keys = sorted({record.ref.key for record in asked.live.state.records.values()})
+
+        async def run() -> list[bytes]:
+            told: list[bytes] = []
+            for at in ("", str(1 + cut % asked.live.state.seq)):
+                told += await everything(asked, tenant(own), at, keys)
+            return told + await streamed(asked, tenant(own))
+
+        for answer in asyncio.run(run()):
+            leak = pattern.search(answer.decode())
+            assert leak is None, f"{leak.group()} in {answer.decode()}"
+        seen = asyncio.run(everything(asked, ADMIN, "", keys))
+        assert not words or any(pattern.search(answer.decode()) for answer in seen), "the judge itself sees nothing"
+
+
+async def streamed(asked: Questions, viewed: Viewed) -> list[bytes]:
+    """The first message of a stream that begins at the beginning."""
+
+    async def again() -> Viewed:
+        return viewed
+
+    stream = messages(asked, asked._clock, again, 0)
+    try:
+        return [await anext(stream)]
+    finally:
+        await stream.aclose()  # type: ignore[attr-defined]
+
+
+@SETTINGS
+@given(st.integers(0, 2**32), st.sampled_from(NAMESPACES), st.integers(0, 10_000))
+def test_a_tenant_is_told_nothing_of_others(seed: int, own: str, cut: int) -> None:
+    chaos = Chaos(Random(seed))
+    chaos.run(steps=150)
+    asked_by(forged(chaos.bench.log, NAMESPACES), f"zq-{own}-0", cut)
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_in_every_scene_a_tenant_is_told_nothing_of_others(name: str) -> None:
+    scene, _ = SCENES[name]()
+    names = sorted(set(scene.bench.states["queue_sorter"].ledger.leaf_of) | {"video", "a", "b"}
+                   if hasattr(scene.bench.states.get("queue_sorter"), "ledger") else {"video", "a", "b"})  # fmt: skip
+    asked_by(forged(scene.bench.log, names), "zq-a-0", 5)
+
+
+def test_what_is_hidden_and_what_is_not_there_read_alike() -> None:
+    chaos = Chaos(Random(5))
+    chaos.run(steps=150)
+    with TemporaryDirectory() as folder:
+        asked = questions(chaos.bench.log, Path(folder))
+        state = asked.live.state
+        hidden = next(record.ref.key for record in state.records.values() if record.ref.namespace != "video")
+        lens = asked.lens(tenant("video").scope, state)
+        said = []
+        for key in (hidden, f"{hidden.partition('/')[0]}/none-such"):
+            with pytest.raises(views.MissingError) as err:
+                views.why(state, lens, views.moment_of(state, 0, live=True), key, "", now=0)
+            said.append(str(err.value).replace(key, "KEY"))
+        assert said[0] == said[1]
