@@ -85,7 +85,7 @@ class Rules(Struct, frozen=True, gc=False, omit_defaults=True):
     """How long it then stays out of its queue."""
     runtime: Literal["", "weight"] = ""
     """``weight``: what a queue may use follows what all ask for, by weight; unset: up to its limit."""
-    order: Literal["share", "time", "learned"] = "share"
+    order: Literal["share", "time", "learned"] = "learned"
     """Which queue is served first beyond the guarantees: the one that uses least of its min, the one whose job waits
     longest, or that too with expected GPU time as a handicap."""
     least_attained_ms: tuple[int, ...] = ()

@@ -23,18 +23,17 @@ from kit.traces import muri
 from kit.traces import philly as all_of_philly
 from kit.turmoil import Turmoil
 
-LEARNED = {"order": "learned"}
-LENDING = {**LEARNED, "borrow_freely": "4h"}
+LENDING = {"borrow_freely": "4h"}
 
 TRACES = {
     "philly-default": Recipe(trace(philly(400, 2))),
-    "philly-learned": Recipe(trace(philly(400, 2), **LEARNED)),
-    "philly-lending": Recipe(trace(philly(400, 3), borrow_freely="10m", **LEARNED)),
-    "philly-least-attained": Recipe(trace(philly(200, 2), least_attained="4h,32h", **LEARNED)),
+    "philly-fair": Recipe(trace(philly(400, 2), preset="fair")),
+    "philly-lending": Recipe(trace(philly(400, 3), borrow_freely="10m")),
+    "philly-least-attained": Recipe(trace(philly(200, 2), least_attained="4h,32h")),
     "philly-reclaim-grace": Recipe(trace(philly(200, 2), reclaim_grace="15m")),
-    "philly-placed": Recipe(trace(philly(200, 2), placement="pack", **LEARNED)),
+    "philly-placed": Recipe(trace(philly(200, 2), placement="pack")),
     "testbed-gangs": Recipe(trace(testbed(200))),
-    "testbed-gangs-placed": Recipe(trace(testbed(80), placement="pack", **LEARNED)),
+    "testbed-gangs-placed": Recipe(trace(testbed(80), placement="pack")),
 }
 
 PLAYED = {

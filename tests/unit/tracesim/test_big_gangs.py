@@ -6,8 +6,10 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from msgspec.structs import replace
 
 from kit.traces import run, starts, trace
+from muster.tracesim.model import Trace
 
 AGE_S = 900
 """The age limit of ten minutes, and half of it for what runs to end."""
@@ -25,7 +27,8 @@ def test_a_gang_of_three_quarters_gets_in_against_a_stream_of_small_jobs(tmp_pat
     """In the queue of the stream that is guaranteed all there is, or in one of its own where nothing is promised."""
     queues = {own: {"min": 0, "max": gpus}, "q": {"min": gpus if own == "q" else 0, "max": gpus}}
     cluster = {"nodes": [{"count": gpus // 8, "gpus": 8}], "queues": queues}
-    found = run(trace(tmp_path, cluster, f"big,{own},{gpus * 3 // 4},300,60\n{stream('q', gpus, 2400)}"))
+    made = trace(tmp_path, cluster, f"big,{own},{gpus * 3 // 4},300,60\n{stream('q', gpus, 2400)}")
+    found = run(Trace(replace(made.cluster, rules={"preset": "fair"}), made.jobs))
     assert starts(found.history)["big"] <= 300 + AGE_S
     assert found.metrics.quota_violation_gpu_s == 0
 

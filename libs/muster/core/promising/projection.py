@@ -186,7 +186,7 @@ class Projection:
     def _order(self, queue: _Queue) -> tuple[int, int, int]:
         """Which queue comes first: as in the sorter, but that queues of fair shares are ordered like all others."""
         place, key = queue.heads[0]
-        used = used_first(self._ledger, self._state.order(), queue.path, self._lines[key].demand, self._extra)
+        used = used_first(self._ledger, self._state.order(queue.path), queue.path, self._lines[key].demand, self._extra)
         return (-self._state.queue_priorities.get(queue.path, 0), used, place.rank)
 
     def _start_all(self, turns: list[_Turn], now: int) -> None:

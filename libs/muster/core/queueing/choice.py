@@ -159,7 +159,9 @@ class _Turn:
     def order(self, scratch: Scratch) -> tuple[int, int, int]:
         """Priority of the queue; then, as the tree says, used/min and age, or age alone beyond the guarantees."""
         queues, (place, key) = self.state.queues, self.heads[0]
-        used = used_first(queues.ledger, queues.order(), self.queue, self.lines[key].demand, queues.proposed, scratch)
+        used = used_first(
+            queues.ledger, queues.order(self.queue), self.queue, self.lines[key].demand, queues.proposed, scratch
+        )
         return (-queues.queue_priorities.get(self.queue, 0), used, place.rank)
 
     def advance(self, scratch: Scratch) -> bool:

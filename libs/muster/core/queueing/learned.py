@@ -41,7 +41,8 @@ class Learned(Struct):
         if since is None or workload.phase != "finished" or not queue:
             return
         ref = workload.ref
-        self.durations.ended(kinds_of(ref.namespace, ref.name, queue, request), now - since)
+        took = now - since + self.service.kept_run(uid, request)
+        self.durations.ended(kinds_of(ref.namespace, ref.name, queue, request), took)
 
     def gone(self, uid: str) -> None:
         self.service.forget(uid)

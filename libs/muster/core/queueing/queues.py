@@ -159,9 +159,10 @@ class Queues(Struct):
         tree = self.ledger.tree_of(leaf_of(self.ledger, workload) or "")
         return demand_of(tree or self.ledger.tree, workload, self.priority_of(workload))
 
-    def order(self) -> str:
-        """Which order of queues the tree in force asks for."""
-        return self.ledger.tree.rules.order if self.ledger.tree is not None else "share"
+    def order(self, queue: str) -> str:
+        """Which order of queues the tree of a leaf asks for; KAI queues are ordered by shares."""
+        tree = self.ledger.tree_of(queue)
+        return tree.rules.order if tree is not None and not tree.by_shares else "share"
 
     def is_blocking(self, queue: str) -> bool:
         """Whether nobody passes the head of a queue."""

@@ -85,11 +85,11 @@ def _queue(state: SorterState, workload: Workload, leaf: str, job: Job | None, c
         return None
     before = job if job is not None else unplaced
     queued_at = before.queued_at if before is not None and before.queued_at else queued_at_of(workload, state.now)
-    rank = 0
-    if state.queues.order() == "learned":
+    rank = queued_at
+    if state.queues.order(leaf) == "learned":
         rank = state.learned.rank(workload, leaf, demand.request, queued_at)
     if behind := state.learned.behind(state.queues.ledger.rules_of(leaf), uid):
-        rank = (rank or queued_at) + behind
+        rank += behind
     return WorkloadQueued(
         cause=cause,
         ref=workload.ref,
@@ -101,7 +101,7 @@ def _queue(state: SorterState, workload: Workload, leaf: str, job: Job | None, c
         run_ms=demand.run_ms,
         priority=priority,
         queued_at=queued_at,
-        rank=rank,
+        rank=rank if rank != queued_at else 0,
         expected_ms=state.learned.expected(workload, leaf, demand.request) if freely_ms(state.queues, leaf) else 0,
         generation=workload.generation,
         basis=workload.basis,

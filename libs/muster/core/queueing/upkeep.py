@@ -12,7 +12,6 @@ from muster.events.base import Cause, Event
 from muster.events.decisions import WorkloadDequeued, WorkloadQueued, WorkloadRefused
 from muster.events.facts import ObjectUnreadable, WorkloadGone, WorkloadObserved
 from muster.model.keys import Position
-from muster.model.quota import DEFAULT_RULES
 from muster.model.workload import Workload
 
 _OWN = (WorkloadQueued, WorkloadDequeued, WorkloadRefused)
@@ -37,10 +36,12 @@ def following(kind: type[Event], fold: Fold) -> Arm:
 def _learn(state: SorterState, workload: Workload, at: Position) -> None:
     """Its run begins or ends: learned from where the tree orders or lends by that, or by what it has attained."""
     charge = state.queues.ledger.charges.get(workload.ref.uid)
-    rules = state.queues.ledger.rules_of(charge.queue) if charge is not None else DEFAULT_RULES
-    if rules.least_attained_ms or rules.borrow_freely_ms or state.queues.order() == "learned":
-        queue, request = (charge.queue, charge.request) if charge is not None else ("", {})
-        state.learned.observed(workload, queue, request, at.at)
+    if charge is None:
+        state.learned.observed(workload, "", {}, at.at)
+        return
+    rules = state.queues.ledger.rules_of(charge.queue)
+    if rules.least_attained_ms or rules.borrow_freely_ms or state.queues.order(charge.queue) == "learned":
+        state.learned.observed(workload, charge.queue, charge.request, at.at)
 
 
 def _recheck(state: SorterState, uid: str, at: Position | None) -> None:

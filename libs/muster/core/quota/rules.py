@@ -17,6 +17,12 @@ from muster.model.text import clean, shorten
 
 PAUSABLE = ("admissions", "evictions")
 ORDERS = ("share", "time", "learned")
+PRESETS: Mapping[str, Mapping[str, str]] = {
+    "fair": {"order": "share"},
+    "thrifty": {"borrow-freely": "4h", "reclaim-grace": "5m"},
+    "checkpointed": {"least-attained": "4h,32h"},
+}
+"""Preset -> the annotations that it stands for, each of which a tree may set otherwise."""
 MOST_LEVELS = 8
 MAX_SPAN_MS = 366 * 24 * 3_600_000
 _SPAN = re.compile(r"(?:(\d{1,6})h)?(?:(\d{1,6})m)?(?:(\d{1,6})s)?(?:(\d{1,6})ms)?")
@@ -69,6 +75,12 @@ def _runtime(text: str) -> str:
 def _order(text: str) -> str:
     if text not in ORDERS:
         raise RuleError(f"{clean(shorten(text, 40))!r} is none of {', '.join(ORDERS)}")
+    return text
+
+
+def _preset(text: str) -> str:
+    if text not in PRESETS:
+        raise RuleError(f"{clean(shorten(text, 40))!r} is none of {', '.join(PRESETS)}")
     return text
 
 
@@ -165,8 +177,8 @@ _USAGE: dict[str, tuple[str, Callable[[str], Any]]] = dict(
 )
 USAGE_WINDOW_MS = 7 * 24 * 3_600_000
 """How far back usage counts where only its half-life is given."""
-_CHECKED: dict[str, Callable[[str], Any]] = {"reapplied": reapplied}
-"""What deploy/policies read of a tree, and no stage."""
+_CHECKED: dict[str, Callable[[str], Any]] = {"preset": _preset, "reapplied": reapplied}
+"""What no stage reads: deploy/policies read ``reapplied``, and a preset becomes the annotations that it stands for."""
 KNOWN = (*_READERS, *_CHECKED)
 """The annotations that count, without their prefix."""
 
@@ -175,15 +187,16 @@ def read_rules(texts: Mapping[str, str]) -> tuple[Rules, list[str]]:
     """The rules, and a sentence for each annotation that cannot be read; unknown names mean nothing."""
     found: dict[str, Any] = {}
     wrong: list[str] = []
-    for name in sorted(texts):
+    said = {**PRESETS.get(texts.get("preset", ""), {}), **texts}
+    for name in sorted(said):
         row = _READERS.get(name)
         try:
             if row is not None:
-                found[row[0]] = row[1](texts[name])
+                found[row[0]] = row[1](said[name])
             elif name in _CHECKED:
-                _CHECKED[name](texts[name])
+                _CHECKED[name](said[name])
         except RuleError as err:
             wrong.append(f"annotation muster.dev/{name}: {err}")
     # What says what holds anyway is left out: an encoding leaves out a default by identity, a decoded text is another.
-    said = {name: value for name, value in found.items() if value != getattr(DEFAULT_RULES, name)}
-    return (Rules(**said) if said else DEFAULT_RULES), wrong
+    other = {name: value for name, value in found.items() if value != getattr(DEFAULT_RULES, name)}
+    return (Rules(**other) if other else DEFAULT_RULES), wrong

@@ -45,6 +45,10 @@ class Service(Struct):
         if gpu_ms > 0:
             self.kept[uid] = self.kept.get(uid, 0) + gpu_ms
 
+    def kept_run(self, uid: str, request: Vector) -> int:
+        """How long it ran, ms, in former runs whose work it has kept."""
+        return self.kept.get(uid, 0) * WHOLE // max(request.get(GPU, 0), WHOLE)
+
     def gave_way(self, uid: str) -> None:
         self.times[uid] = self.times.get(uid, 0) + 1
 

@@ -49,6 +49,19 @@ def test_what_is_evicted_teaches_nothing_and_is_not_kept() -> None:
     assert (learned.durations.kinds, learned.running) == ({}, {})
 
 
+def test_a_job_that_kept_its_work_teaches_how_long_it_ran_in_all() -> None:
+    """Else long jobs that save their work and are evicted teach that they are short."""
+    learned = Learned()
+    for number in range(ENOUGH):
+        job = facts.job(f"train-{number}", gpu=2)
+        two = facts.vector(gpu=2)
+        learned.observed(replace(job, phase="running", suspended=False), "root/a", two, 1_000)
+        learned.observed(replace(job, phase="suspending", checkpointed_at=6_000), "root/a", two, 9_000)
+        learned.observed(replace(job, phase="running", suspended=False), "root/a", two, 20_000)
+        learned.observed(replace(job, phase="finished", suspended=False), "root/a", two, 21_000)
+    assert expected(learned, "train-77", "root/a", facts.vector(gpu=2)) == 5_000 + 1_000
+
+
 def test_who_was_stopped_while_it_ran_counts_as_queued_then_at_the_earliest() -> None:
     learned, job = taught(*((f"train-{n}", 500) for n in range(ENOUGH))), facts.job("train-77", gpu=1)
     learned.observed(replace(job, phase="running", suspended=False), "root/a", ONE, 1_000)
@@ -64,6 +77,30 @@ def test_a_longer_job_counts_as_queued_later_and_never_later_than_the_bound() ->
     job = facts.job("train-77", gpu=1)
     assert learned.rank(job, "root/a", ONE, 100) == 100 + 10_000
     assert learned.rank(job, "root/a", facts.vector(gpu=10**9), 100) == 100 + LONGEST_MS
+
+
+@pytest.mark.parametrize(
+    ("texts", "says"),
+    [
+        ({}, {"order": "learned"}),
+        ({"preset": "fair"}, {"order": "share"}),
+        ({"preset": "thrifty"}, {"order": "learned", "borrow_freely_ms": 4 * 3_600_000, "reclaim_grace_ms": 300_000}),
+        ({"preset": "thrifty", "reclaim-grace": "0"}, {"borrow_freely_ms": 4 * 3_600_000, "reclaim_grace_ms": 0}),
+        ({"preset": "checkpointed"}, {"least_attained_ms": (4 * 3_600_000, 32 * 3_600_000)}),
+    ],
+)
+def test_a_preset_stands_for_rules_that_a_tree_may_set_otherwise(
+    texts: dict[str, str], says: dict[str, object]
+) -> None:
+    rules, wrong = read_rules(texts)
+    assert wrong == []
+    assert {name: getattr(rules, name) for name in says} == says
+
+
+def test_a_preset_that_is_none_refuses_the_tree() -> None:
+    assert read_rules({"preset": "fast"})[1] == [
+        "annotation muster.dev/preset: 'fast' is none of fair, thrifty, checkpointed"
+    ]
 
 
 def test_an_order_that_is_none_refuses_the_tree() -> None:
