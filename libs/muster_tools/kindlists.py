@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from muster.core.workloads.registry import KINDS, Kind
+from muster_tools.guardcel import with_edits
 
 FOLDERS = ("deploy/policies", "deploy/rbac")
 KUBERNETES_OWN = "batch"
@@ -49,7 +50,7 @@ def relisted(text: str, kinds: Kinds = KINDS) -> str:
         lines = _rules(found["verbs"], SELECTIONS[found["selection"]](kinds))
         return found["head"] + "".join(f"{found['indent']}{line}\n" for line in lines) + found["end"]
 
-    text = _RULES.sub(rules, text)
+    text = with_edits(_RULES.sub(rules, text), kinds)
     for pattern, items in _lists(kinds).items():
         text = _with_list(text, re.compile(r"\[[^\[\]]*\]".join(pattern)), items)
     return text
@@ -84,11 +85,19 @@ def _scaled(kinds: Kinds) -> Selected:
     return [(group, ("*",), ("*/scale",)) for group in _groups(kinds) if group != KUBERNETES_OWN]
 
 
+def _told(kinds: Kinds) -> Selected:
+    return [
+        (group, ("*",), tuple(f"{name}/status" for name in names))
+        for group, _, names in _by_group(kinds.values(), kinds)
+    ]
+
+
 SELECTIONS: dict[str, Callable[[Kinds], Selected]] = {
     "all kinds": lambda kinds: _by_group(kinds.values(), kinds),
     "kinds with spec.suspend": _suspended_by("spec.suspend"),
     "kinds with spec.runPolicy.suspend": _suspended_by("spec.runPolicy.suspend"),
     "sizes of kinds": _scaled,
+    "status of kinds": _told,
 }
 """{what a manifest calls it: what it selects}"""
 

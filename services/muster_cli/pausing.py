@@ -9,8 +9,8 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from muster.core.objects.meta import CHANGE_REASON, CHANGED_BY, PREFIX
-from muster.core.quota.rules import RuleError, paused_parts
-from muster.core.quota.tree import ROOT
+from muster.core.quota.trees.rules import RuleError, paused_parts
+from muster.core.quota.trees.tree import ROOT
 from muster.core.readmodel.state import ReadState
 from muster.model.api import QUEUES, QUOTA_TREES, ApiResource
 from muster.model.keys import Ref

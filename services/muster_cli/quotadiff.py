@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from muster.core.queueing.queues import Job
 from muster.core.quota.claims import Claims
 from muster.core.quota.demand import demand_of
-from muster.core.quota.kai import compile_queues
-from muster.core.quota.kaisource import tree_of
-from muster.core.quota.ledger import Ledger, leaf_of
+from muster.core.quota.ledger.ledger import Ledger, leaf_of
+from muster.core.quota.trees.kai import compile_queues
+from muster.core.quota.trees.kaisource import tree_of
 from muster.core.readmodel.state import ReadState
 from muster.model.demand import Demand, Shortfall
 from muster.model.kaiqueue import KaiQueue

@@ -10,10 +10,10 @@ from msgspec import Struct, field
 
 from muster.core.objects.kaiqueue import read_kai_queue
 from muster.core.objects.meta import CHANGE_REASON, CHANGED_BY, PREFIX, UnreadableError
-from muster.core.quota.kai import compile_queues
-from muster.core.quota.kaisource import tree_of
-from muster.core.quota.rules import KNOWN
-from muster.core.quota.tree import PREEMPTS, REAPPLIED, ROOT, WEIGHTS, read_tree
+from muster.core.quota.trees.kai import compile_queues
+from muster.core.quota.trees.kaisource import tree_of
+from muster.core.quota.trees.rules import KNOWN
+from muster.core.quota.trees.tree import PREEMPTS, REAPPLIED, ROOT, WEIGHTS, read_tree
 from muster.core.reading.quotatree import NAMESPACE, PROFILE, read_quota_tree
 from muster.events.facts import TreeNodeSpec
 from muster.model import api

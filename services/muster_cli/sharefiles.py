@@ -14,8 +14,8 @@ from msgspec import Struct, field
 
 from muster.core.objects.kaiqueue import RESOURCES, read_kai_queue
 from muster.core.objects.meta import UnreadableError, is_name
-from muster.core.quota import kai
-from muster.core.quota.fairshare import Law
+from muster.core.quota.division.fairshare import Law
+from muster.core.quota.trees import kai
 from muster.core.wording.explain_shares import UNBOUNDED
 from muster.model.kaiqueue import KaiQueue
 from muster.model.keys import Ref

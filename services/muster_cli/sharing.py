@@ -7,9 +7,9 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from muster.core.quota.fairshare import UNLIMITED
-from muster.core.quota.fairtree import Divided, asked_above, divide_tree
-from muster.core.quota.shares import Shares
+from muster.core.quota.division.fairshare import UNLIMITED
+from muster.core.quota.division.fairtree import Divided, asked_above, divide_tree
+from muster.core.quota.ledger.shares import Shares
 from muster.core.wording.explain_shares import UNBOUNDED, why_share
 from muster.model.quota import BrokenRule, QuotaNode, QuotaTree
 from muster.model.resources import format_quantity

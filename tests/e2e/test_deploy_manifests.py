@@ -81,7 +81,8 @@ async def test_the_server_finds_nothing_wrong_with_the_expressions(plane: Contro
             status: Object = found.get("status", {})
             return status if status.get("observedGeneration") == found["metadata"]["generation"] else None
 
-        status = await until(looked_at, what="the expressions to be checked")
+        # For each kind by itself: it takes a busy machine a minute.
+        status = await until(looked_at, 180.0, what="the expressions to be checked")
         assert not status.get("typeChecking", {}).get("expressionWarnings"), status
 
 

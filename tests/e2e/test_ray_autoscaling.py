@@ -93,7 +93,7 @@ async def test_exactly_what_fits_and_the_same_manifest_again_and_again(walk: Wal
         group = manifest["spec"]["workerGroupSpecs"][0]
         group["replicas"] = (await walk.object())["spec"]["workerGroupSpecs"][0].get("replicas", 0)
         await walk.kube.patch(RAY, "RayCluster", NAME, NAMESPACE, patch={"spec": {"workerGroupSpecs": [group]}})
-        # In between policy muster-ray-growth refuses more replicas: see test_ray_policies.
+        # In between policy muster-jobs refuses more replicas: see test_ray_policies.
         await walk.cluster.until(walk.is_gated, 30.0, "maxReplicas to be what is granted again")
     room = 14
     await walk.until_sized(room, room, room, timeout_s=120.0)

@@ -10,7 +10,7 @@ from kit.disorder import Disorder, DisorderedCell
 from kit.proof import proven
 from kit.rayscaler import TICK_MS, RayScaler
 from muster.core.autoscaling.reading import heads, news
-from muster.core.quota.usage import beyond
+from muster.core.quota.accounting.usage import beyond
 from muster.events.base import Event
 from muster.fakecluster.kuberay import words
 from muster.fakecluster.world import SimCluster

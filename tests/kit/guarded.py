@@ -36,6 +36,19 @@ AUTOSCALER = User("ray-autoscaler")
 """Ray's autoscaler, with the role that KubeRay gives its ServiceAccount."""
 JOBSETS, LEADERS = User("jobset-controller"), User("lws-controller")
 """The controllers of JobSets and of LeaderWorkerSets, with the rights that their installations give them."""
+WILMA = User("wilma")
+"""May do everything with pods, apps, and all kinds of jobs and their status in namespace video: wildcards, no names."""
+CLAUDE = User("claude")
+"""Is bound to cluster-admin, in namespace video alone."""
+SPARK = User("spark-operator")
+"""The operator of SparkApplications."""
+CONTROLLERS = {
+    "rayjobs.ray.io": OPERATOR,
+    "rayclusters.ray.io": OPERATOR,
+    "rayservices.ray.io": OPERATOR,
+    "sparkapplications.sparkoperator.k8s.io": SPARK,
+}
+"""{resource: who runs it here}, beside those that deploy/rbac names."""
 MANAGED, ANOTHER, FREE, KEPT = "video", "text", "other", "devops"
 """Namespaces: all but the third are managed; in the last one what is applied again keeps jobs running."""
 NO_SUBMIT, LEAF = "devops", "intern-video"
@@ -75,6 +88,11 @@ ROLES = {
         _rule("", "pods/resize", verbs=("patch",)),
         _rule("ray.io", "rayclusters", verbs=("get", "patch")),
     ],
+    "wildcards": [_rule(group, "*") for group in ("", "apps", *(row.resource.group for row in KINDS.values()))],
+    "spark": [
+        _rule("sparkoperator.k8s.io", "sparkapplications", "sparkapplications/status"),
+        _rule("", "pods"),
+    ],
     "operator": [
         _rule("ray.io", "rayjobs/status", "rayclusters/status", "rayservices/status", verbs=("get", "update", "patch"))
     ],
@@ -84,7 +102,8 @@ ROLES = {
 @contextlib.asynccontextmanager
 async def guarded() -> AsyncIterator[ControlPlane]:
     """A control plane with everything of deploy/ applied, and the users."""
-    users = [WATCHER, ACTUATOR, SORTER, ALICE, BOB, CAROL, DAVE, ERIN, OPERATOR, AUTOSCALER, JOBSETS, LEADERS]
+    tenants = [ALICE, BOB, CAROL, DAVE, ERIN, WILMA, CLAUDE]
+    users = [WATCHER, ACTUATOR, SORTER, *tenants, OPERATOR, AUTOSCALER, JOBSETS, LEADERS, SPARK]
     async with ControlPlane(users=users, scheduler=False, kwok=False, prepare=furnish) as plane:
         async with client(plane, plane.admin) as kube:
             for folder in ("crds", "rbac", "policies"):
@@ -103,6 +122,15 @@ async def apply(plane: ControlPlane, kube: KubeClient, folder: str) -> None:
     for found in objects(folder):
         if mutates(plane) or not found["kind"].startswith("MutatingAdmissionPolicy"):
             await kube.apply(found)
+    if folder == "rbac":
+        await name_controllers(kube)
+
+
+async def name_controllers(kube: KubeClient) -> None:
+    """Name the operators of the tests, as an administrator does."""
+    shipped = await kube.get("v1", "ConfigMap", "muster-controllers", "muster-system")
+    data = {key: f"{shipped['data'].get(key, '')} {user.name}".strip() for key, user in CONTROLLERS.items()}
+    await kube.patch("v1", "ConfigMap", "muster-controllers", "muster-system", patch={"data": data})
 
 
 def mutates(plane: ControlPlane) -> bool:
@@ -123,6 +151,9 @@ async def _let_users_in(kube: KubeClient) -> None:
         # What clusters give to those who work in a namespace.
         await _bind(kube, namespace, "edit", ALICE)
     await _bind(kube, MANAGED, "autoscaler", AUTOSCALER)
+    await _bind(kube, MANAGED, "wildcards", WILMA)
+    await _bind(kube, MANAGED, "cluster-admin", CLAUDE)
+    await _bind(kube, MANAGED, "spark", SPARK)
     await _bind(kube, MANAGED, "admitter", BOB)
     await _bind(kube, MANAGED, "muster-queue-manager", CAROL)
 

@@ -1,6 +1,6 @@
 """A play in which Ray's autoscalers come and go with their clusters, and every write of ours is judged.
 
-What policy ``muster-ray-growth`` refuses is refused here too, and the API server may be away for everybody.
+What policy ``muster-jobs`` refuses is refused here too, and the API server may be away for everybody.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class LivesPlay(ElasticPlay):
             super().apply(manifest)
 
     def allows(self, name: str, counts: list[int], group: Object | None = None) -> bool:
-        """As policy muster-ray-growth: nothing above what is granted, but what was there before."""
+        """As policy muster-jobs: nothing above what is granted, but what was there before."""
         found = self.raycluster(name)
         notes, old = found["metadata"].get("annotations") or {}, found["spec"]["workerGroupSpecs"][0]
         if found["spec"].get("suspend") or GRANTED not in notes:

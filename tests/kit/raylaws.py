@@ -8,7 +8,7 @@ from typing import Any
 
 from muster.core.cell.seat import Seat
 from muster.core.quota.accountant import QuotaAccountant
-from muster.core.quota.ledger import Ledger
+from muster.core.quota.ledger.ledger import Ledger
 from muster.events.base import Event
 from muster.events.decisions import EvictionOrdered, WorkloadAdopted
 from muster.events.elastic import GateSet, GrowthWithdrawn, WorkersChosen

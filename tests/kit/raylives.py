@@ -2,7 +2,7 @@
 
 RayClusters, RayJobs and RayServices share two queues that owe each other; a controller applies their manifests again
 every few seconds; heads, operators, autoscalers, the API server and the bridge fail at any time. What policy
-``muster-ray-growth`` refuses is refused here too.
+``muster-jobs`` refuses is refused here too.
 """
 
 from __future__ import annotations

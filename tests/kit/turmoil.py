@@ -22,7 +22,7 @@ from muster.core.placement.view import View
 from muster.core.preemption import claimants
 from muster.core.queueing.lending import Reserve
 from muster.core.quota import kaireclaim, reclaim
-from muster.core.quota.ledger import leaf_of
+from muster.core.quota.ledger.ledger import leaf_of
 from muster.core.quota.reclaim import basis
 from muster.events.base import Event
 from muster.events.clearing import ClearingOrdered

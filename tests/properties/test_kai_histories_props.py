@@ -16,7 +16,7 @@ from kit.bench import Bench
 from kit.facts import seen
 from kit.kai import queue, queue_gone, work
 from kit.proof import proven
-from muster.core.quota.ledger import Ledger
+from muster.core.quota.ledger.ledger import Ledger
 from muster.events.base import Cause
 from muster.events.decisions import EvictionOrdered, GangAdmitted, QuotaReserved
 from muster.events.effects import EffectApplied

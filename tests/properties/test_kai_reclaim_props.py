@@ -12,11 +12,11 @@ from kit import facts
 from kit.kai import queue
 from muster.core.quota import clearing, kaireclaim, partial
 from muster.core.quota.demand import Charge, QueuedRequest
-from muster.core.quota.forest import Forest
-from muster.core.quota.kai import compile_queues
-from muster.core.quota.ledger import Ledger
+from muster.core.quota.ledger.ledger import Ledger
 from muster.core.quota.partial import Spare
 from muster.core.quota.reclaim import Market, Run, basis
+from muster.core.quota.trees.forest import Forest
+from muster.core.quota.trees.kai import compile_queues
 from muster.events.base import Cause
 from muster.events.decisions import PartialVictim
 from muster.events.facts import KaiQueueObserved

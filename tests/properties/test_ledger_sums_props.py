@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.core.quota import afresh
 from muster.core.quota.claims import Claim
 from muster.core.quota.demand import Charge, QueuedRequest
-from muster.core.quota.ledger import Ledger
+from muster.core.quota.ledger import afresh
+from muster.core.quota.ledger.ledger import Ledger
 from muster.model.demand import Demand
 from muster.model.keys import Ref
 from muster.model.quota import QuotaNode, QuotaTree

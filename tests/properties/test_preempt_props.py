@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kit.chaos import Chaos
 from muster.core.quota.demand import Charge
 from muster.core.quota.inqueue import objection, victims
-from muster.core.quota.ledger import Ledger
+from muster.core.quota.ledger.ledger import Ledger
 from muster.core.quota.reclaim import Market, Run, basis
 from muster.events.decisions import EvictionOrdered
 from muster.model.demand import Demand

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from muster.core.quota.demand import Charge, chain_of
-from muster.core.quota.ledger import Ledger
+from muster.core.quota.ledger.ledger import Ledger
 from muster.core.quota.reclaim import Market, Picker, Run, basis, most_of, objection, victims
 from muster.model.demand import Demand
 from muster.model.keys import Ref

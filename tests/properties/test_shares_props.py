@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from kit import facts
 from kit.chaos import Chaos
-from muster.core.quota.ledger import Ledger
-from muster.core.quota.shares import Shares
-from muster.core.quota.tree import read_tree
+from muster.core.quota.ledger.ledger import Ledger
+from muster.core.quota.ledger.shares import Shares
+from muster.core.quota.trees.tree import read_tree
 from muster.events.decisions import QuotaDenied, QuotaReserved
 from muster.events.facts import TreeNodeSpec
 from muster.model.quota import QuotaNode

@@ -219,7 +219,7 @@ def test_a_pod_of_the_same_name_is_not_the_one_that_was_chosen() -> None:
 
 
 def raised_by_hand(play: ElasticPlay, most: int) -> None:
-    """What an autoscaler would write before it is lowered again is refused by policy muster-ray-growth."""
+    """What an autoscaler would write before it is lowered again is refused by policy muster-jobs."""
     play.edit([{"op": "replace", "path": "/spec/workerGroupSpecs/0/maxReplicas", "value": most}])
     play.cell.advance(500)
 

@@ -201,7 +201,7 @@ class Slow:
         for _ in range(times):
             most = self.play.group()["maxReplicas"]
             for step in range(self.takes):
-                # Beyond what is granted by now nothing is written: policy muster-ray-growth.
+                # Beyond what is granted by now nothing is written: policy muster-jobs.
                 scaler.stopped = step < self.takes - 1 or self.play.group()["maxReplicas"] != most
                 now = self.play.cluster.clock.now()
                 self.pace.note(Ticks(self.number, 0), now)

@@ -12,7 +12,7 @@ import pytest
 
 from kit.forests import Forests
 from kit.histories import is_sound
-from muster.core.quota.decay import BUCKETS
+from muster.core.quota.division.decay import BUCKETS
 from muster.events.decisions import EvictionOrdered, QuotaTreeAccepted
 from muster.events.shares import SharesChanged
 

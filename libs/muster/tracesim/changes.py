@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec.structs import replace
 
-from muster.core.quota.rules import KNOWN, read_rules
+from muster.core.quota.trees.rules import KNOWN, read_rules
 from muster.core.rulesets import NEWEST, OLDEST
 from muster.events.envelope import Stored
 from muster.events.facts import QuotaTreeObserved

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from msgspec import Struct, field
 
 from muster.core.objects.labels import is_preemptible
-from muster.core.quota.runtimes import run_time_ms
+from muster.core.quota.declared import run_time_ms
 from muster.core.rulesets import OLDEST
 from muster.events.base import Event
 from muster.events.decisions import QuotaTreeAccepted

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from muster.core.quota.rules import span_ms
+from muster.core.quota.trees.rules import span_ms
 from muster.tracesim.engine import Engine, Policy, Task
 from muster.tracesim.model import GPU
 from muster.tracesim.shares import GpuShares

@@ -9,7 +9,7 @@ from typing import Annotated
 from cyclopts import Parameter
 from msgspec.structs import replace
 
-from muster.core.quota.rules import KNOWN
+from muster.core.quota.trees.rules import KNOWN
 from muster.tracesim import transforms
 from muster.tracesim.faults import NO_FAULTS, read_faults
 from muster.tracesim.jobsfile import read_trace

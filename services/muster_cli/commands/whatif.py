@@ -9,7 +9,7 @@ from cyclopts import Parameter
 from msgspec import to_builtins
 from rich.text import Text
 
-from muster.core.quota.tree import leaves
+from muster.core.quota.trees.tree import leaves
 from muster.model.resources import QuantityError, Vector, parse_quantity
 from muster.tracesim.changes import (
     POLICIES,

@@ -10,7 +10,7 @@ from kit.scenes import Scene
 from muster.core.audit.auditor import audit
 from muster.core.cell.seat import Seat
 from muster.core.objects.labels import RUN_TIME
-from muster.core.quota.runtimes import AROUND_MS, HOUR_MS, MINUTE_MS, run_time_ms
+from muster.core.quota.declared import AROUND_MS, HOUR_MS, MINUTE_MS, run_time_ms
 from muster.core.views.story import JobStory, Story
 from muster.events.claims import ClaimOpened
 from muster.events.decisions import QuotaReserved

@@ -8,8 +8,8 @@ from kit.facts import seen, tree
 from kit.kai import queue, queue_gone, work
 from muster.core.objects.kaiqueue import KIND, read_kai_queue
 from muster.core.presentation.kaiqueues import kai_status
-from muster.core.quota import kaisource
-from muster.core.quota.ledger import Ledger
+from muster.core.quota.ledger.ledger import Ledger
+from muster.core.quota.trees import kaisource
 from muster.core.reading.registry import KAI_QUEUES, WATCHED
 from muster.core.readmodel.model import ReadModel
 from muster.core.stage import Folder

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kit.scenes import Scene
-from muster.core.quota.rules import read_rules
 from muster.core.quota.service import FRESH_MS, LEAST_RUN_MS, MOST_TIMES
+from muster.core.quota.trees.rules import read_rules
 from muster.events.claims import ClaimOpened
 from muster.events.decisions import EvictionOrdered, QuotaReserved
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kit import facts
-from muster.core.quota.tree import read_tree
+from muster.core.quota.trees.tree import read_tree
 from muster_cli.main import run
 
 ASKED = {"preempt-lower-priority": "true"}

@@ -11,7 +11,7 @@ from muster.core.queueing.order import share
 from muster.core.queueing.queues import Job, is_current
 from muster.core.quota.demand import chain_of
 from muster.core.quota.kaireclaim import between
-from muster.core.quota.kaishares import Shares, kai_shares
+from muster.core.quota.ledger.kaishares import Shares, kai_shares
 from muster.core.quota.reclaim import Basis, basis
 from muster.model.demand import Shortfall
 

@@ -18,8 +18,8 @@ from muster.core.queueing.queues import Job
 from muster.core.quota import clearing, inqueue
 from muster.core.quota.clearing import MAX_CANDIDATES
 from muster.core.quota.demand import laid_out
-from muster.core.quota.ledger import leaf_of
-from muster.core.quota.waiting import waits
+from muster.core.quota.ledger.ledger import leaf_of
+from muster.core.quota.ledger.waiting import waits
 from muster.events.base import Cause
 from muster.events.clearing import ClearingKind, ClearingProposed
 from muster.events.decisions import GangAdmitted, GangDeferred, Victim, WorkloadDequeued

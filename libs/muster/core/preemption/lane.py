@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from msgspec import Struct, field
 
 from muster.core.quota.demand import chain_of, counted
-from muster.core.quota.ledger import Ledger
+from muster.core.quota.ledger.ledger import Ledger
 from muster.model.demand import Shortfall
 from muster.model.resources import Vector, add_into
 

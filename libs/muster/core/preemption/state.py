@@ -11,12 +11,12 @@ from msgspec import Struct, field
 from muster.core.preemption.lane import Lane
 from muster.core.queueing.book import Shape, clear
 from muster.core.queueing.queues import Job, Queues
+from muster.core.quota.declared import preemption_delay_ms
 from muster.core.quota.demand import Scratch, chain_of, counted
-from muster.core.quota.kaiwork import preemption_delay_ms
-from muster.core.quota.minrun import protected_ms, reclaim_grace_ms
+from muster.core.quota.ledger.minrun import protected_ms, reclaim_grace_ms
+from muster.core.quota.ledger.running import RunningClusters
 from muster.core.quota.partial import Spare, spare_of
 from muster.core.quota.reclaim import FIRST, Basis, Market, Run
-from muster.core.quota.running import RunningClusters
 from muster.core.quota.service import Service
 from muster.core.quota.state import can_suspend
 from muster.core.stage import StageState

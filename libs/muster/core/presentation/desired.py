@@ -10,7 +10,7 @@ from msgspec import Struct, to_builtins
 from muster.core.actuation.intents import Known
 from muster.core.actuation.patch import stamp_patch
 from muster.core.objects.meta import MAX_NAME, SHOWN, digest, rfc3339
-from muster.core.quota.ledger import leaf_of
+from muster.core.quota.ledger.ledger import leaf_of
 from muster.core.reading.kubequeue import (
     MAX_POD_SETS,
     Admission,

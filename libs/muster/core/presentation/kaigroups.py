@@ -12,8 +12,8 @@ from muster.core.objects.kaiqueue import pod_group_name
 from muster.core.objects.labels import KAI_PREEMPTIBILITY, KAI_PREEMPTION_DELAY, KAI_QUEUE, KAI_STALENESS
 from muster.core.objects.meta import digest, rfc3339
 from muster.core.presentation.desired import Body, DesiredObject, owner_of, shown_text
-from muster.core.quota.kaiwork import PREEMPTIBILITY, kai_class
-from muster.core.quota.ledger import leaf_of
+from muster.core.quota.declared import PREEMPTIBILITY, kai_class
+from muster.core.quota.ledger.ledger import leaf_of
 from muster.core.readmodel.state import ReadState
 from muster.core.status.codes import CODES
 from muster.core.status.job import job_status

@@ -7,7 +7,7 @@ from msgspec import to_builtins
 from muster.core.objects.meta import digest
 from muster.core.presentation.desired import Body, DesiredObject, unit_name
 from muster.core.quota.demand import chain_of, counted
-from muster.core.quota.tree import ROOT
+from muster.core.quota.trees.tree import ROOT
 from muster.core.reading.kubequeue import (
     CREATED_BY,
     DEFAULT_POLICY,

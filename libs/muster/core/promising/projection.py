@@ -20,8 +20,8 @@ from muster.core.queueing.book import Place, Shape
 from muster.core.queueing.order import used_first
 from muster.core.queueing.queues import Queues
 from muster.core.quota.claims import Claim
+from muster.core.quota.declared import left_by
 from muster.core.quota.demand import Scratch, chain_of, counted
-from muster.core.quota.runtimes import left_by
 from muster.model.demand import Demand
 
 MEDIAN = 500

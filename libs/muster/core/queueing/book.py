@@ -15,7 +15,7 @@ from typing import NamedTuple
 from msgspec import Struct, field, structs
 
 from muster.core.quota.demand import chain_of, counted
-from muster.core.quota.ledger import UNBOUNDED, Ledger
+from muster.core.quota.ledger.ledger import UNBOUNDED, Ledger
 from muster.events.base import Cause
 from muster.model.demand import Demand, Shortfall
 

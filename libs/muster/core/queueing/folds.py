@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from muster.core.queueing import lending, objects
 from muster.core.queueing.book import Denial, shape_key
 from muster.core.queueing.queues import Job, Queues, Retry, WaitsForNodes, is_current, job_from
-from muster.core.quota.charging import ask_of, charge_of, claim_of
+from muster.core.quota.ledger.charging import ask_of, charge_of, claim_of
 from muster.core.stage import Arm
 from muster.events.base import Cause, Event
 from muster.events.charges import ChargeChanged

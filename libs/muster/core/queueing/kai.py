@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import structs
 
-from muster.core.quota.ledger import Ledger
+from muster.core.quota.ledger.ledger import Ledger
 from muster.events.refusals import NAMES, Refusal
 from muster.model.quota import KAI_ROOT
 from muster.model.text import clean, shorten

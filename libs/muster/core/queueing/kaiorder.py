@@ -14,8 +14,8 @@ from muster.core.queueing.order import MILLION
 from muster.core.queueing.queues import Job
 from muster.core.queueing.state import SorterState
 from muster.core.quota.demand import Scratch, chain_of
-from muster.core.quota.fairtree import Divided
-from muster.core.quota.kaishares import Shares, divided
+from muster.core.quota.division.fairtree import Divided
+from muster.core.quota.ledger.kaishares import Shares, divided
 from muster.model.keys import root_of
 from muster.model.quota import COUNTED
 from muster.model.resources import EVERYTHING, Vector, add_into

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from muster.core.queueing.queues import Queues
-from muster.core.quota.rules import union
+from muster.core.quota.trees.rules import union
 from muster.events.facts import (
     PriorityClassGone,
     PriorityClassObserved,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from muster.core.quota.demand import Scratch, chain_of
-from muster.core.quota.ledger import UNBOUNDED, Ledger
+from muster.core.quota.ledger.ledger import UNBOUNDED, Ledger
 from muster.model.demand import Demand
 from muster.model.keys import root_of
 from muster.model.resources import add_into

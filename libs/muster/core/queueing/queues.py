@@ -9,11 +9,11 @@ from msgspec import Struct, field
 from muster.core.observed.seen import Seen
 from muster.core.queueing.book import Book, Place, shape_key
 from muster.core.queueing.lending import Lending
+from muster.core.quota.declared import kai_priority
 from muster.core.quota.demand import Scratch, demand_of
-from muster.core.quota.kaiwork import kai_priority
-from muster.core.quota.ledger import Ledger, leaf_of
-from muster.core.quota.rules import union
-from muster.core.quota.waiting import still_waits
+from muster.core.quota.ledger.ledger import Ledger, leaf_of
+from muster.core.quota.ledger.waiting import still_waits
+from muster.core.quota.trees.rules import union
 from muster.events.base import Cause
 from muster.events.decisions import WorkloadQueued
 from muster.events.facts import QueueObserved

@@ -12,7 +12,7 @@ from muster.core.queueing.lending import freely_ms
 from muster.core.queueing.queues import Job, is_current, queued_at_of
 from muster.core.queueing.state import SorterState
 from muster.core.quota.demand import laid_out
-from muster.core.quota.ledger import leaf_of
+from muster.core.quota.ledger.ledger import leaf_of
 from muster.events.base import Cause
 from muster.events.decisions import (
     DequeueReason,

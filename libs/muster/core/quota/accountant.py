@@ -12,22 +12,12 @@ from typing import ClassVar
 from msgspec import structs
 
 from muster.core.objects.labels import quota_name
-from muster.core.quota import (
-    afresh,
-    backfill,
-    claimfolds,
-    claiming,
-    clearing,
-    entryfolds,
-    folds,
-    forest,
-    growth,
-    moving,
-    sharing,
-    standalone,
-    suspending,
-)
+from muster.core.quota import backfill, claimfolds, claiming, clearing, moving
+from muster.core.quota.accounting import entryfolds, folds, growth, sharing, suspending
+from muster.core.quota.accounting.usage import changed, charge_due
 from muster.core.quota.demand import Scratch, demand_of, laid_out
+from muster.core.quota.ledger import afresh, standalone
+from muster.core.quota.ledger.waiting import still_waits
 from muster.core.quota.state import (
     AccountantState,
     Proposal,
@@ -35,8 +25,7 @@ from muster.core.quota.state import (
     home_of,
     release_reason,
 )
-from muster.core.quota.usage import changed, charge_due
-from muster.core.quota.waiting import still_waits
+from muster.core.quota.trees import forest
 from muster.core.rulesets import NEWEST
 from muster.core.stage import Arm, Violation, first, in_turn
 from muster.events.base import Decision, Event

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from muster.core.quota.claims import Claim
 from muster.core.quota.demand import Scratch, chain_of, counted
-from muster.core.quota.ledger import Ledger
+from muster.core.quota.ledger.ledger import Ledger
 from muster.core.quota.state import AccountantState
 from muster.model.demand import Demand
 

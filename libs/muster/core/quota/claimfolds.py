@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from muster.core.quota import growth
-from muster.core.quota.charging import claim_of
-from muster.core.quota.rechecks import entry_of, recheck
+from muster.core.quota.accounting import growth
+from muster.core.quota.accounting.rechecks import entry_of, recheck
+from muster.core.quota.ledger.charging import claim_of
 from muster.core.quota.state import AccountantState, Plan
 from muster.events.base import Cause
 from muster.events.claims import ClaimEnded, ClaimOpened, PlanStale, PlanTried, VictimStays

@@ -16,15 +16,15 @@ from msgspec import structs
 from muster.core.quota import partial as parts
 from muster.core.quota import service
 from muster.core.quota.backfill import promised_at
-from muster.core.quota.charging import claim_of
 from muster.core.quota.claims import LEAVES_WITHIN_MS, Claim
 from muster.core.quota.demand import chain_of, demand_of
 from muster.core.quota.inqueue import objection
-from muster.core.quota.ledger import leaf_of
-from muster.core.quota.minrun import protected_ms
+from muster.core.quota.ledger.charging import claim_of
+from muster.core.quota.ledger.ledger import leaf_of
+from muster.core.quota.ledger.minrun import protected_ms
+from muster.core.quota.ledger.waiting import waits
 from muster.core.quota.reclaim import Objection, basis
 from muster.core.quota.state import AccountantState, Entry, evictable, kept_ms
-from muster.core.quota.waiting import waits
 from muster.events.base import Decision
 from muster.events.claims import ClaimEnded, ClaimOpened, ClaimOutcome, PlanStale, VictimStays
 from muster.events.decisions import (

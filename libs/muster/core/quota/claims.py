@@ -15,8 +15,8 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import Struct, field
 
+from muster.core.quota.declared import left_by
 from muster.core.quota.demand import Charge, Scratch, chain_of, counted
-from muster.core.quota.runtimes import left_by
 from muster.events.decisions import ClaimKind
 from muster.model.demand import Demand
 from muster.model.elastic import Counts

@@ -12,12 +12,12 @@ from functools import partial
 from typing import Any, Literal
 
 from muster.core.quota import inqueue, moving
+from muster.core.quota.accounting.rechecks import entry_of, recheck
 from muster.core.quota.claiming import may_leave, outranked, unjustified
 from muster.core.quota.demand import demand_of
 from muster.core.quota.kaireclaim import between, legal
-from muster.core.quota.kaishares import Shares, divided, requests
-from muster.core.quota.ledger import Ledger
-from muster.core.quota.rechecks import entry_of, recheck
+from muster.core.quota.ledger.kaishares import Shares, divided, requests
+from muster.core.quota.ledger.ledger import Ledger
 from muster.core.quota.reclaim import MAX_LOOKS, Market, Objection, basis, search
 from muster.core.quota.state import AccountantState, Leaving, OpenClearing
 from muster.events.base import Cause

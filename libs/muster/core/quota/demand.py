@@ -8,8 +8,7 @@ from functools import lru_cache
 from msgspec import Struct, field
 
 from muster.core.objects.labels import is_preemptible
-from muster.core.quota.kaiwork import kai_preemptible
-from muster.core.quota.runtimes import run_time_ms
+from muster.core.quota.declared import kai_preemptible, run_time_ms
 from muster.model.demand import Demand
 from muster.model.keys import path_chain
 from muster.model.quota import JOBS, MACHINES, QuotaNode, QuotaTree

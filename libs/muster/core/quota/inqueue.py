@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from muster.core.quota import kaireclaim, reclaim
 from muster.core.quota.demand import Scratch, counted
-from muster.core.quota.ledger import Ledger
+from muster.core.quota.ledger.ledger import Ledger
 from muster.core.quota.reclaim import MAX_LOOKS, Basis, Market, Objection, Picker, Run, Search, search
 from muster.model.demand import Demand
 

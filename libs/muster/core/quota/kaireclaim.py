@@ -15,9 +15,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from msgspec import Struct, field
 
 from muster.core.quota.demand import Charge, chain_of
-from muster.core.quota.fairshare import UNLIMITED
-from muster.core.quota.kaishares import Shares, kai_shares
-from muster.core.quota.ledger import Ledger
+from muster.core.quota.division.fairshare import UNLIMITED
+from muster.core.quota.ledger.kaishares import Shares, kai_shares
+from muster.core.quota.ledger.ledger import Ledger
 from muster.core.quota.reclaim import MAX_LOOKS, Basis, Market, Objection, Search, search
 from muster.model.demand import Demand
 from muster.model.keys import root_of

@@ -22,7 +22,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from muster.core.quota.demand import Charge, Scratch, chain_of, counted
-from muster.core.quota.ledger import Ledger
+from muster.core.quota.ledger.ledger import Ledger
 from muster.events.claims import PlanObjection
 from muster.model.demand import Demand, Shortfall
 

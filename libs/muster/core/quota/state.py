@@ -13,15 +13,15 @@ from msgspec import Struct, field
 from muster.core.objects.labels import quota_name
 from muster.core.observed.presence import Presence
 from muster.core.observed.seen import Seen
-from muster.core.quota.decay import Lately
-from muster.core.quota.forest import Forest
-from muster.core.quota.ledger import Ledger, leaf_of
-from muster.core.quota.rules import union
-from muster.core.quota.running import RunningClusters
+from muster.core.quota.division.decay import Lately
+from muster.core.quota.ledger.ledger import Ledger, leaf_of
+from muster.core.quota.ledger.running import RunningClusters
+from muster.core.quota.ledger.stale import Members
+from muster.core.quota.ledger.standalone import StandalonePod
+from muster.core.quota.ledger.standalone import leaf_of as leaf_of_pod
 from muster.core.quota.service import Service
-from muster.core.quota.stale import Members
-from muster.core.quota.standalone import StandalonePod
-from muster.core.quota.standalone import leaf_of as leaf_of_pod
+from muster.core.quota.trees.forest import Forest
+from muster.core.quota.trees.rules import union
 from muster.core.stage import StageState
 from muster.events.base import Cause
 from muster.events.clearing import ClearingProposed, Move

@@ -12,7 +12,7 @@ import re
 from msgspec import UNSET, Struct, UnsetType, field
 
 from muster.core.objects.meta import PREFIX, SHOWN, Int32, Meta, UnreadableError, decode, digest
-from muster.core.quota.rules import RuleError, paused_parts
+from muster.core.quota.trees.rules import RuleError, paused_parts
 from muster.events.facts import QueueObserved, QueueUnitObserved
 from muster.model.text import clean, shorten
 

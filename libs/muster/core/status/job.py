@@ -16,7 +16,7 @@ from muster.core.queueing.book import Denial, Shape, as_of_now, clear
 from muster.core.queueing.lending import Reserve
 from muster.core.queueing.queues import Job
 from muster.core.quota.demand import counted
-from muster.core.quota.ledger import leaf_of
+from muster.core.quota.ledger.ledger import leaf_of
 from muster.core.readmodel.phases import phase_of
 from muster.core.readmodel.state import ReadState
 from muster.core.status.codes import CODES, JobCode

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from msgspec import Struct, field
 
-from muster.core.quota.kaishares import kai_shares
-from muster.core.quota.ledger import Ledger
+from muster.core.quota.ledger.kaishares import kai_shares
+from muster.core.quota.ledger.ledger import Ledger
 from muster.core.readmodel.state import ReadState
 from muster.core.wording.explain_shares import tree_share, used_lately, why_share
 from muster.model.keys import path_chain

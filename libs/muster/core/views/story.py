@@ -11,7 +11,7 @@ from difflib import get_close_matches
 from msgspec import Struct, field
 
 from muster.core.presentation.desired import pauses_over
-from muster.core.quota.ledger import leaf_of
+from muster.core.quota.ledger.ledger import leaf_of
 from muster.core.readmodel.history import where
 from muster.core.readmodel.model import ReadModel
 from muster.core.readmodel.records import Record

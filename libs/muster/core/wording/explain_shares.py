@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from muster.core.quota.fairshare import UNLIMITED
-from muster.core.quota.fairtree import Divided
+from muster.core.quota.division.fairshare import UNLIMITED
+from muster.core.quota.division.fairtree import Divided
 from muster.events.shares import SharesChanged
 from muster.model.resources import format_quantity, format_vector
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from msgspec import Struct
 
-from muster.core.workloads import kubeflow
+from muster.core.workloads import edits, kubeflow
 from muster.core.workloads.kinds import (
     job,
     mpijob,
@@ -42,11 +42,19 @@ class Kind(Struct, frozen=True):
     """Operators that do not know the field suspend it by the annotation ``scheduling.x-k8s.io/suspend``."""
     pods_of: tuple[str, ...] = ()
     """Kinds that own its pods; a pod may own pods itself."""
+    edits: edits.Shape = {}
+    """What may be edited on it while it runs, besides the field that suspends it."""
 
 
 KINDS: dict[str, Kind] = {
     "RayJob": Kind(
-        api.RAYJOBS, rayjob.read, "-ray-qu", child="RayCluster", auxiliary=("Job",), pods_of=("RayCluster",)
+        api.RAYJOBS,
+        rayjob.read,
+        "-ray-qu",
+        child="RayCluster",
+        auxiliary=("Job",),
+        pods_of=("RayCluster",),
+        edits=edits.RAY_JOB,
     ),
     "RayCluster": Kind(
         api.RAYCLUSTERS,
@@ -55,12 +63,34 @@ KINDS: dict[str, Kind] = {
         alone=raycluster.alone,
         auxiliary=("Job",),
         pods_of=("RayCluster",),
+        edits=edits.RAY_CLUSTER,
     ),
-    "RayService": Kind(api.RAYSERVICES, rayservice.read, "-rayservice-qu", child="RayCluster", pods_of=("RayCluster",)),
-    "Job": Kind(api.JOBS, job.read, "", pods_of=("Job",)),
-    "TFJob": Kind(api.TFJOBS, tfjob.read, "-tf-qu", kubeflow.SUSPEND_PATH, annotated=True, pods_of=("TFJob",)),
+    "RayService": Kind(
+        api.RAYSERVICES,
+        rayservice.read,
+        "-rayservice-qu",
+        child="RayCluster",
+        pods_of=("RayCluster",),
+        edits=edits.RAY_SERVICE,
+    ),
+    "Job": Kind(api.JOBS, job.read, "", pods_of=("Job",), edits=edits.JOB),
+    "TFJob": Kind(
+        api.TFJOBS,
+        tfjob.read,
+        "-tf-qu",
+        kubeflow.SUSPEND_PATH,
+        annotated=True,
+        pods_of=("TFJob",),
+        edits=edits.KUBEFLOW,
+    ),
     "PyTorchJob": Kind(
-        api.PYTORCHJOBS, pytorchjob.read, "-py-qu", kubeflow.SUSPEND_PATH, annotated=True, pods_of=("PyTorchJob",)
+        api.PYTORCHJOBS,
+        pytorchjob.read,
+        "-py-qu",
+        kubeflow.SUSPEND_PATH,
+        annotated=True,
+        pods_of=("PyTorchJob",),
+        edits=edits.KUBEFLOW,
     ),
     "MPIJob": Kind(
         api.MPIJOBS,
@@ -70,9 +100,15 @@ KINDS: dict[str, Kind] = {
         child="Job",
         annotated=True,
         pods_of=("MPIJob", "Job"),
+        edits=edits.KUBEFLOW,
     ),
     "SparkApplication": Kind(
-        api.SPARKAPPLICATIONS, sparkapplication.read, "-spark-qu", annotated=True, pods_of=("SparkApplication", "Pod")
+        api.SPARKAPPLICATIONS,
+        sparkapplication.read,
+        "-spark-qu",
+        annotated=True,
+        pods_of=("SparkApplication", "Pod"),
+        edits=edits.SPARK,
     ),
 }
 """{kind: row}"""

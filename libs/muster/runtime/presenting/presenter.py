@@ -16,7 +16,7 @@ import msgspec
 from muster.core.objects.meta import digest
 from muster.core.presentation import desired, kaigroups, kaiqueues, queues, scalegates
 from muster.core.presentation.desired import DesiredObject, EventNote
-from muster.core.quota.tree import ROOT
+from muster.core.quota.trees.tree import ROOT
 from muster.core.readmodel.model import ReadModel
 from muster.core.readmodel.state import ReadState
 from muster.core.readmodel.touched import Touched

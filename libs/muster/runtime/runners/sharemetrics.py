@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from muster.core.quota.kaishares import kai_shares
-from muster.core.quota.ledger import Ledger
+from muster.core.quota.ledger.kaishares import kai_shares
+from muster.core.quota.ledger.ledger import Ledger
 from muster.model.resources import in_bytes
 from muster.telemetry.metrics import Labels, labels
 

@@ -17,7 +17,7 @@ from msgspec import Struct
 from muster.core.objects.kaiqueue import KIND, RESOURCES, read_kai_queue, unknown_fields
 from muster.core.objects.labels import KEPT
 from muster.core.objects.meta import UnreadableError
-from muster.core.quota.tree import read_tree
+from muster.core.quota.trees.tree import read_tree
 from muster.core.reading.quotatree import read_quota_tree
 from muster.events.facts import KaiQueueObserved, QuotaTreeObserved
 from muster.model.kaiqueue import KaiQueue

@@ -12,7 +12,7 @@ from kit.bench import Bench
 from kit.facts import amounts, next_rv, node, seen, tree, vector
 from kit.kai import queue, work
 from kit.podgangs import member
-from muster.core.quota.kaisource import DEFAULT_QUEUE
+from muster.core.quota.trees.kaisource import DEFAULT_QUEUE
 from muster.core.readmodel.model import ReadModel
 from muster.core.stage import Folder
 from muster.core.views.story import Story

@@ -9,7 +9,7 @@ from kit import facts
 from kit.traces import run, starts, trace
 from muster.core.learned.durations import ENOUGH, kinds_of
 from muster.core.queueing.learned import LONGEST_MS, Learned
-from muster.core.quota.rules import read_rules
+from muster.core.quota.trees.rules import read_rules
 from muster.tracesim.model import Trace
 
 ONE = facts.vector(gpu=1)

@@ -12,7 +12,7 @@ from kit.scenes import Scene
 from kit.traces import run, starts, trace
 from muster.core.learned.durations import ENOUGH
 from muster.core.queueing.lending import HOUR_MS, LONGEST_WAIT_MS, WINDOW_HOURS
-from muster.core.quota.rules import read_rules
+from muster.core.quota.trees.rules import read_rules
 from muster.tracesim.metrics import SimulationMetrics
 from muster.tracesim.model import Trace
 

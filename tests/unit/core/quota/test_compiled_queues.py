@@ -7,10 +7,10 @@ from random import Random
 import pytest
 
 from kit.kai import queue
-from muster.core.quota.kai import compile_queues, unit_of
-from muster.core.quota.kaisource import tree_of
-from muster.core.quota.rules import USAGE_WINDOW_MS
-from muster.core.quota.tree import MAX_DEPTH, MAX_NODES, MAX_PATH
+from muster.core.quota.trees.kai import compile_queues, unit_of
+from muster.core.quota.trees.kaisource import tree_of
+from muster.core.quota.trees.rules import USAGE_WINDOW_MS
+from muster.core.quota.trees.tree import MAX_DEPTH, MAX_NODES, MAX_PATH
 from muster.model.kaiqueue import KaiQueue
 from muster.model.keys import Ref
 from muster.model.quota import QuotaNode

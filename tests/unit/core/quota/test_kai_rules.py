@@ -5,10 +5,10 @@ from __future__ import annotations
 from kit.kai import queue
 from muster.core.quota import inqueue, kaireclaim
 from muster.core.quota.demand import Charge, Demand, QueuedRequest
-from muster.core.quota.forest import Forest
 from muster.core.quota.kaireclaim import Between
-from muster.core.quota.ledger import Ledger
+from muster.core.quota.ledger.ledger import Ledger
 from muster.core.quota.reclaim import Run, Search, basis, search
+from muster.core.quota.trees.forest import Forest
 from muster.events.base import Cause
 from muster.events.facts import KaiQueueObserved
 from muster.model.keys import Ref

@@ -14,10 +14,10 @@ from kit.bench import Bench
 from kit.facts import gone, seen
 from kit.kai import queue, queue_gone, work
 from muster.core.objects.kaiqueue import USAGE
-from muster.core.quota import decay
-from muster.core.quota.decay import BUCKETS, HALVES, ONE, Lately, PastBucket, decayed, lately
-from muster.core.quota.fairshare import Law
-from muster.core.quota.rules import MAX_SPAN_MS, read_usage
+from muster.core.quota.division import decay
+from muster.core.quota.division.decay import BUCKETS, HALVES, ONE, Lately, PastBucket, decayed, lately
+from muster.core.quota.division.fairshare import Law
+from muster.core.quota.trees.rules import MAX_SPAN_MS, read_usage
 from muster.core.readmodel.model import ReadModel
 from muster.core.stage import Folder
 from muster.core.views.queueshare import queue_share

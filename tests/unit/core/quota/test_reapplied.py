@@ -1,8 +1,8 @@
 """What a tree says of manifests that are applied again: deploy/policies asks, and no stage; it is checked anyway."""
 
 from kit import facts
-from muster.core.quota.rules import KNOWN
-from muster.core.quota.tree import read_tree
+from muster.core.quota.trees.rules import KNOWN
+from muster.core.quota.trees.tree import read_tree
 
 
 def broken(rule: str = "", attribute: str = "") -> list[str]:

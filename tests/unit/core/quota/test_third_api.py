@@ -13,10 +13,10 @@ from kit.bench import Bench
 from kit.facts import next_rv, seen, tree
 from kit.kai import queue, work
 from kit.proof import proven
-from muster.core.quota import forest
 from muster.core.quota.accountant import QuotaAccountant
-from muster.core.quota.kaisource import KaiSource
 from muster.core.quota.state import AccountantState
+from muster.core.quota.trees import forest
+from muster.core.quota.trees.kaisource import KaiSource
 from muster.events.base import Cause, Event
 from muster.events.decisions import EvictionOrdered, QuotaReserved, QuotaTreeAccepted, QuotaTreeRemoved
 from muster.events.facts import ObjectGone, PriorityClassGone, PriorityClassObserved

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from msgspec import Struct, field
 
-from muster.core.quota.tree import ROOT, read_tree
+from muster.core.quota.trees.tree import ROOT, read_tree
 from muster.events.base import Cause, Event
 from muster.events.decisions import QuotaTreeAccepted, QuotaTreeRejected, QuotaTreeRemoved
 from muster.events.facts import ObjectGone, QuotaTreeGone, QuotaTreeObserved

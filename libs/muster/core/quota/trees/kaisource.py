@@ -11,9 +11,9 @@ from typing import ClassVar
 
 from msgspec import Struct, field, structs
 
-from muster.core.quota.kai import Compiled, compile_queues
-from muster.core.quota.rules import USAGE_WINDOW_MS
-from muster.core.quota.tree import MAX_TREE_BYTES
+from muster.core.quota.trees.kai import Compiled, compile_queues
+from muster.core.quota.trees.rules import USAGE_WINDOW_MS
+from muster.core.quota.trees.tree import MAX_TREE_BYTES
 from muster.events.base import Cause, Event
 from muster.events.decisions import QuotaTreeAccepted, QuotaTreeRejected, QuotaTreeRemoved
 from muster.events.facts import KaiQueueGone, KaiQueueObserved, ObjectGone

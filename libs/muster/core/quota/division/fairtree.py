@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
-from muster.core.quota.fairshare import UNLIMITED, Law, Share, Sharer, allocatable, fair_shares
+from muster.core.quota.division.fairshare import UNLIMITED, Law, Share, Sharer, allocatable, fair_shares
 from muster.model.quota import COUNTED, QuotaNode
 from muster.model.resources import EVERYTHING, Vector, add_into, in_bytes
 

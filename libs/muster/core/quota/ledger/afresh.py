@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from muster.core.quota.demand import Scratch
-from muster.core.quota.ledger import Ledger
+from muster.core.quota.ledger.ledger import Ledger
 from muster.model.resources import Vector, add_into
 
 

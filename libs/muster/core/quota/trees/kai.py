@@ -12,8 +12,8 @@ from fractions import Fraction
 
 from msgspec import Struct, field
 
-from muster.core.quota.rules import RuleError, read_usage, span_ms
-from muster.core.quota.tree import MAX_DEPTH, MAX_NODES, MAX_PATH
+from muster.core.quota.trees.rules import RuleError, read_usage, span_ms
+from muster.core.quota.trees.tree import MAX_DEPTH, MAX_NODES, MAX_PATH
 from muster.model.kaiqueue import KaiQueue
 from muster.model.quota import DEFAULT_QUEUE_PRIORITY, KAI_ROOT, BrokenRule, QuotaNode
 from muster.model.resources import EVERYTHING, MAX_AMOUNT, Vector, add_into, format_quantity

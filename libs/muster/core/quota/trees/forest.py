@@ -13,8 +13,8 @@ from typing import Any, ClassVar, Protocol
 
 from msgspec import Struct, field
 
-from muster.core.quota.kaisource import KaiSource
-from muster.core.quota.treesource import TreeSource
+from muster.core.quota.trees.kaisource import KaiSource
+from muster.core.quota.trees.treesource import TreeSource
 from muster.core.stage import Arm
 from muster.events.base import Cause, Event
 from muster.events.decisions import QuotaTreeAccepted, QuotaTreeRejected, QuotaTreeRemoved

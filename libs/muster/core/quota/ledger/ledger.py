@@ -12,8 +12,8 @@ from msgspec import Struct, field, structs
 from muster.core.objects.labels import queue_and_quota, quota_name
 from muster.core.quota.claims import Claim, Claims
 from muster.core.quota.demand import Charge, QueuedRequest, Scratch, chain_of, counted, lent_beside, spread
-from muster.core.quota.shares import Shares
-from muster.core.quota.tree import ROOT, leaves
+from muster.core.quota.ledger.shares import Shares
+from muster.core.quota.trees.tree import ROOT, leaves
 from muster.model.demand import Demand, Shortfall
 from muster.model.elastic import Counts
 from muster.model.keys import root_of

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from muster.core.quota.accounting.usage import beyond, live_of
 from muster.core.quota.claims import is_down
 from muster.core.quota.demand import Scratch, chain_of
 from muster.core.quota.state import AccountantState, Entry, OpenGrowth, Return
-from muster.core.quota.usage import beyond, live_of
 from muster.events.base import Cause, Decision
 from muster.events.decisions import EvictionOrdered
 from muster.events.effects import EffectApplied, EffectFailed

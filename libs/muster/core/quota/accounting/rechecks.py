@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from muster.core.quota import standalone
+from muster.core.quota.accounting.suspending import ends_at, note_short, note_unbound
+from muster.core.quota.accounting.usage import charge_due
 from muster.core.quota.claiming import overdue_at, why_over
+from muster.core.quota.ledger import standalone
 from muster.core.quota.state import (
     AccountantState,
     Entry,
@@ -14,8 +16,6 @@ from muster.core.quota.state import (
     release_reason,
     suspended_by_others,
 )
-from muster.core.quota.suspending import ends_at, note_short, note_unbound
-from muster.core.quota.usage import charge_due
 from muster.events.base import Cause
 from muster.model.keys import Position
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from muster.core.quota.rules import RuleError, read_rules, reapplied, yes_or_no
+from muster.core.quota.trees.rules import RuleError, read_rules, reapplied, yes_or_no
 from muster.events.envelope import MAX_BYTES
 from muster.events.facts import QuotaTreeObserved, TreeNodeSpec
 from muster.events.registry import encode

@@ -9,7 +9,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from muster.core.quota.demand import demand_of
-from muster.core.quota.ledger import Ledger, leaf_of
+from muster.core.quota.ledger.ledger import Ledger, leaf_of
 from muster.model.demand import Demand
 from muster.model.workload import Workload
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from muster.core.quota import growth
-from muster.core.quota.charging import ask_of, charge_of
-from muster.core.quota.rechecks import entry_of, recheck
+from muster.core.quota.accounting import growth
+from muster.core.quota.accounting.rechecks import entry_of, recheck
+from muster.core.quota.accounting.suspending import refused
+from muster.core.quota.accounting.usage import aside_of
+from muster.core.quota.ledger.charging import ask_of, charge_of
 from muster.core.quota.service import gpu_time
 from muster.core.quota.state import (
     AccountantState,
@@ -12,8 +14,6 @@ from muster.core.quota.state import (
     Proposal,
     kept_ms,
 )
-from muster.core.quota.suspending import refused
-from muster.core.quota.usage import aside_of
 from muster.events.base import Cause
 from muster.events.charges import ChargeChanged
 from muster.events.decisions import (

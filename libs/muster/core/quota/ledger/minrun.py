@@ -11,8 +11,8 @@ from collections.abc import Mapping
 
 from muster.core.objects.labels import RECLAIM_GRACE
 from muster.core.quota.demand import chain_of
-from muster.core.quota.ledger import Ledger
-from muster.core.quota.rules import RuleError, span_ms
+from muster.core.quota.ledger.ledger import Ledger
+from muster.core.quota.trees.rules import RuleError, span_ms
 
 
 def protected_ms(ledger: Ledger, leaf: str, claimant: str) -> int:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Literal
 
 from muster.core.objects.kaiqueue import pod_group_name
-from muster.core.quota.stale import NEVER, grace_ms, is_whole
+from muster.core.quota.ledger.stale import NEVER, grace_ms, is_whole
 from muster.core.quota.state import AccountantState, Entry, Judged, can_suspend
 from muster.model.workload import together
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from muster.core.objects.labels import quota_name
-from muster.core.quota.ledger import Ledger
+from muster.core.quota.ledger.ledger import Ledger
 from muster.events.base import Cause
 from muster.events.decisions import WorkloadAdopted
 from muster.model.keys import Ref

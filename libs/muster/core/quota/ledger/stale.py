@@ -12,8 +12,8 @@ from msgspec import Struct, field
 
 from muster.core.gang.state import member_of
 from muster.core.objects.labels import KAI_STALENESS
-from muster.core.quota.ledger import Ledger
-from muster.core.quota.rules import RuleError, span_ms
+from muster.core.quota.ledger.ledger import Ledger
+from muster.core.quota.trees.rules import RuleError, span_ms
 from muster.model.workload import PodState, Workload, least
 
 GRACE_MS = 60_000

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from muster.core.quota.claims import Claim, Part
+from muster.core.quota.declared import left_by
 from muster.core.quota.demand import Charge, QueuedRequest
-from muster.core.quota.runtimes import left_by
 from muster.events.claims import ClaimOpened
 from muster.events.decisions import (
     EvictionOrdered,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from muster.core.quota import standalone
-from muster.core.quota.rechecks import recheck, touched
+from muster.core.quota.accounting.rechecks import recheck, touched
+from muster.core.quota.ledger import standalone
 from muster.core.quota.state import (
     AccountantState,
     Entry,

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from msgspec import Struct, field
 
 from muster.core.quota.demand import chain_of
-from muster.core.quota.runtime import Sibling, divide
+from muster.core.quota.division.weights import Sibling, divide
 from muster.model.keys import root_of
 from muster.model.quota import COUNTED, QuotaNode
 from muster.model.resources import Vector, add_into, in_bytes

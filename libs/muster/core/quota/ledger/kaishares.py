@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from muster.core.quota.fairtree import Divided, asked_above, divide_tree, law_for
-from muster.core.quota.ledger import Ledger
+from muster.core.quota.division.fairtree import Divided, asked_above, divide_tree, law_for
+from muster.core.quota.ledger.ledger import Ledger
 from muster.model.quota import QuotaTree
 from muster.model.resources import Vector, add_into
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from muster.core.quota.decay import lately
-from muster.core.quota.kaishares import divided, requests
+from muster.core.quota.division.decay import lately
+from muster.core.quota.ledger.kaishares import divided, requests
 from muster.core.quota.state import AccountantState
 from muster.events.base import Cause
 from muster.events.decisions import QuotaTreeAccepted, QuotaTreeRemoved

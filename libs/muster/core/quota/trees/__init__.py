@@ -1,0 +1,1 @@
+"""Quota APIs compiled to trees of one model, with the rules by which each is applied."""

@@ -1,0 +1,140 @@
+"""What may be edited on an object that runs, as CEL: from the shapes of the registry of kinds to ``deploy/policies``.
+
+One invariant: two specs are the same but for what the shape of their kind lets go. What is made of it is a list of the
+fields that are not, for each kind, so that a refusal can name the first one.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Mapping
+
+from muster.core.workloads.edits import CEILING, FALLS, FREE, GRANTED, Each, Edit, Shape, SpecOf
+from muster.core.workloads.registry import Kind
+
+WIDTH = 120
+_BLOCK = re.compile(
+    r"^(?P<head>(?P<indent> *)# From here made by `make schemas`: what may be edited while it runs\n)"
+    r".*?^(?P<end> *# To here\.\n)",
+    re.MULTILINE | re.DOTALL,
+)
+NEW, OLD = "variables.spec", "variables.oldSpec"
+
+
+def with_edits(text: str, kinds: Mapping[str, Kind]) -> str:
+    """A manifest with its variables about edits as the registry has them."""
+    return _BLOCK.sub(lambda found: found["head"] + _variables(kinds, found["indent"]) + found["end"], text)
+
+
+def _variables(kinds: Mapping[str, Kind], indent: str) -> str:
+    made: dict[str, str] = {}
+    for name, row in kinds.items():
+        within = [
+            (other, field)
+            for other, each in kinds.items()
+            for field, edit in each.edits.items()
+            if isinstance(edit, SpecOf) and edit.kind == name
+        ]
+        new, old = NEW, OLD
+        if within:
+            new, old = f"variables.specOf{name}", f"variables.oldSpecOf{name}"
+            for variable, spec in ((new, NEW), (old, OLD)):
+                made[variable.partition(".")[2]] = _specs(within, spec)
+        made[f"edited{name}"] = edited(_with_suspension(row), new, old)
+    which = "".join(f"request.kind.kind == '{name}' ? variables.edited{name} : " for name in kinds)
+    made["edited"] = f"{which}['spec']"
+    return "".join(_variable(name, text, indent) for name, text in made.items())
+
+
+def _specs(within: list[tuple[str, str]], spec: str) -> str:
+    inner = "".join(f"request.kind.kind == '{kind}' ? {spec}.?{field}.orValue(dyn({{}})) : " for kind, field in within)
+    return inner + spec
+
+
+def _variable(name: str, text: str, indent: str) -> str:
+    inner = f"{indent}    "
+    lines = textwrap.fill(
+        text, WIDTH, initial_indent=inner, subsequent_indent=inner, break_long_words=False, break_on_hyphens=False
+    )
+    return f"{indent}- name: {name}\n{indent}  expression: >-\n{lines}\n"
+
+
+def _with_suspension(row: Kind) -> Shape:
+    """Whether it rests is judged by itself."""
+    _, _, *above, field = row.suspend_path.split("/")
+    shape: Shape = {field: FREE}
+    for name in reversed(above):
+        shape = {name: shape}
+    return _merged(row.edits, shape)
+
+
+def _merged(one: Shape, other: Shape) -> Shape:
+    found = dict(one)
+    for key, edit in other.items():
+        was = found.get(key)
+        found[key] = _merged(was, edit) if isinstance(was, Mapping) and isinstance(edit, Mapping) else edit
+    return found
+
+
+def edited(shape: Shape, new: str = NEW, old: str = OLD) -> str:
+    """CEL: the list of the fields of a spec that are no longer what they were, and may not be otherwise."""
+    named = _names(shape)
+    fields = [
+        f"{new}.filter(key, !(key in {named}) && !(key in {old} && {new}[key] == {old}[key])).map(key, string(key))",
+        f"{old}.filter(key, !(key in {named}) && !(key in {new})).map(key, string(key))",
+    ]
+    for key, edit in shape.items():
+        if isinstance(edit, SpecOf):
+            fields.append(f"variables.edited{edit.kind}")
+        elif edit != FREE:
+            fields.append(f"({_stays(new, old, key, edit, 1)} ? [] : ['{key}'])")
+    return " + ".join(fields)
+
+
+def _within(new: str, old: str, shape: Shape, depth: int) -> str:
+    """CEL: whether an object is within a shape of what it was."""
+    named, key = _names(shape), f"key{depth}"
+    conditions = [
+        f"{new}.all({key}, {key} in {named} || {key} in {old} && {new}[{key}] == {old}[{key}])",
+        f"{old}.all({key}, {key} in {named} || {key} in {new})",
+        *(_stays(new, old, field, edit, depth) for field, edit in shape.items() if edit != FREE),
+    ]
+    return " && ".join(conditions)
+
+
+def _stays(new: str, old: str, field: str, edit: Edit, depth: int) -> str:
+    """CEL: whether one field is what it was, or within its shape."""
+    now, was = f"{new}.?{field}", f"{old}.?{field}"
+    if isinstance(edit, Each):
+        return _each(f"{now}.orValue(dyn([]))", f"{was}.orValue(dyn([]))", edit, depth)
+    if isinstance(edit, Mapping):
+        # CEL has no names for parts of an expression but those of what it goes through: a list of one.
+        one, other = f"new{depth}", f"old{depth}"
+        inner = _within(one, other, edit, depth + 1)
+        empty = "orValue(dyn({}))"
+        return f"({now} == {was} || [{now}.{empty}].all({one}, [{was}.{empty}].all({other}, {inner})))"
+    falls = f"{now} == {was} || {now}.hasValue() && {was}.hasValue() && {new}.{field} <= {old}.{field}"
+    within = f"variables.granted.exists(each, each.split('=')[0] == {new}.groupName && int(each.split('=')[1]) >= "
+    if edit == GRANTED:
+        falls += f" || {now}.hasValue() && {within}{new}.{field})"
+    elif edit == CEILING:
+        falls += f" || {within}{new}.?replicas.orValue({new}.?minReplicas.orValue(0)))"
+    else:
+        assert edit == FALLS, edit
+    return f"({falls})"
+
+
+def _each(new: str, old: str, each: Each, depth: int) -> str:
+    """By their names, each of which there is once: what is there twice could be taken for its smaller twin."""
+    now, was, twin = f"new{depth}", f"old{depth}", f"twin{depth}"
+    same = _within(now, was, each.shape, depth + 1)
+    return (
+        f"({new} == {old} || size({new}) == size({old}) && {new}.all({now}, "
+        f"{new}.exists_one({twin}, {twin}.{each.key} == {now}.{each.key}) && "
+        f"{old}.exists({was}, {was}.{each.key} == {now}.{each.key} && {same})))"
+    )
+
+
+def _names(shape: Shape) -> str:
+    return f"[{', '.join(repr(key) for key in shape)}]"
