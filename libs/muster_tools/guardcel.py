@@ -10,13 +10,13 @@ import re
 import textwrap
 from collections.abc import Mapping
 
-from muster.core.workloads.edits import CEILING, FALLS, FREE, GRANTED, Each, Edit, Shape, SpecOf
+from muster.core.workloads.edits import CEILING, FALLS, FREE, GRANTED, Each, Edit, Shape, SpecOf, Values
 from muster.core.workloads.registry import Kind
 
 WIDTH = 120
 _BLOCK = re.compile(
-    r"^(?P<head>(?P<indent> *)# From here made by `make schemas`: what may be edited while it runs\n)"
-    r".*?^(?P<end> *# To here\.\n)",
+    r"^(?P<head>(?P<indent> *)# From here made by `make schemas`: (?P<what>what may be edited while it runs|"
+    r"what Muster writes)\n).*?^(?P<end> *# To here\.\n)",
     re.MULTILINE | re.DOTALL,
 )
 NEW, OLD = "variables.spec", "variables.oldSpec"
@@ -24,16 +24,22 @@ NEW, OLD = "variables.spec", "variables.oldSpec"
 
 def with_edits(text: str, kinds: Mapping[str, Kind]) -> str:
     """A manifest with its variables about edits as the registry has them."""
-    return _BLOCK.sub(lambda found: found["head"] + _variables(kinds, found["indent"]) + found["end"], text)
+
+    def made(found: re.Match[str]) -> str:
+        runs = found["what"] == "what may be edited while it runs"
+        shapes = {name: row.edits if runs else row.ours for name, row in kinds.items()}
+        return found["head"] + _variables(kinds, shapes, found["indent"]) + found["end"]
+
+    return _BLOCK.sub(made, text)
 
 
-def _variables(kinds: Mapping[str, Kind], indent: str) -> str:
+def _variables(kinds: Mapping[str, Kind], shapes: Mapping[str, Shape], indent: str) -> str:
     made: dict[str, str] = {}
-    for name, row in kinds.items():
+    for name, shape in shapes.items():
         within = [
             (other, field)
-            for other, each in kinds.items()
-            for field, edit in each.edits.items()
+            for other, each in shapes.items()
+            for field, edit in each.items()
             if isinstance(edit, SpecOf) and edit.kind == name
         ]
         new, old = NEW, OLD
@@ -41,10 +47,18 @@ def _variables(kinds: Mapping[str, Kind], indent: str) -> str:
             new, old = f"variables.specOf{name}", f"variables.oldSpecOf{name}"
             for variable, spec in ((new, NEW), (old, OLD)):
                 made[variable.partition(".")[2]] = _specs(within, spec)
-        made[f"edited{name}"] = edited(_with_suspension(row), new, old)
+        made[f"edited{name}"] = edited(_with_suspension(shape, kinds[name]), new, old)
     which = "".join(f"request.kind.kind == '{name}' ? variables.edited{name} : " for name in kinds)
     made["edited"] = f"{which}['spec']"
-    return "".join(_variable(name, text, indent) for name, text in made.items())
+    # What another one is made of comes first.
+    ordered = sorted(made.items(), key=lambda each: not any(f"edited{name}" == each[0] for name in _inner(shapes)))
+    ordered.sort(key=lambda each: "pecOf" not in each[0])
+    return "".join(_variable(name, text, indent) for name, text in ordered)
+
+
+def _inner(shapes: Mapping[str, Shape]) -> set[str]:
+    """The kinds that others hold the spec of."""
+    return {edit.kind for shape in shapes.values() for edit in shape.values() if isinstance(edit, SpecOf)}
 
 
 def _specs(within: list[tuple[str, str]], spec: str) -> str:
@@ -60,13 +74,13 @@ def _variable(name: str, text: str, indent: str) -> str:
     return f"{indent}- name: {name}\n{indent}  expression: >-\n{lines}\n"
 
 
-def _with_suspension(row: Kind) -> Shape:
+def _with_suspension(edits: Shape, row: Kind) -> Shape:
     """Whether it rests is judged by itself."""
     _, _, *above, field = row.suspend_path.split("/")
     shape: Shape = {field: FREE}
     for name in reversed(above):
         shape = {name: shape}
-    return _merged(row.edits, shape)
+    return _merged(edits, shape)
 
 
 def _merged(one: Shape, other: Shape) -> Shape:
@@ -108,6 +122,8 @@ def _stays(new: str, old: str, field: str, edit: Edit, depth: int) -> str:
     now, was = f"{new}.?{field}", f"{old}.?{field}"
     if isinstance(edit, Each):
         return _each(f"{now}.orValue(dyn([]))", f"{was}.orValue(dyn([]))", edit, depth)
+    if isinstance(edit, Values):
+        return _values(f"{now}.orValue(dyn({{}}))", f"{was}.orValue(dyn({{}}))", edit, depth)
     if isinstance(edit, Mapping):
         # CEL has no names for parts of an expression but those of what it goes through: a list of one.
         one, other = f"new{depth}", f"old{depth}"
@@ -133,6 +149,15 @@ def _each(new: str, old: str, each: Each, depth: int) -> str:
         f"({new} == {old} || size({new}) == size({old}) && {new}.all({now}, "
         f"{new}.exists_one({twin}, {twin}.{each.key} == {now}.{each.key}) && "
         f"{old}.exists({was}, {was}.{each.key} == {now}.{each.key} && {same})))"
+    )
+
+
+def _values(new: str, old: str, values: Values, depth: int) -> str:
+    name, now, was = f"name{depth}", f"new{depth}", f"old{depth}"
+    same = _within(now, was, values.shape, depth + 1)
+    return (
+        f"({new} == {old} || size({new}) == size({old}) && {new}.all({name}, {name} in {old} && "
+        f"[{new}[{name}]].all({now}, [{old}[{name}]].all({was}, {same}))))"
     )
 
 

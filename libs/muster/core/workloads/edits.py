@@ -1,8 +1,8 @@
 """What may be edited on an object while it runs: the rest of its spec stays as it was admitted.
 
 A shape names what is free, what may only fall, and where to look inside; what it does not name is frozen, so that a
-field that nobody thought of, or that a later version brings, is refused rather than missed. ``deploy/policies`` makes
-CEL of it (``muster_tools.guardcel``).
+field that nobody thought of, or that a later version brings, is refused rather than missed. The same goes for what
+Muster itself writes into a spec. ``deploy/policies`` makes CEL of both (``muster_tools.guardcel``).
 """
 
 from __future__ import annotations
@@ -29,13 +29,19 @@ class Each(Struct, frozen=True):
     shape: Mapping[str, Edit]
 
 
+class Values(Struct, frozen=True):
+    """A mapping of names to objects: none comes, none goes, and each stays within the shape."""
+
+    shape: Mapping[str, Edit]
+
+
 class SpecOf(Struct, frozen=True):
     """The spec of an object of another kind, which the controller makes of it: what may be edited there may be here."""
 
     kind: str
 
 
-Edit = Literal["free", "falls", "granted", "ceiling"] | Each | SpecOf | Mapping[str, "Edit"]
+Edit = Literal["free", "falls", "granted", "ceiling"] | Each | Values | SpecOf | Mapping[str, "Edit"]
 """What may become of a field; a mapping: of the fields of an object."""
 Shape = Mapping[str, Edit]
 
@@ -114,3 +120,25 @@ KUBEFLOW: Shape = {
     )
 }
 SPARK: Shape = {"timeToLiveSeconds": FREE}
+
+# --- what Muster writes into the spec of a kind, besides the field that suspends it -----------------------------------
+
+_STEERED: Shape = {
+    "metadata": {"annotations": FREE},
+    "spec": {"schedulerName": FREE, "schedulingGroup": FREE},
+}
+"""A pod template: who places its pods, and of which gang they are."""
+OURS_RAY_CLUSTER: Shape = {
+    "headGroupSpec": {"template": _STEERED},
+    "workerGroupSpecs": Each(
+        "groupName", {"replicas": FREE, "maxReplicas": FREE, "scaleStrategy": FREE, "template": _STEERED}
+    ),
+}
+OURS_RAY_JOB: Shape = {"rayClusterSpec": SpecOf("RayCluster"), "submitterPodTemplate": _STEERED}
+OURS_RAY_SERVICE: Shape = {"rayClusterConfig": SpecOf("RayCluster")}
+OURS_JOB: Shape = {"template": _STEERED}
+OURS_REPLICAS: Shape = dict.fromkeys(
+    ("tfReplicaSpecs", "pytorchReplicaSpecs", "mpiReplicaSpecs"), Values({"template": _STEERED})
+)
+_FLAT: Shape = {"schedulerName": FREE, "annotations": FREE, "template": _STEERED}
+OURS_SPARK: Shape = {"driver": _FLAT, "executor": _FLAT}

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from msgspec import Struct
 
 from muster.core.workloads import edits, kubeflow
+from muster.core.workloads.edits import Shape
 from muster.core.workloads.kinds import (
     job,
     mpijob,
@@ -42,8 +43,10 @@ class Kind(Struct, frozen=True):
     """Operators that do not know the field suspend it by the annotation ``scheduling.x-k8s.io/suspend``."""
     pods_of: tuple[str, ...] = ()
     """Kinds that own its pods; a pod may own pods itself."""
-    edits: edits.Shape = {}
+    edits: Shape = {}
     """What may be edited on it while it runs, besides the field that suspends it."""
+    ours: Shape = {}
+    """What Muster writes into its spec, besides that field."""
 
 
 KINDS: dict[str, Kind] = {
@@ -55,6 +58,7 @@ KINDS: dict[str, Kind] = {
         auxiliary=("Job",),
         pods_of=("RayCluster",),
         edits=edits.RAY_JOB,
+        ours=edits.OURS_RAY_JOB,
     ),
     "RayCluster": Kind(
         api.RAYCLUSTERS,
@@ -64,6 +68,7 @@ KINDS: dict[str, Kind] = {
         auxiliary=("Job",),
         pods_of=("RayCluster",),
         edits=edits.RAY_CLUSTER,
+        ours=edits.OURS_RAY_CLUSTER,
     ),
     "RayService": Kind(
         api.RAYSERVICES,
@@ -72,8 +77,9 @@ KINDS: dict[str, Kind] = {
         child="RayCluster",
         pods_of=("RayCluster",),
         edits=edits.RAY_SERVICE,
+        ours=edits.OURS_RAY_SERVICE,
     ),
-    "Job": Kind(api.JOBS, job.read, "", pods_of=("Job",), edits=edits.JOB),
+    "Job": Kind(api.JOBS, job.read, "", pods_of=("Job",), edits=edits.JOB, ours=edits.OURS_JOB),
     "TFJob": Kind(
         api.TFJOBS,
         tfjob.read,
@@ -82,6 +88,7 @@ KINDS: dict[str, Kind] = {
         annotated=True,
         pods_of=("TFJob",),
         edits=edits.KUBEFLOW,
+        ours=edits.OURS_REPLICAS,
     ),
     "PyTorchJob": Kind(
         api.PYTORCHJOBS,
@@ -91,6 +98,7 @@ KINDS: dict[str, Kind] = {
         annotated=True,
         pods_of=("PyTorchJob",),
         edits=edits.KUBEFLOW,
+        ours=edits.OURS_REPLICAS,
     ),
     "MPIJob": Kind(
         api.MPIJOBS,
@@ -101,6 +109,7 @@ KINDS: dict[str, Kind] = {
         annotated=True,
         pods_of=("MPIJob", "Job"),
         edits=edits.KUBEFLOW,
+        ours=edits.OURS_REPLICAS,
     ),
     "SparkApplication": Kind(
         api.SPARKAPPLICATIONS,
@@ -109,6 +118,7 @@ KINDS: dict[str, Kind] = {
         annotated=True,
         pods_of=("SparkApplication", "Pod"),
         edits=edits.SPARK,
+        ours=edits.OURS_SPARK,
     ),
 }
 """{kind: row}"""
