@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 from rich.console import Console
 
-from muster.core.status.codes import CODES
+from muster.core.codes.codes import CODES
 from muster.runtime.config import PREFIX, Config
 from muster_cli import exits
 from muster_cli.helping import MAX_WIDTH, overview
@@ -38,7 +38,7 @@ def pages() -> dict[str, str]:
 def status_page() -> str:
     """Every code a job may stand at."""
     parts = [
-        "<!-- Written by `python -m muster_tools.pages` from libs/muster/core/status/codes.py. -->",
+        "<!-- Written by `python -m muster_tools.pages` from libs/muster/core/codes/codes.py. -->",
         "",
         "# Where a job stands",
         "",

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from kit.turmoil import Turmoil
+from muster.core.codes.values import Promise
 from muster.core.promising.projection import Projection
 from muster.core.readmodel.model import ReadModel
 from muster.core.readmodel.promisefolds import running
 from muster.core.readmodel.state import ReadState
 from muster.core.stage import Folder
 from muster.core.status.promise import promise_of, promises_of
-from muster.core.status.values import Promise
 from muster.runtime.logkeeping.snapshotting import decode_state, encode_state
 
 MINUTE = 60_000

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from kit import facts, kai
 from kit.scenes import Scene
+from muster.core.codes.codes import CODES
+from muster.core.codes.values import NotQueued
 from muster.core.learned.pace import Estimate
 from muster.core.objects.labels import KAI_QUEUE
 from muster.core.presentation import desired, kaigroups
@@ -18,10 +20,8 @@ from muster.core.presentation.queues import queue_status
 from muster.core.readmodel.model import ReadModel
 from muster.core.readmodel.state import ReadState
 from muster.core.stage import Folder
-from muster.core.status.codes import CODES
 from muster.core.status.job import job_status
 from muster.core.status.jobstatus import JobStatus
-from muster.core.status.values import NotQueued
 from muster.core.views.publication import known_of, public_event
 from muster.core.views.story import Story
 from muster.core.wording import jobs

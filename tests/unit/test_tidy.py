@@ -11,7 +11,7 @@ from typing import get_args
 
 import pytest
 
-from muster.core.status import codes
+from muster.core.codes import codes
 from muster.core.wording import explain, explain_nodes
 from muster.events import claims, decisions, effects, gangs, refusals
 
@@ -92,7 +92,7 @@ def test_every_reason_has_words_and_no_two_the_same(what: str) -> None:
     assert len(set(words.values())) == len(words)
 
 
-VIEWS = ("presentation", "readmodel", "status", "standing", "story", "gangstory", "queuestory", "narrator", "takers")
+VIEWS = ("codes", "presentation", "readmodel", "status", "views")
 """Rooms of the core that show what is, and leave its words to ``core.wording``."""
 _WORDS = re.compile(r"[a-z]{2,} [a-z]{2,}")
 

@@ -14,9 +14,9 @@ import msgspec
 from msgspec import Struct
 
 import muster
+from muster.core.codes.values import Promise
 from muster.core.readmodel.state import ReadState
 from muster.core.status.promise import promises_of
-from muster.core.status.values import Promise
 from muster.events.envelope import Stored
 from muster.ports import Clock
 from muster.serving import shapes, views

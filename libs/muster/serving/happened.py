@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from heapq import nlargest
 
+from muster.core.codes.happenings import Happening
 from muster.core.readmodel.state import ReadState
-from muster.core.status.happenings import Happening
 from muster.core.views.narrator import NarratedEvent, entry_of
 from muster.model.keys import Ref
 from muster.serving import shapes

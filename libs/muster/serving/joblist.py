@@ -7,13 +7,13 @@ from typing import Any
 
 from msgspec import Struct
 
+from muster.core.codes.codes import JobCode
+from muster.core.codes.values import Phase, Promise
 from muster.core.readmodel.phases import phase_of
 from muster.core.readmodel.records import Record
 from muster.core.readmodel.state import ReadState
-from muster.core.status.codes import JobCode
 from muster.core.status.job import job_status
 from muster.core.status.promise import promises_of
-from muster.core.status.values import Phase, Promise
 from muster.core.wording import jobs
 from muster.model.keys import path_chain
 from muster.model.resources import Vector, texts

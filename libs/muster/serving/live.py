@@ -9,10 +9,10 @@ from contextlib import aclosing
 
 from msgspec import Struct
 
+from muster.core.codes.happenings import Happening
 from muster.core.readmodel.model import ReadModel
 from muster.core.readmodel.state import ReadState
 from muster.core.stage import Folder
-from muster.core.status.happenings import Happening
 from muster.core.views.narrator import NarratedEvent, Narrator, entry_of
 from muster.events.envelope import Stored
 from muster.model.keys import Ref

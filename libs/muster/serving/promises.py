@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from muster.core.codes.values import Promise
 from muster.core.promising.calibration import KEPT_PERCENT
-from muster.core.status.values import Promise
 from muster.model.text import instant
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
+from muster.core.codes.values import Promise
 from muster.core.readmodel.phases import phase_of
 from muster.core.readmodel.state import ReadState
 from muster.core.status.promise import promises_of
-from muster.core.status.values import Promise
 from muster.core.views.gangstory import gang_tale, gangs_named
 from muster.core.views.narrator import NarratedEvent
 from muster.core.views.story import JobStory, Story

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, get_args
 
 from cyclopts import Parameter
 
-from muster.core.status.values import Phase
+from muster.core.codes.values import Phase
 from muster.model.text import counted
 from muster.serving.joblist import JobFilter, job_rows, record_of_row
 from muster_cli.console import Output

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
+from muster.core.codes.codes import CODES
 from muster.core.objects.meta import rfc3339
-from muster.core.status.codes import CODES
 from muster.model.resources import format_vector
 from muster.model.text import shorten, span
 from muster.serving.joblist import ENDED, JobRow

@@ -9,10 +9,10 @@ import msgspec
 from msgspec import Struct
 from rich.text import Text
 
+from muster.core.codes.values import Promise
 from muster.core.learned.pace import Estimate
 from muster.core.readmodel.state import ReadState
 from muster.core.status.promise import promise_of
-from muster.core.status.values import Promise
 from muster.core.views.queuestory import QueueTale
 from muster.core.views.story import JobStory
 from muster.core.wording import queues

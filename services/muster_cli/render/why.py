@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from rich.text import Text
 
-from muster.core.status.codes import CODES
+from muster.core.codes.codes import CODES
 from muster.core.views.standing import Standing
 from muster.core.views.story import JobStory, StoryEntry
 from muster.model.text import counted, instant, moment, span

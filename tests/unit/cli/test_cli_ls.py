@@ -5,11 +5,11 @@ from msgspec.structs import replace
 
 from kit import facts
 from kit.scenario import Play
+from muster.core.codes.values import Promise
 from muster.core.readmodel.model import ReadModel
 from muster.core.readmodel.records import GONE_KEPT, GONE_KEPT_MS
 from muster.core.readmodel.state import ReadState
 from muster.core.stage import Folder
-from muster.core.status.values import Promise
 from muster.core.views.story import Story
 from muster.events.base import Event
 from muster.events.envelope import Commit

@@ -11,6 +11,7 @@ from msgspec import structs
 from kit.doubles.covering import Coverage
 from kit.scenes import Scene
 from kit.traces import SAMPLES
+from muster.core.codes.values import NoPromise, Promise
 from muster.core.learned import durations
 from muster.core.learned.durations import ENOUGH, REMEMBERED, Durations, RunTimes, end_of, kinds_of, span_of
 from muster.core.promising import calibration
@@ -21,7 +22,6 @@ from muster.core.readmodel.promisefolds import running
 from muster.core.readmodel.state import ReadState
 from muster.core.stage import Folder
 from muster.core.status.promise import promise_of
-from muster.core.status.values import NoPromise, Promise
 from muster.core.wording.queues import no_promise, promise
 from muster.events.claims import ClaimOpened
 from muster.events.facts import QueueObserved, WorkloadFinished, WorkloadStarted

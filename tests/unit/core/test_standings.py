@@ -12,9 +12,9 @@ import pytest
 
 from kit import gangscenes
 from kit.standings import SCENES
+from muster.core.codes.codes import CODES, JobCode
+from muster.core.codes.values import GangCode
 from muster.core.readmodel.gangs import ENDED
-from muster.core.status.codes import CODES, JobCode
-from muster.core.status.values import GangCode
 from muster.core.views.gangstory import gang_tale
 from muster.core.views.narrator import Narrator
 from muster.core.views.story import Story

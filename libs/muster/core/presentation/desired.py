@@ -9,6 +9,8 @@ from msgspec import Struct, to_builtins
 
 from muster.core.actuation.intents import Known
 from muster.core.actuation.patch import stamp_patch
+from muster.core.codes.codes import CODES
+from muster.core.codes.values import NoPlace, NotQueued
 from muster.core.objects.meta import MAX_NAME, SHOWN, digest, rfc3339
 from muster.core.quota.ledger.ledger import leaf_of
 from muster.core.reading.kubequeue import (
@@ -19,9 +21,7 @@ from muster.core.reading.kubequeue import (
 )
 from muster.core.readmodel.records import Record
 from muster.core.readmodel.state import ReadState, Trouble
-from muster.core.status.codes import CODES
 from muster.core.status.job import job_status
-from muster.core.status.values import NoPlace, NotQueued
 from muster.core.wording import explain, jobs, refusals, telling_ray
 from muster.core.wording.explain import Reason
 from muster.core.workloads.registry import KINDS

@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from muster.core.codes.codes import CODES
+from muster.core.codes.values import NotQueued
 from muster.core.objects.kaiqueue import pod_group_name
 from muster.core.objects.labels import KAI_PREEMPTIBILITY, KAI_PREEMPTION_DELAY, KAI_QUEUE, KAI_STALENESS
 from muster.core.objects.meta import digest, rfc3339
@@ -15,9 +17,7 @@ from muster.core.presentation.desired import Body, DesiredObject, owner_of, show
 from muster.core.quota.declared import PREEMPTIBILITY, kai_class
 from muster.core.quota.ledger.ledger import leaf_of
 from muster.core.readmodel.state import ReadState
-from muster.core.status.codes import CODES
 from muster.core.status.job import job_status
-from muster.core.status.values import NotQueued
 from muster.core.wording import jobs
 from muster.core.workloads.registry import KINDS
 from muster.model import api

@@ -12,17 +12,12 @@ is held already, nor one that has waited for LONGEST_WAIT_MS.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
-from msgspec import Struct, field
-
+from muster.core.queueing.queues import Job, Queues
 from muster.core.quota.demand import Scratch, chain_of, counted
 from muster.model.demand import Shortfall
 from muster.model.keys import root_of
 from muster.model.resources import Vector
-
-if TYPE_CHECKING:
-    from muster.core.queueing.queues import Job, Queues
 
 HOUR_MS = 3_600_000
 WINDOW_HOURS = 48
@@ -33,16 +28,6 @@ MAX_TIMED = 8
 """Jobs of a shape that are looked at as soon as they have waited so long; the others when something happens."""
 
 _NOTHING: Mapping[str, int] = {}
-
-
-class Lending(Struct):
-    """What the rule rests on."""
-
-    wanted: dict[str, dict[str, dict[int, int]]] = field(default_factory=dict)
-    """leaf -> resource -> number of an hour -> the most of its guarantee that was used or asked for in it; kept only
-    while a tree asks for it"""
-    running: dict[str, int] = field(default_factory=dict)
-    """uid of a charged workload that runs -> log time (ms) at which it was found running first"""
 
 
 def freely_ms(queues: Queues, queue: str) -> int:

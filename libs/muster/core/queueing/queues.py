@@ -8,7 +8,6 @@ from msgspec import Struct, field
 
 from muster.core.observed.seen import Seen
 from muster.core.queueing.book import Book, Place, shape_key
-from muster.core.queueing.lending import Lending
 from muster.core.quota.declared import kai_priority
 from muster.core.quota.demand import Scratch, demand_of
 from muster.core.quota.ledger.ledger import Ledger, leaf_of
@@ -75,6 +74,16 @@ class WaitsForNodes(Struct, frozen=True):
     """When it counts as queued, ms since the epoch: it comes back to its old place."""
     found: bool = False
     """Whether there is room by now, or others may leave for it where its quota is short: it is queued again."""
+
+
+class Lending(Struct):
+    """What lending of unused guarantees rests on (``lending.py``)."""
+
+    wanted: dict[str, dict[str, dict[int, int]]] = field(default_factory=dict)
+    """leaf -> resource -> number of an hour -> the most of its guarantee that was used or asked for in it; kept only
+    while a tree asks for it"""
+    running: dict[str, int] = field(default_factory=dict)
+    """uid of a charged workload that runs -> log time (ms) at which it was found running first"""
 
 
 class Queues(Struct):

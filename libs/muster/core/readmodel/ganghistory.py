@@ -8,10 +8,10 @@ from typing import Any
 
 from msgspec import structs
 
+from muster.core.codes.happenings import Happening, Weight
 from muster.core.readmodel.history import NODES, happened, tag_of
 from muster.core.readmodel.records import GONE_KEPT, GONE_KEPT_MS
 from muster.core.readmodel.state import GangRecord, ReadState
-from muster.core.status.happenings import Happening, Weight
 from muster.events import effects, facts, gangs, growing
 from muster.events.base import Event
 from muster.model.keys import Position, Ref

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from msgspec import Struct, field
 
+from muster.core.codes.values import Counted
 from muster.core.gang.declare import Declared, counting, declared_by
 from muster.core.observed.seen import Seen
-from muster.core.status.values import Counted
 from muster.events.base import Cause
 from muster.events.facts import PodGone, PodGroupGone, PodGroupObserved, PodObserved
 from muster.events.gangs import LACKS_NODES, GangHeldBack, PodsPlaced

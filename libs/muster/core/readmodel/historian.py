@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from muster.core.codes.happenings import Happening, Said, add
 from muster.core.readmodel.ganghistory import GANG_HISTORY
 from muster.core.readmodel.history import HISTORY, observed
 from muster.core.readmodel.state import ReadState, record_of
 from muster.core.stage import Arm
-from muster.core.status.happenings import Happening, Said, add
 from muster.events.base import Event
 from muster.events.facts import WorkloadObserved
 from muster.model.keys import Position, Ref

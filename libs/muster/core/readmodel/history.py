@@ -12,11 +12,11 @@ from typing import Any
 
 from msgspec import structs
 
+from muster.core.codes.happenings import Happening, Release, Said, SetAsked, Taker, Used, Weight, Where
 from muster.core.objects.kaiqueue import pod_group_name
 from muster.core.queueing.queues import Job
 from muster.core.readmodel.records import leaving_for
 from muster.core.readmodel.state import ReadState
-from muster.core.status.happenings import Happening, Release, Said, SetAsked, Taker, Used, Weight, Where
 from muster.core.workloads.registry import KINDS
 from muster.events import alarms, claims, effects, elastic, facts, gangs, growing
 from muster.events import decisions as d

@@ -6,13 +6,13 @@ from typing import Literal
 
 from msgspec.structs import replace
 
+from muster.core.codes.values import Leaving, NodesKept, Pools
 from muster.core.readmodel.historian import Historian
 from muster.core.readmodel.records import GrowthRecord, asked_in, fade, leaving_for, prune
 from muster.core.readmodel.scaledfolds import cluster_gone, cluster_seen
 from muster.core.readmodel.state import ReadState, record_of
 from muster.core.readmodel.touched import Marker
 from muster.core.stage import Arm
-from muster.core.status.values import Leaving, NodesKept, Pools
 from muster.core.workloads.registry import KINDS
 from muster.events import decisions as d
 from muster.events import facts

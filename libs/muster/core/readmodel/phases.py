@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from muster.core.codes.values import Phase
 from muster.core.readmodel.state import Illegal, ReadState
-from muster.core.status.values import Phase
 from muster.model.workload import Workload
 
 _IN_QUEUE: tuple[Phase, ...] = ("seen", "refused", "waiting")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from msgspec import Struct, field
 
-from muster.core.status.happenings import Happening
-from muster.core.status.values import EndedAs, Leaving, Phase
+from muster.core.codes.happenings import Happening
+from muster.core.codes.values import EndedAs, Leaving, Phase
 from muster.events.alarms import AlarmRaised
 from muster.events.base import Cause
 from muster.events.clearing import ClearingOrdered

@@ -9,6 +9,8 @@ from typing import Literal
 
 from msgspec import Struct, field
 
+from muster.core.codes.happenings import Happening, Release, Taker
+from muster.core.codes.values import Leaving, NodesKept, Phase, Pools
 from muster.core.learned.pace import Pace
 from muster.core.observed.presence import Presence
 from muster.core.observed.seen import Seen
@@ -18,8 +20,6 @@ from muster.core.readmodel.gangs import GangsShown
 from muster.core.readmodel.nodesshown import NodesShown
 from muster.core.readmodel.records import Record
 from muster.core.stage import StageState
-from muster.core.status.happenings import Happening, Release, Taker
-from muster.core.status.values import Leaving, NodesKept, Phase, Pools
 from muster.core.workloads.registry import KINDS
 from muster.events.decisions import Shortage
 from muster.events.refusals import Refusal, RefusalReason

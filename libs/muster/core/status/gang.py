@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from muster.core.codes.values import Counted, GangCode, GangStatus
 from muster.core.readmodel.gangs import GangShown
-from muster.core.status.values import Counted, GangCode, GangStatus
 from muster.events.gangs import GangHeldBack, HeldBackReason
 
 HELD_BACK: dict[HeldBackReason, GangCode] = {

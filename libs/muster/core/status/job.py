@@ -11,17 +11,8 @@ from typing import Any, cast
 
 from msgspec.structs import replace
 
-from muster.core.objects.kaiqueue import pod_group_name
-from muster.core.queueing.book import Denial, Shape, as_of_now, clear
-from muster.core.queueing.lending import Reserve
-from muster.core.queueing.queues import Job
-from muster.core.quota.demand import counted
-from muster.core.quota.ledger.ledger import leaf_of
-from muster.core.readmodel.phases import phase_of
-from muster.core.readmodel.state import ReadState
-from muster.core.status.codes import CODES, JobCode
-from muster.core.status.jobstatus import Charged, JobStatus, refusal_code, refused_code
-from muster.core.status.values import (
+from muster.core.codes.codes import CODES, JobCode
+from muster.core.codes.values import (
     Adoption,
     Holder,
     InLine,
@@ -43,6 +34,15 @@ from muster.core.status.values import (
     Values,
     Wanting,
 )
+from muster.core.objects.kaiqueue import pod_group_name
+from muster.core.queueing.book import Denial, Shape, as_of_now, clear
+from muster.core.queueing.lending import Reserve
+from muster.core.queueing.queues import Job
+from muster.core.quota.demand import counted
+from muster.core.quota.ledger.ledger import leaf_of
+from muster.core.readmodel.phases import phase_of
+from muster.core.readmodel.state import ReadState
+from muster.core.status.jobstatus import Charged, JobStatus, refusal_code, refused_code
 from muster.events.refusals import Refusal
 from muster.model.demand import Shortfall
 from muster.model.gang import Verdict

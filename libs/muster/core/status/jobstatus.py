@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from muster.core.status.codes import CODES, FILE, REFUSED, JobCode
-from muster.core.status.values import InLine, Phase, Retry, Scaling, Short, Suspended, Values
+from muster.core.codes.codes import CODES, FILE, REFUSED, JobCode
+from muster.core.codes.values import InLine, Phase, Retry, Scaling, Short, Suspended, Values
 from muster.model.demand import Shortfall
 from muster.model.resources import Vector
 

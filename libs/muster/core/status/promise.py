@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from muster.core.codes.codes import CODES
+from muster.core.codes.values import Promise
 from muster.core.promising.projection import Projection
 from muster.core.readmodel.promisefolds import running
 from muster.core.readmodel.state import ReadState
-from muster.core.status.codes import CODES
 from muster.core.status.job import job_status
-from muster.core.status.values import Promise
 
 
 def promise_of(state: ReadState, uid: str, now: int) -> Promise:

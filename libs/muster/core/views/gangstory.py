@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from muster.core.codes.values import GangCode
 from muster.core.readmodel.gangs import GangShown
 from muster.core.readmodel.state import ReadState
 from muster.core.status.gang import gang_status
-from muster.core.status.values import GangCode
 from muster.core.views.narrator import NarratedEvent, entry_of
 from muster.core.wording import gangs as words
 

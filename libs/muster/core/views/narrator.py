@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
+from muster.core.codes.happenings import Happening, Weight
 from muster.core.readmodel.model import ReadModel
 from muster.core.readmodel.state import ReadState
 from muster.core.stage import Folder
-from muster.core.status.happenings import Happening, Weight
 from muster.core.wording import narration, telling
 from muster.core.wording.happenings import line
 from muster.events import decisions as d

@@ -7,7 +7,7 @@ from msgspec import Struct, field
 from muster.core.quota.ledger.kaishares import kai_shares
 from muster.core.quota.ledger.ledger import Ledger
 from muster.core.readmodel.state import ReadState
-from muster.core.wording.explain_shares import tree_share, used_lately, why_share
+from muster.core.wording.explain_shares import lately_of_all, tree_share, why_share
 from muster.model.keys import path_chain
 from muster.model.quota import COUNTED
 from muster.model.resources import EVERYTHING, format_quantity
@@ -66,7 +66,7 @@ def queue_share(state: ReadState, queue: str) -> QueueShare:
                 quota=show(node.guaranteed.get(name, 0)),
                 keeps=show(found.allocatable),
                 parent=show(found.parent),
-                why=why_share(found, show, usage=_lately(found.sharer.usage)),
+                why=why_share(found, show, usage=lately_of_all(found.sharer.usage)),
             )
         )
         if found.sharer.request and parent:
@@ -77,11 +77,6 @@ def queue_share(state: ReadState, queue: str) -> QueueShare:
                 if divided[path][name].sharer.request
             ]
     return QueueShare(queue, state.seq, state.now, rows, siblings)
-
-
-def _lately(millionths: int) -> str:
-    used = used_lately(millionths)
-    return f"{used} of what there was" if used else ""
 
 
 def _of_tree(ledger: Ledger, queue: str) -> list[ResourceShare]:

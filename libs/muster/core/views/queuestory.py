@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from msgspec import Struct, field
 
+from muster.core.codes.happenings import Happening
 from muster.core.learned.pace import Estimate
 from muster.core.presentation.desired import pauses_over
 from muster.core.readmodel.history import usage
 from muster.core.readmodel.state import ReadState
-from muster.core.status.happenings import Happening
 from muster.core.status.job import job_status
 from muster.core.views.narrator import NarratedEvent, Narrator, entry_of
 from muster.core.wording import happenings as worded

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from msgspec import Struct, field
 
+from muster.core.codes.codes import JobCode
 from muster.core.readmodel.state import ReadState
-from muster.core.status.codes import JobCode
 from muster.core.status.job import job_status, wanting
 from muster.core.status.jobstatus import JobStatus
 from muster.core.wording import jobs

@@ -10,6 +10,8 @@ from difflib import get_close_matches
 
 from msgspec import Struct, field
 
+from muster.core.codes.codes import CODES
+from muster.core.codes.happenings import Happening
 from muster.core.presentation.desired import pauses_over
 from muster.core.quota.ledger.ledger import leaf_of
 from muster.core.readmodel.history import where
@@ -17,8 +19,6 @@ from muster.core.readmodel.model import ReadModel
 from muster.core.readmodel.records import Record
 from muster.core.readmodel.state import ReadState
 from muster.core.stage import Folder
-from muster.core.status.codes import CODES
-from muster.core.status.happenings import Happening
 from muster.core.status.job import job_status
 from muster.core.views import takers
 from muster.core.views.narrator import NarratedEvent, entry_of

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from muster.core.codes.happenings import Taker
 from muster.core.queueing.queues import Job
-from muster.core.status.happenings import Taker
 from muster.core.wording import explain
 from muster.model.demand import Shortfall
 from muster.model.keys import path_chain

@@ -10,8 +10,8 @@ from typing import Literal
 
 from msgspec import Struct
 
+from muster.core.codes.values import Leaving
 from muster.core.status.jobstatus import refusal_code, refused_code
-from muster.core.status.values import Leaving
 from muster.events.claims import ClaimOutcome, PlanObjection, StayReason
 from muster.events.decisions import (
     AdoptionReason,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from muster.core.status.values import NodesKept
+from muster.core.codes.values import NodesKept
 from muster.core.wording.explain import Reason
 from muster.events.decisions import GiveBackReason, Obstacle, ObstacleCode, Shortage
 from muster.events.gangs import GangHeldBack, HeldBackReason, PodsReleaseReason

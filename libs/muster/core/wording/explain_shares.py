@@ -56,6 +56,12 @@ def used_lately(millionths: int) -> str:
     return f"{tenths // 10}.{tenths % 10} %" if tenths else ""
 
 
+def lately_of_all(millionths: int) -> str:
+    """The same, with what it is a part of."""
+    used = used_lately(millionths)
+    return f"{used} of what there was" if used else ""
+
+
 def told_shares(event: SharesChanged) -> str:
     """Whose fair share is another, and who used how much lately."""
     parts = [f"{_name(path)} may have {format_vector(event.shares[path])}" for path in sorted(event.shares)[:_SHOWN]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from muster.core.status.values import GangStatus
+from muster.core.codes.values import GangStatus
 from muster.core.wording import explain_nodes, telling_nodes
 from muster.core.wording.explain_nodes import no_room, pods_of
 from muster.events.gangs import GangHeldBack

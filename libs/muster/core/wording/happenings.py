@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from muster.core.status.happenings import Happening, SetAsked, Used, Where
+from muster.core.codes.happenings import Happening, SetAsked, Used, Where
 from muster.core.wording import explain, explain_claims, refusals, telling, telling_nodes
 from muster.core.workloads.registry import child_of, suspend_field
 from muster.model.resources import format_quantity, format_vector

@@ -9,10 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from muster.core.objects.meta import rfc3339
-from muster.core.status.codes import CODES, JobCode
-from muster.core.status.jobstatus import JobStatus
-from muster.core.status.values import (
+from muster.core.codes.codes import CODES, JobCode
+from muster.core.codes.values import (
     Adoption,
     Holder,
     NoPlace,
@@ -31,6 +29,8 @@ from muster.core.status.values import (
     Untried,
     Wanting,
 )
+from muster.core.objects.meta import rfc3339
+from muster.core.status.jobstatus import JobStatus
 from muster.core.wording import explain, explain_claims, explain_nodes, refusals, telling_ray
 from muster.core.wording.explain import Reason
 from muster.core.workloads.registry import child_of

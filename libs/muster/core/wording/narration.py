@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from muster.core.status.values import Counted
+from muster.core.codes.values import Counted
 from muster.core.wording import telling
 from muster.events import decisions as d
 from muster.events import system

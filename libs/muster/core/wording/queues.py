@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Literal
 
+from muster.core.codes.values import NoPromise, Promise
 from muster.core.learned import durations
 from muster.core.learned.pace import ENOUGH, Estimate
 from muster.core.promising import calibration
-from muster.core.status.values import NoPromise, Promise
 from muster.model.text import counted, instant, span
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from muster.core.status.values import Scaling
+from muster.core.codes.values import Scaling
 from muster.core.wording.explain import Reason
 from muster.events import alarms, effects, elastic
 from muster.events.decisions import PartialVictim

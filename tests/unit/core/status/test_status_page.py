@@ -7,11 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kit.chaos import Chaos
+from muster.core.codes.codes import CODES
+from muster.core.codes.values import Phase, Short
 from muster.core.readmodel.model import ReadModel
 from muster.core.stage import Folder
-from muster.core.status.codes import CODES
 from muster.core.status.job import job_status
-from muster.core.status.values import Phase, Short
 
 
 def test_every_phase_has_a_code() -> None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from muster.core.status.rows import NOTHING, Code
-from muster.core.status.values import (
+from muster.core.codes.rows import NOTHING, Code
+from muster.core.codes.values import (
     Adoption,
     NoPlace,
     NotQueued,
@@ -367,7 +367,7 @@ CODES: dict[JobCode, Code] = {
     ),
 }
 
-FILE = "libs/muster/core/status/codes.py (CODES)"
+FILE = "libs/muster/core/codes/codes.py (CODES)"
 
 REFUSED: dict[RefusalReason, JobCode] = {row.refuses: code for code, row in CODES.items() if row.refuses}
 

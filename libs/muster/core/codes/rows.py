@@ -6,7 +6,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from muster.core.status.values import Phase, Plain, Values
+from muster.core.codes.values import Phase, Plain, Values
 from muster.events.refusals import RefusalReason
 
 NOTHING = "Nothing."

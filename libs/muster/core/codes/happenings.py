@@ -9,7 +9,7 @@ from typing import Literal
 
 from msgspec import Struct, structs
 
-from muster.core.status.values import Leaving
+from muster.core.codes.values import Leaving
 from muster.events import alarms, claims, effects, elastic, gangs, growing
 from muster.events import decisions as d
 from muster.events.base import Decision
