@@ -35,6 +35,8 @@ class LogIdentity(Struct, frozen=True):
     """Digest of the states it began with; empty where it began from nothing."""
     earlier: tuple[Earlier, ...] = ()
     """The sealed generations before it that can still be read, oldest first. They and this one are read as one log."""
+    imported: int = 0
+    """Up to here it was imported: its commits say when they were stored first."""
 
     @property
     def origin(self) -> int:
@@ -187,11 +189,19 @@ class Generations(Protocol):
         ...
 
     async def succeed(
-        self, identity: LogIdentity, end: int, state: str, at: int, *, by: str = "", reason: str = ""
+        self,
+        identity: LogIdentity,
+        end: int,
+        state: str,
+        at: int,
+        *,
+        by: str = "",
+        reason: str = "",
+        prefix: str = "",
     ) -> LogIdentity:
         """Found the generation after a sealed one, if nobody has, and have it be in force.
 
-        ``by``, ``reason``: who does it and why, for its genesis.
+        ``by``, ``reason``: who does it and why, for its genesis; ``prefix``: hash of the log at its end.
         """
         ...
 

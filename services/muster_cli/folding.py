@@ -45,7 +45,7 @@ async def read_model(source: Source | None, out: Output, end: Mark | None) -> Re
     async with source_of(source, out, based=True) as feed:
         state, stream = await begun(feed, lambda seq, now: end is None or not end.passed(seq, now))
         async for stored in until(stream, end):
-            folder.fold(state, stored.seq, stored.commit)
+            folder.fold(state, stored)
         present = end.at if end is not None else await feed.time()
         return Read(state, feed.acting, present)
 
@@ -57,7 +57,7 @@ async def begun(feed: Feed, fits: Fits) -> tuple[ReadState, AsyncIterator[Stored
     if feed.reading is not None:
         kept = await newest_kept(feed.reading, model, fits)
         if kept is not None and kept.seq > state.seq:
-            return kept, feed.after(kept.seq)
+            return kept, feed.after(kept)
     return state, feed.commits
 
 
@@ -71,7 +71,7 @@ async def present_state(reading: LogReading, stage: Stage[S]) -> S:
     state = await newest_kept(reading, stage, lambda _seq, _now: True) or stage.initial()
     folder = Folder(stage)
     async for stored in commits(reading.log, state.seq):
-        folder.fold(state, stored.seq, stored.commit)
+        folder.fold(state, stored)
     return state
 
 

@@ -44,7 +44,7 @@ class Present:
         async with contextlib.aclosing(self.reading.log.follow(self.state.seq)) as stream:
             async for batch in stream:
                 for stored in batch:
-                    self._folder.fold(self.state, stored.seq, stored.commit)
+                    self._folder.fold(self.state, stored)
                 if done(self.state):
                     return True
         return False

@@ -18,6 +18,7 @@ class Integrity:
         self.first_at = 0
         self.last_at = 0
         self.last_seq = 0
+        self.voids = 0
         self.log_id = ""
         self.generation = 0
         self._epochs: dict[tuple[str, str], int] = {}
@@ -26,6 +27,7 @@ class Integrity:
     def feed(self, stored: Stored) -> None:
         """Check one commit against those before it."""
         commit, seq = stored.commit, stored.seq
+        self.voids += bool(stored.void)
         genesis = commit.events[0] if commit.events and isinstance(commit.events[0], Genesis) else None
         if not self.last_seq and genesis is not None and genesis.state:
             self.last_seq, self.log_id = seq - 1, genesis.parent  # What came before was removed, by generations.
@@ -42,7 +44,7 @@ class Integrity:
         self.commits += 1
         self.events += len(commit.events)
         self.last_at = max(self.last_at, commit.at)
-        if genesis is None:
+        if genesis is None and not stored.void:
             self._check_writer(stored)
 
     def _check_writer(self, stored: Stored) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import copy
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from typing import Any
 
@@ -19,6 +20,8 @@ from muster.bus.errors import ConnectError
 from muster.bus.generations import JetStreamGenerations
 from muster.bus.jetstream import JetStream
 from muster.bus.log import JetStreamLog
+from muster.core.judge import Judge
+from muster.core.stage import StageState
 from muster.events.envelope import Stored
 from muster.ports import LogGoneError, Snapshot
 from muster.runtime.config import Config, load_with_origins
@@ -177,6 +180,13 @@ async def commits(log: JetStreamLog, after: int = 0, *, whole: bool = True) -> A
             after = batch[-1].seq
     finally:
         await stream.aclose()
+
+
+async def judged(stream: AsyncIterator[Stored], state: StageState) -> AsyncGenerator[Stored, None]:
+    """The commits as they count, those after what a state has folded."""
+    judge = Judge(copy.deepcopy(state.docket), state.log_id, state.generation)
+    async for stored in stream:
+        yield judge.hear(stored)
 
 
 async def _heard(stream: AsyncGenerator[list[Stored], None], after: int) -> list[Stored]:

@@ -377,6 +377,19 @@ muster log verify --log log.jsonl.gz
 """,
     ),
     Page(
+        name="log voids",
+        function="log_voids",
+        order=31,
+        summary="List the commits of a log that are void, each with the reason.",
+        details="A commit is void when its writer had no right to it: another stage's event, an unknown subject, an "
+        "epoch that is over, a clock far ahead, another log's past, or bytes that are no commit. Every reader passes "
+        "over it. A void commit means that a key is in other hands, or that a program writes where it should not.",
+        examples="""
+muster log voids
+muster log voids --log log.jsonl.gz
+""",
+    ),
+    Page(
         name="doctor",
         function="doctor",
         order=70,

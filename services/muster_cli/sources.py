@@ -11,16 +11,17 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from muster.bus.log import JetStreamLog
+from muster.core.stage import StageState
 from muster.events.envelope import Stored
 from muster.ports import Snapshot
 from muster.runtime.logkeeping.logfile import read_base
-from muster.runtime.logkeeping.snapshotting import state_schema
+from muster.runtime.logkeeping.snapshotting import decode_state, state_schema
 from muster_cli.console import Output
 from muster_cli.datafolder import place_of
 from muster_cli.exits import USAGE, CliError
 from muster_cli.logfiles import complete, existing, progress
 from muster_cli.options import LOG_GROUP, Bus, Cell, Url
-from muster_cli.reading import LogPlace, LogReading, base_of, commits, locate, opened, tell_which
+from muster_cli.reading import LogPlace, LogReading, base_of, commits, judged, locate, opened, tell_which
 from muster_cli.waitbar import counting
 
 
@@ -82,10 +83,16 @@ class Feed:
         """False when it is known that nobody carries admissions out there."""
         return self.place is None or self.place.acting
 
-    def after(self, seq: int) -> AsyncGenerator[Stored, None]:
-        """The commits after a sequence, of a log that runs."""
+    def after(self, state: StageState) -> AsyncGenerator[Stored, None]:
+        """The commits after those that a state has folded, of a log that runs."""
         assert self.reading is not None
-        return watched(commits(self.reading.log, seq, whole=False), self._shown)
+        found = commits(self.reading.log, state.seq, whole=False)
+        return watched(judged(found, state), self._shown)
+
+    def raw(self, seq: int) -> AsyncGenerator[Stored, None]:
+        """The commits after a sequence as they are stored, not judged by what came before them."""
+        assert self.reading is not None
+        return commits(self.reading.log, seq, whole=False)
 
     async def time(self) -> int:
         """When it is now where the log is; 0 for a recorded one."""
@@ -123,7 +130,8 @@ async def source_of(
         stream = commits(reading.log, whole=not base)
         stack.push_async_callback(stream.aclose)
         shown = stack.enter_context(counting(verb, await reading.log.end(), "commits"))
-        yield Feed(watched(stream, shown), place, reading.log, base, reading, shown)
+        begun = decode_state(base[0].body, StageState) if base else StageState()
+        yield Feed(watched(judged(stream, begun), shown), place, reading.log, base, reading, shown)
 
 
 async def watched(stream: AsyncIterator[Stored], shown: Callable[[int], None] | None) -> AsyncGenerator[Stored, None]:

@@ -13,9 +13,10 @@ from kit.waiting import until
 from muster.bus.cell import open_log
 from muster.bus.jetstream import JetStream
 from muster.bus.streams import Limits
+from muster.core.cell.deciders import DECIDERS
 from muster.events import subjects
 from muster.events.base import Event
-from muster.events.envelope import MAX_EVENTS, Stored, encode_commit
+from muster.events.envelope import MAX_EVENTS, Commit, Stored, encode_commit
 from muster.events.facts import ObjectUnreadable
 from muster.events.system import Genesis, TimeReached
 from muster.model.keys import Ref
@@ -115,13 +116,16 @@ async def test_a_log_begins_with_its_genesis(world: World) -> None:
 
 async def test_commits_come_back_in_order_as_they_were_written(world: World) -> None:
     log = await world.open()
-    written, seq = [], 0
+    written: list[tuple[int, Commit, str]] = []
+    seq = 0
     for number in range(5):
         one = commit(number)
         seq = await log.append(one, expected=seq, headers={"traceparent": f"00-{number}"})
-        written.append(Stored(seq, one, f"00-{number}"))
-    assert [stored.seq for stored in written] == [2, 3, 4, 5, 6]
-    assert (await read_to_end(log))[1:] == written
+        written.append((seq, one, f"00-{number}"))
+    assert [seq for seq, _, _ in written] == [2, 3, 4, 5, 6]
+    found = (await read_to_end(log))[1:]
+    assert [(stored.seq, stored.commit, stored.trace) for stored in found] == written
+    assert {stored.subject for stored in found} == {"1.watcher.pods"}
     assert await log.end() == 6
 
 
@@ -179,7 +183,7 @@ async def test_a_commit_that_was_built_upon_is_fenced_when_sent_again(world: Wor
 async def test_stages_and_shards_do_not_fence_each_other(world: World) -> None:
     log = await world.open()
     first = await log.append(commit(1), expected=0)
-    await log.append(commit(1, shard="1"), expected=0)
+    await log.append(commit(1, shard="nodes"), expected=0)
     await log.append(commit(1, stage="preemptor"), expected=0)
     assert await log.append(commit(2), expected=first) == 5
 
@@ -187,8 +191,8 @@ async def test_stages_and_shards_do_not_fence_each_other(world: World) -> None:
 async def test_the_last_commit_of_each_writer_can_be_asked_for(world: World) -> None:
     log = await world.open()
     await log.append(commit(1), expected=0)
-    newest = await log.append(commit(2, shard="1"), expected=0)
-    assert [await log.last("watcher", shard) for shard in "012"] == [newest - 1, newest, 0]
+    newest = await log.append(commit(2, shard="nodes"), expected=0)
+    assert [await log.last("watcher", shard) for shard in ("pods", "nodes", "jobs")] == [newest - 1, newest, 0]
 
 
 async def test_an_expectation_beyond_the_end_means_that_the_log_lost_commits(world: World) -> None:
@@ -253,13 +257,13 @@ async def test_a_long_log_comes_in_bounded_batches_and_whole(world: World) -> No
 async def test_all_followers_see_one_order_while_many_write(world: World) -> None:
     log = await world.open()
     readers = [Reader(log), Reader(await world.again())]
-    await asyncio.gather(*(write(log, f"stage{index}", 40) for index in range(6)))
+    await asyncio.gather(*(write(log, stage, 40) for stage in DECIDERS))
     for reader in readers:
-        await reader.until(lambda seen: len(seen.got) >= 241)
+        await reader.until(lambda seen: len(seen.got) >= 201)
         await reader.stop()
     assert readers[0].got == readers[1].got
-    for index in range(6):
-        own = [stored.commit.at for stored in readers[0].got if stored.commit.stage == f"stage{index}"]
+    for stage in DECIDERS:
+        own = [stored.commit.at for stored in readers[0].got if stored.commit.stage == stage]
         assert own == list(range(40))
 
 

@@ -72,7 +72,7 @@ async def test_stages_have_snapshots_of_their_own(world: World) -> None:
     assert await kept.save(snapshot(20))
     assert await kept.save(snapshot(10, stage="watcher", body=b"w"))
     assert await kept.load("preemptor", "0") == snapshot(20)
-    assert await kept.load("watcher", "0") == snapshot(10, stage="watcher", body=b"w")
+    assert await kept.load("watcher", "pods") == snapshot(10, stage="watcher", body=b"w")
     assert await kept.load("watcher", "1") is None
 
 

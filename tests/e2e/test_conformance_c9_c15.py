@@ -77,7 +77,7 @@ async def at_rest(cluster: Cluster, muster: Muster) -> None:
         folders = [Folder(stage) for stage in stages]
         for stored in await muster.commits():
             for folder, state in zip(folders, states, strict=True):
-                folder.fold(state, stored.seq, stored.commit)
+                folder.fold(state, stored)
         held = any(getattr(getattr(state, "ledger", None), "claim", None) for state in states)
         due = any(stage.decide(state) for stage, state in zip(stages, states, strict=True))
         return not held and not due and not states[-1].outstanding

@@ -63,7 +63,7 @@ async def member(cluster: Cluster, name: str, group: str, scheduler: str, cpu: s
 async def story(muster: Muster, name: str) -> str:
     folder, state = Folder(ReadModel()), ReadModel().initial()
     for stored in await muster.commits():
-        folder.fold(state, stored.seq, stored.commit)
+        folder.fold(state, stored)
     return gang_tale(state, f"{NAMESPACE}/{name}").text if f"{NAMESPACE}/{name}" in state.gangs.gangs else ""
 
 

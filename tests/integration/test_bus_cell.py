@@ -100,7 +100,7 @@ async def test_a_lost_pointer_is_found_again_at_the_newest_generation(js: JetStr
 
 async def test_a_stream_that_is_not_a_log_is_not_taken_for_one(js: JetStream, cell: str) -> None:
     await js.create({key: value for key, value in log_config(cell, 1, SMALL).items() if value is not False})
-    await js.publish(subjects.log_subject(cell, 1, "watcher", "0"), b"something", {})
+    await js.publish(subjects.log_subject(cell, 1, "watcher", "pods"), b"something", {})
     with pytest.raises(BusError, match="does not begin with its genesis"):
         await open_log(js, cell, create=True, limits=SMALL)
 

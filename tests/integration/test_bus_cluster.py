@@ -112,12 +112,12 @@ async def test_a_log_on_three_replicas(cluster: list[EmbeddedServer]) -> None:
         seq += 1
         await far_connection.close()
 
-    lease = JetStreamLease(js, log.identity, "watcher", "0", "one")
+    lease = JetStreamLease(js, log.identity, "watcher", "pods", "one")
     assert await lease.acquire()
     snapshots = JetStreamSnapshots(js, log.identity, warn=lambda _: None)
     saved = Snapshot(log_id=log.identity.log_id, stage="watcher", shard="0", seq=seq, schema="s", body=bytes(600_000))
     assert await snapshots.save(saved)
-    assert await snapshots.load("watcher", "0") == saved
+    assert await snapshots.load("watcher", "pods") == saved
 
     # The leader of the stream dies under load, and the rest goes on without losing or doubling a commit.
     written: list[int] = []

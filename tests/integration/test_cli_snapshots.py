@@ -52,7 +52,7 @@ async def kept(tmp_path: Path, nats_server: EmbeddedServer, js: JetStream, cell:
     for stage in (ReadModel(), Preemptor()):
         folder, state = Folder(stage), stage.initial()
         for stored in log[:seq]:
-            folder.fold(state, stored.seq, stored.commit)
+            folder.fold(state, stored)
         state.log_id = MARK
         snapshot = make_snapshot(identity, stage.name, "0", state)
         assert await JetStreamSnapshots(js, identity, warn=pytest.fail).save(snapshot)

@@ -263,7 +263,7 @@ async def test_the_command_line_reads_and_writes_nothing(server: ProductionNats)
     async with signed_in(server.config("cli"), "cli") as js:
         log = await open_log(js, "main")
         assert [stored.seq async for batch in _whole(log) for stored in batch] == [1]
-        assert await JetStreamLease(js, log.identity, "watcher", "0", "x").holder() is None
+        assert await JetStreamLease(js, log.identity, "watcher", "pods", "x").holder() is None
     for stage in subjects.STAGES:
         await forbidden(server, "cli", subjects.log_subject("main", 1, stage, "0"))
     await forbidden(server, "cli", f"$KV.{subjects.lease_bucket('main')}.watcher.0")
@@ -406,7 +406,7 @@ async def test_outsiders_do_nothing_else(server: ProductionNats) -> None:
 
 async def test_a_consumer_outside_delivers_nothing_inside(server: ProductionNats) -> None:
     await publish(server, range(2))
-    target = subjects.log_subject("main", 1, "watcher", "0")
+    target = subjects.log_subject("main", 1, "watcher", "pods")
     config = {"durable_name": "reader", "name": "reader", "deliver_subject": target, "ack_policy": "none"}
     body = msgspec.json.encode({"stream_name": PUB, "action": "create", "config": config})
     async with outside(server) as (client, _):

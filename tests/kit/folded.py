@@ -18,7 +18,7 @@ def folded(stage: Stage[S], commits: Iterable[Stored]) -> Iterator[tuple[Event, 
     """Each event with the state after its commit. It is one state, and changes with the next commit."""
     state, folder = stage.initial(), Folder(stage)
     for stored in commits:
-        folder.fold(state, stored.seq, stored.commit)
+        folder.fold(state, stored)
         yield from ((event, state) for event in stored.commit.events)
 
 

@@ -33,7 +33,7 @@ from kit.story import quota_tree, rayjob, template
 from muster.core.stage import Folder
 from muster.core.workloads.registry import KINDS
 from muster.events.base import Event
-from muster.events.envelope import Commit
+from muster.events.envelope import Commit, Stored
 from muster.kube import deltas
 from muster.kube.objects import Malformed, decode_meta
 from muster.runtime.runners.watching import WatcherRunner
@@ -381,7 +381,7 @@ class Watching:
         commit = Commit(
             commit_id="c", stage="watcher", shard=self.runner.shard, kind="input", at=0, events=tuple(facts)
         )
-        Folder(self.runner.stage).fold(state, state.seq + 1, commit)
+        Folder(self.runner.stage).fold(state, Stored(state.seq + 1, commit))
 
     def _take(self, delta: deltas.Delta) -> list[Event]:
         taking = self.runner._take(delta)

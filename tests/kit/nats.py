@@ -69,12 +69,12 @@ async def forget(nats_url: str, cell: str) -> None:
         await connection.close()
 
 
-def commit(number: int, *, stage: str = "watcher", shard: str = "0", at: int | None = None) -> Commit:
-    """A small commit; equal numbers give equal commits."""
+def commit(number: int, *, stage: str = "watcher", shard: str = "", at: int | None = None) -> Commit:
+    """A small commit; equal numbers give equal commits. ``shard``: that of pods of the watcher, 0 of any other."""
     return Commit(
         commit_id=f"{stage}-{number}",
         stage=stage,
-        shard=shard,
+        shard=shard or ("pods" if stage == "watcher" else "0"),
         kind="input",
         at=number if at is None else at,
         events=(TimeReached(at=number),),

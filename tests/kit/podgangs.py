@@ -91,7 +91,7 @@ class Scene:
 
     def _catch_up(self) -> None:
         for stored in self.bench.log[self.actuator.seq :]:
-            self.folder.fold(self.actuator, stored.seq, stored.commit)
+            self.folder.fold(self.actuator, stored)
 
     def unbind(self, order: Unbind) -> None:
         """Say whether a pod has been bound that was not to be any more."""

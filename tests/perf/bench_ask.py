@@ -50,7 +50,7 @@ class Folding(Counted):
 
     def append(self, stored: Stored) -> None:
         super().append(stored)
-        self._folder.fold(self._state, stored.seq, stored.commit)
+        self._folder.fold(self._state, stored)
 
 
 def cell(waiting: int) -> ReadState:

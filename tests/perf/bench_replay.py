@@ -60,7 +60,7 @@ def round_of(path: Path, events: int) -> dict[str, float]:
         stage = make()
         state, folder = stage.initial(), Folder(stage)
         for stored in commits:
-            folder.fold(state, stored.seq, stored.commit)
+            folder.fold(state, stored)
     fold_s = time.process_time() - began
     return {
         "read from the file, events/s": events / read_s,

@@ -72,7 +72,7 @@ async def back(stage: Stage[Any], log: Log, snapshots: JetStreamSnapshots, end: 
     async with aclosing(log.follow(1)) as stream:
         async for batch in stream:
             for stored in batch:
-                folder.fold(state, stored.seq, stored.commit)
+                folder.fold(state, stored)
             if state.seq >= end:
                 break
     assert offset > 0

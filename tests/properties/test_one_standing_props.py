@@ -96,7 +96,7 @@ def test_all_readers_say_the_same_at_any_position(seed: int, cuts: list[int]) ->
     folder, state = Folder(model), model.initial()
     looked = {cut % len(chaos.bench.log) for cut in cuts}
     for stored in chaos.bench.log:
-        folder.fold(state, stored.seq, stored.commit)
+        folder.fold(state, stored)
         if stored.seq in looked:
             readers_agree(state)
             state = decode_state(encode_state(state), ReadState)
@@ -111,8 +111,8 @@ def test_the_read_model_goes_on_from_a_snapshot(seed: int, cut: int) -> None:
     chaos.run(steps=200)
     folder, one, other = Folder(ReadModel()), ReadState(), ReadState()
     for stored in chaos.bench.log:
-        folder.fold(one, stored.seq, stored.commit)
-        folder.fold(other, stored.seq, stored.commit)
+        folder.fold(one, stored)
+        folder.fold(other, stored)
         if stored.seq == cut % len(chaos.bench.log):
             other = decode_state(encode_state(other), ReadState)
     assert encode_state(one) == encode_state(other)
@@ -124,7 +124,7 @@ def fold(scene: Play) -> list[ReadState]:
     """The read model after every commit of a play; each a state of its own."""
     folder, state, found = Folder(ReadModel()), ReadState(), []
     for stored in scene.bench.log:
-        folder.fold(state, stored.seq, stored.commit)
+        folder.fold(state, stored)
         found.append(decode_state(encode_state(state), ReadState))
     return found
 

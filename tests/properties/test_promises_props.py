@@ -61,10 +61,10 @@ def test_the_same_log_makes_the_same_promises_also_from_a_snapshot(seed: int) ->
     for state in (one, other):
         taught(state, seed)
     for index, stored in enumerate(log):
-        folder.fold(one, stored.seq, stored.commit)
+        folder.fold(one, stored)
         if index in cuts:
             other = decode_state(encode_state(other), ReadState)
-        folder.fold(other, stored.seq, stored.commit)
+        folder.fold(other, stored)
         if index in cuts:
             bounded(one)
             found = told(one)
@@ -81,7 +81,7 @@ def test_the_order_in_which_equal_things_were_told_does_not_matter(seed: int) ->
     turmoil.run(120)
     state, folder, rng = ReadState(), Folder(ReadModel()), Random(seed)
     for stored in turmoil.bench.log:
-        folder.fold(state, stored.seq, stored.commit)
+        folder.fold(state, stored)
     taught(state, seed)
     before = played(state)
     queues = state.queues
@@ -107,6 +107,6 @@ def test_in_random_histories_there_are_promises_and_reasons_why_there_are_none()
         state, folder = ReadState(), Folder(ReadModel())
         taught(state, seed)
         for stored in turmoil.bench.log:
-            folder.fold(state, stored.seq, stored.commit)
+            folder.fold(state, stored)
         met |= {each.why for each in told(state).values()}
     assert {"", "not_waiting"} <= met

@@ -285,7 +285,7 @@ def test_no_reader_differs_and_no_sentence_contradicts_its_numbers(seed: int) ->
     rng = Random(seed)
     looked = {rng.randrange(len(scene.bench.log)) for _ in range(8)} | {len(scene.bench.log) - 1}
     for index, stored in enumerate(scene.bench.log):
-        folder.fold(state, stored.seq, stored.commit)
+        folder.fold(state, stored)
         if index in looked:
             MET.update(readers_agree(state))
             published_agrees(state, stored)

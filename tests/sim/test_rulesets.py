@@ -187,5 +187,5 @@ def test_what_is_in_force_never_goes_back() -> None:
             commit = Commit(
                 commit_id=f"c{seq}", stage="quota_accountant", shard="0", kind="input", at=1, events=(event,)
             )
-            folder.fold(state, seq, commit)
+            folder.fold(state, Stored(seq, commit))
         assert state.ruleset == NEXT

@@ -55,6 +55,7 @@ class LogPointer(Struct, frozen=True):
     first: int = 1
     state: str = ""
     earlier: tuple[Earlier, ...] = ()
+    imported: int = 0
 
     @classmethod
     def of(cls, cell: str, genesis: Genesis, first: int = 1, earlier: tuple[Earlier, ...] = ()) -> LogPointer:
@@ -63,17 +64,24 @@ class LogPointer(Struct, frozen=True):
         return cls(genesis.generation, genesis.log_id, stream, first, genesis.state, earlier)
 
     def identity(self, cell: str) -> LogIdentity:
-        return LogIdentity(cell, self.log_id, self.generation, self.first, self.state, self.earlier)
+        return LogIdentity(cell, self.log_id, self.generation, self.first, self.state, self.earlier, self.imported)
 
 
 async def open_log(
-    js: JetStream, cell: str, *, create: bool = False, limits: Limits | None = None, at: int = 0
+    js: JetStream,
+    cell: str,
+    *,
+    create: bool = False,
+    limits: Limits | None = None,
+    at: int = 0,
+    own_time: bool = False,
 ) -> JetStreamLog:
     """The log of a cell.
 
     With ``create`` a cell without log gets its first generation, and one whose log is lost the next, which names
-    the lost one as its parent; ``at`` (ms since the epoch) is the time it is given. ``limits`` are what a new log gets
-    and what an existing one must have; None means the defaults for a new one, and whatever an existing one has.
+    the lost one as its parent; ``at`` (ms since the epoch) is the time it is given, ``own_time`` is as in Genesis.
+    ``limits`` are what a new log gets and what an existing one must have; None means the defaults for a new one, and
+    whatever an existing one has.
 
     Raises LogGoneError when there is no log and ``create`` is not set, BusError when what is there is not as it
     must be.
@@ -103,7 +111,8 @@ async def open_log(
             await state.set(POINTER, encode(made), revision=entry.revision if entry is not None else 0)
             continue
         generation = pointer.generation + 1 if pointer else newest or 1
-        born = Genesis(log_id=secrets.token_hex(8), generation=generation, parent=pointer.log_id if pointer else "")
+        parent = pointer.log_id if pointer else ""
+        born = Genesis(log_id=secrets.token_hex(8), generation=generation, parent=parent, own_time=own_time)
         genesis = await found_generation(js, cell, born, limits or Limits(), ignore, at)
         made = LogPointer.of(cell, genesis)
         # Another process may move it first: the next look finds it.
@@ -145,7 +154,7 @@ async def point_to(js: JetStream, cell: str, pointer: LogPointer) -> None:
     found = read_pointer(cell, entry.value if entry is not None else None)
     if found == pointer:
         return
-    if found is not None:
+    if found is not None and found.log_id != pointer.log_id:
         raise BusError(f"cell {cell} has log {found.log_id} by now, generation {found.generation}")
     await state.set(POINTER, encode(pointer), revision=entry.revision if entry is not None else 0)
 
@@ -171,16 +180,24 @@ async def open_stores(
 
 
 async def found_generation(
-    js: JetStream, cell: str, genesis: Genesis, limits: Limits, ignore: frozenset[str], at: int, *, first: int = 1
+    js: JetStream,
+    cell: str,
+    genesis: Genesis,
+    limits: Limits,
+    ignore: frozenset[str],
+    at: int,
+    *,
+    first: int = 1,
+    prefix: str = "",
 ) -> Genesis:
     """Create a generation and its first commit, or find what another founder made of it.
 
-    ``first``: the sequence it begins with.
+    ``first``: the sequence it begins with; ``prefix``: hash of the log before it.
     """
     generation = genesis.generation
     await ensure(js, log_config(cell, generation, limits, first=first), create=True, ignore=ignore)
     stream = subjects.log_stream(cell, generation)
-    commit = genesis_commit(genesis, at)
+    commit = genesis_commit(genesis, at, in_seq=first - 1, prefix=prefix)
     subject = subjects.log_subject(cell, generation, commit.stage, commit.shard)
     body = encode_commit(commit)
     backoff = GrowingPause()

@@ -10,6 +10,8 @@ import asyncio
 import secrets
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from muster.bus.bases import keep_base, load_whole_base
 from muster.bus.cell import POINTER, LogPointer, found_generation, open_log, read_pointer
 from muster.bus.errors import BusError, UnansweredError
@@ -96,7 +98,15 @@ class JetStreamGenerations:
             raise BusError(f"the states of the next generation cannot be stored: {err}") from err
 
     async def succeed(
-        self, identity: LogIdentity, end: int, state: str, at: int, *, by: str = "", reason: str = ""
+        self,
+        identity: LogIdentity,
+        end: int,
+        state: str,
+        at: int,
+        *,
+        by: str = "",
+        reason: str = "",
+        prefix: str = "",
     ) -> LogIdentity:
         """See ports.Generations. Raises BusError."""
         born = Genesis(
@@ -108,9 +118,10 @@ class JetStreamGenerations:
             reason=reason,
         )
         limits = await self._limits(identity)
-        genesis = await found_generation(self._js, self._cell, born, limits, SEALED, at, first=end + 1)
+        genesis = await found_generation(self._js, self._cell, born, limits, SEALED, at, first=end + 1, prefix=prefix)
         before = Earlier(identity.generation, identity.log_id, identity.first)
         made = LogPointer.of(self._cell, genesis, end + 1, (*identity.earlier, before))
+        made = replace(made, imported=identity.imported)
         async with asyncio.timeout(PATIENCE_S):
             return await self._point_to(identity, made)
 

@@ -8,15 +8,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 
+from msgspec.structs import replace
 from nats.aio.msg import Msg
 
 from muster.bus.cell import LogPointer, point_to, pointer_of
 from muster.bus.connection import no_responders
 from muster.bus.errors import BusError, UnansweredError
 from muster.bus.jetstream import EXPECTED_LAST, EXPECTED_STREAM, GrowingPause, JetStream, decode_ack
-from muster.bus.log import TRACE, Body, JetStreamLog, genesis_of
+from muster.bus.log import STORED_AT, TRACE, Body, JetStreamLog, genesis_of
 from muster.bus.snapshots import forget_snapshots
 from muster.bus.streams import Limits, bucket_config, ensure, log_config
+from muster.core.docket import parts
 from muster.events import subjects
 from muster.events.envelope import decode_envelope
 from muster.ports import Earlier
@@ -53,7 +55,7 @@ async def import_log(
     stream = subjects.log_stream(cell, genesis.generation)
     made = LogPointer.of(cell, genesis)
     held = await pointer_of(js, cell)
-    if held is not None and held != made:
+    if held is not None and held.log_id != made.log_id:
         raise OccupiedError(
             f"cell {cell} has log {held.log_id}, generation {held.generation}: a log is imported where there is none, "
             "or where this very one was lost; name another cell with --cell"
@@ -68,8 +70,10 @@ async def import_log(
     await ensure(js, log_config(cell, genesis.generation, size), create=True)
     await _store(js, cell, genesis.generation, first)
     window: list[Body] = []
+    last = 1
     for body in rest:
-        begins = decode_envelope(body.data).stage == "genesis"
+        last = body.seq
+        begins = _begins(body, made.generation)
         if begins or len(window) == WINDOW:
             await _store_all(js, cell, made.generation, window)
             progress(body.seq - 1)
@@ -80,6 +84,7 @@ async def import_log(
     await _store_all(js, cell, made.generation, window)
     # Those of the log that was lost may lie beyond what was imported: another history than the one that follows now.
     await forget_snapshots(js, cell)
+    made = replace(made, imported=last)
     await point_to(js, cell, made)
     return JetStreamLog(js, made.identity(cell))
 
@@ -124,11 +129,26 @@ def _is_stored(answer: Msg) -> bool:
 
 def _addressed(cell: str, generation: int, body: Body) -> tuple[str, dict[str, str]]:
     """Subject and headers of a message."""
-    envelope = decode_envelope(body.data)
     headers = {EXPECTED_LAST: str(body.seq - 1), EXPECTED_STREAM: subjects.log_stream(cell, generation)}
     if body.trace:
         headers[TRACE] = body.trace
-    return subjects.log_subject(cell, generation, envelope.stage, envelope.shard), headers
+    if body.stored_at:
+        headers[STORED_AT] = str(body.stored_at)
+    return subjects.log_subject(cell, generation, *_writer(body)), headers
+
+
+def _writer(body: Body) -> tuple[str, str]:
+    """(stage, shard) of its subject; by what it says of itself where its archive is too old to tell."""
+    if not body.subject:
+        envelope = decode_envelope(body.data)
+        return envelope.stage, envelope.shard
+    stage, _, shard = parts(body.subject)[1].partition(".")
+    return stage, shard
+
+
+def _begins(body: Body, generation: int) -> bool:
+    """Whether it is the genesis of another generation than the one that is being written."""
+    return _writer(body)[0] == "genesis" and (not body.subject or parts(body.subject)[0] != generation)
 
 
 async def _store(js: JetStream, cell: str, generation: int, body: Body) -> None:

@@ -78,6 +78,7 @@ class _Message(Struct, frozen=True):
     seq: int
     data: bytes = b""  # msgspec decodes the base64.
     hdrs: bytes = b""
+    time: str = ""
 
 
 class _MessageAnswer(Struct, frozen=True):
@@ -95,6 +96,8 @@ class Message(Struct, frozen=True):
     seq: int
     data: bytes
     headers: dict[str, str]
+    time: str = ""
+    """When it was stored (RFC 3339)."""
 
 
 _answers = msgspec.json.Decoder(_Answer)
@@ -229,7 +232,9 @@ class JetStream:
                 return None
             raise
         found = _messages.decode(answer).message
-        return Message(subject=found.subject, seq=found.seq, data=found.data, headers=parse_headers(found.hdrs))
+        return Message(
+            subject=found.subject, seq=found.seq, data=found.data, headers=parse_headers(found.hdrs), time=found.time
+        )
 
 
 def decode_ack(data: bytes) -> PubAck:

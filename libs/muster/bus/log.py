@@ -28,8 +28,17 @@ from muster.bus.errors import (
     BusError,
     UnansweredError,
 )
-from muster.bus.jetstream import EXPECTED_LAST_OF_SUBJECT, EXPECTED_STREAM, GrowingPause, JetStream, PubAck, StreamInfo
+from muster.bus.jetstream import (
+    EXPECTED_LAST_OF_SUBJECT,
+    EXPECTED_STREAM,
+    GrowingPause,
+    JetStream,
+    Message,
+    PubAck,
+    StreamInfo,
+)
 from muster.bus.reader import HEARTBEAT_S, Raw, StreamReader
+from muster.core.judge import heard, overtakes
 from muster.events import subjects
 from muster.events.envelope import (
     Commit,
@@ -63,12 +72,21 @@ class LogUsage(Struct, frozen=True):
     sealed: bool = False
 
 
+STORED_AT = "Muster-Stored-At"
+"""Header of an imported commit: when the broker of the log it comes from stored it, ms since the epoch."""
+
+
 class Body(Struct, frozen=True):
-    """A commit as the log has it, not decoded; ``trace`` is the traceparent it was appended with."""
+    """A commit as the log has it, not decoded; ``trace`` is the traceparent it was appended with.
+
+    ``subject``: ``generation.stage.shard``; ``stored_at``: the broker's time, ms since the epoch.
+    """
 
     seq: int
     data: bytes
     trace: str = ""
+    subject: str = ""
+    stored_at: int = 0
 
 
 class JetStreamLog:
@@ -101,6 +119,7 @@ class JetStreamLog:
         sent = {EXPECTED_LAST_OF_SUBJECT: str(expected), EXPECTED_STREAM: self._stream, **(headers or {})}
         backoff = GrowingPause()
         for tries in itertools.count(1):
+            sent[EXPECTED_LAST_OF_SUBJECT] = str(expected)
             # After a reconnect the server may have another log under the name; with no expectation nothing else
             # would tell. Both are rare.
             if not expected or self._verified_epoch != self._js.connection.epoch:
@@ -112,7 +131,7 @@ class JetStreamLog:
             if ack is not None and ack.error is None and not ack.duplicate and ack.stream == self._stream:
                 self._last_acked = max(self._last_acked, ack.seq)
                 return ack.seq
-            stored = await self._settle(commit, body, subject, expected, ack)
+            stored, expected = await self._settle(commit, body, subject, expected, ack)
             if stored:
                 self._last_acked = max(self._last_acked, stored)
                 return stored
@@ -124,29 +143,28 @@ class JetStreamLog:
             await backoff.pause()
         raise AssertionError("counted to the end")
 
-    async def _settle(self, commit: Commit, body: bytes, subject: str, expected: int, ack: PubAck | None) -> int:
-        """What a refusal means: the sequence when the commit is stored after all, 0 when to try again, or raises."""
+    async def _settle(
+        self, commit: Commit, body: bytes, subject: str, expected: int, ack: PubAck | None
+    ) -> tuple[int, int]:
+        """What a refusal means: the sequence when the commit is stored after all, 0 when to try again, or raises.
+
+        And the last sequence of the subject to expect from then on: behind what is void there.
+        """
         refusal = None if ack is None else ack.refusal(f"cannot append commit {commit.commit_id} to {subject}")
         if ack is None or (refusal is not None and refusal.err_code in (STREAM_NOT_FOUND, STREAM_MISMATCH)):
             await self._verify(self._last_acked)  # Raises when the log is gone; else nobody leads it just now.
-            return 0
+            return 0, expected
         if refusal is not None and refusal.err_code == STREAM_SEALED:
             raise self._sealed()
         full = refusal is not None and _is_full(refusal)
         if refusal is not None and not full and refusal.err_code not in WRONG_LAST_SEQUENCE:
             if refusal.code < 500:
                 raise BusError(str(refusal)) from refusal
-            return 0  # The server's own trouble (no leader, store closing): nothing is known, so ask again.
+            # The server's own trouble (no leader, store closing): nothing is known, so ask again.
+            return 0, expected
         last = await self._last(subject)
         if last is not None and last.seq > expected:
-            # Which commit it is: the same id, and the same bytes by their hash. A later answer than the first one
-            # may be the first we hear, so this also finds what an unanswered try has stored.
-            if body_hash(last.data) == body_hash(body):
-                return last.seq
-            raise FencedError(
-                f"cannot append commit {commit.commit_id} of {commit.stage}/{commit.shard} after {expected}: "
-                f"{_whose(last.data)} is stored at {last.seq}; another leader has taken over, so this one must stop"
-            )
+            return await self._since(commit, body, subject, expected, last.seq)
         if expected > (last.seq if last is not None else 0):
             raise LogGoneError(
                 f"log {self._stream} ends for {commit.stage}/{commit.shard} at {last.seq if last else 0} although "
@@ -155,16 +173,39 @@ class JetStreamLog:
         if full and refusal is not None:
             raise LogFullError(f"{refusal}; make room: roll the log over or raise max_bytes")
         # Nothing stands in the way: another try of the same subject is still on its way through the replicas.
-        return 0
+        return 0, expected
 
-    async def _last(self, subject: str) -> Raw | None:
+    async def _since(self, commit: Commit, body: bytes, subject: str, expected: int, last: int) -> tuple[int, int]:
+        """What the subject has got after ``expected``, up to ``last``: our own commit, another leader's, or junk.
+
+        A later answer than the first one may be the first we hear, so this also finds what an unanswered try has
+        stored: the same bytes, by their hash. What is void there fences nobody: it is passed over.
+        """
+        own = 0
+        while expected < last:
+            found = await self._js.next(self._stream, subject, expected + 1)
+            if found is None:
+                break
+            other = heard(found.seq, self._seat(subject), found.data)
+            if body_hash(found.data) == body_hash(body):
+                own = found.seq
+            elif overtakes(other, commit):
+                raise FencedError(
+                    f"cannot append commit {commit.commit_id} of {commit.stage}/{commit.shard} after {expected}: "
+                    f"commit {other.commit.commit_id} of epoch {other.commit.epoch} is stored at {found.seq}; another "
+                    "leader has taken over, so this one must stop"
+                )
+            expected = found.seq
+        return own, expected
+
+    async def _last(self, subject: str) -> Message | None:
         try:
-            found = await self._js.last(self._stream, subject, patience_s=None)
+            found: Message | None = await self._js.last(self._stream, subject, patience_s=None)
         except ApiError as err:
             if err.err_code == STREAM_NOT_FOUND:
                 await self._verify(self._last_acked)
             raise BusError(str(err)) from err
-        return None if found is None else Raw(found.seq, found.data, found.headers)
+        return found
 
     async def follow(self, after: int) -> AsyncGenerator[list[Stored], None]:
         """See ports.Log. Batches hold what is there, up to 500 commits."""
@@ -186,15 +227,12 @@ class JetStreamLog:
                     usage = await self.usage()
                     if usage.sealed and usage.last_seq <= after:
                         raise self._sealed()
-                batch, trouble = _decode(reading.result())
-                if batch:
-                    after = batch[-1].seq
-                    yield batch
-                    if behind and after >= end:
-                        behind = False
-                        yield []
-                if trouble is not None:
-                    raise trouble
+                batch = [self._heard(raw) for raw in reading.result()]
+                after = batch[-1].seq
+                yield batch
+                if behind and after >= end:
+                    behind = False
+                    yield []
         finally:
             if reading is not None:
                 reading.cancel()
@@ -224,18 +262,32 @@ class JetStreamLog:
         try:
             while True:
                 for raw in await reader.read():
-                    yield Body(raw.seq, raw.data, raw.headers.get(TRACE, "") if raw.headers else "")
+                    trace = raw.headers.get(TRACE, "") if raw.headers else ""
+                    yield Body(raw.seq, raw.data, trace, self._seat(raw.subject), self._stored_at(raw))
                     if raw.seq >= end:
                         return
         finally:
             await reader.close()
+
+    def _heard(self, raw: Raw) -> Stored:
+        trace = raw.headers.get(TRACE, "") if raw.headers else ""
+        return heard(raw.seq, self._seat(raw.subject), raw.data, self._stored_at(raw), trace)
+
+    def _seat(self, subject: str) -> str:
+        return subjects.seat_of_subject(self._identity.cell, subject)
+
+    def _stored_at(self, raw: Raw) -> int:
+        """Of what was imported the time that its own broker stored it, which nobody but an import may say."""
+        if raw.seq <= self._identity.imported and raw.headers:
+            return int(raw.headers.get(STORED_AT, 0))
+        return raw.stored_at
 
     def _chain(self) -> Iterator[tuple[JetStreamLog, int]]:
         """The sealed generations before this one, oldest first, each with its last sequence."""
         identity = self._identity
         begins = (*(each.first for each in identity.earlier[1:]), identity.first)
         for each, begin in zip(identity.earlier, begins, strict=False):
-            known = LogIdentity(identity.cell, each.log_id, each.generation, each.first)
+            known = LogIdentity(identity.cell, each.log_id, each.generation, each.first, imported=identity.imported)
             yield JetStreamLog(self._js, known, heartbeat_s=self._heartbeat_s), begin - 1
 
     async def _earlier(self, after: int) -> AsyncGenerator[list[Stored], None]:
@@ -326,29 +378,8 @@ def genesis_of(commit: bytes | None) -> Genesis | None:
     return events[0] if events and isinstance(events[0], Genesis) else None
 
 
-def _decode(batch: list[Raw]) -> tuple[list[Stored], UnknownEventError | UnreadableCommitError | None]:
-    stored: list[Stored] = []
-    for raw in batch:
-        try:
-            commit = decode_commit(raw.data)
-        except (UnknownEventError, UnreadableCommitError) as err:
-            err.seq = raw.seq
-            err.add_note(f"at sequence {raw.seq} of the log")
-            return stored, err
-        stored.append(Stored(raw.seq, commit, raw.headers.get(TRACE, "") if raw.headers else ""))
-    return stored, None
-
-
 def _is_full(refusal: ApiError) -> bool:
     if refusal.err_code in (STORAGE_EXCEEDED, INSUFFICIENT_RESOURCES):
         return True
     text = refusal.description
     return refusal.err_code == STORE_FAILED and ("maximum" in text or "no space" in text or "resource" in text)
-
-
-def _whose(body: bytes) -> str:
-    try:
-        commit = decode_commit(body)
-    except (UnknownEventError, UnreadableCommitError):
-        return "another message"
-    return f"commit {commit.commit_id} of epoch {commit.epoch}"

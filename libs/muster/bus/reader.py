@@ -39,17 +39,20 @@ EXPIRES_S = 30.0
 """How long a request waits at the server. When nobody asks any more, the consumer vanishes after as long."""
 
 _NS = 1_000_000_000
+_NS_PER_MS = 1_000_000
 
 
 class Raw:
-    """A message as it came: its sequence in the stream, its body, its headers."""
+    """A message as it came: its sequence in the stream, its body, its headers, its subject, when it was stored (ms)."""
 
-    __slots__ = ("data", "headers", "seq")
+    __slots__ = ("data", "headers", "seq", "stored_at", "subject")
 
-    def __init__(self, seq: int, data: bytes, headers: dict[str, str] | None) -> None:
+    def __init__(self, seq: int, data: bytes, headers: dict[str, str] | None, subject: str, stored_at: int) -> None:
         self.seq = seq
         self.data = data
         self.headers = headers
+        self.subject = subject
+        self.stored_at = stored_at
 
 
 class StreamReader:
@@ -223,12 +226,13 @@ class StreamReader:
         if message.reply:
             parts = message.reply.split(".")
             try:
-                # $JS.ACK.[domain.account.]stream.consumer.delivered.sequence....
-                seq = int(parts[5 if len(parts) == 9 else 7])
+                # $JS.ACK.[domain.account.]stream.consumer.delivered.sequence.consumer-sequence.nanoseconds....
+                place = 5 if len(parts) == 9 else 7
+                seq, stored_at = int(parts[place]), int(parts[place + 2]) // _NS_PER_MS
             except (IndexError, ValueError):
                 self._lost = f"unknown reply subject {message.reply}"
             else:
-                self._buffer.append(Raw(seq, message.data, message.headers))
+                self._buffer.append(Raw(seq, message.data, message.headers, message.subject, stored_at))
                 self._outstanding -= 1
         else:
             self._status(message.headers or {})

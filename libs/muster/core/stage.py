@@ -13,9 +13,10 @@ from typing import Any, ClassVar, Protocol, TypeVar
 
 from msgspec import Struct, field
 
+from muster.core.docket import Docket, judged
 from muster.core.rulesets import UnknownRulesetError
 from muster.events.base import Decision, Event
-from muster.events.envelope import MAX_EVENTS, Commit, cut
+from muster.events.envelope import MAX_EVENTS, Stored, cut
 from muster.events.facts import KindsConfigured, Synced, SyncStarted
 from muster.events.system import Genesis, LogNearlyFull, RulesetActivated
 from muster.model.keys import Position
@@ -62,6 +63,8 @@ class StageState(Struct):
 
     closing: bool = False
     """The log is nearly full: only what frees something is decided."""
+    docket: Docket = field(default_factory=Docket)
+    """What the judge of the log remembers."""
 
     @property
     def synced(self) -> bool:
@@ -123,11 +126,13 @@ class Folder:
         for kind, arm in shared.items():
             self._arms[kind] = in_turn(arm, self._arms[kind]) if kind in self._arms else arm
 
-    def fold(self, state: StageState, seq: int, commit: Commit) -> None:
-        """Fold one commit; ``seq`` must be the one after ``state.seq``."""
+    def fold(self, state: StageState, stored: Stored) -> Stored:
+        """Judge one commit and fold it; its sequence must be the one after ``state.seq``. Returns it as it counts."""
+        seq = stored.seq
         if seq != state.seq + 1:
             raise AssertionError(f"fold of sequence {seq} onto a state at {state.seq}: a commit is missing or repeated")
-        state.seq = seq
+        stored = judged(state.docket, state.log_id, state.generation, stored)
+        state.seq, commit = seq, stored.commit
         if commit.at > state.now:
             state.now = commit.at
             if self._passed is not None:
@@ -137,6 +142,7 @@ class Folder:
             arm = arms.get(type(event))
             if arm is not None:
                 arm(state, Position(seq, index, state.now), event)
+        return stored
 
     def _ruleset(self, state: StageState, _at: Position, event: RulesetActivated) -> None:
         if self._newest is not None and event.number > self._newest:

@@ -27,9 +27,11 @@ class UnknownEventError(Exception):
     seq: int = 0
     """Where in the log, when it was read from one."""
 
-    def __init__(self, tags: list[str]) -> None:
-        super().__init__(f"unknown event type {', '.join(tags)}: this build is older than the log; upgrade it")
+    def __init__(self, tags: list[str], seq: int = 0) -> None:
+        where = f" at sequence {seq}" if seq else ""
+        super().__init__(f"unknown event type {', '.join(tags)}{where}: this build is older than the log; upgrade it")
         self.tags = tags
+        self.seq = seq
 
 
 class UnreadableCommitError(Exception):
@@ -45,6 +47,7 @@ class Commit(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     ``epoch``: sequence of the leader_started this leader was born with (0 before it).
     ``in_seq``: last sequence folded when this was decided.
     ``at``: the writer's clock, ms since the epoch; log time is the running maximum of it.
+    ``prefix``: hash of the log up to ``in_seq``, as the writer folded it; empty where it attests to none.
     """
 
     commit_id: str
@@ -55,6 +58,7 @@ class Commit(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     epoch: int = 0
     in_seq: int = 0
     ruleset: int = 1
+    prefix: str = ""
     events: tuple[AnyEvent, ...] = ()
 
 
@@ -69,6 +73,7 @@ class Envelope(Struct, frozen=True, gc=False, kw_only=True):
     epoch: int = 0
     in_seq: int = 0
     ruleset: int = 1
+    prefix: str = ""
     events: msgspec.Raw = msgspec.Raw(b"[]")
 
 
@@ -79,6 +84,18 @@ class Stored(Struct, frozen=True, gc=False):
     commit: Commit
     trace: str = ""
     """The W3C traceparent it was appended with."""
+    subject: str = ""
+    """Where it is stored, ``generation.stage.shard``; empty in memory, where only the stages themselves write."""
+    stored_at: int = 0
+    """The broker's time when it was stored, ms since the epoch; 0 where no broker said."""
+    body: bytes = b""
+    """Its bytes, where they came from a log."""
+    digest: bytes = b""
+    """Of sequence, subject and bytes, where they came from a log."""
+    void: str = ""
+    """Why it says nothing to anybody; ``commit`` then has no events. Empty for one that counts."""
+    unknown: tuple[str, ...] = ()
+    """Types of its events that this build does not know; ``commit`` then has none of them."""
 
 
 _envelopes = msgspec.json.Decoder(Envelope)
@@ -124,6 +141,7 @@ def decode_commit(body: bytes) -> Commit:
         epoch=raw.epoch,
         in_seq=raw.in_seq,
         ruleset=raw.ruleset,
+        prefix=raw.prefix,
         events=events,
     )
 
@@ -136,10 +154,20 @@ def _unknown_tags(events: bytes) -> list[str]:
     return sorted({tag for tag in found if tag and tag not in EVENT_TYPES})
 
 
-def genesis_commit(genesis: Genesis, at: int) -> Commit:
-    """The commit every generation of the log begins with; ``at`` in ms since the epoch."""
+def genesis_commit(genesis: Genesis, at: int, *, in_seq: int = 0, prefix: str = "") -> Commit:
+    """The commit every generation of the log begins with; ``at`` in ms since the epoch.
+
+    ``in_seq``, ``prefix``: the end of the generation before, where this one goes on from it.
+    """
     return Commit(
-        commit_id=f"genesis-{genesis.log_id}", stage="genesis", shard="0", kind="input", at=at, events=(genesis,)
+        commit_id=f"genesis-{genesis.log_id}",
+        stage="genesis",
+        shard="0",
+        kind="input",
+        at=at,
+        in_seq=in_seq,
+        prefix=prefix,
+        events=(genesis,),
     )
 
 

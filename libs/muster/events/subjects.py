@@ -50,9 +50,15 @@ def log_subject(cell: str, generation: int, stage: str, shard: str) -> str:
     return f"muster.log.{cell}.{generation}.{stage}.{shard}"
 
 
-def stage_subjects(cell: str, stage: str) -> str:
-    """Where every shard of a stage appends, in any generation."""
-    return f"muster.log.{cell}.*.{stage}.*"
+def seat_of_subject(cell: str, subject: str) -> str:
+    """``generation.stage.shard`` of a log subject; empty for a subject of no log of the cell."""
+    head = f"muster.log.{cell}."
+    return subject[len(head) :] if subject.startswith(head) else ""
+
+
+def seat_subjects(cell: str, seat: str) -> str:
+    """Where ``stage.shard`` appends, in any generation."""
+    return f"muster.log.{cell}.*.{seat}"
 
 
 PUBLIC_STREAM = "MUSTER_PUB"

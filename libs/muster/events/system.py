@@ -24,6 +24,8 @@ class Genesis(Event, frozen=True, kw_only=True):
     """Who rolled the log over."""
     reason: str = ""
     """Why, in their words."""
+    own_time: bool = False
+    """The writers' clocks run as they like (``muster up``): their times are not compared with the broker's."""
 
 
 class LeaderStarted(Event, frozen=True, kw_only=True):

@@ -29,10 +29,12 @@ async def connect_bus(config: Config, name: str, notice: Notice, *, timeout_s: f
     )
 
 
-async def open_cell(js: JetStream, config: Config, *, at: int) -> JetStreamLog:
+async def open_cell(js: JetStream, config: Config, *, at: int, own_time: bool = False) -> JetStreamLog:
     """The log of the configured cell and the streams beside it, created first where the configuration says so.
 
-    A new log gets the configured size and replicas; one that exists keeps its own. Raises LogGoneError, BusError.
+    A new log gets the configured size and replicas, and ``own_time``; one that exists keeps its own.
+
+    Raises LogGoneError, BusError.
     """
     limits = Limits(max_bytes=config.log_max_bytes, replicas=config.replicas)
     await open_stores(js, config.cell, create=config.log_create, limits=limits if config.log_create else None)
@@ -41,7 +43,7 @@ async def open_cell(js: JetStream, config: Config, *, at: int) -> JetStreamLog:
     except LogGoneError:
         if not config.log_create:
             raise
-    return await open_log(js, config.cell, create=True, limits=limits, at=at)
+    return await open_log(js, config.cell, create=True, limits=limits, at=at, own_time=own_time)
 
 
 def _tls(ca_file: str) -> ssl.SSLContext | None:

@@ -24,6 +24,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from muster.core.cell.deciders import DECIDERS
+from muster.core.judge import RIGHTS
 from muster.events import subjects
 from muster.runtime import pairing
 
@@ -142,8 +143,15 @@ def _reading(cell: str) -> Iterator[str]:
         yield f"{API}.STREAM.INFO.{stream}"
 
 
+def _seats(cell: str, stage: str) -> Iterator[str]:
+    """Where a stage appends, in any generation: its shards and no other."""
+    for seat in RIGHTS:
+        if seat.startswith(f"{stage}."):
+            yield subjects.seat_subjects(cell, seat)
+
+
 def _service(name: str, cell: str) -> User:
-    own = [subjects.stage_subjects(cell, stage) for stage in APPENDERS.get(name, ())]
+    own = [subject for stage in APPENDERS.get(name, ()) for subject in _seats(cell, stage)]
     own += [f"$KV.{subjects.lease_bucket(cell)}.{stage}.*" for stage in KEEPERS[name]]
     own += [f"$KV.{subjects.lease_bucket(cell)}.replica.{stage}.*.*" for stage in KEEPERS[name]]
     if name == "watcher":
@@ -157,7 +165,7 @@ def _service(name: str, cell: str) -> User:
     own += [f"$O.{bucket}.C.*", f"$O.{bucket}.M.*"]
     own += [f"{API}.STREAM.MSG.GET.OBJ_{bucket}", f"{API}.STREAM.PURGE.OBJ_{bucket}"]
     if name == "keeper":
-        own += [subjects.stage_subjects(cell, "genesis"), f"$KV.{subjects.state_bucket(cell)}.log"]
+        own += [*_seats(cell, "genesis"), f"$KV.{subjects.state_bucket(cell)}.log"]
     asked = OF_THE_LOG + (FOUNDING if name == "keeper" else ())
     return _user(name, cell, (*own, *_reading(cell)), asked)
 
@@ -174,7 +182,7 @@ def _onlooker(cell: str) -> User:
 
 def _admin(cell: str) -> User:
     """A user who runs ``muster log init`` and looks after the streams: founds generations, decides nothing."""
-    founding = (subjects.stage_subjects(cell, "genesis"), f"$KV.{subjects.state_bucket(cell)}.log")
+    founding = (*_seats(cell, "genesis"), f"$KV.{subjects.state_bucket(cell)}.log")
     return User("admin", (f"{API}.>", *founding), (f"{inbox('admin')}.>",))
 
 

@@ -84,7 +84,7 @@ async def open_process(
     connection = await connect_bus(config, f"muster-{service}-{name}", notice)
     stack.push_async_callback(connection.close)
     js = JetStream(connection)
-    log = await open_cell(js, config, at=clock.now())
+    log = await open_cell(js, config, at=clock.now(), own_time=own_time)
     if (await log.usage()).sealed:
         logger.warning("log_sealed", generation=log.identity.generation, completing=keeping)
     while (await log.usage()).sealed:
@@ -93,7 +93,7 @@ async def open_process(
                 await roll(JetStreamGenerations(js, config.cell), clock=clock, only=log.identity)
         else:
             await asyncio.sleep(SEALED_WAIT_S)
-        log = await open_cell(js, config, at=clock.now())
+        log = await open_cell(js, config, at=clock.now(), own_time=own_time)
     logger.info("log_opened", cell=config.cell, generation=log.identity.generation, log_id=log.identity.log_id)
     shared = SharedLog(log, clock if own_time else None)
     return Process(config, name, clock, logger, Metrics(service), connection, js, shared, stack=stack)

@@ -101,7 +101,7 @@ class Live(Follower[ReadState]):
             for stored in batch:
                 if stored.seq > until:
                     break
-                folder.fold(state, stored.seq, stored.commit)
+                folder.fold(state, stored)
                 noted = self.series.note(state, noted)
                 if self.moments.due(stored.seq):
                     self.moments.keep(state)

@@ -167,7 +167,7 @@ class Moments:
         for stored in batch:
             if mark.passed(stored.seq, max(state.now, stored.commit.at)):
                 return False
-            folder.fold(state, stored.seq, stored.commit)
+            folder.fold(state, stored)
             if self.due(stored.seq):
                 self.keep(state)
         return True

@@ -23,6 +23,7 @@ COUNTERS: dict[str, str] = {
     "muster_commits": "Commits appended, by stage, shard and kind",
     "muster_events": "Events appended, by stage and type",
     "muster_commits_folded": "Commits folded, by stage and shard",
+    "muster_void_commits": "Void commits that were passed over, by stage and shard; `muster log voids` lists them",
     "muster_invariant_violations": "Broken invariants found at run time: any is a defect",
     "muster_decision_circles": "Times a stage went on deciding though nothing changed: any is a defect",
     "muster_admitted_workloads": "Admissions, by queue",

@@ -57,6 +57,10 @@ class StageTelemetry:
             elif isinstance(event, WorkloadDequeued):
                 self._queued_at.pop(event.ref.uid, None)
 
+    def voided(self, stored: Stored) -> None:
+        self._metrics.count("muster_void_commits", self._labels)
+        self._log.error("commit_void", seq=stored.seq, subject=stored.subject, why=stored.void)
+
     def appended(self, commit: Commit, seq: int, took_s: float) -> None:
         self._traces.appended(commit, seq, took_s)
         self._metrics.count("muster_commits", self._kinds[commit.kind])

@@ -57,14 +57,14 @@ async def _begun(stage: str, feed: Feed, place: Mark | None) -> tuple[Stepper, A
         in_seq = await _in_seq(stage, feed, place.seq)
         state: StageState | None = await newest_kept(feed.reading, DECIDERS[stage](), lambda seq, _now: seq <= in_seq)
         if state is not None:
-            return Stepper(stage, state=state), feed.after(state.seq)
+            return Stepper(stage, state=state), feed.after(state)
     return Stepper(stage, feed.base), feed.commits
 
 
 async def _in_seq(stage: str, feed: Feed, seq: int) -> int:
     """The last sequence the stage had folded at a position; 0 where the log does not come so far."""
-    async with contextlib.aclosing(feed.after(seq - 1)) as stream:
+    async with contextlib.aclosing(feed.raw(seq - 1)) as stream:
         async for stored in stream:
             own = stored.commit.stage == stage and stored.commit.kind == "decision"
-            return stored.commit.in_seq if own else seq - 1
+            return min(stored.commit.in_seq, seq - 1) if own else seq - 1
     return 0

@@ -51,4 +51,4 @@ async def import_log(
 
 def _bodies(folder: Path, manifest: ArchiveManifest) -> Iterator[Body]:
     for line in read_lines(folder, manifest):
-        yield Body(line.seq, bytes(line.commit), line.trace)
+        yield Body(line.seq, line.body, line.trace, line.subject, line.stored_at)

@@ -8,15 +8,17 @@ from typing import Annotated
 from cyclopts import Parameter
 from rich.text import Text
 
+from muster.core.stage import StageState
 from muster.events.envelope import UnknownEventError, UnreadableCommitError
 from muster.model.text import counted, moment
 from muster.ports import LogGapError
+from muster.runtime.logkeeping.snapshotting import decode_state
 from muster_cli.console import BAD, GOOD, Output, styled
 from muster_cli.exits import OK, VIOLATED
 from muster_cli.integrity import Integrity
 from muster_cli.logfiles import existing, progress
 from muster_cli.options import Bus
-from muster_cli.reading import commits, locate, opened, tell_which
+from muster_cli.reading import LogReading, base_of, commits, judged, locate, opened, tell_which
 
 PROBLEMS_SHOWN = 20
 
@@ -39,15 +41,23 @@ async def log_verify(
         tell_which(out, place)
         async with opened(place) as reading:
             try:
-                async for stored in commits(reading.log, whole=False):
+                async for stored in judged(commits(reading.log, whole=False), await _begun(reading)):
                     found.feed(stored)
             except (LogGapError, UnknownEventError, UnreadableCommitError) as err:
                 found.problems.append(" ".join([str(err), *getattr(err, "__notes__", [])]))
             identity = reading.log.identity
             if found.log_id and (found.log_id, found.generation) != (identity.log_id, identity.generation):
                 found.problems.append(f"the cell names log {identity.log_id}, and this is {found.log_id}")
+    if found.voids:
+        out.line(f"{counted(found.voids, 'void commit')}: `muster log voids` lists them")
     out.lines(verdict(found))
     return VIOLATED if found.problems else OK
+
+
+async def _begun(reading: LogReading) -> StageState:
+    """What the first commit that can still be read follows."""
+    base = await base_of(reading)
+    return decode_state(base[0].body, StageState) if base else StageState()
 
 
 def verdict(found: Integrity) -> list[Text]:

@@ -10,6 +10,8 @@ from cyclopts import Parameter
 
 from muster.bus.cell import open_log
 from muster.bus.log import JetStreamLog
+from muster.core.docket import Docket
+from muster.core.judge import Judge
 from muster.core.readmodel.model import ReadModel
 from muster.events.envelope import Stored
 from muster.ports import LogSealedError
@@ -53,7 +55,7 @@ async def tail(
         tell_which(out, place)
         first = since if since is not None else max(1, await reading.log.end() - LAST_SHOWN + 1)
         printer = _Printer(out, reading.log, chosen, output)
-        after = first - 1 if chosen.empty else await _begun(reading, chosen, first)
+        after = await _begun(reading, printer, chosen, first)
         while True:
             try:
                 async with contextlib.aclosing(printer.log.follow(after)) as stream:
@@ -72,11 +74,14 @@ async def tail(
                 printer.log = await open_log(reading.js, place.config.cell)
 
 
-async def _begun(reading: LogReading, chosen: EventFilter, first: int) -> int:
-    """What belongs where is known from a snapshot, else from the whole log: the sequence to read after."""
+async def _begun(reading: LogReading, printer: _Printer, chosen: EventFilter, first: int) -> int:
+    """What belongs where, and what counts, is known from a snapshot, else from the whole log: the sequence to read
+    after.
+    """
     state = await newest_kept(reading, ReadModel(), lambda seq, _now: seq < first)
     if state is None:
         return 0
+    printer.judge = Judge(state.docket, state.log_id, state.generation)
     chosen.begin(state)
     return state.seq
 
@@ -88,8 +93,10 @@ class _Printer:
         self._chosen = chosen
         self._form = form
         self._lines = EventLines()
+        self.judge = Judge(Docket())
 
     def print(self, stored: Stored, *, shown: bool) -> None:
+        stored = self.judge.hear(stored)
         wanted = self._chosen.wanted(stored)
         if not shown:
             return

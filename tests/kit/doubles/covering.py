@@ -46,7 +46,7 @@ class Coverage:
     def fold(self, stored: Stored) -> None:
         """Hear one commit."""
         state = self._state
-        self._folder.fold(state, stored.seq, stored.commit)
+        self._folder.fold(state, stored)
         if self._began < 0:
             self._began = state.now
         if state.promises.next_at != self._looked:

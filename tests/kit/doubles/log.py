@@ -14,7 +14,9 @@ from typing import Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
-from muster.events.envelope import Commit, Stored, body_hash, decode_commit, encode_commit, genesis_commit
+from muster.core.docket import parts
+from muster.core.judge import heard, overtakes
+from muster.events.envelope import Commit, Stored, body_hash, encode_commit, genesis_commit
 from muster.events.registry import encode
 from muster.events.system import Genesis
 from muster.ports import (
@@ -30,6 +32,8 @@ from muster.ports import (
 )
 
 BATCH = 500
+BROKER_MS = 2**62
+"""The broker's time: nobody is ever ahead of it, unless a test says another."""
 
 
 class AckLost(Exception):
@@ -65,13 +69,14 @@ class MemoryLog:
         at: int = 0,
         parent: str = "",
         before: MemoryLog | None = None,
+        prefix: str = "",
         max_bytes: int = 0,
         isolate: bool = True,
         faults: LogFaults | None = None,
     ) -> None:
         self.faults = faults
         self.max_bytes = max_bytes
-        self.broker_ms = 2**62
+        self.broker_ms = BROKER_MS
         self._identity = identity
         self._isolate = isolate
         self._stored: list[Stored] = before.commits() if before is not None else []
@@ -83,7 +88,7 @@ class MemoryLog:
         self._waiting: dict[asyncio.Future[None], None] = {}
         """Followers at the end, in the order they got there: a set would wake them in any."""
         genesis = Genesis(log_id=identity.log_id, generation=identity.generation, parent=parent, state=identity.state)
-        self._put(genesis_commit(genesis, at), "")
+        self._put(genesis_commit(genesis, at, in_seq=len(self._stored), prefix=prefix), "")
 
     @property
     def identity(self) -> LogIdentity:
@@ -164,15 +169,22 @@ class MemoryLog:
         self._check_there()
         key = (commit.stage, commit.shard)
         last = self._last.get(key, 0)
-        if last > expected:
-            theirs = self._stored[last - 1].commit
+        own = 0
+        for other in self._stored[expected:last] if last > expected else ():
+            if (other.commit.stage, other.commit.shard) != key:
+                continue
+            theirs = other.commit
             same = theirs.commit_id == commit.commit_id
             if same and body_hash(encode_commit(theirs)) == body_hash(encode_commit(commit)):
-                return last
-            raise FencedError(
-                f"cannot append commit {commit.commit_id} of {commit.stage}/{commit.shard} after {expected}: "
-                f"commit {theirs.commit_id} of epoch {theirs.epoch} is stored at {last}"
-            )
+                own = other.seq
+            elif overtakes(other, commit):
+                raise FencedError(
+                    f"cannot append commit {commit.commit_id} of {commit.stage}/{commit.shard} after {expected}: "
+                    f"commit {theirs.commit_id} of epoch {theirs.epoch} is stored at {other.seq}"
+                )
+            expected = other.seq
+        if own:
+            return own
         if last < expected:
             raise LogGoneError(
                 f"log ends for {commit.stage}/{commit.shard} at {last} although {expected} was acknowledged: "
@@ -183,17 +195,28 @@ class MemoryLog:
     def _put(self, commit: Commit, trace: str) -> int:
         if self.sealed:
             raise self._sealed_error()
+        seq = len(self._stored) + 1
+        stored = Stored(seq, commit, trace)
         if self._isolate or self.max_bytes:
             body = encode_commit(commit)
             if self.max_bytes and self._bytes + len(body) > self.max_bytes:
                 raise LogFullError(f"cannot append commit {commit.commit_id}: the log holds {self._bytes} bytes")
             self._bytes += len(body)
-            commit = decode_commit(body) if self._isolate else commit
-        seq = len(self._stored) + 1
-        self._stored.append(Stored(seq, commit, trace))
-        self._last[commit.stage, commit.shard] = seq
+            if self._isolate:
+                subject = f"{self._identity.generation}.{commit.stage}.{commit.shard}"
+                stored = heard(seq, subject, body, min(self.broker_ms, BROKER_MS), trace)
+        return self._take(stored)
+
+    def write(self, seat: str, body: bytes, stored_at: int = BROKER_MS) -> int:
+        """Store any bytes on ``stage.shard``, as who has the key to it may."""
+        return self._take(heard(len(self._stored) + 1, f"{self._identity.generation}.{seat}", body, stored_at))
+
+    def _take(self, stored: Stored) -> int:
+        self._stored.append(stored)
+        stage, _, shard = parts(stored.subject)[1].partition(".") if stored.subject else ("", "", "")
+        self._last[stage or stored.commit.stage, shard or stored.commit.shard] = stored.seq
         self._wake()
-        return seq
+        return stored.seq
 
     def _check_there(self) -> None:
         if self._gone:
@@ -350,7 +373,15 @@ class MemoryGenerations:
         return digest
 
     async def succeed(
-        self, identity: LogIdentity, end: int, state: str, at: int, *, by: str = "", reason: str = ""
+        self,
+        identity: LogIdentity,
+        end: int,
+        state: str,
+        at: int,
+        *,
+        by: str = "",
+        reason: str = "",
+        prefix: str = "",
     ) -> LogIdentity:
         """See ports.Generations."""
         await asyncio.sleep(0)
@@ -358,7 +389,9 @@ class MemoryGenerations:
         if number not in self._founded:
             before = (*identity.earlier, Earlier(identity.generation, identity.log_id, identity.first))
             born = LogIdentity(identity.cell, f"log-{number}", number, end + 1, state, before)
-            self._founded[number] = MemoryLog(born, at=at, parent=identity.log_id, before=old, faults=self._faults)
+            self._founded[number] = MemoryLog(
+                born, at=at, parent=identity.log_id, before=old, prefix=prefix, faults=self._faults
+            )
         await asyncio.sleep(0)
         if self._logs[-1] is old:
             self._logs.append(self._founded[number])

@@ -76,7 +76,7 @@ def view() -> ReadState:
     model = ReadModel()
     folder, state = Folder(model), model.initial()
     for stored in bench.log:
-        folder.fold(state, stored.seq, stored.commit)
+        folder.fold(state, stored)
     return state
 
 

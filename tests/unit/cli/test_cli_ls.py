@@ -12,7 +12,7 @@ from muster.core.readmodel.state import ReadState
 from muster.core.stage import Folder
 from muster.core.views.story import Story
 from muster.events.base import Event
-from muster.events.envelope import Commit
+from muster.events.envelope import Commit, Stored
 from muster.events.facts import PodGone, WorkloadFinished, WorkloadGone
 from muster.runtime.logkeeping.snapshotting import encode_state
 from muster.serving.joblist import JobFilter, JobRow, job_rows, record_of_row
@@ -29,7 +29,7 @@ def read(*lines: str) -> ReadState:
         scene.settle()
     folder, state = Folder(ReadModel()), ReadState()
     for stored in scene.bench.log:
-        folder.fold(state, stored.seq, stored.commit)
+        folder.fold(state, stored)
     return state
 
 
@@ -118,7 +118,7 @@ def committed(state: ReadState, folder: Folder, at: int, *events: Event) -> None
     """Fold one commit of the watcher."""
     seq = state.seq + 1
     commit = Commit(commit_id=f"c{seq}", stage="watcher", shard="rayjobs", kind="input", at=at, events=events)
-    folder.fold(state, seq, commit)
+    folder.fold(state, Stored(seq, commit))
 
 
 def test_what_is_gone_is_forgotten_by_age_too() -> None:
@@ -158,7 +158,7 @@ def test_a_hundred_thousand_jobs_that_are_gone_leave_the_read_model_bounded() ->
         events = (facts.seen(job), WorkloadGone(ref=job.ref, rv=facts.next_rv()))
         at = 1_000 + number * 1_000
         commit = Commit(commit_id=f"c{number}", stage="watcher", shard="rayjobs", kind="input", at=at, events=events)
-        folder.fold(state, number + 1, commit)
+        folder.fold(state, Stored(number + 1, commit))
         if number % GONE_KEPT == GONE_KEPT - 1:
             sizes.append(len(encode_state(state)))
     assert len(state.records) == len(state.gone) == GONE_KEPT

@@ -52,7 +52,7 @@ def test_the_board_shows_it_below_the_tree() -> None:
     model = ReadModel()
     state, folder = model.initial(), Folder(model)
     for stored in scene.bench.log:
-        folder.fold(state, stored.seq, stored.commit)
+        folder.fold(state, stored)
     said = "; ".join(reclaim_off("kube-system/elasticquotatree", declared=False))
     board = board_of(state, [said])
     assert said in " ".join(" ".join(line.plain.split()) for line in tree_lines(board, board.nodes, unicode=True))

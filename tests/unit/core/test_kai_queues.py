@@ -221,7 +221,7 @@ def test_the_status_says_what_is_below_what_is_used_and_asked_for() -> None:
     view = ReadModel()
     folder, state = Folder(view), view.initial()
     for stored in found.log:
-        folder.fold(state, stored.seq, stored.commit)
+        folder.fold(state, stored)
     by_name = {each.name: each for each in state.kai_queues.values()}
     top = kai_status(state, by_name["department-1"])
     assert top is not None

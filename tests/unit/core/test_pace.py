@@ -96,7 +96,7 @@ def test_in_a_queue_of_likes_most_waits_end_within_the_span(tmp_path, seed):
     kept = 0
     told = 0
     for stored in read_log(tmp_path / "log.jsonl"):
-        folder.fold(state, stored.seq, stored.commit)
+        folder.fold(state, stored)
         for event in stored.commit.events:
             if isinstance(event, GangAdmitted) and event.ref.uid in guesses:
                 guess = guesses.pop(event.ref.uid)

@@ -147,7 +147,7 @@ def test_broken_promises_raise_the_quantile_and_kept_ones_lower_it_within_its_li
 def read(scene: Scene) -> ReadState:
     folder, state = Folder(ReadModel()), ReadState()
     for stored in scene.bench.log:
-        folder.fold(state, stored.seq, stored.commit)
+        folder.fold(state, stored)
     return state
 
 

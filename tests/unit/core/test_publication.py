@@ -83,6 +83,6 @@ def test_who_goes_on_from_the_read_model_publishes_the_same(seed: int) -> None:
     cut = rng.randrange(1, len(log))
     folder, state = Folder(ReadModel()), ReadModel().initial()
     for stored in log[:cut]:
-        folder.fold(state, stored.seq, stored.commit)
+        folder.fold(state, stored)
     rest = published(log[cut:], known_of(state), state.now)
     assert [encode(each) for each in rest] == [encode(each) for each in whole if each.position.sequence > cut]

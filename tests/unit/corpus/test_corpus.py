@@ -245,7 +245,7 @@ def view_of(bench: Bench) -> ReadState:
     view = ReadModel()
     folder, state = Folder(view), view.initial()
     for stored in bench.log:
-        folder.fold(state, stored.seq, stored.commit)
+        folder.fold(state, stored)
     return state
 
 

@@ -82,7 +82,7 @@ class Scene:
         commit = Commit(
             commit_id=f"w-{self._trees}",
             stage="watcher",
-            shard="0",
+            shard="elasticquotatrees",
             kind="input",
             at=steady_ms(),
             events=(*events, tree),

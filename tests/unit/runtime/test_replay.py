@@ -120,7 +120,7 @@ def test_a_step_shows_what_led_to_every_decision(log, name):
     folder, states = Folder(stage), [stage.initial()]
     for stored in log:
         state = copy_of(states[-1])
-        folder.fold(state, stored.seq, stored.commit)
+        folder.fold(state, stored)
         states.append(state)
     for upto in range(1, len(log) + 1):
         stepper = Stepper(name)

@@ -114,7 +114,7 @@ class Signals:
     @property
     def state(self) -> ReadState:
         for stored in self.scene.bench.log[self.folds :]:
-            self.folder.fold(self.read, stored.seq, stored.commit)
+            self.folder.fold(self.read, stored)
         self.folds = len(self.scene.bench.log)
         return self.read
 

@@ -30,7 +30,7 @@ def view(found: Bench) -> ReadState:
     model = ReadModel()
     folder, state = Folder(model), model.initial()
     for stored in found.log:
-        folder.fold(state, stored.seq, stored.commit)
+        folder.fold(state, stored)
     return state
 
 

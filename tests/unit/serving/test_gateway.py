@@ -73,7 +73,7 @@ async def test_a_moment_is_the_state_that_folding_up_to_it_gives(
     found = Moments(log, tmp_path)
     folder, state = Folder(ReadModel()), ReadState()
     for stored in log.commits:
-        folder.fold(state, stored.seq, stored.commit)
+        folder.fold(state, stored)
         assert encode_state(await found.at(LogMark(seq=stored.seq))) == encode_state(state)
         if found.due(stored.seq):
             found.keep(state)

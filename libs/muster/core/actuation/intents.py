@@ -136,6 +136,8 @@ class ActuatorState(StageState):
     """uid -> queued-at of its newest attempt"""
     reserved: dict[str, int] = field(default_factory=dict)
     """uid -> attempt whose quota is reserved: an admission that stands on nothing is not carried out"""
+    bases: dict[str, str] = field(default_factory=dict)
+    """uid -> digest of what it is reserved for: an admission of anything else is not carried out either"""
     seen: Seen = field(default_factory=Seen)
     leaving: dict[str, None] = field(default_factory=dict)
     """Workloads that were suspended for others, and of which pods may still be there."""
@@ -211,10 +213,11 @@ class Actuator:
 
     def _reserved(self, state: ActuatorState, _at: Position, event: QuotaReserved | WorkloadAdopted) -> None:
         state.reserved[event.ref.uid] = event.attempt
+        state.bases[event.ref.uid] = event.basis if isinstance(event, QuotaReserved) else ""
 
     def _admitted(self, state: ActuatorState, at: Position, event: GangAdmitted) -> None:
         uid = event.ref.uid
-        if state.reserved.get(uid) != event.attempt:
+        if state.reserved.get(uid) != event.attempt or state.bases.get(uid) != event.basis:
             return
         state.outstanding[uid] = Outstanding(
             ref=event.ref,
@@ -302,6 +305,7 @@ class Actuator:
 
     def _released(self, state: ActuatorState, _at: Position, event: QuotaReleased) -> None:
         state.reserved.pop(event.ref.uid, None)
+        state.bases.pop(event.ref.uid, None)
         state.leaving.pop(event.ref.uid, None)
         state.going.pop(event.ref.uid, None)
         for uid in [uid for uid, order in state.gating.items() if order.decision.owner.uid == event.ref.uid]:

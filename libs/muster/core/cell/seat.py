@@ -24,9 +24,9 @@ class Seat(Generic[S]):
         self.state: S = state if state is not None else stage.initial()
         self._folder = Folder(stage)
 
-    def fold(self, stored: Stored) -> None:
-        """Fold one commit. Its sequence must be the one after the state's."""
-        self._folder.fold(self.state, stored.seq, stored.commit)
+    def fold(self, stored: Stored) -> Stored:
+        """Judge one commit and fold it; returns it as it counts. Its sequence must be the one after the state's."""
+        return self._folder.fold(self.state, stored)
 
     def decisions(self) -> list[Event]:
         """The decisions of the next commit; empty when none is due."""

@@ -116,6 +116,8 @@ def _kai_queue(raw: bytes) -> Event:
 KAI_QUEUES = qualified_shard(api.KAI_QUEUES)
 NATIVE_POD_GROUP = api.NATIVE_POD_GROUPS[-1]
 POD_GROUPS = tuple(qualified_shard(resource) for resource in (NATIVE_POD_GROUP, *api.POD_GROUPS))
+CONFIGURING = "elasticquotatrees"
+"""The shard that tells which kinds are on: without it nothing is admitted."""
 ALWAYS = (
     "configmaps",
     "elasticquotatrees",

@@ -70,7 +70,7 @@ class Narrator:
     def feed(self, stored: Stored) -> list[NarratedEvent]:
         """Fold one commit and tell it."""
         self._heard.clear()
-        self._folder.fold(self.state, stored.seq, stored.commit)
+        stored = self._folder.fold(self.state, stored)
         of_item: dict[int, list[NarratedEvent]] = {}
         for ref, happening in self._heard:
             of_item.setdefault(happening.item, []).append(entry_of(ref, happening))

@@ -75,7 +75,7 @@ class Story:
 
     def feed(self, stored: Stored) -> None:
         """Hear one more commit; they come in order, from the one after the state's."""
-        self._folder.fold(self.state, stored.seq, stored.commit)
+        self._folder.fold(self.state, stored)
 
     def _keys(self) -> dict[str, None]:
         """namespace/name of every job there is or was, of the kind that is asked for."""

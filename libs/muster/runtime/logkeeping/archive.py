@@ -19,6 +19,8 @@ from typing import IO, Self
 import msgspec
 from msgspec import Struct, field
 
+from muster.core.docket import Docket
+from muster.core.judge import Judge, heard
 from muster.events.envelope import Stored, UnknownEventError, UnreadableCommitError, decode_commit
 
 MANIFEST = "manifest.json"
@@ -68,11 +70,21 @@ class ArchiveManifest(Struct, kw_only=True):
 
 
 class ArchivedCommit(Struct, frozen=True, omit_defaults=True):
-    """A commit of an archive: its bytes as the log has them."""
+    """A commit of an archive: its bytes as the log has them, in ``junk`` where those are no line of JSON."""
 
     seq: int
-    commit: msgspec.Raw
+    commit: msgspec.Raw = msgspec.Raw()
     trace: str = ""
+    subject: str = ""
+    """``generation.stage.shard``; empty in an archive of before this was kept."""
+    stored_at: int = 0
+    """When the broker stored it, ms since the epoch; 0: not known."""
+    junk: bytes = b""
+
+    @property
+    def body(self) -> bytes:
+        """Its bytes."""
+        return self.junk or bytes(self.commit)
 
 
 class _At(Struct, frozen=True):
@@ -167,13 +179,13 @@ class ArchiveWriter:
         else:
             self._open.discard()
 
-    def write(self, seq: int, body: bytes, trace: str = "") -> None:
+    def write(self, seq: int, body: bytes, trace: str = "", subject: str = "", stored_at: int = 0) -> None:
         """Take the commit that follows, as the log has it."""
         if seq != self.after + 1:
             raise ArchiveError(f"{self.folder}: sequence {seq} follows {self.after}; commits are missing")
         if self._open is None:
             self._open = _Segment(self.folder, seq)
-        self._open.write(seq, body, trace)
+        self._open.write(line_of(seq, body, trace, subject, stored_at), seq, body)
         self.after = seq
         if seq % self.manifest.segment_commits == 0:
             self._close()
@@ -222,11 +234,13 @@ class _Segment:
         self._first = self._last = first
         self._first_at = self._last_at = -1
 
-    def write(self, seq: int, body: bytes, trace: str) -> None:
-        line = line_of_bytes(seq, body, trace)
+    def write(self, line: bytes, seq: int, body: bytes) -> None:
         self._zip.write(line)
         self._sha.update(line)
-        at = _at.decode(body).at
+        try:
+            at = _at.decode(body).at
+        except ValueError:
+            at = max(0, self._last_at)  # Junk has no time of its own.
         if self._first_at < 0:
             self._first_at = at
         self._last, self._last_at = seq, at
@@ -255,10 +269,24 @@ class _Segment:
         self._part.unlink(missing_ok=True)
 
 
-def line_of_bytes(seq: int, body: bytes, trace: str = "") -> bytes:
-    """One line of an archive, with its line feed."""
+def line_of(seq: int, body: bytes, trace: str = "", subject: str = "", stored_at: int = 0) -> bytes:
+    """One line of a recorded log, with its line feed: the bytes of the commit, and what the broker says of it."""
     more = b',"trace":%b' % msgspec.json.encode(trace) if trace else b""
-    return b'{"seq":%d,"commit":%b%b}\n' % (seq, body, more)
+    more += b',"subject":%b' % msgspec.json.encode(subject) if subject else b""
+    more += b',"stored_at":%d' % stored_at if stored_at else b""
+    name, shown = (b"commit", body) if _is_line(body) else (b"junk", msgspec.json.encode(body))
+    return b'{"seq":%d,"%b":%b%b}\n' % (seq, name, shown, more)
+
+
+def _is_line(body: bytes) -> bool:
+    """Whether it can be a value in a line of JSON, and come back as the same bytes."""
+    if b"\n" in body or not body.startswith(b"{") or not body.endswith(b"}"):
+        return False
+    try:
+        msgspec.json.decode(body, type=msgspec.Raw)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def _sha256(path: Path) -> str:
@@ -303,9 +331,17 @@ def _of_segment(path: Path, file: IO[bytes], segment: Segment) -> Iterator[Archi
 
 
 def read_archive(folder: Path) -> Iterator[Stored]:
-    """The commits of an archive, decoded. Raises ArchiveError, also for what this build cannot decode."""
-    for line in read_lines(folder):
-        try:
-            yield Stored(line.seq, decode_commit(bytes(line.commit)), line.trace)
-        except (UnknownEventError, UnreadableCommitError) as err:
-            raise ArchiveError(f"{folder}, sequence {line.seq}: {err}") from err
+    """The commits of an archive, judged. Raises ArchiveError, also for what this build is too old for."""
+    judge = Judge(Docket())
+    try:
+        for line in read_lines(folder):
+            yield judge.hear(stored_of(line))
+    except (UnknownEventError, UnreadableCommitError) as err:
+        raise ArchiveError(f"{folder}: {err}") from err
+
+
+def stored_of(line: ArchivedCommit) -> Stored:
+    """What a line holds. One without subject is taken for what it says it is. Raises what decode_commit raises."""
+    if line.subject:
+        return heard(line.seq, line.subject, line.body, line.stored_at, line.trace)
+    return Stored(line.seq, decode_commit(line.body), line.trace)

@@ -51,7 +51,7 @@ async def archive(
                 "(`muster export --out`), which begins with the states of the stages"
             )
         async for body in log.bodies(writer.after):
-            writer.write(body.seq, body.data, body.trace)
+            writer.write(body.seq, body.data, body.trace, body.subject, body.stored_at)
             if progress is not None:
                 progress(body.seq)
     return Archived(writer.manifest, begun, first, writer.after)

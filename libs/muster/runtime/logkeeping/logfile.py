@@ -1,4 +1,5 @@
-"""Exported logs: one commit per line, ``{"seq": N, "commit": {...}}``, plain or gzip by the name's ending.
+"""Exported logs: one commit per line, ``{"seq": N, "commit": {...}}``, plain or gzip by the name's ending;
+and what its broker says of it, subject and time, by which a file is judged as the cell was.
 
 An archive (``runtime.logkeeping.archive``) is read the same. A file of a log whose first generations were deleted
 begins with the states of the stages there, one per line: ``{"base": {"stage": ..., "seq": N, "body": "<base64>"}}``.
@@ -6,6 +7,7 @@ begins with the states of the stages there, one per line: ``{"base": {"stage": .
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import zlib
 from collections.abc import Iterable, Iterator
@@ -16,39 +18,26 @@ from typing import IO, Self, cast
 import msgspec
 from msgspec import Struct
 
-from muster.events.envelope import (
-    Commit,
-    Stored,
-    UnknownEventError,
-    UnreadableCommitError,
-    decode_commit,
-    encode_commit,
-)
+from muster.core.docket import Docket
+from muster.core.judge import Judge
+from muster.core.stage import StageState
+from muster.events.envelope import Stored, UnknownEventError, UnreadableCommitError, encode_commit
 from muster.ports import Snapshot
-from muster.runtime.logkeeping.archive import is_archive, read_archive
+from muster.runtime.logkeeping.archive import ArchivedCommit, is_archive, line_of, read_archive, stored_of
+from muster.runtime.logkeeping.snapshotting import decode_state
 
 
 class LogFileError(Exception):
     """A file is not an exported log, or it is cut off; the message names the line."""
 
 
-class _FileLine(Struct, frozen=True):
-    seq: int
-    commit: msgspec.Raw
-
-
 class _Base(Struct, frozen=True):
     base: Snapshot
 
 
-_lines = msgspec.json.Decoder(_FileLine)
+_lines = msgspec.json.Decoder(ArchivedCommit)
 _bases = msgspec.json.Decoder(_Base)
 _BASE = b'{"base":'
-
-
-def line_of(seq: int, commit: Commit) -> bytes:
-    """One line of an exported log, with its line feed."""
-    return b'{"seq":%d,"commit":%b}\n' % (seq, encode_commit(commit))
 
 
 class LogWriter:
@@ -71,7 +60,8 @@ class LogWriter:
             self._file.write(msgspec.json.encode(_Base(state)) + b"\n")
 
     def write(self, stored: Stored) -> None:
-        self._file.write(line_of(stored.seq, stored.commit))
+        body = stored.body or encode_commit(stored.commit)
+        self._file.write(line_of(stored.seq, body, "", stored.subject, stored.stored_at))
         self.count += 1
 
 
@@ -84,7 +74,7 @@ def write_log(path: Path, commits: Iterable[Stored]) -> int:
 
 
 def read_log(path: Path) -> Iterator[Stored]:
-    """The commits of an exported log or an archive, in order, without holding them all.
+    """The commits of an exported log or an archive, in order, judged, without holding them all.
 
     Raises LogFileError for a file that is none or is cut off, on a missing sequence, and on a commit that cannot be
     read (its cause says whether this build is too old for it); OSError for a file that cannot be read.
@@ -93,7 +83,7 @@ def read_log(path: Path) -> Iterator[Stored]:
         yield from read_archive(path)
         return
     before: int | None = None
-    number = 0
+    judge, number = _judge_of(read_base(path)), 0
     with _open(path, "rb") as file:
         try:
             for number, line in enumerate(file, start=1):
@@ -104,7 +94,9 @@ def read_log(path: Path) -> Iterator[Stored]:
                             f"{path} line {number}: sequence {stored.seq} follows {before}; commits are missing"
                         )
                     before = stored.seq
-                    yield stored
+                    yield judge.hear(stored)
+        except UnknownEventError as err:
+            raise LogFileError(f"{path} line {number}: {err}") from err
         except (EOFError, zlib.error, gzip.BadGzipFile) as err:
             raise LogFileError(f"{path} is cut off or damaged after line {number}: {err}") from err
 
@@ -128,11 +120,20 @@ def read_base(path: Path) -> list[Snapshot]:
     return found
 
 
+def _judge_of(base: Iterable[Snapshot]) -> Judge:
+    """A judge who knows what a file begins with."""
+    for each in base:
+        with contextlib.suppress(ValueError):  # A state of another version: what it knew is not known.
+            found = decode_state(each.body, StageState)
+            return Judge(found.docket, found.log_id, found.generation)
+    return Judge(Docket())
+
+
 def _stored(path: Path, number: int, line: bytes) -> Stored:
     cut_off = "" if line.endswith(b"\n") else "; the file is cut off there"
     try:
         found = _lines.decode(line)
-        return Stored(found.seq, decode_commit(bytes(found.commit)))
+        return stored_of(found)
     except UnknownEventError as err:
         raise LogFileError(f"{path} line {number}: {err}") from err
     except (msgspec.DecodeError, msgspec.ValidationError, UnreadableCommitError) as err:

@@ -18,9 +18,9 @@ from muster.bus.generations import JetStreamGenerations
 from muster.bus.jetstream import JetStream
 from muster.bus.log import Body, JetStreamLog
 from muster.bus.public import PublicPublisher
+from muster.core.judge import heard
 from muster.core.views.publication import public_event
 from muster.events import subjects
-from muster.events.envelope import decode_commit
 from muster.events.public import parse_ce_id
 from muster.ports import LogIdentity
 from muster.runtime.logkeeping.archive import ArchivedCommit, read_lines, read_manifest
@@ -129,7 +129,7 @@ async def _check_archive(js: JetStream, identity: LogIdentity, found: Sealed, fo
 
 def _check_same(body: Body, lines: Iterator[ArchivedCommit], folder: Path) -> None:
     line = next(lines, None)
-    if line is None or line.seq != body.seq or bytes(line.commit) != body.data:
+    if line is None or line.seq != body.seq or line.body != body.data:
         raise PruneError(
             f"{folder} does not have sequence {body.seq} as the log has it: it is the archive of something else; "
             "take the right one, or begin a new one with `muster export --segments`"
@@ -137,7 +137,7 @@ def _check_same(body: Body, lines: Iterator[ArchivedCommit], folder: Path) -> No
 
 
 def _check_published(identity: LogIdentity, found: Sealed, body: Body) -> None:
-    commit = decode_commit(body.data)
+    commit = heard(body.seq, body.subject, body.data).commit
     for index, event in enumerate(commit.events):
         if public_event(identity.cell, found.generation, body.seq, index, commit.at, event) is not None:
             raise PruneError(

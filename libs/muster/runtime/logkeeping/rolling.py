@@ -78,6 +78,13 @@ class States:
         found: int = next(iter(self._seats.values())).state.seq
         return found
 
+    @property
+    def prefix(self) -> str:
+        """The rolling hash of what was folded."""
+        state = next(iter(self._seats.values())).state
+        found: str = state.docket.hash_at(state.seq, state.seq)
+        return found
+
     def compare_with(self, kept: Mapping[StageShard, Snapshot]) -> None:
         """Snapshots that running stages have kept: each is compared when its position is reached."""
         self._kept = dict(kept)
@@ -149,7 +156,7 @@ async def roll(
     await _read(log, states, end)
     digest = await generations.keep(states.snapshots(identity))
     now = max(clock.now(), *(state.now for state in states.states.values()))
-    after = await generations.succeed(identity, end, digest, now, by=by, reason=reason)
+    after = await generations.succeed(identity, end, digest, now, by=by, reason=reason, prefix=states.prefix)
     return Rolled(identity, after, end, states.tally.compared, tuple(states.tally.unlike))
 
 

@@ -143,15 +143,19 @@ class Follower(Generic[S]):
         if not batch:
             self.caught_up = True
             return
-        seat = self.seat
+        seat, counted = self.seat, []
         for stored in batch:
-            seat.fold(stored)
-            own = stored.commit.stage == self.stage.name and stored.commit.shard == self.shard
+            found = seat.fold(stored)
+            # What is void occupies its subject all the same: an append must come after it.
+            own = found.commit.stage == self.stage.name and found.commit.shard == self.shard
             # What an earlier generation holds stands on other subjects: nothing of it is expected of this one.
             if own and stored.seq >= self.log.identity.first:
                 self.last_own = stored.seq
-            self.observed(stored)
-        self.hooks.folded(batch, self._batches.qsize())
+            if found.void:
+                self.voided(found)
+            self.observed(found)
+            counted.append(found)
+        self.hooks.folded(counted, self._batches.qsize())
         if seat.state.seq - self._checked >= CHECK_COMMITS:
             self._checked = seat.state.seq
             violations = self.stage.check(seat.state)
@@ -160,6 +164,10 @@ class Follower(Generic[S]):
 
     def observed(self, stored: Stored) -> None:
         """Called for every commit right after it was folded."""
+
+    def voided(self, stored: Stored) -> None:
+        """Called for every commit that is void."""
+        self.hooks.voided(stored)
 
     async def _keep(self) -> None:
         every = self._every * (4 if self.leading() else 1)

@@ -124,6 +124,7 @@ class Leader(Follower[S]):
             epoch=self.epoch,
             in_seq=self.state.seq,
             ruleset=self.state.ruleset,
+            prefix=self.state.docket.hash_at(self.state.seq, self.state.seq),
             at=self.clock.now(),
             events=tuple(events),  # type: ignore[arg-type]
         )
@@ -152,6 +153,8 @@ class Leader(Follower[S]):
         return max(0.001, (deadline - self.clock.now()) / 1000) if deadline is not None else None
 
     def observed(self, stored: Stored) -> None:
+        if stored.void:
+            return
         if self.epoch and self.last_own == stored.seq and stored.commit.epoch != self.epoch != stored.seq:
             raise FencedError(
                 f"{self.stage.name}/{self.shard} was led by this process since {self.epoch}, and commit "

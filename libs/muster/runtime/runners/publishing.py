@@ -7,6 +7,8 @@ from contextlib import aclosing
 from typing import Protocol
 
 from muster.bus.public import Published
+from muster.core.docket import Docket
+from muster.core.judge import Judge
 from muster.core.readmodel.model import ReadModel
 from muster.core.views.publication import PublishedJobs, known_of, public_event
 from muster.events.envelope import Stored
@@ -46,6 +48,7 @@ class Publisher:
         self._at = 0
         self._snapshots = snapshots
         self._known = PublishedJobs()
+        self._judge = Judge(Docket())
 
     async def run(self) -> None:
         """Publish until cancelled; stands by while another publisher holds the lease."""
@@ -72,7 +75,8 @@ class Publisher:
             async for batch in stream:
                 if not batch:
                     self.caught_up = True
-                for stored in batch:
+                for raw in batch:
+                    stored = self._judge.hear(raw)
                     if stored.seq <= after:
                         self._hear(stored)
                     else:
@@ -90,6 +94,7 @@ class Publisher:
         if state is None:
             return 0
         self._known, self._at = known_of(state), state.now
+        self._judge = Judge(state.docket, state.log_id, state.generation)
         return state.seq
 
     def _hear(self, stored: Stored) -> None:

@@ -13,11 +13,11 @@ from contextlib import aclosing
 from msgspec import Struct
 
 from muster.core.objects.meta import version_of
-from muster.core.reading.registry import required_of, shards_of
+from muster.core.reading.registry import CONFIGURING, required_of, shards_of
 from muster.core.watching.watcher import PATIENCE_MS, Watcher, WatchState
 from muster.core.workloads.registry import KINDS
 from muster.events.base import Event
-from muster.events.envelope import MAX_BYTES, MAX_EVENTS, CommitKind
+from muster.events.envelope import MAX_BYTES, MAX_EVENTS, CommitKind, Stored
 from muster.events.facts import KindsConfigured, Synced, SyncStarted
 from muster.events.registry import encode
 from muster.kube import deltas
@@ -30,9 +30,6 @@ from muster.model.keys import Ref
 from muster.ports import ApiStatusError, ApiTransport, ApiUnreachableError, Clock, Lease, Log, Snapshots
 from muster.runtime.runners.hooks import Hooks, Level
 from muster.runtime.runners.leader import Leader
-
-CONFIGURING = "elasticquotatrees"
-"""The shard that tells which kinds are on: without it nothing is admitted."""
 
 
 class _UnreportedObject(Struct):
@@ -115,6 +112,20 @@ class WatcherRunner(Leader[WatchState]):
         if self._pending:
             self.wake()
         return ("input", facts) if facts else None
+
+    def voided(self, stored: Stored) -> None:
+        """One shard of those that lead keeps what is void, with the reason."""
+        super().voided(stored)
+        if self.shard == CONFIGURING and self.leading() and self.caught_up and self._quarantine is not None:
+            assert self._tasks is not None
+            self._tasks.create_task(self._keep_void(stored))
+
+    async def _keep_void(self, stored: Stored) -> None:
+        assert self._quarantine is not None
+        try:
+            await self._quarantine(stored.body, f"commit {stored.seq} on {stored.subject} is void: {stored.void}")
+        except Exception as err:  # It is in the log all the same.
+            self.hooks.note("warning", "void_not_quarantined", seq=stored.seq, why=str(err))
 
     def _configured(self) -> list[Event]:
         """Which kinds are on, unless the log says so: told by one shard, before any of it can count as listed."""

@@ -133,7 +133,7 @@ def test_why_says_which_rule_it_was() -> None:
     used(bench, "ours", GPUS, "plain")
     folder, state = Folder(ReadModel()), ReadModel().initial()
     for stored in bench.log:
-        folder.fold(state, stored.seq, stored.commit)
+        folder.fold(state, stored)
 
     def admitted(name: str) -> str:
         story = Story(f"default/{name}", "", state)

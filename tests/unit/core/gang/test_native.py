@@ -159,7 +159,7 @@ def test_a_group_made_anew_with_another_count_counts() -> None:
 def told(bench: Bench) -> str:
     folder, state = Folder(ReadModel()), ReadModel().initial()
     for stored in bench.log:
-        folder.fold(state, stored.seq, stored.commit)
+        folder.fold(state, stored)
     return gang_tale(state, "video/train").text
 
 

@@ -19,7 +19,7 @@ from muster.core.status.gang import HELD_BACK
 from muster.core.wording import explain_nodes
 from muster.events.base import Cause, Event
 from muster.events.decisions import Obstacle, Shortage
-from muster.events.envelope import Commit
+from muster.events.envelope import Commit, Stored
 from muster.events.facts import PodGone, PodGroupGone, PodGroupObserved, PodObserved
 from muster.events.gangs import GangHeldBack, HeldBackReason, PodPlace, PodsPlaced
 from muster.events.system import Genesis
@@ -59,7 +59,7 @@ class Sight:
             in_seq=self.seq - 1,
             events=tuple(events),
         )
-        self.folder.fold(self.state, self.seq, commit)
+        self.folder.fold(self.state, Stored(self.seq, commit))
 
     def pods(self, *names: str, labels: dict[str, str] | None = None, **known: Any) -> None:
         for name in names:

@@ -313,7 +313,7 @@ def test_who_asks_why_hears_of_the_past() -> None:
     view = ReadModel()
     folder, state = Folder(view), view.initial()
     for stored in found.log:
-        folder.fold(state, stored.seq, stored.commit)
+        folder.fold(state, stored)
     [row] = [each for each in queue_share(state, "kai/a").rows if each.resource == GPU]
     assert row.why == (
         "asks for 5; no quota; 0 of a surplus of 4 at priority 100, where its weight is worth 20 %, heeding that it "

@@ -22,7 +22,7 @@ def read(scene: Play) -> ReadState:
     model = ReadModel()
     folder, state = Folder(model), model.initial()
     for stored in scene.bench.log:
-        folder.fold(state, stored.seq, stored.commit)
+        folder.fold(state, stored)
     return state
 
 
@@ -122,10 +122,10 @@ def test_the_read_model_goes_on_from_a_snapshot(cut: int) -> None:
     scene = refused_above()
     folder, state = Folder(ReadModel()), ReadState()
     for stored in scene.bench.log[:cut]:
-        folder.fold(state, stored.seq, stored.commit)
+        folder.fold(state, stored)
     state = decode_state(encode_state(state), ReadState)
     for stored in scene.bench.log[cut:]:
-        folder.fold(state, stored.seq, stored.commit)
+        folder.fold(state, stored)
     assert encode_state(state) == encode_state(read(scene))
 
 

@@ -39,7 +39,7 @@ def test_a_code_is_only_met_in_the_states_the_page_says(seed: int) -> None:
     model = ReadModel()
     folder, state = Folder(model), model.initial()
     for stored in chaos.bench.log:
-        folder.fold(state, stored.seq, stored.commit)
+        folder.fold(state, stored)
         for uid in state.records if stored.seq % 7 == 0 else ():
             status = job_status(state, uid)
             assert status.phase in CODES[status.code].phases, status

@@ -185,7 +185,7 @@ def admitted(kind: str, obj: Obj) -> tuple[Bench, bytes]:
     actuator = Actuator()
     folder, state = Folder(actuator), actuator.initial()
     for stored in bench.log:
-        folder.fold(state, stored.seq, stored.commit)
+        folder.fold(state, stored)
     [(uid, order)] = state.outstanding.items()
     return bench, resume_patch(order, state.known[uid])
 

@@ -1,0 +1,142 @@
+"""What the judge of a log remembers between two commits, and what only that memory can tell of the next one.
+
+Part of the state of every stage: verdicts are a function of the log alone, so each reader comes to the same ones,
+wherever it begins. A commit that is void says nothing to anybody; it occupies its place and its subject all the same.
+
+The prefix of a log is attested: a rolling hash over (sequence, subject, bytes), of which each commit carries what its
+writer had at its ``in_seq``. A writer that folded another log than this one is found out by it.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from hashlib import blake2b
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from muster.events.envelope import Commit, Stored, UnknownEventError
+from muster.events.system import Genesis, LeaderStarted
+
+AHEAD_MS = 60_000
+"""How far a commit's ``at`` may lie ahead of the time at which the broker stored it: log time never goes back."""
+
+HASH = 8
+"""Bytes of the rolling hash."""
+DIGEST = 16
+KEPT = 4_096
+"""Positions whose hash is kept: a commit that was decided on an older one is not compared."""
+NOTHING = bytes(HASH)
+"""The hash of the empty log."""
+
+
+class Docket(Struct):
+    """``epochs``: {stage.shard: sequence of its newest leader_started in this generation}."""
+
+    epochs: dict[str, int] = field(default_factory=dict)
+    own_time: bool = False
+    """The writers' clocks run as they like."""
+    last: bytes = b""
+    """Digest of the newest commit; empty where it came from no log."""
+    hashes: bytearray = field(default_factory=bytearray)
+    """The rolling hash at the last KEPT positions, each at its sequence modulo KEPT."""
+    since: int = -1
+    """The first position whose hash is known; -1: none is, because the log was not read from where that begins."""
+
+    def hash_at(self, seq: int, now: int) -> str:
+        """The rolling hash at a position, as a commit carries it; ``now``: the newest one. Empty where unknown."""
+        if self.since < 0 or not max(self.since, now - KEPT + 1) <= seq <= now:
+            return ""
+        if not seq:
+            return NOTHING.hex()
+        place = seq % KEPT * HASH
+        return self.hashes[place : place + HASH].hex()
+
+
+def digest_of(seq: int, subject: str, body: bytes) -> bytes:
+    """What tells a stored commit from any other."""
+    return blake2b(b"%d %b " % (seq, subject.encode()) + body, digest_size=DIGEST).digest()
+
+
+def judged(docket: Docket, log_id: str, generation: int, stored: Stored) -> Stored:
+    """The commit as it counts: itself, or one without events where it is void. The docket goes on to it.
+
+    ``log_id``, ``generation``: of the log before it. Raises UnknownEventError where it counts and this build is too
+    old for it.
+    """
+    if not stored.subject:
+        return stored  # In memory nothing but the stages themselves writes.
+    why = stored.void or _wrong(docket, log_id, generation, stored)
+    if not why and stored.unknown:
+        raise UnknownEventError([*stored.unknown], stored.seq)
+    if not why:
+        _accept(docket, stored)
+    _go_on(docket, stored)
+    return voided(stored, why) if why and not stored.void else stored
+
+
+def voided(stored: Stored, why: str) -> Stored:
+    """The commit as one that is void."""
+    commit = stored.commit
+    empty = Commit(commit_id=commit.commit_id, stage=commit.stage, shard=commit.shard, kind="input", at=0)
+    return replace(stored, commit=empty, void=why, unknown=())
+
+
+@lru_cache(maxsize=256)
+def parts(subject: str) -> tuple[int, str]:
+    """``3.watcher.pods`` -> (3, ``watcher.pods``)."""
+    generation, _, seat = subject.partition(".")
+    return int(generation), seat
+
+
+def _wrong(docket: Docket, log_id: str, generation: int, stored: Stored) -> str:
+    commit, seq = stored.commit, stored.seq
+    written_in, seat = parts(stored.subject)
+    if commit.in_seq >= seq:
+        return f"it says that it was decided on {commit.in_seq}, which is not before it"
+    first = commit.events[0] if commit.events else None
+    if isinstance(first, Genesis):
+        if first.generation != written_in or (log_id and (first.parent != log_id or written_in <= generation)):
+            return "it is the genesis of another log"
+    elif written_in != generation:
+        return f"generation {generation} is in force, and it is of {written_in}"
+    elif isinstance(first, LeaderStarted):
+        if len(commit.events) > 1 or commit.epoch:
+            return "more is said in it than that a leader has started"
+    elif commit.epoch != docket.epochs.get(seat, 0):
+        return f"its epoch is {commit.epoch}, and that of its seat is {docket.epochs.get(seat, 0)}"
+    if stored.stored_at and commit.at > stored.stored_at + AHEAD_MS and not (docket.own_time or _free(first)):
+        return f"its clock was {commit.at - stored.stored_at} ms ahead of the broker's"
+    known = docket.hash_at(commit.in_seq, seq - 1) if commit.prefix else ""
+    if known and known != commit.prefix:
+        return f"it was decided on another log: at {commit.in_seq} that had the hash {commit.prefix}, this has {known}"
+    return ""
+
+
+def _free(first: object) -> bool:
+    return isinstance(first, Genesis) and first.own_time
+
+
+def _accept(docket: Docket, stored: Stored) -> None:
+    first = stored.commit.events[0] if stored.commit.events else None
+    if isinstance(first, LeaderStarted):
+        docket.epochs[parts(stored.subject)[1]] = stored.seq
+    elif isinstance(first, Genesis):
+        docket.epochs.clear()  # Each leader begins anew in the new generation.
+        docket.own_time = docket.own_time or first.own_time
+
+
+def _go_on(docket: Docket, stored: Stored) -> None:
+    docket.last = stored.digest
+    seq, hashes = stored.seq, docket.hashes
+    if seq == 1:
+        docket.since, before = 0, NOTHING
+    elif docket.since < 0:
+        return
+    else:
+        place = (seq - 1) % KEPT * HASH
+        before = bytes(hashes[place : place + HASH])
+    if not hashes:
+        hashes += bytes(KEPT * HASH)
+    place = seq % KEPT * HASH
+    hashes[place : place + HASH] = blake2b(before + stored.digest, digest_size=HASH).digest()

@@ -1,0 +1,81 @@
+"""Which stage may say which event: what a deciding stage or the actuator appends, and nothing else does.
+
+What the shards of the watcher may say follows from the resources that they read (``core.judge``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from muster.events import alarms, charges, claims, clearing, decisions, elastic, gangs, growing, shares, system
+from muster.events.base import Event
+from muster.events.effects import EffectApplied, EffectFailed
+from muster.events.raydemand import RayDemandObserved
+
+EVERY_LEADER: tuple[type[Event], ...] = (system.LeaderStarted, system.TimeReached)
+"""What the runner of any stage says."""
+
+SPEAKERS: Mapping[str, tuple[type[Event], ...]] = {
+    "quota_accountant": (
+        system.LogNearlyFull,
+        system.RulesetActivated,
+        decisions.QuotaTreeAccepted,
+        decisions.QuotaTreeRejected,
+        decisions.QuotaTreeRemoved,
+        decisions.QuotaReserved,
+        decisions.QuotaMoved,
+        decisions.QuotaDenied,
+        decisions.WorkloadAdopted,
+        decisions.SuspensionRecorded,
+        decisions.QuotaReleased,
+        decisions.EvictionOrdered,
+        decisions.SuspensionOrdered,
+        charges.ChargeChanged,
+        shares.SharesChanged,
+        claims.ClaimOpened,
+        claims.PlanStale,
+        claims.ClaimEnded,
+        claims.VictimStays,
+        clearing.ClearingOrdered,
+        elastic.GrowthGranted,
+        elastic.GrowthDenied,
+        elastic.GrowthWithdrawn,
+    ),
+    "queue_sorter": (
+        decisions.WorkloadQueued,
+        decisions.WorkloadDequeued,
+        decisions.WorkloadRefused,
+        decisions.CandidatesProposed,
+    ),
+    "gang_admitter": (
+        system.PlacementChosen,
+        decisions.GangAdmitted,
+        decisions.GangAwaitingNodes,
+        decisions.GangDeferred,
+        decisions.PlacesFound,
+        decisions.PlacesReleased,
+        claims.PlanTried,
+        clearing.ClearingTried,
+        gangs.GpuReservationEnded,
+        gangs.PodsPlaced,
+        gangs.PodsReleased,
+        gangs.GangHeldBack,
+        gangs.NodesClaimed,
+        gangs.NodesClaimEnded,
+    ),
+    "preemptor": (decisions.PreemptionProposed, decisions.ReclaimDeferred, clearing.ClearingProposed),
+    "autoscaler_bridge": (
+        RayDemandObserved,
+        growing.NodesRequested,
+        growing.NodesRequestWithdrawn,
+        elastic.GrowthRequested,
+        elastic.GateSet,
+        elastic.WorkersChosen,
+        elastic.WorkersKept,
+        elastic.WorkersRemoved,
+        alarms.AlarmRaised,
+        alarms.AlarmCleared,
+    ),
+    "actuator": (EffectApplied, EffectFailed),
+}
+"""{stage: the events it may append, beside those of every leader}"""

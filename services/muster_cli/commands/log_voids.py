@@ -1,0 +1,42 @@
+"""``muster log voids``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.text import Text
+
+from muster.core.docket import parts
+from muster.events.envelope import Stored
+from muster.model.text import clean, counted, moment, shorten
+from muster_cli.console import GOOD, Output, styled
+from muster_cli.options import Document
+from muster_cli.sources import Source, source_of
+
+
+async def log_voids(*, source: Source | None = None, output: Document = "text") -> None:
+    """List the commits of a log that are void."""
+    out = Output()
+    async with source_of(source, out, "Judging", based=True) as feed:
+        found = [stored async for stored in feed.commits if stored.void]
+    if output != "text":
+        out.data([_record(stored) for stored in found], output)
+        return
+    for stored in found:
+        out.line(f"{stored.seq:>8}  {moment(stored.stored_at)}  {_seat(stored)}: {shorten(clean(stored.void), 200)}")
+    none = styled(("no commit is void", GOOD))
+    out.lines([Text(f"{counted(len(found), 'commit')} void: they say nothing to anybody") if found else none])
+
+
+def _seat(stored: Stored) -> str:
+    return parts(stored.subject)[1].replace(".", "/", 1)
+
+
+def _record(stored: Stored) -> dict[str, Any]:
+    return {
+        "seq": stored.seq,
+        "stored_at": stored.stored_at,
+        "seat": _seat(stored),
+        "why": stored.void,
+        "bytes": len(stored.body),
+    }

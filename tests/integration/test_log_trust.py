@@ -1,0 +1,145 @@
+"""A log on a real server with the accounts we ship: a key alone makes nothing count that is not its own to say."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from kit.doubles.log import MemoryLeases
+from kit.nats import SMALL, commit
+from kit.production import FILES, Keys, ProductionNats
+from kit.waiting import until
+from muster.bus.cell import open_log, open_stores
+from muster.bus.generations import JetStreamGenerations
+from muster.bus.jetstream import JetStream
+from muster.bus.log import JetStreamLog
+from muster.core.cell.deciders import DECIDERS
+from muster.events import subjects
+from muster.events.base import Cause
+from muster.events.decisions import GangAdmitted
+from muster.events.envelope import Commit, encode_commit
+from muster.events.system import TimeReached
+from muster.model.keys import Ref
+from muster.runtime.clock import SystemClock
+from muster.runtime.config import Config
+from muster.runtime.connecting import connect_bus
+from muster.runtime.logkeeping.rolling import roll
+from muster.runtime.runners.leader import AnyLeader, Leader
+
+ADMITTED = GangAdmitted(cause=Cause(1, 0), ref=Ref("RayJob", "ns", "n", "u"), attempt=1, queue="q")
+
+
+def _silent(_event: str, _fields: object) -> None:
+    pass
+
+
+@asynccontextmanager
+async def signed_in(config: Config) -> AsyncIterator[JetStream]:
+    connection = await connect_bus(config, "test", _silent)
+    yield JetStream(connection)
+    await connection.close()
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[ProductionNats]:
+    keys = Keys(tmp_path, (FILES / "accounts.conf").read_text())
+    async with ProductionNats(keys) as server:
+        async with signed_in(server.config("admin")) as js:
+            await open_stores(js, "main", create=True, limits=SMALL)
+            await open_log(js, "main", create=True, limits=SMALL, at=1)
+        yield server
+
+
+@asynccontextmanager
+async def led(js: JetStream, stage: str) -> AsyncIterator[AnyLeader]:
+    """A real leader of a stage, at work."""
+    leader: AnyLeader = Leader(
+        DECIDERS[stage](),
+        log=await open_log(js, "main"),
+        lease=MemoryLeases().lease(stage, "0", "p"),
+        snapshots=None,
+        clock=SystemClock(),
+        process="p",
+    )
+    task = asyncio.ensure_future(leader.run())
+    await until(lambda: task.done() or leader.leading())
+    yield leader
+    assert not task.done(), task.exception()
+    task.cancel()
+    await asyncio.wait({task})
+
+
+async def says(leader: AnyLeader) -> None:
+    """It appends something, and folds it."""
+    before = leader.state.seq
+    leader.announce(TimeReached(at=1))
+    await until(lambda: leader.state.seq > before)
+
+
+async def sent(js: JetStream, stage: str, shard: str, body: bytes) -> None:
+    ack = await js.publish(subjects.log_subject("main", 1, stage, shard), body, {})
+    assert ack is not None
+    assert ack.error is None
+
+
+async def test_what_one_key_says_in_the_name_of_another_stage_is_void_and_fences_nobody(server: ProductionNats) -> None:
+    forged = Commit(
+        commit_id="f", stage="gang_admitter", shard="0", kind="decision", at=1, epoch=2, in_seq=2, events=(ADMITTED,)
+    )
+    async with (
+        signed_in(server.config("gang_admitter")) as own,
+        signed_in(server.config("autoscaler_bridge")) as bridge,
+        led(own, "gang_admitter") as admitter,
+    ):
+        await says(admitter)
+        await sent(bridge, "autoscaler_bridge", "0", encode_commit(forged))
+        await until(lambda: admitter.state.seq == 4)
+        assert admitter.last_own == 3
+        await says(admitter)
+        assert admitter.last_own == 5
+
+
+async def test_junk_stops_nobody_and_fences_nobody_on_whichever_subject(server: ProductionNats) -> None:
+    async with (
+        signed_in(server.config("gang_admitter")) as own,
+        signed_in(server.config("preemptor")) as other,
+        led(own, "gang_admitter") as admitter,
+    ):
+        for number in range(3):
+            await sent(own, "gang_admitter", "0", b'{"commit_id":"x"}')
+            await sent(other, "preemptor", "0", b"\x00\xff%d" % number)
+            # It has folded none of this yet, or all: either way it comes behind it.
+            await says(admitter)
+        end = await admitter.log.end()
+        await until(lambda: admitter.state.seq == end)
+        async with signed_in(server.config("keeper")) as keeper:
+            rolled = await roll(JetStreamGenerations(keeper, "main"), clock=SystemClock())
+            assert rolled.end == end
+
+
+async def test_a_time_far_ahead_moves_no_clock(server: ProductionNats) -> None:
+    async with signed_in(server.config("preemptor")) as js, led(js, "preemptor") as preemptor:
+        before = preemptor.state.now
+        late = Commit(
+            commit_id="l", stage="preemptor", shard="0", kind="input", at=253_402_300_799_000, epoch=2, in_seq=2
+        )
+        await sent(js, "preemptor", "0", encode_commit(late))
+        await until(lambda: preemptor.state.seq == 3)
+        assert preemptor.state.now == before
+
+
+async def test_a_copy_of_the_log_is_judged_as_the_log_is(server: ProductionNats) -> None:
+    async with signed_in(server.config("preemptor")) as js:
+        await sent(js, "preemptor", "0", b"junk\n")
+        log = await open_log(js, "main")
+        assert await log.append(commit(1, stage="preemptor"), expected=2) == 3
+        bodies = [body async for body in log.bodies(0)]
+    assert [(body.subject, body.data == b"junk\n") for body in bodies] == [
+        ("1.genesis.0", False),
+        ("1.preemptor.0", True),
+        ("1.preemptor.0", False),
+    ]
+    assert all(body.stored_at > 1_700_000_000_000 for body in bodies)
+    assert isinstance(log, JetStreamLog)
