@@ -76,6 +76,9 @@ ray: $(READY)  ## install the real Ray the tests run against (once, cached)
 rewrite: $(READY)  ## write what the scenarios now do into their files; read the diff
 	MUSTER_TEST_REWRITE=1 $(PYTEST) tests/scenarios
 
+mutants: $(READY)  ## change numbers of the core, a few at a time, and see which no test notices (ARGS: --count --seed --only --listed)
+	PYTHONPATH=tests $(BIN)/python -m kit.mutants $(ARGS)
+
 histories: $(READY)  ## record the histories of tests/histories again (ARGS: only these), and show what differs first
 	PYTHONPATH=tests $(BIN)/python -m kit.histories record $(ARGS)
 
@@ -109,4 +112,4 @@ lock: $(READY)  ## compile the lock files from pyproject.toml
 	$(BIN)/uv pip compile pyproject.toml --extra local --extra ray --group dev --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url --quiet -o requirements/dev.txt
 	$(BIN)/uv pip compile tests/kit/realray/requirements.in --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url --quiet -o tests/kit/realray/requirements.txt
 
-.PHONY: help setup demo up down fmt lint check test test-ray shake controlplane ray rewrite histories picture schemas bench lock image sbom
+.PHONY: help setup demo up down fmt lint check test test-ray shake controlplane ray rewrite mutants histories picture schemas bench lock image sbom

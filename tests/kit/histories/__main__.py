@@ -8,7 +8,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from kit.histories.comparing import compare
-from kit.histories.files import ENDING, FOLDER, Line, line_of, names_in, path_of, read_lines, write, write_lines
+from kit.histories.files import FOLDER, Line, line_of, names_in, path_of, read_lines, write, write_lines
 from kit.histories.judging import judge, judged
 from kit.histories.table import HISTORIES, LARGE
 
@@ -20,20 +20,22 @@ def record(task: tuple[str, Path]) -> tuple[Line | None, str]:
     """Play a history and write its file: its line, or why it is not written; and what differs from the file before."""
     name, folder = task
     recipe, path = RECIPES[name], path_of(name, folder)
-    log = recipe.play()
+    try:
+        log = recipe.play()
+    except Exception as err:  # The others are recorded all the same.
+        return None, f"it cannot be played: {type(err).__name__}: {err}"
     line = line_of(name, recipe.manner, log)
     if name not in LARGE and (wrong := judged(name, recipe.manner, line.digest, log, folder)):
         return None, wrong
-    if not path.exists():
-        write(name, log, folder)
-        return line, ""
-    old = path.rename(path.with_name(f"{name}.old{ENDING}"))
-    write(name, log, folder)
-    first = compare(old, path, decisions=True).first or compare(old, path).first
-    if first:
-        old.unlink()
-    else:  # Equal logs stay equal bytes, whatever packed them.
-        old.rename(path)
+    new = folder / f"{name}.new.gz"
+    write(log, new)
+    first = ""
+    if path.exists():
+        first = compare(path, new, decisions=True).first or compare(path, new).first
+        if not first:  # Equal logs stay equal bytes, whatever packed them.
+            new.unlink()
+            return line, ""
+    new.replace(path)
     return line, first
 
 

@@ -60,9 +60,9 @@ def read(name: str, folder: Path = FOLDER) -> list[Stored]:
     return list(read_log(path_of(name, folder)))
 
 
-def write(name: str, log: Iterable[Stored], folder: Path = FOLDER) -> None:
+def write(log: Iterable[Stored], path: Path) -> None:
     """Write a log: equal logs are equal bytes."""
-    with path_of(name, folder).open("wb") as file, gzip.GzipFile("", "wb", 9, file, mtime=0) as packed:
+    with path.open("wb") as file, gzip.GzipFile("", "wb", 9, file, mtime=0) as packed:
         writer = LogWriter(packed)
         for stored in log:
             writer.write(stored)

@@ -21,6 +21,8 @@ from muster.events.envelope import Stored
 from muster.events.system import TimeReached
 from muster.runtime.replaying.replay import Divergence, replay
 
+WIDTH = 240
+"""Of a line about the state, which may hold all of it."""
 BEFORE = 8
 """How many sentences about the same object are shown before a decision that differs."""
 
@@ -87,7 +89,7 @@ def first_difference(log: list[Stored], found: Divergence) -> str:
     for path, old, new in differing(recorded, decided):
         lines += [f"    {path}", f"        was {old}", f"        is  {new}"]
     lines += [f"  as it was: {_json(recorded)}", f"  as it is:  {_json(decided)}"]
-    after = [f"    {each.path}: {each.one} -> {each.other}" for each in found.state[:BEFORE]]
+    after = [f"    {each.path}: {each.one} -> {each.other}"[:WIDTH] for each in found.state[:BEFORE]]
     lines += ["  the state after it:", *after] if after else []
     one = recorded or decided
     cause = one.get("cause")

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import csv
 import importlib
+import json
 import re
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
@@ -20,6 +21,7 @@ from unittest.mock import patch
 from msgspec import Struct
 from msgspec.structs import replace
 
+from kit import scenario as scenario_text
 from kit import shell, traces
 from kit.bench import Bench
 from kit.consolidating import Consolidating
@@ -28,9 +30,17 @@ from kit.podgangs import Chance
 from kit.raylives import RayLife
 from kit.turmoil import Turmoil
 from muster.events.envelope import Stored
+from muster.events.system import PlacementChosen
+from muster.fakecluster.deviceplugin import DevicePlugin
+from muster.fakecluster.kuberay.settings import OperatorSettings
+from muster.fakecluster.world import SimCluster
+from muster.tracesim.faults import NO_FAULTS, FaultSchedule
 from muster.tracesim.jobsfile import read_trace
 from muster.tracesim.model import Trace
 from muster.tracesim.runner import MUSTER, Options, simulate
+from muster_cli import samples
+from muster_cli.local.cluster import NODES, RESOURCES
+from muster_cli.local.stories import STORIES
 
 Log = list[Stored]
 Manner = Literal["calm", "runners", "wild"]
@@ -103,6 +113,17 @@ def scene(make: Callable[[], tuple[Any, str]]) -> Callable[[], Log]:
     return lambda: list(make()[0].bench.log)
 
 
+def scenario(path: Path) -> Callable[[], Log]:
+    """A file of tests/scenarios."""
+
+    def play() -> Log:
+        with captured() as made:
+            scenario_text.play(path)
+        return list(made[0].log)
+
+    return play
+
+
 def slug(text: str) -> str:
     """``InsufficientQuota, evicted`` -> ``insufficient-quota-evicted``."""
     return "-".join(each.lower() for each in re.findall(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])", text))
@@ -138,6 +159,32 @@ def consolidating(seed: int) -> Callable[[], Log]:
     return play
 
 
+def demo(name: str) -> Callable[[], Log]:
+    """A story of ``muster up``: its manifests on its cluster, for ten minutes."""
+
+    def play() -> Log:
+        story = STORIES[name]
+        cluster = SimCluster(
+            NODES,
+            kuberay=OperatorSettings(batch_scheduler="kai-scheduler" if story.kai else ""),
+            others=(DevicePlugin(),) if story.kai else (),
+            suspend_new=story.kai,
+        )
+        placement = PlacementChosen(mode=story.placement)
+        cell = DisorderedCell(cluster, kinds=("RayJob", "RayCluster"), placement=placement)
+        for sample in (*story.first, *story.jobs):
+            for made in samples.manifests(sample):
+                resource = RESOURCES[made["apiVersion"], made["kind"]]
+                path = resource.path(made["metadata"].get("namespace", ""))
+                answer = cluster.server.handle("POST", path, body=json.dumps(made).encode())
+                assert answer.ok, answer.body
+            cell.advance(1_000)
+        cell.advance(600_000)
+        return cell.log
+
+    return play
+
+
 def pod_gangs(seed: int) -> Callable[[], Log]:
     def play() -> Log:
         chance = Chance(Random(seed))
@@ -151,18 +198,20 @@ def pod_gangs(seed: int) -> Callable[[], Log]:
 # --- traces ----------------------------------------------------------------------------------------------------------
 
 
-def trace(made: Callable[[Path], Trace], *, placement: str = "off", **rules: str) -> Callable[[], Log]:
+def trace(
+    made: Callable[[Path], Trace], *, placement: str = "off", faults: FaultSchedule = NO_FAULTS, **rules: str
+) -> Callable[[], Log]:
     """Jobs in virtual time through the real stages; ``rules`` of the tree as ``borrow_freely="4h"``."""
-    return lambda: list(of_trace(made, placement=placement, **rules))
+    return lambda: of_trace(made, placement, faults, rules)
 
 
-def of_trace(made: Callable[[Path], Trace], *, placement: str = "off", **rules: str) -> Log:
+def of_trace(made: Callable[[Path], Trace], placement: str, faults: FaultSchedule, rules: Mapping[str, str]) -> Log:
     log: Log = []
     with tempfile.TemporaryDirectory() as folder:
         found = made(Path(folder))
     ruled = {name.replace("_", "-"): text for name, text in rules.items()}
     cluster = replace(found.cluster, placement=placement, rules={**found.cluster.rules, **ruled})
-    simulate(Trace(cluster, found.jobs), MUSTER, Options(), alone={}, hears=log.append)
+    simulate(Trace(cluster, found.jobs), MUSTER, Options(faults=faults), alone={}, hears=log.append)
     return log
 
 

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from kit import gangscenes, rayscenes, scenes
 from kit.forests import Forests
 from kit.gangscenes import HELD
 from kit.histories.recipes import (
+    TESTS,
     Recipe,
     consolidating,
+    demo,
     philly,
     pod_gangs,
     ray_life,
+    scenario,
     scene,
     slug,
     test,
@@ -22,8 +30,16 @@ from kit.standings import SCENES
 from kit.traces import muri
 from kit.traces import philly as all_of_philly
 from kit.turmoil import Turmoil
+from muster.tracesim.faults import Fault, FaultSchedule
 
 LENDING = {"borrow_freely": "4h"}
+BROKEN = FaultSchedule(
+    (
+        Fault("node_loss", 3_600_000, 7_200_000, ("node-0000",)),
+        Fault("api_outage", 10_000_000, 10_300_000),
+        Fault("node_loss", 20_000_000, 22_000_000, ("node-0001", "node-0002")),
+    )
+)
 
 TRACES = {
     "philly-default": Recipe(trace(philly(400, 2))),
@@ -32,6 +48,7 @@ TRACES = {
     "philly-least-attained": Recipe(trace(philly(200, 2), least_attained="4h,32h")),
     "philly-reclaim-grace": Recipe(trace(philly(200, 2), reclaim_grace="15m")),
     "philly-placed": Recipe(trace(philly(200, 2), placement="pack")),
+    "philly-faults": Recipe(trace(philly(200, 3), faults=BROKEN)),
     "testbed-gangs": Recipe(trace(testbed(200))),
     "testbed-gangs-placed": Recipe(trace(testbed(80), placement="pack")),
 }
@@ -62,6 +79,7 @@ PLAYED = {
     "ray-watchdog": test(
         "sim/test_ray_watchdog::test_what_a_lost_autoscaler_does_not_use_goes_to_others_and_comes_back"
     ),
+    "ray-operator-is-late": test("sim/test_ray_late_workers::test_an_operator_that_is_lost_holds_up_no_reclaim"),
     "ray-idles": test("sim/test_ray_idles::test_a_cluster_that_is_wanted_again_is_a_new_request"),
     "ray-service-upgrade": test(
         "sim/test_rayservices::test_an_upgrade_is_charged_for_both_clusters_until_the_old_one_is_gone"
@@ -117,16 +135,49 @@ WILD = {
     "turmoil-two-forests": turmoil(Forests, 7),
 }
 
-SCENIC = {f"scene-{slug(name)}": Recipe(scene(make), "runners") for name, make in {**SCENES, **HELD}.items()}
-"""One for each standing that a job or a gang of pods can have; they end in the middle of things."""
+FURTHER: dict[str, tuple[Callable[[str], tuple[Any, str]], tuple[str, ...]]] = {
+    "dequeued": (scenes.dequeued, ("finished", "started_outside", "unbound")),
+    "released": (scenes.released, ("evicted", "preempted", "timed_out", "moved", "stale", "held", "superseded")),
+    "claim ended": (scenes.claim_ended, ("gone", "changed", "held", "moved", "paused", "unsatisfiable")),
+    "deferred": (scenes.deferred, ("grace", "evictions_paused", "lower_too_young", "lower_stays")),
+    "victim stays": (scenes.victim_stays, ("overdue", "runs_again")),
+    "places": (scenes.places, ("node_gone", "not_used")),
+    "nodes withdrawn": (scenes.nodes_withdrawn, ("met", "gone", "changed", "expired", "failed", "lapsed", "deleted")),
+    "pool": (scenes.pool_refused, ("full", "unsuitable", "not_served")),
+    "obstacle": (scenes.obstacle, ("taint", "spread", "affinity", "ports")),
+    "pods released": (gangscenes.pods_released, ("node_gone", "not_bound", "no_room")),
+    "nodes claim": (gangscenes.claim_ended, ("yielded", "placed", "gone", "expired", "changed")),
+    "growth denied": (rayscenes.denied, ("insufficient_quota", "exceeds_limit")),
+    "alarm": (rayscenes.alarm, ("no_head", "stalled", "not_growing", "not_shrinking", "not_ready")),
+    "workers kept": (rayscenes.kept, ("in_use",)),
+}
+"""{scene: (what plays it, the reasons it is played for)}"""
+
+SCENIC = {f"scene-{slug(name)}": scene(make) for name, make in {**SCENES, **HELD}.items()} | {
+    f"scene-{slug(f'{name} {reason}')}": scene(partial(make, reason))
+    for name, (make, reasons) in FURTHER.items()
+    for reason in reasons
+}
+"""One for each standing that a job or a gang of pods can have, and more; they end in the middle of things."""
+
+SCENARIOS = {
+    f"scenario-{path.stem.replace('_', '-')}": scenario(path) for path in sorted(TESTS.glob("scenarios/*/*.txt"))
+}
 
 HISTORIES: dict[str, Recipe] = {
     **TRACES,
-    **{name: Recipe(play) for name, play in PLAYED.items()},
+    **{name: Recipe(play) for name, play in (PLAYED | SCENARIOS | SCENIC).items()},
+    "pools-declared-anew": Recipe(
+        test(
+            "unit/core/autoscaling/test_bridge"
+            "::test_a_declaration_that_is_made_anew_counts_though_the_end_of_the_old_one_is_told_later"
+        )
+    ),
+    "demo-quota": Recipe(demo("quota")),
+    "demo-kai": Recipe(demo("kai")),
     "moves-calm": Recipe(consolidating(2)),
     **{name: Recipe(play, "runners") for name, play in RUNNERS.items()},
     **{name: Recipe(play, "wild") for name, play in WILD.items()},
-    **SCENIC,
 }
 
 LARGE: dict[str, Recipe] = {
