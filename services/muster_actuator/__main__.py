@@ -1,4 +1,4 @@
-"""Entry point: configuration, adapters, runner."""
+"""Entry point of the stage ``Actuator`` (``muster.core.actuation.intents``) and of the presenter."""
 
 from muster.runtime.process import Process
 from muster.runtime.service import main

@@ -1,7 +1,8 @@
-"""Entry point: configuration, adapters, runner."""
+"""Entry point of the stage :class:`AutoscalerBridge`: configuration, adapters, runner."""
 
 import sys
 
+from muster.core.autoscaling.bridge import AutoscalerBridge
 from muster.runtime.process import Process
 from muster.runtime.service import MISCONFIGURED, main
 
@@ -24,7 +25,7 @@ except ModuleNotFoundError as err:
 
 async def build(process: Process) -> None:
     """The runners of this service."""
-    process.add_decider("autoscaler_bridge", bridge_of(process))
+    process.add_decider(AutoscalerBridge, bridge_of(process))
 
 
 if __name__ == "__main__":

@@ -1,12 +1,13 @@
-"""Entry point: configuration, adapters, runner."""
+"""Entry point of the stage :class:`QueueSorter`: configuration, adapters, runner."""
 
+from muster.core.queueing.sorter import QueueSorter
 from muster.runtime.process import Process
 from muster.runtime.service import main
 
 
 async def build(process: Process) -> None:
     """The runners of this service."""
-    process.add_decider("queue_sorter")
+    process.add_decider(QueueSorter)
 
 
 if __name__ == "__main__":

@@ -303,8 +303,8 @@ async def test_muster_works_with_these_rights(plane: ControlPlane, nats_server: 
     async with Cluster(plane) as cluster, contextlib.AsyncExitStack() as stack:
         await cluster.apply_tree()
         process = await open_process(config, "test", stack)
-        for name in DECIDERS:
-            process.add_decider(name)
+        for stage in DECIDERS.values():
+            process.add_decider(stage)
         watching, acting = await speaks(WATCHER), await speaks(ACTUATOR)
         for transport in (watching, acting):
             stack.push_async_callback(transport.close)

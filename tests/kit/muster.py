@@ -103,8 +103,8 @@ async def running(
         process = muster.process = await open_process(config, "up", stack)
         transport = await connect(FromKubeconfig(str(cluster.plane.kubeconfig)), on_request=count)
         stack.push_async_callback(transport.close)
-        for name in DECIDERS:
-            process.add_decider(name)
+        for stage in DECIDERS.values():
+            process.add_decider(stage)
         process.add_watchers(transport)
         process.add_actuator(wrap(transport))
         process.add_publisher()

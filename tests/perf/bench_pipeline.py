@@ -143,8 +143,8 @@ async def running(
         else:
             pids.append(os.getpid())
             process = await open_process(Config(nats_url=server.url, health_port=-1), "bench", stack)
-            for name in DECIDERS:
-                process.add_decider(name)
+            for stage in DECIDERS.values():
+                process.add_decider(stage)
             deciding = asyncio.ensure_future(process.run())
             stack.callback(deciding.cancel)
         following = asyncio.ensure_future(driver.follow())

@@ -21,7 +21,7 @@ SERVICES = sorted(path for path in (REPOSITORY / "services").glob("muster_*") if
 KUBECTL = {"annotate", "apply", "create", "delete", "describe", "get", "label", "patch", "rollout", "scale", "set"} | {
     "wait"
 }
-SAID_OF_A_SERVICE = ("Reads", "Writes", "State", "When it is down", "Scales by", "Metrics")
+SAID_OF_A_SERVICE = ("Stage", "Folds", "Emits", "Owns", "When it is down", "Scales by", "Metrics")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
@@ -31,10 +31,20 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 def test_each_decision_has_a_number_of_its_own() -> None:
-    files = sorted((REPOSITORY / "docs" / "decisions").glob("*.md"))
+    files = sorted((REPOSITORY / "docs" / "decisions").glob("0*.md"))
     assert len({path.name[:4] for path in files}) == len(files)
     for path in files:
         assert path.read_text().startswith(f"# {int(path.name[:4])}. "), path.name
+
+
+def test_each_decision_is_listed_once_under_its_title() -> None:
+    folder = REPOSITORY / "docs" / "decisions"
+    titles = {path.name: path.read_text().partition("\n")[0] for path in folder.glob("0*.md")}
+    listed = re.findall(r"^- \[(.+)\]\((0.+\.md)\)$", (folder / "README.md").read_text(), re.MULTILINE)
+    assert {(title, name) for title, name in listed} == {
+        (text.removeprefix("# "), name) for name, text in titles.items()
+    }
+    assert len(listed) == len(titles)
 
 
 def test_no_folder_of_the_docs_is_empty() -> None:
@@ -49,6 +59,11 @@ def test_every_service_says_what_it_does(service: Path) -> None:
     if service.name != "muster_cli":
         assert re.findall(r"^- \*\*(.+?)\*\*:", text, re.MULTILINE) == list(SAID_OF_A_SERVICE)
         assert f"python -m {service.name}" in text
+        named = re.search(r"- \*\*Stage\*\*: `(\w+)` in \[`(core/\w+)`\]\(\S+\), see `(\w+\.py)`", text)
+        assert named is not None
+        stage, room, module = named.groups()
+        assert f"class {stage}:" in (REPOSITORY / "libs" / "muster" / room / module).read_text()
+        assert stage in (service / "__main__.py").read_text(), "its __main__ names its stage class"
 
 
 DECIDING = [path for path in SERVICES if path.name.removeprefix("muster_") in {*DECIDERS, "autoscaler_bridge"}]
@@ -56,7 +71,7 @@ DECIDING = [path for path in SERVICES if path.name.removeprefix("muster_") in {*
 
 @pytest.mark.parametrize("service", DECIDING, ids=lambda path: path.name)
 def test_a_service_names_every_event_it_writes_and_no_other(service: Path) -> None:
-    writes = re.search(r"- \*\*Writes\*\*:(.*?)(?=\n- \*\*)", (service / "README.md").read_text(), re.DOTALL)
+    writes = re.search(r"- \*\*Emits\*\*:(.*?)(?=\n- \*\*)", (service / "README.md").read_text(), re.DOTALL)
     assert writes is not None
     stage, emitted = service.name.removeprefix("muster_"), emitters()
     mine = {tag for tag, stages in emitted.items() if stage in stages}

@@ -20,11 +20,10 @@ from muster.bus.public import PublicPublisher
 from muster.bus.quarantine import Quarantine
 from muster.bus.replicas import JetStreamReplicas
 from muster.bus.snapshots import JetStreamSnapshots
-from muster.core.cell.deciders import DECIDERS
 from muster.core.gang.state import AdmitterState
 from muster.core.reading.registry import WATCHED
 from muster.core.readmodel.model import ReadModel
-from muster.core.stage import SHOWN_KINDS
+from muster.core.stage import SHOWN_KINDS, Stage
 from muster.events.system import LogNearlyFull, PlacementChosen
 from muster.kube.config import connect as connect_kube
 from muster.kube.sources import FromKubeconfig, Source, default_source
@@ -120,11 +119,13 @@ class Process(Struct, dict=True):
         """The states that the log can be read from, where what came before them was deleted. Raises BusError."""
         return await JetStreamGenerations(self.js, self.config.cell).origin(self.log.identity)
 
-    def add_decider(self, name: str, leader: Callable[..., Leader[Any]] = Leader) -> None:
-        """Run one deciding stage. ``leader``: what runs it."""
+    def add_decider(self, stage: Callable[[], Stage[Any]], leader: Callable[..., Leader[Any]] = Leader) -> None:
+        """Run one deciding stage, given by its class. ``leader``: what runs it."""
+        decider = stage()
+        name = decider.name
         self.runners.append(
             leader(
-                DECIDERS[name](),
+                decider,
                 log=self.log,
                 lease=self.lease(name),
                 snapshots=self.snapshots(),

@@ -60,8 +60,8 @@ class Services:
         self.server = target.server if target is not None else ""
         self.origin = target.origin if target is not None else ""
         await process.pair(transport)
-        for name in DECIDERS:
-            process.add_decider(name, self._bridge(process) if self.server and name == "autoscaler_bridge" else Leader)
+        for name, stage in DECIDERS.items():
+            process.add_decider(stage, self._bridge(process) if self.server and name == "autoscaler_bridge" else Leader)
         process.add_watchers(transport)
         process.add_actuator(transport)
         process.add_publisher()

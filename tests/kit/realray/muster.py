@@ -13,6 +13,7 @@ from kit.beside import beside
 from kit.controlplane import ControlPlane
 from kit.nats import forget, new_cell
 from kit.waiting import until
+from muster.core.autoscaling.bridge import AutoscalerBridge
 from muster.core.cell.deciders import DECIDERS
 from muster.events.base import Event
 from muster.kube.config import connect
@@ -21,6 +22,7 @@ from muster.model.keys import Ref
 from muster.ray.heads import Head
 from muster.runtime.config import Config
 from muster.runtime.process import Process
+from muster.runtime.runners.leader import Leader
 from muster.runtime.service import open_process
 from muster.telemetry import logs
 from muster_autoscaler_bridge.leading import BridgeLeader, bridge_of
@@ -50,10 +52,8 @@ async def deciding(
         process = await open_process(config, "up", stack)
         transport = await connect(FromKubeconfig(str(plane.kubeconfig)))
         stack.push_async_callback(transport.close)
-        for name in DECIDERS:
-            if name != "autoscaler_bridge":
-                process.add_decider(name)
-        process.add_decider("autoscaler_bridge", bridge_of(process))
+        for stage in DECIDERS.values():
+            process.add_decider(stage, bridge_of(process) if stage is AutoscalerBridge else Leader)
         bridge = next(runner for runner in process.runners if isinstance(runner, BridgeLeader))
         bridge.address = lambda ref, attempt, token="": Head(ref, attempt, address(ref), token=token)  # type: ignore[method-assign]
         process.add_watchers(transport)
