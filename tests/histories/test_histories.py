@@ -13,10 +13,10 @@ import pytest
 from msgspec.structs import replace
 
 from kit.histories.comparing import compare
-from kit.histories.files import FOLDER, names_in, path_of, read, read_lines, write
+from kit.histories.files import FOLDER, names_in, path_of, read, read_lines, write, write_lines
 from kit.histories.judging import judge, judged
 from kit.histories.recipes import function_of
-from kit.histories.table import HISTORIES
+from kit.histories.table import HISTORIES, REAL
 from muster.events.decisions import EvictionOrdered
 from muster.events.envelope import Stored
 from muster.events.registry import EVENT_TYPES
@@ -33,7 +33,7 @@ def test_it_is_decided_as_it_was(name: str) -> None:
 
 def test_each_has_its_line_and_its_recipe_and_all_are_small() -> None:
     assert sorted(read_lines()) == NAMES
-    assert set(NAMES) <= set(HISTORIES)
+    assert set(NAMES) == {*HISTORIES, *REAL}
     size = sum(path.stat().st_size for path in FOLDER.glob("*.gz"))
     assert len(NAMES) > 100
     assert size < 5_000_000
@@ -102,6 +102,12 @@ def test_an_invariant_that_is_broken_is_told() -> None:
 def test_a_file_that_was_exchanged_is_told() -> None:
     name = "scene-reclaimed"
     assert "is not the file that digests.txt is about" in judged(name, "calm", "other", read(name))
+
+
+def test_one_that_cannot_be_read_any_more_says_how_it_is_written(tmp_path: Path) -> None:
+    write_lines({"old": replace(read_lines()["scene-reclaimed"], name="old")}, tmp_path)
+    path_of("old", tmp_path).write_bytes(gzip.compress(b'{"seq":1,"commit":{"events":[{"type":"of_another_time"}]}}\n'))
+    assert "record it anew: make histories ARGS=old" in judge("old", tmp_path)
 
 
 def test_two_recordings_are_equal_but_for_what_moved(tmp_path: Path) -> None:

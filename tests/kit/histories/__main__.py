@@ -10,10 +10,10 @@ from pathlib import Path
 from kit.histories.comparing import compare
 from kit.histories.files import FOLDER, Line, line_of, names_in, path_of, read_lines, write, write_lines
 from kit.histories.judging import judge, judged
-from kit.histories.table import HISTORIES, LARGE
+from kit.histories.table import HISTORIES, LARGE, REAL
 
 PROCESSES = 2
-RECIPES = HISTORIES | LARGE
+RECIPES = HISTORIES | REAL | LARGE
 
 
 def record(task: tuple[str, Path]) -> tuple[Line | None, str]:
@@ -100,9 +100,7 @@ def main() -> int:
         "help": "where the files are; tests/histories unless said",
     }
     one = verbs.add_parser("record", help="play histories and write their files; equal ones stay as they are")
-    one.add_argument(
-        "names", nargs="*", metavar="NAME", help=f"all that are kept unless named; large: {', '.join(LARGE)}"
-    )
+    one.add_argument("names", nargs="*", metavar="NAME", help=f"all but these unless named: {', '.join(REAL | LARGE)}")
     one.add_argument("--to", **to)  # type: ignore[arg-type]
     one = verbs.add_parser("judge", help="decide them again, and audit them: what `make check` does")
     one.add_argument("names", nargs="*", metavar="NAME")

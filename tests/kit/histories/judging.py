@@ -19,6 +19,7 @@ from muster.core.views.narrator import NarratedEvent, Narrator
 from muster.events.base import Cause, Event
 from muster.events.envelope import Stored
 from muster.events.system import TimeReached
+from muster.runtime.logkeeping.logfile import LogFileError
 from muster.runtime.replaying.replay import Divergence, replay
 
 WIDTH = 240
@@ -32,7 +33,11 @@ def judge(name: str, folder: Path = FOLDER) -> str:
     line = read_lines(folder).get(name)
     if line is None:
         return f"{path_of(name, folder)} has no line in digests.txt; write it with: make histories ARGS={name}"
-    return judged(name, line.manner, line.digest, read(name, folder), folder)
+    try:
+        log = read(name, folder)
+    except LogFileError as err:
+        return f"{err}; where the wire has changed, record it anew: make histories ARGS={name}"
+    return judged(name, line.manner, line.digest, log, folder)
 
 
 def judged(name: str, manner: str, digest: str, log: list[Stored], folder: Path = FOLDER) -> str:

@@ -9,6 +9,7 @@ import csv
 import importlib
 import json
 import re
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -34,6 +35,7 @@ from muster.events.system import PlacementChosen
 from muster.fakecluster.deviceplugin import DevicePlugin
 from muster.fakecluster.kuberay.settings import OperatorSettings
 from muster.fakecluster.world import SimCluster
+from muster.runtime.logkeeping.logfile import read_log
 from muster.tracesim.faults import NO_FAULTS, FaultSchedule
 from muster.tracesim.jobsfile import read_trace
 from muster.tracesim.model import Trace
@@ -104,6 +106,21 @@ def function_of(of: str) -> Callable[..., None]:
         sys.path.insert(0, str(path.parent))
     found: Callable[..., None] = getattr(importlib.import_module(path.name), name)
     return found
+
+
+def real(of: str) -> Callable[[], Log]:
+    """What an end-to-end test plays on real parts, as it was exported for the proof: another one each time."""
+
+    def play() -> Log:
+        with tempfile.TemporaryDirectory() as folder:
+            command = [sys.executable, "-m", "pytest", "-q", f"--basetemp={folder}/base", f"tests/{of}"]
+            ran = subprocess.run(command, cwd=TESTS.parent, capture_output=True, text=True, check=False)
+            assert ran.returncode == 0, ran.stdout[-2000:]
+            logs = sorted(Path(folder).rglob("log.jsonl.gz"), key=lambda path: path.stat().st_size)
+            assert logs, f"{of} exports no log"
+            return list(read_log(logs[-1]))
+
+    return play
 
 
 # --- scenes and random histories -------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from kit.histories.recipes import (
     philly,
     pod_gangs,
     ray_life,
+    real,
     scenario,
     scene,
     slug,
@@ -179,6 +180,16 @@ HISTORIES: dict[str, Recipe] = {
     **{name: Recipe(play, "runners") for name, play in RUNNERS.items()},
     **{name: Recipe(play, "wild") for name, play in WILD.items()},
 }
+
+REAL: dict[str, Recipe] = {
+    "real-preempt": Recipe(
+        real("e2e/test_real_preempt.py::test_an_urgent_job_takes_the_place_of_the_youngest_of_the_lowest"), "runners"
+    ),
+    "real-ray-gives-back": Recipe(
+        real("e2e/test_ray_autoscaling.py::test_an_idle_worker_goes_to_the_queue_that_is_owed_it"), "runners"
+    ),
+}
+"""On a real API server and a real NATS: never the same twice, so recorded when they are named only."""
 
 LARGE: dict[str, Recipe] = {
     "philly-two-weeks": Recipe(trace(whole(all_of_philly))),
