@@ -15,11 +15,13 @@ from muster.core.quota.trees.kaisource import tree_of
 from muster.core.quota.trees.rules import KNOWN
 from muster.core.quota.trees.tree import PREEMPTS, REAPPLIED, ROOT, WEIGHTS, read_tree
 from muster.core.reading.quotatree import NAMESPACE, PROFILE, read_quota_tree
+from muster.core.wording import problems
 from muster.events.facts import TreeNodeSpec
 from muster.model import api
 from muster.model.kaiqueue import KaiQueue
-from muster.model.quota import BrokenRule, QuotaTree
+from muster.model.quota import QuotaTree
 from muster.model.resources import format_quantity
+from muster_cli.brokenrules import BrokenRule, in_words
 from muster_cli.exits import NOT_FOUND, USAGE, CliError
 from muster_cli.manifests import Manifest, read_manifests
 
@@ -68,11 +70,11 @@ def lint_queues(manifests: Sequence[Manifest], name: str) -> Linted:
         try:
             queues.append(read_kai_queue(json.dumps({**each.body, "metadata": meta}, default=str).encode()))
         except UnreadableError as err:
-            broken.append(BrokenRule(each.name, "unreadable", str(err)))
+            broken.append(BrokenRule(each.name, "unreadable", problems.line(err.problem)))
     compiled = compile_queues(queues)
-    broken += [BrokenRule(queue, "disabled", reason) for queue, reason in sorted(compiled.disabled.items())]
+    broken += [BrokenRule(queue, "disabled", problems.line(why)) for queue, why in sorted(compiled.disabled.items())]
     tree = tree_of(compiled, {}) if compiled.nodes else None
-    return Linted(name, tree, broken=broken, warnings=[*compiled.warnings], queues=tuple(queues))
+    return Linted(name, tree, broken=broken, warnings=[*map(in_words, compiled.warnings)], queues=tuple(queues))
 
 
 def lint(manifest: Manifest) -> Linted:
@@ -82,11 +84,12 @@ def lint(manifest: Manifest) -> Linted:
     try:
         observed = read_quota_tree(json.dumps({**manifest.body, "metadata": meta}, default=str).encode())
     except UnreadableError as err:
-        where, _, what = str(err).partition(": ")
-        return Linted(str(manifest), None, broken=[BrokenRule(where, "unreadable", what)])
+        return Linted(
+            str(manifest), None, broken=[BrokenRule(err.problem.path, "unreadable", problems.say(err.problem))]
+        )
     tree, broken = read_tree(observed)
     warnings = [*_around(manifest), *_named(observed.root, ROOT), *_within(tree)]
-    return Linted(str(manifest), tree, observed.rules, broken, warnings)
+    return Linted(str(manifest), tree, observed.rules, [*map(in_words, broken)], warnings)
 
 
 def _around(manifest: Manifest) -> Iterator[BrokenRule]:

@@ -16,11 +16,14 @@ from muster.core.objects.kaiqueue import RESOURCES, read_kai_queue
 from muster.core.objects.meta import UnreadableError, is_name
 from muster.core.quota.division.fairshare import Law
 from muster.core.quota.trees import kai
+from muster.core.wording import problems
 from muster.core.wording.explain_shares import UNBOUNDED
 from muster.model.kaiqueue import KaiQueue
 from muster.model.keys import Ref
-from muster.model.quota import BrokenRule, QuotaNode
+from muster.model.problem import FieldProblem, problem
+from muster.model.quota import QuotaNode
 from muster.model.resources import EVERYTHING, QuantityError, Vector, in_bytes, parse_quantity
+from muster_cli.brokenrules import BrokenRule, in_words
 from muster_cli.exits import NOT_FOUND, USAGE, CliError
 from muster_cli.manifests import Manifest, read_manifests
 
@@ -72,7 +75,7 @@ class Given(Struct):
     usage: dict[str, dict[str, Fraction]] = field(default_factory=dict)
     k: Fraction = Fraction(1)
     plain: bool = False
-    broken: dict[str, str] = field(default_factory=dict)
+    broken: dict[str, FieldProblem] = field(default_factory=dict)
     """name of a queue -> what is wrong with what was written"""
     warnings: list[BrokenRule] = field(default_factory=list)
 
@@ -140,18 +143,20 @@ def _take_row(given: Given, name: str, row: dict[str, Any]) -> None:
         try:
             amounts = _amounts(row[which], f"{which} of queue {name}", given) if row.get(which) is not None else {}
         except CliError as err:
-            given.broken[name] = str(err)
+            given.broken[name] = problem("", "said", said=str(err))
             amounts = {}
         if which in defaults:
             filled = dict.fromkeys(given.total, defaults[which])
             texts[which] = filled | {resource: _decimal(amount) for resource, amount in amounts.items()}
         elif any(amount < 0 for amount in amounts.values()):
-            given.broken[name] = f"{which} of queue {name} is {row[which]}; write 0 or more"
+            said = f"{which} of queue {name} is {row[which]}; write 0 or more"
+            given.broken[name] = problem("", "said", said=said)
         elif amounts:
             (given.requests if which == "request" else given.usage)[name] = amounts
     priority = row.get("priority")
     if priority is not None and (isinstance(priority, bool) or not isinstance(priority, int)):
-        given.broken[name] = f"priority of queue {name} is {priority!r}; write a whole number, the higher the earlier"
+        said = f"priority of queue {name} is {priority!r}; write a whole number, the higher the earlier"
+        given.broken[name] = problem("", "said", said=said)
         priority = None
     given.queues.append(
         KaiQueue(
@@ -178,10 +183,10 @@ def read_queues(manifests: list[Manifest]) -> Given:
             found = read_kai_queue(json.dumps({**each.body, "metadata": meta}, default=str).encode())
         except UnreadableError as err:
             if not is_name(each.name):
-                raise CliError(f"{each}: {err}", USAGE) from err
+                raise CliError(f"{each}: {problems.line(err.problem)}", USAGE) from err
             spec = each.body.get("spec")
             parent = str(spec.get("parentQueue") or "") if isinstance(spec, Mapping) else ""
-            given.broken[each.name] = str(err)
+            given.broken[each.name] = err.problem
             given.queues.append(KaiQueue(Ref("Queue", "", each.name, "unreadable"), 1, parent=parent))
             continue
         given.queues.append(found)
@@ -192,7 +197,7 @@ def compiled(given: Given) -> ShareQuestion:
     """The queues in force, with what each asks for: all it can get where nothing is said."""
     resources = {name for each in given.queues for name in each.quota} | given.total.keys()
     units = dict.fromkeys(resources, SCALE)
-    found = kai.compile_queues(given.queues, units, given.broken, lambda amount, _: _plain(amount))
+    found = kai.compile_queues(given.queues, units, given.broken)
     nodes = list(found.nodes)
     total = {name: int(amount * SCALE) for name, amount in given.total.items()}
     requests: dict[str, Vector] = {}
@@ -206,10 +211,11 @@ def compiled(given: Given) -> ShareQuestion:
         usage[node.path] = {name: int(amount * USAGE_WHOLE) for name, amount in used.items()}
     k = (given.k.numerator, given.k.denominator)
     laws = {name: Law(1 if in_bytes(name) else SCALE, k, USAGE_WHOLE) for name in total}
-    warnings = [*given.warnings, *found.warnings]
+    disabled = {name: problems.line(why, _shown) for name, why in found.disabled.items()}
+    warnings = [*given.warnings, *(in_words(each, _shown) for each in found.warnings)]
     if nodes:
         warnings += _beyond_total(nodes, total)
-    return ShareQuestion(nodes, total, requests, usage, laws, found.disabled, warnings, given.plain)
+    return ShareQuestion(nodes, total, requests, usage, laws, disabled, warnings, given.plain)
 
 
 def total_of(given: Given) -> tuple[dict[str, Fraction], str]:
@@ -258,6 +264,10 @@ def _beyond_total(nodes: list[QuotaNode], total: Vector) -> Iterator[BrokenRule]
             yield BrokenRule("total", "over_subscribed", said)
 
 
+def _shown(amount: int, _resource: str) -> str:
+    return _plain(amount)
+
+
 def _plain(amount: int) -> str:
     return _decimal(Fraction(amount, SCALE))
 
@@ -288,7 +298,7 @@ def _amount(value: Any, resource: str, where: str) -> Fraction:
     try:
         return Fraction(parse_quantity(value, name), kai.unit_of(name))
     except QuantityError as err:
-        raise CliError(f"{where}: {err}", USAGE) from None
+        raise CliError(f"{where}: {problems.say(err.problem)}", USAGE) from None
 
 
 def _number(value: Any, where: str) -> Fraction:

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from kit.doubles.log import MemoryLog
 from kit.nats import SMALL, commit
 from kit.waiting import until
+from kit.words import odd
 from muster.bus.cell import open_log
 from muster.bus.jetstream import JetStream
 from muster.bus.streams import Limits
@@ -270,7 +271,7 @@ async def test_all_followers_see_one_order_while_many_write(world: World) -> Non
 async def test_the_largest_commit_comes_back_whole(world: World) -> None:
     log = await world.open()
     events: list[Event] = [
-        ObjectUnreadable(ref=Ref("Pod", "ns", f"p{index}", f"u{index}"), rv=index, reason="é" * 900)
+        ObjectUnreadable(ref=Ref("Pod", "ns", f"p{index}", f"u{index}"), rv=index, problem=odd("é" * 900))
         for index in range(MAX_EVENTS)
     ]
     big = replace(commit(1), events=tuple(events))

@@ -32,7 +32,8 @@ def _of(info: mi.Type, depth: int) -> st.SearchStrategy[Any]:
         case mi.LiteralType():
             return st.sampled_from(info.values)
         case mi.UnionType():
-            return st.one_of([_of(each, depth) for each in info.types])
+            known = [each for each in info.types if depth < DEEPEST or not isinstance(each, mi.StructType)]
+            return st.one_of([_of(each, depth) for each in known or info.types])
         case mi.ListType():
             return st.lists(_of(info.item_type, depth), max_size=3)
         case mi.VarTupleType():
@@ -43,9 +44,16 @@ def _of(info: mi.Type, depth: int) -> st.SearchStrategy[Any]:
         case mi.NamedTupleType():
             return st.tuples(*(_of(each.type, depth) for each in info.fields)).map(lambda found: info.cls(*found))
         case mi.StructType():
-            given = {each.name: _of(each.type, depth) for each in info.fields if depth < DEEPEST or each.required}
+            deep = depth + _holds_itself(info)
+            given = {each.name: _of(each.type, deep) for each in info.fields if depth < DEEPEST or each.required}
             return st.fixed_dictionaries(given).map(lambda found: info.cls(**found))
     raise AssertionError(f"no values are known for {info}")
+
+
+def _holds_itself(info: mi.StructType) -> bool:
+    """Whether a field may be such a struct again."""
+    unions = (each.type for each in info.fields if isinstance(each.type, mi.UnionType))
+    return any(isinstance(each, mi.StructType) and each.cls is info.cls for union in unions for each in union.types)
 
 
 def example(kind: type[msgspec.Struct]) -> msgspec.Struct:

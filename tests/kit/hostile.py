@@ -9,7 +9,7 @@ A case is one JSON file below ``tests/corpus/<shard>``:
     make    {JSON pointer: maker} for what is too large for a file, see :func:`made`
     text    the whole body instead, one byte per character (latin-1), so that it need not be UTF-8 or JSON
     expect  one of
-            {"unreadable": TEXT}   reported on the object; the reason begins with TEXT, which names the field
+            {"unreadable": TEXT}   reported on the object; TEXT is the field and the code
             {"accepted": {PATH: VALUE}}   a fact, with these values at these places of it
             {"refused": [REASON, TEXT]}   a fact; queueing is refused by REASON, the message begins with TEXT
             {"rejected": [TEXT, ...]}     a tree that breaks rules: one violation begins with each TEXT

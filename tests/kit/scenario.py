@@ -37,6 +37,7 @@ from pathlib import Path
 
 from kit import facts, nodes
 from kit.bench import Bench
+from kit.words import in_words, odd
 from muster.core.objects.labels import RUN_TIME
 from muster.core.wording import explain_claims, telling, telling_nodes
 from muster.core.wording.explain import ADOPTED, waiting_for_quota
@@ -151,7 +152,7 @@ class Play:
         if "run" in options:
             changes["labels"] = {RUN_TIME: options["run"]}
         if "refusal" in options:
-            changes["refusal"] = options["refusal"].replace("_", " ")
+            changes["refusal"] = odd(options["refusal"].replace("_", " "))
         changes["created"] = self.bench.now - 60_000
         self.jobs[names[0]] = job = facts.job(name, namespace or "video", **changes)
         self.bench.facts(facts.seen(job))
@@ -420,7 +421,7 @@ def tell(event: Event) -> str:
         case QuotaTreeAccepted():
             return f"tree accepted: {len(event.tree.nodes)} nodes, profile {event.tree.profile}"
         case QuotaTreeRejected():
-            return "tree rejected: " + "; ".join(str(violation) for violation in event.violations)
+            return "tree rejected: " + "; ".join(in_words(each) for each in event.violations)
         case QuotaTreeRemoved():
             return "tree removed"
         case EvictionOrdered() | ReclaimDeferred() | ClaimOpened() | ClaimEnded():

@@ -28,6 +28,7 @@ from muster.events.system import PlacementChosen
 from muster.model.gang import NATIVE, PodGroup, Verdict
 from muster.model.keys import Ref
 from muster.model.placing import HostPort, NodeTerm, PodRules, PodTerm, Requirement, Spread, Taint
+from muster.model.problem import problem
 from muster.model.workload import PodSet, PodState, Wishes
 
 TWO = (("a", 5), ("b", 3))
@@ -152,7 +153,7 @@ def dequeued(reason: str) -> tuple[Scene, str]:
             scene.take("queue_sorter")
             scene.settle()
         case "refused":
-            scene.change("one", refusal="spec.x cannot be")
+            scene.change("one", refusal=problem("spec.x", "keeps_its_cluster"))
         case "held":
             scene.change("one", wishes=Wishes(hold=True, by="ann", reason="waits for data"))
         case "unbound":

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from kit import facts, scenes
 from kit.scenes import TWO, Scene, beginning, claimed, outranked, stale_gang, timed_out
+from kit.words import odd
 from muster.events.facts import ObjectUnreadable, QueueObserved
 from muster.events.system import LogNearlyFull
 from muster.model.keys import Ref
@@ -119,7 +120,9 @@ def nearly_full() -> tuple[Scene, str]:
 
 def unreadable() -> tuple[Scene, str]:
     scene = beginning()
-    scene.do(ObjectUnreadable(ref=Ref("RayJob", "video", "one", "uid-odd"), rv=9_999_999, reason="spec.x: missing"))
+    scene.do(
+        ObjectUnreadable(ref=Ref("RayJob", "video", "one", "uid-odd"), rv=9_999_999, problem=odd("spec.x: missing"))
+    )
     return scene, "video/one"
 
 

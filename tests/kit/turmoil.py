@@ -14,6 +14,7 @@ import msgspec
 
 from kit import facts, kai, nodes
 from kit.chaos import NAMESPACES, SHAPES, Chaos
+from kit.words import odd
 from muster.core.cell.seat import Seat
 from muster.core.gang.asks import asks_of
 from muster.core.objects.labels import RUN_TIME
@@ -231,7 +232,9 @@ class Turmoil(Chaos):
             case 3:
                 rv = facts.next_rv()
                 self.jobs[name] = msgspec.structs.replace(job, rv=rv)
-                self.pending.append(ObjectUnreadable(ref=job.ref, rv=rv, reason="spec.rayClusterSpec is no object"))
+                self.pending.append(
+                    ObjectUnreadable(ref=job.ref, rv=rv, problem=odd("spec.rayClusterSpec: expected object"))
+                )
             case 4 if job.suspended and job.phase == "waiting":
                 self._tell(name, job, **self._asks(), generation=job.generation + 1)
             case 6 if job.phase == "running":

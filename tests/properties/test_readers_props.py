@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from kit import facts, kai
 from kit.scenes import Scene
+from kit.words import odd
 from muster.core.codes.codes import CODES
 from muster.core.codes.values import NotQueued
 from muster.core.learned.pace import Estimate
@@ -226,7 +227,7 @@ def _around(scene: Scene, rng: Random, _number: int) -> None:
 
 def _unreadable(scene: Scene, rng: Random, number: int) -> None:
     if name := any_of(list(scene.jobs), rng):
-        scene.do(ObjectUnreadable(ref=scene.jobs[name].ref, rv=9_000_000 + number, reason="spec.x: missing"))
+        scene.do(ObjectUnreadable(ref=scene.jobs[name].ref, rv=9_000_000 + number, problem=odd("spec.x: missing")))
 
 
 def _tree(scene: Scene, rng: Random, _number: int) -> None:

@@ -15,7 +15,8 @@ from muster.model.demand import Demand, Shortfall
 from muster.model.elastic import Counts
 from muster.model.keys import Ref
 from muster.model.pools import Growth, PoolRefusal
-from muster.model.quota import BrokenRule, QuotaTree
+from muster.model.problem import FieldProblem
+from muster.model.quota import QuotaTree
 from muster.model.resources import Vector
 from muster.model.workload import PodSet
 
@@ -180,7 +181,7 @@ class QuotaTreeAccepted(Decision, frozen=True, kw_only=True):
 
     tree: QuotaTree
     rv: int
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[FieldProblem, ...] = ()
 
 
 class QuotaTreeRejected(Decision, frozen=True, kw_only=True):
@@ -188,7 +189,7 @@ class QuotaTreeRejected(Decision, frozen=True, kw_only=True):
 
     ref: Ref
     rv: int
-    violations: tuple[BrokenRule, ...]
+    violations: tuple[FieldProblem, ...]
 
 
 class QuotaTreeRemoved(Decision, frozen=True, kw_only=True):

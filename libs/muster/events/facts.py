@@ -14,6 +14,7 @@ from muster.model.gang import PodGroup
 from muster.model.kaiqueue import KaiQueue
 from muster.model.keys import Ref
 from muster.model.pools import NodePool
+from muster.model.problem import FieldProblem
 from muster.model.workload import ChildState, NodeState, Outcome, PodState, Workload
 
 
@@ -241,7 +242,7 @@ class ObjectUnreadable(Event, frozen=True, kw_only=True):
 
     ref: Ref
     rv: int
-    reason: str
+    problem: FieldProblem
 
 
 Fact = (

@@ -6,6 +6,8 @@ from typing import Literal
 
 from msgspec import Struct
 
+from muster.model.problem import FieldProblem
+
 RefusalReason = Literal[
     "cannot_suspend",
     "unbound",
@@ -18,9 +20,9 @@ RefusalReason = Literal[
 ]
 """Why a suspended workload is not in a queue:
 
-cannot_suspend  its controller could never suspend it again; the text names the field
+cannot_suspend  its controller could never suspend it again; ``problem`` names the field
 unbound         no quota claims its namespace, or its label names none that takes work
-unreadable      the object cannot be read; the text names the field
+unreadable      the object cannot be read; ``problem`` names the field
 no_tree         no valid quota tree is in force
 held            somebody holds it back; name and text say who and why
 two_quotas      its label names a KAI queue, and an ElasticQuotaTree claims it as well
@@ -49,7 +51,7 @@ quota_not_unique     unbound: ``count`` leaves are called ``name``: ``names``
 by_label             two_quotas: queue ``name``, and quota ``other`` by label
 by_namespace         two_quotas: queue ``name``, and quota ``other`` by its namespace
 queue_missing        queue_unknown: there is no queue ``name``; ``names`` take work
-queue_disabled       queue_unknown: queue ``name`` is not in force; ``text`` says why
+queue_disabled       queue_unknown: queue ``name`` is not in force; ``problem`` says why
 queue_has_children   queue_unknown: queue ``name`` has ``names`` below it
 """
 
@@ -71,4 +73,6 @@ class Refusal(Struct, frozen=True, gc=False, omit_defaults=True):
     count: int = 0
     """How many there are in all."""
     text: str = ""
-    """In the words of others: the author of a hold, the check of a field, the rule that a queue breaks."""
+    """In the words of others: the author of a hold."""
+    problem: FieldProblem | None = None
+    """The field that is wrong, or the rule that a queue breaks."""

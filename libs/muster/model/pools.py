@@ -7,6 +7,7 @@ from typing import Literal
 from msgspec import Struct, field
 
 from muster.model.placing import Taint
+from muster.model.problem import FieldProblem
 from muster.model.resources import Vector
 from muster.model.workload import PodSet
 
@@ -35,8 +36,8 @@ class NodePool(Struct, frozen=True, gc=False, omit_defaults=True):
     """Class of the ProvisioningRequests by which its nodes are asked for; empty: pods that lack a node are enough."""
     wait_ms: int = 900_000
     """How long nodes may take to come."""
-    refusal: str = ""
-    """Why it does not count, as a sentence; the rest is empty then."""
+    refusal: FieldProblem | None = None
+    """Why it does not count; the rest is empty then."""
 
 
 class PoolNodes(Struct, frozen=True, gc=False):

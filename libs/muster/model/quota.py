@@ -7,6 +7,7 @@ from typing import Literal
 from msgspec import Struct, field
 
 from muster.model.keys import Ref
+from muster.model.problem import FieldProblem
 from muster.model.resources import Vector
 
 JOBS = "kube-queue/max-jobs"
@@ -132,8 +133,8 @@ class QuotaTree(Struct, frozen=True, gc=False, omit_defaults=True):
     rules: Rules = DEFAULT_RULES
     rule_profile: RuleProfile = "elastic-quota"
     """By which rules it is applied: of ElasticQuotaTrees (guarantees) or of KAI queues (quotas and fair shares)."""
-    disabled: dict[str, str] = field(default_factory=dict)
-    """name of a queue that is not in force -> why, and what would help; in a tree compiled from many objects"""
+    disabled: dict[str, FieldProblem] = field(default_factory=dict)
+    """name of a queue that is not in force -> why; in a tree compiled from many objects"""
 
     @property
     def by_shares(self) -> bool:
@@ -144,14 +145,3 @@ class QuotaTree(Struct, frozen=True, gc=False, omit_defaults=True):
     def root(self) -> str:
         """Path of the root: no two trees in force have the same."""
         return self.nodes[0].path
-
-
-class BrokenRule(Struct, frozen=True, gc=False):
-    """One broken rule: where, which rule, and the values that break it, as one sentence."""
-
-    path: str
-    rule: str
-    detail: str
-
-    def __str__(self) -> str:
-        return f"{self.path}: {self.detail}"

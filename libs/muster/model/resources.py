@@ -12,6 +12,9 @@ import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
+from muster.model.problem import ProblemError, problem
+from muster.model.text import shorten
+
 Vector = dict[str, int]
 """{resource name: amount in base units}; absent means zero."""
 
@@ -33,7 +36,7 @@ MAX_RESOURCES = 256
 """How many resources one place may name: far more than any node has."""
 
 
-class QuantityError(ValueError):
+class QuantityError(ProblemError):
     """A text is not a Kubernetes quantity, or names more than :data:`MAX_AMOUNT`."""
 
 
@@ -56,12 +59,11 @@ def parse_quantity(text: str, resource: str) -> int:
     """
     match = _QUANTITY.fullmatch(text) if len(text) <= _MAX_TEXT else None
     if match is None or not (match["whole"] or match["part"]):
-        shown = text if len(text) <= _MAX_TEXT else text[:_MAX_TEXT] + "…"
-        raise QuantityError(f"{shown!r} is not a quantity such as 500m, 4 or 14Gi")
+        raise QuantityError(problem("", "not_a_quantity", value=shorten(text, _MAX_TEXT + 1)))
     part = match["part"] or ""
     digits = int((match["whole"] or "0") + part)
     if match["sign"] == "-" and digits:
-        raise QuantityError(f"{text!r} is negative")
+        raise QuantityError(problem("", "negative", value=text))
     suffix = match["suffix"] or ""
     power = -len(part) + (0 if in_bytes(resource) else 3)
     shift = 0
@@ -74,11 +76,11 @@ def parse_quantity(text: str, resource: str) -> int:
     if digits == 0:
         return 0
     if power > 40:
-        raise QuantityError(f"{text!r} is more than this system can count")
+        raise QuantityError(problem("", "uncountable", value=text))
     amount: int = digits << shift
     amount = amount * 10**power if power >= 0 else -(-amount // 10**-power)
     if amount > MAX_AMOUNT:
-        raise QuantityError(f"{text!r} is more than this system can count")
+        raise QuantityError(problem("", "uncountable", value=text))
     return amount
 
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal, get_args
 
+from muster.model.problem import ProblemError, problem
+
 PLACEMENT = "muster.dev/placement"
 """Attribute of a node of a quota tree, or annotation of a Queue, that says it."""
 
@@ -19,8 +21,8 @@ STRATEGIES: dict[str, Strategy] = {each: each for each in get_args(Strategy)}
 RESOURCES: dict[str, Resource] = {each: each for each in get_args(Resource)}
 
 
-class StrategyError(ValueError):
-    """A text says no strategy; the message says what would."""
+class StrategyError(ProblemError):
+    """A text says no strategy."""
 
 
 def strategies(text: str) -> dict[Resource, Strategy]:
@@ -31,7 +33,7 @@ def strategies(text: str) -> dict[Resource, Strategy]:
     for part in text.split(",") if text else ():
         name, _, word = part.strip().partition("=")
         if name not in RESOURCES or word not in STRATEGIES or RESOURCES[name] in found:
-            raise StrategyError(f"{text[:64]!r} is no strategy; write pack, spread, or for example gpu=pack,cpu=spread")
+            raise StrategyError(problem("", "not_a_strategy", value=text[:64]))
         found[RESOURCES[name]] = STRATEGIES[word]
     return dict(sorted(found.items()))
 

@@ -10,6 +10,7 @@ from msgspec import Struct, field
 from muster.model.elastic import RAY_KINDS, Counts, Elastic
 from muster.model.keys import Ref
 from muster.model.placing import ANYWHERE, PodRules, Taint, Topology
+from muster.model.problem import FieldProblem
 from muster.model.resources import Vector
 
 Phase = Literal["waiting", "suspending", "starting", "running", "finished"]
@@ -107,7 +108,7 @@ class Workload(Struct, frozen=True, gc=False, omit_defaults=True):
     """The observed state of one workload object: only what a decision or a display needs.
 
     ``need`` maps a profile (``ack``, ``full``) to the whole request in base units.
-    ``refusal`` is one sentence saying why this object cannot be queued, naming the field; empty when it can.
+    ``refusal`` says why this object cannot be queued; None when it can.
     """
 
     ref: Ref
@@ -145,7 +146,7 @@ class Workload(Struct, frozen=True, gc=False, omit_defaults=True):
     """Its controller cannot suspend it in the state it is in (a RayJob that waits or retries)."""
     wishes: Wishes = NO_WISHES
     switch: Switch = DIRECT
-    refusal: str = ""
+    refusal: FieldProblem | None = None
     labels: dict[str, str] = field(default_factory=dict)
     """Only the labels that queueing knows."""
     annotated: bool = False
@@ -168,7 +169,7 @@ class Workload(Struct, frozen=True, gc=False, omit_defaults=True):
     @property
     def waits(self) -> bool:
         """Whether it is suspended, asks to run, and nobody holds it back."""
-        held = bool(self.refusal) or self.wishes.hold
+        held = self.refusal is not None or self.wishes.hold
         return self.suspended and self.phase in ("waiting", "suspending") and not held
 
     @property

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from muster.core.quota.trees.rules import KNOWN, read_rules
 from muster.core.rulesets import NEWEST, OLDEST
+from muster.core.wording import problems
 from muster.events.envelope import Stored
 from muster.events.facts import QuotaTreeObserved
 from muster.events.system import PlacementMode, RulesetActivated
@@ -52,7 +53,7 @@ def changed_rules(before: Mapping[str, str], rules: Mapping[str, str]) -> dict[s
     if unknown:
         raise TraceError(f"there is no rule {unknown[0]}; there are {', '.join(sorted(KNOWN))}")
     if wrong:
-        raise TraceError(wrong[0])
+        raise TraceError(problems.line(wrong[0]))
     return changed
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from muster.core.wording import problems
 from muster.model.resources import QuantityError, Vector, add_into, format_quantity, is_resource_name, parse_quantity
 from muster.tracesim.documents import Document, DocumentPlace
 from muster.tracesim.model import (
@@ -137,7 +138,7 @@ def _amounts(place: DocumentPlace) -> Vector:
             try:
                 found[key] = parse_quantity(value if isinstance(value, str) else repr(value), key)
             except QuantityError as err:
-                raise each.error(str(err)) from err
+                raise each.error(problems.say(err.problem)) from err
     return dict(sorted(found.items()))
 
 

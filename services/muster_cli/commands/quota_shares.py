@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from muster.model.quota import BrokenRule
+from muster_cli.brokenrules import BrokenRule
 from muster_cli.console import Output
 from muster_cli.exits import OK, USAGE, CliError
 from muster_cli.options import pair

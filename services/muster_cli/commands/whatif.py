@@ -10,6 +10,7 @@ from msgspec import to_builtins
 from rich.text import Text
 
 from muster.core.quota.trees.tree import leaves
+from muster.core.wording import problems
 from muster.model.resources import QuantityError, Vector, parse_quantity
 from muster.tracesim.changes import (
     POLICIES,
@@ -164,7 +165,7 @@ def _nodes(text: str) -> list[Vector]:
         try:
             node[name] = parse_quantity(amount, name)
         except QuantityError as err:
-            raise CliError(f"{wrong}: {err}", USAGE) from err
+            raise CliError(f"{wrong}: {problems.say(err.problem)}", USAGE) from err
     return [node] * int(count)
 
 

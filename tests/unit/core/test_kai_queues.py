@@ -6,6 +6,7 @@ from kit import nodes
 from kit.bench import Bench
 from kit.facts import seen, tree
 from kit.kai import queue, queue_gone, work
+from kit.words import in_words
 from muster.core.objects.kaiqueue import KIND, read_kai_queue
 from muster.core.presentation.kaiqueues import kai_status
 from muster.core.quota.ledger.ledger import Ledger
@@ -100,7 +101,7 @@ def test_a_bad_queue_disables_what_is_below_it_and_nothing_else() -> None:
     )
     tree = ledger(found).trees[KAI_ROOT]
     assert [node.name for node in tree.nodes[1:]] == ["department-1", "team-a", "team-b"]
-    assert {name: reason.partition(";")[0] for name, reason in tree.disabled.items()} == {
+    assert {name: in_words(reason).partition(";")[0] for name, reason in tree.disabled.items()} == {
         "lost": "parentQueue 'nowhere' does not exist",
         "below": "it is below lost, which is disabled: parentQueue 'nowhere' does not exist",
         "odd": "spec.resources: quota -2 of nvidia.com/gpu is no amount",

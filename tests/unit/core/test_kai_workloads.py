@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from kit.words import in_words
 from muster.core.workloads.kinds import raycluster, rayjob
 from muster.model.workload import Workload
 
@@ -62,7 +63,7 @@ def test_the_label_of_the_workload_counts_before_that_of_its_pods() -> None:
 
 
 def test_a_rayjob_in_k8s_job_mode_is_refused_with_the_other_modes() -> None:
-    refused = job("K8sJobMode", {QUEUE: "team-a"}).refusal
+    refused = in_words(job("K8sJobMode", {QUEUE: "team-a"}).refusal)
     assert "KAI-Scheduler does not support RayJob with K8sJobMode" in refused
     assert all(mode in refused for mode in ("HTTPMode", "SidecarMode", "InteractiveMode"))
     assert not job("HTTPMode", {QUEUE: "team-a"}).refusal

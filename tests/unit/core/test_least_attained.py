@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kit.scenes import Scene
+from kit.words import in_words
 from muster.core.quota.service import FRESH_MS, LEAST_RUN_MS, MOST_TIMES
 from muster.core.quota.trees.rules import read_rules
 from muster.events.claims import ClaimOpened
@@ -180,7 +181,7 @@ def test_spans_that_do_not_rise_refuse_the_tree(text: str) -> None:
     rules, wrong = read_rules({"least-attained": text})
     assert rules.least_attained_ms == ()
     assert len(wrong) == 1
-    assert wrong[0].startswith("annotation muster.dev/least-attained: ")
+    assert in_words(wrong[0]).startswith("annotation muster.dev/least-attained: ")
 
 
 def test_who_has_saved_its_work_gives_way_first_however_often_it_did() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from kit.nodes import ATOMIC
+from kit.words import in_words
 from muster.core.objects.meta import UnreadableError
 from muster.core.objects.nodepools import MAX_POOLS, read_node_pools, read_nodes_request
 from muster.model.placing import Taint
@@ -58,7 +59,7 @@ def test_a_pool_is_read() -> None:
         ({"allocatable": {}}, "allocatable: is empty; say what one node can give"),
         ({"allocatable": {"cpu": "lots"}}, "allocatable.cpu: 'lots' is not a quantity"),
         ({"class": "soon"}, "class: 'soon' is neither the class of a ProvisioningRequest"),
-        ({"class": ""}, "class: missing is neither"),
+        ({"class": ""}, "class: is missing; write the class"),
         ({"waitSeconds": 0}, "waitSeconds: is 0; take 1 to 86400"),
         ({"taints": [{"key": "a", "effect": "Never"}]}, "taints[0].effect: 'Never' is none of NoSchedule"),
         ({"maxnodes": 4}, "unknown field maxnodes; it is JSON with the keys maxNodes, allocatable"),
@@ -68,22 +69,22 @@ def test_a_pool_is_read() -> None:
 def test_a_pool_that_cannot_be_read_says_key_value_and_what_would_do(change: dict[str, Any], words: str) -> None:
     said = {key: value for key, value in {**GOOD, **change}.items() if value is not None}
     bad, good = read(bad=json.dumps(said), good=json.dumps(GOOD))
-    assert (good.refusal, good.most) == ("", 4)
-    assert bad.refusal.startswith("data[bad]: ")
-    assert words in bad.refusal.replace("`", "")
+    assert (good.refusal, good.most) == (None, 4)
+    assert in_words(bad.refusal).startswith("data[bad]")
+    assert words in in_words(bad.refusal)
     assert bad == NodePool("bad", refusal=bad.refusal), "nothing else of it counts"
 
 
 def test_what_is_no_json_and_what_is_no_name() -> None:
     odd, yaml = read(Odd_Name=json.dumps(GOOD), yaml="maxNodes: 4")
-    assert "the name of a pool is up to 63 small letters" in odd.refusal
-    assert "it is JSON with the keys maxNodes" in yaml.refusal
+    assert "the name of a pool is up to 63 small letters" in in_words(odd.refusal)
+    assert "it is JSON with the keys maxNodes" in in_words(yaml.refusal)
 
 
 def test_only_one_config_map_counts() -> None:
     assert read_node_pools(config(namespace="video", gpu=json.dumps(GOOD))) is None
     assert read_node_pools(config(name="other", gpu=json.dumps(GOOD))) is None
-    with pytest.raises(UnreadableError, match="declares 65 pools"):
+    with pytest.raises(UnreadableError, match="many_pools"):
         read_node_pools(config(**{f"p{index}": "{}" for index in range(MAX_POOLS + 1)}))
 
 

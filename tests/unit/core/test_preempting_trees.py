@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from kit import facts
+from kit.words import in_words
 from muster.core.quota.trees.tree import read_tree
 from muster_cli.main import run
 
@@ -20,7 +21,7 @@ def tree(*, rule: dict[str, str], upper: dict[str, str], lower: dict[str, str]) 
     branch = facts.node("a", none, {"cpu": 4}, children=(leaf,), **upper)
     root = facts.node("root", {"cpu": 4}, {"cpu": 4}, children=(branch, facts.node("c", none, {"cpu": 4}, ("c",))))
     read, broken = read_tree(facts.tree(root, rules=rule))
-    return [node.preempts for node in read.nodes], [str(each) for each in broken]
+    return [node.preempts for node in read.nodes], [in_words(each) for each in broken]
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import pytest
 
 from kit import facts
 from kit.scenes import Scene
+from kit.words import odd
 from muster.core.audit.auditor import audit
 from muster.events.claims import ClaimEnded, ClaimOpened, PlanTried
 from muster.events.decisions import (
@@ -34,7 +35,7 @@ def borrowed(*leaves: tuple[str, int], jobs: int = 2, cpu: int = 4, **rules: str
 
 def unreadable(scene: Scene, name: str) -> None:
     job = scene.jobs[name]
-    scene.do(ObjectUnreadable(ref=job.ref, rv=facts.next_rv(), reason="spec.rayClusterSpec is no object"))
+    scene.do(ObjectUnreadable(ref=job.ref, rv=facts.next_rv(), problem=odd("spec.rayClusterSpec: expected object")))
 
 
 def test_a_borrower_that_cannot_be_read_any_more_is_no_victim() -> None:

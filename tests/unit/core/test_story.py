@@ -3,6 +3,7 @@
 import pytest
 
 from kit.scenario import Play, scene_of
+from kit.words import odd
 from muster.core.views.story import JobStory, Story
 from muster.events.facts import ObjectUnreadable, WorkloadFinished, WorkloadStarted
 from muster.model.keys import Ref
@@ -80,7 +81,7 @@ SITUATIONS: dict[str, tuple[tuple[str, ...], str, str]] = {
         "Gone",
         "It was deleted, and released cpu 12, memory 12G: it is over and nothing of it is left",
     ),
-    "refused": ((*BASE, "job one refusal=spec.x_cannot_be"), "CannotSuspend", "It is not queued: spec.x cannot be"),
+    "refused": ((*BASE, "job one refusal=spec.x_cannot_be"), "CannotSuspend", "It is not queued: spec.x: cannot be"),
     "deleted after it was refused": (
         (*BASE, "job one refusal=spec.x_cannot_be", "gone one"),
         "Gone",
@@ -139,7 +140,7 @@ def test_unmanaged_and_not_suspended() -> None:
 def test_unreadable() -> None:
     scene = scene_of(*BASE)
     ref = Ref("RayJob", "video", "one", "uid-odd")
-    scene.bench.facts(ObjectUnreadable(ref=ref, rv=9_999_999, reason="spec.rayClusterSpec: missing"))
+    scene.bench.facts(ObjectUnreadable(ref=ref, rv=9_999_999, problem=odd("spec.rayClusterSpec: missing")))
     story = listen(scene).of("video/one")
     assert story.standing.code == "Unreadable"
     assert "spec.rayClusterSpec: missing" in story.standing.text
@@ -245,6 +246,6 @@ def test_names_that_are_meant_and_names_like_it() -> None:
 def test_the_newest_of_a_name_is_meant() -> None:
     scene = scene_of(*BASE, "job one", "gone one")
     ref = Ref("RayJob", "video", "one", "uid-second")
-    scene.bench.facts(ObjectUnreadable(ref=ref, rv=9_999_999, reason="odd"))
+    scene.bench.facts(ObjectUnreadable(ref=ref, rv=9_999_999, problem=odd("odd")))
     story = listen(scene).of("video/one")
     assert (story.ref.uid, story.earlier) == ("uid-second", 1)

@@ -1,5 +1,6 @@
 """Events in words: every one there is, and nothing a user wrote can break them."""
 
+from kit.words import odd
 from muster.core.views.story import Story
 from muster.core.wording.telling import _WORDS, MAX_TEXT, subject_of, tell, words
 from muster.events import decisions as d
@@ -9,7 +10,8 @@ from muster.events.refusals import Refusal
 from muster.events.registry import EVENT_TYPES
 from muster.model.demand import Shortfall
 from muster.model.keys import Ref
-from muster.model.quota import BrokenRule, QuotaNode, QuotaTree
+from muster.model.problem import problem
+from muster.model.quota import QuotaNode, QuotaTree
 
 JOB = Ref("RayJob", "video", "one", "uid-1")
 AT = Cause(7, 0)
@@ -43,15 +45,19 @@ def test_sentences_have_the_numbers() -> None:
     failed = effects.EffectFailed(cause=AT, ref=JOB, attempt=1, reason="refused", message="policy says no")
     assert tell(failed).text == "the API server refused to resume it: policy says no"
     nodes = (QuotaNode("root", limit={"cpu": 40_000}, children=("root/a",)), QuotaNode("root/a"))
-    accepted = d.QuotaTreeAccepted(cause=AT, tree=QuotaTree(JOB, nodes), rv=1, warnings=("one warning",))
-    assert tell(accepted).text == "2 queues, in all cpu 40; one warning"
-    rules = tuple(BrokenRule("root/a", "min_over_max", f"rule {number}") for number in range(5))
+    accepted = d.QuotaTreeAccepted(
+        cause=AT, tree=QuotaTree(JOB, nodes), rv=1, warnings=(odd("one warning: it is odd"),)
+    )
+    assert tell(accepted).text == "2 queues, in all cpu 40; one: warning it is odd"
+    rules = tuple(problem("root/a", "said", said=f"rule {number}") for number in range(5))
     rejected = d.QuotaTreeRejected(cause=AT, ref=JOB, rv=1, violations=rules)
     assert tell(rejected).text.endswith("root/a: rule 0; root/a: rule 1; root/a: rule 2; and 2 more")
 
 
 def test_a_text_is_never_endless() -> None:
-    refused = d.WorkloadRefused(cause=AT, ref=JOB, refusal=Refusal("cannot_suspend", text="x" * 10_000))
+    refused = d.WorkloadRefused(
+        cause=AT, ref=JOB, refusal=Refusal("cannot_suspend", problem=odd("spec: " + "x" * 10_000))
+    )
     assert len(tell(refused).text) == MAX_TEXT
     assert tell(refused).text.endswith("…")
 

@@ -18,6 +18,7 @@ from kit import facts
 from kit.bench import Bench
 from kit.hostile import Hostile, Watching, corpus, watching
 from kit.scenario import tell as tell_decision
+from kit.words import coded, in_words, odd
 from muster.core.audit.auditor import audit
 from muster.core.presentation import desired, queues
 from muster.core.readmodel.model import ReadModel
@@ -75,12 +76,13 @@ def test_it_is_read_or_reported_quickly_and_in_few_bytes(case: Hostile) -> None:
     assert len(encode(fact)) <= MAX_FACT_BYTES
     if expect.accepted is None and not expect.refused and not expect.rejected:
         assert isinstance(fact, ObjectUnreadable), fact
-        assert fact.reason.startswith(expect.unreadable)
-        assert re.match(r"(object|[a-zA-Z][\w./\[\]-]*): .", fact.reason), f"no field path: {fact.reason}"
-        assert harmless(fact.reason), fact.reason
-        assert len(fact.reason) <= 600
+        told = in_words(fact.problem)
+        assert coded(fact.problem).startswith(expect.unreadable)
+        assert re.match(r"(object|[a-zA-Z][\w./\[\]-]*): .", told), f"no field path: {told}"
+        assert harmless(told), told
+        assert len(told) <= 600
     else:
-        assert not isinstance(fact, ObjectUnreadable), fact.reason
+        assert not isinstance(fact, ObjectUnreadable), in_words(fact.problem)
         plain = msgspec.json.decode(encode(fact))
         for path, value in (expect.accepted or {}).items():
             assert at(plain, path) == value, path
@@ -197,11 +199,11 @@ def test_it_is_reported_on_itself_and_stops_no_other(case: Hostile) -> None:
     if expect.refused:
         refusals = [event for event in decided if isinstance(event, WorkloadRefused)]
         assert [event.refusal.reason for event in refusals] == [expect.refused[0]]
-        assert refusals[0].refusal.text.startswith(expect.refused[1])
+        assert coded(refusals[0].refusal.problem).startswith(expect.refused[1])
     if expect.rejected:
         rejections = [event for event in decided if isinstance(event, QuotaTreeRejected)]
         assert len(rejections) == 2, "once as a new tree, once over the good one"
-        told = [str(violation) for violation in rejections[0].violations]
+        told = [coded(each) for each in rejections[0].violations]
         for text in expect.rejected:
             assert any(line.startswith(text) for line in told), told[:5]
     if case.shard == "elasticquotatrees" and expect.accepted is not None:
@@ -301,7 +303,7 @@ def test_a_tree_that_becomes_unreadable_leaves_the_good_one_in_force() -> None:
     bench.facts(tree)
     bench.synced()
     bench.settle()
-    bench.facts(ObjectUnreadable(ref=tree.ref, rv=facts.next_rv(), reason="spec.root: expected object, got null"))
+    bench.facts(ObjectUnreadable(ref=tree.ref, rv=facts.next_rv(), problem=odd("spec.root: expected object, got null")))
     assert bench.settle() == []
     bench.facts(*good_jobs())
     assert len([event for event in bench.settle() if isinstance(event, GangAdmitted)]) == 3
@@ -312,7 +314,7 @@ def test_a_job_that_is_mended_is_queued() -> None:
     bench.facts(facts.tree())
     bench.synced()
     job = facts.job("mended")
-    bench.facts(ObjectUnreadable(ref=job.ref, rv=facts.next_rv(), reason="spec.suspend: expected bool, got str"))
+    bench.facts(ObjectUnreadable(ref=job.ref, rv=facts.next_rv(), problem=odd("spec.suspend: expected bool, got str")))
     assert desired.trouble_event(view_of(bench), job.ref.uid) is not None
     bench.facts(WorkloadObserved(workload=msgspec.structs.replace(job, rv=facts.next_rv())))
     assert [event.ref for event in bench.settle() if isinstance(event, GangAdmitted)] == [job.ref]

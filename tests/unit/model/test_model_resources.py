@@ -87,13 +87,13 @@ NONE += ["1e+", "1.2.3", "NaN", "Infinity", "inf", "٤", "½", "1e99999", "1i"]
 
 @pytest.mark.parametrize("text", [*NONE, "", "4 ", " 4", "4\n", "1 Gi", "4" * 65, "\x00"])
 def test_anything_else_is_refused(text: str) -> None:
-    with pytest.raises(QuantityError, match="is not a quantity"):
+    with pytest.raises(QuantityError, match="not_a_quantity"):
         parse_quantity(text, "cpu")
 
 
 @pytest.mark.parametrize("text", ["-1", "-0.001", "-1n", "-1e-9", "-4Gi"])
 def test_less_than_nothing_is_refused(text: str) -> None:
-    with pytest.raises(QuantityError, match="is negative"):
+    with pytest.raises(QuantityError, match="negative"):
         parse_quantity(text, "memory")
 
 
@@ -109,7 +109,7 @@ def test_less_than_nothing_is_refused(text: str) -> None:
     ],
 )
 def test_more_than_can_be_counted_is_refused(text: str, resource: str) -> None:
-    with pytest.raises(QuantityError, match="more than this system can count"):
+    with pytest.raises(QuantityError, match="uncountable"):
         parse_quantity(text, resource)
 
 

@@ -17,7 +17,7 @@ def test_one_word_is_for_everything_and_each_resource_may_have_its_own() -> None
 
 @pytest.mark.parametrize("text", ["binpack", "gpu", "gpu=", "gpu=pack,", "tpu=pack", "gpu=pack,gpu=spread", "=", ","])
 def test_anything_else_is_refused_with_the_way_out(text: str) -> None:
-    with pytest.raises(StrategyError, match="is no strategy; write pack, spread, or for example gpu=pack,cpu=spread"):
+    with pytest.raises(StrategyError, match="not_a_strategy"):
         strategies(text)
 
 

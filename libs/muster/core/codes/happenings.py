@@ -17,6 +17,7 @@ from muster.events.clearing import ClearingOrdered, ClearingProposed
 from muster.events.refusals import Refusal
 from muster.model.demand import Shortfall
 from muster.model.keys import Ref
+from muster.model.problem import FieldProblem
 from muster.model.resources import Vector
 
 Weight = Literal["detail", "step", "turn"]
@@ -107,6 +108,7 @@ class Happening(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Of another object, or namespace/name of another job."""
     words: str = ""
     """What others said: a detail, a message."""
+    problem: FieldProblem | None = None
     queue: str = ""
     path: str = ""
     attempt: int = 0

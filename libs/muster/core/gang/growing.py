@@ -25,7 +25,7 @@ class Growing:
 
     def __init__(self, state: AdmitterState) -> None:
         self._state = state
-        self.pools = [pool for pool in state.pools.values() if not pool.refusal]
+        self.pools = [pool for pool in state.pools.values() if pool.refusal is None]
         self._has: dict[str, int] | None = None
         self._promised: dict[str, dict[str, int]] | None = None
         """What nodes were promised to, job or gang -> {pool: how many}."""

@@ -11,6 +11,8 @@ import msgspec
 from msgspec import Struct, field
 
 from muster.model.keys import Ref
+from muster.model.problem import FieldProblem, ProblemError, Value, problem
+from muster.model.problemcodes import ProblemCode
 from muster.model.text import clean, shorten
 from muster.model.workload import NO_WISHES, Wishes
 
@@ -92,8 +94,15 @@ def version_of(text: str) -> int | None:
     return number if number < 2**63 else None
 
 
-class UnreadableError(Exception):
-    """An object cannot be used as input; the message names the field and what is wrong with it."""
+class UnreadableError(ProblemError):
+    """An object cannot be used as input."""
+
+
+def unreadable(
+    path: str, code: ProblemCode, because: FieldProblem | None = None, /, **values: Value
+) -> UnreadableError:
+    """The error for one broken rule."""
+    return UnreadableError(problem(path, code, because, **values))
 
 
 class Owner(Struct, frozen=True, rename="camel"):
@@ -125,7 +134,7 @@ class Meta(Struct, frozen=True, rename="camel"):
         """ResourceVersion as an integer; raises UnreadableError when it is not one."""
         version = version_of(self.resource_version)
         if version is None:
-            raise UnreadableError(f"metadata.resourceVersion: {_shown(self.resource_version)} is not an integer")
+            raise unreadable("metadata.resourceVersion", "not_an_integer", value=shorten(self.resource_version, 64))
         return version
 
     @property
@@ -135,7 +144,7 @@ class Meta(Struct, frozen=True, rename="camel"):
             return 0
         created = parse_time(self.creation_timestamp)
         if not created:
-            raise UnreadableError(f"metadata.creationTimestamp: {_shown(self.creation_timestamp)} is not a time")
+            raise unreadable("metadata.creationTimestamp", "not_a_time", value=shorten(self.creation_timestamp, 64))
         return created
 
     @property
@@ -146,11 +155,11 @@ class Meta(Struct, frozen=True, rename="camel"):
     def ref(self, kind: str) -> Ref:
         """Which object this is; raises UnreadableError for an identity no API server gives."""
         if not is_name(self.name):
-            raise UnreadableError(f"metadata.name: {_shown(self.name)} is not a name of small letters, digits, - and .")
+            raise unreadable("metadata.name", "not_a_name", value=shorten(self.name, 64))
         if self.namespace and not is_namespace(self.namespace):
-            raise UnreadableError(f"metadata.namespace: {_shown(self.namespace)} is not the name of a namespace")
+            raise unreadable("metadata.namespace", "not_a_namespace", value=shorten(self.namespace, 64))
         if not _UID.fullmatch(self.uid):
-            raise UnreadableError(f"metadata.uid: {_shown(self.uid)} is not a uid")
+            raise unreadable("metadata.uid", "not_a_uid", value=shorten(self.uid, 64))
         return Ref(kind, self.namespace, self.name, self.uid)
 
 
@@ -159,7 +168,7 @@ def wishes(annotations: dict[str, str]) -> Wishes:
     text, priority = annotations.get(PRIORITY, ""), None
     if text:
         if not re.fullmatch(r"-?[0-9]{1,10}", text) or not -(2**31) <= int(text) < 2**31:
-            raise UnreadableError(f"metadata.annotations[{PRIORITY}]: {_shown(text)} is not a 32-bit integer")
+            raise unreadable(f"metadata.annotations[{PRIORITY}]", "not_int32", value=shorten(text, 64))
         priority = int(text)
     hold = annotations.get(HOLD, "false") != "false"
     by, reason = (clean(annotations.get(key, "")[:200]) for key in (CHANGED_BY, CHANGE_REASON))
@@ -174,9 +183,9 @@ def decode(raw: bytes, shape: type[Any]) -> Any:
     try:
         return _decoder(shape).decode(raw)
     except RecursionError as err:
-        raise UnreadableError("object: nested too deeply") from err
+        raise unreadable("object", "nested_too_deeply") from err
     except ValueError as err:  # a byte that is no UTF-8 inside a text is not a DecodeError
-        raise UnreadableError(as_path(str(err))) from err
+        raise UnreadableError(not_decoded(str(err))) from err
 
 
 _decoders: dict[type[Any], msgspec.json.Decoder[Any]] = {}
@@ -189,23 +198,18 @@ def _decoder(shape: type[Any]) -> msgspec.json.Decoder[Any]:
     return found
 
 
-def as_path(message: str) -> str:
-    """A decoder's message with the path of the field in front.
+def not_decoded(message: str) -> FieldProblem:
+    """What a decoder says, in its own words, and of which field.
 
-    msgspec's ``Expected `int`, got `str` - at `$.spec.replicas``` becomes ``spec.replicas: expected int, got str``.
+    msgspec's ``Expected `int`, got `str` - at `$.spec.replicas``` becomes ``expected int, got str`` of
+    ``spec.replicas``.
     """
     match = re.fullmatch(r"(.*) - at `\$\.?(.*)`", message, re.DOTALL)
-    if match is None:
-        return (message if _PATH.match(message) else f"object: {message}")[:MAX_REASON]
-    return f"{match[2] or 'object'}: {match[1][:1].lower()}{match[1][1:]}".replace("`", "")[:MAX_REASON]
+    where, said = (
+        (match[2] or "object", match[1][:1].lower() + match[1][1:]) if match is not None else ("object", message)
+    )
+    return problem(where.replace("`", ""), "not_decoded", said=said.replace("`", "")[:MAX_REASON])
 
-
-def _shown(text: str) -> str:
-    """A text somebody else wrote, quoted, short and harmless."""
-    return repr(shorten(text, 64))
-
-
-_PATH = re.compile(r"[a-zA-Z][\w./\[\]-]*: ")
 
 LATEST_MS = 253_370_764_800_000
 """The year 9999: a time from then on is no time, so that whatever is added to one can still be written."""

@@ -10,11 +10,12 @@ from typing import Literal
 
 from msgspec import Struct, field
 
-from muster.core.objects.meta import PREFIX, Int32, Meta, UnreadableError, as_path, decode, is_name
+from muster.core.objects.meta import PREFIX, Int32, Meta, UnreadableError, decode, is_name, unreadable
 from muster.core.objects.podspec import Quantity, amounts
 from muster.events.facts import NodePoolsObserved, NodesRequestObserved
 from muster.model.placing import Taint
 from muster.model.pools import NodePool
+from muster.model.problem import problem
 from muster.model.text import clean, shorten
 
 NAMESPACE = "muster-system"
@@ -28,7 +29,7 @@ MAX_POOLS = 64
 MAX_NODES = 10_000
 MAX_WAIT_S = 86_400
 EFFECTS = ("NoSchedule", "NoExecute", "PreferNoSchedule")
-KEYS = "maxNodes, allocatable, labels, taints, class, waitSeconds"
+KEYS = ("maxNodes", "allocatable", "labels", "taints", "class", "waitSeconds")
 MAX_TEMPLATES = 64
 
 
@@ -63,7 +64,7 @@ def read_node_pools(raw: bytes) -> NodePoolsObserved | None:
         return None
     data = found.data or {}
     if len(data) > MAX_POOLS:
-        raise UnreadableError(f"data: declares {len(data)} pools, more than {MAX_POOLS}")
+        raise unreadable("data", "many_pools", count=len(data), most=MAX_POOLS)
     pools = tuple(_pool(name, data[name]) for name in sorted(data))
     return NodePoolsObserved(ref=found.metadata.ref("ConfigMap"), rv=found.metadata.rv, pools=pools)
 
@@ -71,44 +72,38 @@ def read_node_pools(raw: bytes) -> NodePoolsObserved | None:
 def _pool(name: str, text: str) -> NodePool:
     where = f"data[{shorten(clean(name), 64)}]"
     try:
-        said: _Pool = _decoded(text)
+        said: _Pool = decode(text.encode("utf-8", "replace"), _Strict)
+    except UnreadableError as err:
+        because = err.at("" if err.problem.path == "object" else err.problem.path)
+        return NodePool(shorten(clean(name), 64), refusal=problem(where, "not_a_pool", because, keys=KEYS))
+    try:
         if not is_name(name) or len(name) > 63:
-            raise UnreadableError("the name of a pool is up to 63 small letters, digits, - and .")
+            raise unreadable("", "not_a_pool_name")
         return _judged(name, said)
     except UnreadableError as err:
-        return NodePool(shorten(clean(name), 64), refusal=shorten(clean(f"{where}: {err}"), 400))
-
-
-def _decoded(text: str) -> _Pool:
-    try:
-        found: _Pool = decode(text.encode("utf-8", "replace"), _Strict)
-    except UnreadableError as err:
-        said = as_path(str(err)).removeprefix("object: ")
-        raise UnreadableError(f"{said}; it is JSON with the keys {KEYS}") from err
-    return found
+        inside = err.problem.path
+        return NodePool(shorten(clean(name), 64), refusal=err.at(f"{where}.{inside}" if inside else where))
 
 
 def _judged(name: str, said: _Pool) -> NodePool:
     most = said.max_nodes
     if most is None or not 0 <= most <= MAX_NODES:
-        given = "is missing" if most is None else f"is {most}"
-        raise UnreadableError(f"maxNodes: {given}; say how many nodes the pool may have, 0 to {MAX_NODES}")
+        if most is None:
+            raise unreadable("maxNodes", "max_nodes_missing", most=MAX_NODES)
+        raise unreadable("maxNodes", "max_nodes_out_of_range", value=most, most=MAX_NODES)
     if not said.labels:
-        raise UnreadableError("labels: is empty; name the labels that tell its nodes from others")
+        raise unreadable("labels", "pool_labels_empty")
     if not said.allocatable:
-        raise UnreadableError('allocatable: is empty; say what one node can give, as {"cpu": "16", "memory": "64Gi"}')
+        raise unreadable("allocatable", "pool_allocatable_empty")
     if said.asked_by != BY_PODS and not (is_name(said.asked_by) and "." in said.asked_by):
-        shown = repr(shorten(clean(said.asked_by), 64)) if said.asked_by else "missing"
-        raise UnreadableError(
-            f"class: {shown} is neither the class of a ProvisioningRequest, such as "
-            f"best-effort-atomic-scale-up.autoscaling.x-k8s.io, nor {BY_PODS}"
-        )
+        if not said.asked_by:
+            raise unreadable("class", "pool_class_missing", other=BY_PODS)
+        raise unreadable("class", "not_a_pool_class", value=shorten(said.asked_by, 64), other=BY_PODS)
     if not 1 <= said.wait_s <= MAX_WAIT_S:
-        raise UnreadableError(f"waitSeconds: is {said.wait_s}; take 1 to {MAX_WAIT_S}")
+        raise unreadable("waitSeconds", "wait_out_of_range", value=said.wait_s, most=MAX_WAIT_S)
     for index, each in enumerate(said.taints):
         if each.effect not in EFFECTS:
-            shown = repr(shorten(clean(each.effect), 64))
-            raise UnreadableError(f"taints[{index}].effect: {shown} is none of {', '.join(EFFECTS)}")
+            raise unreadable(f"taints[{index}].effect", "none_of", value=shorten(each.effect, 64), choices=EFFECTS)
     taints = [Taint(each.key, each.value, each.effect) for each in said.taints if each.effect in EFFECTS[:2]]
     return NodePool(
         name=name,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from msgspec import Struct, field
 
-from muster.core.objects.meta import Int32, UnreadableError
+from muster.core.objects.meta import Int32, UnreadableError, unreadable
 from muster.core.objects.podrules import (
     RawAffinity,
     RawPort,
@@ -161,13 +161,13 @@ def check_total(vector: Vector, path: str) -> Vector:
     """The vector itself; raises UnreadableError when an amount is more than can be counted."""
     too_much = [name for name, amount in vector.items() if amount > MAX_AMOUNT]
     if too_much:
-        raise UnreadableError(f"{path}: asks for more {too_much[0]} than this system can count")
+        raise unreadable(path, "uncountable_request", resource=too_much[0])
     return vector
 
 
 def _check_width(vector: Vector, path: str) -> None:
     if len(vector) > MAX_RESOURCES:
-        raise UnreadableError(f"{path}: more than {MAX_RESOURCES} resources are asked for so far")
+        raise unreadable(path, "many_resources_asked", most=MAX_RESOURCES)
 
 
 def container_request(resources: Resources | None, path: str) -> Vector:
@@ -184,13 +184,13 @@ def container_request(resources: Resources | None, path: str) -> Vector:
 def amounts(texts: dict[str, Quantity], path: str) -> Vector:
     """Quantities as base units; raises UnreadableError naming the resource."""
     if len(texts) > MAX_RESOURCES:
-        raise UnreadableError(f"{path}: names {len(texts)} resources, more than {MAX_RESOURCES}")
+        raise unreadable(path, "many_resources", count=len(texts), most=MAX_RESOURCES)
     found: Vector = {}
     for name, text in texts.items():
         if not is_resource_name(name):
-            raise UnreadableError(f"{path}: {name[:64]!r} is not the name of a resource")
+            raise unreadable(path, "not_a_resource", value=name[:64])
         try:
             found[name] = parse_quantity(text if isinstance(text, str) else repr(text), name)
         except QuantityError as err:
-            raise UnreadableError(f"{path}.{name}: {err}") from err
+            raise UnreadableError(err.at(f"{path}.{name}")) from err
     return found

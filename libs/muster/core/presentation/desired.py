@@ -22,7 +22,7 @@ from muster.core.reading.kubequeue import (
 from muster.core.readmodel.records import Record
 from muster.core.readmodel.state import ReadState, Trouble
 from muster.core.status.job import job_status
-from muster.core.wording import explain, jobs, refusals, telling_ray
+from muster.core.wording import explain, jobs, problems, refusals, telling_ray
 from muster.core.wording.explain import Reason
 from muster.core.workloads.registry import KINDS
 from muster.model import api
@@ -323,8 +323,9 @@ def shown_text(text: str) -> str:
 def trouble_reason(trouble: Trouble) -> Reason:
     """What is wrong with an object, in words."""
     refusal, ref = trouble.refusal, trouble.ref
-    found = trouble.found if refusal is None else (refusals.refused(refusal, ref.kind, ref.key),)
-    return explain.trouble(trouble.code, found, trouble.more)
+    if refusal is not None:
+        return explain.trouble(trouble.code, [refusals.refused(refusal, ref.kind, ref.key)], trouble.more)
+    return explain.trouble(trouble.code, list(map(problems.line, trouble.found)), trouble.more)
 
 
 def trouble_event(state: ReadState, uid: str) -> EventNote | None:
@@ -334,5 +335,5 @@ def trouble_event(state: ReadState, uid: str) -> EventNote | None:
         return None
     kind = trouble.ref.kind
     version = KINDS[kind].resource.api_version if kind in KINDS else api.VERSIONS.get(kind, "v1")
-    reason = trouble_reason(trouble)
-    return note_on(state, trouble.ref, version, digest((trouble.code, reason.text, uid)), reason.code, reason.text)
+    reason, stamp = trouble_reason(trouble), digest((trouble, uid))
+    return note_on(state, trouble.ref, version, stamp, reason.code, reason.text)

@@ -10,7 +10,7 @@ from muster.core.objects.kaiqueue import KaiCondition, KaiStatus, shown_status
 from muster.core.presentation.desired import Body
 from muster.core.quota.demand import chain_of
 from muster.core.readmodel.state import ReadState
-from muster.core.wording import queues
+from muster.core.wording import problems, queues
 from muster.model.kaiqueue import KaiQueue
 from muster.model.keys import Ref
 from muster.model.quota import COUNTED, KAI_ROOT
@@ -67,11 +67,11 @@ def _asked(amounts: Vector) -> Vector:
 
 def _conditions(state: ReadState, queue: KaiQueue, path: str) -> Iterator[KaiCondition]:
     tree = state.queues.ledger.trees.get(KAI_ROOT)
-    reason = tree.disabled.get(queue.name, "") if tree is not None else ""
+    why = tree.disabled.get(queue.name) if tree is not None else None
     if path:
         yield KaiCondition("Ready", "True", "Counts", "")
     else:
-        yield KaiCondition("Ready", "False", "Disabled", reason or queues.NOT_IN_FORCE)
+        yield KaiCondition("Ready", "False", "Disabled", problems.line(why) if why is not None else queues.NOT_IN_FORCE)
     if path and (over := _over_quota(state, path)):
         yield KaiCondition("OverQuota", "True", "UsesSurplus", queues.over_quota(over))
 

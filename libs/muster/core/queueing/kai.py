@@ -20,8 +20,8 @@ def kai_refusal(ledger: Ledger, workload: Workload, queue: str, quota: str) -> R
     if not queue:
         return None if quota else _with_leaves(Refusal("queue_label_missing"), ledger)
     disabled = ledger.trees[KAI_ROOT].disabled.get(queue)
-    if disabled:
-        return Refusal("queue_unknown", "queue_disabled", shown, text=disabled)
+    if disabled is not None:
+        return Refusal("queue_unknown", "queue_disabled", shown, problem=disabled)
     if queue not in ledger.queues:
         return _with_leaves(Refusal("queue_unknown", "queue_missing", shown), ledger)
     below = ledger.nodes[ledger.queues[queue]].children

@@ -117,8 +117,8 @@ def _moves(state: SorterState, uid: str) -> bool:
 
 
 def _refusal(state: SorterState, workload: Workload, leaf: str | None) -> Refusal | None:
-    if workload.refusal:
-        return Refusal("cannot_suspend", text=workload.refusal)
+    if workload.refusal is not None:
+        return Refusal("cannot_suspend", problem=workload.refusal)
     if workload.wishes.hold:
         return Refusal("held", name=workload.wishes.by, text=workload.wishes.reason)
     if state.queues.ledger.tree is None:
@@ -153,7 +153,7 @@ def _why_leaves(workload: Workload | None, leaf: str | None) -> DequeueReason | 
         return "finished"
     if not workload.suspended:
         return "started_outside"
-    if workload.refusal:
+    if workload.refusal is not None:
         return "refused"
     if workload.wishes.hold:
         return "held"

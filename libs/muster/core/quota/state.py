@@ -384,7 +384,7 @@ def kept_ms(state: AccountantState, workload: Workload, entry: Entry) -> int:
 def can_suspend(workload: Workload) -> bool:
     """Whether its controller would suspend it now."""
     runs = not workload.suspended and workload.phase in ("starting", "running")
-    return runs and not (workload.busy or workload.refusal or workload.deleting)
+    return runs and not (workload.busy or workload.refusal is not None or workload.deleting)
 
 
 def _certain(state: AccountantState, entry: Entry) -> bool:

@@ -11,7 +11,7 @@ import re
 
 from msgspec import UNSET, Struct, UnsetType, field
 
-from muster.core.objects.meta import PREFIX, SHOWN, Int32, Meta, UnreadableError, decode, digest
+from muster.core.objects.meta import PREFIX, SHOWN, Int32, Meta, UnreadableError, decode, digest, unreadable
 from muster.core.quota.trees.rules import RuleError, paused_parts
 from muster.events.facts import QueueObserved, QueueUnitObserved
 from muster.model.text import clean, shorten
@@ -112,8 +112,7 @@ def read_queue(raw: bytes) -> QueueObserved:
 def _policy(text: str) -> str:
     """The policy of a queue; raises UnreadableError for one that is none, so that the last good one stays."""
     if text and text not in POLICIES:
-        shown = clean(shorten(text, 40))
-        raise UnreadableError(f"spec.queuePolicy: {shown!r} is no policy; write one of {', '.join(POLICIES)}")
+        raise unreadable("spec.queuePolicy", "not_a_policy", value=shorten(text, 40), choices=tuple(POLICIES))
     return text
 
 
@@ -130,7 +129,7 @@ def _paused(text: str) -> tuple[str, ...]:
     try:
         return paused_parts(text)
     except RuleError as err:
-        raise UnreadableError(f"metadata.annotations[{PREFIX}/paused]: {err}") from err
+        raise UnreadableError(err.at(f"metadata.annotations[{PREFIX}/paused]")) from err
 
 
 def read_queue_unit(raw: bytes) -> QueueUnitObserved:

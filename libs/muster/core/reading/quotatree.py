@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from muster.core.objects.meta import PREFIX, Meta, UnreadableError, decode
+from muster.core.objects.meta import PREFIX, Meta, decode, unreadable
 from muster.core.objects.podspec import Quantity
 from muster.core.quota.trees.rules import KNOWN
 from muster.core.quota.trees.tree import MAX_DEPTH, MAX_NODES
@@ -39,12 +39,10 @@ def read_quota_tree(raw: bytes) -> QuotaTreeObserved:
     """The tree as written. Raises UnreadableError for one that does not count, is too deep or too large."""
     tree: RawTree = decode(raw, RawTree)
     if tree.metadata.namespace != NAMESPACE:
-        raise UnreadableError(
-            f"metadata.namespace: is {tree.metadata.namespace[:63]}; only an ElasticQuotaTree in {NAMESPACE} counts: "
-            "create it there, and delete this one"
-        )
+        value = tree.metadata.namespace[:63]
+        raise unreadable("metadata.namespace", "tree_elsewhere", value=value, namespace=NAMESPACE)
     if tree.spec is None or tree.spec.root is None:
-        raise UnreadableError(f"{'spec' if tree.spec is None else 'spec.root'}: is missing, so there is no tree")
+        raise unreadable("spec" if tree.spec is None else "spec.root", "tree_missing")
     budget = [MAX_NODES]
     return QuotaTreeObserved(
         ref=tree.metadata.ref("ElasticQuotaTree"),
@@ -63,9 +61,9 @@ def read_quota_tree(raw: bytes) -> QuotaTreeObserved:
 def _spec(node: RawNode, path: str, depth: int, budget: list[int]) -> TreeNodeSpec:
     budget[0] -= 1
     if depth > MAX_DEPTH:
-        raise UnreadableError(f"{path}: the tree is deeper than {MAX_DEPTH} levels")
+        raise unreadable(path, "tree_too_deep", most=MAX_DEPTH)
     if budget[0] < 0:
-        raise UnreadableError(f"{path}: the tree has more than {MAX_NODES} nodes")
+        raise unreadable(path, "tree_too_large", most=MAX_NODES)
     return TreeNodeSpec(
         name=node.name[:300],
         min=_texts(node.min),

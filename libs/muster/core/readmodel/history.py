@@ -111,7 +111,7 @@ def _gone(state: ReadState, at: Position, event: facts.WorkloadGone) -> Iterator
 
 def _unreadable(_state: ReadState, at: Position, event: facts.ObjectUnreadable) -> Iterator[Said]:
     if event.ref.kind in KINDS:
-        yield event.ref, happened(at, "object_unreadable", "turn", words=event.reason)
+        yield event.ref, happened(at, "object_unreadable", "turn", problem=event.problem)
 
 
 # --- queueing -----------------------------------------------------------------------------------------------------

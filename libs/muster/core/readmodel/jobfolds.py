@@ -305,7 +305,7 @@ class JobFolds:
         prune(state.records, state.gone, state.now)
 
     def _unreadable(self, state: ReadState, _at: Position, event: facts.ObjectUnreadable) -> None:
-        self._mark.trouble(state, event.ref, "unreadable", [event.reason])
+        self._mark.trouble(state, event.ref, "unreadable", [event.problem])
         if event.ref.kind in KINDS:
             record_of(state, event.ref)
 

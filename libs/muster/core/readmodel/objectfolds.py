@@ -148,14 +148,14 @@ class ObjectFolds:
         self._mark.clear(state, event.node.ref.uid)
 
     def _node_pools(self, state: ReadState, _at: Position, event: facts.NodePoolsObserved) -> None:
-        refused = [pool.refusal for pool in event.pools if pool.refusal]
+        refused = [pool.refusal for pool in event.pools if pool.refusal is not None]
         if refused:
             self._mark.trouble(state, event.ref, "pools_refused", refused, most=5)
         else:
             self._mark.clear(state, event.ref.uid)
 
     def _tree_rejected(self, state: ReadState, _at: Position, event: QuotaTreeRejected) -> None:
-        self._mark.trouble(state, event.ref, "tree_rejected", [str(each) for each in event.violations])
+        self._mark.trouble(state, event.ref, "tree_rejected", event.violations)
 
     def _tree_accepted(self, state: ReadState, at: Position, event: QuotaTreeAccepted) -> None:
         self._mark.clear(state, event.tree.ref.uid)

@@ -25,6 +25,7 @@ from muster.events.decisions import Shortage
 from muster.events.refusals import Refusal, RefusalReason
 from muster.model.kaiqueue import KaiQueue
 from muster.model.keys import Ref
+from muster.model.problem import FieldProblem
 
 
 class Shown(Struct, frozen=True):
@@ -53,20 +54,20 @@ TroubleCode = Literal[RefusalReason, "tree_rejected", "pools_refused"]
 
 
 class Trouble(Struct, frozen=True):
-    """What is wrong with an object, and is shown on it. ``found``: each finding, in the words of its finder."""
+    """What is wrong with an object, and is shown on it."""
 
     ref: Ref
     code: TroubleCode
-    found: tuple[str, ...] = ()
+    found: tuple[FieldProblem, ...] = ()
     more: int = 0
     """How many findings there are beyond those."""
     refusal: Refusal | None = None
     """Instead of findings: why a workload is not in a queue."""
 
     @property
-    def text(self) -> str:
+    def first(self) -> FieldProblem | None:
         """The only finding there is, of all but trees and node pools."""
-        return self.found[0] if self.found else ""
+        return self.found[0] if self.found else None
 
 
 class Illegal(Struct, frozen=True):

@@ -12,6 +12,7 @@ from msgspec import Struct, field
 from muster.core.readmodel.state import ReadState, Trouble, TroubleCode
 from muster.events.refusals import Refusal
 from muster.model.keys import Ref
+from muster.model.problem import FieldProblem
 
 
 class Touched(Struct):
@@ -57,7 +58,9 @@ class Marker:
         if self._touched is not None:
             self._touched.gone.update(dict.fromkeys(keys))
 
-    def trouble(self, state: ReadState, ref: Ref, code: TroubleCode, found: Sequence[str], *, most: int = 10) -> None:
+    def trouble(
+        self, state: ReadState, ref: Ref, code: TroubleCode, found: Sequence[FieldProblem], *, most: int = 10
+    ) -> None:
         """Something is wrong with an object; at most so many of the findings are kept."""
         self._trouble(state, Trouble(ref, code, tuple(found[:most]), max(0, len(found) - most)))
 

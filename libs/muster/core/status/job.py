@@ -90,7 +90,7 @@ def _over(state: ReadState, uid: str, _acting: bool) -> JobStatus | None:
         return None
     trouble = state.troubles.get(uid)
     if trouble is not None and trouble.code == "unreadable":
-        return _status(state, uid, "Unreadable", NotQueued(Refusal("unreadable", text=trouble.text)))
+        return _status(state, uid, "Unreadable", NotQueued(Refusal("unreadable", problem=trouble.first)))
     if uid in state.queues.ledger.charges:
         return _status(state, uid, "DeletedStillCharged", Rest(_remains(state, uid)))
     record = state.records.get(uid)

@@ -119,7 +119,7 @@ class Narrator:
             case d.QuotaTreeRemoved():
                 return narration.TREE, narration.tree_removed(event), "turn", ""
             case facts.ObjectUnreadable():
-                return "unreadable", f"{event.ref}: {event.reason}", "turn", ""
+                return "unreadable", narration.unreadable(event), "turn", ""
             case system.PlacementChosen():
                 return "placement", telling.placement(event), "step", ""
             case system.Genesis():

@@ -8,7 +8,7 @@ from msgspec import Struct, field
 
 from muster.core.objects.meta import rfc3339
 from muster.core.readmodel.state import ReadState
-from muster.core.wording import refusals
+from muster.core.wording import problems, refusals
 from muster.core.wording.explain import waiting_for_quota
 from muster.core.workloads.registry import KINDS
 from muster.events import decisions, effects, facts, public
@@ -169,7 +169,7 @@ def public_event(
                 **where, namespace=tree.ref.namespace, name=tree.ref.name, nodes=[node.path for node in tree.nodes]
             )
         case decisions.QuotaTreeRejected():
-            broken = [str(violation) for violation in event.violations]
+            broken = [problems.line(each) for each in event.violations]
             return public.PublicQuotaTreeRejected(
                 **where, namespace=event.ref.namespace, name=event.ref.name, violations=broken
             )
@@ -207,7 +207,7 @@ def _about_workload(  # noqa: C901 - a table of events
             words = refusals.refused(event.refusal, event.ref.kind, event.ref.key)
             return public.PublicWorkloadRefused(**where, reason=event.refusal.reason, message=words)
         case facts.ObjectUnreadable() if event.ref.kind in KINDS:
-            return public.PublicWorkloadRefused(**where, reason="unreadable", message=event.reason)
+            return public.PublicWorkloadRefused(**where, reason="unreadable", message=problems.line(event.problem))
         case decisions.QuotaDenied(short=Shortfall() as short):
             return public.PublicWorkloadDenied(
                 **where,

@@ -12,7 +12,7 @@ from typing import ClassVar
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from muster.core.objects.meta import MAX_NAME, MAX_NAMESPACE, MAX_REASON, UnreadableError, as_path, digest
+from muster.core.objects.meta import MAX_NAME, MAX_NAMESPACE, UnreadableError, digest, unreadable
 from muster.core.observed.seen import Seen
 from muster.core.reading.registry import WATCHED, Watched
 from muster.core.stage import Arm, StageState, Violation
@@ -41,7 +41,7 @@ from muster.events.facts import (
 )
 from muster.events.registry import encode
 from muster.model.keys import Position, Ref
-from muster.model.text import clean, shorten
+from muster.model.problem import FieldProblem
 
 MAX_FACT_BYTES = 256 * 1024
 """A fact longer than this is refused: nothing a decision needs is that long."""
@@ -163,9 +163,9 @@ class Watcher:
                 return self.vanished(state, ref, rv, unwatched=off)
             size = len(encode(fact))
             if size > MAX_FACT_BYTES:
-                raise UnreadableError(f"object: what is needed of it takes {size} bytes, over {MAX_FACT_BYTES}")
+                raise unreadable("object", "fact_too_large", count=size, most=MAX_FACT_BYTES)
         except UnreadableError as err:
-            return self.unreadable(state, ref, rv, str(err))
+            return self.unreadable(state, ref, rv, err.problem)
         return self.report(state, fact)
 
     def doubtful(self, state: WatchState, ref: Ref, raw: bytes) -> bool:
@@ -182,10 +182,9 @@ class Watcher:
             return False
         return isinstance(fact, ChildObserved) and state.parents.disown(fact.child)
 
-    def unreadable(self, state: WatchState, ref: Ref, rv: int, reason: str) -> list[Event]:
-        """The fact that an object cannot be used, unless it was reported with this very reason."""
-        text = shorten(clean(as_path(reason)), MAX_REASON)
-        return self.report(state, ObjectUnreadable(ref=bounded(ref), rv=rv, reason=text))
+    def unreadable(self, state: WatchState, ref: Ref, rv: int, found: FieldProblem) -> list[Event]:
+        """The fact that an object cannot be used, unless it was reported with this very problem."""
+        return self.report(state, ObjectUnreadable(ref=bounded(ref), rv=rv, problem=found))
 
     def report(self, state: WatchState, fact: Event) -> list[Event]:
         """The fact and what follows from it, unless it says what was reported already."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from muster.core.codes.happenings import Happening, SetAsked, Used, Where
-from muster.core.wording import explain, explain_claims, refusals, telling, telling_nodes
+from muster.core.wording import explain, explain_claims, problems, refusals, telling, telling_nodes
 from muster.core.workloads.registry import child_of, suspend_field
 from muster.model.resources import format_quantity, format_vector
 from muster.model.text import counted, span
@@ -84,6 +84,10 @@ def _queued(each: Happening) -> str:
     if each.flag:
         return f"{text}; it is tried once its present quota is given back"
     return f"{text}: {place(each.where)}" if each.where is not None else text
+
+
+def _broken(each: Happening) -> str:
+    return problems.line(each.problem) if each.problem is not None else ""
 
 
 def _refused(each: Happening) -> str:
@@ -190,7 +194,7 @@ _LINES: Mapping[str, tuple[str, Callable[[Happening], str]]] = {
             f"the object was deleted{'; what is left of it stays charged until it is gone' if each.flag else ''}"
         ),
     ),
-    "object_unreadable": ("unreadable", lambda each: f"it cannot be read: {each.words}"),
+    "object_unreadable": ("unreadable", lambda each: f"it cannot be read: {_broken(each)}"),
     "workload_queued": ("queued", _queued),
     "workload_dequeued": ("left", lambda each: f"leaves queue {each.queue}: {_of(explain.DEQUEUED, each.reason)}"),
     "workload_refused": ("refused", _refused),

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from muster.core.codes.values import Counted
-from muster.core.wording import telling
+from muster.core.wording import problems, telling
 from muster.events import decisions as d
-from muster.events import system
+from muster.events import facts, system
 from muster.model.text import counted
 
 TREE = "quota tree"
@@ -24,6 +24,10 @@ def tree_refused(event: d.QuotaTreeRejected) -> str:
 
 def tree_removed(event: d.QuotaTreeRemoved) -> str:
     return f"{event.ref.name} was deleted: nothing is admitted until another is applied"
+
+
+def unreadable(event: facts.ObjectUnreadable) -> str:
+    return f"{event.ref}: {problems.line(event.problem)}"
 
 
 def genesis(event: system.Genesis) -> str:

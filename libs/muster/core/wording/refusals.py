@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from muster.core.objects.labels import KAI_QUEUE, QUOTA_NAME
+from muster.core.wording import problems
 from muster.events.refusals import Refusal, RefusalDetail, RefusalReason
 
 
@@ -43,6 +44,10 @@ def _label_missing(refusal: Refusal, kind: str, _job: str) -> str:
     return f"Queue label missing from {kind}; pods will remain pending: {add}"
 
 
+def _broken(refusal: Refusal) -> str:
+    return problems.line(refusal.problem) if refusal.problem is not None else ""
+
+
 def _leaves(refusal: Refusal) -> str:
     """The queues that take work."""
     more = ", …" if refusal.count > len(refusal.names) else ""
@@ -50,8 +55,8 @@ def _leaves(refusal: Refusal) -> str:
 
 
 _REASONS: dict[RefusalReason, Callable[[Refusal, str, str], str]] = {
-    "cannot_suspend": lambda refusal, _kind, _job: refusal.text,
-    "unreadable": lambda refusal, _kind, _job: refusal.text,
+    "cannot_suspend": lambda refusal, _kind, _job: _broken(refusal),
+    "unreadable": lambda refusal, _kind, _job: _broken(refusal),
     "unbound": _unclaimed,
     "held": _held,
     "no_tree": lambda _refusal, _kind, _job: (
@@ -75,7 +80,7 @@ _DETAILS: dict[RefusalDetail, Callable[[Refusal, str, str], str]] = {
     "queue_missing": lambda refusal, _kind, _job: (
         f"Queue '{refusal.name}' does not exist: create it, or name one of {_leaves(refusal)} in label {KAI_QUEUE}"
     ),
-    "queue_disabled": lambda refusal, _kind, _job: f"Queue '{refusal.name}' is disabled: {refusal.text}",
+    "queue_disabled": lambda refusal, _kind, _job: f"Queue '{refusal.name}' is disabled: {_broken(refusal)}",
     "queue_has_children": lambda refusal, _kind, _job: (
         f"Queue '{refusal.name}' has queues below it, and takes no work itself: name one of {', '.join(refusal.names)}"
     ),

@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from muster.core.wording import explain, explain_claims, explain_nodes, refusals, telling_nodes, telling_ray
+from muster.core.wording import explain, explain_claims, explain_nodes, problems, refusals, telling_nodes, telling_ray
 from muster.core.wording.explain_shares import told_shares
 from muster.core.workloads.registry import suspend_field
 from muster.events import alarms, claims, clearing, effects, elastic, facts, gangs, growing, system
@@ -142,13 +142,13 @@ def tree_summary(event: d.QuotaTreeAccepted) -> str:
     """How large a tree is, and what its root may use."""
     nodes = event.tree.nodes
     root = format_vector(nodes[0].limit) if nodes else ""
-    warned = f"; {'; '.join(event.warnings[:5])}" if event.warnings else ""
+    warned = f"; {'; '.join(map(problems.line, event.warnings[:5]))}" if event.warnings else ""
     return f"{counted(len(nodes), 'queue')}, in all {root}{warned}"
 
 
 def broken_rules(event: d.QuotaTreeRejected) -> str:
     """Which rules a refused tree breaks."""
-    shown = "; ".join(str(violation) for violation in event.violations[:3])
+    shown = "; ".join(map(problems.line, event.violations[:3]))
     more = f"; and {len(event.violations) - 3} more" if len(event.violations) > 3 else ""
     return f"refused as a whole, the last good tree stays in force: {shown}{more}"
 
@@ -157,7 +157,7 @@ def _observed(event: facts.WorkloadObserved) -> str:
     workload = event.workload
     stands = "suspended" if workload.suspended else "not suspended"
     detail = f" ({workload.detail})" if workload.detail else ""
-    refused = f"; cannot be queued: {workload.refusal}" if workload.refusal else ""
+    refused = f"; cannot be queued: {problems.line(workload.refusal)}" if workload.refusal is not None else ""
     return f"{stands}, {workload.phase}{detail}; asks for {asks(workload)}{refused}"
 
 
@@ -327,7 +327,7 @@ _WORDS: Mapping[type[Event], tuple[str, _Say]] = {
         lambda e: f"{e.phase or 'not answered yet'}{f': {e.message}' if e.message else ''}",
     ),
     facts.NodesRequestGone: ("gone", _gone),
-    facts.ObjectUnreadable: ("unreadable", lambda e: e.reason),
+    facts.ObjectUnreadable: ("unreadable", lambda e: problems.line(e.problem)),
     RayDemandObserved: ("demand", telling_ray.demand),
     d.WorkloadQueued: (
         "queued",

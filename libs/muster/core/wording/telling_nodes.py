@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from muster.core.wording import explain_nodes
+from muster.core.wording import explain_nodes, problems
 from muster.events import decisions as d
 from muster.events import facts, gangs, growing
 from muster.events.clearing import ClearingOrdered, ClearingProposed, ClearingTried
@@ -142,7 +142,7 @@ def nodes_withdrawn(event: growing.NodesRequestWithdrawn) -> str:
 
 def node_pools(event: facts.NodePoolsObserved) -> str:
     """Which node pools are declared, and which cannot be used."""
-    good = [f"{pool.name} (up to {counted(pool.most, 'node')})" for pool in event.pools if not pool.refusal]
-    bad = [pool.refusal for pool in event.pools if pool.refusal]
+    good = [f"{pool.name} (up to {counted(pool.most, 'node')})" for pool in event.pools if pool.refusal is None]
+    bad = [problems.line(pool.refusal) for pool in event.pools if pool.refusal is not None]
     refused = f"; refused: {'; '.join(bad[:3])}" if bad else ""
     return f"node pools: {', '.join(good[:10]) or 'none'}{refused}"

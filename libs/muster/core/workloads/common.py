@@ -23,6 +23,7 @@ from muster.core.objects.meta import (
     UnreadableError,
     digest,
     first_stamp,
+    unreadable,
     wishes,
 )
 from muster.core.objects.podrules import topology_of
@@ -38,6 +39,7 @@ from muster.core.placement.gpus import shares_gpu
 from muster.core.workloads.steering import Steering
 from muster.model.elastic import Elastic
 from muster.model.placing import GPU, PodRules, Topology
+from muster.model.problem import FieldProblem, problem
 from muster.model.resources import Vector, add_into, scaled
 from muster.model.workload import DIRECT, ChildState, Outcome, Phase, PodSet, Switch, Workload
 
@@ -110,7 +112,7 @@ class Needs:
         ``minimum``: how many of them the gang needs to start; None: all. ``later``: they are made once others run.
         """
         if not 0 <= pods <= MAX_PODS:
-            raise UnreadableError(f"{path}: {str(pods)[:24]} pods are more than the {MAX_PODS} one set may have")
+            raise unreadable(path, "many_pods", count=pods, most=MAX_PODS)
         one = pod_request(template.spec, f"{path}.template.spec") if request is None else request
         takes = dict(sorted(whole.items())) if whole is not None and whole != one else None
         where = pod_rules(template.spec, template.labels) if rules is None else rules
@@ -179,7 +181,7 @@ def workload(
     life: Life,
     needs: Needs,
     *,
-    refusal: str = "",
+    refusal: FieldProblem | None = None,
     switch: Switch | None = None,
     elastic: Elastic | None = None,
 ) -> Workload:
@@ -222,10 +224,13 @@ def workload(
 
 
 def basis_of(
-    need: Mapping[str, Vector], pod_sets: tuple[PodSet, ...], auxiliary: tuple[PodSet, ...] = (), refusal: str = ""
+    need: Mapping[str, Vector],
+    pod_sets: tuple[PodSet, ...],
+    auxiliary: tuple[PodSet, ...] = (),
+    refusal: FieldProblem | None = None,
 ) -> str:
     """Digest of what decisions about a workload rest on; see the field of Workload."""
-    return digest((need, pod_sets, auxiliary, refusal))
+    return digest((need, pod_sets, auxiliary, "" if refusal is None else refusal.code))
 
 
 def child(
@@ -252,11 +257,11 @@ def check_version(api_version: str, group: str) -> None:
     """Raises UnreadableError for an apiVersion that is none of the group."""
     found, _, version = api_version.partition("/")
     if found != group or not _VERSION.fullmatch(version):
-        raise UnreadableError(f"apiVersion: {api_version[:64]!r} is not a version of {group}")
+        raise unreadable("apiVersion", "not_a_version", value=api_version[:64], group=group)
 
 
 def has_no_spec() -> UnreadableError:
-    return UnreadableError("spec: is missing, so nothing says what to run")
+    return unreadable("spec", "spec_missing")
 
 
 def count(value: int | None, default: int, path: str) -> int:
@@ -264,7 +269,7 @@ def count(value: int | None, default: int, path: str) -> int:
     if value is None:
         return default
     if not 0 <= value < 2**31:
-        raise UnreadableError(f"{path}: {str(value)[:24]} is not a count")
+        raise unreadable(path, "not_a_count", value=value)
     return value
 
 
@@ -273,11 +278,9 @@ def is_true(conditions: tuple[Condition, ...] | None, kind: str) -> bool:
     return any(entry.type == kind and entry.status == "True" for entry in conditions or ())
 
 
-def foreign_manager(path: str, manager: str | None, own: str) -> str:
-    """Why an object that another controller manages cannot be suspended; empty when it is its own kind's controller."""
-    if not manager or manager == own:
-        return ""
-    return f"{path} is {manager[:64]}: only {own} acts on its suspension; leave the field out"
+def foreign_manager(path: str, manager: str | None, own: str) -> FieldProblem | None:
+    """Why an object that another controller manages cannot be suspended; None when it is its own kind's controller."""
+    return problem(path, "foreign_manager", manager=manager[:64], own=own) if manager and manager != own else None
 
 
 def marked_suspended(meta: Meta) -> bool:

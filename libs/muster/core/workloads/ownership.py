@@ -15,6 +15,7 @@ from msgspec import Struct, field
 
 from muster.core.objects.labels import RAY_CLUSTER
 from muster.core.objects.meta import Meta, Owner
+from muster.model.problem import FieldProblem, problem
 from muster.model.workload import ChildState, Workload
 
 JOBSET = ("jobset.x-k8s.io", "JobSet")
@@ -64,15 +65,12 @@ def counts_pod(meta: Meta) -> bool:
     return not label or found == expected
 
 
-def held_by_another(meta: Meta) -> str:
-    """Why a Job must not be resumed by us though it is charged when it runs; empty when it may be."""
+def held_by_another(meta: Meta) -> FieldProblem | None:
+    """Why a Job must not be resumed by us though it is charged when it runs; None when it may be."""
     owner = meta.controller
     if (owner.api_version.rpartition("/")[0], owner.kind) != JOBSET:
-        return ""
-    return (
-        f"metadata.ownerReferences: JobSet {owner.name[:63]} decides when this Job runs; "
-        f"it is charged while it runs, and queued by nobody"
-    )
+        return None
+    return problem("metadata.ownerReferences", "of_a_jobset", jobset=owner.name[:63])
 
 
 class Parent(Struct):

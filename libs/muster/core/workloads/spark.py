@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from muster.core.objects.meta import UnreadableError
+from muster.core.objects.meta import UnreadableError, unreadable
 from muster.core.objects.podrules import RawAffinity, RawToleration
 from muster.core.objects.podspec import Container, PodSpec, PodTemplate, TemplateMeta, pod_request
 from muster.model.resources import MAX_AMOUNT, QuantityError, Vector, is_resource_name, parse_quantity
@@ -76,7 +76,8 @@ def request_of(role: Role, name: str, settings: SparkSettings) -> Vector:
     asks: Vector = {"cpu": _cpu(role, name, settings), "memory": _memory(role, name, settings)}
     if role.gpu is not None and role.gpu.quantity:
         if not is_resource_name(role.gpu.name) or not 0 < role.gpu.quantity <= MAX_AMOUNT // 1000:
-            raise UnreadableError(f"{path}.gpu: {shorten(role.gpu.name, 64)!r} is not so many of a resource")
+            given = shorten(role.gpu.name, 64)
+            raise unreadable(f"{path}.gpu", "not_gpus", value=given, count=role.gpu.quantity)
         asks[role.gpu.name] = role.gpu.quantity * 1000
     pod = role.template.spec if role.template is not None else PodSpec()
     beside = PodSpec(
@@ -103,7 +104,7 @@ def template_of(role: Role, settings: SparkSettings) -> PodTemplate:
 def number(text: str, path: str) -> int:
     """A whole number in a property."""
     if not re.fullmatch(r"[0-9]{1,9}", text):
-        raise UnreadableError(f"{path}: {shorten(text, 64)!r} is not a number")
+        raise unreadable(path, "not_a_number", value=shorten(text, 64))
     return int(text)
 
 
@@ -113,10 +114,10 @@ def _cpu(role: Role, name: str, settings: SparkSettings) -> int:
         try:
             return parse_quantity(text, "cpu")
         except QuantityError as err:
-            raise UnreadableError(f"{path or f'spec.{name}.coreRequest'}: {err}") from err
+            raise UnreadableError(err.at(path or f"spec.{name}.coreRequest")) from err
     if role.cores is not None:
         if not 0 <= role.cores < 2**31:
-            raise UnreadableError(f"spec.{name}.cores: {str(role.cores)[:24]} is not a number of cores")
+            raise unreadable(f"spec.{name}.cores", "not_cores", value=role.cores)
         return role.cores * 1000
     text, path = settings.get(None, f"spark.{name}.cores")
     return number(text, path) * 1000 if text else 1000
@@ -157,7 +158,7 @@ def _share(heap_mib: int, name: str, settings: SparkSettings) -> int:
         return heap_mib * (4 if settings.bare else 1) // 10
     match = _FACTOR.fullmatch(text)
     if match is None:
-        raise UnreadableError(f"{path}: {shorten(text, 64)!r} is not a share such as 0.1")
+        raise unreadable(path, "not_a_share", value=shorten(text, 64))
     part = match[2] or ""
     scale: int = 10 ** len(part)
     return heap_mib * int(match[1] + part) // scale
@@ -167,6 +168,6 @@ def amount(text: str, path: str, *, bare: int = 20) -> int:
     """Memory as Spark writes it (``512m``, ``2g``) in bytes, cut to whole MiB; a bare number counts in 2**bare."""
     match = _MEMORY.fullmatch(text.strip().lower())
     if match is None:
-        raise UnreadableError(f"{path}: {shorten(text, 64)!r} is not an amount such as 512m or 2g")
+        raise unreadable(path, "not_spark_memory", value=shorten(text, 64))
     shift = _UNITS[match[2]] if match[2] else (0 if text.strip().lower().endswith("b") else bare)
     return (int(match[1]) << shift) // MIB * MIB

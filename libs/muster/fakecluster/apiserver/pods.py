@@ -61,7 +61,7 @@ def _amount_problems(field: str, amounts: Obj) -> list[Cause]:
         try:
             parse_quantity(str(text), name)
         except QuantityError as err:
-            causes.append((f"{field}[{name}]", "FieldValueInvalid", f"Invalid value: {err}"))
+            causes.append((f"{field}[{name}]", "FieldValueInvalid", f"Invalid value: {err.problem.code}"))
     return causes
 
 

@@ -179,7 +179,7 @@ def _amounts_problem(group: Obj) -> str:
                 try:
                     parse_quantity(str(text), name)
                 except QuantityError as err:
-                    return f"{part} of container {container.get('name', '')}: {name}: {err}"
+                    return f"{part} of container {container.get('name', '')}: {name}: {err.problem.code}"
     return ""
 
 

@@ -12,7 +12,7 @@ from contextlib import aclosing
 
 from msgspec import Struct
 
-from muster.core.objects.meta import version_of
+from muster.core.objects.meta import not_decoded, version_of
 from muster.core.reading.registry import CONFIGURING, required_of, shards_of
 from muster.core.watching.watcher import PATIENCE_MS, Watcher, WatchState
 from muster.core.workloads.registry import KINDS
@@ -187,7 +187,8 @@ class WatcherRunner(Leader[WatchState]):
         if pending.raw is None:
             return self.stage.vanished(self.state, pending.ref, pending.rv, unwatched=self._retired)
         if pending.unreadable:
-            return self.stage.unreadable(self.state, pending.ref, pending.rv, pending.unreadable)
+            found = not_decoded(pending.unreadable)
+            return self.stage.unreadable(self.state, pending.ref, pending.rv, found)
         return self.stage.observe(self.state, pending.ref, pending.rv, pending.raw)
 
     async def _watch(self) -> None:

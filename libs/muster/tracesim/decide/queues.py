@@ -19,6 +19,7 @@ from muster.core.objects.labels import KEPT
 from muster.core.objects.meta import UnreadableError
 from muster.core.quota.trees.tree import read_tree
 from muster.core.reading.quotatree import read_quota_tree
+from muster.core.wording import problems
 from muster.events.facts import KaiQueueObserved, QuotaTreeObserved
 from muster.model.kaiqueue import KaiQueue
 from muster.model.keys import Ref
@@ -113,12 +114,12 @@ def _elastic(document: Mapping[str, Any]) -> tuple[Observed, Leaves]:
     try:
         observed = read_quota_tree(_json({**document, "metadata": meta}, "queues: ElasticQuotaTree"))
     except UnreadableError as err:
-        raise StateFileError(f"queues: ElasticQuotaTree: {err}") from err
+        raise StateFileError(f"queues: ElasticQuotaTree: {problems.line(err.problem)}") from err
     rules = {"reclaim": "enabled", **observed.rules}
     observed = msgspec.structs.replace(observed, created=EPOCH_MS, rules=rules)
     tree, broken = read_tree(observed)
     if broken:
-        raise StateFileError(f"queues: {'; '.join(map(str, broken[:5]))}")
+        raise StateFileError(f"queues: {'; '.join(map(problems.line, broken[:5]))}")
     leaves = [
         Leaf(node.path, node.namespaces[0]) if node.namespaces else Leaf(node.path, NAMESPACE, node.name)
         for node in tree.nodes
@@ -195,7 +196,7 @@ def _object(document: Mapping[str, Any], where: str) -> KaiQueue:
     try:
         return read_kai_queue(_json({**document, "metadata": known}, f"{where} {name!r}"))
     except UnreadableError as err:
-        raise StateFileError(f"{where} {name!r}: {err}") from err
+        raise StateFileError(f"{where} {name!r}: {problems.line(err.problem)}") from err
 
 
 def _short(entry: QueueEntry, index: int, resources: Sequence[str]) -> KaiQueue:

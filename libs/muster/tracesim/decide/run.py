@@ -14,6 +14,7 @@ from muster.core.stage import REQUIRED_KINDS
 from muster.core.views.narrator import Narrator
 from muster.core.views.standing import stand
 from muster.core.views.story import more_of
+from muster.core.wording import problems
 from muster.events.base import Event
 from muster.events.clearing import ClearingOrdered
 from muster.events.decisions import EvictionOrdered, GangAdmitted, QuotaTreeAccepted
@@ -102,7 +103,7 @@ class _Run:
             if isinstance(event, GangAdmitted):
                 self._admitted[event.ref.uid] = event
             elif isinstance(event, QuotaTreeAccepted):
-                self._warnings = list(event.warnings)
+                self._warnings = [problems.line(each) for each in event.warnings]
             elif isinstance(event, EvictionOrdered | ClearingOrdered):
                 self._ordered(event)
 

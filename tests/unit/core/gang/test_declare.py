@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from kit.podgangs import SIGS
+from kit.words import in_words
 from muster.core.gang.declare import (
     DEFAULT_TIMEOUT_MS,
     Declared,
@@ -148,7 +149,7 @@ def test_a_pod_group_that_cannot_be_read_names_the_field(spec: object, problem: 
     raw = {"metadata": {"name": "a", "namespace": "ns", "uid": "u", "resourceVersion": "1"}, "spec": spec}
     with pytest.raises(UnreadableError) as caught:
         read_pod_group(msgspec.json.encode(raw))
-    assert str(caught.value).startswith(problem.replace("`", ""))
+    assert in_words(caught.value.problem).startswith(problem.replace("`", ""))
 
 
 # --- what is complained about -------------------------------------------------------------------------------------

@@ -5,13 +5,14 @@ from __future__ import annotations
 from kit import facts
 from kit.bench import Bench
 from kit.scenes import Scene
+from kit.words import odd
 from muster.events.decisions import GangAdmitted, WorkloadQueued
 from muster.events.facts import ObjectUnreadable
 from muster.model.workload import Workload
 
 
 def unreadable(job: Workload) -> ObjectUnreadable:
-    return ObjectUnreadable(ref=job.ref, rv=facts.next_rv(), reason="spec.rayClusterSpec is no object")
+    return ObjectUnreadable(ref=job.ref, rv=facts.next_rv(), problem=odd("spec.rayClusterSpec: expected object"))
 
 
 def test_a_proposed_job_that_could_not_be_read_for_a_moment_is_answered() -> None:

@@ -11,6 +11,7 @@ import pytest
 from kit import facts
 from kit.bench import Bench
 from kit.chaos import Chaos
+from kit.words import in_words
 from muster.core.objects.meta import UnreadableError
 from muster.core.observed.seen import TOMBSTONE_MS
 from muster.core.queueing.order import share
@@ -91,7 +92,10 @@ def test_a_policy_that_is_none_is_refused_with_those_there_are(policy: str) -> N
     raw = {"metadata": {"name": "q", "uid": "u", "resourceVersion": "1"}, "spec": {"queuePolicy": policy}}
     with pytest.raises(UnreadableError) as err:
         read_queue(json.dumps(raw).encode())
-    assert str(err.value) == f"spec.queuePolicy: '{policy}' is no policy; write one of Round, Priority, Block"
+    assert (
+        in_words(err.value.problem)
+        == f"spec.queuePolicy: '{policy}' is not a policy; write one of Round, Priority, Block"
+    )
 
 
 @pytest.mark.parametrize("seed", range(60))

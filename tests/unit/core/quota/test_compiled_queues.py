@@ -7,6 +7,7 @@ from random import Random
 import pytest
 
 from kit.kai import queue
+from kit.words import in_words
 from muster.core.quota.trees.kai import compile_queues, unit_of
 from muster.core.quota.trees.kaisource import tree_of
 from muster.core.quota.trees.rules import USAGE_WINDOW_MS
@@ -33,7 +34,7 @@ def node_of(**changes: str) -> QuotaNode:
 def wrong(**changes: str) -> str:
     compiled = compile_queues([one(**changes)])
     assert [node.path for node in compiled.nodes] == ["kai"]
-    return compiled.disabled["q"]
+    return in_words(compiled.disabled["q"])
 
 
 @pytest.mark.parametrize(
@@ -89,12 +90,12 @@ def test_what_is_no_amount(changes: dict[str, str], said: str) -> None:
 
 def test_what_else_disables_a_queue() -> None:
     nothing = compile_queues([queue("q", quota={}, limit={}, weight={}).queue])
-    assert nothing.disabled["q"].startswith("spec.resources: resources must be specified")
+    assert in_words(nothing.disabled["q"]).startswith("spec.resources: resources must be specified")
     assert not compile_queues([queue("q", limit={}).queue]).disabled, "a quota alone is enough"
     assert not compile_queues([queue("q", quota={}).queue]).disabled, "and so is a limit"
     for field in ("preempt", "reclaim"):
         broken = compile_queues([queue("q", **{f"{field}_min_runtime": "soon"}).queue])  # type: ignore[arg-type]
-        assert broken.disabled["q"].startswith(f"spec.{field}MinRuntime: 'soon' is not a span")
+        assert in_words(broken.disabled["q"]).startswith(f"spec.{field}MinRuntime: 'soon' is not a span")
     times = compile_queues([queue("q", preempt_min_runtime="1m", reclaim_min_runtime="2m").queue]).nodes[1]
     assert (times.preempt_min_run_ms, times.reclaim_min_run_ms) == (60_000, 120_000)
 
@@ -122,7 +123,7 @@ def test_a_bad_subtree_takes_nobody_along_whatever_the_order() -> None:
     expected = compile_queues(each.queue for each in FOREST)
     assert [node.path for node in expected.nodes] == ["kai", "kai/top", "kai/top/b", "kai/top/a"]
     assert expected.nodes[0].children == ("kai/top",) and expected.nodes[1].children == ("kai/top/b", "kai/top/a")
-    assert {name: reason.partition(";")[0] for name, reason in expected.disabled.items()} == {
+    assert {name: in_words(reason).partition(";")[0] for name, reason in expected.disabled.items()} == {
         "lost": "parentQueue 'nowhere' does not exist",
         "below-lost": "it is below lost, which is disabled: parentQueue 'nowhere' does not exist",
         "x": "parentQueue leads in a circle: x → y → x",
@@ -138,8 +139,8 @@ def test_a_bad_subtree_takes_nobody_along_whatever_the_order() -> None:
 
 def test_the_reason_names_some_queues_that_exist() -> None:
     many = [queue(f"q{number}", "nowhere" if not number else "").queue for number in range(9)]
-    assert compile_queues(many).disabled["q0"].endswith("name one of q0, q1, q2, q3, q4, q5, q6, q7, …")
-    assert compile_queues(many[:8]).disabled["q0"].endswith("name one of q0, q1, q2, q3, q4, q5, q6, q7")
+    assert in_words(compile_queues(many).disabled["q0"]).endswith("name one of q0, q1, q2, q3, q4, q5, q6, q7, …")
+    assert in_words(compile_queues(many[:8]).disabled["q0"]).endswith("name one of q0, q1, q2, q3, q4, q5, q6, q7")
 
 
 def test_of_two_of_one_name_the_older_counts() -> None:
@@ -156,18 +157,20 @@ def test_how_deep_and_how_long_a_path_may_be() -> None:
     line = [queue(f"q{level}", f"q{level - 1}" if level else "").queue for level in range(MAX_DEPTH)]
     found = compile_queues(line)
     assert len(found.nodes) == MAX_DEPTH and found.nodes[-1].path.count("/") == MAX_DEPTH - 1
-    said = f"it is {MAX_DEPTH} levels deep, more than {MAX_DEPTH - 1}; hang it under a queue further up"
-    assert found.disabled == {f"q{MAX_DEPTH - 1}": said}
+    said = f"it is {MAX_DEPTH} levels deep, more than {MAX_DEPTH - 1}; move it under a higher queue"
+    assert {name: in_words(why) for name, why in found.disabled.items()} == {f"q{MAX_DEPTH - 1}": said}
     for length, fits in ((MAX_PATH - len("kai/"), True), (MAX_PATH - len("kai/") + 1, False)):
         name = "n" * length
         found = compile_queues([queue(name).queue])
         assert (len(found.nodes) == 2) is fits
-        assert fits or found.disabled[name].startswith(f"the names from the top down to it are longer than {MAX_PATH}")
+        assert fits or in_words(found.disabled[name]).startswith(
+            f"the names from the top down to it are longer than {MAX_PATH}"
+        )
 
 
 def test_too_many_queues_are_none() -> None:
     queues = [queue(f"q{number}").queue for number in range(MAX_NODES + 1)]
-    assert set(compile_queues(queues).disabled.values()) == {
+    assert set(map(in_words, compile_queues(queues).disabled.values())) == {
         f"there are {MAX_NODES + 1} queues, more than {MAX_NODES}; delete some"
     }
     assert not compile_queues(queues[:-1]).disabled
@@ -188,7 +191,7 @@ def test_over_subscription_is_a_warning(parent: int, children: tuple[int, int], 
     queues += [queue(name, "top", gpu=(amount, -1, 1)).queue for name, amount in zip("ab", children, strict=True)]
     found = compile_queues(queues)
     assert len(found.nodes) == 4 and not found.disabled
-    assert [str(each).partition(": ")[2][: len(said)] for each in found.warnings] == ([said] if said else [])
+    assert [in_words(each).partition(": ")[2][: len(said)] for each in found.warnings] == ([said] if said else [])
     assert all((each.path, each.rule) == ("kai/top", "over_subscribed") for each in found.warnings)
 
 
@@ -197,7 +200,7 @@ def test_a_quota_over_its_limit_is_a_warning() -> None:
         found = compile_queues([queue("q", gpu=(quota, limit, 1)).queue])
         assert len(found.warnings) == count, (quota, limit)
     [said] = compile_queues([queue("q", gpu=(3, 2, 1)).queue]).warnings
-    assert str(said) == "kai/q: quota nvidia.com/gpu 3 is over its limit 2: never reached"
+    assert in_words(said) == "kai/q: quota nvidia.com/gpu 3 is over its limit 2: never reached"
 
 
 def test_the_tree_shares_what_the_nodes_have_and_knows_who_takes_what_names_none() -> None:
@@ -221,4 +224,4 @@ def test_warnings_come_in_the_order_of_the_resources() -> None:
         below = queue("q", "top", quota=dict.fromkeys(names, "4"), limit=dict.fromkeys(names, "-1")).queue
         warnings = compile_queues([above, below]).warnings
         assert [each.rule for each in warnings] == ["quota_over_limit"] * 2 + ["over_subscribed"] * 2
-        assert ["cpu" in each.detail for each in warnings] == [True, False, True, False]
+        assert [each.values["resource"] == "cpu" for each in warnings] == [True, False, True, False]

@@ -13,6 +13,7 @@ from kit import nodes
 from kit.bench import Bench
 from kit.facts import gone, seen
 from kit.kai import queue, queue_gone, work
+from kit.words import in_words
 from muster.core.objects.kaiqueue import USAGE
 from muster.core.quota.division import decay
 from muster.core.quota.division.decay import BUCKETS, HALVES, ONE, Lately, PastBucket, decayed, lately
@@ -325,16 +326,18 @@ def test_who_asks_why_hears_of_the_past() -> None:
 
 
 def test_the_annotations_that_are_read_are_those_that_are_known() -> None:
-    assert read_usage(dict.fromkeys(USAGE, "1m"))[1].startswith("annotation muster.dev/usage-weight: '1m' is no number")
+    assert in_words(read_usage(dict.fromkeys(USAGE, "1m"))[1]).startswith(
+        "annotation muster.dev/usage-weight: '1m' is not a number"
+    )
     assert read_usage({"usage-window": "2h", "usage-half-life": "10m", "usage-weight": "0.5", "other": "x"}) == (
         {"usage_window_ms": 2 * HOUR, "usage_half_life_ms": 10 * MINUTE, "usage_weight": 500},
-        "",
+        None,
     )
     assert [read_usage({"usage-weight": text})[0].get("usage_weight") for text in ("0", "1.25", "100", "100.001")] == [
         *(0, 1250, 100_000),
         None,
     ]
-    assert read_usage({"usage-window": "0"})[1] == (
+    assert in_words(read_usage({"usage-window": "0"})[1]) == (
         "annotation muster.dev/usage-window: it must be longer than 0; leave it out to count no past usage"
     )
 
@@ -349,9 +352,9 @@ def test_the_oldest_queue_at_the_top_says_it_and_the_others_are_warned() -> None
     found.settle()
     accepted = found.happened(QuotaTreeAccepted)[-1]
     assert (accepted.tree.rules.usage_window_ms, accepted.tree.rules.usage_weight) == (2 * HOUR, 2000)
-    assert accepted.warnings == (
+    assert tuple(map(in_words, accepted.warnings)) == (
         "below: its annotations about past usage count on a queue without a parent only",
-        "b: queue a is older and says otherwise of muster.dev/usage-window: that counts",
+        "b: queue a is older and sets muster.dev/usage-window differently; its value is used",
         "queue odd is disabled: annotation muster.dev/usage-window: 'long' is not a span of time like 90s, 10m or "
         "1h30m",
     )

@@ -5,6 +5,7 @@ import pytest
 from kit import facts
 from kit.scenario import Play
 from kit.scenes import Scene
+from kit.words import odd
 from muster.core.presentation import desired
 from muster.core.readmodel.model import ReadModel
 from muster.core.readmodel.state import ReadState
@@ -171,7 +172,7 @@ def test_a_finished_job_that_can_no_longer_be_read_is_no_illegal_step() -> None:
     scene = Scene()
     scene.lines("tree", "synced", "job one", "resumed one", "runs one", "finishes one")
     ref = scene.jobs["one"].ref
-    scene.do(ObjectUnreadable(ref=ref, rv=9_999_999, reason="spec.x: missing"))
+    scene.do(ObjectUnreadable(ref=ref, rv=9_999_999, problem=odd("spec.x: missing")))
     state = read(scene)
     assert job_status(state, ref.uid).code == "Unreadable"
     assert ReadModel().check(state) == []

@@ -16,6 +16,7 @@ from kit.crds import others
 from kit.hostile import corpus
 from kit.jobs import KINDS as KNOWN
 from kit.jobs import Obj
+from kit.words import in_words
 from muster.core.actuation.intents import Actuator
 from muster.core.actuation.patch import marked, resume_patch, switched
 from muster.core.objects.meta import SUSPEND
@@ -97,7 +98,7 @@ def set_to(kind: str, obj: Obj, *, suspended: bool, status: Obj | None = None) -
 @each_kind
 def test_a_new_suspended_one_waits(kind: str) -> None:
     found = read(kind, new(kind))
-    assert (found.phase, found.suspended, found.settled, found.refusal) == ("waiting", True, False, "")
+    assert (found.phase, found.suspended, found.settled, found.refusal) == ("waiting", True, False, None)
     assert found.ref == Ref(kind, "video", "one", "uid-one")
     assert found.api_version == KINDS[kind].resource.api_version
 
@@ -356,11 +357,11 @@ def test_what_kuberay_runs_beside_is_part_of_that(name: str, owner: str) -> None
 @each_kind
 def test_a_controller_that_is_no_parent_takes_nothing_out_of_the_queue(kind: str, owner: str) -> None:
     found = read(kind, owned(new(kind), owner))
-    assert (found.phase, found.refusal) == ("waiting", "")
+    assert (found.phase, found.refusal) == ("waiting", None)
 
 
 def test_what_a_jobset_holds_is_charged_but_never_resumed() -> None:
-    assert "JobSet boss decides" in read("Job", owned(new("Job"), "jobset.x-k8s.io/v1alpha2/JobSet")).refusal
+    assert "JobSet boss decides" in in_words(read("Job", owned(new("Job"), "jobset.x-k8s.io/v1alpha2/JobSet")).refusal)
 
 
 @pytest.mark.parametrize(
@@ -394,7 +395,7 @@ def test_one_that_another_controller_manages_is_refused_by_the_name_of_the_field
     bench.facts(seen(kind, obj))
     [refused] = [event for event in bench.settle() if isinstance(event, WorkloadRefused)]
     assert refused.refusal.reason == "cannot_suspend"
-    assert refused.refusal.text.startswith(path[1:].replace("/", "."))
+    assert in_words(refused.refusal.problem).startswith(path[1:].replace("/", "."))
 
 
 # --- which kinds are on -----------------------------------------------------------------------------------------------

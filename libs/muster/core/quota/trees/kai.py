@@ -7,18 +7,19 @@ and what is below it, and nothing else. Quotas that exceed their parent's are a 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 
 from msgspec import Struct, field
 
+from muster.core.objects.meta import PREFIX
 from muster.core.quota.trees.rules import RuleError, read_usage, span_ms
 from muster.core.quota.trees.tree import MAX_DEPTH, MAX_NODES, MAX_PATH
 from muster.model.kaiqueue import KaiQueue
-from muster.model.quota import DEFAULT_QUEUE_PRIORITY, KAI_ROOT, BrokenRule, QuotaNode
-from muster.model.resources import EVERYTHING, MAX_AMOUNT, Vector, add_into, format_quantity
+from muster.model.problem import FieldProblem, problem
+from muster.model.quota import DEFAULT_QUEUE_PRIORITY, KAI_ROOT, QuotaNode
+from muster.model.resources import EVERYTHING, MAX_AMOUNT, Vector, add_into
 from muster.model.strategies import PLACEMENT, StrategyError, strategies, strategies_text
-from muster.model.text import clean, shorten
 
 WHOLE = 1000
 UNITS: Mapping[str, int] = {"cpu": 1, "memory": 10**6}
@@ -32,9 +33,9 @@ class Compiled(Struct, frozen=True):
 
     nodes: tuple[QuotaNode, ...]
     """The root, and the queues in force: parents before children, siblings by age."""
-    disabled: dict[str, str] = field(default_factory=dict)
-    """name of a queue that is not in force -> why, and what would help"""
-    warnings: tuple[BrokenRule, ...] = ()
+    disabled: dict[str, FieldProblem] = field(default_factory=dict)
+    """name of a queue that is not in force -> why"""
+    warnings: tuple[FieldProblem, ...] = ()
     rules: dict[str, int] = field(default_factory=dict)
     """field of Rules -> what the queues at the top say"""
 
@@ -47,24 +48,18 @@ def unit_of(resource: str) -> int:
 def compile_queues(
     queues: Iterable[KaiQueue],
     units: Mapping[str, int] | None = None,
-    broken: Mapping[str, str] | None = None,
-    show: Callable[[int, str], str] = format_quantity,
+    broken: Mapping[str, FieldProblem] | None = None,
 ) -> Compiled:
     """The tree of the queues, whatever their order.
 
-    ``units``: other base units than a cluster's, for every resource; ``broken``: queues known to be no good, and why;
-    ``show``: (amount, resource) as a text.
+    ``units``: other base units than a cluster's, for every resource; ``broken``: queues known to be no good, and why.
     """
     ordered = sorted(queues, key=lambda each: (each.created, each.name, each.ref.uid))
     named = {each.name: each for each in reversed(ordered)}  # of two of one name the older counts
     reader = _KaiQueueReader(units)
     known_wrong = broken or {}
     wrong = {name: why for name in sorted(named) if (why := known_wrong.get(name) or reader.read(named[name]))}
-    disabled: dict[str, str] = {}
-    for name in sorted(named):
-        reason = _above(name, named, wrong)
-        if reason:
-            disabled[name] = clean(shorten(reason, 600))
+    disabled = {name: why for name in sorted(named) if (why := _above(name, named, wrong)) is not None}
     children: dict[str, list[KaiQueue]] = {}
     for each in ordered:
         if named.get(each.name) is each and each.name not in disabled:
@@ -78,55 +73,52 @@ def compile_queues(
         nodes.append(reader.node(path, paths, queue))
         walk += [(child_path, child.name, child) for child_path, child in reversed([*zip(paths, below, strict=True)])]
     rules, said_twice = _rules(children, reader)
-    return Compiled(tuple(nodes), disabled, (*_odd(nodes, show), *said_twice), rules)
+    return Compiled(tuple(nodes), disabled, (*_odd(nodes), *said_twice), rules)
 
 
 def _rules(
     children: Mapping[str, Sequence[KaiQueue]], reader: _KaiQueueReader
-) -> tuple[dict[str, int], list[BrokenRule]]:
+) -> tuple[dict[str, int], list[FieldProblem]]:
     """What holds of all queues: of each rule what the oldest queue at the top says of it, and what that leaves out."""
     rules: dict[str, int] = {}
     speaker: dict[str, str] = {}
-    odd: list[BrokenRule] = []
+    odd: list[FieldProblem] = []
     for parent, below in children.items():
         for queue in below:
             for name, value in reader.rules[queue.name].items():
                 if parent:
-                    said = "its annotations about past usage count on a queue without a parent only"
-                    odd.append(BrokenRule(queue.name, "rule", said))
+                    odd.append(problem(queue.name, "usage_below_the_top"))
                     break
                 if rules.setdefault(name, value) != value:
-                    key = f"muster.dev/{name.removesuffix('_ms').replace('_', '-')}"
-                    said = f"queue {speaker[name]} is older and says otherwise of {key}: that counts"
-                    odd.append(BrokenRule(queue.name, "rule", said))
+                    key = f"{PREFIX}/{name.removesuffix('_ms').replace('_', '-')}"
+                    odd.append(problem(queue.name, "usage_set_twice", queue=speaker[name], key=key))
                 speaker.setdefault(name, queue.name)
     return rules, odd
 
 
-def _above(name: str, named: Mapping[str, KaiQueue], wrong: Mapping[str, str]) -> str:
-    """Why a queue is not in force, by its own fault or one above it; empty when it is."""
+def _above(name: str, named: Mapping[str, KaiQueue], wrong: Mapping[str, FieldProblem]) -> FieldProblem | None:
+    """Why a queue is not in force, by its own fault or one above it; None when it is."""
     chain = [name]
     while True:
         each = chain[-1]
-        blame = "" if each == name else f"it is below {each}, which is disabled: "
-        if each in wrong:
-            return blame + wrong[each]
         parent = named[each].parent
+        own = wrong.get(each)
+        if own is None and parent and parent not in named:
+            known = sorted(named)
+            some = (*known[:_SHOWN_NAMES], *(("…",) if len(known) > _SHOWN_NAMES else ()))
+            own = problem("", "parent_missing", parent=parent, choices=some)
+        if own is not None:
+            return own if each == name else problem("", "below_disabled", own, queue=each)
         if not parent:
             break
-        if parent not in named:
-            known = sorted(named)
-            some = ", ".join(known[:_SHOWN_NAMES]) + (", …" if len(known) > _SHOWN_NAMES else "")
-            return f"{blame}parentQueue {parent!r} does not exist; create it, or name one of {some}"
         if parent in chain:
-            circle = " → ".join([*chain[chain.index(parent) :], parent])
-            return f"parentQueue leads in a circle: {circle}; leave it out on one of them"
+            return problem("", "parents_in_a_circle", circle=" → ".join([*chain[chain.index(parent) :], parent]))
         chain.append(parent)
     if len(chain) >= MAX_DEPTH:
-        return f"it is {len(chain)} levels deep, more than {MAX_DEPTH - 1}; hang it under a queue further up"
+        return problem("", "queue_too_deep", count=len(chain), most=MAX_DEPTH - 1)
     if sum(len(each) + 1 for each in chain) + len(KAI_ROOT) > MAX_PATH:
-        return f"the names from the top down to it are longer than {MAX_PATH} characters; shorten them"
-    return f"there are {len(named)} queues, more than {MAX_NODES}; delete some" if len(named) > MAX_NODES else ""
+        return problem("", "queue_path_too_long", most=MAX_PATH)
+    return problem("", "many_queues", count=len(named), most=MAX_NODES) if len(named) > MAX_NODES else None
 
 
 class _KaiQueueReader:
@@ -135,32 +127,30 @@ class _KaiQueueReader:
         self.amounts: dict[str, tuple[Vector, Vector, Vector]] = {}
         self.rules: dict[str, dict[str, int]] = {}
 
-    def read(self, queue: KaiQueue) -> str:
-        """Take in the numbers of a queue; what is wrong with them, naming field, value and way out."""
+    def read(self, queue: KaiQueue) -> FieldProblem | None:
+        """Take in the numbers of a queue; returns what is wrong with them."""
         if not queue.quota and not queue.limit:
-            return "spec.resources: resources must be specified; write quota, limit and overQuotaWeight for each"
+            return problem("spec.resources", "resources_missing")
         found: list[Vector] = []
         for which, texts in (("quota", queue.quota), ("limit", queue.limit), ("overQuotaWeight", queue.weight)):
             vector: Vector = {}
             for resource, text in texts.items():
-                amount = self._amount(resource, text, weight=which == "overQuotaWeight")
+                weighs = which == "overQuotaWeight"
+                amount = self._amount(resource, text, weight=weighs)
                 if amount is None:
-                    of = f" of {resource}" if resource else ""
-                    way_out = (
-                        "0 for no surplus, or more" if which == "overQuotaWeight" else "0 or more, or -1 for unlimited"
-                    )
-                    return f"spec.resources: {which} {text}{of} is no amount; write {way_out}"
+                    values = {"which": which, "value": text, "resource": resource}
+                    return problem("spec.resources", "not_a_queue_weight" if weighs else "not_a_queue_amount", **values)
                 vector[resource] = amount
             found.append(vector)
         for which, text in (("preempt", queue.preempt_min_runtime), ("reclaim", queue.reclaim_min_runtime)):
             try:
                 span_ms(text or "0")
             except RuleError as err:
-                return f"spec.{which}MinRuntime: {err}"
+                return err.at(f"spec.{which}MinRuntime")
         try:
             strategies(queue.placement)
         except StrategyError as err:
-            return f"annotation {PLACEMENT}: {err}"
+            return problem("", "annotation", err.problem, key=PLACEMENT)
         self.amounts[queue.name] = (found[0], found[1], found[2])
         self.rules[queue.name], wrong = read_usage(queue.rules)
         return wrong
@@ -196,31 +186,22 @@ class _KaiQueueReader:
         )
 
 
-def _odd(nodes: Iterable[QuotaNode], show: Callable[[int, str], str]) -> list[BrokenRule]:
+def _odd(nodes: Iterable[QuotaNode]) -> list[FieldProblem]:
     """Quotas that nothing guarantees, and limits that make a quota useless."""
     known = {node.path: node for node in nodes}
-    found: list[BrokenRule] = []
+    found: list[FieldProblem] = []
     for node in known.values():
         for name, limit in sorted(node.limit.items()):
             quota = node.guaranteed.get(name, 0)
             if EVERYTHING > quota > limit:
-                said = f"quota {_named(name)}{show(quota, name)} is over its limit {show(limit, name)}: never reached"
-                found.append(BrokenRule(node.path, "quota_over_limit", said))
+                found.append(problem(node.path, "quota_over_limit", resource=name, quota=quota, limit=limit))
         if node.path == KAI_ROOT:
             continue
         total: Vector = {}
         for child in node.children:
             add_into(total, known[child].guaranteed)
         for name in sorted(total):
-            if node.guaranteed.get(name, 0) < total[name] < EVERYTHING:
-                said = (
-                    f"the quotas of its children sum up to {_named(name)}{show(total[name], name)}, over its own "
-                    f"{show(node.guaranteed.get(name, 0), name)}: they cannot all be guaranteed; lower them"
-                )
-                found.append(BrokenRule(node.path, "over_subscribed", said))
+            own = node.guaranteed.get(name, 0)
+            if own < total[name] < EVERYTHING:
+                found.append(problem(node.path, "over_subscribed", resource=name, total=total[name], own=own))
     return found
-
-
-def _named(resource: str) -> str:
-    """The resource in front of an amount; a table of plain numbers has none."""
-    return f"{resource} " if resource else ""

@@ -20,7 +20,8 @@ from muster.events.facts import KaiQueueGone, KaiQueueObserved, ObjectGone
 from muster.events.registry import encode
 from muster.model.kaiqueue import KaiQueue
 from muster.model.keys import Ref
-from muster.model.quota import KAI_ROOT, BrokenRule, QuotaNode, QuotaTree, Rules
+from muster.model.problem import problem
+from muster.model.quota import KAI_ROOT, QuotaNode, QuotaTree, Rules
 from muster.model.resources import EVERYTHING, Vector
 
 SHARD = "queues_scheduling_run_ai"
@@ -97,12 +98,14 @@ class KaiSource(Struct):
 
     def _judged(self, tree: QuotaTree) -> QuotaTreeAccepted | QuotaTreeRejected:
         if (size := len(encode(tree))) > MAX_TREE_BYTES:
-            said = f"the queues take {size} bytes in the log, over {MAX_TREE_BYTES}; delete some, or shorten names"
-            broken = (BrokenRule(KAI_ROOT, "size", said),)
+            broken = (problem(KAI_ROOT, "queues_bytes", count=size, most=MAX_TREE_BYTES),)
             return QuotaTreeRejected(cause=self.cause, ref=REF, rv=self.count, violations=broken)
-        warnings = [str(each) for each in self.compiled.warnings]
-        warnings += [f"queue {name} is disabled: {reason}" for name, reason in sorted(self.compiled.disabled.items())]
-        return QuotaTreeAccepted(cause=self.cause, tree=tree, rv=self.count, warnings=tuple(warnings[:100]))
+        disabled = sorted(self.compiled.disabled.items())
+        warnings = (
+            *self.compiled.warnings,
+            *(problem("", "queue_disabled", why, queue=name) for name, why in disabled),
+        )
+        return QuotaTreeAccepted(cause=self.cause, tree=tree, rv=self.count, warnings=warnings[:100])
 
 
 def tree_of(compiled: Compiled, total: Mapping[str, int]) -> QuotaTree:

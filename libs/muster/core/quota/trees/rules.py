@@ -12,6 +12,9 @@ from itertools import pairwise
 from typing import Any
 
 from muster.core.objects.kaiqueue import USAGE
+from muster.core.objects.meta import PREFIX
+from muster.model.problem import FieldProblem, ProblemError, Value, problem
+from muster.model.problemcodes import ProblemCode
 from muster.model.quota import DEFAULT_RULES, Rules
 from muster.model.text import clean, shorten
 
@@ -28,8 +31,19 @@ MAX_SPAN_MS = 366 * 24 * 3_600_000
 _SPAN = re.compile(r"(?:(\d{1,6})h)?(?:(\d{1,6})m)?(?:(\d{1,6})s)?(?:(\d{1,6})ms)?")
 
 
-class RuleError(Exception):
-    """A rule cannot be read; the message says what one looks like."""
+class RuleError(ProblemError):
+    """A rule cannot be read."""
+
+
+def _wrong(code: ProblemCode, text: str = "", **values: Value) -> RuleError:
+    return RuleError(problem("", code, value=shorten(text, 40), **values))
+
+
+def _one_of(text: str, choices: tuple[str, ...]) -> str:
+    """The text itself."""
+    if text not in choices:
+        raise _wrong("neither" if len(choices) == 2 else "none_of", text, choices=choices)
+    return text
 
 
 def span_ms(text: str) -> int:
@@ -38,11 +52,11 @@ def span_ms(text: str) -> int:
     if text == "0":
         return 0
     if not text or match is None:
-        raise RuleError(f"{clean(shorten(text, 40))!r} is not a span of time like 90s, 10m or 1h30m")
+        raise _wrong("not_a_span", text)
     hours, minutes, seconds, ms = (int(part or 0) for part in match.groups())
     total = ((hours * 60 + minutes) * 60 + seconds) * 1000 + ms
     if total > MAX_SPAN_MS:
-        raise RuleError(f"{text} is more than a year")
+        raise _wrong("span_too_long", text)
     return total
 
 
@@ -51,7 +65,7 @@ def paused_parts(text: str) -> tuple[str, ...]:
     parts = sorted({part.strip() for part in text.split(",")} - {""})
     unknown = [part for part in parts if part not in PAUSABLE]
     if unknown:
-        raise RuleError(f"{clean(shorten(unknown[0], 40))!r} cannot be paused; {' and '.join(PAUSABLE)} can")
+        raise _wrong("not_pausable", unknown[0], choices=PAUSABLE)
     return tuple(parts)
 
 
@@ -61,61 +75,47 @@ def union(*paused: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _reclaim(text: str) -> str:
-    if text not in ("enabled", "disabled"):
-        raise RuleError(f"{clean(shorten(text, 40))!r} is neither enabled nor disabled")
-    return text
+    return _one_of(text, ("enabled", "disabled"))
 
 
 def _runtime(text: str) -> str:
-    if text not in ("weight", "max"):
-        raise RuleError(f"{clean(shorten(text, 40))!r} is neither weight nor max")
-    return "" if text == "max" else text
+    return "" if _one_of(text, ("weight", "max")) == "max" else text
 
 
 def _order(text: str) -> str:
-    if text not in ORDERS:
-        raise RuleError(f"{clean(shorten(text, 40))!r} is none of {', '.join(ORDERS)}")
-    return text
+    return _one_of(text, ORDERS)
 
 
 def _preset(text: str) -> str:
-    if text not in PRESETS:
-        raise RuleError(f"{clean(shorten(text, 40))!r} is none of {', '.join(PRESETS)}")
-    return text
+    return _one_of(text, tuple(PRESETS))
 
 
 def yes_or_no(text: str) -> bool:
     """``true`` or ``false``."""
-    if text not in ("true", "false"):
-        raise RuleError(f"{clean(shorten(text, 40))!r} is neither true nor false")
-    return text == "true"
+    return _one_of(text, ("true", "false")) == "true"
 
 
 def reapplied(text: str) -> str:
     """What becomes of ``suspend: true`` that is applied again to a running job: ``refuse`` or ``keep-running``."""
-    if text not in ("refuse", "keep-running"):
-        raise RuleError(f"{clean(shorten(text, 40))!r} is neither refuse nor keep-running")
-    return text
+    return _one_of(text, ("refuse", "keep-running"))
 
 
 def _charge_pods(text: str) -> str:
-    if text not in ("none", "ours", "all"):
-        raise RuleError(f"{clean(shorten(text, 40))!r} is none of none, ours, all")
-    return "" if text == "ours" else text
+    return "" if _one_of(text, ("none", "ours", "all")) == "ours" else text
 
 
 def _levels(text: str) -> tuple[int, ...]:
     """Rising spans of GPU time: ``1h,8h``."""
     spans = tuple(span_ms(part.strip()) for part in text.split(","))
     if len(spans) > MOST_LEVELS or spans[0] <= 0 or any(low >= high for low, high in pairwise(spans)):
-        raise RuleError(f"{clean(shorten(text, 40))!r} is not 1 to {MOST_LEVELS} rising spans of time like 1h,8h")
+        raise _wrong("not_levels", text, most=MOST_LEVELS)
     return spans
 
 
 def _positive_span(text: str) -> int:
     found = span_ms(text)
     if not found:
-        raise RuleError("it must be longer than 0; leave it out to count no past usage")
+        raise _wrong("span_zero")
     return found
 
 
@@ -124,11 +124,11 @@ def _thousandths(text: str) -> int:
     match = re.fullmatch(r"(\d{1,3})(?:\.(\d{1,3}))?", text)
     found = int(match[1]) * 1000 + int((match[2] or "").ljust(3, "0")) if match is not None else -1
     if not 0 <= found <= 100_000:
-        raise RuleError(f"{clean(shorten(text, 40))!r} is no number from 0 to 100 like 0.5 or 2")
+        raise _wrong("not_a_weight", text)
     return found
 
 
-def read_usage(texts: Mapping[str, str]) -> tuple[dict[str, int], str]:
+def read_usage(texts: Mapping[str, str]) -> tuple[dict[str, int], FieldProblem | None]:
     """({field of Rules: value}, what is wrong with the first annotation that cannot be read)."""
     found: dict[str, int] = {}
     for name, (attribute, read) in _USAGE.items():
@@ -136,8 +136,13 @@ def read_usage(texts: Mapping[str, str]) -> tuple[dict[str, int], str]:
             try:
                 found[attribute] = read(texts[name])
             except RuleError as err:
-                return {}, f"annotation muster.dev/{name}: {err}"
-    return found, ""
+                return {}, annotation(name, err)
+    return found, None
+
+
+def annotation(name: str, err: RuleError) -> FieldProblem:
+    """What is wrong with the annotation ``muster.dev/name``."""
+    return problem("", "annotation", err.problem, key=f"{PREFIX}/{name}")
 
 
 def _text(text: str) -> str:
@@ -183,10 +188,10 @@ KNOWN = (*_READERS, *_CHECKED)
 """The annotations that count, without their prefix."""
 
 
-def read_rules(texts: Mapping[str, str]) -> tuple[Rules, list[str]]:
-    """The rules, and a sentence for each annotation that cannot be read; unknown names mean nothing."""
+def read_rules(texts: Mapping[str, str]) -> tuple[Rules, list[FieldProblem]]:
+    """The rules, and what is wrong with each annotation that cannot be read; unknown names mean nothing."""
     found: dict[str, Any] = {}
-    wrong: list[str] = []
+    wrong: list[FieldProblem] = []
     said = {**PRESETS.get(texts.get("preset", ""), {}), **texts}
     for name in sorted(said):
         row = _READERS.get(name)
@@ -196,7 +201,7 @@ def read_rules(texts: Mapping[str, str]) -> tuple[Rules, list[str]]:
             elif name in _CHECKED:
                 _CHECKED[name](said[name])
         except RuleError as err:
-            wrong.append(f"annotation muster.dev/{name}: {err}")
+            wrong.append(annotation(name, err))
     # What says what holds anyway is left out: an encoding leaves out a default by identity, a decoded text is another.
     other = {name: value for name, value in found.items() if value != getattr(DEFAULT_RULES, name)}
     return (Rules(**other) if other else DEFAULT_RULES), wrong

@@ -12,23 +12,25 @@ from collections import Counter
 from collections.abc import Iterator
 
 import msgspec
+from msgspec import structs
 
+from muster.core.objects.meta import not_decoded
 from muster.core.quota.trees.rules import RuleError, read_rules, reapplied, yes_or_no
 from muster.events.envelope import MAX_BYTES
 from muster.events.facts import QuotaTreeObserved, TreeNodeSpec
 from muster.events.registry import encode
-from muster.model.quota import COUNTED, BrokenRule, QuotaNode, QuotaTree
+from muster.model.problem import FieldProblem, problem
+from muster.model.quota import COUNTED, QuotaNode, QuotaTree
 from muster.model.resources import (
     MAX_RESOURCES,
     QuantityError,
     Vector,
     add_into,
-    format_quantity,
     is_resource_name,
     parse_quantity,
 )
 from muster.model.strategies import PLACEMENT, StrategyError, strategies, strategies_text
-from muster.model.text import clean, shorten
+from muster.model.text import shorten
 
 ROOT = "root"
 MAX_DEPTH = 32
@@ -37,7 +39,6 @@ MAX_PATH = 1_000
 """Characters of a full path: every node and every event about it carries one."""
 MAX_TREE_BYTES = MAX_BYTES - 32 * 1024
 """An accepted tree must fit into one commit."""
-_MAX_DETAIL = 600
 _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 PROFILES = ("ack", "full")
 LEND_LIMIT = "alibabacloud.com/lendlimit"
@@ -49,7 +50,7 @@ REAPPLIED = "muster.dev/reapplied"
 """The same for what becomes of a manifest that is applied again; read by deploy/policies, and only checked here."""
 
 
-def read_tree(observed: QuotaTreeObserved) -> tuple[QuotaTree, list[BrokenRule]]:
+def read_tree(observed: QuotaTreeObserved) -> tuple[QuotaTree, list[FieldProblem]]:
     """The tree an object describes, and every rule it breaks in the order of its nodes.
 
     The tree may be put in force only when the list is empty.
@@ -59,20 +60,15 @@ def read_tree(observed: QuotaTreeObserved) -> tuple[QuotaTree, list[BrokenRule]]
     reader.visit(observed.root, ROOT, depth=1, preempts=rules.preempt_lower_priority)
     profile = observed.profile or PROFILES[0]
     if profile not in PROFILES:
-        reader.broken(
-            ROOT, "profile", f"profile {profile!r} is unknown; write one of {', '.join(PROFILES)} or leave it out"
-        )
-    for sentence in wrong:
-        reader.broken(ROOT, "rule", sentence)
+        reader.broken(problem(ROOT, "profile_unknown", value=profile, choices=PROFILES))
+    for found in wrong:
+        reader.broken(structs.replace(found, path=ROOT))
     if rules.unbound_queue and not any(n.path == rules.unbound_queue and not n.children for n in reader.nodes):
-        reader.broken(
-            ROOT, "rule", f"annotation muster.dev/unbound-queue: {rules.unbound_queue} is no leaf of the tree"
-        )
+        reader.broken(problem(ROOT, "unbound_queue_no_leaf", queue=rules.unbound_queue))
     tree = QuotaTree(ref=observed.ref, nodes=tuple(reader.nodes), profile=profile, rules=rules)
     violations = [found for of_node in reader.violations for found in of_node]
     if not violations and (size := len(encode(tree))) > MAX_TREE_BYTES:
-        detail = f"the tree takes {size} bytes in the log, over {MAX_TREE_BYTES}; write shorter names or fewer nodes"
-        violations.append(BrokenRule(ROOT, "size", detail))
+        violations.append(problem(ROOT, "tree_bytes", count=size, most=MAX_TREE_BYTES))
     return tree, violations
 
 
@@ -80,13 +76,13 @@ class _TreeReader:
     def __init__(self, *, weighted: bool) -> None:
         self.weighted = weighted
         self.nodes: list[QuotaNode] = []
-        self.violations: list[list[BrokenRule]] = [[]]
+        self.violations: list[list[FieldProblem]] = [[]]
         """Per node, in the order of the nodes."""
         self.leaf_of: dict[str, str] = {}
 
-    def broken(self, path: str, rule: str, detail: str, place: int = 0) -> None:
+    def broken(self, found: FieldProblem, place: int = 0) -> None:
         """A rule is broken by node ``place``."""
-        self.violations[place].append(BrokenRule(clean(shorten(path, 300)), rule, clean(shorten(detail, _MAX_DETAIL))))
+        self.violations[place].append(found)
 
     def visit(self, spec: TreeNodeSpec, path: str, depth: int, *, preempts: bool) -> Vector:
         """Append the node and its subtree; returns the node's min. ``preempts``: what the nodes above it say."""
@@ -97,13 +93,8 @@ class _TreeReader:
         limit = self._amounts(path, "max", spec.max, place)
         for name in sorted(guaranteed.keys() & limit.keys()):
             if guaranteed[name] > limit[name]:
-                self.broken(
-                    path,
-                    "min_over_max",
-                    f"min {name} {format_quantity(guaranteed[name], name)} is over max "
-                    f"{format_quantity(limit[name], name)}; lower min or raise max",
-                    place,
-                )
+                over = problem(path, "min_over_max", resource=name, least=guaranteed[name], most=limit[name])
+                self.broken(over, place)
         if path == ROOT:
             self._check_root(guaranteed, limit, spec)
         self._check_namespaces(spec, path, place)
@@ -117,43 +108,39 @@ class _TreeReader:
             QuotaNode(path, guaranteed, limit, spec.namespaces, paths, kept, weight, preempts, placement=laid_out)
         )
         if depth >= MAX_DEPTH and spec.children:
-            self.broken(path, "depth", f"the tree is deeper than {MAX_DEPTH} levels", place)
+            self.broken(problem(path, "tree_too_deep", most=MAX_DEPTH), place)
             return guaranteed
         total: Vector = {}
         siblings = Counter(paths)
         for child, child_path in zip(spec.children, paths, strict=True):
             if len(self.nodes) >= MAX_NODES:
-                self.broken(path, "size", f"the tree has more than {MAX_NODES} nodes", place)
+                self.broken(problem(path, "tree_too_large", most=MAX_NODES), place)
                 return guaranteed
             self._check_name(child.name, child_path, siblings, place)
             if len(child_path) > MAX_PATH:
-                self.broken(child_path, "path", f"its full path is longer than {MAX_PATH} characters", place)
+                self.broken(problem(shorten(child_path, 300), "path_too_long", most=MAX_PATH), place)
                 continue
             add_into(total, self.visit(child, child_path, depth + 1, preempts=preempts))
         for name in sorted(total):
             if total[name] > guaranteed.get(name, 0):
-                self.broken(
-                    path,
-                    "children_over_parent",
-                    f"the children's min {name} sum up to {format_quantity(total[name], name)}, over this node's "
-                    f"min {format_quantity(guaranteed.get(name, 0), name)}; lower theirs or raise this one",
-                    place,
-                )
+                own = guaranteed.get(name, 0)
+                over = problem(path, "children_over_parent", resource=name, total=total[name], own=own)
+                self.broken(over, place)
         return guaranteed
 
     def _amounts(self, path: str, which: str, texts: dict[str, str], place: int) -> Vector:
         amounts: Vector = {}
         if len(texts) > MAX_RESOURCES:
-            self.broken(path, "size", f"{which} names {len(texts)} resources, more than {MAX_RESOURCES}", place)
+            self.broken(problem(path, "names_many_resources", which=which, count=len(texts), most=MAX_RESOURCES), place)
             return amounts
         for name in sorted(texts):
             if not is_resource_name(name):
-                self.broken(path, "quantity", f"{which} {name[:64]!r}: is not the name of a resource", place)
+                self.broken(problem(path, "names_no_resource", which=which, value=name[:64]), place)
                 continue
             try:
                 amounts[name] = parse_quantity(texts[name], name)
             except QuantityError as err:
-                self.broken(path, "quantity", f"{which} {name}: {err}", place)
+                self.broken(problem(path, "bad_amount", err.problem, which=which, resource=name), place)
         return amounts
 
     def _kept(self, path: str, attributes: dict[str, str], guaranteed: Vector, place: int) -> Vector:
@@ -164,9 +151,9 @@ class _TreeReader:
         try:
             limits = msgspec.json.decode(text, type=dict[str, str | int])
         except msgspec.DecodeError as err:
-            self.broken(path, "lend_limit", f"attribute {LEND_LIMIT} is not a JSON object of quantities: {err}", place)
+            self.broken(problem(path, "lend_limit_no_object", not_decoded(str(err)), key=LEND_LIMIT), place)
             return {}
-        lent = self._amounts(path, "lend limit", {name: str(value) for name, value in limits.items()}, place)
+        lent = self._amounts(path, "lendlimit", {name: str(value) for name, value in limits.items()}, place)
         kept = {name: guaranteed.get(name, 0) - amount for name, amount in lent.items()}
         return {name: amount for name, amount in sorted(kept.items()) if amount > 0}
 
@@ -181,14 +168,14 @@ class _TreeReader:
             found = attributes[name]
         if not isinstance(found, dict):
             found = dict.fromkeys(sorted(self.nodes[0].limit.keys() - COUNTED) if self.nodes else (), found)
-        return self._amounts(path, f"attribute {name}:", {each: str(value) for each, value in found.items()}, place)
+        return self._amounts(path, name, {each: str(value) for each, value in found.items()}, place)
 
     def _preempts(self, path: str, attributes: dict[str, str], place: int, *, above: bool) -> bool:
         """Whether work of lower priority gives way there: by its own word, else as above it."""
         try:
             return yes_or_no(attributes[PREEMPTS]) if attributes.get(PREEMPTS) else above
         except RuleError as err:
-            self.broken(path, "rule", f"attribute {PREEMPTS}: {err}", place)
+            self.broken(problem(path, "attribute", err.problem, key=PREEMPTS), place)
             return above
 
     def _placement(self, path: str, attributes: dict[str, str], place: int) -> str:
@@ -196,49 +183,45 @@ class _TreeReader:
         try:
             return strategies_text(strategies(attributes.get(PLACEMENT, "")))
         except StrategyError as err:
-            self.broken(path, "rule", f"attribute {PLACEMENT}: {err}", place)
+            self.broken(problem(path, "attribute", err.problem, key=PLACEMENT), place)
             return ""
 
     def _reapplied(self, path: str, attributes: dict[str, str], place: int) -> None:
         try:
             reapplied(attributes.get(REAPPLIED) or "refuse")
         except RuleError as err:
-            self.broken(path, "rule", f"attribute {REAPPLIED}: {err}", place)
+            self.broken(problem(path, "attribute", err.problem, key=REAPPLIED), place)
 
     def _check_root(self, guaranteed: Vector, limit: Vector, spec: TreeNodeSpec) -> None:
         for name in sorted((guaranteed.keys() | limit.keys()) - COUNTED):
             low, high = guaranteed.get(name), limit.get(name)
             if low != high and not (name in spec.min and name not in guaranteed):
-                shown = [format_quantity(v, name) if v is not None else "absent" for v in (low, high)]
-                self.broken(
-                    ROOT,
-                    "root_min_max",
-                    f"the root's min and max must be equal, and are {shown[0]} and {shown[1]} for {name}",
-                )
+                self.broken(_root_differs(name, low, high))
 
     def _check_namespaces(self, spec: TreeNodeSpec, path: str, place: int) -> None:
         if spec.namespaces and spec.children:
-            self.broken(
-                path,
-                "namespace_on_inner_node",
-                f"namespace {spec.namespaces[0]} stands on a node with children; move it to a leaf",
-                place,
-            )
+            self.broken(problem(path, "namespace_on_inner_node", namespace=spec.namespaces[0]), place)
         for namespace in spec.namespaces:
             other = self.leaf_of.setdefault(namespace, path)
             if not _NAMESPACE.fullmatch(namespace):
-                self.broken(path, "namespace", f"{namespace[:64]!r} is not a namespace", place)
+                self.broken(problem(path, "not_a_namespace", value=namespace[:64]), place)
             elif other != path:
-                self.broken(
-                    path, "namespace_twice", f"namespace {namespace} is already on {other}; name it once", place
-                )
+                self.broken(problem(path, "namespace_twice", namespace=namespace, other=other), place)
 
     def _check_name(self, name: str, path: str, siblings: Counter[str], place: int) -> None:
         if not name or "/" in name or len(name) > 253 or not name.isprintable():
-            rule = "is not a node name: 1 to 253 readable characters without a slash"
-            self.broken(path, "name", f"{shorten(name, 64)!r} {rule}", place)
+            self.broken(problem(shorten(path, 300), "not_a_node_name", value=shorten(name, 64)), place)
         elif siblings.pop(path, 1) > 1:
-            self.broken(path, "name_twice", f"two children of one node are called {name}; rename one", place)
+            self.broken(problem(path, "name_twice", name=name), place)
+
+
+def _root_differs(resource: str, low: int | None, high: int | None) -> FieldProblem:
+    """The root's min of a resource is not its max."""
+    if low is None and high is not None:
+        return problem(ROOT, "root_min_missing", resource=resource, most=high)
+    if high is None and low is not None:
+        return problem(ROOT, "root_max_missing", resource=resource, least=low)
+    return problem(ROOT, "root_min_max", resource=resource, least=low or 0, most=high or 0)
 
 
 def leaves(tree: QuotaTree) -> Iterator[QuotaNode]:

@@ -16,7 +16,8 @@ from muster.events.base import Cause, Event
 from muster.events.decisions import QuotaTreeAccepted, QuotaTreeRejected, QuotaTreeRemoved
 from muster.events.facts import ObjectGone, QuotaTreeGone, QuotaTreeObserved
 from muster.model.keys import Ref
-from muster.model.quota import BrokenRule, QuotaTree
+from muster.model.problem import problem
+from muster.model.quota import QuotaTree
 from muster.model.resources import Vector
 
 
@@ -67,7 +68,7 @@ class TreeSource(Struct):
                 continue
             if owner is not None and owner != uid:
                 other = self.trees[owner].ref
-                rule = BrokenRule("root", "one_tree", f"tree {other.key} is in force; delete it before using this one")
+                rule = problem(ROOT, "one_tree", tree=other.key)
                 yield QuotaTreeRejected(cause=cause, ref=observed.ref, rv=observed.rv, violations=(rule,))
                 continue
             tree, broken = read_tree(observed)

@@ -24,13 +24,11 @@ from muster.core.workloads.common import (
 from muster.core.workloads.ownership import belongs
 from muster.core.workloads.ray import GROUP, OPERATOR, RayClusterSpec, add_cluster
 from muster.core.workloads.rayscaling import elastic_of, uncapped
+from muster.model.problem import problem
 from muster.model.workload import ChildState, Phase, Workload
 
 KIND = "RayCluster"
-IDLE = (
-    "spec.idleSuspend is true: its autoscaler has stopped it since nothing used it; set spec.idleSuspend to false and "
-    "spec.suspend to true, and it is queued again"
-)
+IDLE = problem("spec.idleSuspend", "idle_suspended")
 
 
 class RayClusterStatus(Struct, frozen=True):
@@ -67,7 +65,7 @@ def alone(raw: bytes) -> Workload:
     spec = uncapped(cluster.spec, cluster.metadata) if suspended else cluster.spec
     add_cluster(needs, spec, "spec", meta=cluster.metadata)
     refusal = foreign_manager("spec.managedBy", spec.managed_by, OPERATOR)
-    refusal = refusal or (IDLE if cluster.spec.idle_suspend else "")
+    refusal = refusal or (IDLE if cluster.spec.idle_suspend else None)
     life = _life(suspended, cluster.status or RayClusterStatus())
     elastic = elastic_of(spec, cluster.metadata, "spec")
     return workload(KIND, cluster.api_version, cluster.metadata, life, needs, refusal=refusal, elastic=elastic)

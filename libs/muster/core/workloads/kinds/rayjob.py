@@ -17,6 +17,7 @@ from muster.core.workloads.common import Life, Needs, check_version, has_no_spec
 from muster.core.workloads.ray import GROUP, RayClusterSpec, add_cluster
 from muster.core.workloads.rayscaling import elastic_of, uncapped
 from muster.model.placing import ANYWHERE
+from muster.model.problem import FieldProblem, problem
 from muster.model.resources import Vector, add_into
 from muster.model.workload import Outcome, Phase, PodSet, Workload
 
@@ -95,31 +96,22 @@ def _standing(word: str, job_status: str, suspended: bool) -> tuple[Phase, Outco
     return ("running" if word in ("Running", "Waiting") else "starting"), ""
 
 
-def _refusal(spec: RayJobSpec) -> str:
-    """Why KubeRay could never suspend it again, naming the field; empty when it could."""
+def _refusal(spec: RayJobSpec) -> FieldProblem | None:
+    """Why KubeRay could never suspend it again; None when it could."""
     if spec.cluster_selector:
-        return (
-            "spec.clusterSelector: KubeRay cannot suspend a RayJob that uses an existing cluster; "
-            "describe the cluster in spec.rayClusterSpec instead"
-        )
+        return problem("spec.clusterSelector", "uses_existing_cluster")
     if spec.ray_cluster_spec is None:
-        return "spec.rayClusterSpec is missing: without it there is nothing to queue; add it"
+        return problem("spec.rayClusterSpec", "ray_cluster_missing")
     if not spec.shutdown_after_job_finishes:
-        return (
-            "spec.shutdownAfterJobFinishes must be true: KubeRay suspends only RayJobs whose cluster it may "
-            "shut down; set it to true"
-        )
-    return ""
+        return problem("spec.shutdownAfterJobFinishes", "keeps_its_cluster")
+    return None
 
 
-def _kai_refusal(spec: RayJobSpec, labels: Mapping[str, str]) -> str:
-    """Why KubeRay, run with KAI Scheduler, starts no such RayJob in a KAI queue; empty where it does."""
+def _kai_refusal(spec: RayJobSpec, labels: Mapping[str, str]) -> FieldProblem | None:
+    """Why KubeRay, run with KAI Scheduler, starts no such RayJob in a KAI queue; None where it does."""
     if not labels.get(KAI_QUEUE) or (spec.submission_mode or K8S_JOB) != K8S_JOB:
-        return ""
-    return (
-        "spec.submissionMode: KAI-Scheduler does not support RayJob with K8sJobMode, and KubeRay starts none in a KAI "
-        "queue; set it to HTTPMode, SidecarMode or InteractiveMode"
-    )
+        return None
+    return problem("spec.submissionMode", "submitter_in_kai_queue")
 
 
 def _needs(spec: RayJobSpec, meta: Meta) -> Needs:

@@ -23,6 +23,7 @@ from muster.core.workloads.common import (
 )
 from muster.core.workloads.ray import GROUP, OPERATOR, RayClusterSpec, add_cluster
 from muster.core.workloads.rayscaling import elastic_of, uncapped
+from muster.model.problem import FieldProblem, problem
 from muster.model.workload import Phase, Workload
 
 KIND = "RayService"
@@ -97,13 +98,10 @@ def _life(suspended: bool, status: RayServiceStatus) -> Life:
     )
 
 
-def _refusal(spec: RayServiceSpec) -> str:
-    """Why KubeRay would not suspend it, or run it, naming the field; empty when it would."""
+def _refusal(spec: RayServiceSpec) -> FieldProblem | None:
+    """Why KubeRay would not suspend it, or run it; None when it would."""
     if spec.ray_cluster_config is None:
-        return f"{AT} is missing: without it there is nothing to queue; add it"
+        return problem(AT, "ray_cluster_missing")
     if spec.ray_cluster_config.suspend:
-        return (
-            f"{AT}.suspend: its RayCluster would stay suspended once the service is resumed; leave the field out, "
-            "spec.suspend is the one that is queued by"
-        )
+        return problem(f"{AT}.suspend", "suspends_its_cluster")
     return foreign_manager("spec.managedBy", spec.managed_by, OPERATOR)

@@ -1,0 +1,68 @@
+"""What is wrong with an object, or with a write: where, by which rule, and the names and amounts that break it.
+
+No English: a reader says it (`core.wording.problems`), so that an edit of a sentence changes no event.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from muster.model.problemcodes import ProblemCode
+from muster.model.text import clean, shorten
+
+Value = str | int | tuple[str, ...]
+"""A name, a text of others, an amount in base units, or names."""
+
+MAX_TEXT = 1_000
+"""Characters of one value: what others wrote is cut."""
+_LEAST, _MOST = -(2**63), 2**63 - 1
+
+
+class FieldProblem(Struct, frozen=True, gc=False, omit_defaults=True):
+    """One broken rule."""
+
+    path: str
+    """The field; of a quota tree the node; empty where the rule is about the whole object."""
+    code: ProblemCode
+    values: dict[str, Value] = field(default_factory=dict)
+    """What the sentence of the code names. An amount is in the base units of the resource in ``resource``."""
+    because: FieldProblem | None = None
+    """The problem that this one follows from."""
+
+    def __hash__(self) -> int:
+        return hash((self.path, self.code))
+
+    @property
+    def rule(self) -> ProblemCode:
+        """The code of the problem that all of it follows from."""
+        return self.code if self.because is None else self.because.rule
+
+
+class ProblemError(Exception):
+    """Something is wrong with an input, as values."""
+
+    def __init__(self, problem: FieldProblem) -> None:
+        super().__init__(f"{problem.path}: {problem.code} {problem.values}")
+        self.problem = problem
+
+    def at(self, path: str) -> FieldProblem:
+        """The problem, of the field that was read."""
+        return replace(self.problem, path=path)
+
+
+def problem(path: str, code: ProblemCode, because: FieldProblem | None = None, /, **values: Value) -> FieldProblem:
+    """A problem, with texts that are cut and harmless."""
+    return FieldProblem(_text(path), code, {name: _bounded(value) for name, value in values.items()}, because)
+
+
+def _bounded(value: Value) -> Value:
+    if isinstance(value, str):
+        return _text(value)
+    if isinstance(value, int):
+        return max(_LEAST, min(value, _MOST))
+    return tuple(_text(each) for each in value)
+
+
+def _text(text: str) -> str:
+    return clean(shorten(text, MAX_TEXT))

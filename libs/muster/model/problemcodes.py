@@ -1,0 +1,124 @@
+"""The codes of problems: closed vocabularies, one for each kind of object. Their sentences are in `core.wording`."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+ObjectCode = Literal[
+    "said",
+    "not_decoded",
+    "nested_too_deeply",
+    "fact_too_large",
+    "spec_missing",
+    "not_a_version",
+    "not_an_integer",
+    "not_int32",
+    "not_a_count",
+    "not_a_number",
+    "not_a_time",
+    "not_a_name",
+    "not_a_namespace",
+    "not_a_uid",
+    "none_of",
+    "neither",
+    "not_a_quantity",
+    "negative",
+    "uncountable",
+    "uncountable_request",
+    "many_resources",
+    "many_resources_asked",
+    "not_a_resource",
+    "many_pods",
+    "not_gpus",
+    "not_cores",
+    "not_a_share",
+    "not_spark_memory",
+    "not_a_policy",
+]
+"""Fields of any object. ``said``, ``not_decoded``: in the words of the API server, or of a decoder."""
+
+KindCode = Literal[
+    "foreign_manager",
+    "of_a_jobset",
+    "idle_suspended",
+    "uses_existing_cluster",
+    "ray_cluster_missing",
+    "keeps_its_cluster",
+    "submitter_in_kai_queue",
+    "suspends_its_cluster",
+]
+"""Why a job of some kind cannot be queued."""
+
+PoolCode = Literal[
+    "many_pools",
+    "not_a_pool",
+    "not_a_pool_name",
+    "max_nodes_missing",
+    "max_nodes_out_of_range",
+    "pool_labels_empty",
+    "pool_allocatable_empty",
+    "pool_class_missing",
+    "not_a_pool_class",
+    "wait_out_of_range",
+]
+"""Node pools."""
+
+RuleCode = Literal[
+    "annotation",
+    "attribute",
+    "not_a_span",
+    "span_too_long",
+    "span_zero",
+    "not_pausable",
+    "not_levels",
+    "not_a_weight",
+    "not_a_strategy",
+]
+"""Annotations that say how a quota tree is applied. ``annotation``, ``attribute``: which one; the rest is its cause."""
+
+TreeCode = Literal[
+    "tree_elsewhere",
+    "tree_missing",
+    "one_tree",
+    "tree_too_deep",
+    "tree_too_large",
+    "tree_bytes",
+    "profile_unknown",
+    "unbound_queue_no_leaf",
+    "min_over_max",
+    "children_over_parent",
+    "root_min_max",
+    "root_min_missing",
+    "root_max_missing",
+    "names_many_resources",
+    "names_no_resource",
+    "bad_amount",
+    "lend_limit_no_object",
+    "path_too_long",
+    "not_a_node_name",
+    "name_twice",
+    "namespace_twice",
+    "namespace_on_inner_node",
+]
+"""ElasticQuotaTrees."""
+
+QueueCode = Literal[
+    "resources_missing",
+    "not_a_queue_amount",
+    "not_a_queue_weight",
+    "parent_missing",
+    "parents_in_a_circle",
+    "below_disabled",
+    "queue_disabled",
+    "queue_too_deep",
+    "queue_path_too_long",
+    "many_queues",
+    "queues_bytes",
+    "usage_below_the_top",
+    "usage_set_twice",
+    "quota_over_limit",
+    "over_subscribed",
+]
+"""KAI queues."""
+
+ProblemCode = Literal[ObjectCode, KindCode, PoolCode, RuleCode, TreeCode, QueueCode]

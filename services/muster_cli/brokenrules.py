@@ -1,0 +1,25 @@
+"""A rule that a file breaks, as the commands about quotas print it."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from muster.core.wording import problems
+from muster.model.problem import FieldProblem
+from muster.model.resources import format_quantity
+
+
+class BrokenRule(Struct, frozen=True):
+    """Where, which rule, and the values that break it in words."""
+
+    path: str
+    rule: str
+    detail: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.detail}" if self.path else self.detail
+
+
+def in_words(found: FieldProblem, show: problems.Show = format_quantity) -> BrokenRule:
+    """What the core finds, in words. ``show``: (amount, resource) as a text."""
+    return BrokenRule(found.path, found.rule, problems.say(found, show))
