@@ -60,6 +60,10 @@ class LogGoneError(Exception):
     """The log is not there any more, or is another one than the one followed: exit and start again."""
 
 
+class LogLostError(LogGoneError):
+    """The log does not hold what was read of it: it lost commits, and may have grown over them since."""
+
+
 class LogSealedError(LogGoneError):
     """The generation takes nothing more: go on with its successor, as soon as that is in force."""
 
@@ -88,12 +92,22 @@ class Log(Protocol):
         """
         ...
 
-    def follow(self, after: int) -> AsyncGenerator[list[Stored], None]:
+    def follow(self, after: int, last: bytes = b"") -> AsyncGenerator[list[Stored], None]:
         """Every commit with a sequence over ``after``, in order, in batches, for ever; from earlier generations too.
+
+        ``last``: digest of the commit at ``after``. On each connection it is proven that the log still holds what was
+        read last: LogLostError where it does not.
 
         Yields an empty list once, when the end of the log as it stood at the start has been reached.
         Raises LogSealedError at the end of a generation that was sealed, LogGapError, LogGoneError, and what
         decode_commit raises.
+        """
+        ...
+
+    async def prove(self, seq: int, digest: bytes) -> None:
+        """Raise LogLostError unless the log holds the commit with that digest at a sequence; empty: any that is there.
+
+        What lies in an earlier generation, which is sealed, counts as proven.
         """
         ...
 

@@ -38,6 +38,14 @@ class ApiError(BusError):
         self.description = description
 
     @property
+    def full(self) -> bool:
+        """Whether there is no room: of the stream, of the account, or on the disk."""
+        if self.err_code in (STORAGE_EXCEEDED, INSUFFICIENT_RESOURCES):
+            return True
+        said = self.description
+        return self.err_code == STORE_FAILED and ("maximum" in said or "no space" in said or "resource" in said)
+
+    @property
     def passing(self) -> bool:
         """Whether the server said that it cannot answer now: no leader yet, still starting, overloaded."""
         return self.code == 503 and self.err_code not in PERMANENT

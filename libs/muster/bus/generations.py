@@ -117,7 +117,7 @@ class JetStreamGenerations:
             by=by,
             reason=reason,
         )
-        limits = await self._limits(identity)
+        limits = await self.limits(identity)
         genesis = await found_generation(self._js, self._cell, born, limits, SEALED, at, first=end + 1, prefix=prefix)
         before = Earlier(identity.generation, identity.log_id, identity.first)
         made = LogPointer.of(self._cell, genesis, end + 1, (*identity.earlier, before))
@@ -137,9 +137,9 @@ class JetStreamGenerations:
             await self._state.set(POINTER, encode(made), revision=entry.revision)
             await backoff.pause()
 
-    async def _limits(self, identity: LogIdentity) -> Limits:
-        """Those of the old generation, before it was sealed."""
+    async def limits(self, identity: LogIdentity) -> Limits:
+        """Those of a generation, before it was sealed where it was."""
         info = await self._js.info(subjects.log_stream(identity.cell, identity.generation))
         config = info.config if info is not None else {}
-        size = (config.get("metadata") or {}).get(SIZE, "")
-        return Limits(max_bytes=int(size) if size else Limits().max_bytes, replicas=config.get("num_replicas", 1))
+        size = (config.get("metadata") or {}).get(SIZE) or config.get("max_bytes", Limits().max_bytes)
+        return Limits(max_bytes=int(size), replicas=config.get("num_replicas", 1))

@@ -17,9 +17,6 @@ from datetime import datetime
 from msgspec import Struct
 
 from muster.bus.errors import (
-    INSUFFICIENT_RESOURCES,
-    STORAGE_EXCEEDED,
-    STORE_FAILED,
     STREAM_MISMATCH,
     STREAM_NOT_FOUND,
     STREAM_SEALED,
@@ -38,6 +35,7 @@ from muster.bus.jetstream import (
     StreamInfo,
 )
 from muster.bus.reader import HEARTBEAT_S, Raw, StreamReader
+from muster.core.docket import digest_of
 from muster.core.judge import heard, overtakes
 from muster.events import subjects
 from muster.events.envelope import (
@@ -50,7 +48,7 @@ from muster.events.envelope import (
     encode_commit,
 )
 from muster.events.system import Genesis
-from muster.ports import FencedError, LogFullError, LogGoneError, LogIdentity, LogSealedError
+from muster.ports import FencedError, LogFullError, LogGoneError, LogIdentity, LogLostError, LogSealedError
 
 TRACE = "traceparent"
 
@@ -156,7 +154,7 @@ class JetStreamLog:
             return 0, expected
         if refusal is not None and refusal.err_code == STREAM_SEALED:
             raise self._sealed()
-        full = refusal is not None and _is_full(refusal)
+        full = refusal is not None and refusal.full
         if refusal is not None and not full and refusal.err_code not in WRONG_LAST_SEQUENCE:
             if refusal.code < 500:
                 raise BusError(str(refusal)) from refusal
@@ -166,10 +164,8 @@ class JetStreamLog:
         if last is not None and last.seq > expected:
             return await self._since(commit, body, subject, expected, last.seq)
         if expected > (last.seq if last is not None else 0):
-            raise LogGoneError(
-                f"log {self._stream} ends for {commit.stage}/{commit.shard} at {last.seq if last else 0} although "
-                f"{expected} was acknowledged: it lost commits; restart, and restore it if what is missing matters"
-            )
+            ends = last.seq if last is not None else 0
+            raise self._lost(f"ends for {commit.stage}/{commit.shard} at {ends} although {expected} was acknowledged")
         if full and refusal is not None:
             raise LogFullError(f"{refusal}; make room: roll the log over or raise max_bytes")
         # Nothing stands in the way: another try of the same subject is still on its way through the replicas.
@@ -207,15 +203,20 @@ class JetStreamLog:
             raise BusError(str(err)) from err
         return found
 
-    async def follow(self, after: int) -> AsyncGenerator[list[Stored], None]:
+    async def follow(self, after: int, last: bytes = b"") -> AsyncGenerator[list[Stored], None]:
         """See ports.Log. Batches hold what is there, up to 500 commits."""
         after = max(after, self._identity.origin - 1)
         async for batch in self._earlier(after):
-            after = batch[-1].seq
+            after, last = batch[-1].seq, batch[-1].digest
             yield batch
         end = await self.end()
         self._check_end(end, after)
-        reader = StreamReader(self._js, self._stream, after, self._verify, heartbeat_s=self._heartbeat_s)
+
+        async def check(_read: int) -> None:
+            await self._verify(after)
+            await self.prove(after, last)
+
+        reader = StreamReader(self._js, self._stream, after, check, heartbeat_s=self._heartbeat_s)
         reading: asyncio.Future[list[Raw]] | None = None
         try:
             behind = end > after
@@ -228,7 +229,7 @@ class JetStreamLog:
                     if usage.sealed and usage.last_seq <= after:
                         raise self._sealed()
                 batch = [self._heard(raw) for raw in reading.result()]
-                after = batch[-1].seq
+                after, last = batch[-1].seq, batch[-1].digest
                 yield batch
                 if behind and after >= end:
                     behind = False
@@ -357,16 +358,33 @@ class JetStreamLog:
             )
         self._verified_epoch = epoch
 
+    async def prove(self, seq: int, digest: bytes) -> None:
+        """See ports.Log."""
+        if seq < self._identity.first:
+            return
+        if not digest:
+            self._check_end(await self.end(), seq)
+            return
+        found = await self._js.get(self._stream, seq, patience_s=None)
+        if found is None:
+            self._check_end(await self.end(), seq)
+            raise self._lost(f"does not have sequence {seq}, which was read")
+        if digest_of(seq, self._seat(found.subject), found.data) != digest:
+            raise self._lost(f"holds another commit at {seq} than was read there")
+
+    def _lost(self, what: str) -> LogLostError:
+        return LogLostError(
+            f"log {self._stream} {what}: it lost commits, and nothing more is built on it. Its next generation starts "
+            "from what the cluster says: the keeper founds it where the services agree, else `muster log recover`"
+        )
+
     async def _first(self) -> bytes | None:
         found = await self._js.get(self._stream, self._identity.first, patience_s=None)
         return None if found is None else found.data
 
     def _check_end(self, end: int, after: int) -> None:
         if end < after:
-            raise LogGoneError(
-                f"log {self._stream} ends at {end} although {after} was read or acknowledged: it lost commits; "
-                "restart, and restore it if what is missing matters"
-            )
+            raise self._lost(f"ends at {end} although {after} was read or acknowledged")
 
 
 def genesis_of(commit: bytes | None) -> Genesis | None:
@@ -376,10 +394,3 @@ def genesis_of(commit: bytes | None) -> Genesis | None:
     except (UnknownEventError, UnreadableCommitError):
         return None
     return events[0] if events and isinstance(events[0], Genesis) else None
-
-
-def _is_full(refusal: ApiError) -> bool:
-    if refusal.err_code in (STORAGE_EXCEEDED, INSUFFICIENT_RESOURCES):
-        return True
-    text = refusal.description
-    return refusal.err_code == STORE_FAILED and ("maximum" in text or "no space" in text or "resource" in text)

@@ -23,6 +23,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from muster.bus.marks import MARKS
 from muster.core.cell.deciders import DECIDERS
 from muster.core.judge import RIGHTS
 from muster.events import subjects
@@ -162,6 +163,7 @@ def _service(name: str, cell: str) -> User:
         own += [subjects.public_cell_subjects(cell), f"{API}.STREAM.MSG.GET.{subjects.PUBLIC_STREAM}"]
     bucket = subjects.snapshot_bucket(cell)
     own += [f"$KV.{subjects.state_bucket(cell)}.snapshot.{stage}.*" for stage in KEEPERS[name]]
+    own.append(f"$KV.{subjects.state_bucket(cell)}.{MARKS}.{name}")
     own += [f"$O.{bucket}.C.*", f"$O.{bucket}.M.*"]
     own += [f"{API}.STREAM.MSG.GET.OBJ_{bucket}", f"{API}.STREAM.PURGE.OBJ_{bucket}"]
     if name == "keeper":

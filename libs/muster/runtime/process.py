@@ -16,6 +16,7 @@ from muster.bus.errors import BusError, UnansweredError
 from muster.bus.generations import JetStreamGenerations
 from muster.bus.jetstream import JetStream
 from muster.bus.lease import JetStreamLease
+from muster.bus.marks import JetStreamMarks, Mark
 from muster.bus.public import PublicPublisher
 from muster.bus.quarantine import Quarantine
 from muster.bus.replicas import JetStreamReplicas
@@ -31,6 +32,7 @@ from muster.ports import (
     ApiTransport,
     ApiUnreachableError,
     Clock,
+    LogLostError,
     LogSealedError,
     Snapshot,
 )
@@ -56,6 +58,8 @@ STOP_LIMIT_S = 5.0
 READ_MODEL_COMMITS = 2_000
 """How far the newest snapshot of the read model lies behind at most: commands that ask fold that much."""
 ROOM_CHECK_S = 15.0
+MARK_S = 5.0
+"""How often it is written down beside the log how far it was read."""
 ALARM_PERCENT = 80
 CLOSING_PERCENT = 95
 """How full the log may be until nothing new is admitted, so that releases and effects still fit."""
@@ -72,6 +76,8 @@ class Process(Struct, dict=True):
     connection: Connection
     js: JetStream
     log: SharedLog
+    service: str = ""
+    """Name of the service that it is."""
     runners: list[AnyFollower] = field(default_factory=list)
     publishers: list[Publisher] = field(default_factory=list)
     keepers: list[LogKeeper] = field(default_factory=list)
@@ -245,6 +251,7 @@ class Process(Struct, dict=True):
         """Roll the log over when it is getting full, and keep its archive."""
         self.keepers.append(
             LogKeeper(
+                self.js,
                 JetStreamGenerations(self.js, self.config.cell),
                 self.log.identity.log_id,
                 lease=self.lease("keeper"),
@@ -284,6 +291,7 @@ class Process(Struct, dict=True):
                 if self.runners or self.publishers:
                     tasks.create_task(self.log.pump())
                 tasks.create_task(self._watch_room())
+                tasks.create_task(self._keep_marks())
                 tasks.create_task(self._watch_shares())
                 for runner in self.runners:
                     tasks.create_task(runner.run())
@@ -297,7 +305,9 @@ class Process(Struct, dict=True):
         except BaseExceptionGroup as group:
             why = _first_of(group)
             # What was kept of a sealed generation is of no use any more.
-            self.snapshotting = not isinstance(why, LogSealedError)
+            self.snapshotting = not isinstance(why, LogSealedError | LogLostError)
+            if isinstance(why, LogLostError):
+                await self._keep_mark(0)
             raise why from group
         finally:
             await self._leave()
@@ -318,6 +328,25 @@ class Process(Struct, dict=True):
                     for name, key, value in share_gauges(runner.state.ledger):
                         self.metrics.set(name, key, value)
             await asyncio.sleep(EVERY_S)
+
+    async def _keep_marks(self) -> None:
+        """Write down beside the log how far it was read: who starts later knows when it falls short of that."""
+        kept = 0
+        while True:
+            await asyncio.sleep(MARK_S)
+            kept = await self._keep_mark(kept)
+
+    async def _keep_mark(self, before: int) -> int:
+        """Write down how far it was read, if that is further than before."""
+        state = max((each.state for each in self.runners), key=lambda each: each.seq, default=None)
+        if state is None or state.seq <= before or not state.docket.last:
+            return before
+        mark = Mark(self.service, self.log.identity.log_id, state.seq, state.docket.last.hex())
+        try:
+            await JetStreamMarks(self.js, self.config.cell).put(mark)
+        except (BusError, UnansweredError) as err:
+            self.logger.warning("mark_not_kept", seq=state.seq, why=str(err))
+        return int(state.seq)
 
     async def _watch_room(self) -> None:
         """Raise the alarm while there is still room in the log, and have admissions stopped before there is none."""

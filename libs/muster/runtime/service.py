@@ -18,6 +18,8 @@ from contextlib import AsyncExitStack, suppress
 from muster.bus.errors import BusError
 from muster.bus.generations import JetStreamGenerations
 from muster.bus.jetstream import JetStream
+from muster.bus.log import JetStreamLog
+from muster.bus.marks import JetStreamMarks, give_up, hear_marks
 from muster.events.envelope import UnknownEventError, UnreadableCommitError
 from muster.kube.errors import KubeConfigError
 from muster.ports import (
@@ -27,6 +29,7 @@ from muster.ports import (
     LogFullError,
     LogGapError,
     LogGoneError,
+    LogLostError,
     LogSealedError,
 )
 from muster.runtime.clock import SystemClock
@@ -94,9 +97,49 @@ async def open_process(
         else:
             await asyncio.sleep(SEALED_WAIT_S)
         log = await open_cell(js, config, at=clock.now(), own_time=own_time)
+    log = await _proven(js, config, log, service, clock, logger, keeping=keeping, own_time=own_time)
     logger.info("log_opened", cell=config.cell, generation=log.identity.generation, log_id=log.identity.log_id)
     shared = SharedLog(log, clock if own_time else None)
-    return Process(config, name, clock, logger, Metrics(service), connection, js, shared, stack=stack)
+    return Process(config, name, clock, logger, Metrics(service), connection, js, shared, mark_of(service), stack=stack)
+
+
+async def _proven(
+    js: JetStream,
+    config: Config,
+    log: JetStreamLog,
+    service: str,
+    clock: Clock,
+    logger: logs.Logger,
+    *,
+    keeping: bool,
+    own_time: bool,
+) -> JetStreamLog:
+    """The log, once it holds what this service has read of it before: its successor where it does not.
+
+    That is waited for; with ``keeping`` it is founded where the services agree.
+    """
+    marks = JetStreamMarks(js, config.cell)
+    told = False
+    while (mark := await marks.of(mark_of(service))) is not None and mark.log_id == log.identity.log_id:
+        try:
+            await log.prove(mark.seq, bytes.fromhex(mark.digest))
+        except LogLostError as err:
+            if not told:
+                logger.error("log_lost_commits", message=str(err))
+            told = True
+            if keeping and (await hear_marks(log, await marks.all())).agrees:
+                await give_up(js, log.identity, clock.now(), by=service)
+            else:
+                await asyncio.sleep(SEALED_WAIT_S)
+            log = await open_cell(js, config, at=clock.now(), own_time=own_time)
+        else:
+            break
+    return log
+
+
+def mark_of(service: str) -> str:
+    """The name that a service's mark is kept under."""
+    return service.replace("-", "_")
 
 
 async def serve(config: Config, service: str, build: Build, *, keeping: bool = False) -> None:

@@ -26,6 +26,7 @@ from muster.ports import (
     LogGapError,
     LogGoneError,
     LogIdentity,
+    LogLostError,
     LogSealedError,
     Replica,
     Snapshot,
@@ -108,22 +109,22 @@ class MemoryLog:
                 seq = self._store(commit, expected, "")
         return seq
 
-    async def follow(self, after: int) -> AsyncGenerator[list[Stored], None]:
+    async def follow(self, after: int, last: bytes = b"") -> AsyncGenerator[list[Stored], None]:
         """See ports.Log."""
         self._check_there()
+        await self.prove(after, last)
         end = len(self._stored)
-        if after > end:
-            raise LogGoneError(f"log ends at {end} although {after} was read: it lost commits; restart")
         behind = end > after
         if not behind:
             yield []
         while True:
             self._check_there()
+            await self.prove(after, last)
             batch = self._stored[after : after + BATCH]
             for stored in batch:
                 if stored.seq != after + 1:
                     raise LogGapError(f"log has no commit {after + 1}, the next one is {stored.seq}: stop")
-                after = stored.seq
+                after, last = stored.seq, stored.digest
             if batch:
                 yield batch
                 if behind and after >= end:
@@ -133,6 +134,19 @@ class MemoryLog:
                 raise self._sealed_error()
             else:
                 await self._wait()
+
+    async def prove(self, seq: int, digest: bytes) -> None:
+        """See ports.Log."""
+        if seq > len(self._stored):
+            raise LogLostError(f"log ends at {len(self._stored)} although {seq} was read: it lost commits")
+        if seq and digest and self._stored[seq - 1].digest != digest:
+            raise LogLostError(f"log holds another commit at {seq} than was read there: it lost commits")
+
+    def lose(self, count: int) -> None:
+        """The newest commits are gone, as after a crash of a broker that had not written them."""
+        del self._stored[len(self._stored) - count :]
+        self._last = {(each.commit.stage, each.commit.shard): each.seq for each in self._stored}
+        self._wake()
 
     async def end(self) -> int:
         """See ports.Log."""

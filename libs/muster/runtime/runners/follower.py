@@ -75,12 +75,8 @@ class Follower(Generic[S]):
                 f"the state of {self.stage.name}/{self.shard} can neither be read nor folded again: the log begins at "
                 f"sequence {origin}; run the version that kept it, or bring the generations before it back"
             )
-        end = await self.log.end() if self.state.seq else 0
-        if self.state.seq > end:
-            raise LogGoneError(
-                f"the log ends at {end} and the state of {self.stage.name}/{self.shard} was kept at {self.state.seq}: "
-                "it lost commits; restore it, or delete its stream and found its next generation from the cluster"
-            )
+        if self.state.seq:
+            await self.log.prove(self.state.seq, self.state.docket.last)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._pump())
             await self.started(tasks)
@@ -120,7 +116,7 @@ class Follower(Generic[S]):
             self.hooks.note("info", "state_restored", seq=self.state.seq, how=how)
 
     async def _pump(self) -> None:
-        async with aclosing(self.log.follow(self.state.seq)) as stream:
+        async with aclosing(self.log.follow(self.state.seq, self.state.docket.last)) as stream:
             async for batch in stream:
                 await self._batches.put(batch)
                 self._woken.set()
@@ -175,9 +171,10 @@ class Follower(Generic[S]):
             await self.keep_snapshot()
 
     async def keep_snapshot(self) -> None:
-        """Keep a snapshot of the state as it is now."""
+        """Keep a snapshot of the state as it is now, if the log has what it was folded from. Raises LogLostError."""
         if self.snapshots is None or self.state.seq <= self._kept:
             return
+        await self.log.prove(self.state.seq, self.state.docket.last)
         self._kept = self.state.seq
         snapshot = make_snapshot(self.log.identity, self.stage.name, self.shard, self.state)
         if await self.snapshots.save(snapshot):

@@ -9,7 +9,9 @@ import asyncio
 from pathlib import Path
 from typing import Protocol
 
+from muster.bus.jetstream import JetStream
 from muster.bus.log import JetStreamLog
+from muster.bus.marks import JetStreamMarks, give_up, hear_marks
 from muster.ports import Clock, Generations, Lease, LogSealedError, Snapshots
 from muster.runtime.logkeeping.archive import ArchiveError
 from muster.runtime.logkeeping.archiving import archive
@@ -38,6 +40,7 @@ class LogKeeper:
 
     def __init__(
         self,
+        js: JetStream,
         generations: KeptGenerations,
         log_id: str,
         *,
@@ -48,6 +51,7 @@ class LogKeeper:
         percent: int,
         folder: Path | None = None,
     ) -> None:
+        self._js = js
         self._generations = generations
         self._log_id = log_id
         self._lease = KeptLease(lease, "the keeper")
@@ -77,6 +81,8 @@ class LogKeeper:
         log, sealed = await self._generations.current()
         if log.identity.log_id != self._log_id:
             raise LogSealedError(f"generation {log.identity.generation} of the log is in force: go on with that")
+        if not sealed:
+            await self._check_whole(log)
         usage = await log.usage()
         full = usage.max_bytes > 0 and usage.bytes * 100 >= usage.max_bytes * self._percent > 0
         if sealed or full:
@@ -97,6 +103,17 @@ class LogKeeper:
             log, _ = await self._generations.current()
             self._archived_at = float("-inf")
         await self._archive(log)
+
+    async def _check_whole(self, log: JetStreamLog) -> None:
+        """Found the next generation where the services agree that this one lost commits that they have read."""
+        found = await hear_marks(log, await JetStreamMarks(self._js, log.identity.cell).all())
+        if not found.lost:
+            return
+        names = [f"{each.service} at {each.seq}" for each in found.lost]
+        self._hooks.note("error", "log_lost_commits", witnesses=names, agree=found.agrees)
+        if found.agrees:
+            made = await give_up(self._js, log.identity, self._clock.now(), by="the keeper")
+            raise LogSealedError(f"generation {made.generation} of the log is in force: go on with that")
 
     async def _archive(self, log: JetStreamLog) -> None:
         now = asyncio.get_running_loop().time()

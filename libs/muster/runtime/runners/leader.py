@@ -8,6 +8,7 @@ that has folded the one before. A refused append ends the process: a newer leade
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -16,7 +17,7 @@ from muster.core.stage import Stage, StageState
 from muster.events.base import Event
 from muster.events.envelope import MAX_EVENTS, Commit, CommitKind, Stored
 from muster.events.system import LeaderStarted
-from muster.ports import Clock, FencedError, Lease, Log, Snapshots
+from muster.ports import Clock, FencedError, Lease, Log, LogGoneError, Snapshots
 from muster.runtime.runners.follower import Follower
 from muster.runtime.runners.hooks import Hooks
 from muster.runtime.runners.leasing import KeptLease
@@ -177,7 +178,8 @@ class Leader(Follower[S]):
     async def stop(self, *, keep: bool = True) -> None:
         """Leave in good order: keep a snapshot and give up the lease, so that a successor need not wait."""
         if keep:
-            await self.keep_snapshot()
+            with contextlib.suppress(LogGoneError):  # Then there is nothing to keep.
+                await self.keep_snapshot()
         await self.lease.release()
 
 

@@ -47,6 +47,9 @@ class SharedLog:
     async def append(self, commit: Commit, *, expected: int, headers: Mapping[str, str] | None = None) -> int:
         return await self._log.append(commit, expected=expected, headers=headers)
 
+    async def prove(self, seq: int, digest: bytes) -> None:
+        await self._log.prove(seq, digest)
+
     async def end(self) -> int:
         return await self._log.end()
 
@@ -77,18 +80,19 @@ class SharedLog:
                     self._changed.notify_all()
                     await self._changed.wait_for(lambda: len(self._kept) < WINDOW)
 
-    async def follow(self, after: int) -> AsyncGenerator[list[Stored], None]:
+    async def follow(self, after: int, last: bytes = b"") -> AsyncGenerator[list[Stored], None]:
         """As :meth:`ports.Log.follow`; what lies before the shared reader is read apart, once."""
         me, told = object(), False
         self._cursors[me] = after
         try:
             while True:
                 if after < self._base:
-                    async with aclosing(self._log.follow(after)) as stream:
+                    async with aclosing(self._log.follow(after, last)) as stream:
                         async for batch in stream:
                             if not batch:
                                 break
                             after = self._cursors[me] = batch[-1].seq
+                            last = batch[-1].digest
                             yield batch
                     continue
                 async with self._changed:

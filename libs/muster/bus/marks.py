@@ -1,0 +1,139 @@
+"""High-water marks: how far each service has read a log, kept beside it, and what is done when the log falls short.
+
+A log that lost its end and grew again is another log under the same name: its sequences, intents and public ids would
+be used twice. So it gets no further commit: its successor starts from what the cluster says, as after the loss of a
+whole log. The marks are the witnesses.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+
+import msgspec
+from msgspec import Struct
+
+from muster.bus.cell import POINTER, LogPointer, found_generation, read_pointer
+from muster.bus.generations import JetStreamGenerations
+from muster.bus.jetstream import JetStream
+from muster.bus.kv import KvBucket
+from muster.bus.log import JetStreamLog, genesis_of
+from muster.bus.streams import SEALED
+from muster.events import subjects
+from muster.events.registry import encode
+from muster.events.system import Genesis
+from muster.ports import LogIdentity, LogLostError
+
+LOST = "it lost commits that were read"
+MARKS = "mark"
+"""Below it in the state bucket: one key for each service."""
+AGREEING = 2
+"""So many services must have read what a log does not have, where none says otherwise, until it is given up for good
+without a person. One alone may hold a key that somebody took.
+"""
+
+
+class Mark(Struct, frozen=True):
+    """A service has read a log up to ``seq``; ``digest`` tells the commit there from any other, in hexadecimal."""
+
+    service: str
+    log_id: str
+    seq: int
+    digest: str
+
+
+class Testimony(Struct, frozen=True):
+    """What the marks say of a log: ``lost`` names positions that it cannot show, ``shown`` those that it can."""
+
+    lost: tuple[Mark, ...] = ()
+    shown: tuple[Mark, ...] = ()
+
+    @property
+    def agrees(self) -> bool:
+        """Whether it is sure that the log lost commits."""
+        first = min((each.seq for each in self.lost), default=0)
+        against = [each for each in self.shown if each.seq >= first]
+        return bool(self.lost) and not against and len(self.lost) >= min(AGREEING, len(self.lost) + len(self.shown))
+
+
+_marks = msgspec.json.Decoder(Mark)
+
+
+class JetStreamMarks:
+    """The marks of a cell."""
+
+    def __init__(self, js: JetStream, cell: str) -> None:
+        self._bucket = KvBucket(js, subjects.state_bucket(cell))
+
+    async def put(self, mark: Mark) -> None:
+        """Keep a mark in place of the service's last one. Raises BusError."""
+        entry = await self._bucket.get(f"{MARKS}.{mark.service}")
+        revision = entry.revision if entry is not None else 0
+        await self._bucket.set(f"{MARKS}.{mark.service}", encode(mark), revision=revision)
+
+    async def of(self, service: str) -> Mark | None:
+        """The mark of a service. Raises BusError."""
+        entry = await self._bucket.get(f"{MARKS}.{service}")
+        return _read(entry.value) if entry is not None else None
+
+    async def all(self) -> list[Mark]:
+        """Those of every service. Raises BusError."""
+        found = [await self.of(key.partition(".")[2]) for key in await self._bucket.keys(MARKS)]
+        return [each for each in found if each is not None]
+
+
+def _read(value: bytes | None) -> Mark | None:
+    try:
+        return _marks.decode(value) if value else None
+    except ValueError:  # It says nothing, then.
+        return None
+
+
+async def is_shown(log: JetStreamLog, mark: Mark) -> bool:
+    """Whether a log holds what a service has read of it."""
+    try:
+        await log.prove(mark.seq, bytes.fromhex(mark.digest))
+    except LogLostError:
+        return False
+    except ValueError:
+        return True  # No digest: it says nothing.
+    return True
+
+
+async def hear_marks(log: JetStreamLog, marks: Sequence[Mark]) -> Testimony:
+    """What the marks say of a log; those of another one say nothing. Raises BusError, LogGoneError."""
+    mine = [mark for mark in marks if mark.log_id == log.identity.log_id]
+    shown = [await is_shown(log, mark) for mark in mine]
+    return Testimony(
+        tuple(mark for mark, good in zip(mine, shown, strict=True) if not good),
+        tuple(mark for mark, good in zip(mine, shown, strict=True) if good),
+    )
+
+
+async def give_up(js: JetStream, identity: LogIdentity, at: int, *, by: str, reason: str = LOST) -> LogIdentity:
+    """Have a log that lost commits succeeded by one that starts from what the cluster says. Raises BusError.
+
+    It may be repeated, by several at once: one generation comes of it.
+    """
+    cell = identity.cell
+    first = await js.get(subjects.log_stream(cell, identity.generation), identity.first)
+    old = genesis_of(first.data) if first is not None else None
+    born = Genesis(
+        log_id=secrets.token_hex(8),
+        generation=identity.generation + 1,
+        parent=identity.log_id,
+        by=by,
+        reason=reason,
+        own_time=old is not None and old.own_time,
+    )
+    generations = JetStreamGenerations(js, cell)
+    genesis = await found_generation(js, cell, born, await generations.limits(identity), SEALED, at)
+    state = KvBucket(js, subjects.state_bucket(cell))
+    entry = await state.get(POINTER)
+    pointer = read_pointer(cell, entry.value if entry is not None else None)
+    made = LogPointer.of(cell, genesis)
+    if entry is not None and pointer is not None and pointer.log_id == identity.log_id:
+        await state.set(POINTER, encode(made), revision=entry.revision)
+    # Last: who still writes to it finds the successor in force.
+    await generations.seal(identity)
+    return made.identity(cell)

@@ -1,0 +1,50 @@
+"""``muster log recover``."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from muster.bus.cell import open_log
+from muster.bus.marks import JetStreamMarks, give_up, hear_marks
+from muster.model.text import counted
+from muster.runtime.clock import SystemClock
+from muster_cli.console import Output
+from muster_cli.exits import FAILED, OK
+from muster_cli.marking import short
+from muster_cli.options import Bus
+from muster_cli.reading import connected, locate, tell_which
+
+
+async def log_recover(
+    *,
+    yes: Annotated[
+        bool, Parameter(negative="", help="Found the next generation, where a service misses commits.")
+    ] = False,
+    bus: Bus | None = None,
+) -> int:
+    """Give up a log that lost commits."""
+    place = locate(bus)
+    out = Output()
+    tell_which(out, place)
+    async with connected(place) as js:
+        log = await open_log(js, place.config.cell)
+        identity = log.identity
+        found = await hear_marks(log, await JetStreamMarks(js, identity.cell).all())
+        for mark in found.lost:
+            out.line(f"{mark.service} has read the log up to sequence {mark.seq}, and that is not in it")
+        if not found.lost:
+            out.line(f"The log holds all that {counted(len(found.shown), 'service')} read of it: nothing to recover.")
+            return OK
+        if not yes:
+            out.line(
+                f"{counted(len(found.shown), 'service')} read nothing that is missing. With --yes the log starts again "
+                "from what the cluster says: what runs is adopted, and the waiting jobs keep their order."
+            )
+            return FAILED
+        by = short(os.environ.get("USER") or "unknown")
+        made = await give_up(js, identity, SystemClock().now(), by=by)
+    out.line(f"Generation {made.generation} of cell {made.cell} (log {made.log_id}) is in force, from the cluster.")
+    return OK
