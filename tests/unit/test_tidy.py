@@ -16,8 +16,17 @@ from muster.core.wording import explain, explain_nodes
 from muster.events import claims, decisions, effects, gangs, refusals
 
 ROOT = Path(__file__).parents[2]
-LARGEST = 500
+LARGEST = 400
 """Lines of a module; most stay under 300."""
+LARGER = {
+    "libs/muster/core/gang/admitter.py": 460,
+    "libs/muster/core/preemption/state.py": 430,
+    "libs/muster/core/quota/ledger/ledger.py": 500,
+    "libs/muster/core/wording/explain.py": 450,
+    "libs/muster/core/wording/telling.py": 430,
+    "libs/muster/events/decisions.py": 500,
+}
+"""Modules that are still larger, and their limits: the list only shrinks. Tests may have 500 lines."""
 _MACHINE = re.compile(r"(?<![A-Za-z0-9_.-])/(?:work|farm|root)/")
 _SLEEPS = re.compile(r"time\.sleep\(")
 
@@ -33,7 +42,10 @@ def tracked(*patterns: str) -> list[Path]:
 def test_no_module_is_too_long() -> None:
     sizes = {path.relative_to(ROOT): len(path.read_text().splitlines()) for path in tracked("*.py")}
     assert len(sizes) > 100, "the files were not found"
-    long = {str(path): size for path, size in sizes.items() if size > LARGEST and "unit/kube" not in str(path)}
+    limits = {path: 500 if path.startswith("tests/") else LARGER.get(path, LARGEST) for path in map(str, sizes)}
+    long = {
+        str(path): size for path, size in sizes.items() if size > limits[str(path)] and "unit/kube" not in str(path)
+    }
     assert not long, f"two rooms in one: {long}"
 
 

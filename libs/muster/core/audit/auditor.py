@@ -7,24 +7,27 @@ The invariants are described in docs/reference/invariants.md.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from msgspec import Struct, field
 
 from muster.core.audit.claims import ClaimAudit
-from muster.core.audit.evictions import AuditedCharge, Orders, clearing_findings, counted, findings
+from muster.core.audit.evictions import clearing_findings, findings
+from muster.core.audit.facts import FactAudit
 from muster.core.audit.gangs import GangAudit
 from muster.core.audit.growth import GrowthAudit
-from muster.core.audit.leaves import GONE, LeafAudit
+from muster.core.audit.leaves import LeafAudit
 from muster.core.audit.moves import MoveAudit
+from muster.core.audit.orders import AuditedCharge, Orders, counted
+from muster.core.audit.seen import ChargeSeen, WaitingSeen, asks_of, charge_of
+from muster.core.audit.trees import leaf_in_force
 from muster.core.audit.workers import WorkersAudit
 from muster.core.queueing.book import Place
 from muster.core.stage import Violation
 from muster.events.charges import ChargeChanged
 from muster.events.clearing import ClearingOrdered
 from muster.events.decisions import (
-    Candidate,
     CandidatesProposed,
     EvictionOrdered,
     GangAdmitted,
@@ -41,68 +44,16 @@ from muster.events.decisions import (
 from muster.events.effects import EffectApplied
 from muster.events.elastic import GrowthGranted, GrowthWithdrawn
 from muster.events.envelope import Commit, Stored
-from muster.events.facts import (
-    ChildObserved,
-    NodeObserved,
-    ObjectGone,
-    PodGroupObserved,
-    PodObserved,
-    WorkloadGone,
-    WorkloadObserved,
-)
-from muster.events.system import Genesis, LeaderStarted
+from muster.events.facts import WorkloadGone
 from muster.model.keys import Ref, root_of
-from muster.model.quota import KAI_ROOT, QuotaNode, QuotaTree
+from muster.model.quota import QuotaNode, QuotaTree
 from muster.model.resources import Vector, format_quantity
-from muster.model.workload import Workload
 
 CHECKED = tuple(f"I{number}" for number in (1, 2, 3, 4, 5, 6, 8, 9, 11, 13, 15, 17, 19, 21, 22, 23, 25, 26, 27, 28))
 """The invariants this auditor checks; the others need what is not in the log yet."""
 
 MAX_KEPT = 1_000
 """Violations kept word by word; all are counted."""
-
-
-class _Charge(Struct):
-    queue: str
-    request: Vector
-    attempt: int
-    pods: int = 0
-    preemptible: bool = True
-    admitted: bool = False
-    adopted: bool = False
-    granted: Vector = field(default_factory=dict)
-    named: str = ""
-    """The quota or queue its label named when it was charged."""
-
-
-_Asks = tuple[tuple[tuple[str, int], ...], int, bool, int]
-"""What somebody asks for: amounts, pods, whether it is preemptible; and the run time (ms) that it declares, for who
-declares one may pass claims for age that others may not.
-"""
-
-
-def _asks(event: WorkloadQueued | Candidate) -> _Asks:
-    return tuple(sorted(event.request.items())), event.pods, event.preemptible, event.run_ms
-
-
-def _charge(event: QuotaReserved | WorkloadAdopted, *, adopted: bool = False) -> _Charge:
-    request, pods = event.request, event.pods
-    charge = _Charge(event.queue, request, event.attempt, pods, event.preemptible, adopted=adopted, granted=request)
-    charge.named = event.named
-    return charge
-
-
-class _Waiting(Struct):
-    place: Place
-    attempt: int
-    queue: str
-    asks: _Asks
-    seq: int
-    """Since when it could be proposed: queued, denied or no longer charged."""
-    proposed: bool = False
-    rests: bool = False
-    """An older attempt of it has failed: others may be tried before it until it is tried again."""
 
 
 class Auditor:
@@ -121,15 +72,13 @@ class Auditor:
         self._fixed = True
         """No limit of the tree in force moves with what is asked for."""
         self._bound: set[str] = set()
-        self._charges: dict[str, _Charge] = {}
+        self._charges: dict[str, ChargeSeen] = {}
         self._used: dict[str, Vector] = {}
-        self._waiting: dict[str, _Waiting] = {}
-        self._workloads: dict[str, Workload] = {}
+        self._waiting: dict[str, WaitingSeen] = {}
         self._priorities: dict[str, int] = {}
         """uid -> priority it was queued with last"""
-        self._versions: dict[str, int] = {}
         self._applied: set[tuple[str, int, str]] = set()
-        self._epochs: dict[tuple[str, str], int] = {}
+        self._facts = FactAudit()
         self._gangs = GangAudit()
         self._growth = GrowthAudit()
         self._leaves = LeafAudit()
@@ -138,32 +87,22 @@ class Auditor:
         self._orders = Orders()
         self._workers = WorkersAudit()
 
-    def feed(self, stored: Stored) -> None:  # noqa: C901, PLR0915 - a table of events
+    def feed(self, stored: Stored) -> None:  # noqa: C901 - a table of events
         """Check one commit against everything before it."""
         self._seq = stored.seq
         self.commits += 1
-        self._check_epoch(stored)
-        for book in (self._gangs, self._growth, self._leaves, self._claims, self._workers, self._moves):
+        for book in (self._facts, self._gangs, self._growth, self._leaves, self._claims, self._workers, self._moves):
             for invariant, holds, detail in book.feed(stored):
                 self._check(invariant, holds, detail)
         for event in stored.commit.events:
             self.events[type(event).__name__] += 1
             match event:
-                case Genesis():
-                    self._epochs.clear()
                 case QuotaTreeAccepted():
                     self._tree(event)
                 case QuotaTreeRemoved():
                     self._removed(event)
-                case WorkloadObserved():
-                    if self._fact(event.workload.ref.uid, event.workload.rv):
-                        self._workloads[event.workload.ref.uid] = event.workload
-                case PodObserved(pod=seen) | ChildObserved(child=seen):
-                    self._fact(seen.ref.uid, seen.rv)
-                case PodGroupObserved(pod_group=seen) | NodeObserved(node=seen):
-                    self._fact(seen.ref.uid, seen.rv)
-                case ObjectGone():
-                    self._gone(event)
+                case WorkloadGone():
+                    self._priorities.pop(event.ref.uid, None)
                 case WorkloadQueued():
                     self._queued(event)
                 case WorkloadDequeued():
@@ -180,7 +119,7 @@ class Auditor:
                     self._waiting.pop(event.ref.uid, None)
                     # Suspended and started around the queue again: under the same attempt it may be suspended again.
                     self._applied.discard((event.ref.uid, event.attempt, "suspend"))
-                    self._open(event.ref.uid, _charge(event, adopted=True))
+                    self._open(event.ref.uid, charge_of(event, adopted=True))
                 case GrowthGranted() | GrowthWithdrawn():
                     self._grown(event)
                 case ChargeChanged():
@@ -207,7 +146,7 @@ class Auditor:
         self._check("I5", {k: v for k, v in live.items() if v} == self._totals(), "usage is not the sum of the charges")
         for invariant, holds, detail in self._leaves.finish():
             self._check(invariant, holds, detail)
-        for uid, workload in self._workloads.items():
+        for uid, workload in self._facts.workloads.items():
             runs = workload.phase == "running" and workload.ref.namespace in self._bound
             self._check("I17", not runs or uid in self._charges, f"{workload.ref} runs and is charged to nobody")
         return self.violations
@@ -221,36 +160,6 @@ class Auditor:
             if len(self.violations) < MAX_KEPT:
                 self.violations.append(Violation(invariant, f"at {self._seq}: {detail}"))
 
-    def _check_epoch(self, stored: Stored) -> None:
-        """I13: every commit carries the epoch of the newest leader_started of its (stage, shard)."""
-        commit, key = stored.commit, (stored.commit.stage, stored.commit.shard)
-        if any(isinstance(event, LeaderStarted) for event in commit.events):
-            self._check("I13", commit.epoch == 0, f"{key} starts to lead under epoch {commit.epoch}")
-            self._epochs[key] = stored.seq
-        elif key in self._epochs:
-            epoch = self._epochs[key]
-            self._check("I13", commit.epoch == epoch, f"{key} wrote under epoch {commit.epoch}, {epoch} is in force")
-
-    def _fact(self, uid: str, rv: int) -> bool:
-        """I11: what the facts say of one object never goes back to an older version; whether it is news."""
-        before = self._versions.get(uid, -1)
-        self._check("I11", rv > before, f"fact of {uid} at {rv} after {'its end' if before == GONE else before}")
-        self._versions[uid] = max(before, rv)
-        return rv > before
-
-    def _gone(self, event: ObjectGone) -> None:
-        """It may become again what it was, under a newer version; see ObjectGone."""
-        uid = event.ref.uid
-        if isinstance(event, WorkloadGone):
-            self._workloads.pop(uid, None)
-            self._priorities.pop(uid, None)
-        if event.unwatched:
-            self._versions.pop(uid, None)
-        elif event.rv:
-            self._versions[uid] = max(event.rv, self._versions.get(uid, 0))
-        else:
-            self._versions[uid] = GONE
-
     def _tree(self, event: QuotaTreeAccepted) -> None:
         self._trees[event.tree.root] = event.tree
         self._settle()
@@ -260,9 +169,10 @@ class Auditor:
         leaves = self._in_force()
         self._used = {}
         for uid, charge in self._charges.items():
-            workload = self._workloads.get(uid)
+            workload = self._facts.workloads.get(uid)
             if workload is not None:
-                charge.queue = self._leaf(leaves, workload.ref.namespace, charge.named) or charge.queue
+                leaf = leaf_in_force(self._trees, self._nodes, leaves, workload.ref.namespace, charge.named)
+                charge.queue = leaf or charge.queue
             self._add(charge, 1)
 
     def _removed(self, event: QuotaTreeRemoved) -> None:
@@ -278,27 +188,10 @@ class Auditor:
         self._bound = set(leaves)
         return leaves
 
-    def _leaf(self, leaves: Mapping[str, str], namespace: str, named: str) -> str:
-        """Where a tree that comes into force puts a charge; empty where it leaves it."""
-        own = leaves.get(namespace, "")
-        if named.startswith("kai:") and KAI_ROOT in self._trees:
-            queue, _, quota = named[4:].partition("/")
-            found = [
-                path for path, node in self._nodes.items() if path.startswith(f"{KAI_ROOT}/") and node.name == queue
-            ]
-            return found[0] if found and not own and not quota and not self._nodes[found[0]].children else ""
-        named = named.partition("/")[2] if named.startswith("kai:") else named
-        if not named:
-            unbound = sorted((root != "root", tree.rules.unbound_queue) for root, tree in self._trees.items())
-            return own or next((path for _, path in unbound if path), "")
-        found = [path for path, node in self._nodes.items() if node.name == named and not node.children]
-        found = [path for path in found if not path.startswith(f"{KAI_ROOT}/")]
-        return own if own in found else found[0] if len(found) == 1 else ""
-
     def _queued(self, event: WorkloadQueued) -> None:
         self._priorities[event.ref.uid] = event.priority
         place = Place(-event.priority, event.rank or event.queued_at, event.ref.key, event.ref.uid)
-        self._waiting[event.ref.uid] = _Waiting(place, event.attempt, event.queue, _asks(event), self._seq)
+        self._waiting[event.ref.uid] = WaitingSeen(place, event.attempt, event.queue, asks_of(event), self._seq)
 
     def _proposed(self, event: CandidatesProposed, commit: Commit) -> None:
         """I15: of equal requests in one queue the one ahead is tried first."""
@@ -318,24 +211,24 @@ class Auditor:
             if mine is None or mine.attempt != candidate.attempt:
                 continue
             mine.proposed, mine.rests = True, False
-            head = heads.get((candidate.queue, *_asks(candidate)))
+            head = heads.get((candidate.queue, *asks_of(candidate)))
             self._check(
                 "I15", head is None or mine.place < head, f"{candidate.ref} is tried before {head.key if head else ''}"
             )
 
     def _reserved(self, event: QuotaReserved) -> None:
         """I2: it fits at the leaf and every ancestor. I4: it is what the templates ask for."""
-        workload = self._workloads.get(event.ref.uid)
+        workload = self._facts.workloads.get(event.ref.uid)
         if workload is not None and workload.basis == event.basis:
             tree = self._trees.get(root_of(event.queue))
             need = workload.need.get(tree.profile if tree is not None else "ack", {})
             self._check("I4", need == event.request, f"{event.ref} needs {need} and is charged {event.request}")
         for each in self._orders.taken(event, self._nodes, self._used):
             self._check(*each)
-        self._open(event.ref.uid, _charge(event))
+        self._open(event.ref.uid, charge_of(event))
         self._within(event.ref, event.queue, event.request)
 
-    def _open(self, uid: str, charge: _Charge) -> None:
+    def _open(self, uid: str, charge: ChargeSeen) -> None:
         self._check("I6", uid not in self._charges, f"{uid} is charged twice")
         if uid in self._charges:
             self._add(self._charges[uid], -1)
@@ -465,7 +358,7 @@ class Auditor:
         if waiting is not None and waiting.attempt == attempt:
             waiting.proposed, waiting.seq = False, self._seq
 
-    def _add(self, charge: _Charge, times: int) -> None:
+    def _add(self, charge: ChargeSeen, times: int) -> None:
         for path, _ in self._chain(charge.queue):
             used = self._used.setdefault(path, {})
             for name, amount in charge.request.items():

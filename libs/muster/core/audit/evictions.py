@@ -8,182 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from msgspec import Struct, field
+from msgspec import Struct
 
-from muster.events.base import Event
-from muster.events.claims import ClaimEnded, ClaimOpened, VictimStays
+from muster.core.audit.orders import AuditedCharge, Found, Orders, add_amounts, chain, counted
 from muster.events.clearing import ClearingOrdered
 from muster.events.decisions import (
     EvictionOrdered,
     PartialVictim,
-    QuotaReleased,
-    QuotaReserved,
     Victim,
-    WorkloadAdopted,
 )
-from muster.events.effects import EffectFailed
-from muster.events.elastic import GrowthWithdrawn, WorkersKept
 from muster.model.keys import Ref
 from muster.model.quota import COUNTED, JOBS, MACHINES, QuotaNode
 from muster.model.resources import Vector
-
-Found = tuple[str, bool, str]
-"""(invariant, whether it holds, what is wrong otherwise)."""
-
 
 MOST_SERVED = 8
 """How often a job leaves for one that has had less service."""
 
 
-class AuditedCharge(Struct):
-    """What somebody is charged with, as the auditor knows it."""
-
-    queue: str
-    amounts: Vector
-    attempt: int
-    preemptible: bool
-    priority: int | None = None
-    """With which it was queued last; None for what never was."""
-
-
-def counted(request: Mapping[str, int], pods: int) -> Vector:
-    """The request, with one job and its machines."""
-    return {**request, JOBS: 1000, **({MACHINES: pods * 1000} if pods else {})}
-
-
-def chain(queue: str) -> list[str]:
-    """The queue and everything above it."""
-    parts = queue.split("/")
-    return ["/".join(parts[:size]) for size in range(len(parts), 0, -1)]
-
-
-class AuditedClaim(Struct):
-    """What is held for somebody: an order to leave for it, or (without victims) that it has waited too long."""
-
-    shape: tuple[object, ...]
-    """Queue, request, pods and whether it is preemptible: who asks for the same serves it."""
-    queue: str
-    amounts: Vector
-    victims: dict[str, int] = field(default_factory=dict)
-    """uid -> attempt of those who have not left"""
-    partial: dict[str, PartialVictim] = field(default_factory=dict)
-    """uid -> what it was ordered to give back, and has not"""
-    firm: bool = True
-
-
 Order = EvictionOrdered | ClearingOrdered
-
-
-def _shape(event: EvictionOrdered | ClaimOpened | QuotaReserved | WorkloadAdopted) -> tuple[object, ...]:
-    return event.queue, tuple(sorted(event.request.items())), event.pods, event.preemptible
-
-
-class Orders(Struct):
-    """All that is held, in the order in which it was opened."""
-
-    by_uid: dict[str, AuditedClaim] = field(default_factory=dict)
-    served: dict[str, int] = field(default_factory=dict)
-    """workload uid -> how often it was ordered to leave for one that has had less service"""
-    cleared: dict[str, int] = field(default_factory=dict)
-    """uid -> attempt of those who were ordered to leave for room on nodes, and have not left"""
-
-    def _opened(self, event: EvictionOrdered | ClaimOpened) -> None:
-        order = AuditedClaim(
-            _shape(event), event.queue, counted(event.request, event.pods), firm=isinstance(event, EvictionOrdered)
-        )
-        before = self.by_uid.pop(event.ref.uid, None)
-        if isinstance(event, EvictionOrdered):
-            order.victims = {victim.ref.uid: victim.attempt for victim in event.victims}
-            for uid in order.victims if event.kind == "service" else ():
-                self.served[uid] = self.served.get(uid, 0) + 1
-            order.partial = {each.ref.uid: each for each in event.partial}
-        if before is not None:
-            order.victims = before.victims | order.victims
-            order.partial = before.partial | order.partial
-        self.by_uid[event.ref.uid] = order
-
-    def note(self, event: Event) -> None:
-        """What an event changes."""
-        match event:
-            case EvictionOrdered() | ClaimOpened():
-                self._opened(event)
-            case ClearingOrdered():
-                self.cleared |= {victim.ref.uid: victim.attempt for victim in event.victims}
-            case ClaimEnded():
-                self.by_uid.pop(event.ref.uid, None)
-            case QuotaReserved() | WorkloadAdopted():
-                self._charged(event)
-            case QuotaReleased():
-                self._left(event.ref.uid)
-            case EffectFailed(action="suspend") | VictimStays():
-                self._left(event.ref.uid, event.attempt)
-            case GrowthWithdrawn() | WorkersKept():
-                self._shrunk(event)
-            case _:
-                pass
-
-    def _charged(self, event: QuotaReserved | WorkloadAdopted) -> None:
-        """Somebody was let in: what was held for it, else for the first who asks alike, is held no more."""
-        uid, shape = event.ref.uid, _shape(event)
-        served = uid if uid in self.by_uid else next((u for u, o in self.by_uid.items() if o.shape == shape), "")
-        self.by_uid.pop(served, None)
-
-    def _left(self, uid: str, attempt: int | None = None) -> None:
-        """A victim has left; with an attempt: it could not be suspended under that."""
-        if attempt is None or self.cleared.get(uid) == attempt:
-            self.cleared.pop(uid, None)
-        for order in self.by_uid.values():
-            if attempt is None or order.victims.get(uid) == attempt:
-                order.victims.pop(uid, None)
-                order.partial.pop(uid, None)
-
-    def _shrunk(self, event: GrowthWithdrawn | WorkersKept) -> None:
-        """A cluster has given workers back, or cannot."""
-        if isinstance(event, WorkersKept) and event.unasked:
-            return
-        for order in self.by_uid.values():
-            part = order.partial.get(event.ref.uid)
-            groups = event.groups if isinstance(event, GrowthWithdrawn) else {}
-            if part is not None and all(groups.get(name, 0) <= count for name, count in part.left.items()):
-                del order.partial[event.ref.uid]
-
-    def taken(
-        self, event: QuotaReserved, nodes: Mapping[str, QuotaNode], used: Mapping[str, Vector]
-    ) -> Iterator[Found]:
-        """I26: a job that is admitted leaves what is held for others, also while victims are still leaving for them.
-
-        ``used``: what was charged before. Who asks for the same as a claimant is served by its claim.
-        """
-        shape, asked = _shape(event), counted(event.request, event.pods)
-        if event.ref.uid in self.by_uid or any(order.shape == shape for order in self.by_uid.values()):
-            return
-        held: dict[str, Vector] = {}
-        for order in self.by_uid.values():
-            if order.firm:
-                _add(held, order.queue, order.amounts, 1)
-        for at in chain(event.queue) if held else ():
-            for name, kept in held.get(at, {}).items():
-                limit = nodes[at].limit.get(name) if at in nodes else None
-                if limit is None or not asked.get(name, 0):
-                    continue
-                fits = used.get(at, {}).get(name, 0) + kept + asked[name] <= limit
-                yield "I26", fits, f"{event.ref} takes {name} {asked[name]} of {at}, where {kept} is held for others"
-
-    def held_beside(self, uid: str) -> dict[str, Vector]:
-        """What orders hold for others, by node."""
-        held: dict[str, Vector] = {}
-        for other, order in self.by_uid.items():
-            if order.firm and other != uid:
-                _add(held, order.queue, order.amounts, 1)
-        return held
-
-    def leaving(self) -> set[str]:
-        """Uids of those who have been ordered to leave and have not."""
-        return {uid for order in self.by_uid.values() for uid in order.victims} | self.cleared.keys()
-
-    def shrinking(self) -> dict[str, PartialVictim]:
-        """Uid -> what it was ordered to give back, and has not."""
-        return {uid: part for order in self.by_uid.values() for uid, part in order.partial.items()}
 
 
 class Books(Struct):
@@ -201,7 +43,7 @@ class Books(Struct):
 
     def leave(self, charges: Sequence[AuditedCharge], times: int = -1) -> None:
         for charge in charges:
-            _add(self.used, charge.queue, charge.amounts, times)
+            add_amounts(self.used, charge.queue, charge.amounts, times)
 
     def enough(self) -> bool:
         """Whether the claimant fits; beside what others give it must be within its min."""
@@ -359,7 +201,7 @@ def _firm(event: Order, nodes: Mapping[str, QuotaNode], held: Mapping[str, Audit
     firm: dict[str, Vector] = {}
     for each in held.values():
         if not each.preemptible:
-            _add(firm, each.queue, each.amounts, 1)
+            add_amounts(firm, each.queue, each.amounts, 1)
     above = [nodes[at] for at in chain(event.queue) if at in nodes]
     for name, asked in event.request.items():
         if any(name in node.limit or name in node.guaranteed for node in above):
@@ -407,10 +249,3 @@ def _fits(path: list[str], asked: Vector, nodes: Mapping[str, QuotaNode], used: 
         for name, amount in asked.items()
         if name in nodes[at].limit
     )
-
-
-def _add(used: dict[str, Vector], queue: str, amounts: Vector, times: int) -> None:
-    for at in chain(queue):
-        totals = used.setdefault(at, {})
-        for name, amount in amounts.items():
-            totals[name] = totals.get(name, 0) + amount * times
