@@ -88,8 +88,8 @@ class RayClusterSpec(Struct, frozen=True, rename="camel"):
 def add_cluster(
     needs: Needs, cluster: RayClusterSpec, at: str, *, meta: Meta, beside_head: Vector | None = None
 ) -> None:
-    """Add a Ray cluster's pods. ``ack``: head + sum(replicas x hosts x worker), without what KubeRay adds to them.
-    ``full``: every container KubeRay will run.
+    """Add a Ray cluster's pods. ``ack``: head + sum(replicas x hosts x worker), without what KubeRay adds to them; what an
+    owner has it add beyond what it adds by itself counts. ``full``: every container KubeRay will run.
 
     ``beside_head``: what runs in the head's pod besides what the cluster itself asks for. In a queue of KAI Scheduler a
     worker group needs its minReplicas to start, and grows from there.
@@ -97,12 +97,15 @@ def add_cluster(
     named = (meta.labels, template_labels(cluster))
     elastic = any(labels.get(KAI_QUEUE) for labels in named)
     template = cluster.head_group_spec.template
-    extra, collector = dict(beside_head or {}), collector_of(cluster, at)
+    extra, collector, scaler = dict(beside_head or {}), collector_of(cluster, at), autoscaler_of(cluster, at)
     add_into(extra, collector)
-    add_into(extra, autoscaler_of(cluster, at))
+    add_into(extra, scaler)
     whole = pod_request(template.spec, f"{at}.headGroupSpec.template.spec", extra=extra)
+    collects, beside = beyond(collector, COLLECTOR), beyond(scaler, SIDECAR)
+    add_into(beside, collects)
+    asked = pod_request(template.spec, f"{at}.headGroupSpec.template.spec", extra=beside) if beside else None
     rules = _rules(template, "headgroup", RAY_HEAD)
-    needs.add("head", 1, template, f"{at}.headGroupSpec", whole=whole, rules=rules)
+    needs.add("head", 1, template, f"{at}.headGroupSpec", request=asked, whole=whole, rules=rules)
     needs.prioritize(template.spec.priority_class_name, template.spec.priority)
     if cluster.gcs_fault_tolerance_options is not None:
         needs.reserve(highest(whole, REDIS_CLEANUP))
@@ -110,7 +113,7 @@ def add_cluster(
     for index, group in enumerate(cluster.worker_group_specs or ()):
         path = f"{at}.workerGroupSpecs[{index}]"
         replicas, hosts = replicas_of(group, path), hosts_of(group, path)
-        one = pod_request(group.template.spec, f"{path}.template.spec")
+        one = pod_request(group.template.spec, f"{path}.template.spec", extra=collects)
         whole = pod_request(group.template.spec, f"{path}.template.spec", extra=collector) if collector else one
         needs.add(
             group.group_name or f"group-{index}",
@@ -130,6 +133,11 @@ def autoscaler_of(cluster: RayClusterSpec, at: str) -> Vector:
         return {}
     own = cluster.autoscaler_options.resources if cluster.autoscaler_options is not None else None
     return dict(SIDECAR) if own is None else container_request(own, f"{at}.autoscalerOptions")
+
+
+def beyond(own: Vector, usual: Vector) -> Vector:
+    """What an owner asks for a helper of KubeRay, beyond what that takes by itself."""
+    return {name: amount - usual.get(name, 0) for name, amount in own.items() if amount > usual.get(name, 0)}
 
 
 def collector_of(cluster: RayClusterSpec, at: str) -> Vector:

@@ -14,7 +14,7 @@ from muster.core.objects.labels import KAI_QUEUE
 from muster.core.objects.meta import Meta, decode
 from muster.core.objects.podspec import PodTemplate, pod_request, pod_rules
 from muster.core.workloads.common import Life, Needs, check_version, has_no_spec, workload
-from muster.core.workloads.ray import GROUP, RayClusterSpec, add_cluster
+from muster.core.workloads.ray import GROUP, RayClusterSpec, add_cluster, beyond
 from muster.core.workloads.rayscaling import elastic_of, uncapped
 from muster.model.placing import ANYWHERE
 from muster.model.problem import FieldProblem, problem
@@ -115,7 +115,7 @@ def _kai_refusal(spec: RayJobSpec, labels: Mapping[str, str]) -> FieldProblem | 
 
 
 def _needs(spec: RayJobSpec, meta: Meta) -> Needs:
-    """Head and workers; in ``full`` also what KubeRay runs to submit the job."""
+    """Head and workers, and what its owner wants to submit it with beyond what KubeRay takes; in ``full`` all of that."""
     needs, cluster = Needs("spec.rayClusterSpec"), spec.ray_cluster_spec
     if cluster is None:
         return needs
@@ -126,6 +126,7 @@ def _needs(spec: RayJobSpec, meta: Meta) -> Needs:
         template = spec.submitter_pod_template
         own = pod_request(template.spec, "spec.submitterPodTemplate.spec") if template is not None else {}
         add_into(needs.full, own or SUBMITTER)
+        add_into(needs.ack, beyond(own, SUBMITTER))
         if template is not None and template.spec.containers:
             needs.steering.add(template, "spec.submitterPodTemplate")
         where = pod_rules(template.spec, template.labels) if template is not None else ANYWHERE
