@@ -94,6 +94,9 @@ schemas: $(READY) picture  ## write what is made from the code: public contract,
 	$(BIN)/python -m muster_tools.pages
 	$(BIN)/python -m muster_tools.installing
 
+attack: controlplane  ## a tenant made from the OpenAPI of every kind tries every edit, alone and in pairs, for an hour
+	MUSTER_ATTACK_S=$${MUSTER_ATTACK_S:-3600} $(PYTEST) tests/e2e/test_generated_tenant.py
+
 bench: $(READY) controlplane  ## measure, and write docs/performance.md
 	PYTHONPATH=tests $(BIN)/python tests/perf/bench.py
 
@@ -112,4 +115,4 @@ lock: $(READY)  ## compile the lock files from pyproject.toml
 	$(BIN)/uv pip compile pyproject.toml --extra local --extra ray --group dev --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url --quiet -o requirements/dev.txt
 	$(BIN)/uv pip compile tests/kit/realray/requirements.in --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url --quiet -o tests/kit/realray/requirements.txt
 
-.PHONY: help setup demo up down fmt lint check test test-ray shake controlplane ray rewrite mutants histories picture schemas bench lock image sbom
+.PHONY: help setup demo up down fmt lint check test test-ray shake controlplane ray rewrite mutants histories picture schemas attack bench lock image sbom

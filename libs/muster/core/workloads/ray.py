@@ -88,8 +88,8 @@ class RayClusterSpec(Struct, frozen=True, rename="camel"):
 def add_cluster(
     needs: Needs, cluster: RayClusterSpec, at: str, *, meta: Meta, beside_head: Vector | None = None
 ) -> None:
-    """Add a Ray cluster's pods. ``ack``: head + sum(replicas x hosts x worker), without what KubeRay adds to them; what an
-    owner has it add beyond what it adds by itself counts. ``full``: every container KubeRay will run.
+    """Add a Ray cluster's pods. ``ack``: head + sum(replicas x hosts x worker), without what KubeRay adds to them;
+    what an owner has it add beyond what it adds by itself counts. ``full``: every container KubeRay will run.
 
     ``beside_head``: what runs in the head's pod besides what the cluster itself asks for. In a queue of KAI Scheduler a
     worker group needs its minReplicas to start, and grows from there.

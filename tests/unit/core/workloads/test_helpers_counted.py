@@ -1,4 +1,4 @@
-"""What KubeRay adds to a Ray cluster is free under profile ``ack`` as far as KubeRay asks for it by itself, and no further."""
+"""What KubeRay adds to a Ray cluster is free under profile ``ack`` as far as KubeRay asks for it by itself."""
 
 import json
 from typing import Any
@@ -37,7 +37,14 @@ def asked(**spec: Any) -> dict[str, int]:
         ({"submitterPodTemplate": template("500m", "200Mi")}, {}),
         ({"submitterPodTemplate": template("4", "200Mi")}, {"cpu": 3_500}),
     ],
-    ids=["by itself", "no more", "a big autoscaler", "an autoscaler that is off", "a usual submitter", "a big submitter"],
+    ids=[
+        "by itself",
+        "no more",
+        "a big autoscaler",
+        "an autoscaler that is off",
+        "a usual submitter",
+        "a big submitter",
+    ],
 )
 def test_what_an_owner_adds_to_a_helper_counts(spec: dict[str, Any], more: dict[str, int]) -> None:
     plain = asked()

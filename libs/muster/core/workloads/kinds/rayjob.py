@@ -115,7 +115,7 @@ def _kai_refusal(spec: RayJobSpec, labels: Mapping[str, str]) -> FieldProblem | 
 
 
 def _needs(spec: RayJobSpec, meta: Meta) -> Needs:
-    """Head and workers, and what its owner wants to submit it with beyond what KubeRay takes; in ``full`` all of that."""
+    """Head, workers, and what its owner adds to the submitter; in ``full`` all that KubeRay runs to submit the job."""
     needs, cluster = Needs("spec.rayClusterSpec"), spec.ray_cluster_spec
     if cluster is None:
         return needs
