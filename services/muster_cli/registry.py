@@ -28,7 +28,7 @@ ROOT = Root(
     details="Every decision is an event in one ordered log. These commands run Muster, read and explain that log, "
     "replay its decisions, and change jobs and queues. `muster COMMAND --help` shows examples.",
     examples="""
-muster up                     all of Muster on this machine, with a fake cluster and two jobs
+muster up                     all of Muster on this machine, with a dashboard and a fake cluster
 muster why video/JOB          why a job waits, and its history
 muster up --context NAME      watch a real cluster, and show what Muster would do there
 """,

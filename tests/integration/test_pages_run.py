@@ -57,11 +57,9 @@ async def run(block_text: str, cli: Cli, folder: Path) -> tuple[int, str]:
 
 @pytest.fixture
 async def demo(cli: Cli) -> AsyncIterator[Running]:
-    """A demo in which both sample jobs have been through."""
-    async with cli.start("up", "--headless", "--speed", "20") as up:
-        for _ in range(2):
-            await up.line(lambda line: " admitted " in line)
-        await up.line(lambda line: " running " in line and "cp7kg" in line)
+    """The demo, where one has been reclaimed from and the claimant runs."""
+    async with cli.start("up", "--headless", "--speed", "10", "--story", "teams") as up:
+        await up.line(lambda line: " running " in line and "language/urgent-0" in line)
         yield up
 
 

@@ -154,3 +154,7 @@ def test_the_glossary_names_events_that_exist() -> None:
         cells = row.strip("|").split(" | ")
         if row.startswith("| ") and len(cells) == 3:
             assert set(re.findall(r"`([a-z_]+)`", cells[2])) <= known, row
+
+
+def test_the_tree_of_the_readme_is_a_file() -> None:
+    assert f"```yaml\n{(REPOSITORY / 'examples/tree.yaml').read_text()}```" in (REPOSITORY / "README.md").read_text()

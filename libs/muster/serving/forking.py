@@ -11,6 +11,7 @@ from copy import deepcopy
 
 from msgspec import structs
 
+from muster.core.learned.durations import Durations
 from muster.core.promising.projection import Projected, Projection
 from muster.core.queueing.book import Place, Shape, shape_key
 from muster.core.queueing.queues import Job, Queues
@@ -24,6 +25,16 @@ from muster.model.quota import QuotaNode
 
 FIELDS = {"min": "guaranteed", "max": "limit", "weight": "weight"}
 """What of a quota may be changed -> the field of its node."""
+
+
+FOREVER = 1 << 50
+
+
+class _Unknown(Durations):
+    """Of no job is known how long it runs: none of them ends."""
+
+    def left(self, kinds: Iterable[str], ran: int, permille: int) -> int | None:
+        return FOREVER
 
 
 def with_quota(queues: Queues, path: str, field: str, resource: str, amount: int | None) -> Queues:
@@ -96,10 +107,11 @@ def new_job(ref: Ref, queue: str, demand: Demand, priority: int, now: int) -> Jo
 
 
 def projected(state: ReadState, queues: Queues, now: int, until: str = "") -> Mapping[str, Projected]:
-    """When waiting jobs start, if nothing else came."""
-    found = Projection(queues, running(state), state.promises.durations, now)
+    """When waiting jobs start, if nothing else came. While no run times are known, only what starts at once."""
+    durations = state.promises.durations
+    found = Projection(queues, running(state), durations if durations.known() else _Unknown(), now)
     found.run(until=until)
-    return found.found
+    return {uid: each for uid, each in found.found.items() if each.wait < FOREVER}
 
 
 def binds(queues: Queues, job: Job, now: int) -> str:

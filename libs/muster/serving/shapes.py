@@ -323,6 +323,10 @@ class Effect(Struct, frozen=True):
     after: int | None
     binds: str
     """What still keeps it waiting after the change; empty when it would start at once."""
+    owed_before: bool = False
+    """It is owed its start: jobs that borrow are reclaimed for it, as it is,"""
+    owed_after: bool = False
+    """and with the change."""
 
 
 class WhatIf(Struct, frozen=True):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec import structs
+
 from muster.core.queueing.queues import Queues
 from muster.core.readmodel.state import ReadState
 from muster.core.status.job import job_status
@@ -53,12 +55,9 @@ def what_if(
         )  # `binds` holds the uid until those that are shown are chosen.
     found.sort(key=lambda each: (each.job != job, -_gain(each), each.job))
     shown = [
-        shapes.Effect(
-            each.job, each.queue, each.before, each.after, lens.words(_binds(state, queues, each.binds, nodes, now))
-        )
-        for each in found[:SHOWN]
+        structs.replace(each, binds=lens.words(_binds(state, queues, each.binds, nodes, now))) for each in found[:SHOWN]
     ]
-    one, other = (sum(1 for each in played.values() if not each.wait) for played in (before, after))
+    one, other = (sum(1 for each in played.values() if not each.wait and not each.owed) for played in (before, after))
     summary = _summary(earlier, later, shown, nodes)
     return shapes.WhatIf(moment, [*changes], len(found), one, other, earlier, later, shown, summary)
 

@@ -36,10 +36,13 @@ async def up(
     quiet: Annotated[
         bool, Parameter(name=["--quiet", "-q"], negative="", help="Say nothing but what goes wrong.")
     ] = False,
-    jobs: Annotated[bool, Parameter(name="--jobs", help="Submit the two sample jobs.")] = True,
+    jobs: Annotated[bool, Parameter(name="--jobs", help="Submit the jobs of the story.")] = True,
     story: Annotated[
-        Literal["quota", "kai"], Parameter(help="What is shown: a quota tree, or KAI queues and a shared GPU.")
-    ] = "quota",
+        Literal["teams", "quota", "kai"],
+        Parameter(
+            help="What is shown: teams on 32 GPUs, without end; two jobs and a quota; KAI queues and a shared GPU."
+        ),
+    ] = "teams",
     context: Annotated[
         str, Parameter(group=REAL, show_default=False, help="Context of the kubeconfig: watch that cluster.")
     ] = "",
@@ -57,7 +60,7 @@ async def up(
         raise CliError(f"--speed is {speed:g}; take a number from 0.01 to {MAX_SPEED:g}", USAGE)
     if (context or kubeconfig) and speed != 1:
         raise CliError("--speed is for the simulated cluster: a real one has its own time", USAGE)
-    if (context or kubeconfig) and story != "quota":
+    if (context or kubeconfig) and story != "teams":
         raise CliError("--story is for the simulated cluster: a real one has its own jobs", USAGE)
     if duration is not None and duration <= 0:
         raise CliError(f"--duration is {duration:g}; take a number of seconds over 0", USAGE)

@@ -21,12 +21,14 @@ from muster.model.resources import Vector, add_into, parse_quantity
 from muster.ports import ApiTransport, Clock
 from muster_cli import samples
 from muster_cli.exits import CliError
+from muster_cli.local import living
 from muster_cli.local.home import Home
 from muster_cli.local.stories import DemoStory
 
 NODES: dict[str, dict[str, str]] = {
     f"node-{number}": {"cpu": "16", "memory": "64Gi", "nvidia.com/gpu": "8"} for number in range(1, 4)
 }
+RESIZED = "/spec/workerGroupSpecs/0/replicas"
 CONTEXT = "muster-demo"
 RESOURCES = {
     (each.api_version, each.kind): each
@@ -60,8 +62,13 @@ class LocalCluster:
         for name in self.story.first:
             await self._create(name)
 
-    async def submit_jobs(self, speed: float) -> None:
-        """Create the jobs of the story, a moment apart."""
+    async def submit_jobs(self, speed: float, seed: int) -> None:
+        """Create the jobs of the story, a moment apart; for ever, where it lives."""
+        for turn in living.turns(seed) if self.story.lives else ():
+            await asyncio.sleep(turn.wait_s / speed)
+            await (self._create_one(turn.body) if turn.resize < 0 else self._resize(turn.body, turn.resize))
+        if self.story.lives:
+            return
         for number, name in enumerate(self.story.jobs):
             if number:
                 await asyncio.sleep(MOMENT_S / speed)
@@ -69,11 +76,23 @@ class LocalCluster:
 
     async def _create(self, name: str) -> None:
         for body in samples.manifests(name):
-            path = RESOURCES[body["apiVersion"], body["kind"]].path(body["metadata"].get("namespace", ""))
-            answer = await self.transport().request("POST", path, body=msgspec.json.encode(body))
-            if not answer.ok and answer.status != 409:
-                said = answer.body[:300].decode(errors="replace")
-                raise CliError(f"the simulated cluster refuses sample {name}: {said}")
+            await self._create_one(body)
+
+    async def _create_one(self, body: dict[str, Any]) -> None:
+        meta = body["metadata"]
+        path = RESOURCES[body["apiVersion"], body["kind"]].path(meta.get("namespace", ""))
+        answer = await self.transport().request("POST", path, body=msgspec.json.encode(body))
+        if not answer.ok and answer.status != 409:
+            said = answer.body[:300].decode(errors="replace")
+            raise CliError(f"the simulated cluster refuses {body['kind']} {meta.get('name', '')}: {said}")
+
+    async def _resize(self, body: dict[str, Any], workers: int) -> None:
+        """As the autoscaler of a Ray cluster writes it. One that is gone has no size."""
+        meta, patch = body["metadata"], [{"op": "replace", "path": RESIZED, "value": workers}]
+        path = f"{RESOURCES[body['apiVersion'], body['kind']].path(meta['namespace'])}/{meta['name']}"
+        await self.transport().request(
+            "PATCH", path, body=msgspec.json.encode(patch), content_type="application/json-patch+json"
+        )
 
     async def pods_of(self, cluster: str) -> list[dict[str, Any]]:
         """The pods of a Ray cluster, once it has some and each has a node; the head first, then by name."""
@@ -120,7 +139,7 @@ async def local_cluster(home: Home, clock: Clock, seed: int, story: DemoStory) -
     with contextlib.closing(journal):
         virtual = VirtualClock(clock.now())
         cluster = SimCluster(
-            NODES,
+            living.NODES if story.lives else NODES,
             seed=seed,
             clock=virtual,
             saved=journal.saved,

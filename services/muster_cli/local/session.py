@@ -67,7 +67,7 @@ class UpOptions(Struct, frozen=True, kw_only=True):
     port: int | None = None
     quiet: bool = False
     jobs: bool = True
-    story: DemoStory = STORIES["quota"]
+    story: DemoStory = STORIES["teams"]
 
     @property
     def real(self) -> bool:
@@ -167,7 +167,7 @@ class Session:
         await cluster.set_up()
         await self._teller.ready.wait()
         if self.wishes.jobs:
-            await cluster.submit_jobs(self.wishes.speed)
+            await cluster.submit_jobs(self.wishes.speed, self.wishes.seed)
 
     def _clock(self, log_time: int) -> Clock:
         """Ours, or one that goes on from the log's time: a clock behind it would hold every deadline up."""

@@ -29,6 +29,8 @@ class DemoStory(Struct, frozen=True):
     kai: bool = False
     """The KubeRay operator runs with batchScheduler.name=kai-scheduler, new jobs begin suspended by the policy, and a
     device plugin gives GPUs to the pods that keep them."""
+    lives: bool = False
+    """Jobs go on coming (``local.living``), on its nodes; ``jobs`` are for the user to submit."""
     shows: str = ""
     """The Ray cluster whose pods are printed once all of them have a node."""
 
@@ -40,6 +42,7 @@ class DemoStory(Struct, frozen=True):
 STORIES: Mapping[str, DemoStory] = {
     story.name: story
     for story in (
+        DemoStory("teams", (samples.TEAMS,), (samples.TRAINING,), "rayjob", lives=True),
         DemoStory("quota", (samples.QUOTA_TREE, samples.CONFIG_MAP), (samples.RAYJOB, samples.RAYJOB), "rayjob"),
         DemoStory(
             "kai",

@@ -1,4 +1,4 @@
-"""The manifests that ``muster up`` starts with: the tutorial's, and those of the story about KAI queues."""
+"""The manifests that ``muster up`` starts with: the demo's, the tutorial's, and those of the story about KAI queues."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import yaml
 QUOTA_TREE = "quota-tree.yaml"
 CONFIG_MAP = "configmap.yaml"
 RAYJOB = "rayjob.yaml"
+TEAMS = "teams.yaml"
+TRAINING = "training.yaml"
 KAI_QUEUES = "kai-queues.yaml"
 KAI_CLUSTER = "ray-cluster.kai-scheduler.yaml"
 KAI_SHARING = "ray-cluster.kai-gpu-sharing.yaml"

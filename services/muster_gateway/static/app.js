@@ -1,0 +1,86 @@
+// The shell: where we are, which moment is shown, and the stream of news.
+import { html, render, useState, useEffect, useMemo, useRef, useCallback, usePlace, Link, Now, Problem, change, go, clock, jobPath } from "./kit.js";
+import { ask, follow, token } from "./api.js";
+import { Overview } from "./overview.js";
+import { Jobs, Job, Nodes, WhatIf } from "./pages.js";
+
+const TABS = [["/", "Overview"], ["/jobs", "Jobs"], ["/nodes", "Nodes"], ["/whatif", "What if"]];
+const TICK_MS = 1000;
+
+function SignIn({ problem, done }) {
+  const submit = (event) => { event.preventDefault(); token.set(String(new FormData(event.target).get("token")).trim()); done(); };
+  return html`<main class="signin"><h1>Muster</h1><p>${problem}</p><form onSubmit=${submit}>
+    <label>Token <input name="token" type="password" autocomplete="off" required autofocus /></label><button class="button">Sign in</button></form>
+    <p class="dim">A token of this cluster, for example of <code>kubectl create token NAME</code>. It stays in this tab.</p></main>`;
+}
+
+// The slider: each step is a turn of the log; its end is now.
+function Time({ at, news, latest }) {
+  const [found, setFound] = useState({ marks: [], last: null });
+  useEffect(() => { ask("/api/v1/moments?limit=600").then(setFound).catch(() => {}); }, [at ? "past" : Math.floor(news.count / 3)]);
+  const { marks } = found, [drawn, setDrawn] = useState(null), later = useRef(0);
+  let index = marks.length;
+  if (at) { index = marks.findIndex((each) => each.sequence >= Number(at)); if (index < 0) index = Math.max(0, marks.length - 1); }
+  const show = drawn === null ? index : drawn, mark = marks[show];
+  const move = (to) => {
+    const wanted = Math.max(0, Math.min(marks.length, to));
+    setDrawn(wanted);
+    clearTimeout(later.current);
+    later.current = setTimeout(() => { setDrawn(null); change({ at: wanted >= marks.length ? "" : marks[wanted].sequence, event: "" }); }, 80);
+  };
+  const said = show >= marks.length ? "now" : mark ? `${clock(mark.at)}, ${mark.subject} ${mark.word}` : "";
+  return html`<div class="time ${at ? "past" : ""}" role="group" aria-label="Time">
+    <button onClick=${() => move(show - 1)} disabled=${!show} aria-label="Back by one decision">◀</button>
+    <input type="range" min="0" max=${marks.length} value=${show} aria-label="Moment" aria-valuetext=${said} onInput=${(event) => move(Number(event.target.value))} />
+    <button onClick=${() => move(show + 1)} disabled=${show >= marks.length} aria-label="Forward by one decision">▶</button>
+    <span class="moment">${at ? html`<b>${mark ? clock(mark.at) : at}</b> <span class="dim">sequence ${drawn === null ? at : mark ? mark.sequence : ""}</span>` : html`<span class="live">live</span> <span class="dim">${latest ? clock(latest.at) : ""}</span>`}</span>
+    <button class="button" onClick=${() => change({ at: "", event: "" })} disabled=${!at}>Now</button></div>`;
+}
+
+function App() {
+  const { path, query } = usePlace(), at = query.get("at") || "";
+  const [tick, setTick] = useState(0), [news, setNews] = useState({ connected: false, count: 0 }), [latest, setLatest] = useState(null);
+  const [denied, setDenied] = useState(""), [viewer, setViewer] = useState(null), [key, setKey] = useState(0);
+  const failed = useCallback((problem) => { if (problem.status === 401) setDenied(problem.message); }, []);
+  useEffect(() => { ask("/api/v1/viewer").then(setViewer).catch(failed); }, [key]);
+  useEffect(() => {
+    const stop = new AbortController();
+    let waits = 0;
+    follow(stop.signal, (message) => {
+      setLatest(message.moment);
+      if (waits) return;
+      waits = setTimeout(() => { waits = 0; setTick((n) => n + 1); setNews((old) => ({ ...old, count: old.count + 1 })); }, TICK_MS);
+    }, (connected) => setNews((old) => ({ ...old, connected })));
+    const slow = setInterval(() => setTick((n) => n + 1), 10000);
+    return () => { stop.abort(); clearTimeout(waits); clearInterval(slow); };
+  }, [key]);
+  useEffect(() => {
+    const press = (event) => {
+      if (/INPUT|SELECT|TEXTAREA/.test(event.target.tagName) || event.metaKey || event.ctrlKey || event.altKey) return;
+      if (event.key === "/") { event.preventDefault(); document.getElementById("find")?.focus(); }
+      const tab = TABS[Number(event.key) - 1];
+      if (tab) go(tab[0]);
+      if (event.key === "n") change({ at: "" });
+    };
+    addEventListener("keydown", press);
+    return () => removeEventListener("keydown", press);
+  }, []);
+  const now = useMemo(() => ({ at, tick, failed }), [at, tick, key]);
+  if (denied) return html`<${SignIn} problem=${denied} done=${() => { setDenied(""); setKey((n) => n + 1); setTick((n) => n + 1); }} />`;
+  const parts = path.split("/").map(decodeURIComponent);
+  const page = parts[1] === "job" ? html`<${Job} name=${parts.slice(2).join("/")} key=${path} />` : parts[1] === "jobs" ? html`<${Jobs} />`
+    : parts[1] === "nodes" ? html`<${Nodes} />` : parts[1] === "whatif" ? html`<${WhatIf} />` : html`<${Overview} news=${news} />`;
+  const find = (event) => { event.preventDefault(); const wanted = String(new FormData(event.target).get("find")).trim(); if (wanted) go(wanted.includes("/") ? jobPath(wanted) : `/jobs?name=${encodeURIComponent(wanted)}`); };
+  return html`<${Now.Provider} value=${now}>
+    <header><a class="skip" href="#main">Skip to the page</a><${Link} to="/" class="brand"><img src="/icon.svg" alt="" width="22" height="22" /> Muster<//>
+      <nav aria-label="Pages">${TABS.map(([to, name]) => html`<${Link} to=${to} aria-current=${(to === "/" ? path === "/" : path.startsWith(to)) ? "page" : undefined}>${name}<//>`)}</nav>
+      <form role="search" onSubmit=${find}><input id="find" name="find" type="search" placeholder="Find a job  ( / )" aria-label="Find a job" /></form>
+      ${viewer ? html`<span class="dim who" title=${viewer.namespaces ? `You see ${viewer.namespaces.join(", ") || "no namespace"}` : "You see all namespaces"}>${viewer.name || "local"} · ${viewer.cell}</span>` : null}
+      <${Time} at=${at} news=${news} latest=${latest} /></header>
+    ${news.connected || at || !news.count ? null : html`<${Problem} text="The connection to the gateway was lost; it is tried again." />`}
+    <main id="main" class=${at ? "past" : ""}>${page}</main><//>`;
+}
+
+const root = document.getElementById("app");
+root.replaceChildren();
+render(html`<${App} />`, root);

@@ -1,0 +1,144 @@
+// What all views share: html in templates, the address as the state, data by path, small parts.
+import { h, render, Fragment } from "./vendor/preact.js";
+import { useState, useEffect, useMemo, useRef, useContext, useCallback } from "./vendor/hooks.js";
+import htm from "./vendor/htm.js";
+import { createContext } from "./vendor/preact.js";
+import { ask } from "./api.js";
+
+export const html = htm.bind(h);
+export { h, render, Fragment, useState, useEffect, useMemo, useRef, useContext, useCallback };
+export const GPU = "nvidia.com/gpu";
+
+// --- the address ------------------------------------------------------------------------------------------------------
+
+const listeners = new Set();
+export const place = () => ({ path: location.pathname, query: new URLSearchParams(location.search) });
+
+export function go(path, change = {}, { replace = false } = {}) {
+  const query = new URLSearchParams(path.includes("?") ? path.slice(path.indexOf("?")) : "");
+  const at = new URLSearchParams(location.search).get("at");
+  if (at && !query.has("at")) query.set("at", at);
+  for (const [name, value] of Object.entries(change)) value ? query.set(name, value) : query.delete(name);
+  const text = query.toString();
+  history[replace ? "replaceState" : "pushState"](null, "", path.split("?")[0] + (text ? `?${text}` : ""));
+  if (!replace) scrollTo(0, 0);
+  listeners.forEach((each) => each());
+}
+
+export const change = (what, options = { replace: true }) => go(location.pathname + location.search, what, options);
+
+export function usePlace() {
+  const [, again] = useState(0);
+  useEffect(() => {
+    const look = () => again((n) => n + 1);
+    listeners.add(look);
+    addEventListener("popstate", look);
+    return () => { listeners.delete(look); removeEventListener("popstate", look); };
+  }, []);
+  return place();
+}
+
+export function Link({ to, children, ...rest }) {
+  const at = place().query.get("at");
+  const href = at && !to.includes("at=") ? `${to}${to.includes("?") ? "&" : "?"}at=${at}` : to;
+  const click = (event) => {
+    if (event.metaKey || event.ctrlKey || event.shiftKey || event.button) return;
+    event.preventDefault();
+    go(to);
+  };
+  return html`<a href=${href} onClick=${click} ...${rest}>${children}</a>`;
+}
+
+export const jobPath = (key) => `/job/${key.split("/").map(encodeURIComponent).join("/")}`;
+export const JobLink = ({ job }) => html`<${Link} to=${jobPath(job)} class="job">${job}<//>`;
+
+// --- data -------------------------------------------------------------------------------------------------------------
+
+export const Now = createContext({ at: "", tick: 0, failed: () => {} });
+
+// The answer to a question, asked again when the moment or the news change; the old one is shown until then.
+export function useData(path, body) {
+  const { at, tick, failed } = useContext(Now);
+  const [found, setFound] = useState({ data: null, problem: "", path: "" });
+  const said = body === undefined ? undefined : JSON.stringify(body);
+  useEffect(() => {
+    if (!path) return undefined;
+    const stop = new AbortController();
+    ask(path, { at, signal: stop.signal, body: said === undefined ? undefined : JSON.parse(said) })
+      .then((data) => setFound({ data, problem: "", path }))
+      .catch((problem) => {
+        if (problem.name === "AbortError") return;
+        failed(problem);
+        setFound((old) => ({ data: old.path === path ? old.data : null, problem: problem.message, path }));
+      });
+    return () => stop.abort();
+  }, [path, at, at ? 0 : tick, said]);
+  return found;
+}
+
+// --- words and amounts ------------------------------------------------------------------------------------------------
+
+export const clock = (text, seconds = true) => {
+  const when = new Date(text), today = new Date();
+  const time = when.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", ...(seconds ? { second: "2-digit" } : {}), hour12: false });
+  return when.toDateString() === today.toDateString() ? time
+    : `${when.toLocaleDateString([], { month: "short", day: "numeric" })} ${time}`;
+};
+
+export function span(ms) {
+  const s = Math.max(0, Math.round(ms / 1000));
+  if (s < 60) return `${s} s`;
+  if (s < 5400) return `${Math.round(s / 60)} min`;
+  if (s < 172800) return `${Math.round(s / 3600)} h`;
+  return `${Math.round(s / 86400)} d`;
+}
+
+const BINARY = ["", "Ki", "Mi", "Gi", "Ti", "Pi"];
+export function amount(value, resource) {
+  if (value === null || value === undefined) return "∞";
+  if (!/memory|storage/.test(resource)) return `${Math.round(value / 10) / 100}`;
+  let unit = 0;
+  while (value >= 1024 && unit < 5) { value /= 1024; unit += 1; }
+  return `${Math.round(value * 10) / 10}${BINARY[unit]}`;
+}
+
+export const short = (resource) => resource === GPU ? "GPU" : resource.includes("/") ? resource.split("/")[1] : resource;
+export const requestText = (request) => {
+  const names = Object.keys(request).sort((a, b) => (b === GPU) - (a === GPU));
+  return names.filter((name) => name !== "memory" || names.length < 2).slice(0, 2).map((name) => `${request[name]} ${short(name)}`).join(", ");
+};
+
+const TONE = { running: "good", admitted: "good", reserved: "good", waiting: "wait", leaving: "warn", refused: "bad", finished: "done", gone: "done" };
+const MARK = { good: "●", wait: "◔", warn: "▲", bad: "✕", done: "○" };
+export function State({ state, status, text }) {
+  const tone = /Fail|Unreadable|CannotSuspend|Exceeds|Refused/.test(status || "") ? "bad" : TONE[state] || "done";
+  return html`<span class="state ${tone}" title=${text || status}><i aria-hidden="true">${MARK[tone]}</i> ${status || state}</span>`;
+}
+
+const WORD = { admitted: "good", running: "good", finished: "done", evicted: "warn", reclaimed: "warn", preempted: "warn", waits: "wait", queued: "wait", refused: "bad", failed: "bad" };
+export const Word = ({ word }) => html`<span class="word ${WORD[word] || "done"}">${word}</span>`;
+
+// A sentence in which names of jobs are links. A job is known by the list that the view has.
+export function Told({ text, jobs = [] }) {
+  const known = jobs.filter((each) => each && text.includes(each)).sort((a, b) => b.length - a.length);
+  if (!known.length) return html`${text}`;
+  const parts = text.split(new RegExp(`(${known.map((each) => each.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")).join("|")})`));
+  return html`${parts.map((part) => known.includes(part) ? html`<${JobLink} job=${part} />` : part)}`;
+}
+
+export function Promised({ job, now }) {
+  if (!job.promise) return job.state === "waiting" ? html`<span class="dim" title=${job.why_no_promise}>no promise yet</span>` : null;
+  const { start, latest, percent, kept, settled } = job.promise;
+  const title = `by ${clock(latest, false)} in ${percent} of 100 cases; ${kept} of ${settled} promises were kept`;
+  return html`<span title=${title}>in ${span(new Date(start) - new Date(now))}<span class="dim"> · by ${clock(latest, false)}</span></span>`;
+}
+
+export const Problem = ({ text }) => text ? html`<p class="problem" role="status">${text}</p>` : null;
+export const Loading = ({ data, problem }) => data ? null : problem ? html`<${Problem} text=${problem} />` : html`<p class="dim">Loading…</p>`;
+export function hue(text) {
+  let n = 2166136261;
+  for (const c of text) n = Math.imul(n ^ c.charCodeAt(0), 16777619);
+  n = Math.imul(n ^ (n >>> 15), 2246822507);
+  return ((n ^ (n >>> 13)) >>> 0) % 24 * 15;
+}
+export const many = (number, noun) => `${number.toLocaleString()} ${noun}${number === 1 ? "" : "s"}`;

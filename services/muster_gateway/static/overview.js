@@ -1,0 +1,162 @@
+// The first page: the tree, what waits, what happens, and the share of one quota over time.
+import { html, useData, useContext, useEffect, useRef, useState, Link, JobLink, Now, GPU, State, Word, Told, Promised, Problem,
+  Loading, amount, short, clock, hue, requestText, change, usePlace } from "./kit.js";
+import uPlot from "./vendor/uplot.js";
+
+export function resourcesOf(tree) {
+  const names = new Set(tree.queues.flatMap((each) => each.amounts.filter((a) => a.guaranteed || a.limit).map((a) => a.resource)));
+  return [...names].sort((a, b) => (b === GPU) - (a === GPU) || a.localeCompare(b));
+}
+
+export function Bar({ a, whole }) {
+  if (!a) return html`<div class="bar none"></div>`;
+  const of = Math.max(whole || a.limit || 0, a.used, a.guaranteed, 1), part = (n) => `${Math.min(100, n * 100 / of)}%`;
+  const own = Math.min(a.used, a.guaranteed);
+  const title = `${a.text} used; guaranteed ${amount(a.guaranteed, a.resource)}; borrowed ${amount(a.borrowed, a.resource)}; held ${amount(a.held, a.resource)}`;
+  return html`<div class="bar" role="img" aria-label=${title} title=${title}>
+    <span class="limit" style=${{ width: part(a.limit === null ? of : a.limit) }}></span>
+    <span class="own" style=${{ width: part(own) }}></span>
+    <span class="borrowed" style=${{ left: part(own), width: part(a.used - own) }}></span>
+    <span class="held" style=${{ left: part(a.used), width: part(a.held) }}></span>
+    ${a.guaranteed ? html`<span class="least" style=${{ left: part(a.guaranteed) }}></span>` : null}
+  </div>`;
+}
+
+export function Tree({ tree, resource, chosen, choose }) {
+  const find = (queue) => queue.amounts.find((each) => each.resource === resource);
+  const whole = Math.max(1, ...tree.queues.map((queue) => { const a = find(queue); return a ? Math.max(a.limit || 0, a.used, a.guaranteed) : 0; }));
+  return html`<div class="scroll"><table class="tree">
+    <thead><tr><th scope="col">Quota</th><th scope="col" class="wide">${short(resource)}</th><th scope="col" class="number">used</th>
+      <th scope="col" class="number">guaranteed</th><th scope="col" class="number">max</th><th scope="col" class="number">borrowed</th>
+      <th scope="col" class="number">runs</th><th scope="col" class="number">waits</th></tr></thead>
+    <tbody>${tree.queues.map((queue) => {
+      const a = find(queue), on = queue.path === chosen;
+      return html`<tr key=${queue.path} class=${on ? "chosen" : ""}>
+        <th scope="row"><span class="depth" style=${{ width: `${queue.depth * 14}px` }}></span>
+          <button class="name" aria-pressed=${on} onClick=${() => choose(queue.path)} title=${queue.path}>${queue.name}</button>
+          ${queue.paused.length ? html` <span class="chip warn">paused</span>` : null}</th>
+        <td class="wide"><${Bar} a=${a} whole=${whole} /></td>
+        <td class="number">${a ? amount(a.used, resource) : ""}</td><td class="number">${a ? amount(a.guaranteed, resource) : ""}</td>
+        <td class="number">${a ? amount(a.limit, resource) : ""}</td>
+        <td class="number ${a && a.borrowed ? "hot" : "dim"}">${a ? amount(a.borrowed, resource) : ""}</td>
+        <td class="number">${queue.running}</td>
+        <td class="number">${queue.waiting ? html`<${Link} to=${`/jobs?state=waiting&queue=${encodeURIComponent(queue.path)}`}>${queue.waiting}<//>` : html`<span class="dim">0</span>`}</td>
+      </tr>`;
+    })}</tbody></table></div>
+    <p class="legend"><i class="own"></i> within the guarantee <i class="borrowed"></i> borrowed <i class="held"></i> held for a
+      waiting job <i class="least"></i> guarantee <i class="limit"></i> up to the max</p>`;
+}
+
+export function Waiting({ found, now }) {
+  if (!found.jobs.length) return html`<p class="dim">No job waits.</p>`;
+  return html`<div class="scroll"><table class="list"><thead><tr><th scope="col">Job</th><th scope="col">Asks for</th>
+      <th scope="col">Place</th><th scope="col">Starts</th><th scope="col" class="wide">Why it waits</th></tr></thead>
+    <tbody>${found.jobs.map((job) => html`<tr key=${job.uid}>
+      <th scope="row"><${JobLink} job=${`${job.namespace}/${job.name}`} /></th><td>${requestText(job.request)}</td>
+      <td>${job.position ? `${job.position} of ${job.length}` : ""}</td><td><${Promised} job=${job} now=${now} /></td>
+      <td class="wide reason" title=${job.status}>${job.text}</td></tr>`)}</tbody></table></div>`;
+}
+
+export function Feed({ events }) {
+  if (!events.length) return html`<p class="dim">Nothing has happened yet.</p>`;
+  return html`<ol class="feed">${events.map((each) => html`<li key=${`${each.sequence}-${each.index}-${each.subject}`}>
+    <button class="when" title="Show this moment" onClick=${() => change({ at: each.sequence }, {})}>${clock(each.at)}</button>
+    <span><${Word} word=${each.word} /> ${each.subject ? html`<${JobLink} job=${each.subject} />` : null}
+      <span class="text"> ${each.text}</span></span></li>`)}</ol>`;
+}
+
+function Chart({ series }) {
+  const box = useRef(null);
+  useEffect(() => {
+    const points = series.points;
+    if (!box.current || points.length < 1) return undefined;
+    const end = new Date(series.moment.at) / 1000, scale = /memory/.test(series.resource) ? 2 ** 30 : 1000;
+    const last = points[points.length - 1], all = [...points, { ...last, at: series.moment.at }];
+    const x = all.map((p) => new Date(p.at) / 1000);
+    const data = [x, all.map((p) => p.guaranteed / scale), all.map((p) => p.limit === null ? null : p.limit / scale), all.map((p) => p.used / scale)];
+    const style = getComputedStyle(document.documentElement), color = (name) => style.getPropertyValue(name).trim();
+    const axis = { stroke: color("--dim"), grid: { stroke: color("--line"), width: 1 }, ticks: { show: false }, font: "11px system-ui" };
+    const step = uPlot.paths.stepped({ align: 1 });
+    const make = () => new uPlot({
+      width: Math.max(200, box.current.clientWidth), height: 190, legend: { show: false }, cursor: { y: false },
+      scales: { x: { range: [Math.min(x[0], end - 60), end] }, y: { range: (_, low, high) => [0, Math.max(high * 1.08, 1)] } },
+      axes: [{ ...axis, space: 70, values: (_, all) => all.map((at) => clock(new Date(at * 1000), end - x[0] < 600)) }, { ...axis, size: 38 }],
+      series: [{}, { stroke: color("--least"), width: 2, dash: [6, 4], paths: step, points: { show: false } },
+        { stroke: color("--dim"), width: 1, dash: [2, 3], paths: step, points: { show: false } },
+        { stroke: color("--own"), width: 2, fill: color("--fill"), paths: step, points: { show: false } }],
+    }, data, box.current);
+    let plot = make();
+    const size = new ResizeObserver(() => plot.setSize({ width: Math.max(200, box.current.clientWidth), height: 190 }));
+    size.observe(box.current);
+    return () => { size.disconnect(); plot.destroy(); };
+  }, [series]);
+  return html`<div class="chart" ref=${box}></div>`;
+}
+
+export function Share({ queue, resource }) {
+  const { data, problem } = useData(queue ? `/api/v1/series?queue=${encodeURIComponent(queue)}&resource=${encodeURIComponent(resource)}` : "");
+  const last = data && data.points[data.points.length - 1];
+  const words = last ? `${queue} uses ${amount(last.used, resource)} ${short(resource)}; its guarantee is ${amount(last.guaranteed, resource)}` : "";
+  return html`<section aria-label="Share over time"><h2>Share of ${queue ? queue.split("/").pop() : ""} <span class="dim">${short(resource)} over time</span></h2>
+    <${Problem} text=${problem} />
+    ${data ? html`<div role="img" aria-label=${words}><${Chart} series=${data} /></div>` : null}
+    <p class="legend"><i class="own"></i> used <i class="line least"></i> guaranteed <i class="line"></i> max</p></section>`;
+}
+
+const STATES = [["running", "run"], ["waiting", "wait"], ["admitted", "start"], ["leaving", "leave"], ["refused", "refused"], ["finished", "finished"]];
+
+export function Counts({ states }) {
+  return html`<ul class="counts">${STATES.map(([state, word]) => html`<li key=${state}><${Link} to=${`/jobs?state=${state}`}>
+    <b>${(states[state] || 0).toLocaleString()}</b> ${word}<//></li>`)}</ul>`;
+}
+
+export function Overview({ news }) {
+  const { query } = usePlace(), { at } = useContext(Now);
+  const tree = useData("/api/v1/queues"), waiting = useData("/api/v1/jobs?state=waiting&limit=12"), past = useData("/api/v1/happened?limit=40");
+  const nodes = useData("/api/v1/nodes?limit=64");
+  const resources = tree.data ? resourcesOf(tree.data) : [GPU];
+  const resource = resources.includes(query.get("resource")) ? query.get("resource") : resources[0] || GPU;
+  const leaf = tree.data && (tree.data.queues.find((each) => each.leaf && each.waiting) || tree.data.queues.find((each) => each.leaf));
+  const chosen = query.get("queue") || (leaf ? leaf.path : "");
+  return html`<h1 class="hidden">Overview</h1>
+    ${waiting.data ? html`<${Counts} states=${waiting.data.states} />` : null}
+    ${tree.data ? tree.data.notes.map((note) => html`<${Problem} text=${note} />`) : null}
+    <div class="columns"><div>
+      <section aria-label="Quota tree"><h2>Quotas
+        <span class="tabs" role="group" aria-label="Resource">${resources.map((each) => html`<button aria-pressed=${each === resource}
+          onClick=${() => change({ resource: each })}>${short(each)}</button>`)}</span></h2>
+        <${Loading} ...${tree} />
+        ${tree.data ? html`<${Tree} tree=${tree.data} resource=${resource} chosen=${chosen} choose=${(path) => change({ queue: path })} />` : null}
+      </section>
+      <section aria-label="Waiting line"><h2>Waiting ${waiting.data ? html`<span class="dim">${waiting.data.total.toLocaleString()}</span>` : null}</h2>
+        <${Loading} ...${waiting} />
+        ${waiting.data ? html`<${Waiting} found=${waiting.data} now=${waiting.data.moment.at} />` : null}
+        ${waiting.data && waiting.data.total > 12 ? html`<p><${Link} to="/jobs?state=waiting">All ${waiting.data.total.toLocaleString()} that wait<//></p>` : null}
+      </section></div>
+    <div>
+      <${Share} queue=${chosen} resource=${resource} />
+      ${nodes.data && nodes.data.nodes.length ? html`<section aria-label="Devices"><h2>Nodes <span class="dim">${nodes.data.total}${nodes.data.fragmented ? `, ${nodes.data.fragmented} partly used` : ""}</span></h2>
+        <${Strip} nodes=${nodes.data.nodes} /><p><${Link} to="/nodes">Which job is where<//></p></section>` : null}
+      <section aria-label="What happens"><h2>${at ? "Happened until then" : "Happening"} ${at || !news.connected ? null : html`<span class="live" title="Live">live</span>`}</h2>
+        <${Loading} ...${past} />${past.data ? html`<${Feed} events=${past.data.events} />` : null}</section>
+    </div></div>`;
+}
+
+export function cells(node) {
+  const found = [];
+  for (const pod of node.pods) {
+    const asked = Number(pod.request[GPU] || 0);
+    for (let n = 0; n < Math.ceil(asked); n += 1) found.push({ job: pod.job || `${pod.namespace}/${pod.name}`, pod, part: asked < 1 ? asked : 1 });
+  }
+  const others = Math.max(0, Math.round(node.gpus_used_milli / 1000) - found.length);
+  for (let n = 0; n < others; n += 1) found.push({ job: "", pod: null, part: 1 });
+  while (found.length < node.gpus) found.push(null);
+  return found;
+}
+
+export const paint = (cell) => cell && cell.job ? { "--hue": `${hue(cell.job)}` } : {};
+
+function Strip({ nodes }) {
+  return html`<div class="strip">${nodes.map((node) => html`<${Link} to="/nodes" class="small node" title=${`${node.name}: ${node.gpus - node.gpus_used_milli / 1000} of ${node.gpus} GPUs free`} aria-label=${`${node.name}: ${node.gpus - node.gpus_used_milli / 1000} of ${node.gpus} GPUs free`}>
+    ${cells(node).map((cell) => html`<i class=${cell ? (cell.job ? "cell job" : "cell other") : "cell"} style=${paint(cell)}></i>`)}<//>`)}</div>`;
+}

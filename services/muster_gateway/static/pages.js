@@ -1,0 +1,127 @@
+// The other pages: jobs, one job, nodes, and what would be if.
+import { html, useData, useState, useContext, Link, JobLink, jobPath, Now, GPU, State, Word, Told, Promised, Problem, Loading, amount, short, clock,
+  span, requestText, many, change, go, usePlace } from "./kit.js";
+import { Waiting, cells, paint, resourcesOf } from "./overview.js";
+
+const PAGE = 50;
+const STATES = ["", "waiting", "running", "admitted", "leaving", "refused", "finished", "gone"];
+
+export function Jobs() {
+  const { query } = usePlace(), skip = Number(query.get("skip") || 0);
+  const params = new URLSearchParams({ limit: PAGE, skip });
+  for (const name of ["state", "queue", "namespace", "name"]) if (query.get(name)) params.set(name, query.get(name));
+  const found = useData(`/api/v1/jobs?${params}`), { data } = found;
+  const states = data ? data.states : {};
+  return html`<h1>Jobs ${query.get("queue") ? html`<span class="dim">of ${query.get("queue")}</span>` : null}</h1>
+    <div class="filters"><span class="tabs" role="group" aria-label="State">${STATES.map((state) => html`<button aria-pressed=${(query.get("state") || "") === state}
+        onClick=${() => change({ state, skip: "" })}>${state || "all"} <span class="dim">${(state ? states[state] || 0 : Object.values(states).reduce((a, b) => a + b, 0)).toLocaleString()}</span></button>`)}</span>
+      <label>Name <input type="search" value=${query.get("name") || ""} placeholder="namespace/name" onInput=${(e) => change({ name: e.target.value, skip: "" })} /></label>
+      ${query.get("queue") ? html`<button onClick=${() => change({ queue: "", skip: "" })}>All quotas</button>` : null}</div>
+    <section aria-label="Jobs"><${Loading} ...${found} />
+    ${data ? html`<div class="scroll"><table class="list"><thead><tr><th scope="col">Job</th><th scope="col">State</th><th scope="col">Quota</th>
+        <th scope="col">Asks for</th><th scope="col">Place</th><th scope="col">Since</th><th scope="col">Starts</th><th scope="col" class="wide">Reason</th></tr></thead>
+      <tbody>${data.jobs.map((job) => html`<tr key=${job.uid}><th scope="row"><${JobLink} job=${`${job.namespace}/${job.name}`} /> <span class="dim">${job.kind}</span></th>
+        <td><${State} state=${job.state} status=${job.status} /></td><td>${job.queue.replace(/^root\//, "")}</td><td>${requestText(job.request)}</td>
+        <td>${job.position ? `${job.position} of ${job.length}` : ""}</td><td>${clock(job.since)}</td><td><${Promised} job=${job} now=${data.moment.at} /></td>
+        <td class="wide reason">${job.text}</td></tr>`)}</tbody></table></div>
+      <p class="pager">${data.total ? `${skip + 1}–${Math.min(skip + PAGE, data.total)} of ${data.total.toLocaleString()}` : "No such job."}
+        <button disabled=${!skip} onClick=${() => change({ skip: Math.max(0, skip - PAGE) || "" })}>Previous</button>
+        <button disabled=${skip + PAGE >= data.total} onClick=${() => change({ skip: skip + PAGE })}>Next</button></p>` : null}</section>`;
+}
+
+function Chain({ event, close }) {
+  const [sequence, index] = event.split("-");
+  const found = useData(`/api/v1/events/${sequence}/${index}`);
+  return html`<div class="chain"><h3>Because <button class="close" onClick=${close} aria-label="Close the chain of causes">✕</button></h3><${Loading} ...${found} />
+    ${found.data ? html`<ol>${found.data.chain.map((step, n) => html`<li key=${`${step.sequence}-${step.index}`} class=${step.decision ? "decision" : "fact"}>
+      <span class="dim">${step.decision ? `decided by ${step.stage.replace(/_/g, " ")}` : `observed (${step.stage.replace(/_/g, " ")})`}, ${clock(step.at)}, sequence
+        ${" "}<button class="when" onClick=${() => change({ at: step.sequence, event: "" }, {})} title="Show this moment">${step.sequence}</button></span>
+      <div><${Word} word=${step.word || "hidden"} /> ${step.job ? html`<${JobLink} job=${step.job} />` : step.subject} <${Told} text=${step.text} jobs=${[step.job]} /></div></li>`)}</ol>` : null}</div>`;
+}
+
+export function Job({ name }) {
+  const { query } = usePlace(), found = useData(`/api/v1/jobs/${name.split("/").map(encodeURIComponent).join("/")}`), { data } = found;
+  if (!data) return html`<h1>${name}</h1><${Loading} ...${found} />`;
+  const { job, wanting } = data, holders = wanting ? wanting.holders.map((each) => each.job) : [], open = query.get("event");
+  return html`<h1>${name} <span class="dim">${job.kind}</span></h1>
+    <div class="columns"><div><section aria-label="Why"><h2><${State} state=${job.state} status=${job.status} /></h2>
+      <p class="lead"><${Told} text=${data.text} jobs=${holders} /></p>
+      ${data.pauses.map((each) => html`<${Problem} text=${each} />`)}
+      <dl><dt>Quota</dt><dd><${Link} to=${`/?queue=${encodeURIComponent(job.queue)}`}>${job.queue || "none"}<//></dd><dt>Asks for</dt><dd>${requestText(job.request)}</dd>
+        ${job.position ? html`<dt>Place</dt><dd>${job.position} of ${job.length}</dd>` : null}
+        ${job.state === "waiting" ? html`<dt>Starts</dt><dd>${job.promise ? html`<${Promised} job=${job} now=${data.moment.at} />` : job.why_no_promise}</dd>` : null}
+        <dt>Priority</dt><dd>${job.priority === null ? "none" : job.priority}</dd></dl>
+      ${job.state === "waiting" ? html`<p><${Link} class="button" to=${`/whatif?job=${encodeURIComponent(name)}`}>What if…<//></p>` : null}</section>
+      ${wanting ? html`<section aria-label="The limit"><h2>What it waits for</h2>
+        <p>${wanting.quota} has ${wanting.free} of ${wanting.limit} ${short(wanting.resource)} free; it asks for ${wanting.request}: <b>${wanting.missing} more</b> must be released.</p>
+        <table class="list"><thead><tr><th scope="col">Held by</th><th scope="col" class="number">${short(wanting.resource)}</th><th scope="col"></th></tr></thead>
+        <tbody>${wanting.holders.map((each) => html`<tr key=${each.job}><th scope="row"><${JobLink} job=${each.job} /></th><td class="number">${each.amount}</td><td>${each.text}</td></tr>`)}</tbody></table>
+        ${wanting.held_by > wanting.holders.length ? html`<p class="dim">and ${wanting.held_by - wanting.holders.length} more</p>` : null}</section>` : null}</div>
+    <div><section aria-label="History"><h2>What happened to it <span class="dim">click one for its causes</span></h2>
+      <ol class="history">${data.events.slice().reverse().map((each) => { const id = `${each.sequence}-${each.index}`; return html`<li key=${id}>
+        <button class="when" title="Show this moment" onClick=${() => change({ at: each.sequence, event: "" }, {})}>${clock(each.at)}</button>
+        <div><button class="event" aria-expanded=${open === id} onClick=${() => change({ event: open === id ? "" : id })}><${Word} word=${each.word} /> ${each.text}${each.times > 1 ? ` (${each.times} times)` : ""}</button>
+        ${open === id ? html`<${Chain} event=${id} close=${() => change({ event: "" })} />` : null}</div></li>`; })}</ol></section></div></div>`;
+}
+
+export function Nodes() {
+  const found = useData("/api/v1/nodes?limit=500"), { data } = found;
+  const [marked, mark] = useState("");
+  return html`<h1>Nodes ${data ? html`<span class="dim">${data.total}, ${data.fragmented} with only a part of the GPUs free</span>` : null}</h1><${Loading} ...${found} />
+    ${data ? html`<div class="nodes">${data.nodes.map((node) => { const jobs = [...new Set(node.pods.map((pod) => pod.job).filter(Boolean))], free = node.gpus - node.gpus_used_milli / 1000;
+      return html`<section key=${node.name} class="node" aria-label=${node.name}><h2>${node.name} ${node.ready && node.schedulable ? null : html`<span class="chip bad">${node.ready ? "cordoned" : "not ready"}</span>`}
+        <span class="dim">${node.gpus ? `${free} of ${node.gpus} GPUs free` : "no GPU"}</span></h2>
+        ${node.gpus ? html`<div class="cells" role="img" aria-label=${`${node.gpus_used_milli / 1000} of ${node.gpus} GPUs used`}>${cells(node).map((cell) => html`<i class=${`${cell ? (cell.job ? "cell job" : "cell other") : "cell"} ${cell && cell.job === marked ? "marked" : ""}`}
+          style=${paint(cell)} title=${cell ? cell.job || "not shown" : "free"}></i>`)}</div>` : null}
+        <p class="dim">free: ${["cpu", "memory"].map((name) => `${node.free[name] || 0} of ${node.allocatable[name] || 0} ${name}`).join(", ")}</p>
+        <ul class="jobs">${jobs.map((job) => html`<li key=${job} onMouseEnter=${() => mark(job)} onMouseLeave=${() => mark("")}><i class="cell job" style=${paint({ job })}></i> <${JobLink} job=${job} />${" "}
+          <span class="dim">${many(node.pods.filter((pod) => pod.job === job).length, "pod")}</span></li>`)}${node.others ? html`<li class="dim">${node.others} pods of others</li>` : null}</ul></section>`; })}</div>
+      <${Gangs} />` : null}`;
+}
+
+function Gangs() {
+  const { data } = useData("/api/v1/gangs?limit=100");
+  if (!data || !data.gangs.length) return null;
+  return html`<section aria-label="Gangs of pods"><h2>Gangs of pods <span class="dim">${data.total}</span></h2><table class="list"><thead><tr><th scope="col">Gang</th><th scope="col">State</th><th scope="col">Takes</th><th scope="col" class="wide">Pods</th></tr></thead>
+    <tbody>${data.gangs.map((gang) => html`<tr key=${gang.name}><th scope="row">${gang.name}</th><td title=${gang.text}>${gang.code}</td><td>${gang.minimum || ""}</td><td class="wide">${gang.pods.map((pod) => `${pod.name}: ${pod.where}`).join("; ")}</td></tr>`)}</tbody></table></section>`;
+}
+
+const parse = (text) => { try { const found = JSON.parse(text || "[]"); return Array.isArray(found) ? found : []; } catch { return []; } };
+const when = (wait, owed) => wait === null ? "not known" : owed ? "by reclaim" : wait ? `in ${span(wait)}` : "now";
+const words = (c) => c.job ? `${c.job} asks for ${c.value} ${short(c.resource)}` : c.nodes ? `${c.nodes} more node${c.nodes > 1 ? "s" : ""} with ${c.value} ${short(c.resource)} each` : `${c.field} of ${c.queue}: ${c.value || "none"} ${short(c.resource)}`;
+
+export function WhatIf() {
+  const { query } = usePlace(), changes = parse(query.get("change")), job = query.get("job") || "";
+  const tree = useData("/api/v1/queues"), waiting = useData("/api/v1/jobs?state=waiting&limit=200");
+  const found = useData(changes.length ? "/api/v1/whatif" : "", changes.length ? { changes, job } : undefined);
+  const [kind, setKind] = useState("quota");
+  const set = (list) => change({ change: list.length ? JSON.stringify(list) : "" });
+  const add = (event) => {
+    event.preventDefault();
+    const form = new FormData(event.target), get = (name) => String(form.get(name) || "");
+    const made = { resource: get("resource"), value: get("value").trim() };
+    if (kind === "quota") Object.assign(made, { queue: get("queue"), field: get("field") });
+    if (kind === "job") made.job = get("job");
+    if (kind === "nodes") made.nodes = Number(get("nodes")) || 1;
+    set([...changes, made]);
+  };
+  const resources = tree.data ? resourcesOf(tree.data) : [GPU];
+  return html`<h1>What if… <span class="dim">the queues as they are, and with a change, played forward</span></h1>
+    <div class="columns turned"><div><section aria-label="Changes"><h2>Changes</h2>
+      ${changes.length ? html`<ul class="changes">${changes.map((each, n) => html`<li>${words(each)} <button aria-label=${`Remove: ${words(each)}`} onClick=${() => set(changes.filter((_, other) => other !== n))}>✕</button></li>`)}</ul>` : html`<p class="dim">None yet: add one.</p>`}
+      <span class="tabs" role="group" aria-label="What to change">${[["quota", "a quota"], ["nodes", "more nodes"], ["job", "a job's request"]].map(([name, text]) => html`<button aria-pressed=${kind === name} onClick=${() => setKind(name)}>${text}</button>`)}</span>
+      <form onSubmit=${add} key=${kind}>
+        ${kind === "quota" ? html`<label>Quota <select name="queue">${(tree.data ? tree.data.queues : []).map((each) => html`<option value=${each.path}>${each.path}</option>`)}</select></label>
+          <label>What <select name="field"><option>max</option><option>min</option><option>weight</option></select></label>` : null}
+        ${kind === "nodes" ? html`<label>How many <input name="nodes" type="number" min="1" max="1000" value="1" /></label>` : null}
+        ${kind === "job" ? html`<label>Job <select name="job">${(waiting.data ? waiting.data.jobs : []).map((each) => { const key = `${each.namespace}/${each.name}`; return html`<option selected=${key === job}>${key}</option>`; })}</select></label>` : null}
+        <label>Resource <select name="resource">${resources.map((each) => html`<option value=${each}>${short(each)}</option>`)}</select></label>
+        <label>${kind === "nodes" ? "Each has" : "Becomes"} <input name="value" required placeholder="8" size="8" /></label>
+        <button class="button">Add</button></form></section></div>
+    <div><section aria-label="Outcome" aria-live="polite"><h2>Outcome</h2>${changes.length ? html`<${Loading} ...${found} /><${Problem} text=${found.data ? found.problem : ""} />` : html`<p class="dim">It is shown here as soon as there is a change.</p>`}
+      ${changes.length && found.data ? html`<p class="lead">${found.data.summary}</p>
+        <p>${found.data.now_before} could start now as it is; with the change ${found.data.now_after}.</p>
+        <div class="scroll"><table class="list"><thead><tr><th scope="col">Waiting job</th><th scope="col" class="number">as it is</th><th scope="col" class="number">with it</th><th scope="col" class="wide">What still binds</th></tr></thead>
+        <tbody>${found.data.effects.slice(0, 25).map((each) => html`<tr key=${each.job}><th scope="row"><${JobLink} job=${each.job} /></th><td class="number">${when(each.before, each.owed_before)}</td>
+          <td class="number ${each.after !== null && (each.before === null || each.after < each.before) ? "cool" : ""}">${when(each.after, each.owed_after)}</td><td class="wide reason">${each.binds}</td></tr>`)}</tbody></table></div>` : null}</section></div></div>`;
+}

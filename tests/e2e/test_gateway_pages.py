@@ -1,0 +1,98 @@
+"""The dashboard of the demo in a real Chromium: what people ask it, at any moment, by mouse and keys, and for all."""
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from kit.browser import Page, axe, browser
+from kit.cli import Cli
+
+PAGES = {"": "Quotas", "jobs": "Asks for", "nodes": "gpu-1", "whatif": "Outcome"}
+SERIOUS = "({violations}) => violations.filter((v) => ['serious', 'critical'].includes(v.impact))"
+
+
+async def asked(page: Page, path: str) -> dict[str, object]:
+    found: dict[str, object] = await page.run(f"fetch('/api/v1/{path}').then((answer) => answer.json())")
+    return found
+
+
+@pytest.fixture
+async def shown(tmp_path: Path) -> AsyncIterator[tuple[Page, str]]:
+    """The page of a demo that lives, where something waits, and its address."""
+    async with Cli(tmp_path).start("up", "--headless", "--speed", "4", "--story", "teams") as up:
+        url = (await up.line(lambda line: "Dashboard" in line)).split()[-1]
+        await up.line(lambda line: " evicted " in line)
+        async with browser() as page:
+            await page.size(1440, 900)
+            await page.open(url)
+            yield page, url
+            assert page.problems == [], "neither an error nor a violation of the policy"
+
+
+@pytest.mark.slow
+async def test_what_people_ask_of_the_dashboard(shown: tuple[Page, str]) -> None:
+    page, url = shown
+    await page.sees("interns")
+    # Why does it wait: click the job, read the limit, click an event, and follow its causes to what was observed.
+    await page.click("a.job", "vision/too-large-0")
+    await page.sees("Exceeds quota(nvidia.com/gpu)")
+    await page.click("button.event", "queued")
+    await page.sees("observed (watcher)")
+    assert "event=" in await page.run("location.search")
+    # Who took it back: the eviction is among what happened, and its moment is one click away.
+    await page.open(f"{url}job/interns/sweep-1")
+    await page.click("button.event", "language/urgent-0")
+    await page.sees("decided by quota accountant")
+    await page.click(".history button.when")
+    await page.holds("new URLSearchParams(location.search).has('at')")
+    then = await page.run("new URLSearchParams(location.search).get('at')")
+    await page.holds("document.querySelector('.time').classList.contains('past')")
+    # The same moment everywhere, and an address that a colleague can open.
+    await page.click("nav a", "Overview")
+    await page.holds(f"new URLSearchParams(location.search).get('at') === {json.dumps(then)}")
+    await page.open(f"{url}?at={then}")
+    await page.sees("Happened until then")
+    queues = await asked(page, f"queues?at={then}")
+    used = {each["name"]: each["amounts"][-1]["text"] for each in queues["queues"]}  # type: ignore[attr-defined]
+    await page.sees(used["interns"].split(" of ")[0])
+    # Back by one decision with the keys of the slider, then to now.
+    await page.run("document.querySelector('.time input').focus()")
+    await page.call(
+        "Input.dispatchKeyEvent", type="keyDown", key="ArrowLeft", code="ArrowLeft", windowsVirtualKeyCode=37
+    )
+    await page.holds(f"Number(new URLSearchParams(location.search).get('at')) < {then}")
+    await page.click(".time button", "Now")
+    await page.holds("!location.search.includes('at=')")
+    # What if: the limit that still binds is named.
+    changes = [{"queue": "root/research/vision", "field": "max", "resource": "nvidia.com/gpu", "value": "28"}]
+    await page.open(f"{url}whatif?job=vision/too-large-0&change={json.dumps(changes)}")
+    await page.sees("request 48, max 28")
+    await page.click("button", "more nodes")
+    await page.run("document.querySelector('form input[name=value]').value = '8'")
+    await page.click("section button", "Add")
+    await page.sees("1 more node with 8 GPU each")
+    # Which node is fragmented.
+    await page.click("nav a", "Nodes")
+    await page.sees("GPUs free")
+    # Another page by a key.
+    await page.call("Input.dispatchKeyEvent", type="keyDown", key="2", text="2")
+    await page.holds("location.pathname === '/jobs'")
+
+
+@pytest.mark.slow
+async def test_it_can_be_used_by_all_in_light_and_dark_wide_and_narrow(shown: tuple[Page, str]) -> None:
+    page, url = shown
+    job = (await asked(page, "jobs?state=waiting"))["jobs"][0]  # type: ignore[index]
+    places = {**PAGES, f"job/{job['namespace']}/{job['name']}": "What happened"}
+    script = axe()
+    for width, dark in ((1440, False), (400, True)):
+        await page.size(width, 900, dark=dark)
+        for path, text in places.items():
+            await page.open(url + path)
+            await page.sees(text)
+            await page.run(script + "; true")
+            found = await page.run(f"axe.run().then({SERIOUS})")
+            assert found == [], f"{path} at {width}: {[(each['id'], each['nodes'][0]['html']) for each in found]}"
+            assert await page.run("document.documentElement.scrollWidth") <= width, f"{path} is wider than {width}"
