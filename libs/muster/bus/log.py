@@ -35,8 +35,8 @@ from muster.bus.jetstream import (
     StreamInfo,
 )
 from muster.bus.reader import HEARTBEAT_S, Raw, StreamReader
+from muster.core.cell.judge import heard, overtakes
 from muster.core.docket import digest_of
-from muster.core.judge import heard, overtakes
 from muster.events import subjects
 from muster.events.envelope import (
     Commit,

@@ -25,7 +25,7 @@ from msgspec import Struct
 
 from muster.bus.marks import MARKS
 from muster.core.cell.deciders import DECIDERS
-from muster.core.judge import RIGHTS
+from muster.core.cell.judge import RIGHTS
 from muster.events import subjects
 from muster.runtime import pairing
 

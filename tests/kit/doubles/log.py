@@ -14,8 +14,8 @@ from typing import Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
+from muster.core.cell.judge import heard, overtakes
 from muster.core.docket import parts
-from muster.core.judge import heard, overtakes
 from muster.events.envelope import Commit, Stored, body_hash, encode_commit, genesis_commit
 from muster.events.registry import encode
 from muster.events.system import Genesis

@@ -19,8 +19,8 @@ from typing import IO, Self
 import msgspec
 from msgspec import Struct, field
 
+from muster.core.cell.judge import Judge, heard
 from muster.core.docket import Docket
-from muster.core.judge import Judge, heard
 from muster.events.envelope import Stored, UnknownEventError, UnreadableCommitError, decode_commit
 
 MANIFEST = "manifest.json"

@@ -18,7 +18,7 @@ from muster.bus.generations import JetStreamGenerations
 from muster.bus.jetstream import JetStream
 from muster.bus.log import Body, JetStreamLog
 from muster.bus.public import PublicPublisher
-from muster.core.judge import heard
+from muster.core.cell.judge import heard
 from muster.core.views.publication import public_event
 from muster.events import subjects
 from muster.events.public import parse_ce_id
