@@ -14,6 +14,7 @@ import msgspec
 from rich.console import Console
 
 from muster.core.codes.codes import CODES
+from muster.core.wording.codes import MEANINGS
 from muster.runtime.config import PREFIX, Config
 from muster_cli import exits
 from muster_cli.helping import MAX_WIDTH, overview
@@ -38,7 +39,7 @@ def pages() -> dict[str, str]:
 def status_page() -> str:
     """Every code a job may stand at."""
     parts = [
-        "<!-- Written by `python -m muster_tools.pages` from libs/muster/core/codes/codes.py. -->",
+        "<!-- Written by `python -m muster_tools.pages` from libs/muster/core/wording/codes.py. -->",
         "",
         "# Where a job stands",
         "",
@@ -54,7 +55,8 @@ def status_page() -> str:
     for code, row in CODES.items():
         shown = ["QueueUnit"] if {*row.phases} - {"gone", "outside"} else []
         shown += ["Event"] if row.event != "never" else []
-        parts.append(f"| `{code}` | {', '.join(row.phases)} | {row.means} | {', '.join(shown) or '-'} | {row.do} |")
+        means, do = MEANINGS[code]
+        parts.append(f"| `{code}` | {', '.join(row.phases)} | {means} | {', '.join(shown) or '-'} | {do} |")
     return "\n".join(parts) + "\n"
 
 

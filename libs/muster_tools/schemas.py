@@ -65,7 +65,11 @@ EXAMPLES: dict[str, Any] = {
     "workload_refused.reason": "cannot_suspend",
     "workload_refused.message": "spec.shutdownAfterJobFinishes is false; set it to true to have this RayJob queued",
     "workload_denied.reason": "insufficient_quota",
-    "workload_denied.message": "Insufficient quota(cpu) in quota root/algorithm/video: request 12, max 14, used 12",
+    "workload_denied.held": "2",
+    "workload_denied.claimant": "video/rayjob-video-h4x2q",
+    "workload_denied.kept": "1",
+    "workload_denied.message": "Insufficient quota(cpu) in quota root/algorithm/video: request 12, max 14, used 12, "
+    "held 2 for video/rayjob-video-h4x2q, kept 1 for the guarantees of others",
     "waited_ms": 83_000,
     "started_ms": 4_200,
     "ran_ms": 3_600_000,

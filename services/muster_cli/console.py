@@ -15,7 +15,7 @@ import msgspec
 from rich.console import Console
 from rich.text import Text
 
-from muster.core.codes.rows import Tone
+from muster.core.codes.codes import Tone
 from muster.model.text import clean
 
 BAD = "red"

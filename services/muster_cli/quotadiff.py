@@ -15,6 +15,7 @@ from muster.core.quota.ledger.ledger import Ledger, leaf_of
 from muster.core.quota.trees.kai import compile_queues
 from muster.core.quota.trees.kaisource import tree_of
 from muster.core.readmodel.state import ReadState
+from muster.core.wording.terms import amounts, terms
 from muster.model.demand import Demand, Shortfall
 from muster.model.kaiqueue import KaiQueue
 from muster.model.quota import KAI_ROOT, QuotaNode, QuotaTree
@@ -197,6 +198,5 @@ def _demand(new: Ledger, leaf: str, job: Job, workload: Workload) -> Demand:
 
 
 def _why(short: Shortfall) -> str:
-    name = short.resource
-    asked, used, limit = (format_quantity(each, name) for each in (short.asked, short.used, short.limit))
-    return f"{name} in {short.path}: asks {asked}, {'min' if short.of_min else 'max'} {limit}, used {used}"
+    term = terms(short.path)
+    return f"{short.resource} in {short.path}: {amounts(short, term.least if short.of_min else term.most)}"

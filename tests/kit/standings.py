@@ -189,7 +189,7 @@ SCENES: dict[str, Callable[[], tuple[Scene, str]]] = {
     "InsufficientQuota, evicted": evicted_and_waiting,
     "InsufficientQuota, owed and nobody may go": of(scenes.deferred, "nothing_evictable"),
     "InsufficientQuota, owed and too young": of(scenes.deferred, "too_young"),
-    "QuotaHeld, the claim has ended": of(scenes.claim_ended, "expired"),
+    "InsufficientQuota, the claim has ended": of(scenes.claim_ended, "expired"),
     "InsufficientQuota, reclaim is off": of(scenes.withheld, "reclaim_disabled"),
     "ExceedsMaxQuota": of(scenes.denied, "exceeds_limit"),
     "InsufficientMinQuota": lambda: firm(5, first=8),

@@ -145,7 +145,7 @@ def test_whoever_can_be_helped_by_its_own_queue_is_and_the_lowest_go(load: Load)
         giving = [run.uid for run in load.runs.get(queue, ()) if run.priority < priority]
         lean = load.ledger.nodes[queue].preempts
         if not demand.preemptible:
-            lean = lean and load.ledger.beyond_min(queue, demand) is None
+            lean = lean and not any(load.ledger.beyond_mins(queue, demand))
         fits = lean and any(
             not load.objection(queue, demand, priority, list(some))
             for size in range(1, len(giving) + 1)

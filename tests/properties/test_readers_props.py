@@ -18,6 +18,7 @@ from muster.core.learned.pace import Estimate
 from muster.core.objects.labels import KAI_QUEUE
 from muster.core.presentation import desired, kaigroups
 from muster.core.presentation.queues import queue_status
+from muster.core.quota.demand import counted
 from muster.core.readmodel.model import ReadModel
 from muster.core.readmodel.state import ReadState
 from muster.core.stage import Folder
@@ -30,6 +31,7 @@ from muster.events.decisions import WorkloadRefused
 from muster.events.envelope import Stored
 from muster.events.facts import ObjectUnreadable
 from muster.events.public import PublicWorkloadDenied, PublicWorkloadRefused
+from muster.model.keys import path_chain
 from muster.model.resources import parse_quantity
 from muster.model.workload import Wishes
 from muster.runtime.logkeeping.snapshotting import decode_state, encode_state
@@ -40,8 +42,8 @@ from muster_cli.local.teller import Teller
 from muster_cli.render.queuestories import expected, position_record
 
 SETTINGS = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-ROOM = re.compile(r"has (\S+) free of (\S+) \((\S+) in use\): it is tried again once (\S+) more are released")
-HELD = re.compile(r"used (\S+), of which (\S+) are held for")
+ROOM = re.compile(r"has (\S+) free of (\S+) \((\S+) in use[^)]*\): it is tried again once (\S+) more are released")
+HELD = re.compile(r"used (\S+), held (\S+) for (\S+)\.")
 
 
 def numbers_hold(state: ReadState, uid: str, status: JobStatus) -> None:
@@ -54,15 +56,19 @@ def numbers_hold(state: ReadState, uid: str, status: JobStatus) -> None:
     if status.short is not None:
         short = status.short.refusal
         assert short.asked > 0
-        assert short.used + short.asked > short.limit or short.held, (status, text)
+        assert short.used + short.held + short.kept + short.asked > short.limit, (status, text)
+        charges = [each for each in state.queues.ledger.charges.values() if short.path in path_chain(each.queue)]
+        charges = [each for each in charges if not (short.of_min and each.preemptible)]
+        assert short.used == sum(counted(each.demand).get(short.resource, 0) for each in charges), (status, text)
+        assert bool(short.held) == bool(short.claimant)
         if status.code == "InsufficientQuota" and (found := ROOM.search(text)):
             free, limit, used, missing = (parse_quantity(each, short.resource) for each in found.groups())
             assert (limit, used) == (short.limit, short.used)
-            assert free == max(limit - used, 0)
-            assert missing == short.asked - (limit - used) > 0
+            assert free == max(limit - used - short.held - short.kept, 0)
+            assert missing == short.missing > 0
         if found := HELD.search(text):
-            used, held = (parse_quantity(each, short.resource) for each in found.groups())
-            assert 0 < held <= used
+            used, held = (parse_quantity(each, short.resource) for each in found.groups()[:2])
+            assert (used, held, found.group(3)) == (short.used, short.held, short.claimant)
     if status.charge is not None:
         assert status.charge.request == state.queues.ledger.charges[uid].request
         assert all(amount <= status.charge.request.get(name, 0) for name, amount in status.charge.beyond.items())

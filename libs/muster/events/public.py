@@ -94,6 +94,12 @@ class PublicWorkloadDenied(PublicWorkloadEvent, frozen=True, kw_only=True):
     message: str
     request: dict[str, str] = field(default_factory=dict)
     waited_ms: int | None = None
+    held: str = ""
+    """What is held there for claimants, beside what is used,"""
+    claimant: str = ""
+    """and namespace/name of the first of them."""
+    kept: str = ""
+    """What is kept there for the guarantees of other queues, beside what is used."""
 
 
 class PublicWorkloadAdmitted(PublicWorkloadEvent, frozen=True, kw_only=True):

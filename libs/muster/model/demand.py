@@ -33,13 +33,23 @@ class Shortfall(Struct, frozen=True, gc=False, omit_defaults=True):
     resource: str
     asked: int
     used: int
+    """What is charged there."""
     limit: int
     of_min: bool = False
     """``limit`` is the min, ``used`` what is not preemptible: such work stays within the guarantee."""
     held: int = 0
-    """Part of ``used`` that is held for a claimant."""
+    """What is held there for claimants, beside ``used``,"""
+    claimant: str = ""
+    """and namespace/name of the first of them."""
+    kept: int = 0
+    """What is kept there for the guarantees of other queues, beside ``used``."""
     of_runtime: bool = False
     """``limit`` is what may be used right now, by weight; it moves with what others ask for."""
+
+    @property
+    def missing(self) -> int:
+        """How much more has to be released there."""
+        return self.asked - (self.limit - self.used - self.held - self.kept)
 
     @property
     def hopeless(self) -> bool:

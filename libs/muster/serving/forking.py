@@ -118,8 +118,7 @@ def binds(queues: Queues, job: Job, now: int) -> str:
     """What refuses a job now: the limit, else who is before it; empty where nothing does."""
     short = queues.ledger.shortfall(job.queue, job.demand, now=now)
     if short is not None:
-        claim = queues.ledger.claims.at(short.path, short.resource)[1] if short.held else None
-        return waiting_for_quota(short, claim.ref.key if claim is not None else "").text
+        return waiting_for_quota(short).text
     before = first_before(queues, job)
     return f"{before.key} is before it in {job.queue}, whose policy lets nobody pass" if before is not None else ""
 

@@ -223,7 +223,7 @@ def test_why_tells_both_times() -> None:
     at = "1970-01-01T01:18:40Z"
     assert f"by {at} if the declared run times are true" in texts["a/big"]
     assert f"It declares 2 h, and that job is promised to start by {at}" in texts["b/long"]
-    assert f"promised to start by {at}: who declares to end before ({RUN_TIME}) may pass" in texts["b/silent"]
+    assert f"promised to start by {at}: jobs that end before ({RUN_TIME}) may pass" in texts["b/silent"]
     assert comes(scene, "b/short", "5m")
     taken = next(each.entry.text for each in story(scene, "b/short").happenings if each.entry.word == "reserved")
     assert f"it declares 5 min, and job a/big, for which this is held, is promised by {at}" in taken

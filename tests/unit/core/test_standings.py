@@ -12,12 +12,13 @@ import pytest
 
 from kit import gangscenes
 from kit.standings import SCENES
-from muster.core.codes.codes import CODES, JobCode
+from muster.core.codes.codes import JobCode
 from muster.core.codes.values import GangCode
 from muster.core.readmodel.gangs import ENDED
 from muster.core.views.gangstory import gang_tale
 from muster.core.views.narrator import Narrator
 from muster.core.views.story import Story
+from muster.core.wording.codes import MEANINGS
 
 
 def codes() -> set[str]:
@@ -90,7 +91,7 @@ BYPASS = re.compile(r"suspend\S* to false|unsuspend|(resume|start) it (your|by )
 def test_nothing_that_is_said_advises_a_bypass_of_the_queue() -> None:
     """The way out of a wait is never to start the job by hand; what is said of one that was is another matter."""
     texts = [told(name)[1] for name in SCENES]
-    texts += [text for meaning in CODES.values() for text in (meaning.means, meaning.do)]
+    texts += [text for meaning in MEANINGS.values() for text in (meaning.means, meaning.do)]
     assert len(texts) > 100
     assert [text for text in texts if BYPASS.search(text)] == []
     assert BYPASS.search("set spec.suspend to false and it starts")

@@ -36,8 +36,8 @@ SITUATIONS: dict[str, tuple[tuple[str, ...], str, str]] = {
     "waits for quota": (
         (*BASE, "job two", "job one"),
         "InsufficientQuota",
-        "It asks for cpu 12, and root/algorithm/video has 2 free of 14 (12 in use): it is tried again once 10 more are "
-        "released there",
+        "It asks for cpu 12, and quota root/algorithm/video has 2 free of 14 (12 in use): it is tried again once "
+        "10 more are released there",
     ),
     "asks for more than there ever is": (
         (*BASE, "job one cpu=30 memory=4G"),

@@ -110,7 +110,7 @@ class InLine(Struct, frozen=True):
     """Why it was suspended before it came back."""
 
 
-# --- the values of a code, one class for each set of them; core.status.codes says which code has which --------------
+# --- the values of a code, one class for each set of them; core.codes.codes says which code has which --------------
 
 
 class Plain(Struct, frozen=True):
@@ -151,15 +151,13 @@ class Short(Struct, frozen=True):
     """With the numbers of now."""
     cause: Cause | None = None
     """The denial it is parked on, where there was one."""
-    claimant: str = ""
-    """namespace/name of the job for which part of the quota is held."""
     declared: int = 0
-    """The run time (ms) that it declares, where that is held for age; 0: none."""
+    """The run time (ms) that it declares, where part is held for age; 0: none."""
     promised: int = 0
     """Log time (ms) by which the claimant starts if the run times that jobs declare are true; 0: not promised."""
 
 
-class Retry(Struct, frozen=True):
+class ResumeRefused(Struct, frozen=True):
     """A write failed, and is tried again."""
 
     until: int
@@ -203,7 +201,7 @@ class Adoption(Struct, frozen=True):
     reason: AdoptionReason
 
 
-class Rest(Struct, frozen=True):
+class Remainder(Struct, frozen=True):
     """It is charged for what still exists of it."""
 
     remains: Remains
@@ -228,12 +226,12 @@ Values = (
     | NotQueued
     | Pause
     | Short
-    | Retry
+    | ResumeRefused
     | NoPlace
     | Suspended
     | Start
     | Adoption
-    | Rest
+    | Remainder
     | Over
 )
 
@@ -261,11 +259,12 @@ class Wanting(Struct, frozen=True):
 
     @property
     def free(self) -> int:
-        return max(self.refusal.limit - self.refusal.used, 0)
+        """What is neither used, nor held or kept for others."""
+        return max(self.refusal.asked - self.refusal.missing, 0)
 
     @property
     def missing(self) -> int:
-        return self.refusal.asked - (self.refusal.limit - self.refusal.used)
+        return self.refusal.missing
 
 
 # --- gangs of pods ------------------------------------------------------------------------------------------------

@@ -80,7 +80,7 @@ def aged(state: PreemptorState) -> tuple[Shape, Job, Shortfall] | None:
         refusals = list(state.queues.ledger.refusals(job.queue, job.demand, now=state.now))
         if not refusals or any(each.hopeless or each.of_runtime for each in refusals):
             continue
-        if not job.demand.preemptible and state.queues.ledger.beyond_min(job.queue, job.demand) is not None:
+        if not job.demand.preemptible and any(state.queues.ledger.beyond_mins(job.queue, job.demand)):
             continue
         top = min(refusals, key=lambda each: len(each.path))
         mine = (path for path in chain_of(job.queue) if len(path) >= len(top.path))

@@ -314,9 +314,8 @@ class PreemptorState(StageState):
         if not lower:
             return False
         ledger, claims = given.ledger, (given.leaving, given.held)
-        over = (
-            (each.resource, each.used + each.asked - each.limit) for each in ledger.refusals(queue, demand, *claims)
-        )
+        refusals = ledger.refusals(queue, demand, given.leaving, held=given.held)
+        over = ((each.resource, each.missing) for each in refusals)
         if all(lower.get(name, 0) >= amount for name, amount in over):
             return True
         gone = Scratch({queue: {name: -amount for name, amount in lower.items()}})

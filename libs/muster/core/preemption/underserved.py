@@ -51,8 +51,8 @@ def _victims(state: PreemptorState, given: Basis, job: Job, shape: Shape, level:
     for run in runs:
         add_into(total, state.started[run.uid].gives)
     ledger = given.ledger
-    for short in ledger.refusals(job.queue, shape.demand, given.leaving, given.held):
-        if total.get(short.resource, 0) < short.used + short.asked - short.limit:
+    for short in ledger.refusals(job.queue, shape.demand, given.leaving, held=given.held):
+        if total.get(short.resource, 0) < short.missing:
             return []
     runs.sort(key=lambda run: (-state.served[run.uid], run))
     return victims(given, job.queue, shape.demand, [run.uid for run in runs], partial(state.may_evict, queue=job.queue))

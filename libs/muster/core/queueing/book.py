@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from heapq import merge
 from typing import NamedTuple
 
-from msgspec import Struct, field, structs
+from msgspec import Struct, field
 
 from muster.core.quota.demand import chain_of, counted
 from muster.core.quota.ledger.ledger import UNBOUNDED, Ledger
@@ -211,22 +211,6 @@ class Book(Struct):
     def length(self, queue: str) -> int:
         """How many workloads wait in a queue."""
         return sum(len(self.shapes[key].waiting) for key in self.queues.get(queue, ()))
-
-
-def as_of_now(short: Shortfall, queue: str, ledger: Ledger) -> Shortfall:
-    """A refusal with the limit and the usage of now: it stands as long as it holds, while both may move."""
-    room = ledger.room(queue, short.path, short.resource, of_min=short.of_min)
-    if room is None:
-        return short
-    node = ledger.nodes[short.path]
-    if short.of_min:
-        now = limit = node.guaranteed.get(short.resource, 0)
-        moving = False
-    else:
-        now = ledger.limit(node, short.resource) or 0
-        limit, moving = ledger.told_limit(node, short.resource, short.asked)
-    held, _ = ledger.claims.at(short.path, short.resource)
-    return structs.replace(short, used=now - room + held, limit=limit, held=held, of_runtime=moving)
 
 
 def clear(shape: Shape, ledger: Ledger) -> bool:

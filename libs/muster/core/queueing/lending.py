@@ -95,7 +95,7 @@ class Reserve:
         return brief or self.now - job.queued_at >= LONGEST_WAIT_MS
 
     def keeps(self, job: Job, *scratches: Scratch) -> Shortfall | None:
-        """What keeps a waiting job from borrowing, with ``held`` for owners; None where nothing does."""
+        """What keeps a waiting job from borrowing, with ``kept`` for owners; None where nothing does."""
         queues, ledger = self.queues, self.queues.ledger
         freely = freely_ms(queues, job.queue)
         if not freely or self.spares(job):
@@ -118,7 +118,7 @@ class Reserve:
                 used = ledger.used.get(path, _NOTHING).get(name, 0)
                 used += sum(each.extra.get(path, _NOTHING).get(name, 0) for each in (queues.proposed, *scratches))
                 if kept > 0 and limit - used - asked[name] + soon < kept:
-                    return Shortfall(path, name, asked[name], used, limit, held=kept)
+                    return Shortfall(path, name, asked[name], used, limit, kept=kept)
         return None
 
 

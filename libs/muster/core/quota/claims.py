@@ -294,6 +294,11 @@ class Claims(Struct):
             return 0, None
         return held, next((claim for claim in self.by_uid.values() if path in claim.paths()), None)
 
+    def claimant_at(self, path: str, resource: str) -> str:
+        """namespace/name of that claim; empty where nothing is held."""
+        claim = self.at(path, resource)[1]
+        return claim.ref.key if claim is not None else ""
+
     def aged_at(self, paths: Iterator[str], but: str) -> Claim | None:
         """An age claim that is held at one of these nodes; ``but``: not that of this claimant, by uid."""
         mine = set(paths)

@@ -48,7 +48,9 @@ def allowed(ledger: Ledger, queue: str, demand: Demand, held: Scratch) -> bool:
     ``held``: what is held for others.
     """
     node = ledger.nodes.get(queue)
-    return node is not None and node.preempts and (demand.preemptible or ledger.beyond_min(queue, demand, held) is None)
+    return (
+        node is not None and node.preempts and (demand.preemptible or not any(ledger.beyond_mins(queue, demand, held)))
+    )
 
 
 def _alone(given: Basis, queue: str, demand: Demand, giving: Sequence[Run], market: Market) -> list[str]:

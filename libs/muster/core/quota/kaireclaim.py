@@ -54,7 +54,7 @@ class Between(Struct):
             found = self.shares.get(self.queue, {}).get(name)
             if found is None or self._used(self.queue, name) + self.demand.request.get(name, 0) > found.share.amount:
                 return False
-        return self.demand.preemptible or self.ledger.beyond_min(self.queue, self.demand, self.given.held) is None
+        return self.demand.preemptible or not any(self.ledger.beyond_mins(self.queue, self.demand, self.given.held))
 
     def sides(self, leaf: str) -> tuple[str, str]:
         """(the claimant's side, the victim's side) just under the node both share."""

@@ -88,7 +88,7 @@ class Basis(Struct):
 
     def refusal(self, queue: str, demand: Demand) -> Shortfall | None:
         """What would refuse a claimant once all claims are served."""
-        return next(self.ledger.refusals(queue, demand, self.leaving, self.held), None)
+        return next(self.ledger.refusals(queue, demand, self.leaving, held=self.held), None)
 
 
 def basis(ledger: Ledger, uid: str = "") -> Basis:
@@ -116,11 +116,12 @@ class Search(Struct):
 
     def missing(self) -> Shortfall | None:
         """The first limit that still refuses the claimant."""
-        return next(self.ledger.refusals(self.queue, self.demand, self.gone, self.basis.held), None)
+        return next(self.ledger.refusals(self.queue, self.demand, self.gone, held=self.basis.held), None)
 
     def all_missing(self) -> set[str]:
         """The resources in which a limit still refuses the claimant."""
-        return {short.resource for short in self.ledger.refusals(self.queue, self.demand, self.gone, self.basis.held)}
+        refusals = self.ledger.refusals(self.queue, self.demand, self.gone, held=self.basis.held)
+        return {short.resource for short in refusals}
 
     def above_min(self, managed: Iterable[str]) -> list[str]:
         """Of ``managed``, the resources in which the claimant's queue would be above its min, the chosen gone."""
@@ -266,11 +267,11 @@ class Picker:
         run in part: where they could not, no order of victims helps.
         """
         found, name = self._afresh(), lacked.resource
-        refusals = found.ledger.refusals(found.queue, found.demand, found.gone, found.basis.held)
+        refusals = found.ledger.refusals(found.queue, found.demand, found.gone, held=found.basis.held)
         short = next((each for each in refusals if (each.path, each.resource) == (lacked.path, name)), None)
         if short is None:
             return True
-        needed = short.used + short.asked - short.limit
+        needed = short.missing
         for leaf, runs in self._givers(found, short):
             node = found.ledger.nodes.get(leaf)
             most = found.used(leaf, name) - (node.guaranteed.get(name, 0) if node is not None else 0)

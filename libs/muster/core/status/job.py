@@ -22,9 +22,9 @@ from muster.core.codes.values import (
     Pause,
     Plain,
     Pools,
+    Remainder,
     Remains,
-    Rest,
-    Retry,
+    ResumeRefused,
     Scaling,
     Short,
     Start,
@@ -35,11 +35,12 @@ from muster.core.codes.values import (
     Wanting,
 )
 from muster.core.objects.kaiqueue import pod_group_name
-from muster.core.queueing.book import Denial, Shape, as_of_now, clear
+from muster.core.queueing.book import Denial, Shape, clear
 from muster.core.queueing.lending import Reserve
 from muster.core.queueing.queues import Job
 from muster.core.quota.demand import counted
 from muster.core.quota.ledger.ledger import leaf_of
+from muster.core.quota.ledger.shortfalls import short_at
 from muster.core.readmodel.phases import phase_of
 from muster.core.readmodel.state import ReadState
 from muster.core.status.jobstatus import Charged, JobStatus, refusal_code, refused_code
@@ -92,7 +93,7 @@ def _over(state: ReadState, uid: str, _acting: bool) -> JobStatus | None:
     if trouble is not None and trouble.code == "unreadable":
         return _status(state, uid, "Unreadable", NotQueued(Refusal("unreadable", problem=trouble.first)))
     if uid in state.queues.ledger.charges:
-        return _status(state, uid, "DeletedStillCharged", Rest(_remains(state, uid)))
+        return _status(state, uid, "DeletedStillCharged", Remainder(_remains(state, uid)))
     record = state.records.get(uid)
     if record is None:
         return _status(state, uid, "Gone", Over())
@@ -123,7 +124,7 @@ def _holding(state: ReadState, uid: str, acting: bool) -> JobStatus | None:
     workload, record = state.queues.workloads[uid], state.records.get(uid)
     admitted = record.admitted_at if record is not None else 0
     if uid in state.suspended_outside:
-        return _status(state, uid, "SuspendedOutside", Rest(_remains(state, uid)))
+        return _status(state, uid, "SuspendedOutside", Remainder(_remains(state, uid)))
     if uid in state.leaving:
         leaving = state.leaving[uid]
         return _status(state, uid, leaving.code, Suspended(leaving, _remains(state, uid)))
@@ -163,7 +164,7 @@ def _kept_back(state: ReadState, uid: str, _acting: bool) -> JobStatus | None:
         return _status(state, uid, leaving.code, Suspended(leaving, until=until))
     if until > state.now:
         message, times = state.failure_messages.get(uid, ""), state.queues.failures.get(uid, 1)
-        return _status(state, uid, "ResumeFailed", Retry(until, times, message))
+        return _status(state, uid, "ResumeFailed", ResumeRefused(until, times, message))
     refusal = state.queues.refusals.get(uid)
     if refusal is not None and uid not in state.queues.jobs and state.queues.workloads[uid].suspended:
         return _status(state, uid, refused_code(refusal.reason), NotQueued(refusal))
@@ -192,13 +193,18 @@ def _unlisted(state: ReadState) -> Unlisted:
 
 
 def _queued(state: ReadState, uid: str, _acting: bool) -> JobStatus | None:
-    """It is in a queue: what keeps everybody there, then what refuses it."""
+    """It is in a queue: what can never fit, then what keeps all jobs there, then what refuses this one."""
     job = state.queues.jobs.get(uid)
     if job is None:
         return None
     if job.status == "proposed":
         return _status(state, uid, "BeingTried", Plain(), queue=job.queue, since=job.queued_at)
     found = _in_line(state, job)
+    final = state.queues.ledger.shortfall(job.queue, job.demand, now=state.now)
+    if final is not None and final.hopeless:
+        shape = state.queues.book.shapes.get(job.shape)
+        cause = shape.denial.cause if shape is not None and shape.denial is not None else None
+        return _status(state, uid, refusal_code(final), Short(final, cause), **found)
     if not state.synced:
         return _status(state, uid, "NotSynced", _unlisted(state), **found)
     if state.closing:
@@ -225,18 +231,16 @@ def _unserved(state: ReadState, job: Job, found: dict[str, Any]) -> JobStatus:
     if shape.denial is None:
         return _status(state, uid, "Queued", Untried(), **found)
     if refusal is None:
-        cleared = as_of_now(shape.denial.short, job.queue, state.queues.ledger)
+        cleared = short_at(state.queues.ledger, shape.denial.short, job.queue, job.demand, state.now)
         return _status(state, uid, "Queued", Untried(cleared), **found)
     claims, short = state.queues.ledger.claims, Short(refusal, shape.denial.cause)
     own = claims.served_by(uid, job.queue, job.demand)
     if own is not None:
         return _status(state, uid, "WaitingForClaim", replace(short, promised=own.promised_now(state.now)), **found)
     claim = claims.at(refusal.path, refusal.resource)[1] if refusal.held else None
-    if claim is not None:
-        short = replace(short, claimant=claim.ref.key)
     if claim is not None and not claim.firm:
         short = replace(short, declared=job.demand.run_ms, promised=claim.promised_now(state.now))
-    return _status(state, uid, refusal_code(refusal, holder=short.claimant), short, **found)
+    return _status(state, uid, refusal_code(refusal), short, **found)
 
 
 def _in_line(state: ReadState, job: Job) -> dict[str, Any]:
@@ -262,7 +266,7 @@ def refused_by(state: ReadState, job: Job, shape: Shape, denial: Denial) -> Shor
     What refused it first may have room again while an ancestor has none: then that one is what it waits for.
     """
     if not clear(shape, state.queues.ledger):
-        return as_of_now(denial.short, job.queue, state.queues.ledger)
+        return short_at(state.queues.ledger, denial.short, job.queue, job.demand, state.now)
     return state.queues.ledger.shortfall(job.queue, job.demand, now=state.now)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from muster.core.codes.codes import CODES, FILE, REFUSED, JobCode
-from muster.core.codes.values import InLine, Phase, Retry, Scaling, Short, Suspended, Values
+from muster.core.codes.values import InLine, Phase, ResumeRefused, Scaling, Short, Suspended, Values
 from muster.model.demand import Shortfall
 from muster.model.resources import Vector
 
@@ -56,7 +56,7 @@ class JobStatus(Struct, frozen=True, kw_only=True):
     @property
     def until(self) -> int:
         """Log time (ms) before which it is not tried again; 0 when there is none."""
-        return self.values.until if isinstance(self.values, Suspended | Retry) else 0
+        return self.values.until if isinstance(self.values, Suspended | ResumeRefused) else 0
 
 
 def refused_code(reason: str) -> JobCode:
@@ -64,12 +64,12 @@ def refused_code(reason: str) -> JobCode:
     return {str(each): code for each, code in REFUSED.items()}[reason]
 
 
-def refusal_code(refusal: Shortfall, *, holder: str = "") -> JobCode:
-    """``holder``: namespace/name of the job for which part of the quota is held, if any is."""
+def refusal_code(refusal: Shortfall) -> JobCode:
+    """The code of a limit that refuses a job."""
     if refusal.of_min:
         return "ExceedsMinQuota" if refusal.asked > refusal.limit else "InsufficientMinQuota"
-    if refusal.of_runtime:
-        return "InsufficientRuntimeQuota"
-    if refusal.asked > refusal.limit:
+    if refusal.hopeless:
         return "ExceedsMaxQuota"
-    return "QuotaHeld" if refusal.held and holder else "InsufficientQuota"
+    if refusal.held >= refusal.missing:
+        return "QuotaHeld"  # Without the claim it fits.
+    return "InsufficientRuntimeQuota" if refusal.of_runtime else "InsufficientQuota"

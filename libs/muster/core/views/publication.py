@@ -222,6 +222,9 @@ def _about_workload(  # noqa: C901 - a table of events
                 message=waiting_for_quota(short).text,
                 request=texts(event.request),
                 waited_ms=known.waited_ms,
+                held=format_quantity(short.held, short.resource) if short.held else "",
+                claimant=short.claimant,
+                kept=format_quantity(short.kept, short.resource) if short.kept else "",
             )
         case decisions.GangAdmitted():
             return public.PublicWorkloadAdmitted(**where, attempt=event.attempt, queue=event.queue, **waits)

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from muster.core.codes.values import Leaving
 from muster.core.status.jobstatus import refusal_code, refused_code
+from muster.core.wording.terms import amounts, terms
 from muster.events.claims import ClaimOutcome, PlanObjection, StayReason
 from muster.events.decisions import (
     AdoptionReason,
@@ -37,64 +38,62 @@ class Reason(Struct, frozen=True):
     text: str
 
 
-def waiting_for_quota(refusal: Shortfall, holder: str = "") -> Reason:
-    """The words for a denial, in the form ``Insufficient quota(RESOURCE) in quota PATH: request R, max M, used U``.
-
-    ``holder``: namespace/name of the job for which part of the quota is held, if any is.
-    """
-    resource, path = refusal.resource, refusal.path
-    asked, limit, used = (format_quantity(amount, resource) for amount in (refusal.asked, refusal.limit, refusal.used))
-    code, node = refusal_code(refusal, holder=holder), f"quota({resource}) in quota {path}"
+def waiting_for_quota(refusal: Shortfall) -> Reason:
+    """The words for a denial, in the form ``Insufficient quota(RESOURCE) in quota PATH: request R, max M, used U``."""
+    path, resource, term = refusal.path, refusal.resource, terms(refusal.path)
+    limit, node = format_quantity(refusal.limit, resource), f"quota({resource}) in {term.where}"
+    code = refusal_code(refusal)
     match code:
         case "ExceedsMinQuota" | "InsufficientMinQuota":
             never = code == "ExceedsMinQuota"
             key = f"min:{path}:{resource}:{refusal.limit}:{never}"
-            text = (
-                f"{'Exceeds' if never else 'Insufficient'} min {node}: request {asked}, min {limit}, used {used} by "
-                "jobs that are not preemptible. "
-                + (
-                    "Raise the min, lower the request or make it preemptible"
-                    if never
-                    else "Wait for one of those to complete"
-                )
+            head = (
+                f"{'Exceeds' if never else 'Insufficient'} {term.least} {node}"
+                if term.least != "quota"
+                else (f"{'Exceeds' if never else 'Insufficient'} {node} for non-preemptible jobs")
+            )
+            text = f"{head}: {amounts(refusal, term.least, f'jobs that are {term.firm}')}. "
+            text += (
+                f"It can never be admitted like this: raise the {term.least}, lower the request or make it preemptible"
+                if never
+                else "Wait for one of those to complete"
             )
         case "InsufficientRuntimeQuota":
             key = f"runtime:{path}:{resource}:{refusal.asked}"
             text = (
-                f"Insufficient runtime {node}: request {asked}, runtime {limit}, used {used}. What the quota may use "
-                "now is divided by weight: wait for its jobs to complete or others to ask for less"
+                f"Insufficient runtime {node}: {amounts(refusal, 'runtime')}. What the quota may use now is divided by "
+                "weight: wait for its jobs to complete or others to ask for less"
             )
         case "ExceedsMaxQuota":
             key = f"exceeds:{path}:{resource}:{limit}"
-            text = (
-                f"Exceeds {node}: request {asked}, max {limit}. It can never be admitted like this: lower the request "
-                "or raise the max"
+            asked = format_quantity(refusal.asked, resource)
+            way = (
+                f"lower the request or raise the {term.most}"
+                if term.most != "capacity"
+                else ("lower the request or add nodes")
             )
+            text = f"Exceeds {node}: request {asked}, {term.most} {limit}. It can never be admitted like this: {way}"
         case "QuotaHeld":
-            key = f"held:{path}:{resource}:{limit}:{holder}"
-            held = format_quantity(refusal.held, resource)
+            key = f"held:{path}:{resource}:{limit}:{refusal.claimant}"
             text = (
-                f"Insufficient {node}: request {asked}, max {limit}, used {used}, of which {held} are held for "
-                f"{holder}. Wait until it has started or its claim ends"
+                f"Insufficient {node}: {amounts(refusal, term.most)}. It is tried again when that claim ends, or "
+                "when running jobs complete after that job has started"
             )
         case _:
-            key = f"insufficient:{path}:{resource}:{limit}"
-            text = f"Insufficient {node}: request {asked}, max {limit}, used {used}. Wait for running jobs to complete"
+            key = f"insufficient:{path}:{resource}:{limit}" + (f":{refusal.claimant}" if refusal.claimant else "")
+            text = f"Insufficient {node}: {amounts(refusal, term.most)}. Wait for running jobs to complete"
     return Reason(code, key, text)
 
 
 def kept_for_owners(refusal: Shortfall) -> Reason:
     """The words for a job that would borrow what is kept for owners: it may run longer than the tree lends freely."""
-    resource, path = refusal.resource, refusal.path
-    asked, limit, used, kept = (
-        format_quantity(amount, resource) for amount in (refusal.asked, refusal.limit, refusal.used, refusal.held)
-    )
+    resource, path, term = refusal.resource, refusal.path, terms(refusal.path)
     return Reason(
         "QuotaKept",
         f"kept:{path}:{resource}:{refusal.asked}",
-        f"Quota({resource}) in quota {path} is kept for other queues: request {asked}, max {limit}, used {used}; "
-        f"{kept} that they wanted of their guarantees lately are lent only to jobs that are expected to end soon "
-        "(muster.dev/borrow-freely). Wait for more to become free, or for its own queue to fall below its guarantee",
+        f"Quota({resource}) in {term.where} is kept for other queues: {amounts(refusal, term.most)}, which they wanted "
+        "lately: it is lent only to jobs that are expected to end soon (muster.dev/borrow-freely). Wait for more to "
+        "become free, or for its own queue to fall below its guarantee",
     )
 
 

@@ -23,19 +23,19 @@ def waiting_for_claim(denial: Shortfall, promised: int) -> Reason:
     )
 
 
-def not_beside(found: Reason, declared: int, promised: int) -> Reason:
-    """The words for a job that waits behind a claim for age, and why it does not pass. ``declared``: its run time
-    (ms); ``promised``: log time (ms) by which that claim is to be served; 0 where there is none.
+def not_beside(declared: int, promised: int) -> str:
+    """Why a job that waits behind a claim for age does not pass, after the sentence about it. ``declared``: its run
+    time (ms); ``promised``: log time (ms) by which that claim is to be served; 0 where there is none.
     """
     if promised and declared:
         more = f"It declares {span(declared)}, and that job is promised to start by {rfc3339(promised)}"
     elif promised:
-        more = f"That job is promised to start by {rfc3339(promised)}: who declares to end before ({RUN_TIME}) may pass"
+        more = f"That job is promised to start by {rfc3339(promised)}: jobs that end before ({RUN_TIME}) may pass"
     elif declared:
-        more = f"It declares {span(declared)}, but the declared run times promise that job no start: nobody may pass"
+        more = f"It declares {span(declared)}, but the declared run times promise that job no start: no job may pass"
     else:
-        return found
-    return Reason(found.code, f"{found.key}:{declared}:{promised}", f"{found.text}. {more}")
+        return ""
+    return f". {more}"
 
 
 def opened(event: ClaimOpened) -> str:

@@ -1,15 +1,11 @@
 """The status of a job in English: one short reason for objects of the API server, one longer text for people.
 
 Both are made of the same status, so that they cannot differ in what they say. Sentences are made of the values of a
-code; only codes that have no values have sentences of their own, in one table.
+code; codes without values have theirs in ``core.wording.codes``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
-
-from muster.core.codes.codes import CODES, JobCode
 from muster.core.codes.values import (
     Adoption,
     Holder,
@@ -19,9 +15,9 @@ from muster.core.codes.values import (
     Pause,
     Plain,
     Pools,
+    Remainder,
     Remains,
-    Rest,
-    Retry,
+    ResumeRefused,
     Short,
     Start,
     Suspended,
@@ -32,63 +28,14 @@ from muster.core.codes.values import (
 from muster.core.objects.meta import rfc3339
 from muster.core.status.jobstatus import JobStatus
 from muster.core.wording import explain, explain_claims, explain_nodes, refusals, telling_ray
+from muster.core.wording.codes import PLAIN, charged
 from muster.core.wording.explain import Reason
+from muster.core.wording.terms import beside, terms
 from muster.core.workloads.registry import child_of
 from muster.events.decisions import AdoptionReason
-from muster.model.closed import IncompleteTableError
 from muster.model.demand import Shortfall
 from muster.model.resources import format_quantity, format_vector
 from muster.model.text import counted, span
-
-# --- codes without values -----------------------------------------------------------------------------------------
-
-
-class Words(NamedTuple):
-    """What is said of a code that has no values. ``text``: for people; None: its place in the queue and the reason."""
-
-    reason: Reason
-    text: Callable[[JobStatus, int], str] | None
-
-
-def _running(status: JobStatus, now: int) -> str:
-    ran = f" for {span(max(0, now - status.since))}" if status.since else ""
-    return f"It runs{ran}, charged with {_charged(status)}"
-
-
-def _admitted(status: JobStatus, now: int) -> str:
-    ago = span(max(0, now - status.since))
-    return f"It was admitted {ago} ago ({_charged(status)}) and is being resumed"
-
-
-def _said(code: str, text: str) -> Words:
-    return Words(Reason(code, code, text), lambda _status, _now: text)
-
-
-_PLAIN: dict[JobCode, Words] = {
-    "Unmanaged": _said("Unmanaged", "It is not suspended and no quota claims its namespace: Muster leaves it alone"),
-    "NotSuspended": _said("NotSuspended", "It is not suspended, so it is not queued; it is charged as soon as it runs"),
-    "BeingTried": Words(
-        explain.waiting_untried(0), lambda status, _: f"It is being tried in queue {status.queue} right now"
-    ),
-    "LogNearlyFull": Words(explain.LOG_NEARLY_FULL, None),
-    "BehindHead": Words(explain.BEHIND_HEAD, None),
-    "Reserved": Words(
-        explain.ADMITTED, lambda status, _: f"Its quota is reserved ({_charged(status)}); next it is admitted"
-    ),
-    "WouldBeAdmitted": Words(
-        explain.ADMITTED,
-        lambda status, _: (
-            f"It would be admitted ({_charged(status)}): nothing is resumed, because this Muster only observes"
-        ),
-    ),
-    "Admitted": Words(explain.ADMITTED, _admitted),
-    "Running": Words(explain.RUNNING, _running),
-}
-
-if _PLAIN.keys() != {code for code, row in CODES.items() if row.values is Plain}:
-    raise IncompleteTableError(
-        "libs/muster/core/wording/jobs.py (_PLAIN) has not one row for each code with values Plain"
-    )
 
 # --- in a word and a sentence: QueueUnits, Events, conditions -----------------------------------------------------
 
@@ -97,7 +44,7 @@ def reason(status: JobStatus) -> Reason:  # noqa: C901 - a table of values
     """The reason an object shows. It has no span of time in it: an object is not written again because time passes."""
     match status.values:
         case Plain():
-            return _PLAIN[status.code].reason
+            return PLAIN[status.code].reason
         case Untried():
             return explain.waiting_untried(max(status.line.position - 1, 0))
         case Unlisted(missing):
@@ -109,7 +56,7 @@ def reason(status: JobStatus) -> Reason:  # noqa: C901 - a table of values
             return explain.paused(status.queue, by, message)
         case Short() as short:
             return _short(status, short)
-        case Retry() as retry:
+        case ResumeRefused() as retry:
             return explain.resume_failed(retry.message, rfc3339(retry.until))
         case NoPlace() as found if status.code == "AwaitingNodes":
             return explain_nodes.waiting_for_nodes(found.shortage, pools(found.pools))
@@ -121,9 +68,9 @@ def reason(status: JobStatus) -> Reason:  # noqa: C901 - a table of values
             return explain.ADMITTED
         case Adoption(why):
             return Reason("Adopted", f"adopted:{why}", _adopted(status, why))
-        case Rest() if status.code == "SuspendedOutside":
+        case Remainder() if status.code == "SuspendedOutside":
             return explain.SUSPENDED_OUTSIDE
-        case Rest():
+        case Remainder():
             return Reason("Deleted", "Deleted", "It was deleted; its quota is released once its pods are gone")
         case Over() if status.code == "Gone":
             return Reason("Gone", "Gone", "It was deleted, and holds no quota")
@@ -137,8 +84,9 @@ def _short(status: JobStatus, short: Short) -> Reason:
         return explain_claims.waiting_for_claim(short.refusal, short.promised)
     if status.code == "QuotaKept":
         return explain.kept_for_owners(short.refusal)
-    found = explain.waiting_for_quota(short.refusal, short.claimant)
-    return explain_claims.not_beside(found, short.declared, short.promised)
+    found = explain.waiting_for_quota(short.refusal)
+    more = explain_claims.not_beside(short.declared, short.promised)
+    return Reason(found.code, f"{found.key}{more}", f"{found.text}{more}")
 
 
 def pools(found: Pools) -> str:
@@ -161,7 +109,7 @@ def text(status: JobStatus, now: int, *, more: str = "") -> str:
 def _text(status: JobStatus, now: int, more: str) -> str:  # noqa: C901 - a table of values
     match status.values:
         case Plain():
-            words = _PLAIN[status.code].text
+            words = PLAIN[status.code].text
             return words(status, now) if words is not None else f"{_waits(status, now)}. {reason(status).text}{more}"
         case Untried(cleared):
             return _untried(status, cleared, now)
@@ -169,19 +117,20 @@ def _text(status: JobStatus, now: int, more: str) -> str:  # noqa: C901 - a tabl
             told = reason(status).text
             return f"{_waits(status, now)}. {told}" if status.line.position else told
         case NotQueued() if status.code == "Unreadable":
-            kept = f" It stays charged with {_charged(status)} for what runs." if status.charge is not None else ""
+            kept = f" It stays charged with {charged(status)} for what runs." if status.charge is not None else ""
             return f"It cannot be read, so it is not queued: {reason(status).text}.{kept} Correct it and it is queued"
         case NotQueued():
             return f"It is not queued: {reason(status).text}"
-        case Short(refusal) if status.code == "InsufficientQuota":
-            return f"{_waits(status, now)}. {_room(refusal)}{more}"
+        case Short(refusal) as short if status.code == "InsufficientQuota":
+            passing = explain_claims.not_beside(short.declared, short.promised)
+            return f"{_waits(status, now)}. {_room(refusal)}{passing}{more}"
         case Pause() | Short():
             return f"{_waits(status, now)}. {reason(status).text}{more}"
-        case Retry(failures=failures):
+        case ResumeRefused(failures=failures):
             again = f" (failed {failures} times in a row)" if failures > 1 else ""
             return reason(status).text + again
         case NoPlace() as found if status.code == "AwaitingNodes":
-            return f"{reason(status).text}. Charged: {_charged(status)}"
+            return f"{reason(status).text}. Charged: {charged(status)}"
         case NoPlace() as found:
             return _unplaced(status, found, now)
         case Suspended(remains=remains):
@@ -190,9 +139,9 @@ def _text(status: JobStatus, now: int, more: str) -> str:  # noqa: C901 - a tabl
             return _starting(status, start)
         case Adoption(why):
             return _adopted(status, why)
-        case Rest(remains) if status.code == "SuspendedOutside":
+        case Remainder(remains) if status.code == "SuspendedOutside":
             return _ending(status, reason(status).text, remains)
-        case Rest(remains):
+        case Remainder(remains):
             return f"It was deleted, and is charged with {_amount(status)} {_until(status, remains)}"
         case Over() as over if status.code == "Gone":
             return _gone(status, over)
@@ -220,12 +169,12 @@ def _waits(status: JobStatus, now: int) -> str:
 
 
 def _room(short: Shortfall) -> str:
-    name, found = short.resource, Wanting(short)
+    name, found, where = short.resource, Wanting(short), terms(short.path).where
     asked, limit, used = (format_quantity(amount, name) for amount in (short.asked, short.limit, short.used))
     free, missing = format_quantity(found.free, name), format_quantity(found.missing, name)
     return (
-        f"It asks for {name} {asked}, and {short.path} has {free} free of {limit} ({used} in use): it is tried again "
-        f"once {missing} more are released there"
+        f"It asks for {name} {asked}, and {where} has {free} free of {limit} ({used} in use{beside(short)}): it is "
+        f"tried again once {missing} more are released there"
     )
 
 
@@ -234,16 +183,12 @@ def _untried(status: JobStatus, cleared: Shortfall | None, now: int) -> str:
         return "It was seen, and nothing has been decided about it yet"
     if cleared is None:
         return f"{_waits(status, now)}. It is about to be tried"
-    what = f"What refused it ({cleared.resource} in {cleared.path}) has room now"
-    return f"{_waits(status, now)}. {what}: it is about to be tried again"
+    what = f"The limit that refused it ({cleared.resource} in {terms(cleared.path).where}) has room now"
+    return f"{_waits(status, now)}. {what}: it is next to be evaluated"
 
 
 def _amount(status: JobStatus) -> str:
     return format_vector(status.charge.request if status.charge is not None else {})
-
-
-def _charged(status: JobStatus) -> str:
-    return f"{_amount(status)} at {status.queue}"
 
 
 def _until(status: JobStatus, remains: Remains) -> str:

@@ -6,11 +6,12 @@ from collections.abc import Iterable, Mapping
 
 from muster.core.codes.values import Scaling
 from muster.core.wording.explain import Reason
+from muster.core.wording.terms import amounts, terms
 from muster.events import alarms, effects, elastic
 from muster.events.decisions import PartialVictim
 from muster.events.raydemand import RayDemandObserved
 from muster.model.raydemand import RAY_UNIT, RayShape
-from muster.model.resources import format_quantity, format_vector
+from muster.model.resources import format_vector
 from muster.model.text import counted, moment
 
 TROUBLE = {
@@ -70,15 +71,12 @@ def withdrawn(event: elastic.GrowthWithdrawn) -> str:
 
 
 def denied(event: elastic.GrowthDenied) -> str:
-    short = event.short
-    limit = "min for what is not preemptible" if short.of_min else "share of the moment" if short.of_runtime else "max"
-    held = f", {format_quantity(short.held, short.resource)} of it held for others" if short.held else ""
+    short, term = event.short, terms(event.short.path)
+    limit = f"{term.least} for what is {term.firm}" if short.of_min else "runtime" if short.of_runtime else term.most
     never = "; that alone is over the limit" if event.reason == "exceeds_limit" else ""
     return (
-        f"{counts(event.groups)} more for {event.cluster} do not fit: {short.resource} in quota {short.path}: "
-        f"request {format_quantity(short.asked, short.resource)}, "
-        f"{limit} {format_quantity(short.limit, short.resource)}, "
-        f"used {format_quantity(short.used, short.resource)}{held}{never}"
+        f"{counts(event.groups)} more for {event.cluster} do not fit: {short.resource} in {term.where}: "
+        f"{amounts(short, limit)}{never}"
     )
 
 

@@ -13,6 +13,7 @@ from muster.core.objects.labels import queue_and_quota, quota_name
 from muster.core.quota.claims import Claim, Claims
 from muster.core.quota.demand import Charge, QueuedRequest, Scratch, chain_of, counted, lent_beside, spread
 from muster.core.quota.ledger.shares import Shares
+from muster.core.quota.ledger.shortfalls import short_of, short_of_min
 from muster.core.quota.trees.tree import ROOT, leaves
 from muster.model.demand import Demand, Shortfall
 from muster.model.elastic import Counts
@@ -322,8 +323,8 @@ class Ledger(Struct):
         else:
             self.kept.pop(node.path, None)
 
-    def _taken(self, queue: str, *scratches: Scratch) -> Iterator[tuple[QuotaNode, list[Mapping[str, int]]]]:
-        """(node, what is used there or kept from ``queue``, as parts of a sum), leaf first."""
+    def taken(self, queue: str, *scratches: Scratch) -> Iterator[tuple[QuotaNode, list[Mapping[str, int]], Vector]]:
+        """(node, what is used there as parts of a sum, what others keep there from ``queue``), leaf first."""
         outside: Vector = {}
         child = ""
         for path in chain_of(queue):
@@ -335,8 +336,7 @@ class Ledger(Struct):
                 for sibling in node.children:
                     if child and sibling != child:
                         add_into(outside, self.kept.get(sibling, _NOTHING))
-                parts.append(outside)
-            yield node, [part for part in parts if part]
+            yield node, [part for part in parts if part], outside
             child = path
 
     # --- what fits --------------------------------------------------------------------------------------------
@@ -344,43 +344,42 @@ class Ledger(Struct):
     def shortfall(self, queue: str, demand: Demand, *scratches: Scratch, now: int | None = None) -> Shortfall | None:
         """What refuses the demand at ``queue`` with the scratches on top, None when it fits; O(depth x resources).
 
-        What is held for a claimant counts as used for everybody else; ``now``: log time (ms) at which it would be let
-        in, where it may pass claims for age by the run time it declares.
+        What is held for a claimant is not free for any other; ``now``: log time (ms) at which it would be let in, where
+        it may pass claims for age by the run time it declares. A limit that no release helps comes first.
         """
-        found = next(self.refusals(queue, demand, *scratches, now=now), None)
-        if found is not None or demand.preemptible:
-            return found
-        return self.beyond_min(queue, demand, *scratches, self._held(queue, demand, *scratches, now=now))
+        others = self.held_from(queue, demand, *scratches, now=now)
+        found = self.refusals(queue, demand, *scratches, held=others)
+        first = next(found, None)
+        if first is None and demand.preemptible:
+            return None
+        least = () if demand.preemptible else self.beyond_mins(queue, demand, *scratches, held=others)
+        rest = iter((*found, *least))
+        first = first or next(rest, None)
+        if first is None or first.hopeless:
+            return first
+        return next((each for each in rest if each.hopeless), first)
 
-    def refusals(self, queue: str, demand: Demand, *scratches: Scratch, now: int | None = None) -> Iterator[Shortfall]:
-        """Every limit that refuses the demand, leaf first."""
-        others = self._held(queue, demand, *scratches, now=now)
+    def refusals(
+        self, queue: str, demand: Demand, *scratches: Scratch, held: Scratch | None = None, now: int | None = None
+    ) -> Iterator[Shortfall]:
+        """Every limit that refuses the demand, leaf first. ``held``: for claimants; None: as claims say."""
+        others = self.held_from(queue, demand, *scratches, now=now) if held is None else held
         amounts = sorted(counted(demand).items())
-        for node, parts in self._taken(queue, *scratches, others):
+        for node, parts, kept in self.taken(queue, *scratches):
+            beside = others.extra.get(node.path, _NOTHING)
             for name, asked in amounts:
                 limit = self.limit(node, name)
                 if limit is None or not asked:
                     continue
-                taken = sum([part.get(name, 0) for part in parts])
-                if taken + asked > limit:
-                    held = others.extra.get(node.path, _NOTHING).get(name, 0)
-                    limit, moving = self.told_limit(node, name, asked)
-                    yield Shortfall(node.path, name, asked, taken, limit, held=held, of_runtime=moving)
+                used = sum([part.get(name, 0) for part in parts])
+                if used + beside.get(name, 0) + kept.get(name, 0) + asked > limit:
+                    yield short_of(self, node, name, asked, used, held=beside.get(name, 0), kept=kept.get(name, 0))
 
-    def _held(self, queue: str, demand: Demand, *scratches: Scratch, now: int | None) -> Scratch:
+    def held_from(self, queue: str, demand: Demand, *scratches: Scratch, now: int | None) -> Scratch:
         """What claims hold against a demand."""
         owed = bool(self.claims.total.extra) and self.owed(queue, demand, *scratches)
         lent = owed and lent_beside(self.nodes, self.used, queue, demand)
         return self.claims.held_from(queue, demand, owed=owed, lent=lent, now=now)
-
-    def told_limit(self, node: QuotaNode, resource: str, asked: int) -> tuple[int, bool]:
-        """(the limit that refuses so much, whether it moves with what others ask for); 0 where there is none.
-
-        A request over the max is refused for that: no division could help.
-        """
-        most = node.limit.get(resource)
-        limit = most if most is not None and asked > most else self.limit(node, resource) or 0
-        return limit, limit != most
 
     def limit(self, node: QuotaNode, resource: str) -> int | None:
         """How much a subtree may use now: its max, or less where the tree divides by weight; None for any amount."""
@@ -390,20 +389,21 @@ class Ledger(Struct):
             return most if share is None else share
         return min(most, share)
 
-    def beyond_min(self, queue: str, demand: Demand, *scratches: Scratch) -> Shortfall | None:
-        """The first min that the demand would pass as work that is not preemptible, leaf first."""
+    def beyond_mins(
+        self, queue: str, demand: Demand, *scratches: Scratch, held: Scratch | None = None
+    ) -> Iterator[Shortfall]:
+        """Every min that the demand would pass as work that is not preemptible, leaf first. ``held``: for claimants."""
         managed = self.managed(queue, demand.request)
         for path in chain_of(queue):
             node = self.nodes.get(path)
             if node is None:
                 continue
             for name in managed:
-                taken = self.firm.get(path, _NOTHING).get(name, 0)
-                taken += sum(scratch.firm.get(path, _NOTHING).get(name, 0) for scratch in scratches)
-                least = node.guaranteed.get(name, 0)
-                if taken + demand.request[name] > least:
-                    return Shortfall(path, name, demand.request[name], taken, least, of_min=True)
-        return None
+                used = self.firm.get(path, _NOTHING).get(name, 0)
+                used += sum(scratch.firm.get(path, _NOTHING).get(name, 0) for scratch in scratches)
+                short = short_of_min(self, node, name, demand.request[name], used, held)
+                if short.missing > 0:
+                    yield short
 
     def managed(self, queue: str, request: Mapping[str, int]) -> list[str]:
         """The asked resources that anything on the path limits or guarantees, sorted: the others are nobody's."""
@@ -470,7 +470,7 @@ class Ledger(Struct):
         if not self.lends:
             return self.headroom(path, resource)
         limit = self.limit(node, resource)
-        found = next((parts for found, parts in self._taken(queue) if found.path == path), None)
+        found = next(((*parts, kept) for each, parts, kept in self.taken(queue) if each.path == path), None)
         return None if limit is None or found is None else limit - sum(part.get(resource, 0) for part in found)
 
     def headroom(self, path: str, resource: str) -> int | None:

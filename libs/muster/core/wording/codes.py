@@ -1,0 +1,212 @@
+"""The words of each code of a job: what it means and the way out, which are a page; of codes without values all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from muster.core.codes.codes import CODES, JobCode
+from muster.core.codes.values import Plain
+from muster.core.status.jobstatus import JobStatus
+from muster.core.wording import explain
+from muster.core.wording.explain import Reason
+from muster.model.closed import IncompleteTableError, total
+from muster.model.resources import format_vector
+from muster.model.text import span
+
+FILE = "libs/muster/core/wording/codes.py"
+NOTHING = "Nothing."
+
+
+class Meaning(NamedTuple):
+    """What the page says of a code."""
+
+    means: str
+    do: str = NOTHING
+
+
+MEANINGS: dict[JobCode, Meaning] = {
+    "Seen": Meaning("It was seen, and nothing has been decided about it yet."),
+    "NotSynced": Meaning(
+        "The cluster is not fully listed yet; nothing is admitted until it is.",
+        "If it lasts: `muster doctor` names what cannot be listed.",
+    ),
+    "NoQuotaTree": Meaning("No valid ElasticQuotaTree is in force.", "Apply one."),
+    "NoQuota": Meaning(
+        "No leaf of the tree claims its namespace, or its label names none.",
+        "Add the namespace to a leaf, or correct the label.",
+    ),
+    "CannotSuspend": Meaning(
+        "Its controller could never suspend it again; the message names the field.", "Change the field that is named."
+    ),
+    "TwoQuotas": Meaning(
+        "Its label names a KAI queue, and an ElasticQuotaTree claims it as well.",
+        "Take the label away, or the namespace out of the tree.",
+    ),
+    "QueueLabelMissing": Meaning(
+        "There are KAI queues, and neither a label nor its namespace leads it to one.",
+        "Set the label `kai.scheduler/queue` to a leaf queue.",
+    ),
+    "QueueDoesNotExist": Meaning(
+        "The KAI queue its label names does not exist, is disabled, or is no leaf.",
+        "Create the queue, or correct the label.",
+    ),
+    "Held": Meaning("It is on hold; the message names the author and the reason.", "`muster release JOB`."),
+    "Unreadable": Meaning(
+        "The object cannot be read; the message names the field.", "Correct the object: it is queued then."
+    ),
+    "Unmanaged": Meaning(
+        "It is not suspended, and no quota claims its namespace: Muster leaves it alone.",
+        "Add the namespace to a leaf if it is to be queued.",
+    ),
+    "NotSuspended": Meaning(
+        "It was created without being suspended, so it is not queued; it is charged as soon as it runs.",
+        "Create jobs suspended; the admission policies in deploy/policies do it.",
+    ),
+    "Queued": Meaning("It waits in its queue and is next to be evaluated."),
+    "BeingTried": Meaning("It is being evaluated right now."),
+    "LogNearlyFull": Meaning(
+        "The log is nearly full: nothing is admitted until its next generation is in force.",
+        "`muster log roll`, or look why the keeper does not.",
+    ),
+    "Paused": Meaning("Admissions are paused, by the named author.", "`muster resume admissions`."),
+    "BehindHead": Meaning(
+        "The policy of its queue is `Block`: no job passes the head, and others are before it.",
+        "`muster why JOB` names them: look at the first; hold or delete it, or choose the policy `Round`.",
+    ),
+    "InsufficientQuota": Meaning(
+        "The quota that is named has no room for it now.",
+        "Wait for jobs to end, or raise the max; `muster why JOB` names the jobs that hold the quota.",
+    ),
+    "InsufficientMinQuota": Meaning(
+        "It is not preemptible, and running jobs that are not preemptible fill the min.",
+        "Wait, raise the min, or make it preemptible; `muster why JOB` names those jobs.",
+    ),
+    "InsufficientRuntimeQuota": Meaning(
+        "The part of the quota that weights give its queue now has no room for it.",
+        "Wait for jobs to end or others to ask for less; `muster why JOB` names the jobs that hold it.",
+    ),
+    "ExceedsMaxQuota": Meaning(
+        "It asks for more than the max: it can never be admitted.", "Lower the request or raise the max."
+    ),
+    "ExceedsMinQuota": Meaning(
+        "It is not preemptible and asks for more than the min: it can never be admitted.",
+        "Raise the min, lower the request, or make it preemptible.",
+    ),
+    "QuotaHeld": Meaning("Part of the quota is held for the job that is named.", "Wait until that job has started."),
+    "QuotaKept": Meaning(
+        "What is free is kept for queues that have wanted it of their guarantees lately (`muster.dev/borrow-freely`).",
+        "Wait: it borrows once enough is free, or once its queue is below its guarantee, or after a week.",
+    ),
+    "WaitingForClaim": Meaning("Quota that others release is held for it; it starts when enough is released."),
+    "ResumeFailed": Meaning(
+        "The API server refused to resume it; it is tried again at the time that is named.",
+        "Look at what the API server said: often a webhook or a policy.",
+    ),
+    "GangUnschedulable": Meaning(
+        "Its gang has no place on the nodes: it holds no quota, and is tried again when they have room.",
+        "Free or add nodes, or change what the pods ask of them.",
+    ),
+    "RunningTimeout": Meaning(
+        "It was admitted and did not come to run in time: suspended, and queued again after a pause.",
+        "Look at its pods' Events: an image, a volume, an operator.",
+    ),
+    "StaleGang": Meaning(
+        "Its gang had fewer pods than it needs for too long, in a KAI queue: suspended, and queued again.",
+        "Look at what became of its pods; `kai.scheduler/staleness-grace-period` gives it more time.",
+    ),
+    "Reclaimed": Meaning(
+        "It is suspended so that another queue gets its min, or its fair share.", "Nothing; it is queued again."
+    ),
+    "Preempted": Meaning(
+        "It is suspended for a job of higher priority in its own queue, or for one that has had less GPU time; or it "
+        "is moved to other nodes so that another has room.",
+        "Nothing; it is queued again.",
+    ),
+    "Reserved": Meaning("Its quota is reserved; next it is admitted."),
+    "AwaitingNodes": Meaning(
+        "Its quota is reserved and the gang waits for nodes; the message counts why each refuses.",
+        "Free or add nodes, or change what the pods ask of them.",
+    ),
+    "WouldBeAdmitted": Meaning("It would be resumed, if this Muster did not only observe.", "Run with --act."),
+    "Admitted": Meaning("It was admitted and is being resumed."),
+    "Starting": Meaning(
+        "It is resumed and does not run yet.", "If nothing exists of it: look whether its operator runs."
+    ),
+    "Running": Meaning("It runs, charged at its queue."),
+    "Adopted": Meaning(
+        "It runs without an admission: it ran when first seen, or was started without one later.",
+        "If that should not be: apply the admission policies in deploy/policies.",
+    ),
+    "SuspendedOutside": Meaning(
+        "It was suspended by another client after its admission; it is charged until its pods are gone.",
+        "Nothing; it is queued again.",
+    ),
+    "Finished": Meaning("It has ended and holds no quota."),
+    "FinishedStillCharged": Meaning(
+        "It has ended, and its pods that still exist count.", "Shorten ttlSecondsAfterFinished, or delete what is left."
+    ),
+    "DeletedStillCharged": Meaning(
+        "It was deleted, and pods of it still exist.", "Look at finalizers and at pods that do not end."
+    ),
+    "Gone": Meaning("It was deleted and holds no quota."),
+}
+"""docs/reference/status.md is made of it."""
+
+# --- codes without values -----------------------------------------------------------------------------------------
+
+
+def charged(status: JobStatus) -> str:
+    """``gpu 8 at root/a``: what a job is charged with, and where."""
+    request = status.charge.request if status.charge is not None else {}
+    return f"{format_vector(request)} at {status.queue}"
+
+
+class Words(NamedTuple):
+    """What is said of a code that has no values. ``text``: for people; None: its place in the queue and the reason."""
+
+    reason: Reason
+    text: Callable[[JobStatus, int], str] | None
+
+
+def _running(status: JobStatus, now: int) -> str:
+    ran = f" for {span(max(0, now - status.since))}" if status.since else ""
+    return f"It runs{ran}, charged with {charged(status)}"
+
+
+def _admitted(status: JobStatus, now: int) -> str:
+    ago = span(max(0, now - status.since))
+    return f"It was admitted {ago} ago ({charged(status)}) and is being resumed"
+
+
+def _said(code: str, text: str) -> Words:
+    return Words(Reason(code, code, text), lambda _status, _now: text)
+
+
+PLAIN: dict[JobCode, Words] = {
+    "Unmanaged": _said("Unmanaged", "It is not suspended and no quota claims its namespace: Muster leaves it alone"),
+    "NotSuspended": _said("NotSuspended", "It is not suspended, so it is not queued; it is charged as soon as it runs"),
+    "BeingTried": Words(
+        explain.waiting_untried(0), lambda status, _: f"It is being tried in queue {status.queue} right now"
+    ),
+    "LogNearlyFull": Words(explain.LOG_NEARLY_FULL, None),
+    "BehindHead": Words(explain.BEHIND_HEAD, None),
+    "Reserved": Words(
+        explain.ADMITTED, lambda status, _: f"Its quota is reserved ({charged(status)}); next it is admitted"
+    ),
+    "WouldBeAdmitted": Words(
+        explain.ADMITTED,
+        lambda status, _: (
+            f"It would be admitted ({charged(status)}): nothing is resumed, because this Muster only observes"
+        ),
+    ),
+    "Admitted": Words(explain.ADMITTED, _admitted),
+    "Running": Words(explain.RUNNING, _running),
+}
+
+total(MEANINGS, JobCode, f"{FILE} (MEANINGS)")
+for _code, _row in CODES.items():
+    if (_row.values is Plain) != (_code in PLAIN):
+        raise IncompleteTableError(f"{FILE}: PLAIN has a row for each code with the values Plain, see {_code}")
+    if _row.tone == "act" and MEANINGS[_code].do.startswith("Nothing"):
+        raise IncompleteTableError(f"{FILE}: {_code} asks for an act, and its way out is nothing")
