@@ -72,7 +72,8 @@ async def test_pods_of_what_is_not_queued_name_muster(plane: ControlPlane, kind:
             return next((each for each in said if f"{kind.lower()}-" in each or f"{kind} {kind.lower()}" in each), "")
 
         said = await until(told, what="an Event that says why there are no pods")
-        assert "set spec.schedulerName to muster in the pod template of" in said
+        assert "to none; create a Job, which is queued" in said
+        assert "schedulerName" not in said
         assert not await alice.list_objects("v1", "Pod", MANAGED, labels=wanted)
         await gone(alice, made)
         made = await alice.create(workload(kind, **OURS))
@@ -90,7 +91,7 @@ async def test_a_pod_that_says_it_is_an_executor_is_made_by_a_service_account(pl
         pod = gang_pod(name="executor", labels={"spark-role": "executor"})
         reference = {"apiVersion": "v1", "kind": "Pod", "name": "driver", "uid": driver["metadata"]["uid"]}
         pod["metadata"]["ownerReferences"] = [{**reference, "controller": True}]
-        await refused(alice.create(pod), "create a Job, or set spec.schedulerName to muster")
+        await refused(alice.create(pod), "create a Job, which is queued")
         await gone(alice, driver)
 
 
