@@ -53,7 +53,7 @@ def test_lumps_that_cannot_be_given_back_are_left_alone_and_said_kueue_6929() ->
     assert play.state_of("lump") == "Running"
     said = [e for s in play.simulation.log for e in s.commit.events if isinstance(e, ReclaimDeferred)]
     assert len(said) == 1, "told once, not once a round"
-    assert "nothing in quota root that runs above its own min may be suspended" in tell(said[0]).text
+    assert "no borrower in quota root can be evicted" in tell(said[0]).text
     play.clean()
 
 

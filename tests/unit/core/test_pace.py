@@ -58,7 +58,7 @@ def test_a_place_far_back_is_drawn_out_from_the_mean():
     found = admissions(*range(0, 21 * 60_000, 60_000)).expect("root/a", 772, now=20 * 60_000)
     assert found.known
     assert (found.middle, found.rows, found.intervals) == (772 * 60_000, 0, 20)
-    assert "the mean of 20, drawn out" in estimate(found, 772, "root/a")
+    assert "772 times the mean of 20 waits between admissions" in estimate(found, 772, "root/a")
 
 
 @pytest.mark.parametrize("how", ["admitted", "left"])

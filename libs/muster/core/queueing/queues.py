@@ -8,7 +8,7 @@ from msgspec import Struct, field
 
 from muster.core.observed.seen import Seen
 from muster.core.queueing.book import Book, Place, shape_key
-from muster.core.quota.declared import kai_priority
+from muster.core.quota.declared import CLASSES, kai_class, kai_priority
 from muster.core.quota.demand import Scratch, demand_of
 from muster.core.quota.ledger.ledger import Ledger, leaf_of
 from muster.core.quota.ledger.waiting import still_waits
@@ -158,6 +158,16 @@ class Queues(Struct):
         if workload.priority is not None:
             return workload.priority
         return self.priority_classes.get(workload.priority_class or self.default_class(), 0)
+
+    def unknown_class(self, workload: Workload) -> str:
+        """The PriorityClass that a workload names and that does not exist; empty where it decides nothing."""
+        if workload.wishes.priority is not None or workload.ref.uid in self.unit_wishes:
+            return ""
+        if self.ledger.by_shares(leaf_of(self.ledger, workload) or ""):
+            name = kai_class(workload)
+            return "" if name in self.priority_classes or name in CLASSES else name
+        named = workload.priority_class if workload.priority is None else ""
+        return "" if named in self.priority_classes else named
 
     def default_class(self) -> str:
         """The default class; of several the lowest counts, and of equals the first by name, as in Kubernetes."""

@@ -73,6 +73,9 @@ def _status(state: ReadState, uid: str, code: JobCode, values: Values, **common:
         "attempt": state.queues.attempts.get(uid, 0),
         "detail": workload.detail if workload is not None else "",
     }
+    if workload is not None and state.synced:
+        unknown = state.queues.unknown_class(workload)
+        found |= {"unknown_class": unknown, "priority": state.queues.priority_of(workload)} if unknown else {}
     if charge is not None:
         scaling = None
         if record is not None and (record.growth.granted or record.growth.alarm is not None):

@@ -37,6 +37,10 @@ class JobStatus(Struct, frozen=True, kw_only=True):
     """Log time (ms) at which it was queued, admitted or seen running; 0 when unknown."""
     detail: str = ""
     """The kind's own word for the state of the object."""
+    unknown_class: str = ""
+    """The PriorityClass that it names, where none of that name exists and it decides the priority,"""
+    priority: int = 0
+    """which is this."""
     charge: Charged | None = None
     line: InLine = InLine()
 

@@ -25,6 +25,7 @@ from muster.core.views.narrator import NarratedEvent, entry_of
 from muster.core.views.standing import Standing, stand
 from muster.core.wording.explain import room_made
 from muster.core.wording.happenings import line
+from muster.events.decisions import PreemptionProposed
 from muster.events.envelope import Stored
 from muster.model.keys import Ref
 
@@ -153,7 +154,7 @@ def more_of(state: ReadState, uid: str) -> str:
     status, job, record = job_status(state, uid), state.queues.jobs.get(uid), state.records.get(uid)
     if status.short is None or job is None or record is None:
         return ""
-    tried = _tried(record)
+    tried = _tried(state, record)
     if CODES[status.code].holders == "none":
         return tried
     since = next((each.seq for each in reversed(record.happenings) if each.what == "workload_queued"), 0)
@@ -164,11 +165,19 @@ _TRIES = ("reclaim_deferred", "plan_stale", "claim_ended", "preemption_proposed"
 """What was tried to make room for a job."""
 
 
-def _tried(record: Record) -> str:
-    """What was tried last to make room for it, and what became of that, since it was queued."""
+def _tried(state: ReadState, record: Record) -> str:
+    """What was tried last to make room for it, and what became of that, since it was queued; a proposal only while its
+    victims hold quota.
+    """
+    charges = state.queues.ledger.charges
     for each in reversed(record.happenings):
+        event = each.event
         if each.what == "workload_queued":
             return ""
+        if isinstance(event, PreemptionProposed):
+            victims = [victim.ref.uid for victim in event.victims] + [victim.ref.uid for victim in event.partial]
+            if victims and not any(uid in charges for uid in victims):
+                continue
         if each.what in _TRIES:
             return room_made(line(each).text)
     return ""

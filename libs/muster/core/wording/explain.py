@@ -117,12 +117,13 @@ def resting(where: str, what: tuple[str, ...], by: str, why: str) -> str:
 
 
 def evicted_for(claimant: str, queue: str, path: str, resource: str) -> Reason:
-    """The words for a job that was suspended to give quota back."""
+    """The words for a job that was suspended so that another queue gets what it is owed."""
+    owed = terms(queue).owed
     return Reason(
         "Reclaimed",
         f"reclaimed:{claimant}",
-        f"Suspended to give {resource} back in quota {path}: job {claimant} stays within the min of its queue {queue}, "
-        f"and this one ran above the min of its own. It is queued again in its old place",
+        f"Suspended to release {resource} in {terms(path).where}: job {claimant} stays within the {owed} of its queue "
+        f"{queue}, and this one ran above the {owed} of its own. It is queued again in its old place",
     )
 
 
@@ -165,10 +166,9 @@ def _nodes(names: tuple[str, ...]) -> str:
 
 def cleared_for(why: Leaving) -> Reason:
     """The words for a job that was suspended so that another has room on the nodes."""
-    than = f"has priority {why.claimant_priority}, this one {why.priority}"
-    rule = (
-        f"{than}" if why.code == "Preempted" else "stays within the share of its queue, and this one ran above its own"
-    )
+    rule = f"stays within the {terms(why.queue).owed} of its queue, and this one ran above that of its own"
+    if why.code == "Preempted":
+        rule = f"has priority {why.claimant_priority}, this one {why.priority}"
     said = f"Suspended to make room on nodes for job {why.claimant} of queue {why.queue}, which {rule}"
     return Reason(why.code, f"cleared:{why.claimant}", f"{said}. It is queued again in its old place")
 
@@ -356,19 +356,19 @@ NOT_BOUND: dict[FailureReason, str] = {
     "withdrawn": "it had lost its node before it was bound; it waits for another",
 }
 DEFERRED: dict[DeferralReason, str] = {
-    "nothing_evictable": "its queue is owed {0}, and nothing in quota {1} that runs above its own min may be suspended",
-    "evictions_paused": "its queue is owed {0}, and somebody has paused the evictions that would free it in quota {1} "
+    "nothing_evictable": "its queue is owed {0}, and no borrower in {1} can be evicted",
+    "evictions_paused": "its queue is owed {0}, and the evictions that would free it in {1} are paused "
     "(`muster resume evictions` lets them go on)",
-    "too_young": "its queue is owed {0}, and what runs above its min in quota {1} has not run for its minimum yet",
-    "grace": "its queue is owed {0} in quota {1}, and nobody is evicted for it before its reclaim grace is over",
-    "lower_stays": "it has a higher priority than jobs that run in its queue, and those that may be suspended would "
-    "not free enough {0} for it in quota {1}",
-    "lower_paused": "it has a higher priority than jobs that run in its queue, and somebody has paused the evictions "
-    "that would free {0} for it in quota {1} (`muster resume evictions` lets them go on)",
+    "too_young": "its queue is owed {0}, and no borrower in {1} has run for its minimum yet",
+    "grace": "its queue is owed {0} in {1}, and no job is evicted for it before its reclaim grace is over",
+    "lower_stays": "it has a higher priority than jobs that run in its queue, and those that can be evicted would not "
+    "free enough {0} for it in {1}",
+    "lower_paused": "it has a higher priority than jobs that run in its queue, and the evictions that would free {0} "
+    "for it in {1} are paused (`muster resume evictions` lets them go on)",
     "lower_too_young": "it has a higher priority than jobs that run in its queue, and they have not run for their "
-    "minimum yet, so {0} in quota {1} is not taken back from them",
+    "minimum yet, so {0} in {1} is not taken back from them",
 }
-"""Why nothing is taken back for somebody, with the resource and the quota that refuses it."""
+"""Why nothing is evicted for a job, with the resource and where it is refused."""
 WITHHELD = {
     "reclaim_disabled": "nothing is done: work that nobody had admitted was running when this cluster was first seen, "
     "so nobody is evicted before you say so (`muster resume evictions`)",

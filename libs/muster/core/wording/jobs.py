@@ -100,6 +100,11 @@ def pools(found: Pools) -> str:
 def text(status: JobStatus, now: int, *, more: str = "") -> str:
     """The sentences for people. ``now``: ms since the epoch; ``more``: what follows on the refusal."""
     said, charge = _text(status, now, more), status.charge
+    if status.unknown_class and status.phase in ("waiting", "reserved"):
+        said += (
+            f". PriorityClass {status.unknown_class} does not exist, so its priority is {status.priority}: create the "
+            "class, or correct the name"
+        )
     if charge is None:
         return said
     said = f"{said}. {telling_ray.scaling(charge.scaling)}" if charge.scaling is not None else said

@@ -28,8 +28,8 @@ def estimate(found: Estimate, position: int, queue: str) -> str:
     spans = f"About {span(found.middle)}, in 8 of 10 cases between {span(found.low)} and {span(found.high)}"
     if not found.rows:
         return (
-            f"{spans}: {counted(position, 'admission')} in a row were never seen from {queue}; this is the mean of "
-            f"{found.intervals}, drawn out."
+            f"{spans}: {position} times the mean of {found.intervals} waits between admissions from {queue}, which has "
+            "not admitted so many in a row yet."
         )
     rows = f"{counted(position, 'admission')} in a row" if position > 1 else "an admission"
     return f"{spans}: so long {rows} from {queue} took {found.rows} times while jobs waited."

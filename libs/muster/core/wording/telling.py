@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from muster.core.wording import explain, explain_claims, explain_nodes, problems, refusals, telling_nodes, telling_ray
 from muster.core.wording.explain_shares import told_shares
+from muster.core.wording.terms import terms
 from muster.core.workloads.registry import suspend_field
 from muster.events import alarms, claims, clearing, effects, elastic, facts, gangs, growing, system
 from muster.events import decisions as d
@@ -257,10 +258,10 @@ def _for_what(event: d.EvictionOrdered) -> str:
     lower = sum(each.priority is not None for each in event.victims)
     lower += sum(each.priority is not None for each in event.partial)
     if not lower:
-        return "gets its guarantee"
+        return f"gets its {terms(event.queue).right}"
     ahead = f"goes ahead of lower priority in its queue (it has {event.priority})"
     whole = lower == len(event.victims) + len(event.partial)
-    return ahead if whole else f"gets its guarantee and {ahead}"
+    return ahead if whole else f"gets its {terms(event.queue).right} and {ahead}"
 
 
 def _ordered(event: d.EvictionOrdered) -> str:
@@ -351,7 +352,7 @@ _WORDS: Mapping[type[Event], tuple[str, _Say]] = {
     d.SuspensionRecorded: ("suspended", lambda _: explain.SUSPENDED_OUTSIDE.text),
     d.QuotaReleased: ("released", lambda e: f"{_request(e.queue, e.request)}: {explain.RELEASED[e.reason]}"),
     d.PreemptionProposed: ("preemption", _preemption),
-    d.ReclaimDeferred: ("deferred", lambda e: explain.DEFERRED[e.reason].format(e.resource, e.path)),
+    d.ReclaimDeferred: ("deferred", lambda e: explain.DEFERRED[e.reason].format(e.resource, terms(e.path).where)),
     d.EvictionOrdered: ("reclaims", _ordered),
     clearing.ClearingProposed: ("clearing", telling_nodes.clearing_proposed),
     clearing.ClearingTried: ("tried", telling_nodes.clearing_tried),

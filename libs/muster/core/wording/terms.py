@@ -16,15 +16,18 @@ class Terms(NamedTuple):
     least: str
     most: str
     firm: str = "not preemptible"
+    owed: str = "min"
+    """Up to where a queue may take quota back from others,"""
+    right: str = "guarantee"
+    """and the name of that right."""
 
 
 def terms(path: str) -> Terms:
     """Those of the API that a path belongs to."""
-    if path == KAI_ROOT:
-        return Terms("the cluster", "quota", "capacity", "non-preemptible")
-    if path.startswith(f"{KAI_ROOT}/"):
-        return Terms(f"queue {path.rpartition('/')[2]}", "quota", "limit", "non-preemptible")
-    return Terms(f"quota {path}", "min", "max")
+    if path.partition("/")[0] != KAI_ROOT:
+        return Terms(f"quota {path}", "min", "max")
+    kai = Terms(f"queue {path.rpartition('/')[2]}", "quota", "limit", "non-preemptible", "fair share", "fair share")
+    return kai._replace(where="the cluster", most="capacity") if path == KAI_ROOT else kai
 
 
 def amounts(short: Shortfall, limit: str, by: str = "") -> str:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
+from kit import facts
 from kit.scenes import Scene
 from kit.standings import held_for_another
 from muster.core.readmodel.model import ReadModel
@@ -10,7 +13,7 @@ from muster.core.stage import Folder
 from muster.core.views.narrator import Narrator
 from muster.core.views.publication import public_event
 from muster.core.views.story import Story
-from muster.core.wording.explain import waiting_for_quota
+from muster.core.wording.explain import evicted_for, waiting_for_quota
 from muster.events.decisions import QuotaDenied
 from muster.events.public import PublicWorkloadDenied
 from muster.model.demand import Shortfall
@@ -72,3 +75,49 @@ def test_the_advice_fits_what_refuses_it() -> None:
     full = Shortfall("root/a", "cpu", asked=3_000, used=8_000, limit=10_000, held=1_000, claimant="a/owed")
     assert waiting_for_quota(full).code == "InsufficientQuota", "without the claim it would not fit either"
     assert "held 1 for a/owed" in waiting_for_quota(full).text
+
+
+def test_a_limit_that_no_release_helps_comes_before_one_that_may_pass() -> None:
+    """Two of four cores are used, and three are more than the min, which is two: no release helps."""
+    scene = Scene()
+    scene.tree_of(("a", 2), ("b", 2))
+    scene.lines("synced", "job b/x cpu=2")
+    label = {"quota.scheduling.alibabacloud.com/preemptible": "false"}
+    scene.do(facts.seen(facts.job("one", namespace="a", cpu=3, labels=label, created=scene.bench.now - 60_000)))
+    story = Story("a/one")
+    for stored in scene.bench.log:
+        story.feed(stored)
+    found = story.of("a/one")
+    assert found.standing.code == "ExceedsMinQuota", found.standing.text
+    assert "can never be admitted like this" in found.standing.text
+    denied = scene.bench.happened(QuotaDenied)
+    assert [each.reason for each in denied if each.ref.key == "a/one"] == ["exceeds_limit"]
+
+
+def test_kai_queues_have_the_words_of_kai() -> None:
+    full = Shortfall("kai/dept/team", "nvidia.com/gpu", asked=3_000, used=3_000, limit=4_000)
+    assert waiting_for_quota(full).text.startswith(
+        "Insufficient quota(nvidia.com/gpu) in queue team: request 3, limit 4, used 3."
+    )
+    firm = Shortfall("kai/dept/team", "nvidia.com/gpu", asked=3_000, used=0, limit=2_000, of_min=True)
+    for text in (waiting_for_quota(firm).text, waiting_for_quota(full).text):
+        assert " min " not in text
+        assert " max " not in text
+        assert "quota kai" not in text
+    reclaimed = evicted_for("ns/owed", "kai/dept/other", "kai", "nvidia.com/gpu").text
+    assert "within the fair share of its queue" in reclaimed
+    assert " min " not in reclaimed
+
+
+def test_a_priority_class_that_does_not_exist_is_named() -> None:
+    scene, job = held_for_another()
+    story = Story(job)
+    for stored in scene.bench.log:
+        story.feed(stored)
+    uid = story.of(job).ref.uid
+    workload = story.state.queues.workloads[uid]
+    story.state.queues.workloads[uid] = replace(workload, priority=None, priority_class="hihg")
+    text = story.of(job).standing.text
+    assert "PriorityClass hihg does not exist, so its priority is 0" in text
+    story.state.queues.priority_classes["hihg"] = 7
+    assert "PriorityClass" not in story.of(job).standing.text
