@@ -25,10 +25,12 @@ from muster.ports import ApiStatusError, ApiTransport
 from muster_cli.findings import Finding
 from muster_cli.nativechecks import native_findings
 from muster_cli.owners import owner_findings
-from muster_cli.rolechecks import ADMIT
+from muster_cli.rolechecks import ADMIT, SYSTEM
 
 OLDEST = ServerVersion(1, 28)
 ADMISSION = "admissionregistration.k8s.io"
+CONTROLLERS = "muster-controllers"
+"""The ConfigMap that names the accounts which the policies trust."""
 
 
 class AdmissionPolicy(Struct, frozen=True):
@@ -263,13 +265,32 @@ async def _policies(transport: ApiTransport, version: ServerVersion, *, acting: 
         findings.append(Finding("bad" if acting else "note", "policies", what, "apply deploy/policies"))
     limits = [name for name, policy in missing.items() if policy.limits]
     if limits:
-        what = f"{', '.join(limits)} missing: with the credentials of Muster's actuator anyone may delete any pod"
+        what = f"{', '.join(limits)} missing: the credentials of Muster's actuator change anything"
         findings.append(Finding("note", "policies", what, "apply deploy/policies"))
     if unknown:
         findings.append(Finding("note", "policies", f"cannot be looked at: {', '.join(unknown)}"))
     there = [policy.name for policy in wanted if policy not in missing.values()]
     findings = findings or [Finding("ok", "policies", ", ".join(there))]
+    findings += await _controllers(transport, acting=acting) if not guards else []
     return [*findings, *_steered(wanted, [name for name, policy in missing.items() if policy.steers])]
+
+
+async def _controllers(transport: ApiTransport, *, acting: bool) -> list[Finding]:
+    """Whether the policies know who runs the kinds: they refuse everything as long as nobody says so."""
+    answer = await transport.request("GET", api.CONFIG_MAPS.path(SYSTEM, CONTROLLERS))
+    if answer.status == 404:
+        what = f"ConfigMap {SYSTEM}/{CONTROLLERS} missing: the policies refuse every job and pod of managed namespaces"
+        return [Finding("bad" if acting else "note", "policies", what, "kubectl apply -f deploy/rbac/controllers.yaml")]
+    if not answer.ok:
+        return []
+    data = msgspec.json.decode(answer.body).get("data") or {}
+    resources = [f"{row.resource.plural}.{row.resource.group}" for row in KINDS.values()]
+    unnamed = [resource for resource in resources if not data.get(resource, "").strip()]
+    if not unnamed:
+        return []
+    named = f"ConfigMap {SYSTEM}/{CONTROLLERS} names no account"
+    what = f"{named} for {', '.join(unnamed)}: what the operator makes of these is refused"
+    return [Finding("note", "policies", what, f"kubectl -n {SYSTEM} edit configmap {CONTROLLERS}")]
 
 
 def _steered(wanted: Collection[AdmissionPolicy], missing: Collection[str]) -> list[Finding]:

@@ -106,6 +106,12 @@ async def test_acting_is_refused_without_the_policies_and_works_with_them(cli: C
         if found["kind"] in served:
             await cluster.kube.apply(found)
     (await cli.run("doctor", *as_user(cluster.plane, cluster.plane.admin))).ok()
+    [trusted] = [each for each in objects("rbac") if each["kind"] == "ConfigMap"]
+    await cluster.kube.delete("v1", "ConfigMap", trusted["metadata"]["name"], trusted["metadata"]["namespace"])
+    examined = await cli.run("doctor", *as_user(cluster.plane, cluster.plane.admin))
+    assert examined.code == 1
+    assert "ConfigMap muster-system/muster-controllers missing: the policies refuse every job" in examined.out
+    await cluster.kube.apply(trusted)
     # Whoever may do all that Muster does need not be able to look at policies or at others' deployments.
     examined = (await cli.run("doctor", *doer)).ok()
     assert "note policies: cannot be looked at" in examined.out
