@@ -473,7 +473,7 @@ OBSTACLES: dict[str, tuple[PodRules, tuple[Event, ...]]] = {
         (nodes.node("n", cpu=8),),
     ),
     "existing_anti_affinity": (PodRules(labels={"app": "me"}), (nodes.node("n", cpu=8),)),
-    "unsupported": (PodRules(unsupported="a volume that is not bound yet"), (nodes.node("n"),)),
+    "unsupported": (PodRules(unsupported=problem("", "affinity_by_namespace_label", key="rack")), (nodes.node("n"),)),
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from muster.core.wording.problems import line
 from muster.model.problem import FieldProblem, problem
 
-__all__ = ["coded", "in_words", "odd"]
+__all__ = ["coded", "in_words", "odd", "told"]
 
 
 def in_words(found: FieldProblem | None) -> str:
@@ -25,3 +25,8 @@ def coded(found: FieldProblem | None) -> str:
         return ""
     because = coded(found.because) if found.because is not None else ""
     return f"{found.path}: {found.code}" + (f": {because.removeprefix(': ')}" if because else "")
+
+
+def told(text: str) -> FieldProblem:
+    """A problem in words, of no field."""
+    return problem("", "said", said=text)

@@ -11,6 +11,7 @@ from kit.disorder import Disorder, DisorderedCell
 from kit.doubles.nativegangs import DEFINITION, NativeScheduler
 from kit.proof import proven
 from kit.story import quota_tree, rayjob
+from kit.words import in_words
 from muster.core.actuation.gathering import GROUPS
 from muster.core.objects.meta import ATTEMPT
 from muster.core.views.story import Story
@@ -121,10 +122,10 @@ def test_a_gang_without_places_is_bound_by_nobody_and_gives_its_quota_back_with_
     play.simulation.advance(20_000)
     [ordered] = play.decided(SuspensionOrdered)
     assert (ordered.ref.name, ordered.reason) == ("job-1", "unschedulable")
-    assert ordered.text == "Unschedulable: 1 of 3 pods have a place on 2 nodes"
+    assert in_words(ordered.problem) == "Unschedulable: 1 of 3 pods have a place on 2 nodes"
     assert [(each.ref.name, each.reason) for each in play.decided(QuotaReleased)] == [("job-1", "timed_out")]
     assert len(play.found(api.PODS)) == 3
-    assert f"kube-scheduler has not placed its gang ({ordered.text})" in play.why("text/job-1")
+    assert f"kube-scheduler has not placed its gang ({in_words(ordered.problem)})" in play.why("text/job-1")
     play.clean()
 
 

@@ -92,7 +92,7 @@ class Turmoil:
                     and each["spec"].get("schedulingGroup", {}).get("podGroupName") == name
                 ]
                 if least and len(bound) >= least[0]:
-                    self.wrong.append(f"{event.ref.key}: {event.text}")
+                    self.wrong.append(f"{event.ref.key}: {event.problem}")
 
     def send(
         self,

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from kit.elastic import HEAD_CPU, ElasticPlay, raycluster, rayjob
+from kit.words import in_words
 from muster.events.decisions import QuotaReleased, QuotaReserved, WorkloadQueued, WorkloadRefused
 from muster.events.effects import EffectApplied
 from muster.model import api
@@ -46,7 +47,7 @@ def test_what_its_autoscaler_stops_is_free_and_stays_stopped() -> None:
     assert [event.reason for event in play.told(QuotaReleased)] == ["suspended_outside"]
     assert len(play.pods("later", "head")) == 1, "who waited for the quota has it"
     [refused] = [event for event in play.told(WorkloadRefused) if event.ref.name == "auto"]
-    assert "set spec.idleSuspend to false and spec.suspend to true" in refused.refusal.text
+    assert "set spec.idleSuspend to false and spec.suspend to true" in in_words(refused.refusal.problem)
     before = len(play.cell.log)
     play.tick(12)
     assert len(play.cell.log) - before <= 1, "nobody does anything about it"

@@ -362,7 +362,7 @@ class SuspensionOrdered(Decision, frozen=True, kw_only=True):
     ref: Ref
     attempt: int
     reason: Literal["running_timeout", "stale_gang", "unschedulable"]
-    text: str = ""
+    problem: FieldProblem | None = None
     """What kube-scheduler says, where it has no places for its gang; else how many of its pods have none."""
 
 
@@ -400,8 +400,10 @@ class Shortage(Struct, frozen=True, gc=False, omit_defaults=True):
     """Nodes there are."""
     obstacles: tuple[Obstacle, ...] = ()
     """Sorted. A node short of several resources counts for each; any other node counts once."""
-    within: str = ""
-    """Where its pods are to be within one domain: how far the best one goes, as ``rack r2 has 6 of 8``."""
+    within: FieldProblem | None = None
+    """Where its pods are to be within one domain: how far the best one goes."""
+    unsupported: FieldProblem | None = None
+    """The demand of the pods that cannot be judged, where that is the obstacle."""
     kept_for: str = ""
     """The gang, namespace/name, that has claimed nodes; without that there would be a place."""
 

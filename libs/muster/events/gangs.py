@@ -10,6 +10,7 @@ from muster.events.base import Decision
 from muster.events.decisions import Placement, Shortage
 from muster.model.keys import Ref
 from muster.model.pools import Growth, PoolRefusal
+from muster.model.problem import FieldProblem
 
 PodsReleaseReason = Literal["node_gone", "not_bound", "no_room"]
 """Why a pod that had a node loses it before it is bound there:
@@ -35,17 +36,17 @@ HeldBackReason = Literal[
 ]
 """Why pods of a gang wait:
 
-refused           what they or their PodGroup say makes no gang: the text names key and value
-other_scheduler   they have the marks of a gang and no scheduler that knows gangs: the text says what to set
-priority_clash    they do not have one priority: the text names the odd one out
+refused           what they or their PodGroup say makes no gang: ``problem`` names key and value
+other_scheduler   they have the marks of a gang and no scheduler that knows gangs: ``problem`` names it
+priority_clash    they do not have one priority: ``problem`` names the odd one out
 gated             schedulingGates of its pods keep it from being tried
 too_few_pods      fewer pods than its minimum exist
-group_incomplete  a gang of its group is missing, refused or too small: the text says which
+group_incomplete  a gang of its group is missing, refused or too small: ``problem`` says which
 no_nodes          the nodes have no place for all it needs at once: the shortage says what is missing
 timed_out         a round lasted as long as it may, without a place; the next one has begun
 gave_way          another gang was let in before it, and took what it needs (``by``)
 starved           that has been so for 20 minutes
-bind_refused      the API server refused to bind pods of it: the text is its own; they are tried again
+bind_refused      the API server refused to bind pods of it: ``problem`` has its words; they are tried again
 broken            it had started, and has lost so many pods that fewer than its minimum are left
 """
 
@@ -82,7 +83,7 @@ class PodsPlaced(Decision, frozen=True, kw_only=True):
     pods: tuple[PodPlace, ...]
     bind_until: int = 0
     """Log time at which pods that are not bound lose their node again."""
-    complaints: tuple[str, ...] = ()
+    complaints: tuple[FieldProblem, ...] = ()
     """What its pods or its PodGroup say that was not understood, and counts as not said."""
 
 
@@ -106,8 +107,8 @@ class GangHeldBack(Decision, frozen=True, kw_only=True):
     cycle: int = 0
     """The round it is about; 0 while no round has begun, because pods or gangs are missing."""
     reason: HeldBackReason
-    text: str = ""
-    """What is wrong, where only the reader of the objects can say it: names, keys and values."""
+    problem: FieldProblem | None = None
+    """What is wrong, where its pods and its PodGroup say it."""
     pods: tuple[Ref, ...] = ()
     """The first MAX_PODS_NAMED of the pods it is about, by name."""
     waiting: int = 0
@@ -121,7 +122,7 @@ class GangHeldBack(Decision, frozen=True, kw_only=True):
     """The round is over with this; the next one begins."""
     group: tuple[str, ...] = ()
     """The gangs, namespace/name, that start together with it, itself included; empty where it starts alone."""
-    complaints: tuple[str, ...] = ()
+    complaints: tuple[FieldProblem, ...] = ()
     growth: Growth | None = None
     """The nodes that would do, where node pools are declared."""
     refusals: tuple[PoolRefusal, ...] = ()

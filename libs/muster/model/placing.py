@@ -9,6 +9,8 @@ from typing import Literal
 
 from msgspec import Struct, field
 
+from muster.model.problem import FieldProblem
+
 Operator = Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]
 
 HOSTNAME = "kubernetes.io/hostname"
@@ -119,8 +121,8 @@ class PodRules(Struct, frozen=True, gc=False, omit_defaults=True):
     """Of how many different devices it takes that."""
     topology: Topology = Topology()
     """Within which domain the pods of its set are to be."""
-    unsupported: str = ""
-    """A demand that cannot be judged here, as a sentence: such a pod is not placed."""
+    unsupported: FieldProblem | None = None
+    """A demand that cannot be judged here: such a pod is not placed."""
 
 
 ANYWHERE = PodRules()

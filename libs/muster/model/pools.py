@@ -79,5 +79,7 @@ class PoolRefusal(Struct, frozen=True, gc=False, omit_defaults=True):
     obstacle: str = ""
     """Code of what keeps its pods off such nodes."""
     detail: str = ""
+    unsupported: FieldProblem | None = None
+    """The demand of its pods that cannot be judged, where that is the obstacle."""
     until: int = 0
     """Log time until which it is not asked again."""

@@ -53,7 +53,8 @@ class ProblemError(Exception):
 
 def problem(path: str, code: ProblemCode, because: FieldProblem | None = None, /, **values: Value) -> FieldProblem:
     """A problem, with texts that are cut and harmless."""
-    return FieldProblem(_text(path), code, {name: _bounded(value) for name, value in values.items()}, because)
+    ordered = sorted(values.items())  # As an encoding has them: what was decided and what was read are written alike.
+    return FieldProblem(_text(path), code, {name: _bounded(value) for name, value in ordered}, because)
 
 
 def _bounded(value: Value) -> Value:

@@ -121,4 +121,57 @@ QueueCode = Literal[
 ]
 """KAI queues."""
 
-ProblemCode = Literal[ObjectCode, KindCode, PoolCode, RuleCode, TreeCode, QueueCode]
+GpuCode = Literal[
+    "bad_gpu_fraction",
+    "bad_gpu_memory",
+    "bad_gpu_count",
+    "bad_container_memory",
+    "fraction_and_whole_gpu",
+    "gpu_memory_and_gpu",
+    "gpu_count_alone",
+    "mps_alone",
+    "several_containers_share",
+    "gpu_limit_beside",
+    "gpu_memory_differs",
+    "gpu_request_over_limit",
+    "gpu_container_differs",
+    "gpu_container_missing",
+    "only_time_slicing",
+    "gpu_sharing_off",
+    "affinity_by_namespace_label",
+]
+"""What pods ask of nodes, and no scheduler here judges."""
+
+GangCode = Literal[
+    "pod_group_missing",
+    "pod_group_too_small",
+    "not_a_gang_name",
+    "not_a_gang_minimum",
+    "gang_minimum_missing",
+    "match_policy_unknown",
+    "match_policy_ignored",
+    "gang_starts_alone",
+    "gangs_without_itself",
+    "gangs_no_list",
+    "many_gangs",
+    "not_a_gang",
+    "timeout_no_time",
+    "waiting_no_time",
+    "priorities_differ",
+    "gang_of_group_missing",
+    "gang_of_group_refused",
+    "gang_of_group_waits",
+    "gang_of_other_group",
+    "not_our_scheduler",
+    "pods_gated",
+    "too_many_at_once",
+    "too_few_pods",
+    "pods_lost",
+    "few_have_nodes",
+    "domain_short",
+    "domain_none",
+    "domain_not_for_all",
+]
+"""Gangs of pods: what they and their PodGroups say, and how far they are."""
+
+ProblemCode = Literal[ObjectCode, KindCode, PoolCode, RuleCode, TreeCode, QueueCode, GpuCode, GangCode]

@@ -19,6 +19,7 @@ from muster.model.demand import Shortfall
 from muster.model.elastic import Counts
 from muster.model.gang import Verdict
 from muster.model.pools import Growth, PoolRefusal
+from muster.model.problem import FieldProblem
 from muster.model.resources import Vector
 from muster.model.workload import Outcome
 
@@ -64,7 +65,7 @@ class Leaving(Struct, frozen=True):
     claimant_priority: int = 0
     served: bool = False
     """The claimant has had less service, whatever the priorities."""
-    text: str = ""
+    problem: FieldProblem | None = None
     """What kube-scheduler says, where it has no places for its gang; else how many of its pods have none."""
     of_nodes: bool = False
     """Its quota has room: it lacks room on the nodes."""

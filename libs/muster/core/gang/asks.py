@@ -13,6 +13,7 @@ from muster.core.placement.view import Ask
 from muster.events.clearing import ClearingProposed
 from muster.events.decisions import PreemptionProposed, QuotaReserved
 from muster.model.placing import GPU, PodRules
+from muster.model.problem import problem
 from muster.model.strategies import Resource, Strategy, strategies
 from muster.model.workload import PodSet
 
@@ -42,8 +43,7 @@ def in_force(state: AdmitterState, name: str, rules: PodRules) -> PodRules:
     """The rules of a pod as they count here; ``name``: its namespace and name, or that of its job and its set."""
     if not shares_gpu(rules) or state.placement.gpu_sharing:
         return rules
-    text = f"attempting to create a pod {name} with gpu sharing request, while GPU sharing is disabled"
-    return replace(rules, share=0, gpu_memory=0, unsupported=text)
+    return replace(rules, share=0, gpu_memory=0, unsupported=problem("", "gpu_sharing_off", pod=name))
 
 
 def strategy_of(state: AdmitterState, ask: Ask, said: str = "") -> Strategy | None:

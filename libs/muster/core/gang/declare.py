@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from muster.core.objects.meta import MADE_FOR, SHOWN, Int32, Meta, decode, is_name, is_namespace
 from muster.model.gang import PodGroup
+from muster.model.problem import FieldProblem, problem
 from muster.model.text import clean, shorten
 from muster.model.workload import PodState
 
@@ -62,9 +63,9 @@ class Declared(Struct, frozen=True, kw_only=True):
     group: tuple[str, ...] = ()
     """The gangs that start together, sorted, itself among them."""
     timeout_ms: int = DEFAULT_TIMEOUT_MS
-    refusal: str = ""
-    """Why it cannot be a gang, naming the key; empty when it can."""
-    complaints: tuple[str, ...] = ()
+    refusal: FieldProblem | None = None
+    """Why it cannot be a gang, naming the key; None when it can."""
+    complaints: tuple[FieldProblem, ...] = ()
     """What was not understood and counts as not said."""
 
 
@@ -133,11 +134,12 @@ def declared_by(pod: PodState, pod_group: PodGroup | None = None) -> Declared | 
 
 def _native(namespace: str, name: str, pod_group: PodGroup | None) -> Declared:
     """Pods that run count towards the minimum, as kube-scheduler counts them."""
-    gang, refusal = f"{namespace}/{shorten(clean(name), 300)}", ""
+    gang, refusal = f"{namespace}/{shorten(clean(name), 300)}", None
     if pod_group is None:
-        refusal = f"spec.schedulingGroup: PodGroup {gang} of scheduling.k8s.io does not exist; create it"
+        refusal = problem("spec.schedulingGroup", "pod_group_missing", gang=gang)
     elif not pod_group.alone and pod_group.minimum < 1:
-        refusal = f"spec.schedulingPolicy.gang.minCount of PodGroup {gang}: {pod_group.minimum} is not 1 or more"
+        where = "spec.schedulingPolicy.gang.minCount"
+        refusal = problem(where, "pod_group_too_small", gang=gang, value=pod_group.minimum)
     minimum = max(pod_group.minimum, 0) if pod_group is not None else 0
     return Declared(
         gang=gang, way="native", minimum=minimum, policy="waiting-and-running", group=(gang,), refusal=refusal
@@ -154,13 +156,15 @@ def declare(
     name, key, way = named
     gang = f"{namespace}/{shorten(clean(name), 300)}"
     if not is_name(name) or (way == "labels" and len(name) > MAX_LABEL):
-        return Declared(gang=gang, way=way, group=(gang,), refusal=f"{key}: {_shown(name)} {_NOT_A_NAME}")
-    complaints: list[str] = []
+        return Declared(
+            gang=gang, way=way, group=(gang,), refusal=problem(key, "not_a_gang_name", value=shorten(name, 64))
+        )
+    complaints: list[FieldProblem] = []
     if pod_group is not None:
         way = "pod_group"
-        minimum, refusal = pod_group.minimum, ""
+        minimum, refusal = pod_group.minimum, None
         if minimum < 1:
-            refusal = f"spec.minMember of PodGroup {gang}: {minimum} is not 1 or more"
+            refusal = problem("spec.minMember", "pod_group_too_small", gang=gang, value=minimum)
     else:
         minimum, refusal = _minimum(labels, annotations, gang)
     return Declared(
@@ -175,17 +179,14 @@ def declare(
     )
 
 
-_NOT_A_NAME = "is not a name of small letters, digits, - and ., at most 63 characters as a label"
-
-
-def _minimum(labels: Mapping[str, str], annotations: Mapping[str, str], gang: str) -> tuple[int, str]:
+def _minimum(labels: Mapping[str, str], annotations: Mapping[str, str], gang: str) -> tuple[int, FieldProblem | None]:
     for key, texts in ((MIN_LABEL, labels), (MIN_ANNOTATION, annotations)):
         if key in texts:
             text = texts[key]
             if re.fullmatch(r"[0-9]{1,10}", text) and 1 <= int(text) < 2**31:
-                return int(text), ""
-            return 0, f"{key}: {_shown(text)} is not a count of 1 or more"
-    return 0, f"nothing says how many pods gang {gang} takes: set {MIN_LABEL}, or create a PodGroup of that name"
+                return int(text), None
+            return 0, problem(key, "not_a_gang_minimum", value=shorten(text, 64))
+    return 0, problem("", "gang_minimum_missing", gang=gang, key=MIN_LABEL)
 
 
 def _policy(
@@ -193,7 +194,7 @@ def _policy(
     labels: Mapping[str, str],
     annotations: Mapping[str, str],
     pod_group: PodGroup | None,
-    complaints: list[str],
+    complaints: list[FieldProblem],
 ) -> MatchPolicy:
     places: list[tuple[str, Mapping[str, str]]] = [(POLICY, labels), (POLICY, annotations)]
     if pod_group is not None:
@@ -204,58 +205,58 @@ def _policy(
             continue
         policy = POLICIES.get(texts[key])
         if policy is None:
-            complaints.append(f"{key}: {_shown(texts[key])} is none of {', '.join(POLICIES)}; {DEFAULT_POLICY} is used")
+            given, choices = shorten(texts[key], 64), tuple(POLICIES)
+            complaints.append(problem(key, "match_policy_unknown", value=given, choices=choices, used=DEFAULT_POLICY))
             return DEFAULT_POLICY
         if way == "annotations" and policy != DEFAULT_POLICY:
-            complaints.append(f"{key}: gangs declared by annotations know {DEFAULT_POLICY} only; {policy} is ignored")
+            complaints.append(problem(key, "match_policy_ignored", value=policy, used=DEFAULT_POLICY))
             return DEFAULT_POLICY
         return policy
     return DEFAULT_POLICY
 
 
 def _group(
-    gang: str, annotations: Mapping[str, str], pod_group: PodGroup | None, complaints: list[str]
+    gang: str, annotations: Mapping[str, str], pod_group: PodGroup | None, complaints: list[FieldProblem]
 ) -> tuple[str, ...]:
     sources = [annotations] if pod_group is None else [pod_group.annotations, annotations]
     for texts in sources:
         for key in GROUPS:
             if texts.get(key):
-                found, problem = _gangs(texts[key])
-                if not problem and found and gang not in found:
-                    problem = f"does not name gang {gang} itself"
-                if problem:
-                    complaints.append(f"{key}: {problem}; gang {gang} starts on its own")
-                return (gang,) if problem or not found else found
+                found, wrong = _gangs(texts[key], key)
+                if wrong is None and found and gang not in found:
+                    wrong = problem(key, "gangs_without_itself", gang=gang)
+                if wrong is not None:
+                    complaints.append(problem("", "gang_starts_alone", wrong, gang=gang))
+                return (gang,) if wrong is not None or not found else found
     return (gang,)
 
 
-def _gangs(text: str) -> tuple[tuple[str, ...], str]:
+def _gangs(text: str, key: str) -> tuple[tuple[str, ...], FieldProblem | None]:
     """The gangs a JSON list names, sorted, each once; and what is wrong with it."""
     try:
         listed = msgspec.json.decode(text, type=list[str])
     except (ValueError, RecursionError):
-        return (), f'{_shown(text)} is not a JSON list such as ["namespace/gang-a", "namespace/gang-b"]'
+        return (), problem(key, "gangs_no_list", value=shorten(text, 64))
     if len(listed) > MAX_GANGS:
-        return (), f"names {len(listed)} gangs, more than {MAX_GANGS}"
+        return (), problem(key, "many_gangs", count=len(listed), most=MAX_GANGS)
     for each in listed:
         namespace, _, name = each.partition("/")
         if not is_namespace(namespace) or not is_name(name):
-            return (), f"{_shown(each)} is not namespace/name"
-    return tuple(sorted(dict.fromkeys(listed))), ""
+            return (), problem(key, "not_a_gang", value=shorten(each, 64))
+    return tuple(sorted(dict.fromkeys(listed))), None
 
 
-def _timeout(annotations: Mapping[str, str], pod_group: PodGroup | None, complaints: list[str]) -> int:
+def _timeout(annotations: Mapping[str, str], pod_group: PodGroup | None, complaints: list[FieldProblem]) -> int:
     if pod_group is not None and pod_group.timeout_s > 0:
         return pod_group.timeout_s * 1000
     if pod_group is not None and pod_group.timeout_s < 0:
-        complaints.append(f"spec.scheduleTimeoutSeconds: {pod_group.timeout_s} is not a time; 600 s are used")
+        complaints.append(problem("spec.scheduleTimeoutSeconds", "timeout_no_time", value=pod_group.timeout_s))
     for texts in (annotations,) if pod_group is None else (pod_group.annotations, annotations):
         if WAITING_TIME in texts:
             waiting = duration_ms(texts[WAITING_TIME])
             if waiting:
                 return waiting
-            shown = _shown(texts[WAITING_TIME])
-            complaints.append(f"{WAITING_TIME}: {shown} is not a time such as 30s or 1m30s; 600 s are used")
+            complaints.append(problem(WAITING_TIME, "waiting_no_time", value=shorten(texts[WAITING_TIME], 64)))
     return DEFAULT_TIMEOUT_MS
 
 
@@ -269,10 +270,6 @@ def duration_ms(text: str) -> int:
     if "".join(number + unit for number, unit in parts) != text or not parts:
         return 0
     return min(sum(int(number) * _UNITS[unit] for number, unit in parts), 2**40)
-
-
-def _shown(text: str) -> str:
-    return repr(shorten(text, 64))
 
 
 # --- a gang from its pods ---------------------------------------------------------------------------------------
@@ -305,37 +302,34 @@ def missing(policy: MatchPolicy, minimum: int, counts: GangCounts) -> int:
             return minimum - counts.waiting - counts.running - counts.succeeded
 
 
-def priority_clash(gang: str, pods: Iterable[tuple[str, int]]) -> tuple[int, str]:
+def priority_clash(gang: str, pods: Iterable[tuple[str, int]]) -> tuple[int, FieldProblem | None]:
     """(the priority of a gang, why it is refused): all of its pods (name, priority) have one, or the lowest counts.
 
     The odd one out is the first by name that differs from the priority most of them have.
     """
     listed = sorted(pods)
     if not listed:
-        return 0, ""
+        return 0, None
     tally: dict[int, int] = {}
     for _, priority in listed:
         tally[priority] = tally.get(priority, 0) + 1
     lowest = min(tally)
     if len(tally) == 1:
-        return lowest, ""
+        return lowest, None
     common = min(tally, key=lambda each: (-tally[each], each))
     name, priority = next(pod for pod in listed if pod[1] != common)
-    return lowest, (
-        f"pods of gang {gang} must have one priority: {name} has {priority}, others have {common}; "
-        f"give all of them the same priorityClassName"
-    )
+    return lowest, problem("", "priorities_differ", gang=gang, pod=name, value=priority, common=common)
 
 
-def incomplete(declared: Mapping[str, Declared], gang: str) -> str:
-    """Why the group of a gang cannot be tried: a gang of it is missing, refused, or names another group; or empty."""
+def incomplete(declared: Mapping[str, Declared], gang: str) -> FieldProblem | None:
+    """Why the group of a gang cannot be tried: a gang of it is missing, refused, or names another group; or None."""
     group = declared[gang].group
     for each in group:
         other = declared.get(each)
         if other is None:
-            return f"gang {each} of its group does not exist"
-        if other.refusal:
-            return f"gang {each} of its group is refused: {other.refusal}"
+            return problem("", "gang_of_group_missing", gang=each)
+        if other.refusal is not None:
+            return problem("", "gang_of_group_refused", other.refusal, gang=each)
         if other.group != group:
-            return f"gang {each} names another group: {', '.join(other.group)}"
-    return ""
+            return problem("", "gang_of_other_group", gang=each, gangs=other.group)
+    return None

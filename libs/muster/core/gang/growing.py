@@ -88,7 +88,9 @@ class Growing:
             has, promised = self._existing()[pool.name], self._promised_to_others(whose).get(pool.name, 0)
             return PoolRefusal(pool.name, "full", pool.most, has, promised, found[0].get(pool.name, 0))
         code, detail = _obstacle(view, asks, pool)
-        return PoolRefusal(pool.name, "unsuitable", obstacle=code, detail=detail)
+        odd = next((each.rules.unsupported for each in asks if each.rules.unsupported is not None), None)
+        odd = odd if code == "unsupported" else None
+        return PoolRefusal(pool.name, "unsuitable", obstacle=code, detail=detail, unsupported=odd)
 
     # --- what is left -----------------------------------------------------------------------------------------
 

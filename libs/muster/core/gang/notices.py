@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from muster.core.gang.podgang import PodGang
 from muster.core.gang.state import AdmitterState
 from muster.events.gangs import LACKS_NODES, MAX_PODS_NAMED, GangHeldBack, HeldBackReason
+from muster.model.problem import problem
 
 TELL_AGAIN_MS = 60_000
 """That a gang waits for the same reason, in other numbers, is said again no sooner than this."""
@@ -65,7 +66,7 @@ def broken(state: AdmitterState) -> Iterator[GangHeldBack]:
                 gang=key,
                 cycle=gang.cycle,
                 reason="broken",
-                text=f"{gang.count('placed', 'bound')} of its pods run, {gang.lacks} more are needed",
+                problem=problem("", "pods_lost", running=gang.count("placed", "bound"), lacks=gang.lacks),
                 minimum=gang.lacks,
             )
 

@@ -247,7 +247,7 @@ class PodGangPlacer:
             cycle=max(1, *(gang.cycle for gang in gangs)),
             pods=tuple(places),
             bind_until=self._until,
-            complaints=tuple(dict.fromkeys(text for each in said for text in each.complaints)),
+            complaints=tuple(dict.fromkeys(found for each in said for found in each.complaints)),
         )
 
     # --- telling ----------------------------------------------------------------------------------------------
@@ -275,7 +275,7 @@ class PodGangPlacer:
             gang=gang.key if gang.declared is not None else "",
             cycle=max(gang.cycle, 1) if tried else gang.cycle,
             reason=reason,
-            text=why.text,
+            problem=why.problem,
             pods=tuple(self._state.pods.pods[uid].ref for uid in notices.named(self._state, gang)),
             waiting=len(gang.waiting),
             minimum=unit.needs.get(gang.key, 0),

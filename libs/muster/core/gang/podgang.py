@@ -174,7 +174,7 @@ class PodGang(Struct):
     def lacks(self) -> int:
         """How many pods a gang that has started lacks of its minimum, none of which waits."""
         said, running = self.declared, self.count("placed", "bound")
-        if said is None or said.refusal or not self.started or self.waiting or not running:
+        if said is None or said.refusal is not None or not self.started or self.waiting or not running:
             return 0
         return max(said.minimum - running - self.count("succeeded"), 0)
 

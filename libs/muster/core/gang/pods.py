@@ -227,5 +227,5 @@ def held_back(state: PodGangs, at: Position, event: GangHeldBack, pools: int = 0
 def said(event: GangHeldBack) -> str:
     """What is said of a gang besides the reason, to compare."""
     reason = "" if event.reason == "timed_out" else event.reason
-    parts = (reason, event.text, event.waiting, event.minimum, event.shortage, event.by, event.complaints)
+    parts = (reason, event.problem, event.waiting, event.minimum, event.shortage, event.by, event.complaints)
     return repr((*parts, event.growth, event.refusals) if event.growth or event.refusals else parts)

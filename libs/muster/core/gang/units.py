@@ -15,7 +15,7 @@ from muster.core.gang.state import AdmitterState
 from muster.core.objects.labels import is_ray_head
 from muster.events.decisions import Shortage
 from muster.events.gangs import HeldBackReason
-from muster.model.text import counted
+from muster.model.problem import FieldProblem, problem
 from muster.model.workload import SCHEDULERS, PodState
 
 MAX_AT_ONCE = 1_500
@@ -28,7 +28,7 @@ class Why(Struct, frozen=True):
     """Why a gang waits."""
 
     reason: HeldBackReason
-    text: str = ""
+    problem: FieldProblem | None = None
     shortage: Shortage | None = None
     patient: bool = False
     """What is missing may be on its way."""
@@ -100,14 +100,14 @@ def unit_of(state: AdmitterState, of: PodGang) -> Unit:
 def _need(gang: PodGang) -> int:
     """How many pods a gang must start with at once; 0 when pods of it start on their own."""
     said = gang.declared
-    return 0 if said is None or said.refusal else max(missing(said.policy, said.minimum, gang.counted), 0)
+    return 0 if said is None or said.refusal is not None else max(missing(said.policy, said.minimum, gang.counted), 0)
 
 
 def may_be_tried(state: AdmitterState, gang: PodGang, pod: PodState) -> bool:
     """Whether a pod that waits may be given a node at all now."""
     if not pod.ours or pod.gated or resting(state.pods, pod.ref.uid, state.now):
         return False
-    if gang.declared is not None and gang.declared.refusal and not jobpods.admitted_job(state, pod):
+    if gang.declared is not None and gang.declared.refusal is not None and not jobpods.admitted_job(state, pod):
         return False
     return jobpods.owner_known(state, pod) or state.now >= gang.since + OWNER_MS
 
@@ -129,11 +129,11 @@ def problems(state: AdmitterState, unit: Unit) -> dict[str, Why]:
     for gang in unit.gangs:
         if gang.key in own or gang.declared is None:
             continue
-        text = incomplete(said, gang.key)
+        lacks = incomplete(said, gang.key)
         other = next((key for key in gang.group if key in own), "")
-        if text or other:
-            text = text or f"gang {other} of its group cannot start: {own[other].text or own[other].reason}"
-            found[gang.key] = Why("group_incomplete", text, patient=not other or own[other].patient)
+        if lacks is not None or other:
+            lacks = lacks or problem("", "gang_of_group_waits", own[other].problem, gang=other)
+            found[gang.key] = Why("group_incomplete", lacks, patient=not other or own[other].patient)
     return found
 
 
@@ -142,27 +142,27 @@ def _own_problem(state: AdmitterState, unit: Unit, gang: PodGang) -> Why | None:
     waiting = [pods[uid] for uid in gang.waiting]
     rest = next((pod for pod in waiting if resting(state.pods, pod.ref.uid, state.now)), None)
     if rest is not None:
-        return Why("bind_refused", f"{rest.ref}: {state.pods.rests[rest.ref.uid].message}")
+        return Why("bind_refused", problem(str(rest.ref), "said", said=state.pods.rests[rest.ref.uid].message))
     gated = sum(pod.gated for pod in waiting)
     if said is None:
         return Why("gated") if gated else None
-    if said.refusal:
+    if said.refusal is not None:
         return Why("refused", said.refusal)
     foreign = next((pod for pod in waiting if not pod.ours), None)
     if foreign is not None:
-        text = f"{foreign.ref} has schedulerName {foreign.scheduler}; set schedulerName: {SCHEDULERS[0]}"
-        return Why("other_scheduler", text, patient=True)
+        names = {"pod": str(foreign.ref), "scheduler": foreign.scheduler, "ours": SCHEDULERS[0]}
+        return Why("other_scheduler", problem("", "not_our_scheduler", **names), patient=True)
     need, have = unit.needs.get(gang.key, 0), len(unit.pools.get(gang.key, ()))
     if not need:
-        return Why("gated", f"{counted(gated, 'pod')} of gang {gang.key}") if gated else None
+        return Why("gated", problem("", "pods_gated", count=gated, gang=gang.key)) if gated else None
     alive = [pods[uid] for uid, stage in gang.pods.items() if stage in ("waiting", "placed", "bound")]
     if len({pod.priority or 0 for pod in alive}) > 1:
         return Why("priority_clash", priority_clash(gang.key, [(pod.ref.name, pod.priority or 0) for pod in alive])[1])
     if sum(unit.needs.values()) > MAX_AT_ONCE:
-        text = f"{counted(sum(unit.needs.values()), 'pod')} would have to start at once, more than {MAX_AT_ONCE}"
-        return Why("refused", text)
+        count = sum(unit.needs.values())
+        return Why("refused", problem("", "too_many_at_once", count=count, most=MAX_AT_ONCE))
     if need <= have:
         return None
     if gated and need <= have + gated:
-        return Why("gated", f"{counted(gated, 'pod')} of gang {gang.key}")
-    return Why("too_few_pods", f"gang {gang.key} needs {need} and has {have}", patient=True)
+        return Why("gated", problem("", "pods_gated", count=gated, gang=gang.key))
+    return Why("too_few_pods", problem("", "too_few_pods", gang=gang.key, needs=need, has=have), patient=True)

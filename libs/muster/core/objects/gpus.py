@@ -3,7 +3,7 @@
 ``gpu-fraction: "0.5"`` or ``gpu-memory: "4096"`` (MiB), of ``gpu-fraction-num-devices`` devices, for the container
 ``gpu-fraction-container-name``; ``nvidia.com/container.NAME.gpu-memory.request`` asks for an amount and names the
 container at once, and ``.limit`` stands in for it where it is missing. One container of a pod shares, as KAI Scheduler
-has it, and the sentences about what is wrong are its own, word for word: users know and search for them.
+has it; what is wrong is worded as it words it.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from muster.core.objects.meta import GPU_DEVICE, GPU_GROUPS
 from muster.model.placing import PodRules
+from muster.model.problem import FieldProblem, problem
 from muster.model.resources import QuantityError, parse_quantity
 
 FRACTION = "gpu-fraction"
@@ -36,15 +37,15 @@ MAX_MEMORY = 1 << 30
 """MiB; more than any device has."""
 WHOLE = 1000
 
-BAD_FRACTION = "gpu-fraction annotation value must be a positive number smaller than 1.0"
-BAD_MEMORY = "gpu-memory annotation value must be a positive integer greater than 0"
-BAD_COUNT = "fraction count annotation value must be a positive integer greater than 0"
-FRACTION_AND_WHOLE = "cannot have both GPU fraction request and whole GPU resource request/limit"
-MEMORY_AND_GPU = "cannot request both GPU and GPU memory"
-COUNT_ALONE = "cannot request multiple fractional devices without specifying fraction portion or gpu-memory"
-MPS_ALONE = "MPS is only supported with GPU fraction request"
-SEVERAL = "currently, kai doesn't support multiple containers with fractional GPU requests"
-LIMIT_BESIDE = "cannot combine nvidia.com/container. limit annotation with gpu-fraction or gpu-memory annotation"
+BAD_FRACTION = problem("", "bad_gpu_fraction")
+BAD_MEMORY = problem("", "bad_gpu_memory")
+BAD_COUNT = problem("", "bad_gpu_count")
+FRACTION_AND_WHOLE = problem("", "fraction_and_whole_gpu")
+MEMORY_AND_GPU = problem("", "gpu_memory_and_gpu")
+COUNT_ALONE = problem("", "gpu_count_alone")
+MPS_ALONE = problem("", "mps_alone")
+SEVERAL = problem("", "several_containers_share")
+LIMIT_BESIDE = problem("", "gpu_limit_beside")
 
 _NUMBER = re.compile(r"[0-9]{0,9}(\.[0-9]{0,30})?([eE][-+]?[0-9]{1,2})?", re.ASCII)
 _CONTAINER_MEMORY = re.compile(r"nvidia\.com/container\.([-a-z0-9]{1,63})\.gpu-memory\.(request|limit)", re.ASCII)
@@ -70,7 +71,11 @@ def with_share(rules: PodRules, annotations: Mapping[str, str], whole: bool, nam
     if not asks_for_share(annotations):
         return rules
     share, memory, count, wrong = _read(annotations, whole, names)
-    return replace(rules, unsupported=wrong) if wrong else replace(rules, share=share, gpu_memory=memory, devices=count)
+    return (
+        replace(rules, unsupported=wrong)
+        if wrong is not None
+        else replace(rules, share=share, gpu_memory=memory, devices=count)
+    )
 
 
 def container_of(annotations: Mapping[str, str]) -> str:
@@ -84,13 +89,15 @@ def _by_key(annotations: Mapping[str, str]) -> str:
     return next((each.group(1) for each in found if each is not None), "")
 
 
-def _read(annotations: Mapping[str, str], whole: bool, names: Collection[str]) -> tuple[int, int, int, str]:
+def _read(
+    annotations: Mapping[str, str], whole: bool, names: Collection[str]
+) -> tuple[int, int, int, FieldProblem | None]:
     """(thousandths, MiB, devices, what is wrong)"""
     fraction, memory, count = annotations.get(FRACTION), annotations.get(MEMORY), annotations.get(DEVICES)
     none = (0, 0, 1)
     amounts, wrong = _of_containers(annotations)
     wrong = wrong or _container_wrong(annotations, names)
-    if wrong:
+    if wrong is not None:
         return *none, wrong
     if fraction is None and memory is None and not amounts and annotations.get(MPS) == "true":
         return *none, MPS_ALONE
@@ -101,7 +108,7 @@ def _read(annotations: Mapping[str, str], whole: bool, names: Collection[str]) -
     if count is not None and fraction is None and memory is None and not amounts:
         return *none, COUNT_ALONE
     mebibytes, wrong = _memory(memory, amounts)
-    if wrong:
+    if wrong is not None:
         return *none, wrong
     share = thousandths(fraction) if fraction is not None else 0
     if fraction is not None and not share:
@@ -111,26 +118,26 @@ def _read(annotations: Mapping[str, str], whole: bool, names: Collection[str]) -
         return *none, BAD_COUNT
     for key in sorted(annotations):
         if (key == COMPUTE_MODE or _CONTAINER_MODE.fullmatch(key)) and annotations[key] != TIME_SLICING:
-            return *none, f"annotation {key}: only {TIME_SLICING} is served here"
-    return share, mebibytes, devices, ""
+            return *none, problem("", "only_time_slicing", key=key, value=TIME_SLICING)
+    return share, mebibytes, devices, None
 
 
-def _memory(memory: str | None, amounts: Mapping[str, int]) -> tuple[int, str]:
+def _memory(memory: str | None, amounts: Mapping[str, int]) -> tuple[int, FieldProblem | None]:
     """(MiB, what is wrong), by the annotation of the pod and by what is asked for one container."""
     asked = amounts.get("request", amounts.get("limit", 0))
     if memory is None:
-        return asked, ""
+        return asked, None
     mebibytes = _integer(memory, MAX_MEMORY)
     if not mebibytes:
         return 0, BAD_MEMORY
     if "limit" in amounts:
         return 0, LIMIT_BESIDE
     if asked and asked != mebibytes:
-        return 0, f"NvFractions memory request ({asked}Mi) does not match {MEMORY} annotation value ({memory} MiB)"
-    return mebibytes, ""
+        return 0, problem("", "gpu_memory_differs", asked=asked, key=MEMORY, memory=memory)
+    return mebibytes, None
 
 
-def _of_containers(annotations: Mapping[str, str]) -> tuple[dict[str, int], str]:
+def _of_containers(annotations: Mapping[str, str]) -> tuple[dict[str, int], FieldProblem | None]:
     """({"request" or "limit": MiB} of the container that the annotations of containers name, what is wrong)"""
     amounts, named = dict[str, int](), dict[str, None]()
     for key in sorted(annotations):
@@ -138,28 +145,28 @@ def _of_containers(annotations: Mapping[str, str]) -> tuple[dict[str, int], str]
         if found is not None:
             amount = _mebibytes(annotations[key])
             if not 0 < amount <= MAX_MEMORY:
-                return {}, f"{key} annotation value must be a valid Kubernetes memory quantity greater than 0"
+                return {}, problem("", "bad_container_memory", key=key)
             amounts[found.group(2)] = amount
         either = found or mode
         if either is not None:
             named[either.group(1)] = None
     if not amounts:
-        return {}, ""
+        return {}, None
     if len(named) > 1:
         return {}, SEVERAL
     if amounts.get("request", 0) > amounts.get("limit", MAX_MEMORY):
-        return {}, f"invalid fraction request for container {next(iter(named))}: request is greater than limit"
-    return amounts, ""
+        return {}, problem("", "gpu_request_over_limit", container=next(iter(named)))
+    return amounts, None
 
 
-def _container_wrong(annotations: Mapping[str, str], names: Collection[str]) -> str:
+def _container_wrong(annotations: Mapping[str, str], names: Collection[str]) -> FieldProblem | None:
     """What is wrong with the container that is to share."""
     wanted, by_key = container_of(annotations), _by_key(annotations)
     if by_key and wanted != by_key:
-        return f"{CONTAINER} annotation value {wanted[:63]} does not match container name {by_key}"
+        return problem("", "gpu_container_differs", key=CONTAINER, value=wanted[:63], container=by_key)
     if wanted and names and wanted not in names:
-        return f"container {wanted[:63]} not found in pod spec, but a fractional annotation referencing it was found"
-    return ""
+        return problem("", "gpu_container_missing", container=wanted[:63])
+    return None
 
 
 def thousandths(text: str) -> int:

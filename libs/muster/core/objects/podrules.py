@@ -20,7 +20,7 @@ from muster.model.placing import (
     Toleration,
     Topology,
 )
-from muster.model.text import clean, shorten
+from muster.model.problem import FieldProblem, problem
 
 _OPERATORS: dict[str, Operator] = {
     "In": "In",
@@ -161,7 +161,7 @@ def rules_of(raw: RawRules, labels: dict[str, str]) -> PodRules:
             if each.when_unsatisfiable == "DoNotSchedule"
         ),
         ports=tuple(_ports(raw)),
-        unsupported=next((text for each in together + apart if (text := _unsupported(each))), ""),
+        unsupported=next((found for each in together + apart if (found := _unsupported(each)) is not None), None),
     )
 
 
@@ -218,10 +218,10 @@ def _pod_term(raw: RawPodTerm, labels: dict[str, str]) -> PodTerm:
     return PodTerm(raw.topology_key, selector, () if everywhere else raw.namespaces or (), everywhere)
 
 
-def _unsupported(raw: RawPodTerm) -> str:
+def _unsupported(raw: RawPodTerm) -> FieldProblem | None:
     if raw.namespace_selector is None or selector_of(raw.namespace_selector) == ():
-        return ""
-    return shorten(clean(f"pod affinity over {raw.topology_key} selects namespaces by label; name them instead"), 200)
+        return None
+    return problem("", "affinity_by_namespace_label", key=raw.topology_key[:63])
 
 
 def _spread(raw: RawSpread, labels: dict[str, str]) -> Spread:

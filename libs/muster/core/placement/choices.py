@@ -89,8 +89,8 @@ def suits(view: View, ask: Ask, name: str) -> bool:
 def refused(ask: Ask, group: NodeClass, pinned: bool) -> tuple[ObstacleCode, str] | None:
     """Why no node of a class will do, whatever it has left: (code, detail), in the order Kubernetes asks."""
     rules = ask.rules
-    if rules.unsupported:
-        return "unsupported", rules.unsupported
+    if rules.unsupported is not None:
+        return "unsupported", ""
     if not group.schedulable and not any(tolerates(each, UNSCHEDULABLE) for each in rules.tolerations):
         return "unschedulable", ""
     taint = untolerated([each for each in group.taints if each.key != UNSCHEDULABLE.key], rules.tolerations)

@@ -262,4 +262,4 @@ def _shortage(view: View, ask: Ask, fitted: int, affinity: PodAffinity | None) -
                 elif affinity is not None and (obstacle := affinity.obstacle(name)):
                     count(obstacle, "", 1)
     found = tuple(Obstacle(code, nodes, detail) for (code, detail), nodes in sorted(counts.items()) if nodes)
-    return Shortage(ask.name, fitted, ask.count, view.ledger.count, found)
+    return Shortage(ask.name, fitted, ask.count, view.ledger.count, found, unsupported=ask.rules.unsupported)

@@ -14,6 +14,7 @@ from muster.core.placement.choices import choices
 from muster.core.placement.view import Ask, View
 from muster.events.decisions import Shortage
 from muster.model.placing import NodeTerm, PodRules, Requirement, Topology
+from muster.model.problem import problem
 
 MAX_DOMAINS = 64
 """Domains that are tried at most, the tightest first."""
@@ -85,8 +86,13 @@ def _told(view: View, asks: Sequence[Ask], level: str, short: Shortage | None) -
         count = rooms[best] if best is not None else 0
         if count < ask.count or short is None:
             name = level.rpartition("/")[2]
-            text = f"{name} {best[0][1]} has {count} of {ask.count}" if best is not None else f"no {name} has any"
-            return Shortage(ask.name, min(count, ask.count), ask.count, view.ledger.count, within=text)
+            none = problem("", "domain_none", level=name)
+            within = (
+                none
+                if best is None
+                else problem("", "domain_short", level=name, domain=best[0][1], has=count, wants=ask.count)
+            )
+            return Shortage(ask.name, min(count, ask.count), ask.count, view.ledger.count, within=within)
     name = level.rpartition("/")[2]
     assert short is not None
-    return replace(short, within=f"no {name} has room for all of it together")
+    return replace(short, within=problem("", "domain_not_for_all", level=name))

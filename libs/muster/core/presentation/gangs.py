@@ -12,8 +12,8 @@ from muster.core.presentation.desired import DesiredObject, EventNote, note_on, 
 from muster.core.readmodel.gangs import GangHeld, GangShown
 from muster.core.readmodel.state import ReadState
 from muster.core.status.gang import held_back_code
-from muster.core.wording import explain_nodes, telling_nodes
 from muster.core.wording import gangs as words
+from muster.core.wording import problems, telling_nodes
 from muster.core.wording.gangs import NO_PLACE, TRIED
 from muster.events.gangs import LACKS_NODES, MAX_PODS_NAMED, GangHeldBack
 from muster.model import api
@@ -40,8 +40,8 @@ def gang_events(state: ReadState, key: str) -> list[GangNote]:
         return []
     found = []
     if gang.complaint is not None:
-        text, ref = gang.complaint.text, gang.complaint.ref
-        stamp = f"gang-{digest(('complaint', ref.uid, text))}"
+        text, ref = "; ".join(map(problems.line, gang.complaint.found)), gang.complaint.ref
+        stamp = f"gang-{digest(('complaint', ref.uid, gang.complaint.found))}"
         found.append(GangNote(_note(state, ref, stamp, "GangMarkIgnored", text)))
     held = gang.held
     if held is None:
@@ -79,9 +79,9 @@ def _words(gang: GangShown, held: GangHeld) -> str:
 def _stamp(held: GangHeld, ref: Ref) -> str:
     """One Event per pod, round and kind of trouble, whichever process writes it and however often."""
     event = held.event
-    said = event.reason if event.reason in TRIED else f"{event.reason}:{event.text}"
+    said: object = event.reason if event.reason in TRIED else (event.reason, event.problem)
     if event.reason in NO_PLACE:
-        said = explain_nodes.from_pools(event.growth, event.refusals)
+        said = (event.growth, event.refusals)
     return f"gang-{digest((ref.uid, event.cycle, said))}"
 
 

@@ -311,7 +311,7 @@ class QuotaAccountant:
                     ref=entry.ref,
                     attempt=entry.attempt,
                     reason=why,
-                    text=suspending.said_of(state, entry) if why == "unschedulable" else "",
+                    problem=suspending.said_of(state, entry) if why == "unschedulable" else None,
                 )
 
     def next_deadline(self, state: AccountantState) -> int | None:

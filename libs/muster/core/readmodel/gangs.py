@@ -15,6 +15,7 @@ from muster.events.facts import PodGone, PodGroupGone, PodGroupObserved, PodObse
 from muster.events.gangs import LACKS_NODES, GangHeldBack, PodsPlaced
 from muster.model.gang import PodGroup
 from muster.model.keys import Position, Ref
+from muster.model.problem import FieldProblem
 from muster.model.workload import DEFAULT_SCHEDULER, PodState
 
 ENDED = ("Finished", "Failed")
@@ -32,7 +33,7 @@ class GangHeld(Struct, frozen=True):
 class Complaint(Struct, frozen=True):
     """What of the marks of a gang was not understood, and a pod that can show it."""
 
-    text: str
+    found: tuple[FieldProblem, ...]
     ref: Ref
     at: int
 
@@ -194,7 +195,7 @@ def placed(state: GangsShown, at: Position, event: PodsPlaced) -> tuple[str, ...
         gang.held = None
         gang.began = gang.began or at.at
         if event.complaints:
-            gang.complaint = Complaint("; ".join(event.complaints), ref, at.at)
+            gang.complaint = Complaint(event.complaints, ref, at.at)
     return tuple(found)
 
 
@@ -209,5 +210,5 @@ def held_back(state: GangsShown, at: Position, event: GangHeldBack) -> str:
     if event.cycle:
         gang.began = gang.began or at.at
     if event.complaints and event.pods:
-        gang.complaint = Complaint("; ".join(event.complaints), event.pods[0], at.at)
+        gang.complaint = Complaint(event.complaints, event.pods[0], at.at)
     return key

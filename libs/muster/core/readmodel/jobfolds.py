@@ -241,7 +241,7 @@ class JobFolds:
     def _timed_out(self, state: ReadState, at: Position, event: d.SuspensionOrdered) -> None:
         cause = Cause(at.seq, at.item)
         code: Literal["RunningTimeout", "StaleGang"] = "StaleGang" if event.reason == "stale_gang" else "RunningTimeout"
-        self._leaves(state, event.ref.uid, Leaving(code, state.generation, cause, text=event.text))
+        self._leaves(state, event.ref.uid, Leaving(code, state.generation, cause, problem=event.problem))
 
     def _leaves(self, state: ReadState, uid: str, leaving: Leaving) -> None:
         if uid in state.queues.workloads:

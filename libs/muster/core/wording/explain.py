@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from muster.core.codes.values import Leaving
 from muster.core.status.jobstatus import refusal_code, refused_code
+from muster.core.wording import problems
 from muster.core.wording.terms import amounts, terms
 from muster.events.claims import ClaimOutcome, PlanObjection, StayReason
 from muster.events.decisions import (
@@ -176,7 +177,7 @@ def cleared_for(why: Leaving) -> Reason:
 def leaving(why: Leaving) -> Reason:
     """The words for a job that a decision suspends."""
     if why.code == "RunningTimeout":
-        return unschedulable(why.text) if why.text else RUNNING_TIMEOUT
+        return unschedulable(problems.line(why.problem)) if why.problem is not None else RUNNING_TIMEOUT
     if why.code == "StaleGang":
         return STALE_GANG
     if why.before:

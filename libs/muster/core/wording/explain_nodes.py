@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from muster.core.codes.values import NodesKept
+from muster.core.wording import problems
 from muster.core.wording.explain import Reason
 from muster.events.decisions import GiveBackReason, Obstacle, ObstacleCode, Shortage
 from muster.events.gangs import GangHeldBack, HeldBackReason, PodsReleaseReason
 from muster.events.growing import WithdrawalReason
 from muster.model.gang import PodGroup, Verdict
 from muster.model.pools import Growth, PoolNodes, PoolRefusal, PoolRefusalReason
+from muster.model.problem import FieldProblem
 from muster.model.text import counted, moment
 
 OBSTACLES: dict[ObstacleCode, str] = {
@@ -34,9 +36,9 @@ def no_room(short: Shortage, pods: str = "") -> str:
 
     ``0/5 nodes are available: 1 Insufficient nvidia.com/gpu, 4 node(s) had untolerated taint {a: b}``.
     """
-    if short.within:
-        return f"its pods are to be together, and {short.within}"
-    causes = ", ".join(sorted(_obstacle(each) for each in short.obstacles))
+    if short.within is not None:
+        return f"its pods are to be together, and {problems.line(short.within)}"
+    causes = ", ".join(sorted(_obstacle(each, short.unsupported) for each in short.obstacles))
     text = f"0/{short.nodes} nodes are available" + (f": {causes}" if causes else "")
     if short.kept_for:
         text += f"; what is free is kept for {short.kept_for}, which has waited longer"
@@ -70,10 +72,14 @@ def pods_of(event: GangHeldBack) -> str:
     return f"{like} of gangs {named}, which start together,"
 
 
-def _obstacle(each: Obstacle) -> str:
+def _obstacle(each: Obstacle, unsupported: FieldProblem | None) -> str:
     if each.code == "insufficient" and each.detail == "pods":
         return f"{each.nodes} Too many pods"
-    return f"{each.nodes} {OBSTACLES[each.code].format(each.detail)}"
+    return f"{each.nodes} {_worded(each.code, each.detail, unsupported)}"
+
+
+def _worded(code: ObstacleCode, detail: str, unsupported: FieldProblem | None) -> str:
+    return OBSTACLES[code].format(detail if unsupported is None else problems.line(unsupported))
 
 
 POOL_REFUSED: dict[PoolRefusalReason, str] = {
@@ -107,8 +113,9 @@ def pool_nodes(pools: tuple[PoolNodes, ...]) -> str:
 def pool_refused(each: PoolRefusal) -> str:
     """``pool gpu: max 4, has 3, the gang needs 2 more``."""
     promised = f", {each.promised} promised to others" if each.promised else ""
-    known = {str(code): words for code, words in OBSTACLES.items()}
-    obstacle = f": {known[each.obstacle].format(each.detail)}" if each.obstacle in known else ""
+    known = {str(code): code for code in OBSTACLES}
+    code = known.get(each.obstacle)
+    obstacle = f": {_worded(code, each.detail, each.unsupported)}" if code is not None else ""
     words = POOL_REFUSED[each.why].format(
         most=counted(each.most, "node") if each.why == "full" else "",
         has=each.has,

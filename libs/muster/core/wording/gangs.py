@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from muster.core.codes.values import GangStatus
-from muster.core.wording import explain_nodes, telling_nodes
+from muster.core.wording import explain_nodes, problems, telling_nodes
 from muster.core.wording.explain_nodes import no_room, pods_of
 from muster.events.gangs import GangHeldBack
 from muster.model.text import counted
@@ -77,5 +77,5 @@ def lacks(event: GangHeldBack) -> str:
 def lack(event: GangHeldBack) -> str:
     """What a gang lacks, and what node pools could do."""
     if event.shortage is None:
-        return event.text
+        return problems.line(event.problem) if event.problem is not None else ""
     return no_room(event.shortage, pods_of(event)) + explain_nodes.from_pools(event.growth, event.refusals)

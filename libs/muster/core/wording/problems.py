@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from string import Formatter
 from typing import Any, get_args
 
+from muster.core.wording.problems_gangs import GANGS, GPUS
 from muster.core.wording.problems_objects import KINDS, OBJECTS, POOLS
 from muster.core.wording.problems_quota import QUEUES, RULES, TREES
 from muster.model.problem import FieldProblem
@@ -18,7 +19,7 @@ from muster.model.problemcodes import ProblemCode
 from muster.model.resources import format_quantity
 from muster.model.text import counted
 
-TEMPLATES: dict[str, str] = {**OBJECTS, **KINDS, **POOLS, **RULES, **TREES, **QUEUES}
+TEMPLATES: dict[str, str] = {**OBJECTS, **KINDS, **POOLS, **RULES, **TREES, **QUEUES, **GPUS, **GANGS}
 
 
 def codes_of(literal: Any) -> set[str]:

@@ -370,7 +370,7 @@ _WORDS: Mapping[type[Event], tuple[str, _Say]] = {
     claims.VictimStays: ("stays", lambda e: explain.STAYS[e.reason]),
     d.SuspensionOrdered: (
         "suspends",
-        lambda e: explain.suspended(e.reason, e.text),
+        lambda e: explain.suspended(e.reason, problems.line(e.problem) if e.problem is not None else ""),
     ),
     d.GangAdmitted: ("admitted", lambda e: f"at {e.queue}, attempt {e.attempt}{telling_nodes.placed(e)}"),
     d.GangAwaitingNodes: ("lacks nodes", telling_nodes.lacks_nodes),

@@ -116,8 +116,8 @@ def held_back(event: gangs.GangHeldBack) -> str:
     parts = [explain_nodes.HELD_BACK[event.reason]]
     if event.by:
         parts[0] += f" ({event.by})"
-    if event.text:
-        parts.append(event.text)
+    if event.problem is not None:
+        parts.append(problems.line(event.problem))
     if event.shortage is not None:
         parts.append(explain_nodes.no_room(event.shortage, explain_nodes.pods_of(event)))
     return ": ".join(parts) + explain_nodes.from_pools(event.growth, event.refusals)

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from kit import facts, nodes
 from kit.bench import Bench
 from kit.podgangs import Scene, member
+from kit.words import in_words
 from muster.core.actuation.answers import RetryLater
 from muster.core.actuation.bind import Bind, Unbind, after_unbind
 from muster.core.actuation.gpus import CONFIG_MAP, Wiring, wiring_for
@@ -32,6 +33,7 @@ from muster.events.gangs import GangHeldBack, GpuReservationEnded, PodsPlaced, P
 from muster.events.system import PlacementChosen
 from muster.model.keys import Intent, Ref
 from muster.model.placing import GPU, GPU_MEMORY, PodRules
+from muster.model.problem import FieldProblem
 from muster.model.workload import PodSet, PodState
 
 OF_MAIN = "nvidia.com/container.main.gpu-memory"
@@ -128,10 +130,11 @@ def test_the_devices_it_was_given_are_read_with_who_shares_them() -> None:
     ],
 )
 def test_what_is_no_share_keeps_the_pod_back_in_the_words_users_know(
-    annotations: dict[str, str], gpus: int | None, told: str
+    annotations: dict[str, str], gpus: int | None, told: str | FieldProblem
 ) -> None:
     rules = read(annotations, gpus=gpus).rules
-    assert (rules.share, rules.gpu_memory, rules.unsupported) == (0, 0, told)
+    words = told if isinstance(told, str) else in_words(told)
+    assert (rules.share, rules.gpu_memory, in_words(rules.unsupported)) == (0, 0, words)
 
 
 @pytest.mark.parametrize(
@@ -217,8 +220,8 @@ def test_where_sharing_is_off_such_a_pod_is_told_so() -> None:
     scene.put(member("a", rules=PodRules(share=500)))
     scene.settle()
     held = [each for stored in scene.bench.log for each in stored.commit.events if isinstance(each, GangHeldBack)]
-    [obstacle] = held[-1].shortage.obstacles if held[-1].shortage is not None else ()
-    assert obstacle.detail == (
+    assert held[-1].shortage is not None
+    assert in_words(held[-1].shortage.unsupported) == (
         "attempting to create a pod video/a with gpu sharing request, while GPU sharing is disabled"
     )
 
@@ -272,7 +275,7 @@ def test_a_job_with_shares_is_tried_once_where_sharing_is_off() -> None:
         bench.settle()
     assert len(bench.happened(QuotaReserved)) == 1
     [told] = bench.happened(GangDeferred)
-    assert "while GPU sharing is disabled" in repr(told.shortage)
+    assert "while GPU sharing is disabled" in in_words(told.shortage.unsupported)
     bench.sound()
     bench.append("gang_admitter", "input", [PlacementChosen(mode="pack")])
     bench.settle()

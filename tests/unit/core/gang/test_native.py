@@ -11,6 +11,7 @@ from kit import facts
 from kit.bench import Bench
 from kit.nodes import node
 from kit.podgangs import Scene, member, pod_group
+from kit.words import in_words
 from muster.core.gang.declare import counting, declared_by
 from muster.core.gang.native import read_native_group
 from muster.core.reading.cluster import read_pod
@@ -94,11 +95,12 @@ def test_what_cannot_be_a_gang_is_refused_with_the_way_out() -> None:
     missing = declared_by(pod, None)
     assert missing is not None
     assert (
-        missing.refusal == "spec.schedulingGroup: PodGroup video/train of scheduling.k8s.io does not exist; create it"
+        in_words(missing.refusal)
+        == "spec.schedulingGroup: PodGroup video/train of scheduling.k8s.io does not exist; create it"
     )
     wrong = declared_by(pod, native(0))
     assert wrong is not None
-    assert "minCount of PodGroup video/train: 0 is not 1 or more" in wrong.refusal
+    assert "minCount: PodGroup video/train says 0; write 1 or more" in in_words(wrong.refusal)
 
 
 # --- pods that name us --------------------------------------------------------------------------------------------

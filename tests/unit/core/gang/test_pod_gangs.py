@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from kit import facts, nodes
 from kit.podgangs import SIGS, Scene, member, pod_group
+from kit.words import in_words
 from muster.core.gang.claims import AGE_MS, CLAIM_MS
 from muster.core.gang.notices import BROKEN_MS, GRACE_MS, STARVED_MS
 from muster.core.gang.units import MAX_AT_ONCE
@@ -137,7 +138,7 @@ def test_a_gang_with_two_priorities_is_refused_until_they_are_one(case: Case) ->
     case.settle()
     told = case.happened(GangHeldBack)
     assert [each.reason for each in told] == ["priority_clash"]
-    assert "a-9 has 7, others have 5" in told[0].text
+    assert "a-9 has 7, others have 5" in in_words(told[0].problem)
     case.removed("a-9")
     case.settle()
     assert case.bound() == ["a-0", "a-1"]
@@ -213,7 +214,7 @@ def test_an_unreadable_minimum_is_refused_with_its_key(case: Case) -> None:
     case.settle()
     told = case.happened(GangHeldBack)
     assert [each.reason for each in told] == ["refused"]
-    assert "min-available: 'x' is not a count" in told[0].text
+    assert "min-available: 'x' is not a count" in in_words(told[0].problem)
 
 
 def test_a_gang_of_the_default_scheduler_is_told_what_to_set(case: Case) -> None:
@@ -224,7 +225,7 @@ def test_a_gang_of_the_default_scheduler_is_told_what_to_set(case: Case) -> None
     case.bench.pass_time(GRACE_MS + 1)
     told = case.happened(GangHeldBack)
     assert [each.reason for each in told] == ["other_scheduler"]
-    assert told[0].text.endswith("set schedulerName: muster")
+    assert in_words(told[0].problem).endswith("set schedulerName: muster")
     assert not case.orders()
 
 
@@ -278,7 +279,7 @@ def test_a_refused_bind_is_told_and_tried_again_later(case: Case) -> None:
     assert not case.orders()
     told = case.happened(GangHeldBack)
     assert [each.reason for each in told] == ["bind_refused"]
-    assert "denied by a policy" in told[0].text
+    assert "denied by a policy" in in_words(told[0].problem)
     case.bench.pass_time(30_000)
     case.settle()
     assert case.bound() == ["a-0", "a-1"]
@@ -352,7 +353,7 @@ def test_a_gang_that_loses_pods_and_gets_no_others_is_told_once(case: Case) -> N
     case.bench.pass_time(600_000)
     told = case.happened(GangHeldBack)
     assert [(each.reason, each.minimum) for each in told] == [("broken", 2)]
-    assert told[0].text == "1 of its pods run, 2 more are needed"
+    assert in_words(told[0].problem) == "1 of its pods run, 2 more are needed"
     case.add(member("a-5", "a", 3), member("a-6", "a", 3))
     case.settle()
     assert case.bound() == ["a-2", "a-5", "a-6"]

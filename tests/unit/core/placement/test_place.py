@@ -20,6 +20,7 @@ from muster.model.placing import (
     Taint,
     Toleration,
 )
+from muster.model.problem import problem
 from muster.model.strategies import Strategy
 
 WORKER = (Requirement("app", "In", ("worker",)),)
@@ -103,7 +104,7 @@ def test_too_many_pods() -> None:
         ),
         (PodRules(together=(PodTerm("zone", WORKER),)), "2 node(s) didn't match pod affinity rules"),
         (
-            PodRules(unsupported="namespaceSelector cannot be judged"),
+            PodRules(unsupported=problem("", "said", said="namespaceSelector cannot be judged")),
             "2 node(s) were not tried: namespaceSelector cannot be judged",
         ),
     ],

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from kit import facts
+from kit.words import told as as_told
 from muster.core.gang import declare, pods
 from muster.core.gang.podgang import PodGangs
 from muster.core.presentation import gangs
@@ -157,7 +158,7 @@ def test_a_gang_that_has_lost_a_part_is_told_how_much_of_it_is_left(sight: Sight
     assert message.endswith(
         "; 2 of its pods have a node and it takes 3: they stay, and the others are placed as soon as there is room"
     )
-    sight.held("bind_refused", "c", text="video/c: a policy says no", cycle=0)
+    sight.held("bind_refused", "c", problem=as_told("video/c: a policy says no"), cycle=0)
     assert "2 of its pods have a node and it takes 3" in sight.events()[0][2]
     sight.pods("d", node="n")
     assert "of its pods have a node" not in sight.events()[0][2], "it has its minimum"
@@ -167,7 +168,7 @@ def test_a_broken_gang_is_told_on_what_stands_for_it_until_it_is_whole(sight: Si
     """None of its pods waits, so that none of them can be told why."""
     sight.pods("a", "b", "c", node="n")
     sight.gone("c")
-    sight.held("broken", text="2 of its pods run, 1 more are needed", minimum=1, cycle=1)
+    sight.held("broken", problem=as_told("2 of its pods run, 1 more are needed"), minimum=1, cycle=1)
     assert [(on, reason) for on, reason, _, _ in sight.events()] == [("Pod/a", "GangBroken")]
     sight.pods("a", node="n", running=True)
     sight.pod_group()
@@ -179,13 +180,13 @@ def test_a_broken_gang_is_told_on_what_stands_for_it_until_it_is_whole(sight: Si
 
 
 def test_what_is_wrong_with_its_marks_is_told_once_per_wording(sight: Sight) -> None:
-    sight.held("priority_clash", "b", text="b has 5, others have 0", cycle=0)
+    sight.held("priority_clash", "b", problem=as_told("b has 5, others have 0"), cycle=0)
     told = sight.events()
     assert [on for on, *_ in told] == ["Pod/a", "Pod/b", "Pod/c"]
     assert {reason for _, reason, _, _ in told} == {"GangRefused"}
     assert all(message.endswith("do not have one priority: b has 5, others have 0") for _, _, message, _ in told)
     before = sight.names()
-    sight.held("priority_clash", "b", text="b has 5, others have 0", cycle=0)
+    sight.held("priority_clash", "b", problem=as_told("b has 5, others have 0"), cycle=0)
     assert sight.names() == before
     sight.pods("d")
     assert [on for on, *_ in sight.events()][-1] == "Pod/d", "who comes later is told too"
@@ -194,7 +195,7 @@ def test_what_is_wrong_with_its_marks_is_told_once_per_wording(sight: Sight) -> 
             cause=Cause(1, 0),
             gangs=(GANG,),
             pods=(PodPlace(ref("a"), "n"),),
-            complaints=("match-policy: no such thing",),
+            complaints=(as_told("match-policy: no such thing"),),
         )
     )
     assert sight.events() == [("Pod/a", "GangMarkIgnored", "match-policy: no such thing", 0)]
@@ -210,7 +211,7 @@ def test_nothing_is_told_of_pods_that_are_placed_or_gone_or_of_others(sight: Sig
     theirs.pods("a", scheduler="volcano")
     theirs.held("too_few_pods", "a")
     assert theirs.events() == []
-    theirs.held("other_scheduler", "a", text="set spec.schedulerName: muster")
+    theirs.held("other_scheduler", "a", problem=as_told("set spec.schedulerName: muster"))
     assert [reason for _, reason, _, _ in theirs.events()] == ["GangNotPlaced"]
     assert gangs.pod_groups(theirs.state, GANG, X_K8S) == []
 
@@ -328,7 +329,7 @@ def test_the_condition_changes_with_what_a_gang_waits_for(sight: Sight) -> None:
     assert said_by(sight) == dict.fromkeys("abc", ("Unschedulable", beaten)), "more nodes would help it as well"
     assert not {*before} & {said for _, said, _ in gangs.conditions(sight.state, GANG)}, "what was written is outdated"
     sight.gone("c")
-    sight.held("too_few_pods", "a", "b", text="gang video/train needs 3 and has 2", cycle=0)
+    sight.held("too_few_pods", "a", "b", problem=as_told("gang video/train needs 3 and has 2"), cycle=0)
     reason, message = said_by(sight)["a"]
     assert reason == "GangWaits", "nodes would be added in vain"
     assert message.endswith("gang video/train needs 3 and has 2")
@@ -341,7 +342,7 @@ def test_the_condition_changes_with_what_a_gang_waits_for(sight: Sight) -> None:
 @pytest.mark.parametrize("reason", sorted(explain_nodes.HELD_BACK))
 def test_unschedulable_is_said_where_nodes_would_help_and_nowhere_else(sight: Sight, reason: HeldBackReason) -> None:
     sight.held("no_nodes", "a", "b", "c", shortage=SHORT)
-    sight.held(reason, "a", "b", "c", shortage=SHORT, text="as it is", by="video/other")
+    sight.held(reason, "a", "b", "c", shortage=SHORT, problem=as_told("as it is"), by="video/other")
     helps = reason in ("no_nodes", "timed_out", "gave_way", "starved")
     assert {code == "Unschedulable" for code, _ in said_by(sight).values()} == {helps}
 

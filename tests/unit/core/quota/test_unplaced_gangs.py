@@ -6,6 +6,7 @@ import pytest
 
 from kit import facts
 from kit.scenes import TWO, Scene
+from kit.words import in_words
 from muster.core.objects.kaiqueue import pod_group_name
 from muster.events.base import Cause
 from muster.events.decisions import QuotaReleased, SuspensionOrdered
@@ -65,7 +66,7 @@ class Native(Scene):
 
     @property
     def ordered(self) -> list[tuple[str, str]]:
-        return [(each.reason, each.text) for each in self.bench.happened(SuspensionOrdered)]
+        return [(each.reason, in_words(each.problem)) for each in self.bench.happened(SuspensionOrdered)]
 
 
 def test_one_without_places_is_suspended_after_a_moment() -> None:

@@ -13,6 +13,7 @@ from typing import Literal
 from muster.core.objects.kaiqueue import pod_group_name
 from muster.core.quota.ledger.stale import NEVER, grace_ms, is_whole
 from muster.core.quota.state import AccountantState, Entry, Judged, can_suspend
+from muster.model.problem import FieldProblem, problem
 from muster.model.workload import together
 
 Why = Literal["running_timeout", "unschedulable", "stale_gang"]
@@ -123,14 +124,14 @@ def _unplaced_at(state: AccountantState, entry: Entry) -> int | None:
     return max(entry.unbound_since, entry.since) + max(state.native_hold_ms, state.native_grow_ms)
 
 
-def said_of(state: AccountantState, entry: Entry) -> str:
+def said_of(state: AccountantState, entry: Entry) -> FieldProblem:
     """What kube-scheduler says of a gang without places, else how far it has come."""
     found = judged_of(state, entry)
     if found is not None and found.lacks_since and not entry.ran:
-        return found.text
+        return problem("", "said", said=found.text)
     span_s = (state.now - max(entry.unbound_since, entry.since)) // 1000
     pods, bound = state.presence.live_pods(entry.ref.uid), bound_of(state, entry)
-    return f"for {span_s} s {bound} of its {pods} pods have a node, and {entry.together} start together"
+    return problem("", "few_have_nodes", seconds=span_s, bound=bound, pods=pods, together=entry.together)
 
 
 # --- a gang that was whole has lost pods ---------------------------------------------------------------------------
