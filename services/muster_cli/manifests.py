@@ -8,6 +8,7 @@ from typing import Any
 import yaml
 from msgspec import Struct
 
+from muster.tracesim.documents import too_deep
 from muster_cli.exits import USAGE, CliError
 
 
@@ -30,11 +31,11 @@ class Manifest(Struct, frozen=True):
 def read_manifests(text: str, origin: str) -> list[Manifest]:
     """The objects of a text, in order. Raises CliError naming the document that is none."""
     try:
+        if too_deep(text):
+            raise CliError(f"{origin} is nested too deeply to be a manifest", USAGE)
         documents = list(yaml.safe_load_all(text))
     except yaml.YAMLError as err:
         raise CliError(f"{origin} is not YAML: {' '.join(str(err).split())}", USAGE) from err
-    except RecursionError:
-        raise CliError(f"{origin} is nested too deeply to be a manifest", USAGE) from None
     found = [
         _manifest(body, f"{origin}, document {number}")
         for number, document in enumerate(documents, start=1)

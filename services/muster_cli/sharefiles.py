@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
@@ -23,6 +24,7 @@ from muster.model.keys import Ref
 from muster.model.problem import FieldProblem, problem
 from muster.model.quota import QuotaNode
 from muster.model.resources import EVERYTHING, QuantityError, Vector, in_bytes, parse_quantity
+from muster.tracesim.documents import too_deep
 from muster_cli.brokenrules import BrokenRule, in_words
 from muster_cli.exits import NOT_FOUND, USAGE, CliError
 from muster_cli.manifests import Manifest, read_manifests
@@ -95,6 +97,8 @@ def read_text(path: Path) -> tuple[str, str]:
 def is_table(text: str, origin: str) -> dict[str, Any] | None:
     """The document, if it is a table of queues; None for Kubernetes objects. Raises CliError when it is no YAML."""
     try:
+        if too_deep(text):
+            raise CliError(f"{origin} is nested too deeply", USAGE)
         documents = [each for each in yaml.safe_load_all(text) if each is not None]
     except yaml.YAMLError as err:
         raise CliError(f"{origin} is neither YAML nor JSON: {' '.join(str(err).split())}", USAGE) from err
@@ -308,9 +312,13 @@ def _number(value: Any, where: str) -> Fraction:
     return Fraction(text)
 
 
+_NUMBER = re.compile(r"[+-]?[0-9_.]{1,50}([eE][+-]?[0-9]{1,2})?(/[0-9]{1,30})?")
+
+
 def _is_number(text: str | None) -> bool:
     try:
-        return text is not None and len(text) < 60 and abs(Fraction(text)) < 10**18
+        # An exponent of nine digits is a number that takes the machine minutes to write down.
+        return text is not None and _NUMBER.fullmatch(text) is not None and abs(Fraction(text)) < 10**18
     except (ValueError, ZeroDivisionError):
         return False
 

@@ -12,11 +12,12 @@ from muster.bus.errors import BusError
 from muster.bus.generations import JetStreamGenerations
 from muster.bus.jetstream import JetStream
 from muster.bus.kv import KvBucket
-from muster.bus.log import JetStreamLog, genesis_of
+from muster.bus.log import JetStreamLog
 from muster.bus.server import EmbeddedServer
 from muster.bus.snapshots import JetStreamSnapshots
 from muster.bus.streams import Limits, bucket_config, log_config, public_config, quarantine_config
 from muster.events import subjects
+from muster.events.envelope import genesis_of
 from muster.events.system import Genesis
 from muster.ports import LogGoneError, LogSealedError
 from muster.runtime.clock import SystemClock

@@ -14,10 +14,10 @@ from muster.bus.cell import open_log, open_stores
 from muster.bus.importing import import_log
 from muster.bus.jetstream import JetStream
 from muster.bus.lease import JetStreamLease
-from muster.bus.log import Body, JetStreamLog, genesis_of
+from muster.bus.log import Body, JetStreamLog
 from muster.bus.public import PublicPublisher
 from muster.bus.server import EmbeddedServer
-from muster.events.envelope import decode_commit, encode_commit
+from muster.events.envelope import decode_commit, encode_commit, genesis_of
 from muster.events.subjects import log_stream
 from muster.events.system import Genesis
 from muster.runtime.runners.publishing import Publisher

@@ -18,9 +18,10 @@ from muster.bus.errors import STREAM_NOT_FOUND, WRONG_LAST_SEQUENCE, ApiError, B
 from muster.bus.jetstream import EXPECTED_LAST, EXPECTED_STREAM, GrowingPause, JetStream
 from muster.bus.kv import KvBucket, KvEntry
 from muster.bus.lease import LEASE_S
-from muster.bus.log import JetStreamLog, genesis_of
+from muster.bus.log import JetStreamLog
 from muster.bus.streams import (
     COMPRESSED,
+    ROLLED_UP,
     SEALED,
     SIZES,
     SIZES_AND_AGE,
@@ -33,7 +34,7 @@ from muster.bus.streams import (
     quarantine_config,
 )
 from muster.events import subjects
-from muster.events.envelope import encode_commit, genesis_commit
+from muster.events.envelope import encode_commit, genesis_commit, genesis_of
 from muster.events.registry import encode
 from muster.events.system import Genesis
 from muster.ports import Earlier, LogGoneError, LogIdentity
@@ -171,7 +172,7 @@ async def open_stores(
     for config, ignore in (
         # A lease that never ran out would outlive its holder.
         (bucket_config(subjects.lease_bucket(cell), size, ttl_s=lease_s), SIZES),
-        (objects_config(subjects.snapshot_bucket(cell), size), SIZES),
+        (objects_config(subjects.snapshot_bucket(cell), size), SIZES | ROLLED_UP),
         (quarantine_config(cell, size), SIZES_AND_AGE),
         (public_config(size), SIZES_AND_AGE),
     ):

@@ -17,10 +17,11 @@ from muster.bus.cell import POINTER, LogPointer, found_generation, open_log, rea
 from muster.bus.errors import BusError, UnansweredError
 from muster.bus.jetstream import GrowingPause, JetStream
 from muster.bus.kv import KvBucket
-from muster.bus.log import JetStreamLog, genesis_of
+from muster.bus.log import JetStreamLog
 from muster.bus.objects import ObjectBroken, ObjectBucket
 from muster.bus.streams import SEALED, Limits
 from muster.events import subjects
+from muster.events.envelope import genesis_of
 from muster.events.registry import encode
 from muster.events.system import Genesis
 from muster.ports import Earlier, LogGoneError, LogIdentity, Snapshot

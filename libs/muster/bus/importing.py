@@ -15,12 +15,12 @@ from muster.bus.cell import LogPointer, point_to, pointer_of
 from muster.bus.connection import no_responders
 from muster.bus.errors import BusError, UnansweredError
 from muster.bus.jetstream import EXPECTED_LAST, EXPECTED_STREAM, GrowingPause, JetStream, decode_ack
-from muster.bus.log import STORED_AT, TRACE, Body, JetStreamLog, genesis_of
+from muster.bus.log import STORED_AT, TRACE, Body, JetStreamLog
 from muster.bus.snapshots import forget_snapshots
 from muster.bus.streams import Limits, bucket_config, ensure, log_config
 from muster.core.docket import parts
 from muster.events import subjects
-from muster.events.envelope import decode_envelope
+from muster.events.envelope import decode_envelope, genesis_of
 from muster.ports import Earlier
 
 TRIES = 60

@@ -41,13 +41,10 @@ from muster.events import subjects
 from muster.events.envelope import (
     Commit,
     Stored,
-    UnknownEventError,
-    UnreadableCommitError,
     body_hash,
-    decode_commit,
     encode_commit,
+    genesis_of,
 )
-from muster.events.system import Genesis
 from muster.ports import FencedError, LogFullError, LogGoneError, LogIdentity, LogLostError, LogSealedError
 
 TRACE = "traceparent"
@@ -97,6 +94,8 @@ class JetStreamLog:
         self._heartbeat_s = heartbeat_s
         self._verified_epoch = 0
         self._last_acked = 0
+        self._waiting: dict[str, float] = {}
+        """{subject: since when (time of the loop) a commit of it waits to be stored}"""
 
     @property
     def identity(self) -> LogIdentity:
@@ -115,6 +114,18 @@ class JetStreamLog:
             )
         subject = subjects.log_subject(self._identity.cell, self._identity.generation, commit.stage, commit.shard)
         sent = {EXPECTED_LAST_OF_SUBJECT: str(expected), EXPECTED_STREAM: self._stream, **(headers or {})}
+        self._waiting[subject] = asyncio.get_running_loop().time()
+        try:
+            return await self._append(commit, body, subject, expected, sent)
+        finally:
+            del self._waiting[subject]
+
+    def waits_s(self) -> float:
+        """For how many seconds a commit has been waiting to be stored; 0 where none is."""
+        since = min(self._waiting.values(), default=0.0)
+        return asyncio.get_running_loop().time() - since if since else 0.0
+
+    async def _append(self, commit: Commit, body: bytes, subject: str, expected: int, sent: dict[str, str]) -> int:
         backoff = GrowingPause()
         for tries in itertools.count(1):
             sent[EXPECTED_LAST_OF_SUBJECT] = str(expected)
@@ -385,12 +396,3 @@ class JetStreamLog:
     def _check_end(self, end: int, after: int) -> None:
         if end < after:
             raise self._lost(f"ends at {end} although {after} was read or acknowledged")
-
-
-def genesis_of(commit: bytes | None) -> Genesis | None:
-    """The Genesis a commit's bytes open with, None when they are anything else."""
-    try:
-        events = decode_commit(commit).events if commit else ()
-    except (UnknownEventError, UnreadableCommitError):
-        return None
-    return events[0] if events and isinstance(events[0], Genesis) else None

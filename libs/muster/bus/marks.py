@@ -17,9 +17,10 @@ from muster.bus.cell import POINTER, LogPointer, found_generation, read_pointer
 from muster.bus.generations import JetStreamGenerations
 from muster.bus.jetstream import JetStream
 from muster.bus.kv import KvBucket
-from muster.bus.log import JetStreamLog, genesis_of
+from muster.bus.log import JetStreamLog
 from muster.bus.streams import SEALED
 from muster.events import subjects
+from muster.events.envelope import genesis_of
 from muster.events.registry import encode
 from muster.events.system import Genesis
 from muster.ports import LogIdentity, LogLostError

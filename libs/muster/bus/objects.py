@@ -18,7 +18,7 @@ from nats.aio.msg import Msg
 
 from muster.bus.connection import no_responders
 from muster.bus.errors import BusError, UnansweredError
-from muster.bus.jetstream import ROLLUP, JetStream, decode_ack
+from muster.bus.jetstream import JetStream, decode_ack
 
 CHUNK = 256 * 1024
 """Bytes per message; comes back as base64 in one answer, so well below the least max_payload."""
@@ -85,9 +85,7 @@ class ObjectBucket:
                 digest=_digest(body),
                 options=_Options(max_chunk_size=CHUNK),
             )
-            answer = await self._js.connection.send(
-                self._meta_subject(name), msgspec.json.encode(meta), {ROLLUP: "sub"}
-            )
+            answer = await self._js.connection.send(self._meta_subject(name), msgspec.json.encode(meta))
             await self._stored(answer, name)
         except BaseException:
             for future in waiting:

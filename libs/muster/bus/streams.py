@@ -31,6 +31,8 @@ SIZES_AND_AGE = SIZES | {"max_age"}
 
 COMPRESSED = frozenset({"compression"})
 """How the log is stored; what was made compressed goes on so until it is rolled over."""
+ROLLED_UP = frozenset({"allow_rollup_hdrs"})
+"""What buckets of objects were made with once."""
 SEALED = frozenset({"sealed"})
 """A generation of the log that has a successor, or is about to have one."""
 
@@ -134,7 +136,8 @@ def objects_config(bucket: str, limits: Limits) -> dict[str, Any]:
         "storage": "file",
         "discard": "new",
         "max_age": 0,
-        "allow_rollup_hdrs": True,
+        # Each object has a name of its own, so none replaces another; a roll-up would empty what others keep.
+        "allow_rollup_hdrs": False,
         "allow_direct": False,
         "num_replicas": limits.replicas,
     }

@@ -171,6 +171,15 @@ def genesis_commit(genesis: Genesis, at: int, *, in_seq: int = 0, prefix: str = 
     )
 
 
+def genesis_of(commit: bytes | None) -> Genesis | None:
+    """The Genesis a commit's bytes open with, None when they are anything else."""
+    try:
+        events = decode_commit(commit).events if commit else ()
+    except (UnknownEventError, UnreadableCommitError):
+        return None
+    return events[0] if events and isinstance(events[0], Genesis) else None
+
+
 def body_hash(body: bytes) -> str:
     """What tells two messages with one commit id apart."""
     return hashlib.blake2b(body, digest_size=16).hexdigest()

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 
-_STEERING = frozenset("\u200e\u200f\u2028\u2029\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\ufeff")
-"""Characters that turn the direction of a text, or break its lines, without being control characters."""
+_UNSEEN = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f"
+    "\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U000e0000-\U000e0fff]"
+)
+"""Characters that control a terminal, turn the direction of a text, break its lines, or are there and not seen."""
 
 
 def clean(text: str) -> str:
-    """A text without control characters: what users hand us must not steer a terminal or forge a line.
+    """A text without control and unseen characters: what users hand us must not steer a terminal or forge a line.
 
     Each is replaced by one character, so the length stays.
     """
     if text.isascii() and text.isprintable():
         return text
-    return "".join("\ufffd" if char < " " or "\x7f" <= char <= "\x9f" or char in _STEERING else char for char in text)
+    return _UNSEEN.sub("\ufffd", text)
 
 
 def shorten(text: str, limit: int) -> str:

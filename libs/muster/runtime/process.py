@@ -58,6 +58,8 @@ STOP_LIMIT_S = 5.0
 READ_MODEL_COMMITS = 2_000
 """How far the newest snapshot of the read model lies behind at most: commands that ask fold that much."""
 ROOM_CHECK_S = 15.0
+STUCK_S = 5.0
+"""A commit that waits for so long is not stored for a reason."""
 MARK_S = 5.0
 """How often it is written down beside the log how far it was read."""
 ALARM_PERCENT = 80
@@ -276,6 +278,11 @@ class Process(Struct, dict=True):
         """Why the process does not do its work right now."""
         if not self.connection.connected:
             yield "not connected to NATS"
+        if (waits_s := self.log.waits_s()) >= STUCK_S:
+            yield (
+                f"the log has taken no commit for {waits_s:.0f} s: NATS has no leader or no room on its disk; "
+                "a nats-server whose disk was full stores nothing more until it is restarted"
+            )
         for runner in self.runners:
             if not runner.caught_up:
                 yield f"{runner.stage.name}/{runner.shard} is catching up"

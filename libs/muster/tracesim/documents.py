@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from muster.tracesim.model import TraceError
 
 _SPACE = " \t\r\n"
@@ -59,6 +61,23 @@ class DocumentPlace:
             DocumentPlace(self.document, value, at, f"{self.path}[{index}]")
             for index, (value, at) in enumerate(zip(self.value, offsets, strict=True))
         ]
+
+
+MAX_DEPTH = 200
+"""Levels of a YAML or JSON file that people write; a reader of objects gives up, or breaks, at some thousands."""
+
+
+def too_deep(text: str) -> bool:
+    """Whether a YAML text is nested deeper than people write. Raises yaml.YAMLError for what is none."""
+    depth = 0
+    for event in yaml.parse(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            if depth > MAX_DEPTH:
+                return True
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+    return False
 
 
 class Document:

@@ -14,7 +14,7 @@ import os
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Self
+from typing import IO, Self, cast
 
 import msgspec
 from msgspec import Struct, field
@@ -316,11 +316,11 @@ def read_lines(folder: Path, manifest: ArchiveManifest | None = None) -> Iterato
 
 def _of_segment(path: Path, file: IO[bytes], segment: Segment) -> Iterator[ArchivedCommit]:
     seq = segment.first - 1
-    with gzip.open(file, "rb") as lines:
-        for line in lines:
+    with cast("IO[bytes]", gzip.open(file, "rb")) as lines:
+        for line in bounded_lines(lines):
             try:
                 found = _lines.decode(line)
-            except ValueError as err:
+            except (ValueError, RecursionError) as err:
                 raise ArchiveError(f"{path}: what follows sequence {seq} is no commit: {err}") from err
             if found.seq != seq + 1:
                 raise ArchiveError(f"{path}: sequence {found.seq} follows {seq}; commits are missing")
@@ -328,6 +328,23 @@ def _of_segment(path: Path, file: IO[bytes], segment: Segment) -> Iterator[Archi
             yield found
     if seq != segment.last:
         raise ArchiveError(f"{path} ends at sequence {seq}, and {MANIFEST} says {segment.last}")
+
+
+MAX_LINE = 8 * 1024 * 1024
+"""Bytes of a line with a commit; what unpacks to longer ones is no log."""
+MAX_STATE_LINE = 4 * 1024**3
+"""Bytes of a line with a state of a stage."""
+
+
+def bounded_lines(file: IO[bytes], state: bytes = b"") -> Iterator[bytes]:
+    """The lines of a file, cut where one is longer than a line of a log may be, so that it is none.
+
+    ``state``: how a line begins that may be longer.
+    """
+    while line := file.readline(MAX_LINE):
+        if len(line) == MAX_LINE and not line.endswith(b"\n") and state and line.startswith(state):
+            line += file.readline(MAX_STATE_LINE)
+        yield line
 
 
 def read_archive(folder: Path) -> Iterator[Stored]:

@@ -23,7 +23,14 @@ from muster.core.docket import Docket
 from muster.core.stage import StageState
 from muster.events.envelope import Stored, UnknownEventError, UnreadableCommitError, encode_commit
 from muster.ports import Snapshot
-from muster.runtime.logkeeping.archive import ArchivedCommit, is_archive, line_of, read_archive, stored_of
+from muster.runtime.logkeeping.archive import (
+    ArchivedCommit,
+    bounded_lines,
+    is_archive,
+    line_of,
+    read_archive,
+    stored_of,
+)
 from muster.runtime.logkeeping.snapshotting import decode_state
 
 
@@ -86,7 +93,7 @@ def read_log(path: Path) -> Iterator[Stored]:
     judge, number = _judge_of(read_base(path)), 0
     with _open(path, "rb") as file:
         try:
-            for number, line in enumerate(file, start=1):
+            for number, line in enumerate(bounded_lines(file, _BASE), start=1):
                 if line.strip() and not line.startswith(_BASE):
                     stored = _stored(path, number, line)
                     if before is not None and stored.seq != before + 1:
@@ -111,7 +118,7 @@ def read_base(path: Path) -> list[Snapshot]:
         return found
     with _open(path, "rb") as file:
         try:
-            for line in file:
+            for line in bounded_lines(file, _BASE):
                 if not line.startswith(_BASE):
                     break
                 found.append(_bases.decode(line).base)
@@ -136,7 +143,7 @@ def _stored(path: Path, number: int, line: bytes) -> Stored:
         return stored_of(found)
     except UnknownEventError as err:
         raise LogFileError(f"{path} line {number}: {err}") from err
-    except (msgspec.DecodeError, msgspec.ValidationError, UnreadableCommitError) as err:
+    except (ValueError, RecursionError, UnreadableCommitError) as err:
         raise LogFileError(f"{path} line {number} is not a commit of an exported log: {err}{cut_off}") from err
 
 

@@ -22,6 +22,8 @@ class MeasuredLog(Log, Protocol):
 
     async def usage(self) -> LogUsage: ...
 
+    def waits_s(self) -> float: ...
+
 
 class SharedLog:
     """A Log whose followers share one reader. Call :meth:`begin`, then run :meth:`pump` beside them.
@@ -62,6 +64,10 @@ class SharedLog:
     async def usage(self) -> LogUsage:
         """How full the log is."""
         return await self._log.usage()
+
+    def waits_s(self) -> float:
+        """For how many seconds a commit has been waiting to be stored; 0 where none is."""
+        return self._log.waits_s()
 
     async def begin(self) -> None:
         """Decide where the shared reader begins: at the end of the log as it is now. Call it before any follower."""

@@ -23,6 +23,7 @@ from muster.tracesim.decide.queues import read_queues
 from muster.tracesim.decide.refusals import refusal
 from muster.tracesim.decide.situation import Situation, StateFileError
 from muster.tracesim.decide.values import MIB, at_least, named, seconds, unique
+from muster.tracesim.documents import too_deep
 from muster.tracesim.facts import AMPLE
 
 MAX_DEVICES = 10_000
@@ -51,11 +52,11 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
 
 def _parsed(text: str) -> StateFile:
     try:
+        if too_deep(text):
+            raise StateFileError("is nested too deeply")
         body = yaml.load(text, _Loader)  # noqa: S506 -- a SafeLoader
     except yaml.YAMLError as err:
         raise StateFileError(f"is neither YAML nor JSON: {' '.join(str(err).split())}") from err
-    except RecursionError as err:
-        raise StateFileError("is nested too deeply") from err
     if not isinstance(body, dict):
         raise StateFileError("must be an object with nodes, queues and jobs")
     try:
