@@ -68,6 +68,9 @@ test-ray: controlplane ray  ## against a real Ray: heads, drivers, raylets, wher
 shake: $(READY)  ## look for what no property has met yet: other examples in each of ROUNDS rounds
 	for round in $$(seq $(ROUNDS)); do MUSTER_TEST_EXAMPLES=random $(PYTEST) -q -n $(WORKERS) tests/properties tests/sim/test_turmoil.py || exit 1; done
 
+chaos: $(READY)  ## hostile keys and a broker that loses commits: COUNT seeds from SEED on
+	MUSTER_TEST_SEED=$(or $(SEED),1) MUSTER_TEST_SEEDS=$(or $(COUNT),100) $(PYTEST) -q -n $(WORKERS) tests/sim/test_log_chaos.py
+
 controlplane: $(READY)  ## build the real Kubernetes control plane the tests run against (once, cached)
 	PYTHONPATH=tests $(BIN)/python -m kit.controlplane build
 
@@ -123,4 +126,4 @@ lock: $(READY)  ## compile the lock files from pyproject.toml
 	cd services/muster_gateway && npm install --package-lock-only --omit-lockfile-registry-resolved --ignore-scripts --no-audit --no-fund
 	$(BIN)/uv pip compile tests/kit/realray/requirements.in --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url --quiet -o tests/kit/realray/requirements.txt
 
-.PHONY: help setup demo up down fmt lint check test test-ray shake controlplane ray chromium rewrite mutants histories picture schemas attack bench lock image sbom
+.PHONY: help setup demo up down fmt lint check test test-ray shake chaos controlplane ray chromium rewrite mutants histories picture schemas attack bench lock image sbom

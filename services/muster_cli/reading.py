@@ -20,7 +20,7 @@ from muster.bus.errors import ConnectError
 from muster.bus.generations import JetStreamGenerations
 from muster.bus.jetstream import JetStream
 from muster.bus.log import JetStreamLog
-from muster.core.cell.judge import Judge
+from muster.core.docket import Judge
 from muster.core.stage import StageState
 from muster.events.envelope import Stored
 from muster.ports import LogGoneError, Snapshot

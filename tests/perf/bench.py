@@ -21,6 +21,7 @@ import bench_cluster
 import bench_decisions
 import bench_demand
 import bench_gangs
+import bench_judge
 import bench_kai
 import bench_kueue
 import bench_log
@@ -113,7 +114,10 @@ async def _simulate(size: Size, say: Progress) -> Tables:
 
 
 async def _log(size: Size, say: Progress) -> list[Table]:
-    return [await bench_log.measure(3_000 // size.small, 60_000 // size.small, size.rounds, say)]
+    return [
+        await bench_log.measure(3_000 // size.small, 60_000 // size.small, size.rounds, say),
+        bench_judge.measure(5_000 // size.small, size.rounds, say),
+    ]
 
 
 async def _pipeline(size: Size, say: Progress) -> list[Table]:

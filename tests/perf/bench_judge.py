@@ -9,9 +9,9 @@ import time
 
 from figures import Progress, Table
 
+from muster.core.cell.judge import heard
 from muster.core.cell.seat import Seat
-from muster.core.docket import Docket
-from muster.core.judge import Judge, heard
+from muster.core.docket import Docket, Judge
 from muster.core.readmodel.model import ReadModel
 from muster.events.base import Cause
 from muster.events.decisions import GangAdmitted, QuotaReserved
@@ -21,8 +21,8 @@ from muster.model.keys import Ref
 
 ABOUT = (
     "CPU time of one reader for each commit of about 1 KB. Reading is decoding, and the checks that need the message "
-    "alone; judging is the epoch, the clock, the attested prefix and the rolling hash, once for each state in a process. "
-    "A reader spends 220 us of CPU on a commit in all (docs/benchmarks.md)."
+    "alone; judging is the epoch, the clock, the attested prefix and the rolling hash, once for each state. "
+    "A reader spends 220 us of CPU on a commit in all (docs/performance.md)."
 )
 READER_US = 220.0
 
@@ -40,7 +40,8 @@ def bodies(count: int) -> list[tuple[str, bytes]]:
         begins = stage not in epochs
         cause = Cause(seq - 1, 0)
         said = (
-            [QuotaReserved(cause=cause, ref=ref, attempt=1, queue="root/a", request={"cpu": 1}, basis="b" * 16, pods=9)] * 4
+            [QuotaReserved(cause=cause, ref=ref, attempt=1, queue="root/a", request={"cpu": 1}, basis="b" * 16, pods=9)]
+            * 4
             if stage == seats[0]
             else [GangAdmitted(cause=cause, ref=ref, attempt=1, queue="root/a", basis="b" * 16)] * 4
         )

@@ -67,6 +67,8 @@ def judged(docket: Docket, log_id: str, generation: int, stored: Stored) -> Stor
     if not stored.subject:
         return stored  # In memory nothing but the stages themselves writes.
     why = stored.void or _wrong(docket, log_id, generation, stored)
+    if not why and stored.unknown and not stored.commit.epoch:
+        why = f"no leader said {', '.join(stored.unknown)}"
     if not why and stored.unknown:
         raise UnknownEventError([*stored.unknown], stored.seq)
     if not why:
@@ -80,6 +82,25 @@ def voided(stored: Stored, why: str) -> Stored:
     commit = stored.commit
     empty = Commit(commit_id=commit.commit_id, stage=commit.stage, shard=commit.shard, kind="input", at=0)
     return replace(stored, commit=empty, void=why, unknown=())
+
+
+class Judge(Struct):
+    """For who reads a log and keeps no state of a stage: feed it every commit in order, from the first on.
+
+    ``docket``, ``log_id``, ``generation``: of a state from whose position on it hears.
+    """
+
+    docket: Docket
+    log_id: str = ""
+    generation: int = 0
+
+    def hear(self, stored: Stored) -> Stored:
+        """The commit as it counts. Raises UnknownEventError."""
+        found = judged(self.docket, self.log_id, self.generation, stored)
+        first = found.commit.events[0] if found.commit.events else None
+        if isinstance(first, Genesis):
+            self.log_id, self.generation = first.log_id, first.generation
+        return found
 
 
 @lru_cache(maxsize=256)
@@ -103,6 +124,8 @@ def _wrong(docket: Docket, log_id: str, generation: int, stored: Stored) -> str:
     elif isinstance(first, LeaderStarted):
         if len(commit.events) > 1 or commit.epoch:
             return "more is said in it than that a leader has started"
+    elif commit.kind == "decision" and not commit.epoch:
+        return "it was decided before any leader of its seat had started"
     elif commit.epoch != docket.epochs.get(seat, 0):
         return f"its epoch is {commit.epoch}, and that of its seat is {docket.epochs.get(seat, 0)}"
     if stored.stored_at and commit.at > stored.stored_at + AHEAD_MS and not (docket.own_time or _free(first)):

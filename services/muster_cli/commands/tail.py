@@ -10,8 +10,7 @@ from cyclopts import Parameter
 
 from muster.bus.cell import open_log
 from muster.bus.log import JetStreamLog
-from muster.core.cell.judge import Judge
-from muster.core.docket import Docket
+from muster.core.docket import Docket, Judge
 from muster.core.readmodel.model import ReadModel
 from muster.events.envelope import Stored
 from muster.ports import LogSealedError

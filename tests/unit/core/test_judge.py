@@ -5,9 +5,9 @@ import pytest
 from msgspec.structs import replace
 
 from kit.doubles.log import MemoryLog
-from muster.core.cell.judge import RIGHTS, Judge
+from muster.core.cell.judge import RIGHTS
 from muster.core.cell.seat import Seat
-from muster.core.docket import AHEAD_MS, KEPT, Docket
+from muster.core.docket import AHEAD_MS, KEPT, Docket, Judge
 from muster.core.preemption.preemptor import Preemptor
 from muster.core.readmodel.model import ReadModel
 from muster.events.base import Cause, Event

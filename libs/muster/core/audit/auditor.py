@@ -23,6 +23,7 @@ from muster.core.audit.orders import AuditedCharge, Orders, counted
 from muster.core.audit.seen import ChargeSeen, WaitingSeen, asks_of, charge_of
 from muster.core.audit.trees import leaf_in_force
 from muster.core.audit.workers import WorkersAudit
+from muster.core.docket import Docket, Judge
 from muster.core.queueing.book import Place
 from muster.core.stage import Violation
 from muster.events.charges import ChargeChanged
@@ -66,6 +67,7 @@ class Auditor:
         self.broken: Counter[str] = Counter()
         self.commits = 0
         self.events: Counter[str] = Counter()
+        self._judge = Judge(Docket())
         self._seq = 0
         self._trees: dict[str, QuotaTree] = {}
         self._nodes: dict[str, QuotaNode] = {}
@@ -89,8 +91,11 @@ class Auditor:
 
     def feed(self, stored: Stored) -> None:  # noqa: C901 - a table of events
         """Check one commit against everything before it."""
+        stored = self._judge.hear(stored)
         self._seq = stored.seq
         self.commits += 1
+        if stored.void:
+            return
         for book in (self._facts, self._gangs, self._growth, self._leaves, self._claims, self._workers, self._moves):
             for invariant, holds, detail in book.feed(stored):
                 self._check(invariant, holds, detail)

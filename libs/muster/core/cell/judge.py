@@ -9,9 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from msgspec import Struct
-
-from muster.core.docket import Docket, digest_of, judged, parts
+from muster.core.docket import digest_of, parts
 from muster.core.reading.registry import CONFIGURING, WATCHED, Watched
 from muster.events.base import Decision, Event
 from muster.events.envelope import (
@@ -132,22 +130,3 @@ def _of_envelope(body: bytes) -> Commit:
         ruleset=found.ruleset,
         prefix=found.prefix,
     )
-
-
-class Judge(Struct):
-    """For who reads a log and keeps no state of a stage: feed it every commit in order, from the first on.
-
-    ``docket``, ``log_id``, ``generation``: of a state from whose position on it hears.
-    """
-
-    docket: Docket
-    log_id: str = ""
-    generation: int = 0
-
-    def hear(self, stored: Stored) -> Stored:
-        """The commit as it counts. Raises UnknownEventError."""
-        found = judged(self.docket, self.log_id, self.generation, stored)
-        first = found.commit.events[0] if found.commit.events else None
-        if isinstance(first, Genesis):
-            self.log_id, self.generation = first.log_id, first.generation
-        return found

@@ -19,8 +19,8 @@ from typing import IO, Self, cast
 import msgspec
 from msgspec import Struct, field
 
-from muster.core.cell.judge import Judge, heard
-from muster.core.docket import Docket
+from muster.core.cell.judge import heard
+from muster.core.docket import Docket, Judge
 from muster.events.envelope import Stored, UnknownEventError, UnreadableCommitError, decode_commit
 
 MANIFEST = "manifest.json"

@@ -18,8 +18,7 @@ from typing import IO, Self, cast
 import msgspec
 from msgspec import Struct
 
-from muster.core.cell.judge import Judge
-from muster.core.docket import Docket
+from muster.core.docket import Docket, Judge
 from muster.core.stage import StageState
 from muster.events.envelope import Stored, UnknownEventError, UnreadableCommitError, encode_commit
 from muster.ports import Snapshot

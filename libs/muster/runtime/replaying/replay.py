@@ -13,6 +13,7 @@ from msgspec import Struct, field
 
 from muster.core.cell.deciders import DECIDERS
 from muster.core.cell.seat import Seat
+from muster.core.docket import Docket, Judge
 from muster.core.stage import Stage, StageState, Violation
 from muster.events.base import Event
 from muster.events.envelope import Commit, Stored
@@ -98,6 +99,10 @@ class Replayer:
         self._check_every = check_every
         self._seats = {name: _Judged(make()) for name, make in DECIDERS.items() if not stages or name in stages}
         self._window: deque[Stored] = deque()
+        self._judge = Judge(Docket())
+        for kept in base[:1]:
+            begun = decode_state(kept.body, StageState)
+            self._judge = Judge(begun.docket, begun.log_id, begun.generation)
         for kept in base:
             if kept.stage in self._seats:
                 seat = self._seats[kept.stage]
@@ -110,6 +115,7 @@ class Replayer:
 
     def feed(self, stored: Stored, *, judged: bool = True) -> None:
         """Take the next commit. ``judged``: false for one that is only folded, not decided again."""
+        stored = self._judge.hear(stored)
         report, commit = self.report, stored.commit
         self._window.append(stored)
         report.commits += 1

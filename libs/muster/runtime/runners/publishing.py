@@ -7,8 +7,7 @@ from contextlib import aclosing
 from typing import Protocol
 
 from muster.bus.public import Published
-from muster.core.cell.judge import Judge
-from muster.core.docket import Docket
+from muster.core.docket import Docket, Judge
 from muster.core.readmodel.model import ReadModel
 from muster.core.views.publication import PublishedJobs, known_of, public_event
 from muster.events.envelope import Stored

@@ -1,0 +1,87 @@
+"""Hostile keys and a forgetful broker, by seed: junk, forged decisions, foreign times, and a log that loses its end.
+
+The scene is two RayJobs of which only one fits. Both end, each started once, never both at once; what counts of the
+log replays without divergence. `make chaos SEED=N COUNT=M` plays other seeds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import Counter
+from random import Random
+
+import pytest
+from msgspec.structs import replace
+
+from kit.proof import proven
+from kit.shell import Cell, play, small_job, small_tree
+from muster.core.cell.judge import RIGHTS
+from muster.core.docket import Docket, Judge
+from muster.events.base import Cause
+from muster.events.decisions import GangAdmitted
+from muster.events.envelope import Commit, encode_commit
+from muster.events.system import Genesis
+from muster.fakecluster.apiserver.store import StoredChange
+from muster.model import api
+from muster.model.keys import Ref
+
+FIRST = int(os.environ.get("MUSTER_TEST_SEED", "1"))
+COUNT = int(os.environ.get("MUSTER_TEST_SEEDS", "6"))
+DONE = {"one": "Complete", "two": "Complete"}
+SEATS = sorted(RIGHTS)
+
+
+def hostile(rng: Random, cell: Cell) -> tuple[str, bytes, int]:
+    """What somebody with one key or another might write, where, and the broker's time then."""
+    seat, now = rng.choice([*SEATS, "oracle.0", "gang_admitter.9"]), cell.clock.now()
+    stage, _, shard = seat.partition(".")
+    job = rng.choice(["one", "two"])
+    forged = GangAdmitted(cause=Cause(1, 0), ref=Ref("RayJob", "video", job, f"uid-{job}"), attempt=1, queue="root")
+    commit = Commit(commit_id="h", stage=stage, shard=shard, kind="decision", at=now, in_seq=1, events=(forged,))
+    bodies = (
+        b'{"commit_id":"x"}',
+        rng.randbytes(40),
+        encode_commit(commit),
+        encode_commit(replace(commit, stage="gang_admitter", shard="0", epoch=rng.randrange(40))),
+        encode_commit(replace(commit, kind="input", events=(), at=now + 10**12)),
+        encode_commit(replace(commit, kind="input", events=(), prefix="00" * 8)),
+        encode_commit(commit).replace(b"gang_admitted", b"gang_teleported"),
+        encode_commit(replace(commit, kind="input", events=(Genesis(log_id="mine", generation=1),))),
+    )
+    return seat, rng.choice(bodies), now
+
+
+async def scene(cell: Cell) -> None:
+    rng = Random(cell.seed)
+    cell.create(small_tree())
+    cell.create(small_job("one"))
+    cell.create(small_job("two"))
+    loses_at = rng.randrange(4, 60)
+    for step in range(240):
+        if rng.random() < 0.3:
+            cell.log.write(*hostile(rng, cell))
+        if step == loses_at:
+            # As the keeper does where the services agree: the next generation begins from the cluster.
+            cell.log.lose(rng.randrange(1, 12))
+            cell.new_log()
+        await asyncio.sleep(0.25)
+    await cell.until(lambda: cell.jobs() == DONE, limit_s=600, what="both jobs complete")
+
+
+@pytest.mark.parametrize("seed", range(FIRST, FIRST + COUNT))
+def test_both_jobs_end_whatever_is_written_and_lost(seed: int) -> None:
+    cell = Cell(seed=seed)
+    started: Counter[str] = Counter()
+
+    def heard(change: StoredChange) -> None:
+        if change.type == "ADDED":
+            started[change.object["metadata"]["ownerReferences"][0]["name"]] += 1
+
+    cell.cluster.server.subscribe(heard, api.RAYCLUSTERS)
+    play(cell, scene)
+    assert started == Counter(["one", "two"]), "each job is started exactly once"
+    judge = Judge(Docket())
+    counted = [judge.hear(stored) for stored in cell.commits()]
+    assert any(stored.void for stored in counted)
+    proven(counted)
