@@ -65,8 +65,9 @@ def position_lines(found: Expected, width: int = 110) -> list[Text]:
     if found.promise.why and found.estimate.known:
         lines += _wrapped(queues.estimate(found.estimate, standing.position, standing.queue), width)
     elif found.promise.why and standing.position:
-        first, *rest = textwrap.wrap(f"No estimate: {found.why}.", max(width - 2, 40))
-        lines += [styled(("  No estimate:", WARN), first.removeprefix("No estimate:")), *(Text(f"  {e}") for e in rest)]
+        first, *rest = _wrapped(f"No estimate: {found.why}.", width)
+        first.stylize(WARN, 0, len("  No estimate:"))
+        lines += [first, *rest]
     text = standing.text if standing.text.endswith(".") else f"{standing.text}."
     return [*lines, *_wrapped(text, width)]
 

@@ -44,6 +44,7 @@ from muster.events.facts import (
     WorkloadGone,
     WorkloadObserved,
 )
+from muster.model.keys import Ref
 from muster.model.quota import QuotaTree
 
 Finding = tuple[str, bool, str]
@@ -55,7 +56,7 @@ _Shape = tuple[object, ...]
 class _OpenClaim(Struct):
     """A claim: its job, and what its newest order rests on."""
 
-    told: str
+    ref: Ref
     attempt: int
     shape: _Shape
     opened: int
@@ -118,7 +119,7 @@ class ClaimAudit:
             gone = job is None and self._told.get(uid, 0) <= seq
             left = job is not None and not job.waits and job.since <= seq
             newer = job is not None and job.attempt > held.attempt and job.queued <= seq
-            yield "I25", not (gone or left or newer), f"{held.told}: its claim outlives what it was opened for"
+            yield "I25", not (gone or left or newer), f"{held.ref}: its claim outlives what it was opened for"
 
     def _event(self, event: Event, stored: Stored) -> Iterator[Finding]:  # noqa: C901 - a table of events
         seq = stored.seq
@@ -188,21 +189,21 @@ class ClaimAudit:
     def _opened(self, event: EvictionOrdered | ClaimOpened, stored: Stored) -> Iterator[Finding]:
         uid, in_seq = event.ref.uid, stored.commit.in_seq
         before = self._claims.pop(uid, None)
-        held = self._claims[uid] = _OpenClaim(str(event.ref), event.attempt, _shape(event), in_seq)
+        held = self._claims[uid] = _OpenClaim(event.ref, event.attempt, _shape(event), in_seq)
         if isinstance(event, ClaimOpened):
             held.promised = event.promised
             return
         held.victims = len(event.victims)
         held.alone = not any(each.victims for each in self._claims.values() if each is not held)
         if before is not None and before.victims:
-            said = f"{held.told}: more jobs are suspended for it, and those before are leaving as ordered"
+            said = f"{held.ref}: more jobs are suspended for it, and those before are leaving as ordered"
             yield "I26", self._changed(uid, before.opened), said
             held.victims += before.victims
 
     def _passed(self, event: QuotaReserved, at: int) -> Finding:
         """I25, of who uses what is held for somebody: it stands, and is promised for when that is free again."""
         ends = at + event.run_ms
-        kept = any(each.told.endswith(f" {event.beside}") and ends <= each.promised for each in self._claims.values())
+        kept = any(each.ref.key == event.beside and ends <= each.promised for each in self._claims.values())
         said = f"{event.ref} passes the claim of {event.beside}, and ends at {ends} ms if what it declares is true"
         return "I25", bool(event.run_ms) and kept, said
 
@@ -210,7 +211,7 @@ class ClaimAudit:
         held = self._claims.pop(event.ref.uid, None)
         if held is None or not held.victims:
             return
-        said = f"{held.told}: {held.victims} were suspended for it, its claim ends without a change: {event.outcome}"
+        said = f"{held.ref}: {held.victims} were suspended for it, its claim ends without a change: {event.outcome}"
         yield "I26", self._changed(event.ref.uid, held.opened), said
 
     def _changed(self, uid: str, since: int) -> bool:
