@@ -40,6 +40,22 @@ muster ls --since 24h -o json
 """,
     ),
     Page(
+        name="ask",
+        function="ask_",
+        file="ask",
+        order=27,
+        summary="Tell what a job would meet before it is submitted: when it starts, and at whose cost.",
+        details="Takes a manifest, forks the queues in memory with the job at its place, and writes nothing. It says "
+        "what would refuse the job, which jobs it would delay or take quota back from, and the smallest changes with "
+        "which it would start now: fewer pods, another queue, a declared run time. A start is promised only where "
+        "enough runs and waits have ended, as in `muster position`. Room on nodes counts by amounts alone.",
+        examples="""
+muster ask job.yaml
+muster ask job.yaml -o json
+muster ask job.yaml --log log.jsonl.gz --at 2026-03-01T09:00:00Z
+""",
+    ),
+    Page(
         name="position",
         function="position",
         order=26,

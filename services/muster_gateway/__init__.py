@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -17,11 +18,19 @@ MODULES = PAGES / "vendor"
 """What the dashboard takes from npm; put there at set-up, and in no repository."""
 
 
-async def add_gateway(process: Process, *, acting: bool = True) -> GatewayServer:
-    """Serve the read model of a process; it ends with the process. Raises KubeConfigError, OSError."""
+async def add_gateway(process: Process, *, acting: bool = True, folder: Path | None = None) -> GatewayServer:
+    """Serve the read model of a process; it ends with the process. Raises KubeConfigError, OSError.
+
+    ``folder``: where states of earlier moments are kept, emptied first; None: a temporary one.
+    """
     config, stack = process.config, process.stack
-    folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="muster-moments-"))
-    moments = Moments(process.log, Path(folder), await process.base())
+    if folder is None:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="muster-moments-")))
+    else:
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+    moments = Moments(process.log, folder, await process.base())
     live = Live(
         log=process.log,
         snapshots=process.snapshots(),

@@ -55,7 +55,8 @@ async def test_two_jobs_one_after_the_other_and_then_nothing_is_left(cli: Cli) -
         ended = await up.stop(signal.SIGINT)
     assert ended.code == 0
     said = ended.lines
-    assert said[0].startswith("Muster ")
+    assert said[0].startswith("Dashboard ")
+    assert said[1].startswith("Muster ")
     waits = next(filter(turn("waits"), said))
     assert "Insufficient quota(cpu) in quota root/algorithm/video: request 12, max 14, used 12" in waits
     tried = next(filter(turn("tried"), said))

@@ -21,6 +21,7 @@ from muster.events.envelope import Stored
 from muster.ports import Clock
 from muster.serving import shapes, views
 from muster.serving.access import Viewed
+from muster.serving.asking import ManifestError, ask, read_job
 from muster.serving.causes import causes
 from muster.serving.happened import happened, marks
 from muster.serving.joblist import JobFilter
@@ -254,6 +255,14 @@ async def _whatif(_of: Questions, asked: Asked) -> Struct:
         raise BadRequestError(str(err)) from err
 
 
+async def _ask(_of: Questions, asked: Asked) -> Struct:
+    try:
+        workload = read_job(msgspec.json.decode(asked.body, type=shapes.Manifest).manifest)
+    except (msgspec.DecodeError, ManifestError) as err:
+        raise BadRequestError(str(err)) from err
+    return ask(asked.state, asked.lens, asked.moment, workload, asked.now)
+
+
 ROUTES: tuple[Question, ...] = (
     Question("/api/v1/viewer", "Who you are here, and which namespaces you may see.", shapes.Viewer, _viewer),
     Question("/api/v1/position", "The newest position of the log, or that of a moment.", shapes.MomentView, _position),
@@ -301,6 +310,9 @@ ROUTES: tuple[Question, ...] = (
         {"queue": "Its path.", "resource": "Which resource; nvidia.com/gpu where none is named."},
     ),
     Question("/api/v1/whatif", "What a change would do now.", shapes.WhatIf, _whatif, body=shapes.Changes),
+    Question(
+        "/api/v1/ask", "What a job would meet that is not submitted yet.", shapes.AskView, _ask, body=shapes.Manifest
+    ),
 )
 
 

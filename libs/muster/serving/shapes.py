@@ -6,6 +6,8 @@ writes them.
 
 from __future__ import annotations
 
+from typing import Any
+
 from msgspec import Struct, field
 
 
@@ -343,6 +345,12 @@ class WhatIf(Struct, frozen=True):
     later: int
     effects: list[Effect]
     summary: str
+
+
+class Manifest(Struct, frozen=True):
+    """A job as it would be submitted."""
+
+    manifest: dict[str, Any]
 
 
 class Advice(Struct, frozen=True):

@@ -10,8 +10,9 @@ from muster.core.queueing.queues import Queues
 from muster.core.readmodel.state import ReadState
 from muster.core.status.job import job_status
 from muster.core.wording import jobs as job_words
-from muster.model.resources import QuantityError, Vector, format_quantity, parse_quantity
+from muster.model.resources import QuantityError, Vector, add_into, format_quantity, parse_quantity
 from muster.model.text import counted, span
+from muster.model.workload import Workload
 from muster.serving import shapes
 from muster.serving.forking import FIELDS, binds, projected, with_quota, with_request
 from muster.serving.scope import Lens
@@ -100,27 +101,26 @@ def _binds(state: ReadState, queues: Queues, uid: str, nodes: Sequence[Vector], 
     """What keeps a waiting job after the change; nodes are counted by amounts alone."""
     status = job_status(state, uid)
     if status.code in NODE_CODES:
-        return "" if nodes and _fits(state, uid, nodes) else job_words.text(status, now)
+        return (
+            ""
+            if nodes and uid in state.queues.workloads and fits(state, state.queues.workloads[uid], nodes)
+            else job_words.text(status, now)
+        )
     return binds(queues, queues.jobs[uid], now)
 
 
-def _fits(state: ReadState, uid: str, more: Sequence[Vector]) -> bool:
-    """Whether the pods of a job find room on the new nodes and on what is free, by amounts alone, the largest first."""
-    workload = state.queues.workloads.get(uid)
-    if workload is None:
-        return False
-    named = {name for node in more for name in node}
-    free = [{**node} for node in more]
-    for node in state.nodes.nodes.values():
-        left = {name: node.allocatable.get(name, 0) for name in named}
-        for pod in state.nodes.pods.values():
-            if pod.node == node.ref.name:
-                left = {name: amount - pod.request.get(name, 0) for name, amount in left.items()}
-        free.append(left)
+def fits(state: ReadState, workload: Workload, more: Sequence[Vector]) -> bool:
+    """Whether the pods of a job find room on more nodes and on what is free, by amounts alone, the largest first."""
+    free = {node.ref.name: dict(node.allocatable) for node in state.nodes.nodes.values()}
+    for pod in state.nodes.pods.values():
+        if pod.node in free:
+            add_into(free[pod.node], {name: n for name, n in pod.request.items() if name in free[pod.node]}, -1)
+    rooms = [*({**node} for node in more), *free.values()]
+    named = {name for room in rooms for name in room}
     wanted = [each.request for each in workload.pod_sets for _ in range(each.count)]
     for request in sorted(wanted, key=lambda each: [-each.get(name, 0) for name in sorted(named)]):
         asked = {name: request.get(name, 0) for name in named}
-        room = next((each for each in free if all(each.get(name, 0) >= asked[name] for name in named)), None)
+        room = next((each for each in rooms if all(each.get(name, 0) >= asked[name] for name in named)), None)
         if room is None:
             return False
         for name in named:

@@ -53,6 +53,11 @@ class Home:
         return self.path / "cluster.jsonl"
 
     @property
+    def moments(self) -> Path:
+        """The gateway's states of earlier moments."""
+        return self.path / "moments"
+
+    @property
     def kubeconfig(self) -> Path:
         return self.path / "kubeconfig"
 

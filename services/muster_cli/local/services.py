@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
@@ -31,7 +32,9 @@ Reach = Callable[[Process], Awaitable[ApiTransport]]
 class Services:
     """Start with :meth:`open`, then :meth:`run`. ``metrics_url`` is set by then."""
 
-    def __init__(self, config: Config, clock: Clock, reach: Reach, note: Callable[[str], None]) -> None:
+    def __init__(self, config: Config, clock: Clock, reach: Reach, note: Callable[[str], None], moments: Path) -> None:
+        """``moments``: folder of the gateway's states of earlier moments."""
+        self._moments = moments
         self._config = config
         self._clock = clock
         self._reach = reach
@@ -80,11 +83,11 @@ class Services:
     async def _serve(self, process: Process) -> GatewayServer:
         """The gateway, on its usual port or on any free one."""
         try:
-            return await add_gateway(process, acting=self._config.act)
+            return await add_gateway(process, acting=self._config.act, folder=self._moments)
         except OSError:
             self._note(f"port {process.config.gateway_port} is taken: the dashboard gets another port here")
             process.config = replace(process.config, gateway_port=0)
-            return await add_gateway(process, acting=self._config.act)
+            return await add_gateway(process, acting=self._config.act, folder=self._moments)
 
     def _bridge(self, process: Process) -> Callable[..., Leader[Any]]:
         """The bridge that reads the heads of Ray clusters, where they are real and its extra is installed."""

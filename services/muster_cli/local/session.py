@@ -128,7 +128,7 @@ class Session:
         if not wishes.real:
             home.lay_out(wishes.story.samples)
             cluster = await stack.enter_async_context(local_cluster(home, clock, wishes.seed, wishes.story))
-        services = Services(config, clock, self._reach(cluster), self._note)
+        services = Services(config, clock, self._reach(cluster), self._note, home.moments)
         stack.push_async_callback(services.close)
         await services.open()
         if self._refused:

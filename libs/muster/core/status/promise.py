@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Literal
 
 from muster.core.codes.codes import CODES
-from muster.core.codes.values import Promise
+from muster.core.codes.values import NoPromise, Promise
+from muster.core.promising.calibration import Scale
 from muster.core.promising.projection import Projection
 from muster.core.readmodel.promisefolds import running
 from muster.core.readmodel.state import ReadState
@@ -28,23 +30,37 @@ def promises_of(state: ReadState, uids: Iterable[str], now: int) -> dict[str, Pr
     promises = state.promises
     projection = Projection(state.queues, running(state), promises.durations, now)
     projection.run(until=wanted[0] if len(wanted) == 1 else "")
-    calibration, scale = promises.calibration, promises.scale(now)
+    scale = promises.scale(now)
     for uid in wanted:
         projected = projection.found.get(uid)
-        found[uid] = Promise(why="endless")
-        if projected is not None:
-            start, latest = now + scale.middle(projected.wait), now + scale.bound(projected.wait)
-            found[uid] = Promise(start, latest, calibration.kept + calibration.broken, calibration.kept)
+        found[uid] = Promise(why="endless") if projected is None else _promised(state, scale, projected.wait, now)
     return found
+
+
+def promised(state: ReadState, wait: int, now: int) -> Promise:
+    """What a projected wait (ms) is worth, for a job that is not in the queues."""
+    why = _unknown(state)
+    return Promise(why=why) if why else _promised(state, state.promises.scale(now), wait, now)
+
+
+def _promised(state: ReadState, scale: Scale, wait: int, now: int) -> Promise:
+    calibration = state.promises.calibration
+    start, latest = now + scale.middle(wait), now + scale.bound(wait)
+    return Promise(start, latest, calibration.kept + calibration.broken, calibration.kept)
+
+
+def _unknown(state: ReadState) -> NoPromise | Literal[""]:
+    """Why no projection is worth anything yet; empty where one is."""
+    if not state.promises.durations.known():
+        return "few_runs"
+    return "" if state.promises.calibration.ready else "few_waits"
 
 
 def _without(state: ReadState, uid: str) -> Promise:
     """Why nothing can be promised to it, before anything is projected."""
-    job, promises = state.queues.jobs.get(uid), state.promises
+    job = state.queues.jobs.get(uid)
     if job is None or job.status == "charged":
         return Promise(why="not_waiting")
     if not CODES[job_status(state, uid).code].turn:
         return Promise(why="standing")
-    if not promises.durations.known():
-        return Promise(why="few_runs")
-    return Promise(why="" if promises.calibration.ready else "few_waits")
+    return Promise(why=_unknown(state))

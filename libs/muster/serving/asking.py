@@ -1,0 +1,206 @@
+"""What a job meets that is not submitted yet: when it starts, at whose cost, what would let it start now. Pure.
+
+The queues are forked in memory, with the job at its place; nothing is written. What is said of now is what the ledger
+answers; what is said of later is the queue played forward, read by what such projections have been worth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+from msgspec import structs
+
+from muster.core.codes.values import Promise
+from muster.core.objects.meta import UnreadableError
+from muster.core.promising.projection import Projected
+from muster.core.queueing.queues import Job, Queues
+from muster.core.quota.demand import counted
+from muster.core.quota.ledger.ledger import leaf_of
+from muster.core.readmodel.state import ReadState
+from muster.core.status.promise import promised
+from muster.core.wording import queues as queue_words
+from muster.core.workloads.registry import KINDS
+from muster.model.keys import path_chain
+from muster.model.resources import format_vector, texts
+from muster.model.text import counted as numbered
+from muster.model.text import span
+from muster.model.workload import Workload
+from muster.serving import shapes
+from muster.serving.forking import binds, new_job, projected, with_job
+from muster.serving.scope import Lens
+from muster.serving.views import start_shape
+from muster.serving.whatif import fits
+
+MOST_COSTS = 5
+RUN_TIMES_MS = (4 * 3_600_000, 3_600_000, 1_800_000, 600_000)
+UID = "asked"
+
+
+class ManifestError(Exception):
+    """It is no manifest of a job, and why."""
+
+
+def read_job(manifest: Mapping[str, Any]) -> Workload:
+    """The job that a manifest would be. Raises ManifestError."""
+    kind, meta = str(manifest.get("kind", "")), manifest.get("metadata") or {}
+    if kind not in KINDS or not isinstance(meta, dict):
+        raise ManifestError(f"{kind or 'this'} is no kind of job: there are {', '.join(KINDS)}")
+    name = meta.get("name") or f"{meta.get('generateName') or 'job-'}new"
+    made = {"namespace": "default", "creationTimestamp": "2000-01-01T00:00:00Z", "generation": 1, **meta}
+    body = {**manifest, "metadata": {**made, "name": name, "uid": UID, "resourceVersion": "1"}, "status": {}}
+    try:
+        found = KINDS[kind].read(msgspec.json.encode(body))
+    except (UnreadableError, msgspec.MsgspecError) as err:
+        raise ManifestError(f"{kind} {name} cannot be read: {err}") from err
+    if not isinstance(found, Workload):
+        raise ManifestError(f"{kind} {name} is a part of another job, and is not queued by itself")
+    return found
+
+
+def ask(state: ReadState, lens: Lens, moment: shapes.MomentView, workload: Workload, now: int) -> shapes.AskView:
+    """What it would meet."""
+    queues, ref = state.queues, workload.ref
+    leaf = leaf_of(queues.ledger, workload)
+    if leaf is None or not lens.sees(ref.namespace):
+        text = f"no quota that you may see claims namespace {ref.namespace}"
+        return shapes.AskView(
+            moment, ref.kind, ref.key, "", {}, False, None, "", text, [], [], f"It is not queued: {text}."
+        )
+    job = new_job(ref, leaf, queues.demand_of(workload), queues.priority_of(workload), max(now, state.now))
+    refused = refusal(state, job, workload)
+    before, after = projected(state, queues, now), projected(state, with_job(queues, job), now)
+    promise = _promise(state, after.get(UID), now) if refused else Promise(why="not_waiting")
+    costs = [lens.words(each) for each in _costs(queues, job, after, before)] if refused or after else []
+    advice = [*_advice(state, lens, job, workload)] if refused else []
+    summary = _summary(refused, promise, advice, now, owed=UID in after and after[UID].owed)
+    return shapes.AskView(
+        moment=moment,
+        kind=ref.kind,
+        job=ref.key,
+        queue=leaf,
+        request=texts(job.demand.request),
+        starts_now=not refused,
+        promise=start_shape(promise),
+        why_no_promise=queue_words.no_promise(promise.why, "it") if refused else "",
+        binds=lens.words(refused),
+        costs=costs,
+        advice=advice,
+        summary=lens.words(summary),
+    )
+
+
+def refusal(state: ReadState, job: Job, workload: Workload) -> str:
+    """Why it would not start at once; empty where it would."""
+    queues = state.queues
+    if not state.admitting:
+        return "nothing is admitted now: the cluster is not fully listed, or the log is nearly full"
+    if "admissions" in queues.resting(job.queue):
+        return f"admissions are paused in {job.queue}"
+    found = binds(queues, job, max(job.queued_at, state.now))
+    if not found and queues.places and not fits(state, workload, ()):
+        return "its pods find no room on the nodes, by amounts alone"
+    return found
+
+
+def _promise(state: ReadState, found: Projected | None, now: int) -> Promise:
+    known = promised(state, found.wait if found is not None else 0, max(now, state.now))
+    return known if known.why or found is not None else Promise(why="endless")
+
+
+def _costs(queues: Queues, job: Job, after: Mapping[str, Projected], before: Mapping[str, Projected]) -> Iterator[str]:
+    """Who borrows what it may claim back, and who would start later because of it."""
+    mine = after.get(UID)
+    if mine is not None and mine.owed:
+        yield from _borrowers(queues, job)
+    later = [
+        (after[uid].wait - each.wait if uid in after else -1, uid)
+        for uid, each in before.items()
+        if uid in queues.jobs and (uid not in after or after[uid].wait > each.wait)
+    ]
+    for delay, uid in sorted(later, reverse=True)[:MOST_COSTS]:
+        yield f"{queues.jobs[uid].ref.key} would start {f'{span(delay)} later' if delay > 0 else 'later'}"
+    if len(later) > MOST_COSTS:
+        yield f"and {numbered(len(later) - MOST_COSTS, 'other job')} later"
+
+
+def _borrowers(queues: Queues, job: Job) -> Iterator[str]:
+    """Jobs of queues that use more than their guarantee, of what it lacks: the newest are asked first."""
+    short = queues.ledger.shortfall(job.queue, job.demand)
+    if short is None:
+        return
+    missing, shown = short.asked - (short.limit - short.used), 0
+    for uid, charge in reversed(queues.ledger.charges.items()):
+        node = queues.ledger.nodes.get(charge.queue)
+        amount = counted(charge.demand).get(short.resource, 0)
+        used = queues.ledger.used.get(charge.queue, {}).get(short.resource, 0)
+        workload = queues.workloads.get(uid)
+        if not amount or node is None or workload is None or charge.queue == job.queue or missing <= 0:
+            continue
+        if (
+            short.path in path_chain(charge.queue)
+            and used > node.guaranteed.get(short.resource, 0)
+            and shown < MOST_COSTS
+        ):
+            shown, missing = shown + 1, missing - amount
+            yield f"{workload.ref.key} borrows at {charge.queue}, and may be suspended for it"
+
+
+def _advice(state: ReadState, lens: Lens, job: Job, workload: Workload) -> Iterator[shapes.Advice]:
+    """What would start at once: a smaller job, another queue, a declared run time; the smallest change of each."""
+    smaller = _smaller(state, job, workload)
+    if smaller is not None:
+        yield smaller
+    for path, node in state.queues.ledger.nodes.items():
+        other = not node.children and path != job.queue and lens.sees_queue(path)
+        if other and not refusal(state, structs.replace(job, queue=path), workload):
+            yield shapes.Advice(f"queue={path}", f"in queue {path} it starts now")
+            break
+    for run_ms in RUN_TIMES_MS:
+        demand = structs.replace(job.demand, run_ms=run_ms)
+        if (not job.demand.run_ms or run_ms < job.demand.run_ms) and not refusal(
+            state, structs.replace(job, demand=demand), workload
+        ):
+            yield shapes.Advice(
+                f"run_time={span(run_ms)}", f"if it declares to run at most {span(run_ms)}, it starts now"
+            )
+            break
+
+
+def _smaller(state: ReadState, job: Job, workload: Workload) -> shapes.Advice | None:
+    """The most pods of its largest set with which it starts now, if any."""
+    largest = max(workload.pod_sets, key=lambda each: each.count, default=None)
+    if largest is None or largest.count < 2:
+        return None
+    for count in range(largest.count - 1, 0, -1):
+        fewer = smaller_job(job, workload, count)
+        if fewer is not None and not refusal(state, fewer, workload):
+            asks = format_vector(fewer.demand.request)
+            text = f"with {count} instead of {largest.count} pods of {largest.name} ({asks}) it starts now"
+            return shapes.Advice(f"{largest.name}={count}", text)
+    return None
+
+
+def smaller_job(job: Job, workload: Workload, count: int) -> Job | None:
+    """The job with so many pods of its largest set; None where that changes nothing of what it asks for."""
+    largest = max(workload.pod_sets, key=lambda each: each.count)
+    gone = largest.count - count
+    request = {name: amount - gone * largest.request.get(name, 0) for name, amount in job.demand.request.items()}
+    if request == job.demand.request or min(request.values(), default=0) < 0:
+        return None
+    pods = max(job.demand.pods - gone, 0)
+    return structs.replace(job, demand=structs.replace(job.demand, request=request, pods=pods))
+
+
+def _summary(refused: str, promise: Promise, advice: list[shapes.Advice], now: int, *, owed: bool) -> str:
+    if not refused:
+        return "It would start now."
+    text = "It would wait"
+    if owed:
+        text += ", and is owed its start: jobs that borrow may be suspended for it"
+    elif not promise.why:
+        text += f". {queue_words.promise(promise, now)}"
+    else:
+        text += f"; no start is promised: {queue_words.no_promise(promise.why, 'it')}"
+    return f"{text}. {advice[0].text[0].upper()}{advice[0].text[1:]}." if advice else f"{text}."

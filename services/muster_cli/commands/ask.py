@@ -1,0 +1,77 @@
+"""``muster ask``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+from cyclopts import Parameter
+from rich.text import Text
+
+from muster.model.text import counted
+from muster.serving.asking import ManifestError, ask, read_job
+from muster.serving.scope import EVERYTHING, Lens
+from muster.serving.shapes import AskView
+from muster.serving.views import moment_of
+from muster_cli.console import DIM, GOOD, STRONG, WARN, Output, styled
+from muster_cli.exits import NOT_FOUND, USAGE, CliError
+from muster_cli.folding import read_model
+from muster_cli.manifests import read_manifests
+from muster_cli.options import Document
+from muster_cli.positions import mark
+from muster_cli.sources import Source
+
+
+async def ask_(
+    file: Annotated[str, Parameter(allow_leading_hyphen=True, help="YAML file of a job; - for stdin.")],
+    /,
+    *,
+    at: Annotated[str, Parameter(show_default=False, help="As of this sequence or time, instead of now.")] = "",
+    output: Document = "text",
+    source: Source | None = None,
+) -> None:
+    """Tell what a job would meet, before it is submitted."""
+    out = Output()
+    try:
+        workloads = [read_job(each.body) for each in read_manifests(_text(file), file)]
+    except ManifestError as err:
+        raise CliError(f"{file}: {err}", USAGE) from err
+    read = await read_model(source, out, mark(at, "--at"))
+    now = max(read.present, read.state.now)
+    moment = moment_of(read.state, now, live=not at)
+    found = [ask(read.state, Lens(EVERYTHING, read.state), moment, each, now) for each in workloads]
+    if output == "text":
+        for each in found:
+            out.lines(ask_lines(each))
+    else:
+        out.data([msgspec.to_builtins(each) for each in found], output)
+
+
+def _text(file: str) -> str:
+    if file == "-":
+        return sys.stdin.read()
+    try:
+        return Path(file).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise CliError(f"cannot read {file}: there is no such file", NOT_FOUND) from None
+    except (OSError, UnicodeDecodeError) as err:
+        raise CliError(f"cannot read {file}: {err}") from err
+
+
+def ask_lines(found: AskView) -> list[Text]:
+    """One job."""
+    asks = ", ".join(f"{amount} {name}" for name, amount in found.request.items())
+    lines = [
+        styled(
+            (f"{found.kind} ", DIM), (found.job, STRONG), f"  asks for {asks} at {found.queue}" if found.queue else ""
+        ),
+        styled(("  " + found.summary, GOOD if found.starts_now else WARN)),
+    ]
+    if found.binds and found.queue:
+        lines.append(Text(f"  It would wait for: {found.binds}."))
+    if found.costs:
+        lines.append(Text(f"  Its cost: {counted(len(found.costs), 'entry', 'entries')}"))
+        lines += [Text(f"    {each}") for each in found.costs]
+    return [*lines, *(Text(f"  Or: {each.text}.") for each in found.advice[1:])]
