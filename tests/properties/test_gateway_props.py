@@ -22,6 +22,7 @@ from muster.serving import views
 from muster.serving.access import Viewed
 from muster.serving.answering import EXPECTED, ROUTES, Questions, problem
 from muster.serving.streaming import messages
+from muster_cli import samples
 
 SETTINGS = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
@@ -73,6 +74,10 @@ async def everything(asked: Questions, viewed: Viewed, at: str, wanted: Sequence
 def asks(asked: Questions, path: str, key: str) -> list[tuple[dict[str, str], bytes]]:
     if path == "/api/v1/series":
         return [({"queue": each, "resource": "cpu"}, b"") for each in asked.live.state.queues.ledger.nodes]
+    if path == "/api/v1/ask":
+        body = samples.manifest(samples.TRAINING)
+        asked_of = [{**body, "metadata": {"name": "new", "namespace": each}} for each in sorted(asked.namespaces())]
+        return [({}, msgspec.json.encode({"manifest": each})) for each in asked_of]
     if path == "/api/v1/whatif":
         changes = [{"queue": each, "field": "max", "resource": "cpu", "value": "99"} for each in
                    asked.live.state.queues.ledger.nodes]  # fmt: skip

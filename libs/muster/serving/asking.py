@@ -64,10 +64,9 @@ def ask(state: ReadState, lens: Lens, moment: shapes.MomentView, workload: Workl
     queues, ref = state.queues, workload.ref
     leaf = leaf_of(queues.ledger, workload)
     if leaf is None or not lens.sees(ref.namespace):
-        text = f"no quota that you may see claims namespace {ref.namespace}"
-        return shapes.AskView(
-            moment, ref.kind, ref.key, "", {}, False, None, "", text, [], [], f"It is not queued: {text}."
-        )
+        text = "no quota that you may see claims its namespace"
+        key, summary = lens.words(ref.key), f"It is not queued: {text}."
+        return shapes.AskView(moment, ref.kind, key, "", {}, False, None, "", text, [], [], summary)
     job = new_job(ref, leaf, queues.demand_of(workload), queues.priority_of(workload), max(now, state.now))
     refused = refusal(state, job, workload)
     before, after = projected(state, queues, now), projected(state, with_job(queues, job), now)

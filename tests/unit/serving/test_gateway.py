@@ -27,7 +27,10 @@ from muster.serving.answering import ROUTES, BadRequestError, Questions
 from muster.serving.http import GatewayServer
 from muster.serving.moments import LogMark, Moments, OutsideError
 from muster.serving.streaming import messages, resumed
+from muster_cli import samples
 from muster_tools import openapi
+
+TRAINING = {**samples.manifest(samples.TRAINING), "metadata": {"name": "new", "namespace": "video"}}
 
 
 def history(seed: int = 5, steps: int = 200) -> Chaos:
@@ -58,7 +61,8 @@ async def test_every_question_is_answered_in_its_shape(chaos: Chaos, tmp_path: P
             continue  # Chaos has no gangs of pods; test_gateway_props asks of them.
         query = {"queue": "root", "resource": "cpu"} if "series" in route.path else {}
         change = shapes.Change(queue="root", field="max", resource="cpu", value="99")
-        body = msgspec.json.encode(shapes.Changes([change])) if route.body is not None else b""
+        bodies = {shapes.Changes: shapes.Changes([change]), shapes.Manifest: shapes.Manifest(TRAINING)}
+        body = msgspec.json.encode(bodies[route.body]) if route.body is not None else b""
         answer = await asked.answer(route, ADMIN, path, query, body)
         assert msgspec.json.decode(msgspec.json.encode(answer), type=route.shape) == answer
 
