@@ -24,7 +24,7 @@ from muster.core.readmodel.state import ReadState
 from muster.core.stage import Folder
 from muster.core.status.job import job_status
 from muster.core.status.jobstatus import JobStatus
-from muster.core.views.publication import known_of, public_event
+from muster.core.views.publication import public_event
 from muster.core.views.story import Story
 from muster.core.wording import jobs
 from muster.events.decisions import WorkloadRefused
@@ -155,7 +155,7 @@ def _asks(state: ReadState, uid: str) -> bool:
 def published_agrees(state: ReadState, stored: Stored) -> None:
     """What the last commit says to subscribers is what the status says."""
     for index, event in enumerate(stored.commit.events):
-        found = public_event("cell", 1, stored.seq, index, stored.commit.at, event, known_of(state))
+        found = public_event("cell", 1, stored.seq, index, stored.commit.at, event)
         if not isinstance(found, PublicWorkloadRefused | PublicWorkloadDenied):
             continue
         status = job_status(state, found.workload.uid)

@@ -11,24 +11,27 @@ import pytest
 from kit.chaos import Chaos
 from kit.scenes import Scene, claimed
 from muster.core.readmodel.model import ReadModel
+from muster.core.readmodel.state import ReadState
 from muster.core.stage import Folder
-from muster.core.views.publication import PublishedJobs, known_of, public_event
+from muster.core.views.publication import facets_in, public_event
 from muster.events.envelope import Stored
 from muster.events.facts import WorkloadFinished, WorkloadStarted
 from muster.events.public import PublicEvent
 from muster.events.registry import encode
+from muster.runtime.logkeeping.snapshotting import decode_state, encode_state
 
 
-def published(log: list[Stored], known: PublishedJobs | None = None, now: int = 0) -> list[PublicEvent]:
-    """The public events of commits, one after another."""
-    known, found = known or PublishedJobs(), []
+def published(log: list[Stored], state: ReadState | None = None) -> list[PublicEvent]:
+    """The public events of commits, one after another. ``state``: the read model as of the one before."""
+    folder, state, found = Folder(ReadModel()), state or ReadState(), []
     for stored in log:
-        now = max(now, stored.commit.at)
-        for index, event in enumerate(stored.commit.events):
-            each = public_event("main", 1, stored.seq, index, now, event, known)
-            if each is not None:
-                found.append(each)
-            known.fold(now, event)
+        known = facets_in(state, stored)
+        folder.fold(state, stored)
+        each = (
+            public_event("main", 1, stored.seq, index, state.now, event, known)
+            for index, event in enumerate(stored.commit.events)
+        )
+        found += [event for event in each if event is not None]
     return found
 
 
@@ -84,5 +87,7 @@ def test_who_goes_on_from_the_read_model_publishes_the_same(seed: int) -> None:
     folder, state = Folder(ReadModel()), ReadModel().initial()
     for stored in log[:cut]:
         folder.fold(state, stored)
-    rest = published(log[cut:], known_of(state), state.now)
-    assert [encode(each) for each in rest] == [encode(each) for each in whole if each.position.sequence > cut]
+    state = decode_state(encode_state(state), ReadState)
+    assert [encode(each) for each in published(log[cut:], state)] == [
+        encode(each) for each in whole if each.position.sequence > cut
+    ]

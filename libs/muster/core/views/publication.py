@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec import Struct, field
@@ -14,22 +15,11 @@ from muster.core.workloads.registry import KINDS
 from muster.events import decisions, effects, facts, public
 from muster.events.base import Event
 from muster.events.charges import ChargeChanged
-from muster.events.clearing import ClearingOrdered
 from muster.events.elastic import GrowthGranted, GrowthWithdrawn
+from muster.events.envelope import Stored
 from muster.model.demand import Shortfall
 from muster.model.keys import Ref
-from muster.model.resources import Vector, format_quantity, texts
-
-
-class PublishedJob(Struct):
-    """A job in its queue, or charged. Times are log times in ms, 0 where it has not happened."""
-
-    attempt: int
-    queue: str
-    request: Vector
-    priority: int | None = None
-    queued_at: int = 0
-    admitted_at: int = 0
+from muster.model.resources import format_quantity, texts
 
 
 class Facets(Struct, frozen=True):
@@ -45,117 +35,45 @@ class Facets(Struct, frozen=True):
     claimant: str = ""
 
 
-class PublishedJobs(Struct):
-    """What the events so far say of the jobs there are: fold every event after it was published."""
-
-    jobs: dict[str, PublishedJob] = field(default_factory=dict)
-    running: dict[str, int] = field(default_factory=dict)
-    """uid -> log time from which it has run"""
-    leaving: dict[str, tuple[str, str]] = field(default_factory=dict)
-    """uid -> (why it is suspended, the job it gives way to)"""
-
-    def facets(self, uid: str, now: int) -> Facets:
-        """What is known of a job. ``now``: log time, ms."""
-        job, running = self.jobs.get(uid), self.running.get(uid)
-        reason, claimant = self.leaving.get(uid, ("", ""))
-        return Facets(
-            priority=job.priority if job is not None else None,
-            queue=job.queue if job is not None else "",
-            request=texts(job.request) if job is not None else {},
-            waited_ms=max(0, (job.admitted_at or now) - job.queued_at) if job is not None and job.queued_at else None,
-            started_ms=max(0, now - job.admitted_at) if job is not None and job.admitted_at else None,
-            ran_ms=max(0, now - running) if running is not None else None,
-            reason=reason,
-            claimant=claimant,
-        )
-
-    def fold(self, at: int, event: Event) -> None:  # noqa: C901 - a table of events
-        """Take in an event that has been published. ``at``: log time, ms."""
-        match event:
-            case decisions.WorkloadQueued():
-                old = self.jobs.get(event.ref.uid)
-                admitted = old.admitted_at if old is not None else 0
-                self.jobs[event.ref.uid] = PublishedJob(
-                    event.attempt, event.queue, event.request, event.priority, event.queued_at, admitted
-                )
-            case decisions.WorkloadDequeued():
-                self.jobs.pop(event.ref.uid, None)
-            case decisions.QuotaReserved() | decisions.WorkloadAdopted():
-                self.leaving.pop(event.ref.uid, None)
-                if event.ref.uid not in self.jobs:
-                    self.jobs[event.ref.uid] = PublishedJob(event.attempt, event.queue, event.request)
-            case decisions.GangAdmitted():
-                if event.ref.uid in self.jobs:
-                    self.jobs[event.ref.uid].admitted_at = at
-            case decisions.QuotaMoved():
-                if event.ref.uid in self.jobs:
-                    self.jobs[event.ref.uid].queue = event.queue
-            case decisions.QuotaReleased():
-                self._released(event)
-            case decisions.EvictionOrdered() | ClearingOrdered():
-                for victim in event.victims:
-                    lower = victim.priority is not None and event.priority is not None
-                    why = "preempted" if lower or event.kind == "service" else "reclaimed"
-                    why = "moved" if event.kind == "move" else why
-                    self.leaving[victim.ref.uid] = (why, event.ref.key)
-            case decisions.SuspensionOrdered():
-                self.leaving[event.ref.uid] = (event.reason, "")
-            case facts.WorkloadStarted():
-                self.running[event.ref.uid] = at
-            case facts.WorkloadFinished():
-                self.running.pop(event.ref.uid, None)
-            case facts.WorkloadGone():
-                self.running.pop(event.ref.uid, None)
-                self.leaving.pop(event.ref.uid, None)
-            case _:
-                pass
-
-    def _released(self, event: decisions.QuotaReleased) -> None:
-        uid = event.ref.uid
-        self.running.pop(uid, None)
-        job = self.jobs.get(uid)
-        if job is None:
-            return
-        job.admitted_at = 0
-        if event.attempt >= job.attempt:
-            del self.jobs[uid]
+def facets_of(state: ReadState, uid: str, now: int) -> Facets:
+    """What is known of a job before a commit. ``now``: log time of that, ms."""
+    job, charge, record = state.queues.jobs.get(uid), state.queues.ledger.charges.get(uid), state.records.get(uid)
+    admitted, running = (record.admitted_at, record.running_at) if record is not None else (0, 0)
+    found: dict[str, Any] = {}
+    if job is not None:
+        waited = max(0, (admitted or now) - job.queued_at) if job.queued_at else None
+        found |= {"priority": job.priority, "queue": job.queue, "request": texts(job.demand.request)}
+        found["waited_ms"] = waited
+    elif charge is not None:
+        found |= {"queue": charge.queue, "request": texts(charge.granted or charge.request)}
+    if found and admitted:
+        found["started_ms"] = max(0, now - admitted)
+    if running:
+        found["ran_ms"] = max(0, now - running)
+    leaving = state.leaving.get(uid)
+    if leaving is not None:
+        found |= {"reason": "moved" if leaving.before else _snake(leaving.code), "claimant": leaving.claimant}
+    return Facets(**found)
 
 
-def known_of(state: ReadState) -> PublishedJobs:
-    """The same from the read model, as of its position."""
-    known = PublishedJobs()
-    for uid, record in state.records.items():
-        job, charge = state.queues.jobs.get(uid), state.queues.ledger.charges.get(uid)
-        if job is not None:
-            known.jobs[uid] = PublishedJob(
-                job.attempt, job.queue, job.demand.request, job.priority, job.queued_at, record.admitted_at
-            )
-        elif charge is not None:
-            attempt = state.queues.attempts.get(uid, 0)
-            known.jobs[uid] = PublishedJob(
-                attempt, charge.queue, charge.granted or charge.request, admitted_at=record.admitted_at
-            )
-        if record.running_at:
-            known.running[uid] = record.running_at
-    for uid, leaving in state.leaving.items():
-        known.leaving[uid] = ("moved" if leaving.before else _LEAVING[leaving.code], leaving.claimant)
-    return known
+def facets_in(state: ReadState, stored: Stored) -> dict[str, Facets]:
+    """The same of every job that a commit has an event about; ``state``: as of the commit before."""
+    now = max(state.now, stored.commit.at)
+    refs = (getattr(event, "ref", None) for event in stored.commit.events)
+    return {ref.uid: facets_of(state, ref.uid, now) for ref in refs if isinstance(ref, Ref) and ref.kind != "Pod"}
 
 
-_LEAVING = {
-    "Reclaimed": "reclaimed",
-    "Preempted": "preempted",
-    "RunningTimeout": "running_timeout",
-    "StaleGang": "stale_gang",
-}
+def _snake(code: str) -> str:
+    """``RunningTimeout`` as ``running_timeout``."""
+    return "".join(f"_{each.lower()}" if each.isupper() else each for each in code).removeprefix("_")
 
 
 def public_event(
-    cell: str, generation: int, seq: int, index: int, at: int, event: Event, known: PublishedJobs | None = None
+    cell: str, generation: int, seq: int, index: int, at: int, event: Event, known: Mapping[str, Facets] | None = None
 ) -> public.PublicEvent | None:
     """The public event of an event of the log; None when it is not for others.
 
-    ``at``: log time, ms; ``known``: what the events before it say of jobs.
+    ``at``: log time, ms; ``known``: what is known of jobs before its commit, by uid.
     """
     where: dict[str, Any] = {
         "cell": cell,
@@ -179,7 +97,7 @@ def public_event(
     if ref is None or ref.kind == "Pod":
         return None  # Pods of no job are charged where the tree says so; subscribers hear of jobs.
     where["workload"] = public.PublicWorkload(ref.kind, ref.namespace, ref.name, ref.uid)
-    return _about_workload(where, event, (known or PublishedJobs()).facets(ref.uid, at))
+    return _about_workload(where, event, (known or {}).get(ref.uid, Facets()))
 
 
 def _about_workload(  # noqa: C901 - a table of events

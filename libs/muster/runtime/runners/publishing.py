@@ -7,9 +7,9 @@ from contextlib import aclosing
 from typing import Protocol
 
 from muster.bus.public import Published
-from muster.core.docket import Docket, Judge
 from muster.core.readmodel.model import ReadModel
-from muster.core.views.publication import PublishedJobs, known_of, public_event
+from muster.core.stage import Folder
+from muster.core.views.publication import facets_in, public_event
 from muster.events.envelope import Stored
 from muster.events.public import PublicEvent, PublicWorkloadEvent, ce_id, ce_type, parse_ce_id
 from muster.events.registry import encode
@@ -44,10 +44,9 @@ class Publisher:
         self._hooks: Hooks = hooks if hooks is not None else NoHooks()
         self.caught_up = False
         self.published = 0
-        self._at = 0
         self._snapshots = snapshots
-        self._known = PublishedJobs()
-        self._judge = Judge(Docket())
+        self._folder = Folder(ReadModel())
+        self._state = ReadModel().initial()
 
     async def run(self) -> None:
         """Publish until cancelled; stands by while another publisher holds the lease."""
@@ -74,10 +73,9 @@ class Publisher:
             async for batch in stream:
                 if not batch:
                     self.caught_up = True
-                for raw in batch:
-                    stored = self._judge.hear(raw)
+                for stored in batch:
                     if stored.seq <= after:
-                        self._hear(stored)
+                        self._folder.fold(self._state, stored)
                     else:
                         await self._publish_commit(stored, skip if stored.seq == after + 1 else -1)
                 if batch:
@@ -92,27 +90,19 @@ class Publisher:
         state = await restore_before(self._snapshots, self._log.identity, "readmodel", "0", fresh, after)
         if state is None:
             return 0
-        self._known, self._at = known_of(state), state.now
-        self._judge = Judge(state.docket, state.log_id, state.generation)
+        self._state = state
         return state.seq
 
-    def _hear(self, stored: Stored) -> None:
-        """A commit that was published before."""
-        self._at = max(self._at, stored.commit.at)
-        for event in stored.commit.events:
-            self._known.fold(self._at, event)
-
     async def _publish_commit(self, stored: Stored, skip: int) -> None:
-        """Publish the events of one commit with an index over ``skip``."""
+        """Publish the events of one commit with an index over ``skip``, with what was known of its jobs before it."""
         identity = self._log.identity
-        generation = identity.generation_of(stored.seq)
-        self._at = max(self._at, stored.commit.at)
+        generation, known = identity.generation_of(stored.seq), facets_in(self._state, stored)
+        stored = self._folder.fold(self._state, stored)
         for index, event in enumerate(stored.commit.events):
             if index > skip:
-                found = public_event(identity.cell, generation, stored.seq, index, self._at, event, self._known)
+                found = public_event(identity.cell, generation, stored.seq, index, self._state.now, event, known)
                 if found is not None:
                     await self._send(found, stored.trace)
-            self._known.fold(self._at, event)
 
     async def _send(self, event: PublicEvent, trace: str) -> None:
         if isinstance(event, PublicWorkloadEvent):
