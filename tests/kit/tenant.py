@@ -115,8 +115,9 @@ def all_edits(schemas: Schemas, kind: str, found: Object) -> list[Edit]:
     spec = schemas.whole(schema["properties"]["spec"])
     made = [*schemas.edits(spec, found["spec"], "/spec")]
     template = schemas.named("io.k8s.api.core.v1.PodTemplateSpec")
-    for pointer in jobs.KINDS[kind].templates if kind != "SparkApplication" else ():
-        made += schemas.edits(template, jobs.at(found, pointer), pointer)
+    for pointer in jobs.KINDS[kind].templates:
+        if "spec" in jobs.at(found, pointer):
+            made += schemas.edits(template, jobs.at(found, pointer), pointer)
     for key in ("kai.scheduler/queue", "quota.scheduling.alibabacloud.com/name", "ray.io/cluster"):
         made.append({"op": "add", "path": "/metadata/labels", "value": {key: "devops"}})
     for key in ("muster.dev/granted", "muster.dev/intent", "scheduling.x-k8s.io/suspend", "muster.dev/hold"):
@@ -208,30 +209,28 @@ def total(found: Object) -> Amounts:
     if kind == "Job":
         count = min(spec.get("parallelism", 1), spec.get("completions") or 2**31)
         return times(of_pod(spec["template"]["spec"]), count)
-    if kind == "SparkApplication":
-        return {
-            key: quantity(hash(str(spec.get(key)))) for key in ("driver", "executor", "sparkConf", "dynamicAllocation")
-        }
-    replicas = next(each for key, each in spec.items() if key.endswith("ReplicaSpecs"))
+    replicas = next((each for key, each in spec.items() if key.endswith("ReplicaSpecs")), None)
+    if replicas is None:  # Of kinds that say what they need in words of their own every change counts.
+        return {f"{key}: {said!r}": Decimal(1) for key, said in spec.items() if key not in ("suspend", HARMLESS)}
     pods = [times(of_pod(each["template"]["spec"]), each.get("replicas", 1)) for each in replicas.values()]
     return plus(*pods, {"elastic": Decimal(bool(spec.get("elasticPolicy")))})
 
 
+HARMLESS = "timeToLiveSeconds"
 STEERS = ("nodeName", "schedulerName", "schedulingGates", "priorityClassName", "priority")
 
 
 def steering(found: Object) -> str:
     """Who places its pods, and whose quota they are charged to."""
     places = []
-    if found["kind"] != "SparkApplication":
-        for pointer in jobs.KINDS[found["kind"]].templates:
-            try:
-                template = jobs.at(found, pointer)
-            except (KeyError, IndexError):
-                continue
-            places.append([template["spec"].get(key) for key in STEERS])
-            places.append((template.get("metadata") or {}).get("labels"))
-            places.append((template.get("metadata") or {}).get("annotations"))
+    for pointer in jobs.KINDS[found["kind"]].templates:
+        try:
+            template = jobs.at(found, pointer)
+        except (KeyError, IndexError):
+            continue
+        places.append([(template.get("spec") or {}).get(key) for key in STEERS])
+        places.append((template.get("metadata") or {}).get("labels"))
+        places.append((template.get("metadata") or {}).get("annotations"))
     labels = found["metadata"].get("labels") or {}
     owners = [each["uid"] for each in found["metadata"].get("ownerReferences") or [] if each.get("controller")]
     return repr((places, {key: text for key, text in labels.items() if "queue" in key or "quota" in key}, owners))
