@@ -53,6 +53,9 @@ def record_all(names: list[str], folder: Path) -> int:
             old = lines.get(name)
             lines[name] = line
             print(f"{_became(old, line, said):<14} {line}", *said.splitlines(), sep="\n  ", flush=True)
+    for path in [path_of(name, folder) for name in names_in(folder) if name not in RECIPES]:
+        print(f"removed        {path.name}: no recipe plays it any more")
+        path.unlink()
     there = {*names_in(folder)}
     write_lines({name: line for name, line in lines.items() if name in there}, folder)
     return 1 if failed else 0

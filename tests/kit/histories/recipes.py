@@ -126,8 +126,16 @@ def real(of: str) -> Callable[[], Log]:
 # --- scenes and random histories -------------------------------------------------------------------------------------
 
 
-def scene(make: Callable[[], tuple[Any, str]]) -> Callable[[], Log]:
-    return lambda: list(make()[0].bench.log)
+def scene(make: Callable[[], tuple[Any, str]], hours: int = 0) -> Callable[[], Log]:
+    """``hours``: how long it goes on while nothing else happens."""
+
+    def play() -> Log:
+        bench = make()[0].bench
+        if hours:
+            bench.pass_time(hours * 3_600_000)
+        return list(bench.log)
+
+    return play
 
 
 def scenario(path: Path) -> Callable[[], Log]:
@@ -139,6 +147,11 @@ def scenario(path: Path) -> Callable[[], Log]:
         return list(made[0].log)
 
     return play
+
+
+def lines(*texts: str) -> Callable[[], Log]:
+    """Input lines of a scenario, one after the other."""
+    return lambda: list(scenario_text.scene_of(*texts).bench.log)
 
 
 def slug(text: str) -> str:

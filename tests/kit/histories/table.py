@@ -14,6 +14,7 @@ from kit.histories.recipes import (
     Recipe,
     consolidating,
     demo,
+    lines,
     philly,
     pod_gangs,
     ray_life,
@@ -81,11 +82,32 @@ PLAYED = {
         "sim/test_ray_watchdog::test_what_a_lost_autoscaler_does_not_use_goes_to_others_and_comes_back"
     ),
     "ray-operator-is-late": test("sim/test_ray_late_workers::test_an_operator_that_is_lost_holds_up_no_reclaim"),
+    "ray-late-workers-are-kept": test(
+        "sim/test_ray_late_workers::test_what_was_to_go_and_is_used_again_is_taken_back_once_nobody_deletes_it"
+    ),
+    "ray-late-workers-are-not-deleted": test("sim/test_ray_late_workers::test_the_api_takes_no_deletion_for_a_while"),
+    "ray-watchdog-in-vain": test("sim/test_ray_watchdog::test_in_vain_it_is_tried_more_and_more_seldom"),
+    "ray-slow-autoscaler": test(
+        "sim/test_ray_watchdog::test_an_autoscaler_whose_ticks_take_long_is_waited_for", takes=60
+    ),
+    "ray-refused-write": test("sim/test_ray_gives_back::test_a_refused_write_is_made_up_for"),
+    "ray-api-away": test("sim/test_ray_disorder::test_an_api_server_that_takes_no_patch_for_a_while_costs_nothing"),
+    "ray-unused-worker-goes": test("sim/test_ray_late_workers::test_an_unused_one_goes_in_the_end"),
     "ray-idles": test("sim/test_ray_idles::test_a_cluster_that_is_wanted_again_is_a_new_request"),
     "ray-service-upgrade": test(
         "sim/test_rayservices::test_an_upgrade_is_charged_for_both_clusters_until_the_old_one_is_gone"
     ),
     "kai-gives-back": test("sim/test_kai_gives_back::test_of_two_queues_the_one_that_is_further_above_gives"),
+    "ray-not-growing-for-hours": scene(partial(rayscenes.alarm, "not_growing"), hours=8),
+    "nodes-asked-for-in-vain-for-hours": lines(
+        "tree",
+        "placement pack",
+        "node n1 cpu=2",
+        "pool big max=2 cpu=8 wait=120",
+        "synced",
+        "gang one head=2 workers=2x2",
+        "time +21600s",
+    ),
     # nodes: placement, claims, moves, requests for nodes, GPU sharing
     "native-gangs": test(
         "sim/test_native_placement::test_it_is_tried_again_after_the_pause_under_a_group_of_its_own_attempt"
