@@ -58,7 +58,7 @@ async def run(block_text: str, cli: Cli, folder: Path) -> tuple[int, str]:
 @pytest.fixture
 async def demo(cli: Cli) -> AsyncIterator[Running]:
     """The demo, where one has been reclaimed from and the claimant runs."""
-    async with cli.start("up", "--headless", "--speed", "10", "--story", "teams") as up:
+    async with cli.start("up", "--headless", "--speed", "3", "--story", "teams") as up:
         await up.line(lambda line: " running " in line and "language/urgent-0" in line)
         yield up
 
