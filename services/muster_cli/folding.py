@@ -18,7 +18,7 @@ from muster.events.envelope import Stored
 from muster.ports import Snapshot
 from muster.runtime.logkeeping.snapshotting import decode_state, state_schema, usable
 from muster_cli.console import Output
-from muster_cli.positions import Mark, until
+from muster_cli.positions import Bookmark, until
 from muster_cli.reading import LogReading, commits
 from muster_cli.sources import Feed, Source, source_of
 
@@ -35,7 +35,7 @@ class Read(Struct, frozen=True):
     present: int
 
 
-async def read_model(source: Source | None, out: Output, end: Mark | None) -> Read:
+async def read_model(source: Source | None, out: Output, end: Bookmark | None) -> Read:
     """The read model of the log a command means, as of a position or of now.
 
     Raises CliError, BusError, LogFileError, ArchiveError.

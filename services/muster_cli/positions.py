@@ -12,7 +12,7 @@ from muster.model.text import moment
 from muster_cli.exits import NOT_FOUND, USAGE, CliError
 
 
-class Mark(Struct, frozen=True):
+class Bookmark(Struct, frozen=True):
     """A sequence, or a log time in ms since the epoch; the other is 0."""
 
     seq: int = 0
@@ -30,12 +30,12 @@ class Mark(Struct, frozen=True):
         return f"sequence {self.seq}" if self.seq else f"{moment(self.at)} UTC"
 
 
-def mark(text: str, option: str) -> Mark | None:
+def mark(text: str, option: str) -> Bookmark | None:
     """The position a text names; None for an empty one. Raises CliError."""
     if not text:
         return None
     if text.isdecimal() and int(text) > 0:
-        return Mark(seq=int(text))
+        return Bookmark(seq=int(text))
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
@@ -43,10 +43,10 @@ def mark(text: str, option: str) -> Mark | None:
             f"{option} {text} is neither a sequence nor a time: write 1200, or 2026-03-01T12:00:00Z", USAGE
         ) from None
     at = found if found.tzinfo is not None else found.replace(tzinfo=UTC)
-    return Mark(at=int(at.timestamp() * 1000))
+    return Bookmark(at=int(at.timestamp() * 1000))
 
 
-def window(begin: str, end: str) -> tuple[Mark | None, Mark | None]:
+def window(begin: str, end: str) -> tuple[Bookmark | None, Bookmark | None]:
     """The positions ``--from`` and ``--until`` name. Raises CliError, also where the one lies after the other."""
     one, other = mark(begin, "--from"), mark(end, "--until")
     if one is not None and other is not None and (one.seq > other.seq > 0 or one.at > other.at > 0):
@@ -54,7 +54,7 @@ def window(begin: str, end: str) -> tuple[Mark | None, Mark | None]:
     return one, other
 
 
-def reached(wanted: Mark | None, option: str, last: int, now: int) -> None:
+def reached(wanted: Bookmark | None, option: str, last: int, now: int) -> None:
     """Raises CliError where a log, which ends at ``last`` and a log time, does not come to a position."""
     if wanted is not None and not wanted.reached(last, now):
         raise CliError(
@@ -73,7 +73,7 @@ class LogClock:
         return self.now
 
 
-async def until(stream: AsyncIterator[Stored], end: Mark | None) -> AsyncIterator[Stored]:
+async def until(stream: AsyncIterator[Stored], end: Bookmark | None) -> AsyncIterator[Stored]:
     """The commits up to a position, and with it."""
     clock = LogClock()
     async for stored in stream:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from kit import facts
 from kit.chaos import Chaos
+from kit.words import in_words
 from muster.core.quota.ledger.ledger import Ledger
 from muster.core.quota.ledger.shares import Shares
 from muster.core.quota.trees.tree import read_tree
@@ -157,8 +158,8 @@ def test_weights_are_read_where_a_tree_divides(text: str, expected: dict[str, in
 
 def test_a_weight_that_cannot_be_read_refuses_the_tree() -> None:
     _, broken = read_tree(facts.tree(teams(video="heavy"), rules={"runtime": "weight"}))
-    assert [str(each) for each in broken] == [
-        "root/video: attribute muster.dev/weight: cpu: 'heavy' is not a quantity such as 500m, 4 or 14Gi"
+    assert list(map(in_words, broken)) == [
+        "root/video: muster.dev/weight cpu: 'heavy' is not a quantity such as 500m, 4 or 14Gi"
     ]
     _, broken = read_tree(facts.tree(teams(), rules={"runtime": "fair"}))
-    assert [str(each) for each in broken] == ["root: annotation muster.dev/runtime: 'fair' is neither weight nor max"]
+    assert list(map(in_words, broken)) == ["root: annotation muster.dev/runtime: 'fair' is neither weight nor max"]

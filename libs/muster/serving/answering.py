@@ -257,7 +257,7 @@ async def _whatif(_of: Questions, asked: Asked) -> Struct:
 
 async def _ask(_of: Questions, asked: Asked) -> Struct:
     try:
-        workload = read_job(msgspec.json.decode(asked.body, type=shapes.Manifest).manifest)
+        workload = read_job(msgspec.json.decode(asked.body, type=shapes.Submission).manifest)
     except (msgspec.DecodeError, ManifestError) as err:
         raise BadRequestError(str(err)) from err
     return ask(asked.state, asked.lens, asked.moment, workload, asked.now)
@@ -311,7 +311,11 @@ ROUTES: tuple[Question, ...] = (
     ),
     Question("/api/v1/whatif", "What a change would do now.", shapes.WhatIf, _whatif, body=shapes.Changes),
     Question(
-        "/api/v1/ask", "What a job would meet that is not submitted yet.", shapes.AskView, _ask, body=shapes.Manifest
+        "/api/v1/ask",
+        "What a job would meet that is not submitted yet.",
+        shapes.AskView,
+        _ask,
+        body=shapes.Submission,
     ),
 )
 

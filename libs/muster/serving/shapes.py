@@ -347,7 +347,7 @@ class WhatIf(Struct, frozen=True):
     summary: str
 
 
-class Manifest(Struct, frozen=True):
+class Submission(Struct, frozen=True):
     """A job as it would be submitted."""
 
     manifest: dict[str, Any]

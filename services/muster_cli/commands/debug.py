@@ -17,7 +17,7 @@ from muster_cli.console import Output
 from muster_cli.exits import NOT_FOUND, OK, VIOLATED, CliError
 from muster_cli.folding import newest_kept
 from muster_cli.options import Document
-from muster_cli.positions import Mark, mark, until
+from muster_cli.positions import Bookmark, mark, until
 from muster_cli.render.states import step_lines, step_record
 from muster_cli.sources import Feed, Source, source_of
 
@@ -51,7 +51,7 @@ async def debug(
     return OK if step.same and not step.violations else VIOLATED
 
 
-async def _begun(stage: str, feed: Feed, place: Mark | None) -> tuple[Stepper, AsyncIterator[Stored]]:
+async def _begun(stage: str, feed: Feed, place: Bookmark | None) -> tuple[Stepper, AsyncIterator[Stored]]:
     """From the newest snapshot of the stage that holds nothing its decision had not seen, else from the start."""
     if feed.reading is not None and place is not None and place.seq:
         in_seq = await _in_seq(stage, feed, place.seq)

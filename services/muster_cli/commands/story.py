@@ -11,7 +11,7 @@ from muster_cli.console import Output
 from muster_cli.exits import NOT_FOUND, USAGE, CliError
 from muster_cli.folding import begun, read_model
 from muster_cli.options import Document
-from muster_cli.positions import LogClock, Mark, reached, window
+from muster_cli.positions import Bookmark, LogClock, reached, window
 from muster_cli.positions import until as up_to
 from muster_cli.render.queuestories import tale_lines, tale_record
 from muster_cli.sources import Source, source_of
@@ -54,7 +54,7 @@ async def story(
 
 
 async def _from(
-    begin: Mark, end: Mark | None, queue: str, source: Source | None, out: Output
+    begin: Bookmark, end: Bookmark | None, queue: str, source: Source | None, out: Output
 ) -> tuple[QueueStory, int]:
     """What the log says from a position on, and when it is now. Raises CliError where the log ends before it."""
     clock = LogClock()

@@ -342,7 +342,7 @@ ONE = {"nodes": [node("n1", 2)]}
         ({"nodes": [node("n", -1)]}, "nodes[0] 'n': gpus is -1; write a whole number from 0 on"),
         ({"nodes": [node("n", 1), node("n", 1)]}, "node 'n' is there twice"),
         ("nodes: !!set {a}", "nodes[0] is 'a'; write an object"),
-        (f"nodes: {'[' * 3000}{']' * 3000}", "nodes[0] is [[[[[[[...]]]]]]]; write an object"),
+        (f"nodes: {'[' * 3000}{']' * 3000}", "is nested too deeply; write nodes, queues and jobs as lists of objects"),
         ({"nodes": [{"name": "n", "": 1}]}, "nodes[0] 'n': '' is unknown; known are name, gpus"),
         ({"nodes": [node("n", 10**400)]}, "write a whole number from 0 to 10000"),
         ({"nodes": [node("a\nb", 1)]}, r"nodes[0]: its name 'a\nb' has characters that cannot be printed"),

@@ -18,7 +18,7 @@ from muster.core.quota.reclaim import Basis, Objection, Search
 from muster.model.demand import Demand
 
 
-class Judge(Struct):
+class GivingRules(Struct):
     """The rules for one claimant."""
 
     queue: str
@@ -44,12 +44,12 @@ class Judge(Struct):
         return self.between is None or self.between.balanced_against(found, taken)
 
 
-def judge_of(given: Basis, queue: str, demand: Demand, *, inside: bool) -> Judge | None:
+def judge_of(given: Basis, queue: str, demand: Demand, *, inside: bool) -> GivingRules | None:
     """The rules by replica; None where whole sums count: between queues of an ElasticQuotaTree."""
     if inside:
         allowed = inqueue.allowed(given.ledger, queue, demand, given.held)
-        return Judge(queue, None, "" if allowed else "not_preempting")
+        return GivingRules(queue, None, "" if allowed else "not_preempting")
     if not given.ledger.by_shares(queue):
         return None
     rules = between(given, queue, demand)
-    return Judge(queue, rules, "" if rules.may_claim() else "beyond_share")
+    return GivingRules(queue, rules, "" if rules.may_claim() else "beyond_share")

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from msgspec import structs
 
 from muster.core.quota.demand import Charge, chain_of
-from muster.core.quota.giving import Judge, judge_of
+from muster.core.quota.giving import GivingRules, judge_of
 from muster.core.quota.reclaim import MAX_LOOKS, Basis, Market, Objection, Run, Search, search
 from muster.events.decisions import PartialVictim
 from muster.model.demand import Demand
@@ -105,7 +105,7 @@ def _givers(
                 yield Giving(run, leaf, spares)
 
 
-def _one_by_one(judge: Judge, found: Search, clusters: Iterable[Giving]) -> dict[str, Counts]:
+def _one_by_one(judge: GivingRules, found: Search, clusters: Iterable[Giving]) -> dict[str, Counts]:
     """Take replica by replica from the queue whose turn it is; then let go what is not needed, the last first."""
     lines: dict[str, list[tuple[Giving, Spare, int]]] = {}
     for cluster in clusters:
@@ -140,7 +140,7 @@ def _one_by_one(judge: Judge, found: Search, clusters: Iterable[Giving]) -> dict
     return {} if _refused(judge, found, steps) else chosen
 
 
-def _refused(judge: Judge, found: Search, steps: Iterable[tuple[str, Spare, int]]) -> Objection:
+def _refused(judge: GivingRules, found: Search, steps: Iterable[tuple[str, Spare, int]]) -> Objection:
     """Why these replicas may not go in this order; takes them."""
     taken: dict[str, set[str]] = {}
     for queue, spare, count in steps:

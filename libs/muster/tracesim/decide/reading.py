@@ -53,7 +53,7 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
 def _parsed(text: str) -> StateFile:
     try:
         if too_deep(text):
-            raise StateFileError("is nested too deeply")
+            raise StateFileError("is nested too deeply; write nodes, queues and jobs as lists of objects")
         body = yaml.load(text, _Loader)  # noqa: S506 -- a SafeLoader
     except yaml.YAMLError as err:
         raise StateFileError(f"is neither YAML nor JSON: {' '.join(str(err).split())}") from err
