@@ -11,12 +11,11 @@ from kit.cli import Cli, Result
 from kit.nats import SMALL
 from kit.proxy import Proxy
 from kit.scenario import Play
+from kit.seated import bodies
 from muster.bus.cell import open_stores
 from muster.bus.importing import import_log
 from muster.bus.jetstream import JetStream
-from muster.bus.log import Body
 from muster.bus.server import EmbeddedServer
-from muster.events.envelope import encode_commit
 
 READING = (
     ("why", "video/one"),
@@ -50,7 +49,7 @@ async def logged(js: JetStream, cell: str) -> str:
         play.line(line)
         play.settle()
     await open_stores(js, cell, create=True, limits=SMALL)
-    await import_log(js, cell, [Body(each.seq, encode_commit(each.commit)) for each in play.bench.log], limits=SMALL)
+    await import_log(js, cell, bodies(play.bench.log), limits=SMALL)
     return cell
 
 

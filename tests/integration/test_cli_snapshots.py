@@ -9,16 +9,15 @@ import pytest
 from kit.cli import Cli
 from kit.nats import SMALL
 from kit.scenario import Play
+from kit.seated import bodies, seated
 from muster.bus.cell import open_log, open_stores
 from muster.bus.importing import import_log
 from muster.bus.jetstream import JetStream
-from muster.bus.log import Body
 from muster.bus.server import EmbeddedServer
 from muster.bus.snapshots import JetStreamSnapshots
 from muster.core.preemption.preemptor import Preemptor
 from muster.core.readmodel.model import ReadModel
 from muster.core.stage import Folder
-from muster.events.envelope import encode_commit
 from muster.runtime.logkeeping.snapshotting import make_snapshot
 from muster_cli.folding import present_state
 from muster_cli.options import Bus
@@ -46,12 +45,12 @@ async def kept(tmp_path: Path, nats_server: EmbeddedServer, js: JetStream, cell:
         play.settle()
     log = play.bench.log
     await open_stores(js, cell, create=True, limits=SMALL)
-    await import_log(js, cell, [Body(each.seq, encode_commit(each.commit)) for each in log], limits=SMALL)
+    await import_log(js, cell, bodies(log), limits=SMALL)
     identity = (await open_log(js, cell)).identity
     seq = next(stored.seq for stored in log if stored.commit.at >= 1_060_000) - 1
     for stage in (ReadModel(), Preemptor()):
         folder, state = Folder(stage), stage.initial()
-        for stored in log[:seq]:
+        for stored in seated(log[:seq]):
             folder.fold(state, stored)
         state.log_id = MARK
         snapshot = make_snapshot(identity, stage.name, "0", state)

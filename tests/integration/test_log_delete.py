@@ -9,15 +9,17 @@ from kit.beside import beside
 from kit.cli import Cli, Result
 from kit.nats import SMALL
 from kit.scenario import Play
+from kit.seated import bodies, seated
 from kit.waiting import until
 from muster.bus.cell import open_log, open_stores
 from muster.bus.importing import import_log
 from muster.bus.jetstream import JetStream
 from muster.bus.lease import JetStreamLease
-from muster.bus.log import Body, JetStreamLog
+from muster.bus.log import JetStreamLog
 from muster.bus.public import PublicPublisher
 from muster.bus.server import EmbeddedServer
-from muster.events.envelope import decode_commit, encode_commit, genesis_of
+from muster.core.cell.deciders import DECIDERS
+from muster.events.envelope import decode_commit, genesis_of
 from muster.events.subjects import log_stream
 from muster.events.system import Genesis
 from muster.runtime.runners.publishing import Publisher
@@ -48,12 +50,11 @@ class Told:
             self._play.settle()
         fresh = self._play.bench.log[self._stored :]
         if not self._stored:
-            bodies = [Body(each.seq, encode_commit(each.commit)) for each in fresh]
             await open_stores(self._js, self._cell, create=True, limits=SMALL)
-            await import_log(self._js, self._cell, bodies, limits=SMALL)
+            await import_log(self._js, self._cell, bodies(fresh), limits=SMALL)
         else:
             log = await self.log()
-            for each in fresh:
+            for each in seated(fresh):
                 last = await log.last(each.commit.stage, each.commit.shard)
                 assert await log.append(each.commit, expected=last) == each.seq
         self._stored = len(self._play.bench.log)
@@ -69,6 +70,8 @@ class Told:
         bench.now = max(bench.now, decode_commit(found.data).at)
         bench.append("genesis", "input", [genesis])
         self._stored = len(bench.log)
+        for leader in DECIDERS:  # Each begins anew in the new generation.
+            bench.lead(leader, "again")
         return genesis
 
     async def publish(self) -> None:

@@ -19,12 +19,16 @@ from muster.bus.jetstream import JetStream
 from muster.bus.log import Body, JetStreamLog
 from muster.bus.public import PublicPublisher
 from muster.core.cell.judge import heard
+from muster.core.docket import Judge
+from muster.core.stage import StageState
 from muster.core.views.publication import public_event
 from muster.events import subjects
+from muster.events.envelope import Stored
 from muster.events.public import parse_ce_id
 from muster.ports import LogIdentity
 from muster.runtime.logkeeping.archive import ArchivedCommit, read_lines, read_manifest
 from muster.runtime.logkeeping.rolling import RollError, restored, seats
+from muster.runtime.logkeeping.snapshotting import decode_state
 
 
 class PruneError(Exception):
@@ -120,11 +124,14 @@ async def _check_archive(js: JetStream, identity: LogIdentity, found: Sealed, fo
     stream = JetStreamLog(js, LogIdentity(identity.cell, old.log_id, old.generation, old.first))
     settled = parse_ce_id((await PublicPublisher(js, identity.cell).resume()).settled)
     known = (settled.generation, settled.sequence) if settled is not None else (0, 0)
+    # What is void was never published, and is not waited for.
+    judge = await _judge_of(js, identity, found.generation)
     async with contextlib.aclosing(stream.own_bodies(found.first - 1, found.last)) as bodies:
         async for body in bodies:
             _check_same(body, lines, folder)
+            stored = judge.hear(heard(body.seq, body.subject, body.data, body.stored_at))
             if (found.generation, body.seq) > known:
-                _check_published(identity, found, body)
+                _check_published(identity, found, stored)
 
 
 def _check_same(body: Body, lines: Iterator[ArchivedCommit], folder: Path) -> None:
@@ -136,11 +143,19 @@ def _check_same(body: Body, lines: Iterator[ArchivedCommit], folder: Path) -> No
         )
 
 
-def _check_published(identity: LogIdentity, found: Sealed, body: Body) -> None:
-    commit = heard(body.seq, body.subject, body.data).commit
+async def _judge_of(js: JetStream, identity: LogIdentity, generation: int) -> Judge:
+    """A judge who knows what a generation began with."""
+    generations = JetStreamGenerations(js, identity.cell)
+    base = await generations.base(await generations.as_it_began(identity, generation))
+    state = decode_state(base[0].body, StageState) if base else StageState()
+    return Judge(state.docket, state.log_id, state.generation)
+
+
+def _check_published(identity: LogIdentity, found: Sealed, stored: Stored) -> None:
+    commit = stored.commit
     for index, event in enumerate(commit.events):
-        if public_event(identity.cell, found.generation, body.seq, index, commit.at, event) is not None:
+        if public_event(identity.cell, found.generation, stored.seq, index, commit.at, event) is not None:
             raise PruneError(
-                f"the publisher has not published sequence {body.seq} of generation {found.generation}: wait until the "
-                "publisher has caught up, or start it"
+                f"the publisher has not published sequence {stored.seq} of generation {found.generation}: wait until "
+                "the publisher has caught up, or start it"
             )
