@@ -29,8 +29,8 @@ REFERENCES = ("fifo", "best-effort-fifo", "static-quota", "kueue-like", "kai-lik
 UNBOUND = ("fifo", "best-effort-fifo", "sjf", "srtf")
 """Policies that know no quota."""
 RECLAIMING = ("kueue-like", "kai-like")
-LEARNED = {"order": "learned"}
-LENDING = LEARNED | {"borrow-freely": "4h"}
+FAIR = {"preset": "fair"}
+LENDING = {"borrow-freely": "4h"}
 WEEK_MS = 7 * 24 * 3_600_000
 GRACES = ("0s", "60s", "5m", "15m", "1h")
 HALF = Stops(checkpoint=1_800_000, checkpointing=500, restart=60_000)
@@ -39,7 +39,7 @@ HALF = Stops(checkpoint=1_800_000, checkpointing=500, restart=60_000)
 Case = tuple[str, Trace, str, dict[str, str], Stops]
 """(name, trace, policy, rules of the tree, what a stop costs)"""
 
-OURS = (("default order", {}), ("learned order", LEARNED), ("learned order, lends", LENDING))
+OURS = (("preset fair", FAIR), ("default", {}), ("default, lends", LENDING))
 
 FIGURES: Mapping[str, Callable[[SimulationMetrics, int], float]] = {
     "mean completion, s": lambda found, _: found.jct_mean_s or 0,
@@ -68,14 +68,14 @@ def measure_policies(traces: Path, say: Progress) -> Table:
     found: dict[str, float] = {}
     for policy in REFERENCES:
         _run(found, say, policy, trace, policy, {})
-    _run(found, say, "muster, default order", trace, MUSTER, {})
+    _run(found, say, "muster, preset fair", trace, MUSTER, FAIR)
     coverage = Coverage()
-    _run(found, say, "muster, learned order", trace, MUSTER, LEARNED, hears=coverage.fold)
+    _run(found, say, "muster, default", trace, MUSTER, {}, hears=coverage.fold)
     for week, named in enumerate(("first", "second")):
         kept = coverage.percent(week * WEEK_MS, (week + 1) * WEEK_MS)
         assert kept is not None, named
-        found[f"muster, learned order: promised starts kept in the {named} week, %"] = kept
-    _run(found, say, "muster, learned order, no guarantees", transforms.without_guarantees(trace), MUSTER, LEARNED)
+        found[f"muster, default: promised starts kept in the {named} week, %"] = kept
+    _run(found, say, "muster, default, no guarantees", transforms.without_guarantees(trace), MUSTER, {})
     about = (
         "26,936 jobs on 448 GPUs, eleven queues with guarantees that add up to all of it. Stopped jobs begin again "
         "from nothing, and stop at once. Mean completion time, GPU-hours of work thrown away, and the most evictions "
@@ -88,19 +88,18 @@ def measure_policies(traces: Path, say: Progress) -> Table:
 def options(traces: Path, say: Progress) -> Grid:
     about = (
         "The same two weeks without a reclaim grace. Aims: mean completion of 22,500 s and no more lost than by "
-        "kueue-like; where half of the jobs save their work, 17,000 s and a quarter of what kueue-like loses. `learned "
-        "order`: `muster.dev/order: learned`. `lends`: `muster.dev/borrow-freely: 4h`. `half save`: half of the jobs "
-        "note a checkpoint every 1,800 s, and all take 60 s to work again. `least attained`: "
-        "`muster.dev/least-attained: 4h,32h`."
+        "kueue-like; where half of the jobs save their work, 17,000 s and a quarter of what kueue-like loses. `preset "
+        "fair`: `muster.dev/preset: fair`. `lends`: `muster.dev/borrow-freely: 4h`. `half save`: half of the jobs "
+        "note a checkpoint every 1,800 s, and all take 60 s to work again. `preset "
+        "checkpointed`: `muster.dev/least-attained: 4h,32h`."
     )
     return _grid("Options of a tree on the Philly trace", about, opted(traces), say)
 
 
 def opted(traces: Path) -> Iterator[Case]:
     trace = two_weeks(traces)
-    saving_rules = {"least-attained": "4h,32h"}
-    served = ("learned order, least attained", LEARNED | saving_rules)
-    both = ("learned order, least attained, lends", LENDING | saving_rules)
+    served = ("preset checkpointed", {"preset": "checkpointed"})
+    both = ("preset checkpointed, lends", LENDING | {"preset": "checkpointed"})
     for saving, stops, ours in (("", COSTLY, OURS), (", half save", HALF, (*OURS[1:], served, both))):
         for named, rules in ours:
             yield f"muster, {named}{saving}", trace, MUSTER, rules, stops
