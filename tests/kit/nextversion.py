@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import importlib
 import sys
+from collections.abc import Callable
+from typing import Any
 
 from kit.rulesets import NEXT, NEXT_BUILD
 from muster.core.cell.deciders import DECIDERS
+from muster.core.stage import Stage
 from muster.runtime import config
 from muster.tracesim import changes
 
@@ -24,7 +27,14 @@ def main(name: str, arguments: list[str]) -> int:
 
         return run(arguments)
     from muster.runtime import service
+    from muster.runtime.process import Process
 
+    of_this_version = Process.add_decider
+
+    def add_decider(process: Process, stage: Callable[[], Stage[Any]], *runner: Any) -> None:
+        of_this_version(process, NEXT_BUILD[stage().name], *runner)
+
+    Process.add_decider = add_decider  # type: ignore[method-assign]
     service.main(name, importlib.import_module(f"muster_{name.replace('-', '_')}.__main__").build)
     return 0
 
