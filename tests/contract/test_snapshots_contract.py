@@ -44,8 +44,10 @@ def world(request: pytest.FixtureRequest, cell: str) -> World:
     return MemoryWorld() if request.param == "memory" else NatsWorld(request.getfixturevalue("js"), cell)
 
 
-def snapshot(seq: int, *, log_id: str = "log1", stage: str = "preemptor", body: bytes = b"state") -> Snapshot:
-    return Snapshot(log_id=log_id, stage=stage, shard="0", seq=seq, schema="s1", body=body)
+def snapshot(
+    seq: int, *, log_id: str = "log1", stage: str = "preemptor", shard: str = "0", body: bytes = b"state"
+) -> Snapshot:
+    return Snapshot(log_id=log_id, stage=stage, shard=shard, seq=seq, schema="s1", body=body)
 
 
 async def test_there_is_none_at_first(world: World) -> None:
@@ -70,9 +72,9 @@ async def test_an_older_or_equal_one_is_not_kept(world: World) -> None:
 async def test_stages_have_snapshots_of_their_own(world: World) -> None:
     kept = await world.snapshots()
     assert await kept.save(snapshot(20))
-    assert await kept.save(snapshot(10, stage="watcher", body=b"w"))
+    assert await kept.save(snapshot(10, stage="watcher", shard="pods", body=b"w"))
     assert await kept.load("preemptor", "0") == snapshot(20)
-    assert await kept.load("watcher", "pods") == snapshot(10, stage="watcher", body=b"w")
+    assert await kept.load("watcher", "pods") == snapshot(10, stage="watcher", shard="pods", body=b"w")
     assert await kept.load("watcher", "1") is None
 
 

@@ -16,6 +16,7 @@ from kit.gangs import ANNOTATION, LABEL, X_LABEL, Sight, add_node, labels, pod, 
 from kit.jobs import raycluster
 from kit.kubeclient import ApiError, Object
 from kit.muster import Muster, running
+from kit.words import in_words
 from muster.bus.server import EmbeddedServer
 from muster.core.gang.admitter import GangAdmitter
 from muster.core.gang.notices import round_ends
@@ -204,9 +205,9 @@ async def test_c19_annotations_of_koordinator(muster: Muster) -> None:
     await sight.all_bound("a", "b")
     [placed] = await muster.happened(PodsPlaced)
     [complaint] = placed.complaints
-    assert complaint.startswith(f"{ANNOTATION}/match-policy")
+    assert in_words(complaint).startswith(f"{ANNOTATION}/match-policy")
     await cluster.until(lambda: sight.told("GangMarkIgnored"), what="the warning about the policy")
-    assert list((await sight.told("GangMarkIgnored")).values()) == [complaint]
+    assert list((await sight.told("GangMarkIgnored")).values()) == [in_words(complaint)]
     assert await cluster.kube.list_objects(POD_GROUPS[1].api_version, "PodGroup", "video") == []
 
 
@@ -225,7 +226,7 @@ async def test_c20_gangs_of_a_group_start_together(muster: Muster) -> None:
     notes = {key: group}
     await sight.create(*(pod(f"one-{index}", first, notes=notes) for index in range(2)))
     held = await until_held(muster, "group_incomplete", "video/gang-example1")
-    assert "video/gang-example2" in held.text
+    assert "video/gang-example2" in in_words(held.problem)
     await sight.create(*(pod(f"two-{index}", second, notes=notes) for index in range(3)))
     await until_held(muster, "no_nodes")
     assert await sight.bound() == {}

@@ -120,7 +120,7 @@ BROKEN = {
     "root: the children's min cpu sum up to 48, over this node's min 40": broken(
         "root/infrastructure", min={"cpu": "20"}, max={"cpu": "20"}
     ),
-    "root/algorithm: namespace algorithm stands on a node with children": broken(
+    "root/algorithm: namespace algorithm is on a node with children": broken(
         "root/algorithm", namespaces=("algorithm",)
     ),
     "root/algorithm/text: namespace video is already on root/algorithm/video": broken(

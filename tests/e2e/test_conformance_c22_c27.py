@@ -18,6 +18,7 @@ from kit.gangs import LABEL, Sight, add_node, labels, pod, room
 from kit.kubeclient import Object
 from kit.muster import Muster, running
 from kit.tfjob import GANG, GPUS, PODS, demo, on_four_gpus
+from kit.words import in_words
 from muster.bus.server import EmbeddedServer
 from muster.events.facts import PodObserved
 from muster.events.gangs import GangHeldBack, PodsPlaced
@@ -103,7 +104,7 @@ async def test_c25_pods_of_a_gang_have_one_priority(muster: Muster) -> None:
         await sight.create(*(pod(f"p-{index}", marks) for index in range(4)))
         await sight.create(pod("odd", marks, priorityClassName="gang-high"))
         held = await until_held(muster, "priority_clash", "video/five")
-        assert "odd has 1000, others have 0" in held.text
+        assert "odd has 1000, others have 0" in in_words(held.problem)
         await cluster.until(lambda: sight.told("GangRefused"), what="the refusal to be told")
         assert all("odd has 1000" in message for message in (await sight.told("GangRefused")).values())
         assert await sight.bound() == {}
@@ -241,6 +242,6 @@ async def test_a_gang_on_an_older_server(
             unsteered = pod("bare", labels("bare", 1), scheduler="default-scheduler", asks={"cpu": "64"})
             await sight.create(unsteered)
             held = await until_held(muster, "other_scheduler", "video/bare")
-            assert "schedulerName: muster" in held.text
+            assert "schedulerName: muster" in in_words(held.problem)
             await cluster.until(lambda: sight.told("GangNotPlaced"), 60.0, what="the pod to be told")
             assert "schedulerName: muster" in (await sight.told("GangNotPlaced"))["bare"]

@@ -87,7 +87,7 @@ async def test_c27_none_where_the_pool_may_not_have_that_many(muster: Muster) ->
             return [each["message"] for each in events if each["reason"] == "NodePoolRefused"]
 
         [refusal] = await cluster.until(refused, 60.0, "the pool that cannot be read to be refused")
-        assert "data[wrong]: class: 'soon' is neither the class of a ProvisioningRequest" in refusal
+        assert "data[wrong].class: 'soon' is neither the class of a ProvisioningRequest" in refusal
         # The operator lets it have one: that is asked for at once.
         await pools.declare(cluster, gpu=pools.pool(1, GPUS))
         await cluster.until(lambda: pools.requests(cluster), 60.0, "the node to be asked for")

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from kit.api import Api, Object, real_api
+from kit.words import in_words
 from muster.core.gang.declare import declare, read_pod_group
 from muster.model.api import NAMESPACES, POD_GROUPS, PODS, ApiResource
 
@@ -53,7 +54,7 @@ async def test_a_minimum_below_one_is_refused_by_the_server_or_by_us(api: Api) -
             labels = {"pod-group.scheduling.sigs.k8s.io": name}
             told = declare(NAMESPACE, labels, {}, read_pod_group(msgspec.json.encode(answer.body)))
             assert told is not None
-            assert told.refusal == f"spec.minMember of PodGroup {NAMESPACE}/{name}: 0 is not 1 or more"
+            assert in_words(told.refusal) == f"spec.minMember of PodGroup {NAMESPACE}/{name}: 0 is not 1 or more"
 
 
 async def test_the_list_of_a_gang_group_cannot_be_a_label(api: Api) -> None:
@@ -73,5 +74,5 @@ async def test_as_an_annotation_it_is_stored_and_read(api: Api) -> None:
     stored = answer.body["metadata"]
     told = declare(NAMESPACE, stored["labels"], stored["annotations"])
     assert told is not None
-    assert (told.minimum, told.policy, told.refusal, told.complaints) == (2, "waiting-and-running", "", ())
+    assert (told.minimum, told.policy, told.refusal, told.complaints) == (2, "waiting-and-running", None, ())
     assert told.group == ("gangs-declared/gang-example1", "gangs-declared/gang-example2")

@@ -16,6 +16,7 @@ from kit.controlplane.native import ARGUMENTS, GROUPS, VERSION
 from kit.elastic import raycluster
 from kit.muster import Muster, running
 from kit.raywalk import NAME, Walk
+from kit.words import in_words
 from muster.bus.server import EmbeddedServer
 from muster.core.readmodel.model import ReadModel
 from muster.core.stage import Folder
@@ -76,7 +77,9 @@ async def test_a_gang_that_names_us_is_bound_whole(
 
         async def refused() -> bool:
             told = await muster.happened(GangHeldBack)
-            return any("PodGroup video/train of scheduling.k8s.io does not exist" in each.text for each in told)
+            return any(
+                "PodGroup video/train of scheduling.k8s.io does not exist" in in_words(each.problem) for each in told
+            )
 
         await cluster.until(refused, what="the missing PodGroup to be told")
         await gang(cluster, "train", 3)

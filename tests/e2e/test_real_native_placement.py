@@ -18,6 +18,7 @@ from kit.kubeclient import Object, condition
 from kit.muster import running
 from kit.nats import new_cell
 from kit.story import rayjob
+from kit.words import in_words
 from muster.bus.server import EmbeddedServer
 from muster.events.decisions import GangAdmitted, QuotaReleased, SuspensionOrdered
 from muster.events.facts import PodGroupObserved, TreeNodeSpec
@@ -101,7 +102,7 @@ async def test_one_gang_is_bound_by_kube_scheduler_and_one_that_does_not_fit_giv
         assert released.reason == "timed_out"
         [ordered] = await muster.happened(SuspensionOrdered)
         assert (ordered.ref.name, ordered.reason) == ("toobig", "unschedulable")
-        assert ordered.text.startswith("Unschedulable: ")
+        assert in_words(ordered.problem).startswith("Unschedulable: ")
         assert await bound(cluster, "toobig") == []
         told = [each.pod_group for each in await muster.happened(PodGroupObserved)]
         assert {each.verdict.scheduled for each in told if each.verdict is not None} == {True, False}

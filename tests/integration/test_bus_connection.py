@@ -84,9 +84,9 @@ async def test_a_forbidden_append_fails_fast_and_names_the_subject() -> None:
         read_only = JetStreamLog(JetStream(reader, timeout_s=100), log.identity)
         assert await read_only.end() == 1
         async with asyncio.timeout(30):
-            with pytest.raises(ForbiddenError, match=r"muster\.log\.main\.1\.watcher\.0") as caught:
+            with pytest.raises(ForbiddenError, match=r"muster\.log\.main\.1\.watcher\.pods") as caught:
                 await read_only.append(commit(1), expected=0)
-        assert caught.value.subject == "muster.log.main.1.watcher.0"
+        assert caught.value.subject == "muster.log.main.1.watcher.pods"
         assert len(notices.of("bus_connection_failed")) == 1
         with pytest.raises(ForbiddenError):
             await read_only.end()

@@ -8,6 +8,7 @@ from typing import Any
 import pytest_asyncio
 
 from kit.cli import Cli
+from kit.deployed import controllers
 from kit.simulated import served
 from kit.story import quota_tree, rayjob
 from kit.waiting import until
@@ -44,6 +45,7 @@ class Theirs:
             for resource in (policy.resource, policy.binding):
                 self.cluster.server.serve(ResourceRules(resource=resource))
                 self.create(resource, {"metadata": {"name": policy.name}})
+        self.create(api.CONFIG_MAPS, controllers())
 
     def names(self, resource: ApiResource) -> list[str]:
         return sorted(self.cluster.server.store.table(resource).objects)

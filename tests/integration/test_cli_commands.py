@@ -51,7 +51,7 @@ async def test_why_a_job_waits(demo: Demo) -> None:
     assert told.lines[0] == f"RayJob {demo.second}  InsufficientQuota"
     text = " ".join(told.out.split())
     assert "position 1 of 1, nobody is ahead" in text
-    assert "It asks for cpu 12, and root/algorithm/video has 2 free of 14 (12 in use)" in text
+    assert "It asks for cpu 12, and quota root/algorithm/video has 2 free of 14 (12 in use)" in text
     assert "it is tried again once 10 more are released there" in text
     assert f"{demo.first} cpu 12 running for " in text
     words = [line.split()[3] for line in told.lines if "+" in line[:30]]

@@ -8,6 +8,7 @@ from typing import Any
 import pytest_asyncio
 
 from kit.cli import Cli, Result
+from kit.deployed import controllers
 from kit.simulated import served
 from kit.story import quota_tree, rayjob
 from muster.fakecluster.apiserver.kinds import ResourceRules
@@ -59,6 +60,7 @@ async def theirs(tmp_path: Path) -> AsyncIterator[Theirs]:
             for resource in (policy.resource, policy.binding):
                 cluster.server.serve(ResourceRules(resource=resource))
                 made.create(resource, {"metadata": {"name": policy.name}})
+        made.create(api.CONFIG_MAPS, controllers())
         yield made
 
 

@@ -67,3 +67,9 @@ def needed(method: str, path: str, query: Iterable[str] = ()) -> Right | None:
     if method == "GET":
         return Right("watch" if "watch" in query else "get" if name else "list", group, named)
     return Right(VERBS[method], group, named)
+
+
+def controllers() -> Object:
+    """The ConfigMap of the accounts that the policies trust, as it is shipped."""
+    [found] = [each for each in objects("rbac") if each["metadata"]["name"] == "muster-controllers"]
+    return found

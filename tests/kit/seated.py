@@ -6,10 +6,11 @@ from msgspec.structs import replace
 
 from muster.bus.log import Body
 from muster.core.cell.judge import RIGHTS, heard
+from muster.core.workloads.registry import KINDS
 from muster.events.envelope import Stored, encode_commit
 from muster.events.system import LeaderStarted
 
-UNUSED = "tfjobs"
+UNUSED = next(reversed([row.resource.plural for row in KINDS.values()]))
 """The shard that is given the one leader that all facts of a bench have; facts need none."""
 
 

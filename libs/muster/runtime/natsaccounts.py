@@ -174,7 +174,8 @@ def _service(name: str, cell: str) -> User:
 
 def _follower(name: str, cell: str) -> User:
     snapshots = f"{API}.STREAM.MSG.GET.OBJ_{subjects.snapshot_bucket(cell)}"
-    return _user(name, cell, (snapshots, *_reading(cell)), OF_THE_LOG)
+    mark = f"$KV.{subjects.state_bucket(cell)}.{MARKS}.{name}"
+    return _user(name, cell, (snapshots, mark, *_reading(cell)), OF_THE_LOG)
 
 
 def _onlooker(cell: str) -> User:
