@@ -54,7 +54,7 @@ async def test_a_minimum_below_one_is_refused_by_the_server_or_by_us(api: Api) -
             labels = {"pod-group.scheduling.sigs.k8s.io": name}
             told = declare(NAMESPACE, labels, {}, read_pod_group(msgspec.json.encode(answer.body)))
             assert told is not None
-            assert in_words(told.refusal) == f"spec.minMember of PodGroup {NAMESPACE}/{name}: 0 is not 1 or more"
+            assert in_words(told.refusal) == f"spec.minMember: PodGroup {NAMESPACE}/{name} says 0; write 1 or more"
 
 
 async def test_the_list_of_a_gang_group_cannot_be_a_label(api: Api) -> None:
