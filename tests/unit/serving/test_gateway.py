@@ -61,7 +61,7 @@ async def test_every_question_is_answered_in_its_shape(chaos: Chaos, tmp_path: P
             continue  # Chaos has no gangs of pods; test_gateway_props asks of them.
         query = {"queue": "root", "resource": "cpu"} if "series" in route.path else {}
         change = shapes.Change(queue="root", field="max", resource="cpu", value="99")
-        bodies = {shapes.Changes: shapes.Changes([change]), shapes.Manifest: shapes.Manifest(TRAINING)}
+        bodies = {shapes.Changes: shapes.Changes([change]), shapes.Submission: shapes.Submission(TRAINING)}
         body = msgspec.json.encode(bodies[route.body]) if route.body is not None else b""
         answer = await asked.answer(route, ADMIN, path, query, body)
         assert msgspec.json.decode(msgspec.json.encode(answer), type=route.shape) == answer
