@@ -35,6 +35,10 @@ class ScaledGroup(Struct, frozen=True, gc=False, omit_defaults=True):
     """The same with what the operator adds to each pod, as profile ``full`` counts; None: no more than the request."""
     offers: dict[str, int] = field(default_factory=dict)
     """{Ray's resource: ten-thousandths that one host offers to tasks and actors}"""
+    labels: dict[str, str] = field(default_factory=dict)
+    """Labels of its nodes, by which tasks and actors choose."""
+    priority: int = 0
+    """Which of two groups that would do as well Ray takes: the one with the higher."""
     leaving: tuple[str, ...] = ()
     """Pods it names to be deleted."""
     grows: Vector = field(default_factory=dict)

@@ -49,6 +49,9 @@ class WorkerGroup(Struct, frozen=True, rename="camel"):
     template: PodTemplate = field(default_factory=PodTemplate)
     ray_start_params: dict[str, object] | None = None
     resources: dict[str, object] | None = None
+    labels: object = None
+    """Of its nodes, for tasks and actors to choose by."""
+    priority: object = None
     idle_timeout_seconds: int | None = None
     scale_strategy: ScaleStrategy | None = None
 

@@ -7,13 +7,12 @@ Ray takes the size of a worker from the first of these that names a resource: ``
 from __future__ import annotations
 
 from collections.abc import Mapping
-from decimal import Decimal, InvalidOperation
 
 import msgspec
 from msgspec import structs
 
 from muster.core.objects.meta import CEILINGS, DRIVE, GATE, GRANTED, Meta
-from muster.core.objects.podspec import Resources, amounts, pod_request
+from muster.core.objects.podspec import Resources, pod_request
 from muster.core.workloads import rayresize
 from muster.core.workloads.common import count
 from muster.core.workloads.ray import (
@@ -28,12 +27,23 @@ from muster.core.workloads.ray import (
     replicas_of,
 )
 from muster.model import elastic
-from muster.model.placing import GPU
 from muster.model.raydemand import RAY_UNIT
-from muster.model.resources import Vector, highest, scaled
+from muster.model.resources import QuantityError, Vector, highest, parse_quantity, scaled
 
-PARAMETERS = {"num-cpus": "CPU", "num-gpus": "GPU", "memory": "memory"}
-"""{rayStartParams: Ray's resource}"""
+PARAMETERS = {"CPU": "num-cpus", "GPU": "num-gpus", "memory": "memory"}
+"""{Ray's resource: rayStartParams}"""
+TPU = "google.com/tpu"
+TPU_TOPOLOGY, TPU_KIND = "cloud.google.com/gke-tpu-topology", "cloud.google.com/gke-tpu-accelerator"
+TPU_GENERATIONS = {
+    "tpu-v4-podslice": "v4",
+    "tpu-v5-lite-device": "v5litepod",
+    "tpu-v5-lite-podslice": "v5litepod",
+    "tpu-v5p-slice": "v5p",
+    "tpu-v6e-slice": "v6e",
+    "tpu7x": "v7x",
+}
+"""{what a node selector calls them: what Ray does}"""
+ONE_CORE = ("v5litepod", "v6e")
 IDLE_S = 60
 """After how many seconds without work KubeRay has a worker removed where nothing is said."""
 MAX_GROUPS = 256
@@ -103,6 +113,8 @@ def _group(group: WorkerGroup, path: str, index: int, idle_s: int, beside: Vecto
         request=scaled(one, hosts),
         takes=scaled(whole, hosts) if whole != one else None,
         offers=offers_of(group),
+        labels=labels_of(group),
+        priority=group.priority if isinstance(group.priority, int) else 0,
         leaving=tuple(name[:253] for name in leaving[:MAX_LEAVING]),
         signalled=_signalled(group.scale_strategy),
         idle_s=max(idle_s if group.idle_timeout_seconds is None else group.idle_timeout_seconds, 0),
@@ -117,48 +129,76 @@ def _signalled(strategy: ScaleStrategy | None) -> bool:
 
 
 def offers_of(group: WorkerGroup | HeadGroup) -> dict[str, int]:
-    """{Ray's resource: ten-thousandths} of one host."""
-    found = _of_container(group)
-    params = {key.lstrip("-"): value for key, value in (group.ray_start_params or {}).items()}
-    found |= _read({PARAMETERS[key]: value for key, value in params.items() if key in PARAMETERS})
-    found |= _read(_custom(params.get("resources")))
-    found |= _read(group.resources or {})
-    return {name: amount for name, amount in sorted(found.items())[:MAX_OFFERS] if amount}
-
-
-def _of_container(group: WorkerGroup | HeadGroup) -> dict[str, int]:
-    containers = group.template.spec.containers
-    own = (containers[0].resources if containers else None) or Resources()
-    texts = {**(own.requests or {}), **(own.limits or {})}
-    base = amounts(texts, "resources")  # It was read before: nothing here is unreadable.
-    found = {}
-    if "cpu" in base:
-        found["CPU"] = -(-base["cpu"] // 1000) * RAY_UNIT
-    if "memory" in base:
-        found["memory"] = base["memory"] * RAY_UNIT
-    if GPU in base:
-        found["GPU"] = base[GPU] * RAY_UNIT // 1000
-    return found
-
-
-def _custom(text: object) -> Mapping[str, object]:
-    """JSON, as a text of JSON once more or not."""
+    """{Ray's resource: ten-thousandths} of one host, whole numbers as Ray's autoscaler reads the spec; empty where it
+    cannot read it: then it makes no worker.
+    """
     try:
-        value = msgspec.json.decode(text.strip().strip("'")) if isinstance(text, str) else None
-        value = msgspec.json.decode(value) if isinstance(value, str) else value
-    except msgspec.DecodeError:
+        found = _read(group)
+    except (QuantityError, ValueError, msgspec.DecodeError):
         return {}
-    return value if isinstance(value, dict) else {}
+    return {name[:253]: amount * RAY_UNIT for name, amount in sorted(found.items())[:MAX_OFFERS] if 0 < amount < MOST}
 
 
-def _read(values: Mapping[str, object]) -> dict[str, int]:
-    """Numbers as Ray counts them; what is none is left out."""
-    found = {}
-    for name, value in values.items():
-        try:
-            amount = Decimal(str(value)[:32])
-        except InvalidOperation:
-            continue
-        if amount.is_finite() and 0 <= amount < MOST:
-            found[str(name)[:253]] = int(amount * RAY_UNIT)
-    return found
+def labels_of(group: WorkerGroup) -> dict[str, str]:
+    """Labels of its nodes by which tasks and actors choose; what stands in rayStartParams counts for nothing."""
+    labels = group.labels if isinstance(group.labels, dict) else {}
+    return {str(key)[:317]: str(value)[:63] for key, value in sorted(labels.items())[:MAX_OFFERS]}
+
+
+def _read(group: WorkerGroup | HeadGroup) -> dict[str, int]:
+    """Each of the first that names it: ``resources`` of the group, rayStartParams, limits, requests."""
+    own, params = group.resources or {}, group.ray_start_params or {}
+    containers = group.template.spec.containers
+    sizes = (containers[0].resources if containers else None) or Resources()
+    limits, requests = sizes.limits or {}, sizes.requests or {}
+    custom = {} if own else _custom(params.get("resources"))
+    found: dict[str, int] = {}
+    for name, parameter in PARAMETERS.items():
+        if name in own:
+            found[name] = _whole(own[name])
+        elif parameter in params:
+            found[name] = int(str(params[parameter]))
+    for name, kind in (("CPU", "cpu"), ("memory", "memory")):
+        given = limits.get(kind, requests.get(kind))
+        if name not in found and given is not None:
+            found[name] = _whole(given)
+    if "CPU" not in found:
+        raise ValueError("Ray's autoscaler makes no worker of which it does not know the CPUs")
+    if "GPU" not in found:
+        gpus = (_whole(text) for each in (limits, requests) for name, text in each.items() if name.endswith("gpu"))
+        found["GPU"] = next((amount for amount in gpus if amount > 0), 0)
+    tpus = _whole(own["TPU"]) if "TPU" in own else custom.get("TPU")
+    if tpus is None:
+        given_tpus = (_whole(each[TPU]) for each in (limits, requests) if TPU in each)
+        tpus = next((amount for amount in given_tpus if amount > 0), None)
+    if tpus is not None:
+        found["TPU"] = tpus
+        found |= _slice_head(group.template.spec.node_selector or {})
+    found |= {name: _whole(value) for name, value in own.items() if name not in (*PARAMETERS, "TPU")}
+    return found | custom
+
+
+def _slice_head(selector: Mapping[str, str]) -> dict[str, int]:
+    """What stands for a whole slice of TPUs: ``TPU-v4-16-head``."""
+    topology, generation = selector.get(TPU_TOPOLOGY, ""), TPU_GENERATIONS.get(selector.get(TPU_KIND, ""))
+    if not topology or generation is None:
+        return {}
+    cores = 1 if generation in ONE_CORE else 2
+    for sides in topology.strip().lower().split("x"):
+        cores *= int(sides)
+    return {f"TPU-{generation}-{cores}-head": 1}
+
+
+def _custom(text: object) -> dict[str, int]:
+    """JSON within one more pair of quotation marks. Raises where Ray would."""
+    if text is None:
+        return {}
+    value = msgspec.json.decode(str(text)[1:-1].replace("\\", ""))
+    if not isinstance(value, dict) or not all(isinstance(each, int) for each in value.values()):
+        raise ValueError("resources of rayStartParams are whole numbers by name")
+    return {str(name): int(amount) for name, amount in value.items()}
+
+
+def _whole(quantity: object) -> int:
+    """A quantity of Kubernetes rounded up: ``500m`` is 1."""
+    return parse_quantity(str(quantity)[:64], "memory")
