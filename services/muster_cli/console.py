@@ -31,7 +31,6 @@ TONES: Mapping[Tone, str] = {"good": GOOD, "waits": WARN, "act": BAD, "plain": "
 WORDS: Mapping[str, str] = {
     "queued": WARN,
     "waits": WARN,
-    "denied": WARN,
     "left": DIM,
     "admitted": GOOD,
     "would admit": GOOD,

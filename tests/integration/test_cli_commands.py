@@ -50,7 +50,7 @@ async def test_why_a_job_waits(demo: Demo) -> None:
     told = (await demo.run("why", demo.second)).ok()
     assert told.lines[0] == f"RayJob {demo.second}  InsufficientQuota"
     text = " ".join(told.out.split())
-    assert "position 1 of 1, nobody is ahead" in text
+    assert "position 1 of 1, no job is ahead" in text
     assert "It asks for cpu 12, and quota root/algorithm/video has 2 free of 14 (12 in use)" in text
     assert "it is tried again once 10 more are released there" in text
     assert f"{demo.first} cpu 12 running for " in text

@@ -61,7 +61,7 @@ async def test_two_jobs_one_after_the_other_and_then_nothing_is_left(cli: Cli) -
     assert "Insufficient quota(cpu) in quota root/algorithm/video: request 12, max 14, used 12" in waits
     tried = next(filter(turn("tried"), said))
     assert second in tried
-    assert f"because {first} gave back cpu 12, memory 12G" in tried
+    assert f"because {first} released cpu 12, memory 12G" in tried
     order = [line.split()[1] for line in said if len(line.split()) > 2 and line.split()[2] == first]
     assert order == ["queued", "admitted", "running", "finished", "released"]
     assert said[-1].startswith("Ended after ")

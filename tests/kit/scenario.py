@@ -39,7 +39,7 @@ from kit import facts, nodes
 from kit.bench import Bench
 from kit.words import in_words, odd
 from muster.core.objects.labels import RUN_TIME
-from muster.core.wording import explain_claims, telling, telling_nodes
+from muster.core.wording import events, events_nodes, explain_claims
 from muster.core.wording.explain import ADOPTED, waiting_for_quota
 from muster.core.wording.refusals import refused
 from muster.events.base import Cause, Event
@@ -283,7 +283,7 @@ class Play:
             event
             for stored in reversed(self.bench.log)
             for event in stored.commit.events
-            if isinstance(event, NodesRequested) and telling.subject_of(event).endswith(names[0])
+            if isinstance(event, NodesRequested) and events.subject_of(event).endswith(names[0])
         )
         ref = Ref("ProvisioningRequest", asked.namespace, asked.name, f"uid-{asked.name}")
         text = " ".join(names[2:])
@@ -402,22 +402,22 @@ def tell(event: Event) -> str:
         case SuspensionRecorded():
             return f"suspended outside {event.ref.key} #{event.attempt}"
         case GangAdmitted():
-            return f"admitted {event.ref.key} #{event.attempt}{telling_nodes.placed(event)}"
+            return f"admitted {event.ref.key} #{event.attempt}{events_nodes.placed(event)}"
         case GangAwaitingNodes():
-            return f"awaiting nodes {event.ref.key} #{event.attempt}: {telling_nodes.lacks_nodes(event)}"
+            return f"awaiting nodes {event.ref.key} #{event.attempt}: {events_nodes.lacks_nodes(event)}"
         case GangDeferred():
-            return f"deferred {event.ref.key} #{event.attempt}: {telling_nodes.lacks_nodes(event)}"
+            return f"deferred {event.ref.key} #{event.attempt}: {events_nodes.lacks_nodes(event)}"
         case PlacesFound():
-            return f"room for {event.ref.key} #{event.attempt}: {telling_nodes.room(event)}"
+            return f"room for {event.ref.key} #{event.attempt}: {events_nodes.room(event)}"
         case PlacesReleased():
-            return f"places of {event.ref.key} #{event.attempt}: {telling_nodes.given_back(event)}"
+            return f"places of {event.ref.key} #{event.attempt}: {events_nodes.given_back(event)}"
         case NodesClaimed() | NodesClaimEnded():
-            told = telling.tell(event)
+            told = events.tell(event)
             return f"{told.word} {event.gang}: {told.text}"
         case NodesRequested():
-            return f"asks for nodes {telling.subject_of(event)}: {telling_nodes.nodes_requested(event)}"
+            return f"asks for nodes {events.subject_of(event)}: {events_nodes.nodes_requested(event)}"
         case NodesRequestWithdrawn():
-            return f"asks no more {telling.subject_of(event)}: {telling_nodes.nodes_withdrawn(event)}"
+            return f"asks no more {events.subject_of(event)}: {events_nodes.nodes_withdrawn(event)}"
         case QuotaTreeAccepted():
             return f"tree accepted: {len(event.tree.nodes)} nodes, profile {event.tree.profile}"
         case QuotaTreeRejected():
@@ -425,7 +425,7 @@ def tell(event: Event) -> str:
         case QuotaTreeRemoved():
             return "tree removed"
         case EvictionOrdered() | ReclaimDeferred() | ClaimOpened() | ClaimEnded():
-            said = telling.tell(event)
+            said = events.tell(event)
             return f"{said.word} {event.ref.key}: {said.text}"
         case CandidatesProposed() | PreemptionProposed():
             return ""

@@ -6,7 +6,7 @@ import pytest
 
 from kit.elastic import ElasticPlay, raycluster, rayjob
 from muster.core.autoscaling.reading import heads
-from muster.core.wording.telling_ray import alarm
+from muster.core.wording.events_ray import alarm
 from muster.events.alarms import AlarmCleared, AlarmRaised
 from muster.events.elastic import GateSet, GrowthRequested
 from muster.model import api

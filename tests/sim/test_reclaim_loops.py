@@ -16,7 +16,7 @@ from test_reclaim import Play, three_teams
 
 from kit import facts
 from muster.core.reading.kubequeue import CREATED_BY, QUEUE_NAMESPACE, QUOTA_FULLNAME
-from muster.core.wording.telling import tell
+from muster.core.wording.events import tell
 from muster.events.claims import ClaimOpened
 from muster.events.decisions import (
     PreemptionProposed,

@@ -23,7 +23,7 @@ LARGER = {
     "libs/muster/core/preemption/state.py": 430,
     "libs/muster/core/quota/ledger/ledger.py": 500,
     "libs/muster/core/wording/explain.py": 450,
-    "libs/muster/core/wording/telling.py": 430,
+    "libs/muster/core/wording/events.py": 430,
     "libs/muster/events/decisions.py": 500,
 }
 """Modules that are still larger, and their limits: the list only shrinks. Tests may have 500 lines."""

@@ -58,3 +58,8 @@ def instant(ms: int) -> str:
 def counted(number: int, noun: str, plural: str = "") -> str:
     """``1 job``, ``3 jobs``."""
     return f"{number} {noun if number == 1 else plural or noun + 's'}"
+
+
+def lower(text: str) -> str:
+    """With a small first letter, inside a line."""
+    return text[:1].lower() + text[1:]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from muster.core.readmodel.state import ReadState
-from muster.core.wording.telling import ref_of, tell_of
+from muster.core.wording.events import ref_of, tell_of
 from muster.core.workloads.registry import KINDS
 from muster.events.base import Decision
 from muster.events.envelope import Stored

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from rich.text import Text
 
-from muster.core.wording.telling import tell_of
+from muster.core.wording.events import tell_of
 from muster.events.envelope import Stored
 from muster.events.registry import encode
 from muster.model.text import instant, moment

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from muster.core.queueing.state import SorterState
 from muster.core.stage import StageState
-from muster.core.wording import telling
+from muster.core.wording import events
 from muster.model.resources import format_quantity, format_vector
 from muster.model.text import counted, instant, moment, shorten
 from muster.runtime.replaying.states import about, plain
@@ -110,7 +110,7 @@ def step_lines(step: Step, *, whole: bool) -> list[Text]:
     heard = [(each.seq, each.commit, index) for each in step.folded for index in range(len(each.commit.events))]
     lines.append(styled(("Folded", STRONG), f" since {step.before}: {counted(len(heard), 'event')}"))
     for seq, commit, index in heard[-SHOWN:]:
-        told = telling.tell_of(commit, index)
+        told = events.tell_of(commit, index)
         subject = f"{told.subject}: " if told.subject else ""
         lines.append(Text(shorten(f"    {seq:>7}  {told.word:<12} {subject}{told.text}", EVENT_WIDTH)))
     if len(heard) > SHOWN:

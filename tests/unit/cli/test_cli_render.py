@@ -137,7 +137,7 @@ def test_without_a_tree_there_is_a_hint_and_without_a_list_a_warning() -> None:
 def test_events_have_their_position_time_and_day() -> None:
     lines = events.EventLines()
     first = plain(lines.lines(BUSY.bench.log[0], {0}))
-    assert first == ["— 1970-01-01 (UTC) —", "1        00:16:40.000  genesis     log bench, generation 1"]
+    assert first == ["— 1970-01-01 (UTC) —", "1        00:16:40.000  log         log bench begins, generation 1"]
     queued = next(s for s in BUSY.bench.log if s.commit.stage == "queue_sorter" and s.commit.kind == "decision")
     shown = plain(lines.lines(queued, {0, 1}))
     assert shown[0].startswith(f"{queued.seq} ")

@@ -171,4 +171,4 @@ def test_one_log_under_another_rule(log, capsys):
 def test_who_leads_is_told_by_its_stage(log, capsys):
     shown = told(capsys, "debug", "quota_accountant", "--at", "4", "--log", str(log))
     assert "leading      queue_sorter/0: process bench leads from here on" in shown
-    assert "genesis      log bench, generation 1" in shown
+    assert "log          log bench begins, generation 1" in shown

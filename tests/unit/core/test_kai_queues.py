@@ -14,7 +14,7 @@ from muster.core.quota.trees import kaisource
 from muster.core.reading.registry import KAI_QUEUES, WATCHED
 from muster.core.readmodel.model import ReadModel
 from muster.core.stage import Folder
-from muster.core.wording.telling import tell
+from muster.core.wording.events import tell
 from muster.events.base import Event
 from muster.events.decisions import (
     EvictionOrdered,
@@ -54,7 +54,7 @@ def said(found: Bench, *facts: Event) -> list[Event]:
 def refusal(found: Bench, *facts: Event) -> tuple[str, str]:
     told = [event for event in said(found, *facts) if isinstance(event, WorkloadRefused)]
     assert len(told) == 1, told
-    return told[0].refusal.reason, tell(told[0]).text
+    return told[0].refusal.reason, tell(told[0]).text.removeprefix("it is not queued: ")
 
 
 def test_the_shard_is_the_one_the_accountant_waits_for() -> None:

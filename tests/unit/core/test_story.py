@@ -198,14 +198,14 @@ def test_it_is_told_in_order_from_the_first_fact_to_the_release() -> None:
     tried = next(
         each.entry.text for each in one.happenings if each.entry.word == "tried" and each.entry.weight == "step"
     )
-    assert tried == "it is tried now because video/two gave back cpu 12, memory 12G"
+    assert tried == "it is evaluated now because video/two released cpu 12, memory 12G"
 
 
 def test_one_whose_like_was_refused_is_told_so_although_it_was_never_tried() -> None:
     story = story_of(*BASE, "job zero", "job first", "job one")
     waits = [each.entry.text for each in story.happenings if each.entry.word == "waits"]
     assert len(waits) == 1
-    assert waits[0].startswith("a job of the same size was refused: Insufficient quota(cpu)")
+    assert waits[0].startswith("a job with the same request was refused: Insufficient quota(cpu)")
     assert "tried" not in words(story)
 
 

@@ -27,7 +27,7 @@ from muster.core.stage import Folder
 from muster.core.views.narrator import Narrator
 from muster.core.views.publication import public_event
 from muster.core.watching.watcher import MAX_FACT_BYTES, subject
-from muster.core.wording.telling import tell
+from muster.core.wording.events import tell
 from muster.events.base import Event
 from muster.events.decisions import GangAdmitted, QuotaTreeAccepted, QuotaTreeRejected, WorkloadRefused
 from muster.events.envelope import MAX_BYTES, encode_commit

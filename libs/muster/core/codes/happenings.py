@@ -1,6 +1,6 @@
-"""What happened to a job or a gang: position in the log, type of event, and the numbers of the moment.
+"""What happened to a job or a gang: position in the log, the event, and the numbers of the moment.
 
-Values only; ``core.wording.happenings`` makes sentences of them.
+Values only; ``core.wording.events`` makes sentences of them.
 """
 
 from __future__ import annotations
@@ -10,56 +10,14 @@ from typing import Literal
 from msgspec import Struct, structs
 
 from muster.core.codes.values import Leaving
-from muster.events import alarms, claims, effects, elastic, gangs, growing
-from muster.events import decisions as d
 from muster.events.base import Decision
-from muster.events.clearing import ClearingOrdered, ClearingProposed
-from muster.events.refusals import Refusal
+from muster.events.registry import AnyEvent
 from muster.model.demand import Shortfall
 from muster.model.keys import Ref
-from muster.model.problem import FieldProblem
 from muster.model.resources import Vector
 
 Weight = Literal["detail", "step", "turn"]
 """How much it matters: a ``turn`` changes where somebody stands, a ``step`` leads there, a ``detail`` neither."""
-
-Kept = (
-    d.EvictionOrdered
-    | ClearingOrdered
-    | ClearingProposed
-    | d.PreemptionProposed
-    | d.ReclaimDeferred
-    | claims.PlanStale
-    | claims.ClaimOpened
-    | claims.ClaimEnded
-    | claims.VictimStays
-    | d.SuspensionOrdered
-    | d.SuspensionRecorded
-    | d.GangAwaitingNodes
-    | d.GangDeferred
-    | d.PlacesFound
-    | d.PlacesReleased
-    | gangs.GangHeldBack
-    | gangs.NodesClaimed
-    | gangs.NodesClaimEnded
-    | gangs.PodsPlaced
-    | gangs.PodsReleased
-    | growing.NodesRequested
-    | growing.NodesRequestWithdrawn
-    | elastic.GrowthRequested
-    | elastic.GrowthGranted
-    | elastic.GrowthDenied
-    | elastic.GrowthWithdrawn
-    | elastic.GateSet
-    | elastic.WorkersChosen
-    | elastic.WorkersKept
-    | elastic.WorkersRemoved
-    | alarms.AlarmRaised
-    | alarms.AlarmCleared
-    | effects.EffectApplied
-    | effects.EffectFailed
-)
-"""Events whose own numbers say all there is to say."""
 
 
 class Where(Struct, frozen=True, omit_defaults=True):
@@ -100,20 +58,16 @@ class Happening(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Over 1 when the same happened that often in a row, last at ``last_at``."""
     last_at: int = 0
     last_seq: int = 0
-    event: Kept | None = None
-    reason: str = ""
-    """A closed reason of the event."""
+    event: AnyEvent | None = None
+    """The event, its long lists cut; None where a fact about the job changed."""
     kind: str = ""
     name: str = ""
     """Of another object, or namespace/name of another job."""
     words: str = ""
-    """What others said: a detail, a message."""
-    problem: FieldProblem | None = None
-    queue: str = ""
+    """The detail or message of another system, or the rule of a placement."""
     path: str = ""
-    attempt: int = 0
     number: int = 0
-    """Priority, generation or how many pods; ``what`` says which."""
+    """Generation or number of pods; ``what`` says which."""
     span: int = -1
     """ms since what came before; -1 where that is unknown."""
     flag: bool = False
@@ -126,7 +80,7 @@ class Happening(Struct, frozen=True, omit_defaults=True, kw_only=True):
     used: tuple[Used, ...] = ()
     where: Where | None = None
     refusal: Shortfall | None = None
-    refused: Refusal | None = None
+    """Of another job with the same request."""
     leaving: Leaving | None = None
     nodes: tuple[tuple[str, int], ...] = ()
     """(node, how many pods)"""

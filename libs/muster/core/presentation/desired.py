@@ -22,7 +22,7 @@ from muster.core.reading.kubequeue import (
 from muster.core.readmodel.records import Record
 from muster.core.readmodel.state import ReadState, Trouble
 from muster.core.status.job import job_status
-from muster.core.wording import explain, jobs, problems, refusals, telling_ray
+from muster.core.wording import events_ray, explain, jobs, problems, refusals
 from muster.core.wording.explain import Reason
 from muster.core.workloads.registry import KINDS
 from muster.model import api
@@ -276,7 +276,7 @@ def alarm_event(state: ReadState, uid: str) -> EventNote | None:
     if workload is None or record is None or record.growth.alarm is None:
         return None
     alarm = record.growth.alarm
-    reason = telling_ray.alarm_reason(alarm)
+    reason = events_ray.alarm_reason(alarm)
     stamp = digest((uid, alarm.cluster.uid, reason.code, alarm.since))
     return note_on(state, workload.ref, workload.api_version, stamp, reason.code, reason.text)
 

@@ -12,8 +12,8 @@ from muster.core.presentation.desired import DesiredObject, EventNote, note_on, 
 from muster.core.readmodel.gangs import GangHeld, GangShown
 from muster.core.readmodel.state import ReadState
 from muster.core.status.gang import held_back_code
+from muster.core.wording import events_nodes, problems
 from muster.core.wording import gangs as words
-from muster.core.wording import problems, telling_nodes
 from muster.core.wording.gangs import NO_PLACE, TRIED
 from muster.events.gangs import LACKS_NODES, MAX_PODS_NAMED, GangHeldBack
 from muster.model import api
@@ -217,7 +217,7 @@ def _lacking(event: GangHeldBack) -> str:
 def _lacks(held: GangHeld) -> str:
     """What the condition says."""
     event = held.event
-    return words.lacks(event) if event.reason in LACKS_NODES else telling_nodes.held_back(event)
+    return words.lacks(event) if event.reason in LACKS_NODES else events_nodes.held_back(event)
 
 
 def _pending(gang: GangShown) -> list[PodState]:

@@ -62,9 +62,10 @@ def _placed(state: ReadState, at: Position, event: gangs.PodsPlaced) -> Iterator
     nodes: dict[str, int] = {}
     for pod in event.pods:
         nodes[pod.node] = nodes.get(pod.node, 0) + 1
-    told = {"number": len(event.pods), "name": " and ".join(event.gangs[:NODES]), "more": max(0, len(nodes) - NODES)}
+    kept = structs.replace(event, pods=())
+    around = {"number": len(event.pods), "more": max(0, len(nodes) - NODES)}
     for key in _of(state, (pod.ref for pod in event.pods)):
-        yield key, happened(at, "pods_placed", "turn", nodes=tuple(islice(nodes.items(), NODES)), **told)
+        yield key, happened(at, "pods_placed", "turn", event=kept, nodes=tuple(islice(nodes.items(), NODES)), **around)
 
 
 def _released(state: ReadState, at: Position, event: gangs.PodsReleased) -> Iterator[GangSaid]:
@@ -93,7 +94,7 @@ def _nodes(
 def _pod_group(state: ReadState, at: Position, event: facts.PodGroupObserved) -> Iterator[GangSaid]:
     found = event.pod_group
     if found.verdict is None:
-        yield found.ref.key, happened(at, "pod_group_observed", "detail", number=found.minimum)
+        yield found.ref.key, happened(at, "pod_group_observed", "detail", event=event)
     else:
         yield found.ref.key, happened(at, "pod_group_judged", "turn", event=event)
 

@@ -94,24 +94,24 @@ def observed(state: ReadState, at: Position, old: Workload | None, new: Workload
 def _started(state: ReadState, at: Position, event: facts.WorkloadStarted) -> Iterator[Said]:
     record = state.records.get(event.ref.uid)
     after = state.now - record.admitted_at if record is not None and record.admitted_at else -1
-    yield event.ref, happened(at, "workload_started", "turn", span=after)
+    yield event.ref, happened(at, "workload_started", "turn", event=event, span=after)
 
 
 def _finished(state: ReadState, at: Position, event: facts.WorkloadFinished) -> Iterator[Said]:
     uid, record = event.ref.uid, state.records.get(event.ref.uid)
     ran = state.now - record.running_at if record is not None and record.running_at else -1
     charged = uid in state.queues.ledger.charges
-    told = {"reason": event.outcome, "words": event.detail, "kind": event.ref.kind}
-    yield event.ref, happened(at, "workload_finished", "turn", span=ran, flag=charged, **told)
+    yield event.ref, happened(at, "workload_finished", "turn", event=event, span=ran, flag=charged)
 
 
 def _gone(state: ReadState, at: Position, event: facts.WorkloadGone) -> Iterator[Said]:
-    yield event.ref, happened(at, "workload_gone", "step", flag=event.ref.uid in state.queues.ledger.charges)
+    charged = event.ref.uid in state.queues.ledger.charges
+    yield event.ref, happened(at, "workload_gone", "step", event=event, flag=charged)
 
 
 def _unreadable(_state: ReadState, at: Position, event: facts.ObjectUnreadable) -> Iterator[Said]:
     if event.ref.kind in KINDS:
-        yield event.ref, happened(at, "object_unreadable", "turn", problem=event.problem)
+        yield event.ref, happened(at, "object_unreadable", "turn", event=event)
 
 
 # --- queueing -----------------------------------------------------------------------------------------------------
@@ -121,17 +121,7 @@ def _queued(state: ReadState, at: Position, event: d.WorkloadQueued) -> Iterator
     job = state.queues.jobs.get(event.ref.uid)
     charged = job is not None and job.status == "charged"
     place = where(state, job) if job is not None and not charged else None
-    told = {"queue": event.queue, "attempt": event.attempt, "request": event.request, "number": event.priority}
-    yield event.ref, happened(at, "workload_queued", "turn", flag=charged, where=place, **told)
-
-
-def _left(_state: ReadState, at: Position, event: d.WorkloadDequeued) -> Iterator[Said]:
-    yield event.ref, happened(at, "workload_dequeued", "turn", queue=event.queue, reason=event.reason)
-
-
-def _refused(_state: ReadState, at: Position, event: d.WorkloadRefused) -> Iterator[Said]:
-    told = {"kind": event.ref.kind, "name": event.ref.key, "refused": event.refusal}
-    yield event.ref, happened(at, "workload_refused", "turn", **told)
+    yield event.ref, happened(at, "workload_queued", "turn", event=event, flag=charged, where=place)
 
 
 def _proposed(state: ReadState, at: Position, event: d.CandidatesProposed) -> Iterator[Said]:
@@ -158,38 +148,31 @@ def _reserved(state: ReadState, at: Position, event: d.QuotaReserved) -> Iterato
     state.takers.append(Taker(at.seq, event.ref.key, event.queue, event.request, place))
     if len(state.takers) >= 2 * TAKERS:
         del state.takers[:-TAKERS]
-    used = usage(state, event.queue, event.request)
-    told: dict[str, Any] = {"queue": event.queue, "request": event.request, "used": used}
-    if event.beside:
-        told |= {"name": event.beside, "span": event.run_ms, "number": event.promised}
-    yield event.ref, happened(at, "quota_reserved", "step", **told)
+    yield from _charged(state, at, event)
 
 
-def _moved(state: ReadState, at: Position, event: d.QuotaMoved) -> Iterator[Said]:
-    used = usage(state, event.queue, event.request)
-    yield event.ref, happened(at, "quota_moved", "step", queue=event.queue, path=event.before, used=used)
+def _charged(state: ReadState, at: Position, event: d.QuotaReserved | d.QuotaMoved) -> Iterator[Said]:
+    yield event.ref, happened(at, tag_of(event), "step", event=event, used=usage(state, event.queue, event.request))
 
 
 def _denied(state: ReadState, at: Position, event: d.QuotaDenied) -> Iterator[Said]:
     if event.short is None:
-        yield event.ref, happened(at, "stale", "detail")
+        yield event.ref, happened(at, "stale", "detail", event=event)
         return
     job = state.queues.jobs.get(event.ref.uid)
     place = where(state, job) if job is not None and job.status == "waiting" else None
-    yield event.ref, happened(at, "quota_denied", "turn", reason=event.reason, refusal=event.short, where=place)
+    yield event.ref, happened(at, "quota_denied", "turn", event=event, where=place)
 
 
 def _adopted(state: ReadState, at: Position, event: d.WorkloadAdopted) -> Iterator[Said]:
     over = next((path for path in path_chain(event.queue) if _is_over(state, path, event.request)), "")
-    told = {"queue": event.queue, "request": event.request, "reason": event.reason, "path": over}
     used = usage(state, over, event.request) if over else ()
-    yield event.ref, happened(at, "workload_adopted", "turn", used=used, **told)
+    yield event.ref, happened(at, "workload_adopted", "turn", event=event, path=over, used=used)
 
 
 def _recharged(state: ReadState, at: Position, event: ChargeChanged) -> Iterator[Said]:
     used = usage(state, event.queue, event.request)
-    told = {"queue": event.queue, "request": event.request, "before": event.over or None}
-    yield event.ref, happened(at, "charge_changed", "turn", used=used, **told)
+    yield event.ref, happened(at, "charge_changed", "turn", event=event, used=used)
 
 
 def _is_over(state: ReadState, path: str, request: Vector) -> bool:
@@ -198,8 +181,8 @@ def _is_over(state: ReadState, path: str, request: Vector) -> bool:
 
 def _released(state: ReadState, at: Position, event: d.QuotaReleased) -> Iterator[Said]:
     _remember(state, at, Release(event.ref.key, event.request))
-    told = {"queue": event.queue, "request": event.request, "reason": event.reason}
-    yield event.ref, happened(at, "quota_released", "turn", used=usage(state, event.queue, event.request), **told)
+    used = usage(state, event.queue, event.request)
+    yield event.ref, happened(at, "quota_released", "turn", event=event, used=used)
 
 
 def _remember(state: ReadState, at: Position, release: Release) -> None:
@@ -222,13 +205,12 @@ def _admitted(state: ReadState, at: Position, event: d.GangAdmitted) -> Iterator
             at,
             "gang_admitted",
             "turn",
-            queue=event.queue,
+            event=structs.replace(event, placements=()),
             request=charge.request if charge is not None else None,
             span=max(0, state.now - job.queued_at) if job is not None else -1,
             nodes=tuple(islice(nodes.items(), NODES)),
             more=max(0, len(nodes) - NODES),
             words=(event.placement or state.placement) if nodes else "",
-            flag=bool(event.placement),
         ),
     )
 
@@ -296,12 +278,12 @@ HISTORY: Mapping[type[Event], History] = {
     facts.ObjectUnreadable: _unreadable,
     facts.PodGroupObserved: _judged,
     d.WorkloadQueued: _queued,
-    d.WorkloadDequeued: _left,
-    d.WorkloadRefused: _refused,
+    d.WorkloadDequeued: _itself("turn"),
+    d.WorkloadRefused: _itself("turn"),
     d.CandidatesProposed: _proposed,
     d.QuotaTreeAccepted: _tree,
     d.QuotaReserved: _reserved,
-    d.QuotaMoved: _moved,
+    d.QuotaMoved: _charged,
     d.QuotaDenied: _denied,
     d.WorkloadAdopted: _adopted,
     ChargeChanged: _recharged,

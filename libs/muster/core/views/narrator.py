@@ -5,7 +5,7 @@ Pure: it folds the read model, words what that notes of jobs, and tells the rest
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 
@@ -13,8 +13,8 @@ from muster.core.codes.happenings import Happening, Weight
 from muster.core.readmodel.model import ReadModel
 from muster.core.readmodel.state import ReadState
 from muster.core.stage import Folder
-from muster.core.wording import narration, telling
-from muster.core.wording.happenings import line
+from muster.core.wording import events, events_cell
+from muster.core.wording.events import line
 from muster.events import decisions as d
 from muster.events import effects, facts, gangs, growing, system
 from muster.events.base import Event
@@ -62,7 +62,6 @@ class Narrator:
         model = ReadModel(listener=lambda ref, happening: self._heard.append((ref, happening)))
         self._folder = Folder(model)
         self.state: ReadState = model.initial() if state is None else state
-        self._trees = len(self.state.queues.ledger.trees)
         self._synced = self.state.synced and self.state.seq > 0
         self._phases: dict[str, str] = {}
         """Key of a gang of pods -> its phase when it was looked at last."""
@@ -85,7 +84,7 @@ class Narrator:
             if isinstance(event, facts.PodObserved | facts.PodGone):
                 entries += self._of_gang(stored.seq, item, event)
         if self.state.synced and not self._synced:
-            known = narration.ready(len(self.state.queues.workloads))
+            known = events_cell.ready(len(self.state.queues.workloads))
             last = len(stored.commit.events) - 1
             entries.append(NarratedEvent(self.state.now, stored.seq, last, None, "ready", known, "step"))
         self._synced = self.state.synced
@@ -105,31 +104,15 @@ class Narrator:
         phase, before = found.phase(minimum), self._phases.get(key, "")
         self._phases[key] = phase
         if phase != before and phase in ("Running", "Finished", "Failed"):
-            word, text = narration.gang_phase(phase, found, minimum)
+            word, text = events_cell.gang_phase(phase, found, minimum)
             yield NarratedEvent(self.state.now, seq, item, None, word, text, "turn", gang=key)
 
     def _of_all(self, event: Event) -> tuple[str, str, Weight, str]:
         """What concerns no job alone: word, sentence, weight, and the gang where it concerns one."""
-        match event:
-            case d.QuotaTreeAccepted():
-                self._trees += 1
-                return narration.TREE, narration.tree(event, first=self._trees == 1), "turn", ""
-            case d.QuotaTreeRejected():
-                return narration.TREE, narration.tree_refused(event), "turn", ""
-            case d.QuotaTreeRemoved():
-                return narration.TREE, narration.tree_removed(event), "turn", ""
-            case facts.ObjectUnreadable():
-                return "unreadable", narration.unreadable(event), "turn", ""
-            case system.PlacementChosen():
-                return "placement", telling.placement(event), "step", ""
-            case system.Genesis():
-                return "log", narration.genesis(event), "step", ""
-            case system.LogNearlyFull():
-                return "log", narration.nearly_full(event), "turn", ""
-        told, gang = telling.tell(event), self._gang_of(event)
+        words, gang = events.tell(event), self._gang_of(event)
         if gang:
-            return told.word, told.text, "turn", gang
-        return told.word, f"{told.subject}: {told.text}" if told.subject else told.text, _weight(event), ""
+            return words.word, words.text, "turn", gang
+        return words.word, f"{words.subject}: {words.text}" if words.subject else words.text, _weight(event), ""
 
     def _gang_of(self, event: Event) -> str:
         """The gang of pods, or the pod in none, that a decision or its outcome is about; empty for all others.
@@ -162,7 +145,21 @@ class Narrator:
 def _weight(event: Event) -> Weight:
     if isinstance(event, effects.EffectFailed) and event.action in _OTHER_WRITES:
         return "turn"
-    return "step" if isinstance(event, growing.NodesRequested | growing.NodesRequestWithdrawn) else "detail"
+    return _OF_THE_CELL.get(type(event), "detail")
+
+
+_OF_THE_CELL: Mapping[type[Event], Weight] = {
+    d.QuotaTreeAccepted: "turn",
+    d.QuotaTreeRejected: "turn",
+    d.QuotaTreeRemoved: "turn",
+    facts.ObjectUnreadable: "turn",
+    system.LogNearlyFull: "turn",
+    system.Genesis: "step",
+    system.PlacementChosen: "step",
+    growing.NodesRequested: "step",
+    growing.NodesRequestWithdrawn: "step",
+}
+"""Events that concern no job or gang alone; all others are details."""
 
 
 _TOLD_OF_JOBS = (

@@ -15,7 +15,7 @@ from muster.core.readmodel.history import usage
 from muster.core.readmodel.state import ReadState
 from muster.core.status.job import job_status
 from muster.core.views.narrator import NarratedEvent, Narrator, entry_of
-from muster.core.wording import happenings as worded
+from muster.core.wording import events_jobs as worded
 from muster.core.wording import jobs
 from muster.events import decisions as d
 from muster.events import facts

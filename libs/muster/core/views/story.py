@@ -23,8 +23,8 @@ from muster.core.status.job import job_status
 from muster.core.views import takers
 from muster.core.views.narrator import NarratedEvent, entry_of
 from muster.core.views.standing import Standing, stand
+from muster.core.wording.events import line
 from muster.core.wording.explain import room_made
-from muster.core.wording.happenings import line
 from muster.events.decisions import PreemptionProposed
 from muster.events.envelope import Stored
 from muster.model.keys import Ref

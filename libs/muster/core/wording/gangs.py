@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from muster.core.codes.values import GangStatus
-from muster.core.wording import explain_nodes, problems, telling_nodes
+from muster.core.wording import events_nodes, explain_nodes, problems
 from muster.core.wording.explain_nodes import no_room, pods_of
 from muster.events.gangs import GangHeldBack
 from muster.model.text import counted
@@ -19,7 +19,7 @@ def text(status: GangStatus) -> str:
     sizes = f"{counted(found.pods, 'pod')}, {found.bound} with a node, {found.running} running"
     if held is not None:
         round_ = f" in round {held.cycle}" if held.cycle else ""
-        return f"It waits{round_}: {telling_nodes.held_back(held)} ({sizes})"
+        return f"It waits{round_}: {events_nodes.held_back(held)} ({sizes})"
     match status.code:
         case "Gone":
             return "None of its pods exists any more"
@@ -64,7 +64,7 @@ def _told(event: GangHeldBack) -> str:
     if not event.gang and event.reason in NO_PLACE and event.shortage is not None:
         return f"finds no node: {no_room(event.shortage, pods_of(event))}"
     if event.reason not in TRIED:
-        return f"in gang waits: {telling_nodes.held_back(event)}"
+        return f"in gang waits: {events_nodes.held_back(event)}"
     why = f"rejected by podgroup {event.by}" if event.reason == "gave_way" else lack(event)
     return f"in gang failed to be scheduled in cycle {max(event.cycle, 1)}: {why}"
 

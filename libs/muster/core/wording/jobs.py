@@ -27,7 +27,7 @@ from muster.core.codes.values import (
 )
 from muster.core.objects.meta import rfc3339
 from muster.core.status.jobstatus import JobStatus
-from muster.core.wording import explain, explain_claims, explain_nodes, refusals, telling_ray
+from muster.core.wording import events_ray, explain, explain_claims, explain_nodes, refusals
 from muster.core.wording.codes import PLAIN, charged
 from muster.core.wording.explain import Reason
 from muster.core.wording.terms import beside, terms
@@ -107,7 +107,7 @@ def text(status: JobStatus, now: int, *, more: str = "") -> str:
         )
     if charge is None:
         return said
-    said = f"{said}. {telling_ray.scaling(charge.scaling)}" if charge.scaling is not None else said
+    said = f"{said}. {events_ray.scaling(charge.scaling)}" if charge.scaling is not None else said
     return f"{said}. {explain.beyond_grant(charge.beyond, charge.granted).text}" if charge.beyond else said
 
 

@@ -22,7 +22,7 @@ from muster.core.quota.trees.rules import MAX_SPAN_MS, read_usage
 from muster.core.readmodel.model import ReadModel
 from muster.core.stage import Folder
 from muster.core.views.queueshare import queue_share
-from muster.core.wording.telling import tell
+from muster.core.wording.events import tell
 from muster.events.decisions import EvictionOrdered, QuotaTreeAccepted
 from muster.events.shares import SharesChanged
 from muster.events.system import TimeReached

@@ -2,7 +2,7 @@
 
 from kit.words import odd
 from muster.core.views.story import Story
-from muster.core.wording.telling import _WORDS, MAX_TEXT, subject_of, tell, words
+from muster.core.wording.events import _EVENTS, MAX_TEXT, subject_of, tell, words
 from muster.events import decisions as d
 from muster.events import effects, facts, system
 from muster.events.base import Cause
@@ -18,7 +18,7 @@ AT = Cause(7, 0)
 
 
 def test_every_event_has_its_words() -> None:
-    assert set(_WORDS) == set(EVENT_TYPES.values())
+    assert set(_EVENTS) == set(EVENT_TYPES.values())
     assert all(word == word.lower() and len(word) <= 12 for word in words())
 
 
@@ -48,7 +48,7 @@ def test_sentences_have_the_numbers() -> None:
     accepted = d.QuotaTreeAccepted(
         cause=AT, tree=QuotaTree(JOB, nodes), rv=1, warnings=(odd("one warning: it is odd"),)
     )
-    assert tell(accepted).text == "2 queues, in all cpu 40; one: warning it is odd"
+    assert tell(accepted).text == "in force with 2 queues, in all cpu 40; one: warning it is odd"
     rules = tuple(problem("root/a", "said", said=f"rule {number}") for number in range(5))
     rejected = d.QuotaTreeRejected(cause=AT, ref=JOB, rv=1, violations=rules)
     assert tell(rejected).text.endswith("root/a: rule 0; root/a: rule 1; root/a: rule 2; and 2 more")

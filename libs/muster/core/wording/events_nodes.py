@@ -1,12 +1,13 @@
-"""Events about nodes in words: places of jobs and pods, gangs that wait for some, nodes asked of pools.
+"""Events about nodes in words: places of jobs and pods, gangs without places, nodes requested from pools.
 
-The part of `telling` whose reasons stand in `explain_nodes`.
+The part of `events` whose reasons are in `explain_nodes`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+from muster.core.codes.happenings import Happening
 from muster.core.wording import explain_nodes, problems
 from muster.events import decisions as d
 from muster.events import facts, gangs, growing
@@ -22,10 +23,12 @@ def placed(event: d.GangAdmitted) -> str:
     return f"; placed on {where}{rule}" if where else ""
 
 
-def on_nodes(nodes: Iterable[tuple[str, int]], more: int) -> str:
-    """``; placed on node-1 (3), node-2 (1)``; nothing where nothing is placed. ``more``: nodes beyond those."""
-    shown = listed(nodes, more)
-    return f"; placed on {shown}" if shown else ""
+def admitted_on(event: d.GangAdmitted, around: Happening) -> str:
+    """The same, with the rule of the configuration where that is known: what is noted of it lists nodes, not pods."""
+    if not around.nodes:
+        return placed(event)
+    rule = f", by the rule {around.words} of {f'queue {event.queue}' if event.placement else 'the configuration'}"
+    return f"; placed on {listed(around.nodes, around.more)}{rule if around.words else ''}"
 
 
 def listed(nodes: Iterable[tuple[str, int]], more: int) -> str:
@@ -57,10 +60,15 @@ def given_back(event: d.PlacesReleased) -> str:
 
 
 def lacks_nodes(event: d.GangAwaitingNodes | d.GangDeferred) -> str:
-    """Why a gang of a job has no place, and what node pools could do."""
+    """Why a gang of a job has no places, and which node pools could add some."""
     if isinstance(event, d.GangAwaitingNodes):
         return f"{explain_nodes.no_room(event.shortage)}{explain_nodes.from_pools(event.growth, ())}"
     return f"{explain_nodes.no_room(event.shortage)}{explain_nodes.from_pools(None, event.refusals)}"
+
+
+def awaits_nodes(event: d.GangAwaitingNodes, _around: Happening) -> str:
+    """The same of one that keeps its quota."""
+    return f"its quota is reserved, and it waits for nodes: {lacks_nodes(event)}"
 
 
 def clearing_proposed(event: ClearingProposed) -> str:
@@ -82,10 +90,11 @@ def clearing_tried(event: ClearingTried) -> str:
     return f"with {counted(len(event.victims), 'job')} gone it has its places on {where}"
 
 
-def clearing_ordered(event: ClearingOrdered) -> str:
-    """Who leaves so that it has room on the nodes."""
+def clearing_ordered(event: ClearingOrdered, around: Happening) -> str:
+    """Which jobs leave so that it has room on the nodes."""
     shown = ", ".join(f"{each.ref.key} ({format_vector(each.request)} at {each.queue})" for each in event.victims[:5])
-    more = f", and {len(event.victims) - 5} more" if len(event.victims) > 5 else ""
+    hidden = max(0, len(event.victims) - 5) + around.more
+    more = f", and {hidden} more" if hidden else ""
     if event.moves:
         names = {each.ref.uid: each.ref.key for each in event.victims}
         ways = ", ".join(
@@ -97,18 +106,18 @@ def clearing_ordered(event: ClearingOrdered) -> str:
     return f"{shown}{more} suspended so that it has room on the nodes: {why}"
 
 
-def pods_placed(event: gangs.PodsPlaced) -> str:
-    """How many pods have a node from here on, and which."""
-    where = _where((each.node, 1) for each in event.pods)
+def pods_placed(event: gangs.PodsPlaced, around: Happening) -> str:
+    """How many pods get a node, and which."""
+    where = listed(around.nodes, around.more) if around.nodes else _where((each.node, 1) for each in event.pods)
     whose = f" of {' and '.join(event.gangs[:5])}" if event.gangs else ""
-    return f"{counted(len(event.pods), 'pod')}{whose} placed on {where}"
+    return f"{counted(around.number or len(event.pods), 'pod')}{whose} placed on {where}"
 
 
-def pods_released(event: gangs.PodsReleased) -> str:
+def pods_released(event: gangs.PodsReleased, around: Happening) -> str:
     """Which pods lost their node before they were bound, and why."""
     shown = ", ".join(f"{each.ref.key} on {each.node}" for each in event.pods[:5])
-    more = f", and {len(event.pods) - 5} more" if len(event.pods) > 5 else ""
-    return f"{shown}{more} given back: {explain_nodes.PODS_RELEASED[event.reason]}"
+    hidden = max(0, len(event.pods) - 5) + around.more
+    return f"{shown}{f', and {hidden} more' if hidden else ''} released: {explain_nodes.PODS_RELEASED[event.reason]}"
 
 
 def held_back(event: gangs.GangHeldBack) -> str:

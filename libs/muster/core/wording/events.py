@@ -1,0 +1,381 @@
+"""Events in words: one function per type of event, for every reader.
+
+A sentence is made of the event, and of the happening that the read model noted of it where there is one: positions,
+usage and waiting times are known there. ``muster tail`` has the event alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from msgspec import Struct
+
+from muster.core.codes.happenings import Happening
+from muster.core.wording import (
+    events_cell,
+    events_jobs,
+    events_nodes,
+    events_ray,
+    explain,
+    explain_claims,
+    explain_nodes,
+    problems,
+)
+from muster.core.wording.explain_shares import told_shares
+from muster.core.wording.terms import terms
+from muster.core.workloads.registry import suspend_field
+from muster.events import alarms, claims, clearing, effects, elastic, facts, gangs, growing, system
+from muster.events import decisions as d
+from muster.events.base import Event
+from muster.events.charges import ChargeChanged
+from muster.events.envelope import Commit
+from muster.events.raydemand import RayDemandObserved
+from muster.events.shares import SharesChanged
+from muster.model.keys import Ref
+from muster.model.resources import Vector, format_vector
+from muster.model.text import counted, lower, shorten
+
+MAX_TEXT = 400
+
+
+class EventWords(Struct, frozen=True):
+    """An event in words: ``queued``, the job it is about, and the sentence."""
+
+    word: str
+    subject: str
+    text: str
+
+
+class HappeningWords(NamedTuple):
+    """A happening in words."""
+
+    word: str
+    text: str
+
+
+ALONE = Happening(at=0, seq=0, item=0, what="", weight="detail")
+"""Around an event of which nothing more is known."""
+
+
+def tell(event: Event) -> EventWords:
+    """Any event of the log in words."""
+    return EventWords(_word(event), subject_of(event), shorten(_EVENTS[type(event)][1](event, ALONE), MAX_TEXT))
+
+
+def tell_of(commit: Commit, index: int) -> EventWords:
+    """One event of a commit in words; one that names no object is about the stage that wrote it."""
+    words = tell(commit.events[index])
+    if isinstance(commit.events[index], system.LeaderStarted | system.TimeReached):
+        return EventWords(words.word, f"{commit.stage}/{commit.shard}", words.text)
+    return words
+
+
+def line(happening: Happening) -> HappeningWords:
+    """Anything that happened to a job or a gang in words."""
+    change = events_jobs.CHANGES.get(happening.what)
+    if change is not None:
+        return HappeningWords(change[0], change[1](happening))
+    event = happening.event
+    assert event is not None, happening
+    return HappeningWords(_word(event), _EVENTS[type(event)][1](event, happening))
+
+
+def _word(event: Event) -> str:
+    if isinstance(event, effects.EffectApplied | effects.EffectFailed):
+        return (_DONE if isinstance(event, effects.EffectApplied) else _NOT_DONE)[event.action]
+    if isinstance(event, d.QuotaDenied) and event.short is None:
+        return STALE
+    return _EVENTS[type(event)][0]
+
+
+STALE = "stale"
+"""The word for a refusal because the proposal was stale: it says nothing about the quota."""
+
+_HOLDERS = ("workload", "pod", "child", "node", "tree", "pod_group")
+
+
+def ref_of(event: Event) -> Ref | None:
+    """The object an event is about, None when it is about none or several."""
+    for holder in (event, *(getattr(event, name, None) for name in _HOLDERS)):
+        ref = getattr(holder, "ref", None)
+        if isinstance(ref, Ref):
+            return ref
+    return None
+
+
+def subject_of(event: Event) -> str:
+    """What an event is about, as people name it: jobs by ``namespace/name``, anything else with its kind."""
+    if isinstance(event, d.CandidatesProposed):
+        first = event.candidates[0].ref.key if event.candidates else ""
+        return f"{first} +{len(event.candidates) - 1}" if len(event.candidates) > 1 else first
+    if isinstance(event, growing.NodesRequested | growing.NodesRequestWithdrawn):
+        return event.ref.key if event.ref is not None else event.gangs[0] if event.gangs else event.name
+    if isinstance(event, facts.Synced):
+        return event.kind
+    if isinstance(event, facts.SyncStarted):
+        return ", ".join(event.kinds)
+    if isinstance(event, gangs.PodsPlaced | gangs.PodsReleased):
+        return event.gangs[0] if event.gangs else str(event.pods[0].ref) if event.pods else ""
+    if isinstance(event, gangs.GangHeldBack | gangs.NodesClaimed | gangs.NodesClaimEnded):
+        pods = event.pods if isinstance(event, gangs.GangHeldBack) else ()
+        return event.gang or (str(pods[0]) if pods else "")
+    ref = ref_of(event)
+    if ref is None:
+        return ""
+    return ref.key if ref.kind.endswith("Job") else str(ref)
+
+
+def _pod(event: facts.PodObserved) -> str:
+    pod = event.pod
+    stands = "over" if pod.over else "running" if pod.running else "pending"
+    where = f" on {pod.node}" if pod.node else ""
+    return f"{stands}{where}"
+
+
+def _request(queue: str, request: Vector) -> str:
+    return f"{format_vector(request)} at {queue}"
+
+
+def _queue_object(event: facts.QueueObserved) -> str:
+    priority = f", priority {event.priority}" if event.priority else ""
+    return f"stands for {event.path or 'no quota'}, policy {event.policy or 'unset'}{priority}"
+
+
+def _applied(event: effects.EffectApplied) -> str:
+    if event.action == "bind":
+        return "bound to its node"
+    if event.action in ("request_nodes", "withdraw_nodes"):
+        return "nodes are asked for" if event.action == "request_nodes" else "nodes are asked for no longer"
+    if event.action == "free_gpu":
+        return "the pod that kept a GPU is deleted"
+    if event.action == "remove_worker":
+        return "the pod of the worker is deleted"
+    if event.action == "gate":
+        return f"maxReplicas is what is granted as of resourceVersion {event.rv}"
+    field, value = suspend_field(event.ref.kind), str(event.action == "suspend").lower()
+    return f"{field} is {value} as of resourceVersion {event.rv}"
+
+
+_DONE = {
+    "resume": "resumed",
+    "suspend": "suspended",
+    "bind": "bound",
+    "request_nodes": "nodes asked",
+    "withdraw_nodes": "request gone",
+    "free_gpu": "gpu freed",
+    "gate": "max written",
+    "remove_worker": "pod deleted",
+}
+_NOT_DONE = {
+    "resume": "not resumed",
+    "suspend": "not stopped",
+    "bind": "not bound",
+    "request_nodes": "not asked",
+    "withdraw_nodes": "not removed",
+    "free_gpu": "gpu kept",
+    "gate": "max not set",
+    "remove_worker": "not deleted",
+}
+"""What the API server was asked to do to an object, once it has, or has not."""
+_FAILED = {"resume": explain.NOT_RESUMED, "suspend": explain.NOT_SUSPENDED, "bind": explain.NOT_BOUND}
+
+
+def _failed(event: effects.EffectFailed) -> str:
+    if event.action in ("request_nodes", "withdraw_nodes"):
+        refused = explain.NOT_ASKED if event.action == "request_nodes" else explain.NOT_WITHDRAWN
+        return refused + (f": {event.message}" if event.message else "")
+    if event.action == "free_gpu":
+        return explain.GPU_KEPT + (f": {event.message}" if event.message else "")
+    if event.action == "gate":
+        return events_ray.not_written(event)
+    if event.action == "remove_worker":
+        return events_ray.not_removed(event)
+    words = _FAILED[event.action]
+    return words[event.reason] + (f": {event.message}" if event.message else "")
+
+
+def _proposed(event: d.CandidatesProposed) -> str:
+    shown = ", ".join(f"{each.ref.key} at {each.queue}" for each in event.candidates[:5])
+    more = f", and {len(event.candidates) - 5} more" if len(event.candidates) > 5 else ""
+    return f"{counted(len(event.candidates), 'job')} to try now: {shown}{more}"
+
+
+def _victims(victims: tuple[d.Victim, ...], more: int = 0) -> str:
+    """``more``: how many beyond those that were noted."""
+    shown = ", ".join(f"{each.ref.key} ({format_vector(each.request)} at {each.queue})" for each in victims[:5])
+    hidden = max(0, len(victims) - 5) + more
+    return f"{shown}, and {hidden} more" if hidden else shown
+
+
+def _preemption(event: d.PreemptionProposed) -> str:
+    if not event.victims and not event.partial:
+        return f"{_request(event.queue, event.request)} should be held for it: it has waited too long"
+    whole = f"{_victims(event.victims)} should give way to it" if event.victims else ""
+    parts = f"{events_ray.parts(event.partial)} should be given back to it" if event.partial else ""
+    told = " and ".join(each for each in (whole, parts) if each)
+    return f"{told}; {explain.WITHHELD[event.withheld]}" if event.withheld else told
+
+
+def _for_what(event: d.EvictionOrdered) -> str:
+    if event.kind == "service":
+        return "goes ahead of jobs that have had more GPU time"
+    ahead_of = sum(each.priority is not None for each in event.victims)
+    ahead_of += sum(each.priority is not None for each in event.partial)
+    if not ahead_of:
+        return f"gets its {terms(event.queue).right}"
+    ahead = f"goes ahead of lower priority in its queue (it has {event.priority})"
+    whole = ahead_of == len(event.victims) + len(event.partial)
+    return ahead if whole else f"gets its {terms(event.queue).right} and {ahead}"
+
+
+def _ordered(event: d.EvictionOrdered, around: Happening) -> str:
+    whole = f"{_victims(event.victims, around.more)} suspended" if event.victims else ""
+    parts = f"{events_ray.parts(event.partial)} taken back" if event.partial else ""
+    return f"{' and '.join(each for each in (whole, parts) if each)} so that it {_for_what(event)}"
+
+
+def _gone(_event: facts.ObjectGone) -> str:
+    return "no longer exists"
+
+
+_Say = Callable[[Any, Happening], str]
+
+
+def _alone(say: Callable[[Any], str]) -> _Say:
+    """Of an event whose own values are the whole sentence."""
+    return lambda event, _around: say(event)
+
+
+_EVENTS: Mapping[type[Event], tuple[str, _Say]] = {
+    system.Genesis: ("log", _alone(events_cell.genesis)),
+    system.LeaderStarted: ("leading", lambda e, _: f"process {e.process} leads from here on"),
+    system.TimeReached: ("time", lambda _e, _: "a deadline has passed"),
+    system.LogNearlyFull: (
+        "log",
+        lambda e, _: f"the log is {e.percent} % full: nothing is queued or admitted until a new generation is in force",
+    ),
+    system.PlacementChosen: ("placement", _alone(events_cell.placement)),
+    system.RulesetActivated: ("ruleset", lambda e, _: f"rule set {e.number} is in force"),
+    facts.SyncStarted: ("listing", lambda _e, _: "nothing is admitted until all of them are listed"),
+    facts.KindsConfigured: ("configured", lambda e, _: f"these kinds are queued: {', '.join(e.kinds)}"),
+    facts.Synced: (
+        "listed",
+        lambda e, _: (
+            "the cluster does not serve this kind" if e.absent else counted(e.objects, "object exists", "objects exist")
+        ),
+    ),
+    facts.WorkloadObserved: ("observed", events_jobs.observed),
+    facts.WorkloadStarted: ("running", events_jobs.started),
+    facts.WorkloadFinished: ("finished", events_jobs.finished),
+    facts.WorkloadGone: ("gone", events_jobs.gone),
+    facts.ChildObserved: ("observed", lambda _e, _: "exists"),
+    facts.ChildGone: ("gone", _alone(_gone)),
+    facts.PodObserved: ("observed", _alone(_pod)),
+    facts.PodGone: ("gone", _alone(_gone)),
+    facts.PodGroupObserved: ("observed", lambda e, _: explain_nodes.group_seen(e.pod_group)),
+    facts.PodGroupGone: ("gone", _alone(_gone)),
+    facts.NodeObserved: ("observed", lambda e, _: f"has {format_vector(e.node.allocatable)}"),
+    facts.NodeGone: ("gone", _alone(_gone)),
+    facts.KaiQueueObserved: ("observed", lambda e, _: f"as of resourceVersion {e.queue.rv}"),
+    facts.KaiQueueGone: ("gone", _alone(_gone)),
+    facts.QuotaTreeObserved: ("observed", lambda e, _: f"as of resourceVersion {e.rv}"),
+    facts.QuotaTreeGone: ("gone", _alone(_gone)),
+    facts.QueueObserved: ("observed", _alone(_queue_object)),
+    facts.QueueGone: ("gone", _alone(_gone)),
+    facts.QueueUnitObserved: ("observed", lambda e, _: f"shows {e.phase or 'nothing yet'}"),
+    facts.QueueUnitGone: ("gone", _alone(_gone)),
+    facts.PriorityClassObserved: (
+        "observed",
+        lambda e, _: f"value {e.value}" + (", the default" if e.is_default else ""),
+    ),
+    facts.PriorityClassGone: ("gone", _alone(_gone)),
+    facts.NodePoolsObserved: ("observed", _alone(events_nodes.node_pools)),
+    facts.NodePoolsGone: ("gone", _alone(_gone)),
+    facts.NodesRequestObserved: (
+        "observed",
+        lambda e, _: f"{e.phase or 'not answered yet'}{f': {e.message}' if e.message else ''}",
+    ),
+    facts.NodesRequestGone: ("gone", _alone(_gone)),
+    facts.ObjectUnreadable: ("unreadable", lambda e, _: f"it cannot be read: {problems.line(e.problem)}"),
+    RayDemandObserved: ("demand", _alone(events_ray.demand)),
+    d.WorkloadQueued: ("queued", events_jobs.queued),
+    d.WorkloadDequeued: ("left", events_jobs.dequeued),
+    d.WorkloadRefused: ("refused", events_jobs.refused),
+    d.CandidatesProposed: ("proposed", _alone(_proposed)),
+    d.QuotaTreeAccepted: ("quota tree", _alone(events_cell.tree_accepted)),
+    d.QuotaTreeRejected: ("quota tree", _alone(events_cell.tree_rejected)),
+    d.QuotaTreeRemoved: ("quota tree", lambda _e, _: "deleted: nothing is admitted until another tree is applied"),
+    d.QuotaReserved: ("reserved", events_jobs.reserved),
+    d.QuotaMoved: ("moved", events_jobs.moved),
+    d.QuotaDenied: ("waits", events_jobs.denied),
+    d.WorkloadAdopted: ("adopted", events_jobs.adopted),
+    ChargeChanged: ("charged", events_jobs.recharged),
+    SharesChanged: ("shares", _alone(told_shares)),
+    d.SuspensionRecorded: ("suspended", lambda _e, _: lower(explain.SUSPENDED_OUTSIDE.text)),
+    d.QuotaReleased: ("released", events_jobs.released),
+    d.PreemptionProposed: ("preemption", _alone(_preemption)),
+    d.ReclaimDeferred: ("deferred", lambda e, _: explain.DEFERRED[e.reason].format(e.resource, terms(e.path).where)),
+    d.EvictionOrdered: ("reclaims", _ordered),
+    clearing.ClearingProposed: ("clearing", _alone(events_nodes.clearing_proposed)),
+    clearing.ClearingTried: ("tried", _alone(events_nodes.clearing_tried)),
+    clearing.ClearingOrdered: ("clears", events_nodes.clearing_ordered),
+    claims.ClaimOpened: (
+        "claims",
+        lambda e, _: f"{_request(e.queue, e.request)} is held for it: it has waited too long{explain_claims.opened(e)}",
+    ),
+    claims.PlanTried: (
+        "tried",
+        lambda e, _: f"with its victims gone it would find {'its' if e.fits else 'no'} places on the nodes",
+    ),
+    claims.PlanStale: ("stale", lambda e, _: f"no job is suspended for it: {explain.STALE[e.reason].format(e.holder)}"),
+    claims.ClaimEnded: ("claim ends", lambda e, _: explain.CLAIM_ENDED[e.outcome]),
+    claims.VictimStays: ("stays", lambda e, _: explain.STAYS[e.reason]),
+    d.SuspensionOrdered: (
+        "suspends",
+        lambda e, _: explain.suspended(e.reason, problems.line(e.problem) if e.problem is not None else ""),
+    ),
+    d.GangAdmitted: ("admitted", events_jobs.admitted),
+    d.GangAwaitingNodes: ("lacks nodes", events_nodes.awaits_nodes),
+    d.GangDeferred: ("no nodes", _alone(events_nodes.lacks_nodes)),
+    d.PlacesFound: ("room", _alone(events_nodes.room)),
+    d.PlacesReleased: ("places free", _alone(events_nodes.given_back)),
+    gangs.PodsPlaced: ("placed", events_nodes.pods_placed),
+    gangs.PodsReleased: ("pods free", events_nodes.pods_released),
+    gangs.GangHeldBack: ("held back", _alone(events_nodes.held_back)),
+    gangs.NodesClaimed: (
+        "claims nodes",
+        lambda e, _: f"what becomes free on {counted(len(e.places), 'node')} is kept for it: it has waited too long",
+    ),
+    gangs.NodesClaimEnded: ("claim ends", lambda e, _: explain_nodes.NODES_CLAIM_ENDED[e.outcome]),
+    gangs.GpuReservationEnded: (
+        "frees gpu",
+        lambda e, _: f"nobody shares its GPU of {e.node} any more (group {e.group}): the device plugin gets it back",
+    ),
+    growing.NodesRequested: ("wants nodes", _alone(events_nodes.nodes_requested)),
+    growing.NodesRequestWithdrawn: ("asks no more", _alone(events_nodes.nodes_withdrawn)),
+    elastic.GrowthRequested: ("wants more", _alone(events_ray.requested)),
+    elastic.GrowthGranted: ("may grow", _alone(events_ray.granted)),
+    elastic.GrowthDenied: ("may not grow", _alone(events_ray.denied)),
+    elastic.GrowthWithdrawn: ("gives back", _alone(events_ray.withdrawn)),
+    elastic.GateSet: ("limits", _alone(events_ray.gate)),
+    elastic.WorkersChosen: ("takes back", _alone(events_ray.chosen)),
+    elastic.WorkersKept: ("keeps all", _alone(events_ray.kept)),
+    elastic.WorkersRemoved: ("deletes", _alone(events_ray.removed)),
+    alarms.AlarmRaised: ("alarm", _alone(events_ray.alarm)),
+    alarms.AlarmCleared: ("well again", lambda e, _: f"nothing is wrong with {e.cluster} any more"),
+    effects.EffectApplied: ("resumed", _alone(_applied)),
+    effects.EffectFailed: ("not resumed", _alone(_failed)),
+}
+"""What each event is called, and how the rest of its sentence is made; a test holds it complete."""
+
+
+def word_of(kind: type[Event]) -> str:
+    """What events of a type are called."""
+    return _EVENTS[kind][0]
+
+
+def words() -> list[str]:
+    """Every word there is, each once."""
+    changes = (word for word, _ in events_jobs.CHANGES.values())
+    return sorted({*(word for word, _ in _EVENTS.values()), *changes, STALE, *_DONE.values(), *_NOT_DONE.values()})
