@@ -19,6 +19,7 @@ from muster.bus.log import JetStreamLog
 from muster.bus.server import EmbeddedServer, free_port
 from muster.bus.snapshots import JetStreamSnapshots
 from muster.bus.streams import Limits
+from muster.core.reading.registry import WATCHED
 from muster.events import subjects
 from muster.events.envelope import encode_commit
 from muster.ports import FencedError, Snapshot
@@ -78,8 +79,9 @@ async def test_a_log_on_three_replicas(cluster: list[EmbeddedServer]) -> None:
     stream = subjects.log_stream("main", 1)
 
     # The same append many times at once: some meet the first one on its way through the replicas.
-    for number in range(10):
-        outcomes = await asyncio.gather(*(each.append(commit(number, stage=f"r{number}"), expected=0) for each in logs))
+    for number, shard in enumerate([shard for shard in WATCHED if shard != "pods"][:10], start=50):
+        one = commit(number, shard=shard)
+        outcomes = await asyncio.gather(*(each.append(one, expected=0) for each in logs))
         assert len(set(outcomes)) == 1
     assert await log.end() == 11
 
@@ -93,10 +95,10 @@ async def test_a_log_on_three_replicas(cluster: list[EmbeddedServer]) -> None:
         await log.append(commit(3), expected=0)
 
     # Why no message id is sent: three replicas answer a repetition as a duplicate, one refuses the expectation.
-    subject = subjects.log_subject("main", 1, "ids", "0")
+    subject = subjects.log_subject("main", 1, "actuator", "0")
     headers = {MESSAGE_ID: "same", EXPECTED_LAST_OF_SUBJECT: "0"}
-    once = await js.publish(subject, encode_commit(commit(1, stage="ids")), headers)
-    twice = await js.publish(subject, encode_commit(commit(1, stage="ids")), headers)
+    once = await js.publish(subject, encode_commit(commit(1, stage="actuator")), headers)
+    twice = await js.publish(subject, encode_commit(commit(1, stage="actuator")), headers)
     assert once is not None
     assert twice is not None
     assert (twice.duplicate, twice.seq, twice.error) == (True, once.seq, None)
@@ -115,7 +117,9 @@ async def test_a_log_on_three_replicas(cluster: list[EmbeddedServer]) -> None:
     lease = JetStreamLease(js, log.identity, "watcher", "pods", "one")
     assert await lease.acquire()
     snapshots = JetStreamSnapshots(js, log.identity, warn=lambda _: None)
-    saved = Snapshot(log_id=log.identity.log_id, stage="watcher", shard="0", seq=seq, schema="s", body=bytes(600_000))
+    saved = Snapshot(
+        log_id=log.identity.log_id, stage="watcher", shard="pods", seq=seq, schema="s", body=bytes(600_000)
+    )
     assert await snapshots.save(saved)
     assert await snapshots.load("watcher", "pods") == saved
 

@@ -11,7 +11,7 @@ from muster.bus.jetstream import JetStream
 from muster.bus.log import JetStreamLog
 from muster.bus.server import EmbeddedServer
 
-WRITERS = 6
+WRITERS = ("queue_sorter", "quota_accountant", "gang_admitter", "preemptor", "autoscaler_bridge", "actuator")
 KILLS = 3
 
 
@@ -46,7 +46,7 @@ async def test_no_acknowledged_commit_is_lost_and_none_is_doubled_by_kills_under
                     seen[stored.seq] = stored.commit.commit_id
 
         following = asyncio.create_task(follow())
-        writers = [Writer(log, f"stage{index}") for index in range(WRITERS)]
+        writers = [Writer(log, stage) for stage in WRITERS]
 
         def acknowledged() -> int:
             for task in (following, *(writer.task for writer in writers)):

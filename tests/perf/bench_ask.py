@@ -78,7 +78,9 @@ async def fill(log: Log, commits: int, events: int, before: int) -> int:
     """Pods of a running job that change. Returns the last sequence of the watcher."""
     for number in range(commits):
         pods = tuple(facts.pod("job-000000", each % 3, "ns-0", running=bool(number % 2)) for each in range(events))
-        commit = Commit(commit_id=f"fill-{before}", stage="watcher", shard="0", kind="input", at=2_000_000, events=pods)
+        commit = Commit(
+            commit_id=f"fill-{before}", stage="watcher", shard="pods", kind="input", at=2_000_000, events=pods
+        )
         before = await log.append(commit, expected=before)
     return before
 

@@ -20,6 +20,8 @@ from muster.bus.server import EmbeddedServer
 from muster.events import subjects
 from muster.events.envelope import Commit, encode_commit
 from muster.events.facts import PodGone
+from muster.events.registry import AnyEvent
+from muster.events.speakers import SPEAKERS
 from muster.events.system import TimeReached
 from muster.model.keys import Ref
 
@@ -28,29 +30,39 @@ ABOUT = (
     "is awaited: the next of the same writer leaves when the one before is acknowledged. Raw publishes are not: 256 "
     "are on their way at any time."
 )
-STAGES = 7
 WINDOW = 256
+Seat = tuple[str, str]
+"""(stage, shard): only its own commits are read there, all others are void."""
+ALONE: Seat = ("watcher", "rayjobs")
+FULL: Seat = ("watcher", "pods")
+HOP: Seat = ("watcher", "nodes")
+SEVEN: tuple[Seat, ...] = (("watcher", "jobs"), *((stage, "0") for stage in SPEAKERS))
 
 
-def small(number: int, stage: str) -> Commit:
-    """One event, about 200 bytes."""
+def made(number: int, seat: Seat, *events: AnyEvent) -> Commit:
+    stage, shard = seat
     return Commit(
-        commit_id=f"{stage}-{number}", stage=stage, shard="0", kind="input", at=number, events=(TimeReached(at=number),)
+        commit_id=f"{stage}-{shard}-{number}", stage=stage, shard=shard, kind="input", at=number, events=events
     )
 
 
-def full(number: int, stage: str) -> Commit:
+def small(number: int, seat: Seat) -> Commit:
+    """One event, about 200 bytes."""
+    return made(number, seat, TimeReached(at=number))
+
+
+def full(number: int, seat: Seat) -> Commit:
     """Fifty events, about 5 KB: what a busy stage writes at once."""
     pods = tuple(
         PodGone(ref=Ref("Pod", "team-a", f"pod-{index}", f"uid-{number}-{index}"), rv=index) for index in range(50)
     )
-    return Commit(commit_id=f"{stage}-{number}", stage=stage, shard="0", kind="input", at=number, events=pods)
+    return made(number, seat, *pods)
 
 
-async def append_all(log: JetStreamLog, stage: str, count: int, make: Callable[[int, str], Commit]) -> None:
+async def append_all(log: JetStreamLog, seat: Seat, count: int, make: Callable[[int, Seat], Commit]) -> None:
     seq = 0
     for number in range(count):
-        seq = await log.append(make(number, stage), expected=seq)
+        seq = await log.append(make(number, seat), expected=seq)
 
 
 async def pipelined(connection: Connection, cell: str, count: int) -> None:
@@ -60,7 +72,7 @@ async def pipelined(connection: Connection, cell: str, count: int) -> None:
     headers = {EXPECTED_STREAM: subjects.log_stream(cell, 1)}
     for number in range(count):
         await free.acquire()
-        answer = await connection.send(subject, encode_commit(small(number, "raw")), headers)
+        answer = await connection.send(subject, encode_commit(small(number, ("raw", "0"))), headers)
         answer.add_done_callback(lambda _: free.release())
     for _ in range(WINDOW):
         await free.acquire()
@@ -94,7 +106,7 @@ async def hops(log: JetStreamLog, count: int) -> list[float]:
     for number in range(count):
         arrived.clear()
         started = time.perf_counter()
-        seq = await log.append(small(number, "hop"), expected=seq)
+        seq = await log.append(small(number, HOP), expected=seq)
         await arrived.wait()
         await asyncio.sleep(0.002)
     following.cancel()
@@ -110,13 +122,13 @@ async def timed(work: Awaitable[object]) -> float:
 async def round_of(js: JetStream, cell: str, commits: int, messages: int) -> dict[str, float]:
     """One round on a log of its own: {figure: value}."""
     log = await open_log(js, cell, create=True)
-    each = commits // STAGES
+    each = commits // len(SEVEN)
     found = {
-        "fenced commits/s, one writer": commits / await timed(append_all(log, "alone", commits, small)),
+        "fenced commits/s, one writer": commits / await timed(append_all(log, ALONE, commits, small)),
         "fenced commits/s, seven writers": each
-        * STAGES
-        / await timed(asyncio.gather(*(append_all(log, f"stage{index}", each, small) for index in range(STAGES)))),
-        "events/s in fenced commits of 50": 50 * each / await timed(append_all(log, "full", each, full)),
+        * len(SEVEN)
+        / await timed(asyncio.gather(*(append_all(log, seat, each, small) for seat in SEVEN))),
+        "events/s in fenced commits of 50": 50 * each / await timed(append_all(log, FULL, each, full)),
         "raw pipelined publishes/s": messages / await timed(pipelined(js.connection, cell, messages)),
     }
     started = time.perf_counter()

@@ -11,6 +11,7 @@ import asyncio
 import os
 import sys
 import time
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TypeVar
@@ -47,24 +48,33 @@ class Driver:
 
     def __init__(self, log: JetStreamLog) -> None:
         self.log = log
-        self.last = {"watcher": 0, "actuator": 0}
+        self.last: dict[tuple[str, str], int] = {}
+        self.writing: defaultdict[tuple[str, str], asyncio.Lock] = defaultdict(asyncio.Lock)
         self.count = 0
         self.seen_at: dict[str, float] = {}
         self.took: list[float] = []
         self.admitted = asyncio.Event()
         self.wanted = 0
 
-    async def append(self, stage: str, events: list[Event]) -> None:
-        self.count += 1
-        commit = Commit(
-            commit_id=f"driver-{stage}-{self.count}",
-            stage=stage,
-            shard="0",
-            kind="input",
-            at=time.time_ns() // 1_000_000,
-            events=tuple(events),  # type: ignore[arg-type]
-        )
-        self.last[stage] = await self.log.append(commit, expected=self.last[stage])
+    async def append(self, stage: str, events: list[Event], shard: str = "0") -> None:
+        seat = stage, shard
+        async with self.writing[seat]:
+            self.count += 1
+            commit = Commit(
+                commit_id=f"driver-{stage}-{self.count}",
+                stage=stage,
+                shard=shard,
+                kind="input",
+                at=time.time_ns() // 1_000_000,
+                events=tuple(events),  # type: ignore[arg-type]
+            )
+            self.last[seat] = await self.log.append(commit, expected=self.last.get(seat, 0))
+
+    async def ready(self, root: TreeNodeSpec) -> None:
+        """One quota tree, and every kind that must be listed is."""
+        for kind in REQUIRED_KINDS:
+            tree: list[Event] = [facts.tree(root)] if kind == "elasticquotatrees" else []
+            await self.append("watcher", [*tree, Synced(kind=kind)], kind)
 
     async def follow(self) -> None:
         """Note admissions; give each its effect and its end, so that its quota is free again."""
@@ -87,7 +97,7 @@ class Driver:
             for start in range(0, len(answers), BATCH):
                 await self.append("actuator", answers[start : start + BATCH])
             for start in range(0, len(ends), BATCH):
-                await self.append("gone", ends[start : start + BATCH])
+                await self.append("watcher", ends[start : start + BATCH], "rayjobs")
             if len(self.took) >= self.wanted:
                 self.admitted.set()
 
@@ -100,7 +110,7 @@ class Driver:
             batch = jobs[start : start + BATCH]
             now = time.perf_counter()
             self.seen_at |= dict.fromkeys([each.workload.ref.uid for each in batch], now)
-            await self.append("watcher", [*batch])
+            await self.append("watcher", [*batch], "rayjobs")
 
 
 def made(first: int, count: int) -> list[WorkloadObserved]:
@@ -136,7 +146,6 @@ async def running(
         await open_stores(js, "main", create=True)
         log = await open_log(js, "main", create=True, at=time.time_ns() // 1_000_000)
         driver = make(log)
-        driver.last["gone"] = 0
         pids: list[int | None] = [server.pid]
         if separate:
             pids += await start_services(server.url, stack)
@@ -149,7 +158,7 @@ async def running(
             stack.callback(deciding.cancel)
         following = asyncio.ensure_future(driver.follow())
         stack.callback(following.cancel)
-        await driver.append("watcher", [facts.tree(root), *(Synced(kind=kind) for kind in REQUIRED_KINDS)])
+        await driver.ready(root)
         yield driver, pids
 
 

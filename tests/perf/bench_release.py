@@ -73,7 +73,7 @@ class Ends(Driver):
                 facts.job(f"job-{index:07}", f"ns-{index % QUEUES}", cpu=1, memory="1G")
                 for index in range(first, min(first + BATCH, count))
             ]
-            await self.append("watcher", [WorkloadObserved(workload=job) for job in jobs])
+            await self.append("watcher", [WorkloadObserved(workload=job) for job in jobs], "rayjobs")
         await asyncio.wait_for(self.admitted.wait(), 120)
         self.admitted.clear()
 
@@ -87,7 +87,7 @@ class Ends(Driver):
             while where in self.ended_at:
                 await asyncio.sleep(0.001)
             self.ended_at[where] = time.perf_counter()
-            await self.append("gone", [facts.gone(self.up[where].pop(0), where)])
+            await self.append("watcher", [facts.gone(self.up[where].pop(0), where)], "rayjobs")
         await asyncio.wait_for(self.admitted.wait(), 60)
 
 

@@ -55,7 +55,7 @@ async def append_tail(log: Log, tail: int, live: int) -> int:
             index = (number * EVENTS + each) % live
             pods.append(facts.pod(f"job-{index:06}", each % 3, f"ns-{index % 10}", running=bool(number % 2)))
         commit = Commit(
-            commit_id=f"tail-{number}", stage="watcher", shard="0", kind="input", at=2_000_000, events=tuple(pods)
+            commit_id=f"tail-{number}", stage="watcher", shard="pods", kind="input", at=2_000_000, events=tuple(pods)
         )
         before = seq = await log.append(commit, expected=before)
     return seq
