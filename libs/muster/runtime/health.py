@@ -10,20 +10,20 @@ from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
+from muster.runtime.listening import Listener
+
 Reasons = Callable[[], list[str]]
 """Why the process is not (ready, started) yet; empty when it is."""
 
 
-class HealthServer:
-    """Serves on ``host``:``port``; port 0 takes a free one, see :attr:`port` after start."""
+class HealthServer(Listener):
+    """Health and metrics of one process."""
 
     def __init__(self, host: str, port: int, *, ready: Reasons, started: Reasons, metrics: Callable[[], bytes]) -> None:
-        self.host = host
-        self.port = port
+        super().__init__(host, port, what="health", setting="MUSTER_HEALTH_PORT")
         self._ready = ready
         self._started = started
         self._metrics = metrics
-        self._runner: web.AppRunner | None = None
 
     async def start(self) -> None:
         """Raises OSError when the port is taken."""
@@ -32,23 +32,7 @@ class HealthServer:
         app.router.add_get("/readyz", self._answer(self._ready))
         app.router.add_get("/startupz", self._answer(self._started))
         app.router.add_get("/metrics", self._page)
-        self._runner = web.AppRunner(app, access_log=None)
-        await self._runner.setup()
-        site = web.TCPSite(self._runner, self.host, self.port)
-        try:
-            await site.start()
-        except OSError as err:
-            await self._runner.cleanup()
-            raise OSError(
-                f"cannot serve health on {self.host}:{self.port}: {err.strerror}; "
-                f"set MUSTER_HEALTH_PORT to a free port, or to 0 for any"
-            ) from err
-        sockets = site._server.sockets if site._server is not None else []  # type: ignore[attr-defined]
-        self.port = sockets[0].getsockname()[1] if sockets else self.port
-
-    async def stop(self) -> None:
-        if self._runner is not None:
-            await self._runner.cleanup()
+        await self.listen(app)
 
     async def _livez(self, _request: web.Request) -> web.Response:
         return web.Response(text="ok\n")

@@ -11,6 +11,7 @@ import msgspec
 from aiohttp import web
 
 from muster.ports import Clock
+from muster.runtime.listening import Listener
 from muster.serving import shapes
 from muster.serving.access import DeniedError, UndecidedError, Viewed
 from muster.serving.answering import EXPECTED, ROUTES, BadRequestError, Question, Questions, problem
@@ -42,20 +43,18 @@ class AccessReview(Protocol):
     async def viewed(self, authorization: str, namespaces: set[str]) -> Viewed: ...
 
 
-class GatewayServer:
-    """Serves on ``host``:``port``; port 0 takes a free one, see :attr:`port` after start."""
+class GatewayServer(Listener):
+    """The gateway of one cell."""
 
     def __init__(
         self, questions: Questions, access: AccessReview, clock: Clock, pages: Path, host: str, port: int
     ) -> None:
         """``pages``: the folder with the files of the dashboard."""
-        self.host = host
-        self.port = port
+        super().__init__(host, port, what="the gateway", setting="MUSTER_GATEWAY_PORT")
         self._questions = questions
         self._access = access
         self._clock = clock
         self._pages = pages
-        self._runner: web.AppRunner | None = None
 
     async def start(self) -> None:
         """Raises OSError when the port is taken."""
@@ -64,23 +63,7 @@ class GatewayServer:
             app.router.add_route(route.method, route.path, self._answering(route))
         app.router.add_get("/api/v1/stream", self._stream)
         app.router.add_get("/{path:[A-Za-z0-9./_-]*}", self._page)
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
-        await self._runner.setup()
-        site = web.TCPSite(self._runner, self.host, self.port)
-        try:
-            await site.start()
-        except OSError as err:
-            await self._runner.cleanup()
-            raise OSError(
-                f"cannot serve the gateway on {self.host}:{self.port}: {err.strerror}; set MUSTER_GATEWAY_PORT to a "
-                "free port, or to 0 for any"
-            ) from err
-        sockets = site._server.sockets if site._server is not None else []  # type: ignore[attr-defined]
-        self.port = sockets[0].getsockname()[1] if sockets else self.port
-
-    async def stop(self) -> None:
-        if self._runner is not None:
-            await self._runner.cleanup()
+        await self.listen(app, shutdown_timeout_s=1.0)
 
     async def _viewed(self, request: web.Request) -> Viewed:
         return await self._access.viewed(request.headers.get("Authorization", ""), self._questions.namespaces())

@@ -1,0 +1,37 @@
+"""An aiohttp application on one TCP port: how health, metrics and the gateway are served."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+
+class Listener:
+    """Serves on ``host``:``port``; port 0 takes a free one, see :attr:`port` after start."""
+
+    def __init__(self, host: str, port: int, *, what: str, setting: str) -> None:
+        """``what`` is served, and ``setting`` names the port: both for the error of a port that is taken."""
+        self.host = host
+        self.port = port
+        self._what = what
+        self._setting = setting
+        self._runner: web.AppRunner | None = None
+
+    async def listen(self, app: web.Application, *, shutdown_timeout_s: float = 60.0) -> None:
+        """Raises OSError when the port is taken."""
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=shutdown_timeout_s)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, self.host, self.port)
+        try:
+            await site.start()
+        except OSError as err:
+            await self._runner.cleanup()
+            raise OSError(
+                f"cannot serve {self._what} on {self.host}:{self.port}: {err.strerror}; "
+                f"set {self._setting} to a free port, or to 0 for any"
+            ) from err
+        sockets = site._server.sockets if site._server is not None else []  # type: ignore[attr-defined]
+        self.port = sockets[0].getsockname()[1] if sockets else self.port
+
+    async def stop(self) -> None:
+        if self._runner is not None:
+            await self._runner.cleanup()
