@@ -13,6 +13,7 @@ from kit.controlplane import ControlPlane
 from kit.gangs import Sight
 from kit.muster import Muster
 from kit.tfjob import GANG, GPU, GPUS, PODS, demo, on_four_gpus
+from kit.why import why
 from muster.bus.server import EmbeddedServer
 from muster.core.objects.nodepools import NAME, NAMESPACE
 from muster.events.decisions import GangAwaitingNodes, GangDeferred, QuotaDenied
@@ -139,7 +140,7 @@ async def test_c27_nodes_that_are_refused_are_told_and_asked_for_again_only_afte
             return await muster.happened(NodesRequestWithdrawn)
 
         [end] = await cluster.until(withdrawn, 60.0, "the request to be withdrawn")
-        assert (end.reason, end.message) == ("failed", "the zone is out of stock")
+        assert (end.reason, why(end)) == ("failed", "the zone is out of stock")
         assert end.retry_at > 0
 
         await cluster.until(lambda: pools.cleared(cluster), 60.0, "the request to be removed")

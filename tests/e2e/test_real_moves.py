@@ -13,6 +13,7 @@ from kit.controlplane import ControlPlane
 from kit.elastic import in_queue, kai_queue
 from kit.gangs import room
 from kit.muster import Muster, running
+from kit.why import why
 from muster.bus.server import EmbeddedServer
 from muster.events.clearing import ClearingOrdered
 from muster.events.decisions import EvictionOrdered, GangAdmitted, QuotaReleased
@@ -106,7 +107,7 @@ async def test_who_a_disruption_budget_keeps_is_not_moved(muster: Muster) -> Non
         failed = await muster.cluster.until(lambda: muster.happened(EffectFailed), 60.0, "the move to be refused")
         [order] = await muster.happened(ClearingOrdered)
         assert [each.ref.name for each in failed] == [each.ref.name for each in order.victims]
-        assert "PodDisruptionBudget keep allows 0 of its pods to go" in failed[0].message
+        assert "PodDisruptionBudget keep allows 0 of its pods to go" in why(failed[0])
         assert (await node_of(muster, "x"), await node_of(muster, "y")) == before
         assert not await node_of(muster, "big")
         # One of the two is gone: what is free is enough now, and nobody moves.

@@ -10,6 +10,7 @@ from kit.cluster import RUN_FOR, TREES, Cluster
 from kit.controlplane import ControlPlane
 from kit.muster import Muster, running
 from kit.story import rayjob
+from kit.why import why
 from muster.bus.server import EmbeddedServer
 from muster.events.decisions import EvictionOrdered, QuotaReleased
 from muster.events.effects import EffectFailed
@@ -93,6 +94,6 @@ async def test_a_disruption_budget_keeps_a_job_and_another_gives_way(muster_on_p
         assert await ready("old", 0)
         failed = await muster_on_pods.happened(EffectFailed)
         assert [(each.ref.name, each.action, each.reason) for each in failed] == [("young", "suspend", "refused")]
-        assert "PodDisruptionBudget keep-young allows 1 of its pods to go, and 2 are of this job" in failed[0].message
+        assert "PodDisruptionBudget keep-young allows 1 of its pods to go, and 2 are of this job" in why(failed[0])
     finally:
         await cluster.kube.delete("policy/v1", "PodDisruptionBudget", "keep-young", "video")

@@ -186,7 +186,6 @@ def not_bound(reason: str) -> tuple[Play, str]:
         ref=order.ref,
         attempt=0,
         reason=reason,
-        message="",
         action="bind",  # type: ignore[arg-type]
     )
     play.bench.append("actuator", "input", [failed])

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from kit import facts, nodes
 from kit.bench import Bench
-from muster.core.actuation.answers import applied, failed
+from muster.core.actuation.answers import applied, failed, said
 from muster.core.actuation.bind import Bind, Unbind
 from muster.core.actuation.intents import Actuator
 from muster.core.stage import Folder
@@ -97,11 +97,11 @@ class Scene:
         """Say whether a pod has been bound that was not to be any more."""
         pod = self.pods.get(order.ref.uid)
         if pod is None:
-            effect = failed(order, "gone", "not found")
+            effect = failed(order, "gone", said("not found"))
         elif pod.node == order.node:
             effect = applied(order)
         else:
-            effect = failed(order, "superseded" if pod.node else "withdrawn", "")
+            effect = failed(order, "superseded" if pod.node else "withdrawn", said(""))
         self.bench.append("actuator", "input", [effect])
 
     def put(self, pod: PodState, *, tell: bool = True) -> None:
@@ -131,13 +131,13 @@ class Scene:
         """Carry one order out. `lose`: the actuator dies before the effect is stored; `refuse`: a policy says no."""
         pod = self.pods.get(order.ref.uid)
         if pod is None:
-            effect = failed(order, "gone", "not found")
+            effect = failed(order, "gone", said("not found"))
         elif pod.node == order.node:
             effect = applied(order)
         elif pod.node or pod.over:
-            effect = failed(order, "superseded" if pod.node else "gone", "it has a node")
+            effect = failed(order, "superseded" if pod.node else "gone", said("it has a node"))
         elif refuse:
-            effect = failed(order, "refused", refuse)
+            effect = failed(order, "refused", said(refuse))
         else:
             self.binds += 1
             self.put(replace(pod, node=order.node), tell=False)

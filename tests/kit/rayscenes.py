@@ -147,9 +147,7 @@ def kept(reason: str) -> tuple[RayScene, str]:
             if isinstance(event, GateSet):
                 stored = next(s for s in reversed(scene.bench.log) if event in s.commit.events)
                 cause = Cause(stored.seq, stored.commit.events.index(event))
-                effect = EffectFailed(
-                    cause=cause, ref=event.ref, attempt=1, reason="refused", message="", action="gate"
-                )
+                effect = EffectFailed(cause=cause, ref=event.ref, attempt=1, reason="refused", action="gate")
                 scene.bench.append("actuator", "input", [effect])
         decided = [*scene.settle(), *scene.bench.pass_time(5_000)]
     scene.bench.pass_time(130_000)

@@ -38,6 +38,7 @@ from pathlib import Path
 from kit import facts, nodes
 from kit.bench import Bench
 from kit.words import in_words, odd
+from muster.core.actuation.answers import said
 from muster.core.objects.labels import RUN_TIME
 from muster.core.wording import events, events_nodes, explain_claims
 from muster.core.wording.explain import ADOPTED, waiting_for_quota
@@ -178,8 +179,9 @@ class Play:
     def _failed(self, names: list[str], _options: dict[str, str]) -> None:
         job = self.jobs[names[0]]
         cause, attempt = self.admitted[job.ref.uid]
-        message = " ".join(names[2:])
-        effect = EffectFailed(cause=cause, ref=job.ref, attempt=attempt, reason=names[1], message=message)
+        effect = EffectFailed(
+            cause=cause, ref=job.ref, attempt=attempt, reason=names[1], problem=said(" ".join(names[2:]))
+        )
         self.bench.append("actuator", "input", [effect])
 
     def _evicted(self, names: list[str], _options: dict[str, str]) -> None:

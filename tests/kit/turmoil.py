@@ -15,6 +15,7 @@ import msgspec
 from kit import facts, kai, nodes
 from kit.chaos import NAMESPACES, SHAPES, Chaos
 from kit.words import odd
+from muster.core.actuation.answers import said
 from muster.core.cell.seat import Seat
 from muster.core.gang.asks import asks_of
 from muster.core.objects.labels import RUN_TIME
@@ -262,7 +263,7 @@ class Turmoil(Chaos):
             key = self.rng.choice(suspends)
             cause, ref = self.outstanding.pop(key)
             failed = EffectFailed(
-                cause=cause, ref=ref, attempt=key[1], reason="refused", message="no", action="suspend"
+                cause=cause, ref=ref, attempt=key[1], reason="refused", problem=said("no"), action="suspend"
             )
             self.bench.append("actuator", "input", [failed])
             return

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from kit import facts, nodes
 from kit.histories import SEEDS, goes_on_from_a_snapshot
 from kit.podgangs import Chance
-from muster.core.actuation.answers import applied, failed
+from muster.core.actuation.answers import applied, failed, said
 from muster.core.actuation.asking import Asking
 from muster.core.audit.auditor import audit
 from muster.events.facts import (
@@ -138,7 +138,7 @@ class Growth(Chance):
             if found is not None:
                 self.bench.facts(NodesRequestGone(ref=found[0], rv=facts.next_rv()))
         elif self.rng.random() < 0.1:
-            effect = failed(order, "refused", "a policy says no")
+            effect = failed(order, "refused", said("a policy says no"))
         elif decision.name not in self.made:
             ref = Ref("ProvisioningRequest", decision.namespace, decision.name, f"uid-{decision.name}")
             self.made[decision.name] = (ref, decision)

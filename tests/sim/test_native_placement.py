@@ -11,6 +11,7 @@ from kit.disorder import Disorder, DisorderedCell
 from kit.doubles.nativegangs import DEFINITION, NativeScheduler
 from kit.proof import proven
 from kit.story import quota_tree, rayjob
+from kit.why import why
 from kit.words import in_words
 from muster.core.actuation.gathering import GROUPS
 from muster.core.objects.meta import ATTEMPT
@@ -182,7 +183,7 @@ def test_without_podgroups_nothing_is_resumed_and_the_way_out_is_told() -> None:
     play = Play(served=False)
     play.submit(1)
     play.simulation.advance(5_000)
-    told = {each.message for each in play.decided(EffectFailed)}
+    told = {why(each) for each in play.decided(EffectFailed)}
     [text] = told
     assert "does not serve podgroups" in text
     assert "MUSTER_PLACEMENT=off" in text

@@ -9,6 +9,7 @@ import pytest
 from test_reclaim import Play, three_teams
 
 from kit import facts
+from kit.why import why
 from muster.core.views.story import Story
 from muster.events.effects import EffectFailed
 from muster.events.facts import TreeNodeSpec
@@ -127,7 +128,7 @@ def test_who_a_disruption_budget_keeps_stays_and_another_gives_way() -> None:
     assert (play.state_of("young"), play.state_of("old")) == ("Running", "Suspended")
     failed = [each for stored in play.simulation.log for each in stored.commit.events if isinstance(each, EffectFailed)]
     assert [each.ref.name for each in failed] == ["young"]
-    assert "PodDisruptionBudget young allows 0 of its pods to go, and 1 are of this job" in failed[0].message
+    assert "PodDisruptionBudget young allows 0 of its pods to go, and 1 are of this job" in why(failed[0])
     play.clean()
 
 

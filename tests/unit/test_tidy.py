@@ -102,31 +102,3 @@ def test_every_reason_has_words_and_no_two_the_same(what: str) -> None:
     reasons, words = WORDS[what]
     assert set(get_args(reasons)) == set(words)
     assert len(set(words.values())) == len(words)
-
-
-VIEWS = ("codes", "presentation", "readmodel", "status", "views")
-"""Rooms of the core that show what is, and leave its words to ``core.wording``."""
-_WORDS = re.compile(r"[a-z]{2,} [a-z]{2,}")
-
-
-def sentences(path: Path) -> list[str]:
-    """Texts of a module with two words in a row, without docstrings and what only an assertion says."""
-    tree = ast.parse(path.read_text())
-    quiet = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Raise | ast.Assert):
-            quiet |= {id(each) for each in ast.walk(node)}
-    texts = [node for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
-    return [
-        f"{path.name}:{each.lineno}: {each.value}"
-        for each in texts
-        if id(each) not in quiet and _WORDS.search(each.value)
-    ]
-
-
-def test_sentences_are_in_the_wording_only() -> None:
-    core = ROOT / "libs" / "muster" / "core"
-    rooms = [path for path in core.rglob("*.py") if path.relative_to(core).parts[0].removesuffix(".py") in VIEWS]
-    assert len(rooms) > 20
-    assert [text for path in rooms for text in sentences(path)] == []
-    assert len(sentences(core / "wording" / "explain.py")) > 50, "the rule finds none where there are"

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from muster.events.envelope import Commit, Stored, UnknownEventError
 from muster.events.system import Genesis, LeaderStarted
+from muster.model.problem import FieldProblem, problem
 
 AHEAD_MS = 60_000
 """How far a commit's ``at`` may lie ahead of the time at which the broker stored it: log time never goes back."""
@@ -68,7 +69,7 @@ def judged(docket: Docket, log_id: str, generation: int, stored: Stored) -> Stor
         return stored  # In memory nothing but the stages themselves writes.
     why = stored.void or _wrong(docket, log_id, generation, stored)
     if not why and stored.unknown and not stored.commit.epoch:
-        why = f"no leader said {', '.join(stored.unknown)}"
+        why = problem("", "no_leader_said", events=stored.unknown)
     if not why and stored.unknown:
         raise UnknownEventError([*stored.unknown], stored.seq)
     if not why:
@@ -77,7 +78,7 @@ def judged(docket: Docket, log_id: str, generation: int, stored: Stored) -> Stor
     return voided(stored, why) if why and not stored.void else stored
 
 
-def voided(stored: Stored, why: str) -> Stored:
+def voided(stored: Stored, why: FieldProblem) -> Stored:
     """The commit as one that is void."""
     commit = stored.commit
     empty = Commit(commit_id=commit.commit_id, stage=commit.stage, shard=commit.shard, kind="input", at=0)
@@ -110,30 +111,30 @@ def parts(subject: str) -> tuple[int, str]:
     return int(generation), seat
 
 
-def _wrong(docket: Docket, log_id: str, generation: int, stored: Stored) -> str:
+def _wrong(docket: Docket, log_id: str, generation: int, stored: Stored) -> FieldProblem | None:
     commit, seq = stored.commit, stored.seq
     written_in, seat = parts(stored.subject)
     if commit.in_seq >= seq:
-        return f"it says that it was decided on {commit.in_seq}, which is not before it"
+        return problem("", "decided_in_the_future", position=commit.in_seq)
     first = commit.events[0] if commit.events else None
     if isinstance(first, Genesis):
         if first.generation != written_in or (log_id and (first.parent != log_id or written_in <= generation)):
-            return "it is the genesis of another log"
+            return problem("", "other_genesis")
     elif written_in != generation:
-        return f"generation {generation} is in force, and it is of {written_in}"
+        return problem("", "other_generation", generation=generation, other=written_in)
     elif isinstance(first, LeaderStarted):
         if len(commit.events) > 1 or commit.epoch:
-            return "more is said in it than that a leader has started"
+            return problem("", "leader_said_more")
     elif commit.kind == "decision" and not commit.epoch:
-        return "it was decided before any leader of its seat had started"
+        return problem("", "no_leader_yet")
     elif commit.epoch != docket.epochs.get(seat, 0):
-        return f"its epoch is {commit.epoch}, and that of its seat is {docket.epochs.get(seat, 0)}"
+        return problem("", "other_epoch", epoch=commit.epoch, current=docket.epochs.get(seat, 0))
     if stored.stored_at and commit.at > stored.stored_at + AHEAD_MS and not (docket.own_time or _free(first)):
-        return f"its clock was {commit.at - stored.stored_at} ms ahead of the broker's"
+        return problem("", "clock_ahead", ms=commit.at - stored.stored_at)
     known = docket.hash_at(commit.in_seq, seq - 1) if commit.prefix else ""
     if known and known != commit.prefix:
-        return f"it was decided on another log: at {commit.in_seq} that had the hash {commit.prefix}, this has {known}"
-    return ""
+        return problem("", "other_prefix", position=commit.in_seq, theirs=commit.prefix, ours=known)
+    return None
 
 
 def _free(first: object) -> bool:

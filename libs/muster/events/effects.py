@@ -6,6 +6,7 @@ from typing import Literal
 
 from muster.events.base import Cause, Event
 from muster.model.keys import Ref
+from muster.model.problem import FieldProblem
 
 FailureReason = Literal["gone", "spec_changed", "superseded", "refused", "withdrawn"]
 """Why a decision could not be carried out, for good:
@@ -13,7 +14,7 @@ FailureReason = Literal["gone", "spec_changed", "superseded", "refused", "withdr
 gone          the object (this uid) no longer exists
 spec_changed  the spec is not the one that was decided on
 superseded    a newer decision of ours has been carried out on it; a pod is bound to another node
-refused       the API server will not take the write (invalid, or a policy denies it); the message is its own
+refused       the API server will not take the write (invalid, or a policy denies it); ``problem`` quotes it
 withdrawn     a pod that is to lose its node again has not been bound to it, and will not be
 """
 
@@ -41,7 +42,8 @@ class EffectFailed(Event, frozen=True, kw_only=True):
     ref: Ref
     attempt: int
     reason: FailureReason
-    message: str = ""
+    problem: FieldProblem | None = None
+    """Why, as a code and its values; what the API server said is one of them (``said``)."""
     action: Action = "resume"
 
 

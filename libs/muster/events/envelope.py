@@ -11,6 +11,7 @@ from msgspec import Struct
 from muster.events.base import Event
 from muster.events.registry import EVENT_TYPES, AnyEvent, encode
 from muster.events.system import Genesis
+from muster.model.problem import FieldProblem
 
 MAX_EVENTS = 256
 """A commit holds at most this many events."""
@@ -92,8 +93,8 @@ class Stored(Struct, frozen=True, gc=False):
     """Its bytes, where they came from a log."""
     digest: bytes = b""
     """Of sequence, subject and bytes, where they came from a log."""
-    void: str = ""
-    """Why it says nothing to anybody; ``commit`` then has no events. Empty for one that counts."""
+    void: FieldProblem | None = None
+    """Why it does not count; ``commit`` then has no events. None for one that counts."""
     unknown: tuple[str, ...] = ()
     """Types of its events that this build does not know; ``commit`` then has none of them."""
 

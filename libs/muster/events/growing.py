@@ -7,6 +7,7 @@ from typing import Literal
 from muster.events.base import Decision
 from muster.model.keys import Ref
 from muster.model.pools import PoolNodes
+from muster.model.problem import FieldProblem
 from muster.model.workload import PodSet
 
 WithdrawalReason = Literal["met", "gone", "changed", "expired", "failed", "lapsed", "deleted", "unknown"]
@@ -16,7 +17,7 @@ met      the gang that needed them has its places
 gone     the gang that needed them is gone
 changed  the gang that needed them waits for something else now
 expired  they did not come in time
-failed   the autoscaler, or the API server, refuses to add them: the message is its own
+failed   the autoscaler, or the API server, refuses to add them: ``problem`` quotes it
 lapsed   what the autoscaler had kept for them is given to others
 deleted  somebody has deleted the request
 unknown  nothing in this log asked for them
@@ -54,7 +55,8 @@ class NodesRequestWithdrawn(Decision, frozen=True, kw_only=True):
     gangs: tuple[str, ...] = ()
     pools: tuple[PoolNodes, ...] = ()
     reason: WithdrawalReason
-    message: str = ""
+    problem: FieldProblem | None = None
+    """What the API server, or the autoscaler, says of it."""
     retry_at: int = 0
     """Log time before which they are not asked for again; 0: at once."""
     templates: tuple[str, ...] = ()

@@ -174,4 +174,60 @@ GangCode = Literal[
 ]
 """Gangs of pods: what they and their PodGroups say, and how far they are."""
 
-ProblemCode = Literal[ObjectCode, KindCode, PoolCode, RuleCode, TreeCode, QueueCode, GpuCode, GangCode]
+WriteCode = Literal[
+    "object_gone",
+    "name_taken",
+    "being_deleted",
+    "decision_superseded",
+    "intent_of_newer_log",
+    "keeps_changing",
+    "spec_edited",
+    "spec_unreadable",
+    "not_served",
+    "unreachable",
+    "not_bound",
+    "bound_elsewhere",
+    "budgets_unreadable",
+    "pods_unreadable",
+    "budget_of_job",
+    "budget_of_workers",
+    "pods_going",
+    "pod_groups_not_served",
+    "pod_group_leaving",
+    "pod_group_unreadable",
+    "pod_group_not_ours",
+    "pod_group_of_newer_log",
+    "pod_group_superseded",
+    "scales_no_longer",
+    "worker_groups_differ",
+    "worker_group_grown",
+    "worker_gone",
+    "no_reservations",
+    "gpu_not_reserved",
+    "gpu_keeper_gone",
+    "gpu_not_given",
+    "gpu_not_reported",
+    "pod_failed",
+]
+"""Why a write to the API server was not carried out, beside what that says itself (``said``)."""
+
+VoidCode = Literal[
+    "not_a_commit",
+    "no_leader_said",
+    "decided_in_the_future",
+    "other_genesis",
+    "other_generation",
+    "leader_said_more",
+    "no_leader_yet",
+    "other_epoch",
+    "clock_ahead",
+    "other_prefix",
+    "no_such_seat",
+    "other_writer",
+    "not_its_event",
+]
+"""Why a commit of the log is void."""
+
+ProblemCode = Literal[
+    ObjectCode, KindCode, PoolCode, RuleCode, TreeCode, QueueCode, GpuCode, GangCode, WriteCode, VoidCode
+]

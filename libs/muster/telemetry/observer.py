@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from msgspec import to_builtins
 
 from muster.core.stage import Violation
+from muster.core.wording import problems
 from muster.events.alarms import AlarmRaised
 from muster.events.base import Cause, Event
 from muster.events.charges import ChargeChanged
@@ -58,8 +59,9 @@ class StageTelemetry:
                 self._queued_at.pop(event.ref.uid, None)
 
     def voided(self, stored: Stored) -> None:
+        assert stored.void is not None
         self._metrics.count("muster_void_commits", self._labels)
-        self._log.error("commit_void", seq=stored.seq, subject=stored.subject, why=stored.void)
+        self._log.error("commit_void", seq=stored.seq, subject=stored.subject, why=problems.line(stored.void))
 
     def appended(self, commit: Commit, seq: int, took_s: float) -> None:
         self._traces.appended(commit, seq, took_s)

@@ -7,6 +7,7 @@ from typing import Any
 from rich.text import Text
 
 from muster.core.docket import parts
+from muster.core.wording import problems
 from muster.events.envelope import Stored
 from muster.model.text import clean, counted, moment, shorten
 from muster_cli.console import GOOD, Output, styled
@@ -23,9 +24,13 @@ async def log_voids(*, source: Source | None = None, output: Document = "text") 
         out.data([_record(stored) for stored in found], output)
         return
     for stored in found:
-        out.line(f"{stored.seq:>8}  {moment(stored.stored_at)}  {_seat(stored)}: {shorten(clean(stored.void), 200)}")
+        out.line(f"{stored.seq:>8}  {moment(stored.stored_at)}  {_seat(stored)}: {shorten(clean(_why(stored)), 200)}")
     none = styled(("no commit is void", GOOD))
     out.lines([Text(f"{counted(len(found), 'commit')} void: they say nothing to anybody") if found else none])
+
+
+def _why(stored: Stored) -> str:
+    return problems.line(stored.void) if stored.void is not None else ""
 
 
 def _seat(stored: Stored) -> str:
@@ -37,6 +42,6 @@ def _record(stored: Stored) -> dict[str, Any]:
         "seq": stored.seq,
         "stored_at": stored.stored_at,
         "seat": _seat(stored),
-        "why": stored.void,
+        "why": _why(stored),
         "bytes": len(stored.body),
     }

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from muster.core.actuation.answers import Effect, RetryLater
+from kit.why import why
+from muster.core.actuation.answers import Effect, RetryLater, said
 from muster.core.actuation.carrying import Reply, carry_out
 from muster.core.actuation.intents import ActuatorState, Outstanding
 from muster.events.effects import EffectApplied, EffectFailed
@@ -75,14 +76,14 @@ def test_a_job_stays_where_the_budget_lets_too_few_go_and_nothing_is_written() -
     found, asked = carried(order("one"), state(), asking([budget("b", 1, app="one")], TWO))
     assert isinstance(found, EffectFailed)
     assert (found.reason, found.action) == ("refused", "suspend")
-    assert "PodDisruptionBudget b allows 1 of its pods to go, and 2 are of this job" in found.message
+    assert "PodDisruptionBudget b allows 1 of its pods to go, and 2 are of this job" in why(found)
     assert all(each.startswith("GET") for each in asked)
 
 
 def test_every_budget_is_asked() -> None:
     budgets = [budget("wide", 9, app="one"), budget("narrow", 0, app="one")]
     found, _ = carried(order("one"), state(), asking(budgets, TWO))
-    assert isinstance(found, EffectFailed) and "narrow" in found.message
+    assert isinstance(found, EffectFailed) and "narrow" in why(found)
 
 
 @pytest.mark.parametrize(
@@ -106,7 +107,7 @@ def test_two_victims_at_once_do_not_spend_one_allowance_twice() -> None:
     answers = asking([budget("b", 1, app="x")], pods)
     assert isinstance(carried(first, state(first, second), answers)[0], EffectApplied)
     found, _ = carried(second, state(first, second), answers)
-    assert isinstance(found, EffectFailed) and "1 of them are on their way" in found.message
+    assert isinstance(found, EffectFailed) and "1 of them are on their way" in why(found)
     found, _ = carried(second, state(second, leaving=("uid-one",)), answers)
     assert isinstance(found, EffectFailed)
     gone = asking([budget("b", 1, app="x")], pods[1:])
@@ -117,7 +118,7 @@ def test_a_status_that_is_behind_allows_no_more_than_the_pods_that_are_there() -
     pods = [pod("b", "c-two", app="x"), pod("c", "c-three", app="x")]
     # Two of three are to stay; one has gone since the status was written.
     found, _ = carried(order("two"), state(), asking([budget("b", 1, desired=2, app="x")], pods))
-    assert isinstance(found, EffectFailed) and "allows 0 of its pods to go" in found.message
+    assert isinstance(found, EffectFailed) and "allows 0 of its pods to go" in why(found)
     found, _ = carried(order("two"), state(), asking([budget("b", 1, desired=1, app="x")], pods))
     assert isinstance(found, EffectApplied)
 
@@ -131,9 +132,9 @@ def test_no_budget_costs_one_request_and_no_such_api_none_more() -> None:
 
 def test_who_may_not_read_budgets_suspends_nobody_for_others() -> None:
     found, _ = carried(order("one"), state(), {BUDGETS: (403, {"message": "cannot list resource"})})
-    assert found == RetryLater("forbidden", "cannot list resource")
+    assert found == RetryLater("forbidden", said("cannot list resource"))
     found, _ = carried(order("one"), state(), {BUDGETS: (500, {"message": "etcd"})})
-    assert found == RetryLater("unavailable", "etcd")
+    assert found == RetryLater("unavailable", said("etcd"))
 
 
 def test_what_is_not_suspended_for_others_asks_nobody() -> None:

@@ -1,6 +1,7 @@
 """Events in words: every one there is, and nothing a user wrote can break them."""
 
 from kit.words import odd
+from muster.core.actuation.answers import said
 from muster.core.views.story import Story
 from muster.core.wording.events import _EVENTS, MAX_TEXT, subject_of, tell, words
 from muster.events import decisions as d
@@ -42,7 +43,7 @@ def test_sentences_have_the_numbers() -> None:
         short=Shortfall("root/a", "memory", asked=12_000_000_000, used=4 << 30, limit=14 << 30),
     )
     assert "Insufficient quota(memory) in quota root/a: request 12G, max 14Gi, used 4Gi" in tell(denied).text
-    failed = effects.EffectFailed(cause=AT, ref=JOB, attempt=1, reason="refused", message="policy says no")
+    failed = effects.EffectFailed(cause=AT, ref=JOB, attempt=1, reason="refused", problem=said("policy says no"))
     assert tell(failed).text == "the API server refused to resume it: policy says no"
     nodes = (QuotaNode("root", limit={"cpu": 40_000}, children=("root/a",)), QuotaNode("root/a"))
     accepted = d.QuotaTreeAccepted(

@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from kit import facts
 from kit.scenes import Scene
+from muster.core.actuation.answers import said as answered
 from muster.core.audit.auditor import audit
 from muster.events.base import Cause
 from muster.events.claims import ClaimEnded, VictimStays
@@ -102,7 +103,9 @@ class Stubborn:
     def ordered(self, cause: Cause, victim: Victim) -> None:
         said = {"cause": cause, "ref": victim.ref, "attempt": victim.attempt, "action": "suspend"}
         if victim.ref.name == "x0":
-            self.scene.bench.append("actuator", "input", [EffectFailed(reason="refused", message="no", **said)])
+            self.scene.bench.append(
+                "actuator", "input", [EffectFailed(reason="refused", problem=answered("no"), **said)]
+            )
             self.scene.settle()
             return
         name, rv = victim.ref.key, facts.next_rv()

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
+from kit.why import why
 from muster.core.actuation.carrying import Reply, carry_out
 from muster.core.actuation.gating import Gating
 from muster.core.actuation.intents import Actuator, ActuatorState
@@ -143,7 +144,7 @@ def test_a_disruption_budget_keeps_workers_from_being_taken() -> None:
     kept, wrote = effect(order("a", "b"), allowed=1)
     assert isinstance(kept, EffectFailed)
     assert (kept.reason, kept.action, wrote) == ("refused", "gate", False)
-    assert "PodDisruptionBudget keep allows 1 of its pods to go, and 2 would be taken" in kept.message
+    assert "PodDisruptionBudget keep allows 1 of its pods to go, and 2 would be taken" in why(kept)
 
 
 def test_two_clusters_do_not_spend_one_allowance_twice() -> None:

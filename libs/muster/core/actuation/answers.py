@@ -10,6 +10,7 @@ from muster.core.objects.meta import Meta, UnreadableError, decode
 from muster.events.base import Cause
 from muster.events.effects import Action, EffectApplied, EffectFailed, FailureReason
 from muster.model.keys import Ref
+from muster.model.problem import FieldProblem, problem
 
 
 class _ApiAnswer(Struct, frozen=True):
@@ -42,7 +43,7 @@ class RetryLater(Struct, frozen=True):
     """Try again later: the API server is busy, out of reach, or forbids us what it should not."""
 
     reason: Literal["unavailable", "throttled", "conflict", "forbidden"]
-    message: str
+    problem: FieldProblem
 
 
 Effect = EffectApplied | EffectFailed
@@ -54,36 +55,48 @@ def applied(order: Order, rv: int = 0) -> EffectApplied:
     return EffectApplied(cause=order.cause, ref=order.ref, attempt=order.attempt, rv=rv, action=order.action)
 
 
-def failed(order: Order, reason: FailureReason, message: str) -> EffectFailed:
+def failed(order: Order, reason: FailureReason, why: FieldProblem) -> EffectFailed:
     """The effect of a decision that cannot be carried out."""
     return EffectFailed(
         cause=order.cause,
         ref=order.ref,
         attempt=order.attempt,
         reason=reason,
-        message=message[:500],
+        problem=why,
         action=order.action,
     )
 
 
 def not_done(order: Order, status: int, body: bytes, *, reread: int) -> EffectFailed | Reread | RetryLater:
     """What an answer other than 2xx to a write on one object means; ``reread``: the status that says to look again."""
-    message = message_of(body)
     if status == 404:
-        return failed(order, "gone", message)
-    if status == reread:
-        return Reread()
-    return retry(status, message) or failed(order, "refused", message)
+        return failed(order, "gone", said_by(body))
+    return Reread() if status == reread else refused(order, status, body)
 
 
-def retry(status: int, message: str) -> RetryLater | None:
+def refused(order: Order, status: int, body: bytes) -> EffectFailed | RetryLater:
+    """What an answer means that is neither what was hoped for nor of any other meaning: try later, or never."""
+    return retry(status, body) or failed(order, "refused", said_by(body))
+
+
+def retry(status: int, body: bytes) -> RetryLater | None:
     """Whether an answer says to try again later."""
     if status in (409, 429) or status >= 500:
-        return RetryLater({409: "conflict", 429: "throttled"}.get(status, "unavailable"), message)  # type: ignore[arg-type]
+        return RetryLater({409: "conflict", 429: "throttled"}.get(status, "unavailable"), said_by(body))  # type: ignore[arg-type]
     verbs = ("patch", "create", "delete")
-    if status == 401 or (status == 403 and any(f"cannot {verb} resource" in message for verb in verbs)):
-        return RetryLater("forbidden", message)
+    if status == 401 or (status == 403 and any(f"cannot {verb} resource" in message_of(body) for verb in verbs)):
+        return RetryLater("forbidden", said_by(body))
     return None
+
+
+def said(message: str) -> FieldProblem:
+    """What the API server answered: the one text of others that an effect carries, quoted and cut."""
+    return problem("", "said", said=message)
+
+
+def said_by(body: bytes) -> FieldProblem:
+    """What an answer says in the words of the API server."""
+    return said(message_of(body))
 
 
 def message_of(body: bytes) -> str:

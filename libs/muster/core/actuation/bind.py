@@ -11,11 +11,12 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from muster.core.actuation.answers import Answer, Effect, RetryLater, applied, failed, message_of, not_done
+from muster.core.actuation.answers import Answer, Effect, RetryLater, applied, failed, not_done, said, said_by
 from muster.core.objects.meta import GPU_DEVICE, GPU_GROUPS, GPU_PORTION, GPU_UUIDS, Meta, UnreadableError, decode
 from muster.events.base import Cause
 from muster.events.effects import EffectFailed
 from muster.model.keys import Intent, Ref
+from muster.model.problem import problem
 
 
 class Bind(Struct, frozen=True):
@@ -100,42 +101,43 @@ def after_binding(order: Bind, status: int, body: bytes, refusal: str) -> Effect
     """
     pod = _read(order, status, body)
     if not isinstance(pod, _BoundPod):
-        return pod or RetryLater("conflict", refusal)
+        return pod or RetryLater("conflict", said(refusal))
     settled = _settled(order, pod)
     if settled is not None:
         return settled
-    return failed(order, "refused", refusal) if "schedulingGates" in refusal else RetryLater("conflict", refusal)
+    gated = "schedulingGates" in refusal
+    return failed(order, "refused", said(refusal)) if gated else RetryLater("conflict", said(refusal))
 
 
 def after_unbind(order: Unbind, status: int, body: bytes) -> Effect | RetryLater:
     """What the pod says about a binding that was withdrawn, and may have been done before."""
     pod = _read(order, status, body)
     if not isinstance(pod, _BoundPod):
-        return pod or RetryLater("unavailable", message_of(body))
-    return _settled(order, pod) or failed(order, "withdrawn", f"it has not been bound to {order.node}")
+        return pod or RetryLater("unavailable", said_by(body))
+    return _settled(order, pod) or failed(order, "withdrawn", problem("", "not_bound", node=order.node))
 
 
 def _read(order: Bind | Unbind, status: int, body: bytes) -> _BoundPod | EffectFailed | None:
     """The pod; what it means that there is none; None when nothing was learnt."""
     if status == 404:
-        return failed(order, "gone", "it no longer exists")
+        return failed(order, "gone", problem("", "object_gone"))
     if not 200 <= status < 300:
         return None
     try:
         pod: _BoundPod = decode(body, _BoundPod)
     except UnreadableError as err:
-        return failed(order, "refused", str(err))
+        return failed(order, "refused", err.problem)
     return pod
 
 
 def _settled(order: Bind | Unbind, pod: _BoundPod) -> Effect | None:
     """What a pod says for good about a binding; None for one that may be bound still."""
     if pod.metadata.uid != order.ref.uid:
-        return failed(order, "gone", "another pod has taken its name")
+        return failed(order, "gone", problem("", "name_taken"))
     if pod.spec.node_name == order.node:
         return applied(order, pod.metadata.rv)
     if pod.spec.node_name:
-        return failed(order, "superseded", f"it is bound to {pod.spec.node_name}")
+        return failed(order, "superseded", problem("", "bound_elsewhere", node=pod.spec.node_name))
     if pod.metadata.deletion_timestamp:
-        return failed(order, "gone", "it is being deleted")
+        return failed(order, "gone", problem("", "being_deleted"))
     return None

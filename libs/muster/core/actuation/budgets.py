@@ -15,10 +15,12 @@ from collections.abc import Collection, Iterator, Mapping
 import msgspec
 from msgspec import Struct, field
 
-from muster.core.actuation.answers import Effect, Order, RetryLater, failed, message_of, retry
+from muster.core.actuation.answers import Effect, Order, RetryLater, failed, refused, said_by
 from muster.core.objects.meta import Meta, UnreadableError, decode
 from muster.core.objects.podrules import RawLabelSelector, selector_of
 from muster.core.placement.matching import selects
+from muster.model.problem import problem
+from muster.model.problemcodes import WriteCode
 
 
 class _PodCondition(Struct, frozen=True):
@@ -92,7 +94,7 @@ def read_budgets(order: Order, status: int, body: bytes) -> list[_Budget] | Stop
         found: _Budgets = decode(body, _Budgets)
         return [decode(bytes(each), _Budget) for each in found.items]
     except UnreadableError as err:
-        return failed(order, "refused", f"PodDisruptionBudgets cannot be read: {err}")
+        return failed(order, "refused", problem("", "budgets_unreadable", err.problem))
 
 
 def objection(order: Order, budgets: list[_Budget], leaving: PodsLeaving, status: int, body: bytes) -> Stop | None:
@@ -102,7 +104,7 @@ def objection(order: Order, budgets: list[_Budget], leaving: PodsLeaving, status
     try:
         pods: _Pods = decode(body, _Pods)
     except UnreadableError as err:
-        return failed(order, "refused", f"pods cannot be read: {err}")
+        return failed(order, "refused", problem("", "pods_unreadable", err.problem))
     owners = _owners(pods, leaving)
     for budget in sorted(budgets, key=lambda each: each.metadata.name):
         selector = selector_of(budget.spec.selector)
@@ -118,10 +120,11 @@ def objection(order: Order, budgets: list[_Budget], leaving: PodsLeaving, status
         # The status may be from before pods went that are not there any more.
         allowed = min(budget.status.disruptions_allowed, len(chosen) - budget.status.desired_healthy)
         if own and own > allowed - gone:
-            text = f"PodDisruptionBudget {budget.metadata.name} allows {max(allowed, 0)} of its pods to go"
-            text += f", {gone} of them are on their way" if gone else ""
-            theirs = "are of this job" if whole else "would be taken from this cluster"
-            return failed(order, "refused", f"{text}, and {own} {theirs}; raise it, or let other work give way")
+            going = problem("", "pods_going", count=gone) if gone else None
+            code: WriteCode = "budget_of_job" if whole else "budget_of_workers"
+            named = budget.metadata.name
+            why = problem("", code, going, budget=named, allowed=max(allowed, 0), count=own)
+            return failed(order, "refused", why)
     return None
 
 
@@ -141,7 +144,4 @@ def _above(uid: str, pods: Mapping[str, str], leaving: PodsLeaving) -> Iterator[
 
 def _unread(order: Order, status: int, body: bytes) -> Stop:
     """A list that did not come: nobody is suspended before it does."""
-    message = message_of(body)
-    if status == 403:
-        return RetryLater("forbidden", message)
-    return retry(status, message) or failed(order, "refused", message)
+    return RetryLater("forbidden", said_by(body)) if status == 403 else refused(order, status, body)

@@ -23,6 +23,7 @@ from muster.core.actuation.removing import Removing, before_deletion, deletion, 
 from muster.core.objects.gpus import RESERVATIONS
 from muster.core.workloads.registry import KINDS
 from muster.model.api import CONFIG_MAPS, DISRUPTION_BUDGETS, JSON, JSON_PATCH, MERGE_PATCH, PODS, RAYCLUSTERS
+from muster.model.problem import problem
 
 REREADS = 5
 """How often a patch that does not pass its tests is built anew on the object before it counts as refused."""
@@ -117,7 +118,7 @@ def _patch(order: Outstanding, state: Callable[[], ActuatorState]) -> Steps:
         if not isinstance(after, Known):
             return after
         known = after
-    return RetryLater("conflict", "the object keeps changing under the patch")
+    return RetryLater("conflict", problem("", "keeps_changing"))
 
 
 def _gather(order: Outstanding, end: int) -> Generator[Request, Reply, Effect | RetryLater | None]:
@@ -167,7 +168,7 @@ def _gate(order: Gating, state: Callable[[], ActuatorState]) -> Steps:
         answer = read_gated(order, reply.status, reply.body)
         if not isinstance(answer, Reread):
             return answer
-    return RetryLater("conflict", "the object keeps changing under the patch")
+    return RetryLater("conflict", problem("", "keeps_changing"))
 
 
 def _workers(order: Gating) -> Generator[Request, Reply, dict[str, list[str]] | RetryLater]:

@@ -10,13 +10,14 @@ from typing import Any
 
 import msgspec
 
-from muster.core.actuation.answers import Effect, RetryLater, failed, message_of, meta_of, retry
+from muster.core.actuation.answers import Effect, RetryLater, failed, message_of, meta_of, refused, said, said_by
 from muster.core.actuation.intents import Known, Outstanding
 from muster.core.objects.kaiqueue import pod_group_name
 from muster.core.objects.meta import ATTEMPT, INTENT, UnreadableError
 from muster.core.workloads.registry import KINDS
 from muster.model.api import NATIVE_POD_GROUPS
 from muster.model.keys import Intent, Ref
+from muster.model.problem import FieldProblem, problem
 
 GROUPS = NATIVE_POD_GROUPS[-1]
 """In which version they are written."""
@@ -58,13 +59,11 @@ def read_made(order: Outstanding, status: int, body: bytes) -> Effect | RetryLat
         return None
     message = message_of(body)
     if status == 404 and message.startswith("namespaces "):
-        return failed(order, "gone", message)
+        return failed(order, "gone", said(message))
     if status == 404:
-        message = (
-            f"the cluster does not serve {GROUPS} as {GROUPS.api_version}: start its API server with the feature "
-            f"gate GenericWorkload and --runtime-config={GROUPS.api_version}=true, or take MUSTER_PLACEMENT=off"
-        )
-    return retry(status, message) or failed(order, "refused", message)
+        version = GROUPS.api_version
+        return failed(order, "refused", problem("", "pod_groups_not_served", resource=str(GROUPS), version=version))
+    return refused(order, status, body)
 
 
 def read_former(order: Outstanding, end: int, status: int, body: bytes) -> Effect | RetryLater | bytes | None:
@@ -73,27 +72,23 @@ def read_former(order: Outstanding, end: int, status: int, body: bytes) -> Effec
     ``end``: sequence up to which our own log is known; what says that it is of a later decision was written by others.
     """
     if status == 404:
-        return RetryLater("conflict", f"PodGroup {group_name(order.ref)} is just being removed")
+        return RetryLater("conflict", _leaving(order))
     if not 200 <= status < 300:
-        return RetryLater("unavailable", message_of(body))
+        return RetryLater("unavailable", said_by(body))
     try:
         meta = meta_of(body)
     except UnreadableError as err:
-        return failed(order, "refused", f"PodGroup {group_name(order.ref)} cannot be read: {err}")
+        return failed(order, "refused", problem("", "pod_group_unreadable", err.problem, group=group_name(order.ref)))
+    named = f"{order.ref.namespace}/{meta.name}"
     if meta.controller.uid != order.ref.uid:
-        what = f"PodGroup {order.ref.namespace}/{meta.name} of {GROUPS.group} is not ours: delete it"
-        return failed(order, "refused", what)
+        return failed(order, "refused", problem("", "pod_group_not_ours", group=named, api=GROUPS.group))
     stored = Intent.parse(meta.annotations.get(INTENT, ""))
     if stored is not None and stored.generation > order.intent.generation:
-        what = (
-            f"PodGroup {order.ref.namespace}/{meta.name} of {GROUPS.group} is from a newer log than ours; if no other "
-            "Muster runs on this cluster, delete it"
-        )
-        return failed(order, "refused", what)
+        return failed(order, "refused", problem("", "pod_group_of_newer_log", group=named, api=GROUPS.group))
     if stored is not None and stored > order.intent and stored.seq <= end:
-        return failed(order, "superseded", f"decision {stored} has been carried out on its PodGroup")
+        return failed(order, "superseded", problem("", "pod_group_superseded", decision=str(stored)))
     if meta.deletion_timestamp:
-        return RetryLater("conflict", f"PodGroup {meta.name} of an earlier attempt is being removed")
+        return RetryLater("conflict", _leaving(order))
     if stored == order.intent:
         return None
     preconditions = {"uid": meta.uid, "resourceVersion": meta.resource_version}
@@ -102,7 +97,10 @@ def read_former(order: Outstanding, end: int, status: int, body: bytes) -> Effec
 
 def read_removed(order: Outstanding, status: int, body: bytes) -> Effect | RetryLater:
     """What the answer to removing that of an earlier attempt means: this one is made when it is gone."""
-    message = message_of(body)
     if 200 <= status < 300 or status == 404:
-        return RetryLater("conflict", f"PodGroup {group_name(order.ref)} of an earlier attempt is being removed")
-    return retry(status, message) or failed(order, "refused", message)
+        return RetryLater("conflict", _leaving(order))
+    return refused(order, status, body)
+
+
+def _leaving(order: Outstanding) -> FieldProblem:
+    return problem("", "pod_group_leaving", group=group_name(order.ref))

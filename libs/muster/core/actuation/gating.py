@@ -13,7 +13,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from muster.core.actuation.answers import Answer, Effect, RetryLater, applied, failed, message_of, not_done, rv_of
+from muster.core.actuation.answers import Answer, Effect, RetryLater, applied, failed, not_done, rv_of, said_by
 from muster.core.objects.meta import CEILINGS, GATE, GRANTED, Meta, UnreadableError, decode
 from muster.core.workloads import rayresize
 from muster.core.workloads.ray import RayClusterSpec
@@ -22,6 +22,7 @@ from muster.events.base import Cause
 from muster.events.elastic import GateSet
 from muster.model.elastic import Counts, Elastic, counts_text
 from muster.model.keys import Intent, Ref
+from muster.model.problem import problem
 
 Op = dict[str, Any]
 
@@ -90,30 +91,30 @@ def patch_gate(
     ``workers``: {worker group: names of pods that go}.
     """
     if status == 404:
-        return failed(order, "gone", message_of(body))
+        return failed(order, "gone", said_by(body))
     if not 200 <= status < 300:
-        return RetryLater("unavailable", message_of(body))
+        return RetryLater("unavailable", said_by(body))
     decision = order.decision
     try:
         found: _Cluster = decode(body, _Cluster)
         elastic = elastic_of(found.spec, found.metadata, "spec")
     except UnreadableError as err:
-        return failed(order, "spec_changed", f"it cannot be read now: {err}")
+        return failed(order, "spec_changed", problem("", "spec_unreadable", err.problem))
     meta = found.metadata
     if meta.uid != order.ref.uid:
-        return failed(order, "gone", "another object has taken its name")
+        return failed(order, "gone", problem("", "name_taken"))
     if elastic is None:
-        return failed(order, "spec_changed", "it does not scale itself any more")
+        return failed(order, "spec_changed", problem("", "scales_no_longer"))
     stored = Intent.parse(elastic.mark)
     if stored == order.intent:
         return applied(order, meta.rv)
     if stored is not None and stored > order.intent:
-        return failed(order, "superseded", f"decision {stored} has been carried out on it")
+        return failed(order, "superseded", problem("", "decision_superseded", decision=str(stored)))
     if tuple(group.name for group in elastic.groups) != decision.groups:
-        return failed(order, "spec_changed", "its worker groups are not those that were decided on")
+        return failed(order, "spec_changed", problem("", "worker_groups_differ"))
     grown = [name for name, size in decision.sizes.items() if (now := elastic.group(name)) and now.asked > size]
     if grown:
-        return failed(order, "spec_changed", f"worker group {grown[0]} has grown meanwhile")
+        return failed(order, "spec_changed", problem("", "worker_group_grown", group=grown[0]))
     most = {group.name: max(decision.most[group.name], group.least) for group in elastic.groups}
     notes = gate_notes(most, elastic, order.intent) | rayresize.notes_of(found.spec, meta.annotations, decision.grow)
     ops: list[Op] = [

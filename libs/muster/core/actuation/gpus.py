@@ -12,13 +12,26 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from muster.core.actuation.answers import Answer, Effect, RetryLater, applied, failed, message_of, not_done, retry
+from muster.core.actuation.answers import (
+    Answer,
+    Effect,
+    RetryLater,
+    applied,
+    failed,
+    message_of,
+    not_done,
+    refused,
+    retry,
+    said,
+    said_by,
+)
 from muster.core.actuation.bind import Bind, portion
 from muster.core.objects.gpus import GROUP, KEEPS, RESERVATIONS, container_of
 from muster.core.objects.meta import INTENT, Meta, UnreadableError, decode
 from muster.events.base import Cause
 from muster.model.keys import Intent, Ref
 from muster.model.placing import GPU
+from muster.model.problem import problem
 
 REPORTED = "run.ai/reserve_for_gpu_index"
 """Annotation by which such a pod reports the UUID of the device it got."""
@@ -113,28 +126,28 @@ def read_kept(order: Bind, status: int, body: bytes) -> Effect | RetryLater | No
     if 200 <= status < 300 or (status == 409 and "already exists" in message):
         return None
     if status == 404:
-        return failed(order, "refused", f"there is no namespace {RESERVATIONS} for GPU reservations: {message}")
-    return retry(status, message) or failed(order, "refused", f"a GPU of {order.node} cannot be reserved: {message}")
+        return failed(order, "refused", problem("", "no_reservations", said_by(body), namespace=RESERVATIONS))
+    why = problem("", "gpu_not_reserved", said_by(body), node=order.node)
+    return retry(status, body) or failed(order, "refused", why)
 
 
 def read_uuid(order: Bind, status: int, body: bytes) -> str | Effect | RetryLater:
     """The UUID of the device that pod got, once it has reported it."""
     if status == 404:
-        return RetryLater("conflict", "the pod that reserves the GPU is gone; it is made again")
+        return RetryLater("conflict", problem("", "gpu_keeper_gone"))
     if not 200 <= status < 300:
-        message = message_of(body)
-        return retry(status, message) or failed(order, "refused", message)
+        return refused(order, status, body)
     try:
         pod: _ReservationPod = decode(body, _ReservationPod)
     except UnreadableError as err:
-        return failed(order, "refused", str(err))
+        return failed(order, "refused", err.problem)
     where = pod.status or _ReservationStatus()
     if where.phase == "Failed":
-        text = where.message or "its pod failed"
-        return failed(order, "refused", f"node {order.node} gives no GPU for {pod.metadata.name}: {text}")
+        why = said(where.message) if where.message else problem("", "pod_failed")
+        return failed(order, "refused", problem("", "gpu_not_given", why, node=order.node, pod=pod.metadata.name))
     uuid = pod.metadata.annotations.get(REPORTED, "")
     if not uuid:
-        return RetryLater("unavailable", f"{pod.metadata.name} has not reported its GPU yet")
+        return RetryLater("unavailable", problem("", "gpu_not_reported", pod=pod.metadata.name))
     return uuid[:256]
 
 
@@ -167,13 +180,13 @@ def wiring_for(order: Bind, status: int, body: bytes, uuids: tuple[str, ...]) ->
     """The wiring of a pod as it is now, from the answer to reading it."""
     if not 200 <= status < 300:
         answer = not_done(order, status, body, reread=0)
-        return answer if isinstance(answer, RetryLater | Effect) else failed(order, "gone", "it no longer exists")
+        return answer if isinstance(answer, RetryLater | Effect) else failed(order, "gone", problem("", "object_gone"))
     try:
         pod: _ReservationPod = decode(body, _ReservationPod)
     except UnreadableError as err:
-        return failed(order, "refused", str(err))
+        return failed(order, "refused", err.problem)
     if pod.metadata.uid != order.ref.uid:
-        return failed(order, "gone", "another pod has taken its name")
+        return failed(order, "gone", problem("", "name_taken"))
     found = tuple((name, _config_map(order, name, data)) for name, data in _config_maps(order, pod, uuids))
     labels = {GROUP: order.groups[0]} if len(order.groups) == 1 else {f"{GROUP}/{each}": each for each in order.groups}
     patch = {"metadata": {"uid": order.ref.uid, "labels": labels}}
@@ -208,9 +221,8 @@ def read_written(order: Bind, status: int, body: bytes) -> Effect | RetryLater |
     """What the answer to a write of the wiring means; None: it is done."""
     if 200 <= status < 300:
         return None
-    message = message_of(body)
-    if status == 409 and "recondition" in message:
-        return failed(order, "gone", "another pod has taken its name")
+    if status == 409 and "recondition" in message_of(body):
+        return failed(order, "gone", problem("", "name_taken"))
     if status == 404:
-        return failed(order, "gone", message)
-    return retry(status, message) or failed(order, "refused", message)
+        return failed(order, "gone", said_by(body))
+    return refused(order, status, body)

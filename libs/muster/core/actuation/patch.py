@@ -20,10 +20,11 @@ from muster.core.actuation.answers import (
     RetryLater,
     applied,
     failed,
-    message_of,
     meta_of,
     not_done,
     rv_of,
+    said,
+    said_by,
 )
 from muster.core.actuation.gathering import group_name, groups
 from muster.core.actuation.gating import SCALED, gate_notes, gate_ops, opening
@@ -46,6 +47,7 @@ from muster.core.objects.meta import (
 from muster.core.workloads.registry import KINDS
 from muster.core.workloads.steering import SCHEDULER
 from muster.model.keys import Intent
+from muster.model.problem import problem
 from muster.model.workload import Switch, Template, Workload
 
 Op = dict[str, Any]
@@ -223,24 +225,21 @@ def after_reread(
     the change itself. ``refusal``: its message. ``end``: sequence up to which our own log is known.
     """
     if status == 404:
-        return failed(order, "gone", message_of(body))
+        return failed(order, "gone", said_by(body))
     if not 200 <= status < 300:
-        return RetryLater("unavailable", message_of(body))
+        return RetryLater("unavailable", said_by(body))
     meta = meta_of(body)
     if meta.uid != order.ref.uid:
-        return failed(order, "gone", "another object has taken its name")
+        return failed(order, "gone", problem("", "name_taken"))
     stored = Intent.parse(meta.annotations.get(INTENT, ""))
     if stored == order.intent:
         return applied(order, meta.rv)
     if stored is not None and stored.generation > order.intent.generation:
-        return failed(
-            order,
-            "refused",
-            f"annotation {INTENT} says {stored}, which is from a newer log than ours (generation "
-            f"{order.intent.generation}); if no other Muster runs on this cluster, remove the annotation",
-        )
+        generation = order.intent.generation
+        why = problem("", "intent_of_newer_log", key=INTENT, decision=str(stored), generation=generation)
+        return failed(order, "refused", why)
     if stored is not None and stored > order.intent and stored.seq <= end:
-        return failed(order, "superseded", f"decision {stored} has been carried out on it")
+        return failed(order, "superseded", problem("", "decision_superseded", decision=str(stored)))
     if order.basis is None:
         found = Known(
             intent=meta.annotations.get(INTENT),
@@ -253,10 +252,10 @@ def after_reread(
         try:
             workload = KINDS[order.ref.kind].read(body)
         except UnreadableError as err:
-            return failed(order, "spec_changed", f"its spec was edited and cannot be read now: {err}")
+            return failed(order, "spec_changed", problem("", "spec_unreadable", err.problem))
         if not isinstance(workload, Workload) or workload.basis != order.basis:
-            return failed(order, "spec_changed", f"its spec was edited: generation {meta.generation}")
+            return failed(order, "spec_changed", problem("", "spec_edited", generation=meta.generation))
         # As it stands there: somebody may have written nothing, or more than a fact keeps of it.
         found = replace(known_of(workload), intent=meta.annotations.get(INTENT))
         same = (found.intent, found.annotated, found.generation) == (tried.intent, tried.annotated, tried.generation)
-    return failed(order, "refused", refusal) if same else found
+    return failed(order, "refused", said(refusal)) if same else found

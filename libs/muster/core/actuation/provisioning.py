@@ -12,7 +12,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from muster.core.actuation.answers import Effect, RetryLater, applied, failed, message_of, retry, rv_of
+from muster.core.actuation.answers import Effect, RetryLater, applied, failed, message_of, refused, rv_of, said_by
 from muster.core.actuation.asking import Asking
 from muster.core.autoscaling.state import templates_of
 from muster.core.objects.meta import INTENT
@@ -23,6 +23,7 @@ from muster.model import api
 from muster.model.api import ApiResource
 from muster.model.keys import Ref
 from muster.model.placing import GPU, PodRules, PodTerm, Requirement
+from muster.model.problem import problem
 from muster.model.resources import texts
 from muster.model.workload import SCHEDULERS, PodSet
 
@@ -88,14 +89,14 @@ def read_call(order: Asking, call: Call, status: int, body: bytes) -> Effect | R
     last = call.resource == api.PROVISIONING_REQUESTS and call.method == "POST"
     if 200 <= status < 300:
         return applied(order, rv_of(body)) if last else None
-    message = message_of(body)
     if call.method == "DELETE":
-        return None if status in (404, 410) else retry(status, message) or failed(order, "refused", message)
-    if status == 409 and "already exists" in message:
+        return None if status in (404, 410) else refused(order, status, body)
+    if status == 409 and "already exists" in message_of(body):
         return applied(order) if last else None  # We made it before: nobody else gives such names.
     if status == 404 and last:
-        message = f"the cluster does not serve {call.resource} as {call.resource.api_version}: {message}"
-    return retry(status, message) or failed(order, "refused", message)
+        served = {"resource": str(call.resource), "version": call.resource.api_version}
+        return failed(order, "refused", problem("", "not_served", said_by(body), **served))
+    return refused(order, status, body)
 
 
 # --- a pod of a set, as far as nodes are chosen for it ------------------------------------------------------------

@@ -10,11 +10,22 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from muster.core.actuation.answers import Answer, Effect, RetryLater, applied, failed, message_of, not_done, retry
+from muster.core.actuation.answers import (
+    Answer,
+    Effect,
+    RetryLater,
+    applied,
+    failed,
+    message_of,
+    not_done,
+    refused,
+    said_by,
+)
 from muster.core.objects.labels import RAY_CLUSTER, RAY_GROUP, RAY_NODE_TYPE, RAY_WORKER
 from muster.core.objects.meta import Meta, UnreadableError, decode
 from muster.events.base import Cause
 from muster.model.keys import Intent, Ref
+from muster.model.problem import problem
 
 
 class Removing(Struct, frozen=True):
@@ -47,7 +58,7 @@ def is_worker(cluster: Ref, group: str, pod: Ref, status: int, body: bytes) -> b
     if status == 404:
         return False
     if not 200 <= status < 300:
-        return RetryLater("unavailable", message_of(body))
+        return RetryLater("unavailable", said_by(body))
     meta = _meta_of(body)
     ours = meta is not None and (meta.labels.get(RAY_CLUSTER), meta.labels.get(RAY_GROUP)) == (cluster.name, group)
     return meta is not None and meta.uid == pod.uid and ours
@@ -57,10 +68,10 @@ def before_deletion(order: Removing, status: int, body: bytes) -> Effect | Retry
     """What a pod as it was just read says about its deletion; None: it is to be deleted."""
     found = is_worker(order.cluster, order.group, order.ref, status, body)
     if isinstance(found, RetryLater):
-        return retry(status, message_of(body)) or failed(order, "refused", message_of(body))
+        return refused(order, status, body)
     meta = _meta_of(body) if found else None
     if meta is None or meta.labels.get(RAY_NODE_TYPE) != RAY_WORKER:
-        return failed(order, "gone", "there is no such worker any more")
+        return failed(order, "gone", problem("", "worker_gone"))
     return applied(order) if meta.deletion_timestamp else None
 
 
@@ -75,7 +86,7 @@ def read_deletion(order: Removing, status: int, body: bytes) -> Answer:
     if 200 <= status < 300:
         return applied(order)
     if status == 409 and "recondition" in message_of(body):
-        return failed(order, "gone", "another pod has taken its name")
+        return failed(order, "gone", problem("", "name_taken"))
     return not_done(order, status, body, reread=0)
 
 

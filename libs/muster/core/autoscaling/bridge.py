@@ -25,6 +25,7 @@ from muster.events.gangs import LACKS_NODES, GangHeldBack, PodsPlaced
 from muster.events.growing import NodesRequested, NodesRequestWithdrawn, WithdrawalReason, for_whom
 from muster.model.keys import Position
 from muster.model.pools import Growth
+from muster.model.problem import problem
 
 PAUSE_MS = 60_000
 """How long nodes that did not come are not asked for again; twice as long each time,"""
@@ -171,7 +172,8 @@ class AutoscalerBridge:
         state.sighted[event.ref.uid] = Sighted(event.ref, Cause(at.seq, at.item), event.templates)
         asked = state.asked.get(state.names.get(event.ref.key, ""))
         if asked is not None and asked.ending is None and event.phase in ("failed", "lapsed"):
-            asked.ending, asked.message = ("failed" if event.phase == "failed" else "lapsed"), event.message
+            asked.ending = "failed" if event.phase == "failed" else "lapsed"
+            asked.problem = problem("", "said", said=event.message) if event.message else None
 
     def _request_gone(self, state: BridgeState, at: Position, event: NodesRequestGone) -> None:
         if not state.sighted_seen.end(event, at.at):
@@ -187,7 +189,7 @@ class AutoscalerBridge:
             return
         asked = state.asked.get(state.names.get(event.ref.key, ""))
         if asked is not None and asked.cause == event.cause and asked.ending is None:
-            asked.ending, asked.message = "failed", event.message
+            asked.ending, asked.problem = "failed", event.problem
 
     # --- decide -----------------------------------------------------------------------------------------------
 
@@ -269,7 +271,7 @@ def _withdrawal(state: BridgeState, asked: NodesAsked, reason: WithdrawalReason)
         gangs=need.growth.gangs,
         pools=need.growth.pools,
         reason=reason,
-        message=asked.message,
+        problem=asked.problem,
         retry_at=state.now + pause if reason in IN_VAIN else 0,
         templates=asked.templates,
     )

@@ -14,6 +14,7 @@ from muster.events.growing import NodesRequested, WithdrawalReason
 from muster.model.elastic import Counts, Elastic, running_through
 from muster.model.keys import Ref
 from muster.model.pools import Growth
+from muster.model.problem import FieldProblem
 from muster.model.raydemand import RayDemand
 from muster.model.resources import Vector
 
@@ -44,7 +45,7 @@ class NodesAsked(Struct):
     tries: int
     ending: WithdrawalReason | None = None
     """Why nobody needs them any more."""
-    message: str = ""
+    problem: FieldProblem | None = None
 
 
 class NodesRest(Struct):

@@ -33,6 +33,7 @@ from muster.events.facts import (
 )
 from muster.events.speakers import EVERY_LEADER, SPEAKERS
 from muster.events.system import Genesis, LeaderStarted
+from muster.model.problem import FieldProblem, problem
 
 Rights = Mapping[str, frozenset[type[Event]]]
 """{kind of commit: the events it may have}"""
@@ -73,19 +74,20 @@ def heard(seq: int, subject: str, body: bytes, stored_at: int = 0, trace: str = 
     """
     seat = parts(subject)[1]
     unknown: tuple[str, ...] = ()
+    why: FieldProblem | None
     try:
         commit = decode_commit(body)
     except UnreadableCommitError as err:
-        commit, why = _nothing(seat), str(err)
+        commit, why = _nothing(seat), problem("", "not_a_commit", said=str(err))
     except UnknownEventError as err:
         commit, unknown = _of_envelope(body), tuple(err.tags)
         why = _misplaced(seat, commit)
     else:
         why = _misplaced(seat, commit)
     digest = digest_of(seq, subject, body)
-    if why:
+    if why is not None:
         return Stored(seq, _nothing(seat), trace, subject, stored_at, body, digest, why)
-    return Stored(seq, commit, trace, subject, stored_at, body, digest, "", unknown)
+    return Stored(seq, commit, trace, subject, stored_at, body, digest, None, unknown)
 
 
 def overtakes(other: Stored, mine: Commit) -> bool:
@@ -99,17 +101,17 @@ def overtakes(other: Stored, mine: Commit) -> bool:
     return begins or not mine.epoch or other.commit.epoch == mine.epoch
 
 
-def _misplaced(seat: str, commit: Commit) -> str:
+def _misplaced(seat: str, commit: Commit) -> FieldProblem | None:
     rights = RIGHTS.get(seat)
     if rights is None:
-        return f"nobody speaks on {seat}"
+        return problem("", "no_such_seat", seat=seat)
     if f"{commit.stage}.{commit.shard}" != seat:
-        return f"it says that {commit.stage}/{commit.shard} wrote it"
+        return problem("", "other_writer", writer=f"{commit.stage}/{commit.shard}")
     allowed = rights[commit.kind]
     if not allowed.issuperset(map(type, commit.events)):
         tags = {str(type(each).__struct_config__.tag) for each in commit.events if type(each) not in allowed}
-        return f"{seat} may not say {', '.join(sorted(tags))} as {commit.kind}"
-    return ""
+        return problem("", "not_its_event", seat=seat, events=tuple(sorted(tags)), kind=commit.kind)
+    return None
 
 
 def _nothing(seat: str) -> Commit:

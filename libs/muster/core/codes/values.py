@@ -164,8 +164,7 @@ class ResumeRefused(Struct, frozen=True):
     until: int
     """Log time (ms) before which it is not."""
     failures: int
-    message: str
-    """In the words of the API server."""
+    problem: FieldProblem | None
 
 
 class NoPlace(Struct, frozen=True):

@@ -70,9 +70,7 @@ def applied(state: AdmitterState, _at: Position, event: EffectApplied) -> None:
 
 
 def failed(state: AdmitterState, at: Position, event: EffectFailed) -> None:
-    if event.action == "bind" and crew.bind_failed(
-        state.pods, event.ref.uid, event.cause, event.reason, event.message, at.at
-    ):
+    if event.action == "bind" and crew.bind_failed(state.pods, event, at.at):
         state.ledger.evict(event.ref.uid)
 
 

@@ -18,6 +18,7 @@ from muster.events.gangs import HeldBackReason, PodPlace
 from muster.model.gang import PodGroup
 from muster.model.keys import Ref
 from muster.model.pools import Growth
+from muster.model.problem import FieldProblem
 from muster.model.workload import PodState
 
 Stage = Literal["waiting", "placed", "bound", "succeeded", "failed", "leaving"]
@@ -50,7 +51,7 @@ class Rest(Struct):
 
     times: int
     until: int
-    message: str
+    problem: FieldProblem | None
 
 
 class Told(Struct):

@@ -8,7 +8,7 @@ from muster.core.gang.declare import counting, declared_by
 from muster.core.gang.podgang import Placed, PodGang, PodGangs, Rest, Stage, Told
 from muster.core.objects.meta import digest
 from muster.events.base import Cause
-from muster.events.effects import FailureReason
+from muster.events.effects import EffectFailed
 from muster.events.facts import PodGroupGone, PodGroupObserved
 from muster.events.gangs import GangHeldBack, PodPlace
 from muster.model.gang import PodGroup
@@ -191,9 +191,10 @@ def bind_applied(state: PodGangs, uid: str, cause: Cause) -> None:
     state.rests.pop(uid, None)
 
 
-def bind_failed(state: PodGangs, uid: str, cause: Cause, reason: FailureReason, message: str, now: int) -> bool:
+def bind_failed(state: PodGangs, event: EffectFailed, now: int) -> bool:
     """A binding failed for good: the pod waits again, unless it is gone or somebody else's; False for an older one."""
-    if not _unplace(state, uid, cause):
+    uid, reason = event.ref.uid, event.reason
+    if not _unplace(state, uid, event.cause):
         return False
     gang = state.gangs[state.gang_of[uid]]
     if reason in ("gone", "superseded"):
@@ -201,7 +202,7 @@ def bind_failed(state: PodGangs, uid: str, cause: Cause, reason: FailureReason, 
         _reopen(state, gang)
     elif reason != "withdrawn":
         times = state.rests[uid].times + 1 if uid in state.rests else 1
-        state.rests[uid] = Rest(times, now + REFUSED_MS * 2 ** min(times - 1, 6), message)
+        state.rests[uid] = Rest(times, now + REFUSED_MS * 2 ** min(times - 1, 6), event.problem)
     return True
 
 

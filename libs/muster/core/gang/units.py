@@ -6,6 +6,7 @@ A unit is the gangs of one group. Order: priority, then age, then name.
 from __future__ import annotations
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from muster.core.gang import jobpods
 from muster.core.gang.declare import incomplete, missing, priority_clash
@@ -142,7 +143,8 @@ def _own_problem(state: AdmitterState, unit: Unit, gang: PodGang) -> Why | None:
     waiting = [pods[uid] for uid in gang.waiting]
     rest = next((pod for pod in waiting if resting(state.pods, pod.ref.uid, state.now)), None)
     if rest is not None:
-        return Why("bind_refused", problem(str(rest.ref), "said", said=state.pods.rests[rest.ref.uid].message))
+        why = state.pods.rests[rest.ref.uid].problem or problem("", "said", said="")
+        return Why("bind_refused", replace(why, path=str(rest.ref)))
     gated = sum(pod.gated for pod in waiting)
     if said is None:
         return Why("gated") if gated else None

@@ -338,7 +338,7 @@ class QuotaAccountant:
         ledger = state.ledger
         if ledger.waiting != afresh.waiting(ledger) or ledger.leaving != afresh.leaving(ledger):
             found.append(Violation("I5", f"{ledger.waiting} waits and {ledger.leaving} leaves, and not by who does"))
-        found += [Violation("I5", said) for said in claiming.forgotten(state)]
+        found += claiming.forgotten(state)
         if state.entries.keys() != state.ledger.charges.keys():
             odd = sorted(state.entries.keys() ^ state.ledger.charges.keys())
             found.append(Violation("I6", f"charged and not entered, or entered and not charged: {odd[:5]}"))

@@ -25,6 +25,7 @@ from muster.core.quota.ledger.minrun import protected_ms
 from muster.core.quota.ledger.waiting import waits
 from muster.core.quota.reclaim import Objection, basis
 from muster.core.quota.state import AccountantState, Entry, evictable, kept_ms
+from muster.core.stage import Violation
 from muster.events.base import Decision
 from muster.events.claims import ClaimEnded, ClaimOpened, ClaimOutcome, PlanStale, VictimStays
 from muster.events.decisions import (
@@ -98,18 +99,20 @@ def stays(state: AccountantState) -> Iterator[VictimStays]:
             )
 
 
-def forgotten(state: AccountantState) -> Iterator[str]:
+def forgotten(state: AccountantState) -> Iterator[Violation]:
     """Where what the state remembers of claims differs from what follows from it."""
     over = {uid for uid, claim in state.ledger.claims.by_uid.items() if why_over(state, claim) is not None}
     if over != state.due_end.keys():
-        yield f"claims are over: {sorted(over)[:5]}, and marked so: {[*state.due_end][:5]}"
+        yield Violation("I5", f"claims are over: {sorted(over)[:5]}, and marked so: {[*state.due_end][:5]}")
     claims = state.ledger.claims
     going = (*claims.leavers, *claims.cleared, *claims.moving)
     entries = {uid: state.entries[uid] for uid in going if uid in state.entries}
     runs = {uid for uid, entry in entries.items() if not entry.leaving}
     late = {uid: at for uid, entry in entries.items() if (at := overdue_at(entry)) is not None}
-    if runs != state.due_stay.keys() or late != state.overdue:
-        yield f"victims run on: {sorted(runs)[:5]}, and marked so: {[*state.due_stay][:5]}; overdue: {late}"
+    if runs != state.due_stay.keys():
+        yield Violation("I5", f"victims run on: {sorted(runs)[:5]}, and marked so: {[*state.due_stay][:5]}")
+    if late != state.overdue:
+        yield Violation("I5", f"victims are overdue: {late}, and marked so: {state.overdue}")
 
 
 def _victims(state: AccountantState) -> Iterator[tuple[str, int, str]]:

@@ -255,12 +255,12 @@ class JobFolds:
         self._mark.jobs(event.ref.uid)
 
     def _resumed(self, state: ReadState, _at: Position, event: EffectApplied) -> None:
-        state.failure_messages.pop(event.ref.uid, None)
+        state.write_failures.pop(event.ref.uid, None)
         self._mark.jobs(event.ref.uid)
 
     def _failed(self, state: ReadState, _at: Position, event: EffectFailed) -> None:
         if event.reason == "refused" and event.ref.uid in state.queues.workloads:
-            state.failure_messages[event.ref.uid] = event.message
+            state.write_failures[event.ref.uid] = event.problem
         self._mark.jobs(event.ref.uid)
 
     def _workload_observed(self, state: ReadState, _at: Position, event: facts.WorkloadObserved) -> None:
@@ -288,7 +288,7 @@ class JobFolds:
         if uid not in state.queues.workloads:
             cluster_gone(state, uid, uid)
         state.suspended_outside.pop(uid, None)
-        state.failure_messages.pop(uid, None)
+        state.write_failures.pop(uid, None)
         _has_places(state, uid)
         state.leaving.pop(uid, None)
         self._mark.clear(state, uid)

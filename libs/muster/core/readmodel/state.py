@@ -110,7 +110,7 @@ class ReadState(StageState):
     over: dict[str, None] = field(default_factory=dict)
     """uids of jobs that are over and hold no quota, whose objects exist and whose happenings are kept, oldest first"""
     suspended_outside: dict[str, None] = field(default_factory=dict)
-    failure_messages: dict[str, str] = field(default_factory=dict)
+    write_failures: dict[str, FieldProblem | None] = field(default_factory=dict)
     """workload uid -> why the API server refused to resume it last"""
     shortages: dict[str, Shortage] = field(default_factory=dict)
     """workload uid -> why its gang has no place"""

@@ -166,8 +166,8 @@ def _kept_back(state: ReadState, uid: str, _acting: bool) -> JobStatus | None:
         leaving = state.leaving[uid]
         return _status(state, uid, leaving.code, Suspended(leaving, until=until))
     if until > state.now:
-        message, times = state.failure_messages.get(uid, ""), state.queues.failures.get(uid, 1)
-        return _status(state, uid, "ResumeFailed", ResumeRefused(until, times, message))
+        why, times = state.write_failures.get(uid), state.queues.failures.get(uid, 1)
+        return _status(state, uid, "ResumeFailed", ResumeRefused(until, times, why))
     refusal = state.queues.refusals.get(uid)
     if refusal is not None and uid not in state.queues.jobs and state.queues.workloads[uid].suspended:
         return _status(state, uid, refused_code(refusal.reason), NotQueued(refusal))

@@ -199,7 +199,7 @@ def _about_workload(  # noqa: C901 - a table of events
                 **where,
                 attempt=event.attempt,
                 reason=event.reason,
-                message=event.message,
+                message=problems.line(event.problem) if event.problem is not None else "",
                 queue=known.queue,
                 **waits,
             )

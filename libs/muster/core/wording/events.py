@@ -184,15 +184,15 @@ _FAILED = {"resume": explain.NOT_RESUMED, "suspend": explain.NOT_SUSPENDED, "bin
 def _failed(event: effects.EffectFailed) -> str:
     if event.action in ("request_nodes", "withdraw_nodes"):
         refused = explain.NOT_ASKED if event.action == "request_nodes" else explain.NOT_WITHDRAWN
-        return refused + (f": {event.message}" if event.message else "")
+        return refused + problems.after(event.problem)
     if event.action == "free_gpu":
-        return explain.GPU_KEPT + (f": {event.message}" if event.message else "")
+        return explain.GPU_KEPT + problems.after(event.problem)
     if event.action == "gate":
         return events_ray.not_written(event)
     if event.action == "remove_worker":
         return events_ray.not_removed(event)
     words = _FAILED[event.action]
-    return words[event.reason] + (f": {event.message}" if event.message else "")
+    return words[event.reason] + problems.after(event.problem)
 
 
 def _proposed(event: d.CandidatesProposed) -> str:

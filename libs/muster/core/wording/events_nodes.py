@@ -144,7 +144,7 @@ def nodes_requested(event: growing.NodesRequested) -> str:
 
 def nodes_withdrawn(event: growing.NodesRequestWithdrawn) -> str:
     """Why nodes are asked for no longer, and when again."""
-    said = f": {event.message}" if event.message else ""
+    said = problems.after(event.problem)
     again = f"; asked for again after {moment(event.retry_at)}" if event.retry_at else ""
     return f"nodes are asked for no longer: {explain_nodes.WITHDRAWN[event.reason]}{said}{again}"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from muster.core.codes.values import Scaling
+from muster.core.wording import problems
 from muster.core.wording.explain import Reason
 from muster.core.wording.terms import amounts, terms
 from muster.events import alarms, effects, elastic
@@ -199,7 +200,7 @@ def removed(event: elastic.WorkersRemoved) -> str:
 
 def not_removed(event: effects.EffectFailed) -> str:
     why = "the pod is gone" if event.reason == "gone" else "the API server refused to delete the pod of the worker"
-    return why + (f": {event.message}" if event.message else "")
+    return why + problems.after(event.problem)
 
 
 def listed(names: list[str]) -> str:
@@ -216,7 +217,7 @@ def not_written(event: effects.EffectFailed) -> str:
         "refused": "the API server refused to write maxReplicas",
         "withdrawn": "a newer decision withdrew that",
     }[event.reason]
-    return why + (f": {event.message}" if event.message else "")
+    return why + problems.after(event.problem)
 
 
 def shapes(found: Iterable[RayShape]) -> str:

@@ -23,6 +23,7 @@ from muster.events.decisions import (
 )
 from muster.events.effects import FailureReason
 from muster.model.demand import Shortfall
+from muster.model.problem import FieldProblem
 from muster.model.resources import Vector, format_quantity, format_vector
 from muster.model.text import counted, span
 
@@ -247,8 +248,9 @@ def waiting_for_sync(kinds: list[str]) -> Reason:
     )
 
 
-def resume_failed(message: str, until: str) -> Reason:
+def resume_failed(found: FieldProblem | None, until: str) -> Reason:
     """The words for a workload the API server refused to resume."""
+    message = problems.line(found) if found is not None else ""
     return Reason(
         "ResumeFailed",
         f"resume_failed:{message}",

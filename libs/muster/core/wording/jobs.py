@@ -57,7 +57,7 @@ def reason(status: JobStatus) -> Reason:  # noqa: C901 - a table of values
         case Short() as short:
             return _short(status, short)
         case ResumeRefused() as retry:
-            return explain.resume_failed(retry.message, rfc3339(retry.until))
+            return explain.resume_failed(retry.problem, rfc3339(retry.until))
         case NoPlace() as found if status.code == "AwaitingNodes":
             return explain_nodes.waiting_for_nodes(found.shortage, pools(found.pools))
         case NoPlace() as found:

@@ -12,6 +12,7 @@ from string import Formatter
 from typing import Any, get_args
 
 from muster.core.wording.problems_gangs import GANGS, GPUS
+from muster.core.wording.problems_log import VOIDS, WRITES
 from muster.core.wording.problems_objects import KINDS, OBJECTS, POOLS
 from muster.core.wording.problems_quota import QUEUES, RULES, TREES
 from muster.model.problem import FieldProblem
@@ -19,7 +20,18 @@ from muster.model.problemcodes import ProblemCode
 from muster.model.resources import format_quantity
 from muster.model.text import counted
 
-TEMPLATES: dict[str, str] = {**OBJECTS, **KINDS, **POOLS, **RULES, **TREES, **QUEUES, **GPUS, **GANGS}
+TEMPLATES: dict[str, str] = {
+    **OBJECTS,
+    **KINDS,
+    **POOLS,
+    **RULES,
+    **TREES,
+    **QUEUES,
+    **GPUS,
+    **GANGS,
+    **WRITES,
+    **VOIDS,
+}
 
 
 def codes_of(literal: Any) -> set[str]:
@@ -46,6 +58,12 @@ def line(found: FieldProblem, show: Show = format_quantity) -> str:
 def say(found: FieldProblem, show: Show = format_quantity) -> str:
     """The sentence without the field."""
     return _Sentence(found, show).vformat(TEMPLATES[found.code], (), found.values)
+
+
+def after(found: FieldProblem | None) -> str:
+    """``: sentence``, to end one that says what failed; empty where nothing more is known."""
+    text = line(found) if found is not None else ""
+    return f": {text}" if text else ""
 
 
 class _Sentence(Formatter):

@@ -13,10 +13,12 @@ from muster.core.actuation.answers import Effect, RetryLater
 from muster.core.actuation.carrying import Order, Reply, Request, carry_out, is_due, orders_of
 from muster.core.actuation.gpus import IMAGE
 from muster.core.actuation.intents import Actuator, ActuatorState, Outstanding
+from muster.core.wording import problems
 from muster.events.base import Event
 from muster.events.effects import EffectFailed
 from muster.events.envelope import MAX_EVENTS, CommitKind
 from muster.model.keys import Intent
+from muster.model.problem import problem
 from muster.ports import ApiTransport, ApiUnreachableError, Clock, Lease, Log, Snapshots
 from muster.runtime.runners.hooks import Hooks
 from muster.runtime.runners.leader import Leader
@@ -108,7 +110,11 @@ class ActuatorRunner(Leader[ActuatorState]):
             if not isinstance(answer, RetryLater):
                 return answer
             self.hooks.note(
-                "warning", "actuation_retried", ref=str(order.ref), why=answer.reason, message=answer.message
+                "warning",
+                "actuation_retried",
+                ref=str(order.ref),
+                why=answer.reason,
+                message=problems.line(answer.problem),
             )
             await asyncio.sleep(pause_s * (0.5 + self._rng.random() / 2))
             pause_s = min(pause_s * 2, BACKOFF_S[1])
@@ -129,7 +135,7 @@ class ActuatorRunner(Leader[ActuatorState]):
             try:
                 reply = await self._send(request)
             except ApiUnreachableError as err:
-                answer = RetryLater("unavailable", str(err))
+                answer = RetryLater("unavailable", problem("", "unreachable", said=str(err)))
                 break
         if isinstance(order, Outstanding):
             trouble = answer.reason if isinstance(answer, RetryLater | EffectFailed) else ""

@@ -15,6 +15,7 @@ from msgspec import Struct
 from muster.core.objects.meta import not_decoded, version_of
 from muster.core.reading.registry import CONFIGURING, required_of, shards_of
 from muster.core.watching.watcher import PATIENCE_MS, Watcher, WatchState
+from muster.core.wording import problems
 from muster.core.workloads.registry import KINDS
 from muster.events.base import Event
 from muster.events.envelope import MAX_BYTES, MAX_EVENTS, CommitKind, Stored
@@ -121,9 +122,10 @@ class WatcherRunner(Leader[WatchState]):
             self._tasks.create_task(self._keep_void(stored))
 
     async def _keep_void(self, stored: Stored) -> None:
-        assert self._quarantine is not None
+        assert self._quarantine is not None and stored.void is not None
+        why = f"commit {stored.seq} on {stored.subject} is void: {problems.line(stored.void)}"
         try:
-            await self._quarantine(stored.body, f"commit {stored.seq} on {stored.subject} is void: {stored.void}")
+            await self._quarantine(stored.body, why)
         except Exception as err:  # It is in the log all the same.
             self.hooks.note("warning", "void_not_quarantined", seq=stored.seq, why=str(err))
 

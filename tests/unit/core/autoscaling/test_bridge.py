@@ -141,7 +141,7 @@ def test_a_request_that_somebody_deletes_is_made_again_after_a_pause() -> None:
     scene.bench.facts(NodesRequestObserved(ref=ref, rv=facts.next_rv()), NodesRequestGone(ref=ref, rv=facts.next_rv()))
     scene.settle()
     [ended] = of(scene.bench, NodesRequestWithdrawn)
-    assert (ended.reason, ended.message) == ("deleted", "")
+    assert (ended.reason, ended.problem) == ("deleted", None)
     scene.bench.pass_time(180_000)
     again = of(scene.bench, NodesRequested)
     assert [each.tries for each in again] == [1, 2]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kit.rayscenes import RayScene
+from muster.core.actuation.answers import said as answered
 from muster.events.base import Cause
 from muster.events.effects import EffectFailed
 from muster.events.elastic import GateSet
@@ -15,7 +16,7 @@ def test_a_refused_write_is_tried_again_after_five_seconds() -> None:
     [gate] = [event for event in decided if isinstance(event, GateSet)]
     stored = next(each for each in reversed(scene.bench.log) if gate in each.commit.events)
     cause = Cause(stored.seq, stored.commit.events.index(gate))
-    failed = EffectFailed(cause=cause, ref=gate.ref, attempt=1, reason="refused", message="no", action="gate")
+    failed = EffectFailed(cause=cause, ref=gate.ref, attempt=1, reason="refused", problem=answered("no"), action="gate")
     scene.bench.append("actuator", "input", [failed])
     again = [*scene.settle(), *scene.bench.pass_time(4_999)]
     assert not [event for event in again if isinstance(event, GateSet)]

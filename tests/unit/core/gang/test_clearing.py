@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from kit import facts
 from kit.clearings import Play, halves
+from muster.core.actuation.answers import said as answered
 from muster.core.audit.auditor import audit
 from muster.core.gang import clearing
 from muster.core.gang.clearing import KEPT_MS
@@ -69,7 +70,12 @@ def test_a_victim_that_cannot_be_suspended_is_not_waited_for() -> None:
     seq = next(each.seq for each in play.bench.log if order in each.commit.events)
     [victim] = order.victims
     failed = EffectFailed(
-        cause=Cause(seq, 0), ref=victim.ref, attempt=victim.attempt, action="suspend", reason="refused", message="no"
+        cause=Cause(seq, 0),
+        ref=victim.ref,
+        attempt=victim.attempt,
+        action="suspend",
+        reason="refused",
+        problem=answered("no"),
     )
     play.bench.append("actuator", "input", [failed])
     play.settle()

@@ -6,6 +6,7 @@ import pytest
 
 from kit import facts
 from kit.clearings import Play, halves
+from muster.core.actuation.answers import said as answered
 from muster.events.base import Cause, Event
 from muster.events.clearing import ClearingOrdered, ClearingTried
 from muster.events.decisions import EvictionOrdered, QuotaReleased
@@ -53,7 +54,12 @@ def failed(play: Play, name: str) -> None:
     seq = next(each.seq for each in play.bench.log if order in each.commit.events)
     victim = next(each for each in order.victims if each.ref.name == name)
     refused = EffectFailed(
-        cause=Cause(seq, 0), ref=victim.ref, attempt=victim.attempt, action="suspend", reason="refused", message="no"
+        cause=Cause(seq, 0),
+        ref=victim.ref,
+        attempt=victim.attempt,
+        action="suspend",
+        reason="refused",
+        problem=answered("no"),
     )
     play.bench.append("actuator", "input", [refused])
     play.settle()

@@ -8,6 +8,7 @@ import pytest
 
 from kit import facts, nodes
 from kit.bench import Bench
+from muster.core.actuation.answers import said
 from muster.events.base import Cause, Event
 from muster.events.decisions import (
     CandidatesProposed,
@@ -205,7 +206,7 @@ def test_others_are_tried_before_an_edited_job_that_rests():
     bench.facts(facts.seen(job))
     (admitted,) = of(GangAdmitted, bench.settle())
     cause = Cause(len(bench.log), 0)
-    failed = EffectFailed(cause=cause, ref=admitted.ref, attempt=1, reason="refused", message="no")
+    failed = EffectFailed(cause=cause, ref=admitted.ref, attempt=1, reason="refused", problem=said("no"))
     bench.append("actuator", "input", [failed])
     bench.facts(facts.seen(job, generation=2, **asking(2)))
     assert of(WorkloadQueued, bench.step("queue_sorter"))
