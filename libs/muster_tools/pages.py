@@ -14,7 +14,10 @@ import msgspec
 from rich.console import Console
 
 from muster.core.codes.codes import CODES
+from muster.core.codes.pods import POD_CODES
 from muster.core.wording.codes import MEANINGS
+from muster.core.wording.pods import WORDS, matter
+from muster.model.podtrouble import PodTrouble
 from muster.runtime.config import PREFIX, Config
 from muster_cli import exits
 from muster_cli.helping import MAX_WIDTH, overview
@@ -57,7 +60,25 @@ def status_page() -> str:
         shown += ["Event"] if row.event != "never" else []
         means, do = MEANINGS[code]
         parts.append(f"| `{code}` | {', '.join(row.phases)} | {means} | {', '.join(shown) or '-'} | {do} |")
+    parts += [
+        "",
+        "## Why pods of an admitted job do not run, or have failed",
+        "",
+        "`muster why`, `ls` (`cause` for programs), an Event on the job and the public event `workload_held_up` say "
+        "the first of these that a pod of the job has.",
+        "",
+        "| Cause | What it means | What to do |",
+        "| --- | --- | --- |",
+    ]
+    for pod_code in POD_CODES:
+        trouble = PodTrouble(pod_code, container="NAME", image="IMAGE")
+        parts.append(f"| `{pod_code}` | {sentence(matter(trouble))} | {sentence(WORDS[pod_code][1])} |")
     return "\n".join(parts) + "\n"
+
+
+def sentence(text: str) -> str:
+    """With a capital and a full stop."""
+    return f"{text[:1].upper()}{text[1:]}."
 
 
 def command_page() -> str:

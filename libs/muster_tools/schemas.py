@@ -82,6 +82,11 @@ EXAMPLES: dict[str, Any] = {
     "workload_not_resumed.reason": "refused",
     "workload_not_resumed.message": "admission webhook denied the request",
     "workload_released.reason": "finished",
+    "cause": "OOMKilled",
+    "workload_held_up.cause": "ImagePullBackOff",
+    "workload_held_up.message": "Pod train-head-x7: the image reg/x:1 cannot be pulled (ErrImagePull); correct "
+    "the name of the image or the pull secret",
+    "pod": "train-head-x7",
 }
 """{field, or event.field: a value for samples}"""
 

@@ -10,6 +10,7 @@ from kit.words import odd
 from muster.events.facts import ObjectUnreadable, QueueObserved
 from muster.events.system import LogNearlyFull
 from muster.model.keys import Ref
+from muster.model.podtrouble import PodCode, PodTrouble
 
 
 def after(*lines: str) -> Callable[[], tuple[Scene, str]]:
@@ -143,6 +144,15 @@ def unqueued() -> tuple[Scene, str]:
     return scene, "video/one"
 
 
+def held_up(code: PodCode, *lines: str, over: bool = False) -> tuple[Scene, str]:
+    """A pod of it does not run."""
+    scene = beginning("job one", "resumed one", "cluster one")
+    trouble = PodTrouble(code, container="main", exit_code=1)
+    scene.do(facts.pod("one", 0, running=False, over=over, trouble=trouble))
+    scene.lines(*lines)
+    return scene, "video/one"
+
+
 def seen_only() -> tuple[Scene, str]:
     scene = beginning()
     scene.line("job one")
@@ -158,6 +168,9 @@ SCENES: dict[str, Callable[[], tuple[Scene, str]]] = {
     "Reserved": stepped("queue_sorter", "quota_accountant"),
     "Admitted": after("job one"),
     "Starting": after("job one", "resumed one", "cluster one", "pod one 0"),
+    "Starting, held up": lambda: held_up("Unschedulable"),
+    "Running, held up": lambda: held_up("CrashLoopBackOff", "runs one"),
+    "Finished, its pod failed": lambda: held_up("OOMKilled", "finishes one failed", "cluster-gone one", over=True),
     "Running": after("job one", *RUN),
     "Running, beyond its grant": after("job one", *RUN, "cluster one cpu=90"),
     "Reclaimed": lambda: (claimed(), "b/greedy"),

@@ -66,7 +66,11 @@ def readers_agree(state: ReadState) -> set[str]:
         unit = desired.unit_state(state, uid)
         if unit is not None:
             shown = unit.reason.code
-            assert shown in (status.code, *SHOWN_AS.get(status.code, ())), status
+            assert shown in (
+                status.code,
+                *SHOWN_AS.get(status.code, ()),
+                *((status.pods.code,) if status.pods else ()),
+            ), status
         event = desired.job_event(state, uid)
         assert event is None or event.reason == status.code
         if record.ref.key in heads and status.line.position == 1:

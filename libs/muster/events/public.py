@@ -190,6 +190,18 @@ class PublicWorkloadStarted(PublicWorkloadEvent, frozen=True, kw_only=True):
     """From its admission to its start."""
 
 
+class PublicWorkloadHeldUp(PublicWorkloadEvent, frozen=True, kw_only=True):
+    """It was admitted, and a pod of it does not run, or has failed, for a cause that no other pod of it had."""
+
+    attempt: int
+    cause: str
+    """``Unschedulable``, ``ImagePullBackOff``, ``CrashLoopBackOff``, ``OOMKilled``, ``Evicted`` ... a closed set."""
+    pod: str
+    message: str
+    queue: str = ""
+    request: dict[str, str] = field(default_factory=dict)
+
+
 class PublicWorkloadSuspended(PublicWorkloadEvent, frozen=True, kw_only=True):
     """Somebody else suspended it after its admission."""
 
@@ -208,6 +220,8 @@ class PublicWorkloadFinished(PublicWorkloadEvent, frozen=True, kw_only=True):
     reason: str = ""
     """How it ended, in the words of its kind."""
     ran_ms: int | None = None
+    cause: str = ""
+    """Why its pods failed, where it failed: as in ``workload_held_up``."""
 
 
 class PublicWorkloadReleased(PublicWorkloadEvent, frozen=True, kw_only=True):
@@ -256,6 +270,7 @@ AnyPublicEvent = (
     | PublicWorkloadReclaimed
     | PublicWorkloadEvicted
     | PublicWorkloadStarted
+    | PublicWorkloadHeldUp
     | PublicWorkloadSuspended
     | PublicWorkloadFinished
     | PublicWorkloadReleased

@@ -10,6 +10,7 @@ from msgspec import Struct, field
 from muster.model.elastic import RAY_KINDS, Counts, Elastic
 from muster.model.keys import Ref
 from muster.model.placing import ANYWHERE, PodRules, Taint, Topology
+from muster.model.podtrouble import PodTrouble
 from muster.model.problem import FieldProblem
 from muster.model.resources import Vector
 
@@ -194,7 +195,7 @@ SPARK_ROLE = "spark-role"
 
 
 class PodState(Struct, frozen=True, gc=False, omit_defaults=True):
-    """A pod as far as quota and places care."""
+    """A pod as far as quota, places and readers care."""
 
     ref: Ref
     rv: int
@@ -224,6 +225,8 @@ class PodState(Struct, frozen=True, gc=False, omit_defaults=True):
     """The shared GPU devices that it was given, as its annotation says."""
     groups: tuple[str, ...] = ()
     """Who shares each of these devices, in the same order."""
+    trouble: PodTrouble | None = None
+    """Why it does not run, or failed, where it says so."""
     keeps: str = ""
     """It does nothing but keep a GPU from the device plugin, for this group."""
 

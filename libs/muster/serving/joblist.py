@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Struct
 
 from muster.core.codes.codes import JobCode
-from muster.core.codes.values import Phase, Promise
+from muster.core.codes.values import Over, Phase, Promise
 from muster.core.readmodel.phases import phase_of
 from muster.core.readmodel.records import Record
 from muster.core.readmodel.state import ReadState
@@ -18,6 +18,7 @@ from muster.core.wording import jobs
 from muster.model.keys import path_chain
 from muster.model.resources import Vector, texts
 from muster.model.text import instant
+from muster.model.workload import Outcome
 from muster.serving.promises import promise_record
 
 ENDED: tuple[Phase, ...] = ("finished", "gone")
@@ -53,6 +54,11 @@ class JobRow(Struct, frozen=True):
     since: int
     """When its state began."""
     text: str
+    outcome: Outcome = ""
+    """How it ended."""
+    cause: str = ""
+    """What keeps its pods from running, or made it fail: a code of a pod."""
+    cause_since: int = 0
     promise: Promise = Promise(why="not_waiting")
 
     @property
@@ -151,6 +157,9 @@ def _row(state: ReadState, uid: str, record: Record, now: int, promise: Promise)
         request=request or record.request or {},
         since=status.since or record.since,
         text=jobs.reason(status).text if status.phase not in ENDED else jobs.text(status, now),
+        outcome=status.values.outcome if isinstance(status.values, Over) else "",
+        cause=status.pods.code if status.pods is not None else "",
+        cause_since=status.pods.first.since if status.pods is not None else 0,
         promise=promise,
     )
 
@@ -164,6 +173,9 @@ def record_of_row(row: JobRow) -> dict[str, Any]:
         "uid": row.uid,
         "state": row.phase,
         "status": row.code,
+        "outcome": row.outcome or None,
+        "cause": row.cause or None,
+        "cause_since": instant(row.cause_since) if row.cause_since else None,
         "queue": row.queue,
         "position": row.position or None,
         "length": row.length or None,

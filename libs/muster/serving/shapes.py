@@ -98,6 +98,11 @@ class JobView(Struct, frozen=True):
     request: dict[str, str]
     since: str
     text: str
+    outcome: str = ""
+    """How it ended: succeeded, failed or invalid."""
+    cause: str = ""
+    """What keeps its pods from running, or made it fail: a code of a closed set."""
+    cause_since: str = ""
     promise: StartView | None = None
     why_no_promise: str = ""
 

@@ -64,6 +64,9 @@ def job_shape(row: JobRow, lens: Lens) -> shapes.JobView:
         request=texts(row.request),
         since=instant(row.since),
         text=lens.words(row.text),
+        outcome=row.outcome,
+        cause=row.cause,
+        cause_since=instant(row.cause_since) if row.cause_since else "",
         promise=start_shape(row.promise),
         why_no_promise=queue_words.no_promise(row.promise.why, row.code),
     )

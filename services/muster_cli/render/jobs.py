@@ -29,7 +29,7 @@ def cells_of(rows: Sequence[JobRow], now: int, *, wide: bool, width: int) -> lis
     table = [head]
     for row in rows:
         cells = [row.kind] if wide else []
-        cells += [row.key, row.phase, row.code]
+        cells += [row.key, row.outcome or row.phase, f"{row.code}: {row.cause}" if row.cause else row.code]
         cells += [row.queue or "-"] if queues else []
         cells += [f"{row.position}/{row.length}" if row.position else "-", span(max(0, now - row.since) // 1000 * 1000)]
         if wide:

@@ -14,6 +14,7 @@ from muster.events.base import Decision
 from muster.events.registry import AnyEvent
 from muster.model.demand import Shortfall
 from muster.model.keys import Ref
+from muster.model.podtrouble import PodTrouble
 from muster.model.resources import Vector
 
 Weight = Literal["detail", "step", "turn"]
@@ -65,6 +66,8 @@ class Happening(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Of another object, or namespace/name of another job."""
     words: str = ""
     """The detail or message of another system, or the rule of a placement."""
+    pod: PodTrouble | None = None
+    """Why a pod does not run."""
     path: str = ""
     number: int = 0
     """Generation or number of pods; ``what`` says which."""

@@ -22,7 +22,7 @@ from muster.core.reading.kubequeue import (
 from muster.core.readmodel.records import Record
 from muster.core.readmodel.state import ReadState, Trouble
 from muster.core.status.job import job_status
-from muster.core.wording import events_ray, explain, jobs, problems, refusals
+from muster.core.wording import events_ray, explain, jobs, pods, problems, refusals
 from muster.core.wording.explain import Reason
 from muster.core.workloads.registry import KINDS
 from muster.model import api
@@ -278,6 +278,20 @@ def alarm_event(state: ReadState, uid: str) -> EventNote | None:
     alarm = record.growth.alarm
     reason = events_ray.alarm_reason(alarm)
     stamp = digest((uid, alarm.cluster.uid, reason.code, alarm.since))
+    return note_on(state, workload.ref, workload.api_version, stamp, reason.code, reason.text)
+
+
+def pods_event(state: ReadState, uid: str) -> EventNote | None:
+    """The Event that tells a job what keeps its pods from running, or made it fail; one for each cause and attempt."""
+    workload = state.queues.workloads.get(uid)
+    if workload is None:
+        return None
+    status = job_status(state, uid)
+    held = status.pods
+    if held is None or held.code == "InitWaiting":
+        return None
+    reason, over = pods.reason(held), "failed" if status.phase == "finished" else "pods"
+    stamp = f"{status.attempt}.{over}.{held.code.lower()}"
     return note_on(state, workload.ref, workload.api_version, stamp, reason.code, reason.text)
 
 

@@ -25,36 +25,18 @@ from muster.core.objects.podspec import (
     pod_request,
     pod_rules,
 )
+from muster.core.reading.podtrouble import PodStatus, trouble_of
 from muster.core.workloads.ownership import counts_pod
 from muster.core.workloads.registry import POD_OWNERS
 from muster.events.facts import NodeObserved, PodGroupObserved, PodObserved, PriorityClassObserved
 from muster.model.gang import NATIVE
 from muster.model.placing import GPU
+from muster.model.podtrouble import PodTrouble
 from muster.model.resources import Vector, highest
 from muster.model.workload import DEFAULT_SCHEDULER, SCHEDULERS, NodeState, PodState
 
 MAX_LABELS = 256
 """Labels kept of one object: far more than any has."""
-
-
-class PodCondition(Struct, frozen=True):
-    type: str = ""
-    status: str = ""
-    reason: str = ""
-
-
-class ContainerStatus(Struct, frozen=True, rename="camel"):
-    name: str = ""
-    allocated_resources: dict[str, Quantity] | None = None
-    """What the kubelet has set aside for it; behind its spec while it is being resized in place."""
-
-
-class PodStatus(Struct, frozen=True, rename="camel"):
-    phase: str = ""
-    container_statuses: tuple[ContainerStatus, ...] | None = None
-    conditions: tuple[PodCondition, ...] | None = None
-    resize: str = ""
-    """Servers before 1.33 say here how a resize stands."""
 
 
 class PodObject(Struct, frozen=True):
@@ -132,6 +114,7 @@ def read_pod(raw: bytes) -> PodObserved | None:
         request=request_in_force(pod),
         labels=_labels(pod.metadata),
         rules=pod_rules(pod.spec, pod.metadata.labels),
+        trouble=_trouble(pod) if owner_uid or member else None,
     )
     if member:
         annotations = pod.metadata.annotations
@@ -157,6 +140,12 @@ def read_pod(raw: bytes) -> PodObserved | None:
     elif pod.metadata.namespace == RESERVATIONS and KEEPS in pod.metadata.labels:
         state = replace(state, keeps=pod.metadata.labels[KEEPS])
     return PodObserved(pod=state)
+
+
+def _trouble(pod: PodObject) -> PodTrouble | None:
+    """Why it does not run; of a pod that is being deleted only why it failed."""
+    over = pod.status is not None and pod.status.phase == "Failed"
+    return trouble_of(pod.status) if over or not pod.metadata.deletion_timestamp else None
 
 
 def _labels(meta: Meta) -> dict[str, str]:

@@ -225,7 +225,8 @@ class JobFolds:
 
     def _placed(self, state: ReadState, _at: Position, event: d.GangAdmitted) -> None:
         state.pace.admitted(event.queue, state.now, waiting=_waits(state, event.queue))
-        record_of(state, event.ref).admitted_at = state.now
+        record = record_of(state, event.ref)
+        record.admitted_at, record.failure = state.now, None
         _has_places(state, event.ref.uid)
         self._mark.jobs(event.ref.uid)
 

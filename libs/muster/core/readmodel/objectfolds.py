@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from muster.core.codes.pods import HeldUp
 from muster.core.readmodel import gangs
 from muster.core.readmodel.ganghistory import forget_gang, meet_gang
 from muster.core.readmodel.historian import Historian
@@ -90,15 +91,35 @@ class ObjectFolds:
         if state.objects_seen.end(event, at.at) and state.kai_queues.pop(event.ref.uid, None) is not None:
             self._mark.took_away(f"kai/{event.ref.uid}")
 
-    def _pod_observed(self, state: ReadState, _at: Position, event: facts.PodObserved) -> None:
+    @staticmethod
+    def _job_of(state: ReadState, owner: str) -> str:
+        return state.presence.owner_of.get(owner, owner)
+
+    def _held_up(self, state: ReadState, at: Position, job: str, before: HeldUp | None) -> None:
+        """News for the job where another code is the worst of its pods."""
+        held = state.pods.of(job, state.presence)
+        if held is not None and (before is None or before.code != held.code):
+            told = {"name": held.first.name, "pod": held.first.trouble}
+            self._history.below(state, job, happened(at, "pods_held_up", "step", **told))
+
+    def _pod_observed(self, state: ReadState, at: Position, event: facts.PodObserved) -> None:
         self._mark.clear(state, event.pod.ref.uid)
+        job = self._job_of(state, event.pod.owner_uid)
+        before = state.pods.of(job, state.presence)
         state.presence.pod_observed(event)
+        if state.pods.observed(event.pod, state.records.get(job), state.now):
+            self._mark.jobs(job)
+            self._held_up(state, at, job, before)
         self._mark.gangs(gangs.pod_observed(state.gangs, event))
         meet_gang(state, event.pod.ref)
 
     def _pod_gone(self, state: ReadState, at: Position, event: facts.PodGone) -> None:
         self._settled(state, at, event)
+        holder = state.presence.pod_owner.get(event.ref.uid) or state.pods.owner_of.get(event.ref.uid, "")
+        job = self._job_of(state, holder)
         owner = state.presence.pod_gone(event, at.at)
+        if state.pods.gone(event, state.records.get(job), at.at):
+            self._mark.jobs(job)
         if owner is not None and not state.presence.live_pods(owner):
             self._history.below(state, owner, happened(at, "pods_gone", "detail"))
         key = gangs.pod_gone(state.gangs, at, event)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec import Struct, field
 
 from muster.core.codes.happenings import Happening
+from muster.core.codes.pods import TroubledPod
 from muster.core.codes.values import EndedAs, Leaving, Phase
 from muster.events.alarms import AlarmRaised
 from muster.events.base import Cause
@@ -57,6 +58,8 @@ class Record(Struct):
     detail: str = ""
     ended: EndedAs = ""
     """What happened to it last of what may be the last thing that happens to a job."""
+    failure: TroubledPod | None = None
+    """The first of its pods that failed since its admission; or the last that was broken when it went."""
     reason: str = ""
     """Of its release, or of its leaving the queue."""
     growth: GrowthRecord = field(default_factory=GrowthRecord)

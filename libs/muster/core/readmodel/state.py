@@ -18,6 +18,7 @@ from muster.core.promising.promises import Promises
 from muster.core.queueing.queues import Queues
 from muster.core.readmodel.gangs import GangsShown
 from muster.core.readmodel.nodesshown import NodesShown
+from muster.core.readmodel.podsshown import PodsShown
 from muster.core.readmodel.records import Record
 from muster.core.stage import StageState
 from muster.core.workloads.registry import KINDS
@@ -126,6 +127,8 @@ class ReadState(StageState):
     """How the configuration wants pods laid out on nodes (``model.strategies``); empty: gangs are not placed."""
     gangs: GangsShown = field(default_factory=GangsShown)
     nodes: NodesShown = field(default_factory=NodesShown)
+    pods: PodsShown = field(default_factory=PodsShown)
+    """Pods that do not run, or have failed."""
     troubles: dict[str, Trouble] = field(default_factory=dict)
     """object uid -> what is to be shown on it"""
     releases: dict[str, Release] = field(default_factory=dict)

@@ -82,6 +82,10 @@ def _status(state: ReadState, uid: str, code: JobCode, values: Values, **common:
             growth = record.growth
             scaling = Scaling(growth.granted, growth.ceilings, growth.asked, growth.denied, growth.alarm)
         found |= {"queue": charge.queue, "charge": Charged(charge.request, charge.over, charge.granted, scaling)}
+    if CODES[code].started:
+        found["pods"] = state.pods.of(uid, state.presence)
+    elif isinstance(values, Over) and values.outcome == "failed" and record is not None:
+        found["pods"] = state.pods.ended(uid, record, state.presence)
     return JobStatus(code=code, phase=phase_of(state, uid), values=values, **{**found, **common})
 
 

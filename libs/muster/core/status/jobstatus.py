@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from muster.core.codes.codes import CODES, FILE, REFUSED, JobCode
+from muster.core.codes.pods import HeldUp
 from muster.core.codes.values import InLine, Phase, ResumeRefused, Scaling, Short, Suspended, Values
 from muster.model.demand import Shortfall
 from muster.model.resources import Vector
@@ -43,6 +44,8 @@ class JobStatus(Struct, frozen=True, kw_only=True):
     """which is this."""
     charge: Charged | None = None
     line: InLine = InLine()
+    pods: HeldUp | None = None
+    """What keeps its pods from running, or made it fail."""
 
     def __post_init__(self) -> None:
         wanted = CODES[self.code].values

@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
+from muster.core.codes.pods import HeldUp, TroubledPod, worse
 from muster.core.objects.meta import rfc3339
 from muster.core.readmodel.state import ReadState
-from muster.core.wording import problems, refusals
+from muster.core.wording import pods, problems, refusals
 from muster.core.wording.explain import waiting_for_quota
 from muster.core.workloads.registry import KINDS
 from muster.events import decisions, effects, facts, public
@@ -19,7 +21,9 @@ from muster.events.elastic import GrowthGranted, GrowthWithdrawn
 from muster.events.envelope import Stored
 from muster.model.demand import Shortfall
 from muster.model.keys import Ref
+from muster.model.podtrouble import PodCode, PodTrouble
 from muster.model.resources import format_quantity, texts
+from muster.model.workload import PodState
 
 
 class Facets(Struct, frozen=True):
@@ -33,6 +37,11 @@ class Facets(Struct, frozen=True):
     ran_ms: int | None = None
     reason: str = ""
     claimant: str = ""
+    cause: PodCode | None = None
+    """What keeps pods of it from running, or made them fail."""
+    job: Ref | None = None
+    """Of a pod: its job, where that is admitted."""
+    attempt: int = 0
 
 
 def facets_of(state: ReadState, uid: str, now: int) -> Facets:
@@ -53,6 +62,9 @@ def facets_of(state: ReadState, uid: str, now: int) -> Facets:
     leaving = state.leaving.get(uid)
     if leaving is not None:
         found |= {"reason": "moved" if leaving.before else _snake(leaving.code), "claimant": leaving.claimant}
+    if record is not None:
+        held = state.pods.of(uid, state.presence) or state.pods.ended(uid, record, state.presence)
+        found["cause"] = held.code if held is not None else None
     return Facets(**found)
 
 
@@ -60,7 +72,28 @@ def facets_in(state: ReadState, stored: Stored) -> dict[str, Facets]:
     """The same of every job that a commit has an event about; ``state``: as of the commit before."""
     now = max(state.now, stored.commit.at)
     refs = (getattr(event, "ref", None) for event in stored.commit.events)
-    return {ref.uid: facets_of(state, ref.uid, now) for ref in refs if isinstance(ref, Ref) and ref.kind != "Pod"}
+    found = {ref.uid: facets_of(state, ref.uid, now) for ref in refs if isinstance(ref, Ref) and ref.kind != "Pod"}
+    return found | _of_pods(state, stored, now)
+
+
+def _of_pods(state: ReadState, stored: Stored, now: int) -> dict[str, Facets]:
+    """What is known of the jobs of the troubled pods that a commit has an event about, by the pods' uids."""
+    found: dict[str, Facets] = {}
+    causes: dict[str, PodCode | None] = {}
+    for event in stored.commit.events:
+        if not isinstance(event, facts.PodObserved) or event.pod.trouble is None or not event.pod.owner_uid:
+            continue
+        uid = state.presence.owner_of.get(event.pod.owner_uid, event.pod.owner_uid)
+        workload = state.queues.workloads.get(uid)
+        if workload is None or uid not in state.queues.ledger.charges:
+            continue
+        known = facets_of(state, uid, now)
+        cause = causes.setdefault(uid, known.cause)
+        attempt = state.queues.attempts.get(uid, 0)
+        found[event.pod.ref.uid] = replace(known, cause=cause, job=workload.ref, attempt=attempt)
+        if worse(event.pod.trouble.code, cause):
+            causes[uid] = event.pod.trouble.code
+    return found
 
 
 def _snake(code: str) -> str:
@@ -93,11 +126,15 @@ def public_event(
             )
         case decisions.QuotaTreeRemoved():
             return public.PublicQuotaTreeRemoved(**where, namespace=event.ref.namespace, name=event.ref.name)
-    ref: Ref | None = getattr(event, "ref", None)
-    if ref is None or ref.kind == "Pod":
+    about: Ref | None = event.pod.ref if isinstance(event, facts.PodObserved) else getattr(event, "ref", None)
+    if about is None:
+        return None
+    facets = (known or {}).get(about.uid, Facets())
+    ref = facets.job or about
+    if ref.kind == "Pod":
         return None  # Pods of no job are charged where the tree says so; subscribers hear of jobs.
     where["workload"] = public.PublicWorkload(ref.kind, ref.namespace, ref.name, ref.uid)
-    return _about_workload(where, event, (known or {}).get(ref.uid, Facets()))
+    return _about_workload(where, event, facets)
 
 
 def _about_workload(  # noqa: C901 - a table of events
@@ -205,11 +242,23 @@ def _about_workload(  # noqa: C901 - a table of events
             )
         case facts.WorkloadStarted():
             return public.PublicWorkloadStarted(**where, **holds, started_ms=known.started_ms)
+        case facts.PodObserved(pod=PodState(trouble=PodTrouble() as trouble) as pod) if worse(
+            trouble.code, known.cause
+        ):
+            words = pods.reason(HeldUp(TroubledPod(pod.ref.name, trouble, 0))).text
+            return public.PublicWorkloadHeldUp(
+                **where, attempt=known.attempt, cause=trouble.code, pod=pod.ref.name, message=words, **holds
+            )
         case decisions.SuspensionRecorded():
             return public.PublicWorkloadSuspended(**where, attempt=event.attempt, **holds, ran_ms=known.ran_ms)
         case facts.WorkloadFinished():
             return public.PublicWorkloadFinished(
-                **where, outcome=event.outcome, **holds, reason=event.detail, ran_ms=known.ran_ms
+                **where,
+                outcome=event.outcome,
+                **holds,
+                reason=event.detail,
+                ran_ms=known.ran_ms,
+                cause=(known.cause or "") if event.outcome == "failed" else "",
             )
         case decisions.QuotaReleased():
             return public.PublicWorkloadReleased(

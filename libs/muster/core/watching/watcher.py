@@ -237,7 +237,9 @@ def subject(event: Event) -> tuple[Ref, int, str, str]:
             workload = event.workload
             return workload.ref, workload.rv, digest(replace(workload, rv=0)), workload.phase
         case PodObserved():
-            return event.pod.ref, event.pod.rv, digest(replace(event.pod, rv=0)), ""
+            trouble = event.pod.trouble
+            gist = replace(event.pod, rv=0, trouble=trouble.gist if trouble is not None else None)
+            return event.pod.ref, event.pod.rv, digest(gist), ""
         case ChildObserved():
             return event.child.ref, event.child.rv, digest(replace(event.child, rv=0)), ""
         case PodGroupObserved():

@@ -23,6 +23,7 @@ from muster.core.wording import (
     problems,
 )
 from muster.core.wording.explain_shares import told_shares
+from muster.core.wording.pods import matter
 from muster.core.wording.terms import terms
 from muster.core.workloads.registry import suspend_field
 from muster.events import alarms, claims, clearing, effects, elastic, facts, gangs, growing, system
@@ -130,7 +131,8 @@ def _pod(event: facts.PodObserved) -> str:
     pod = event.pod
     stands = "over" if pod.over else "running" if pod.running else "pending"
     where = f" on {pod.node}" if pod.node else ""
-    return f"{stands}{where}"
+    why = f"; {pod.trouble.code}: {matter(pod.trouble)}" if pod.trouble is not None else ""
+    return f"{stands}{where}{why}"
 
 
 def _request(queue: str, request: Vector) -> str:

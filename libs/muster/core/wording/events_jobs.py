@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 
 from muster.core.codes.happenings import Happening, SetAsked, Used, Where
 from muster.core.wording import events_nodes, explain, explain_claims, problems, refusals
+from muster.core.wording.pods import matter
 from muster.core.workloads.registry import child_of, suspend_field
 from muster.events import decisions as d
 from muster.events import facts
@@ -195,6 +196,11 @@ def _pods_left(each: Happening) -> str:
     return f"its {each.kind} {each.name} is gone{pods}"
 
 
+def _held_up(each: Happening) -> str:
+    assert each.pod is not None
+    return f"{each.pod.code}: pod {each.name}: {matter(each.pod)}"
+
+
 CHANGES: Mapping[str, tuple[str, Callable[[Happening], str]]] = {
     "seen": ("seen", _seen),
     "edited": ("edited", _edited),
@@ -203,6 +209,7 @@ CHANGES: Mapping[str, tuple[str, Callable[[Happening], str]]] = {
     "said": ("observed", lambda each: f"{each.kind} reports {each.words}"),
     "child_made": ("observed", lambda each: f"its {each.kind} {each.name} exists"),
     "child_gone": ("observed", _pods_left),
+    "pods_held_up": ("pods", _held_up),
     "pods_gone": ("observed", lambda _: "the last of its pods is gone"),
     "candidates_proposed": ("tried", _tried),
     "parked": ("waits", _parked),

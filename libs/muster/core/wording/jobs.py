@@ -27,7 +27,7 @@ from muster.core.codes.values import (
 )
 from muster.core.objects.meta import rfc3339
 from muster.core.status.jobstatus import JobStatus
-from muster.core.wording import events_ray, explain, explain_claims, explain_nodes, refusals
+from muster.core.wording import events_ray, explain, explain_claims, explain_nodes, pods, refusals
 from muster.core.wording.codes import PLAIN, charged
 from muster.core.wording.explain import Reason
 from muster.core.wording.terms import beside, terms
@@ -64,6 +64,8 @@ def reason(status: JobStatus) -> Reason:  # noqa: C901 - a table of values
             return explain_nodes.deferred_for_nodes(found.shortage, pools(found.pools))
         case Suspended() as found:
             return explain.leaving(found.leaving)
+        case Start() if status.pods is not None:
+            return pods.reason(status.pods)
         case Start():
             return explain.ADMITTED
         case Adoption(why):
@@ -76,7 +78,11 @@ def reason(status: JobStatus) -> Reason:  # noqa: C901 - a table of values
             return Reason("Gone", "Gone", "It was deleted, and holds no quota")
         case Over(outcome):
             word = "Succeed" if outcome == "succeeded" else "Failed"
-            return Reason(word, word, status.detail or word)
+            said = status.detail or word
+            if status.pods is None:
+                return Reason(word, word, said)
+            held = pods.reason(status.pods)
+            return Reason(word, f"{word}:{held.key}", f"{said}: {held.code}: {held.text}")
 
 
 def _short(status: JobStatus, short: Short) -> Reason:
@@ -105,6 +111,8 @@ def text(status: JobStatus, now: int, *, more: str = "") -> str:
             f". PriorityClass {status.unknown_class} does not exist, so its priority is {status.priority}: create the "
             "class, or correct the name"
         )
+    if status.pods is not None:
+        said += f". {pods.since(status.pods, now)}"
     if charge is None:
         return said
     said = f"{said}. {events_ray.scaling(charge.scaling)}" if charge.scaling is not None else said

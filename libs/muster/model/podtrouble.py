@@ -1,0 +1,50 @@
+"""Why a pod does not run, in closed codes: what a pod's status says, bounded in size and free of secrets."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+PodCode = Literal[
+    "OOMKilled",
+    "Evicted",
+    "NodeLost",
+    "DeadlineExceeded",
+    "ContainerFailed",
+    "PodFailed",
+    "CrashLoopBackOff",
+    "ImagePullBackOff",
+    "ContainerNotCreated",
+    "Unschedulable",
+    "InitWaiting",
+]
+"""Why a pod does not run, or failed."""
+
+
+class NodesRefuse(Struct, frozen=True, gc=False, omit_defaults=True):
+    """So many nodes refuse a pod for one reason, in the words of kube-scheduler."""
+
+    nodes: int
+    text: str
+
+
+class PodTrouble(Struct, frozen=True, gc=False, omit_defaults=True):
+    """Why a pod does not run. Numbers are those at the time it was reported."""
+
+    code: PodCode
+    word: str = ""
+    """The word of Kubernetes, where it says more than the code: ``ErrImagePull``, ``CreateContainerConfigError``."""
+    container: str = ""
+    image: str = ""
+    exit_code: int | None = None
+    nodes: int = 0
+    """How many nodes there are, where none takes it,"""
+    refused: tuple[NodesRefuse, ...] = ()
+    """and why they do not."""
+
+    @property
+    def gist(self) -> PodTrouble:
+        """Without what changes from try to try: the same gist is no news."""
+        return replace(self, word="", nodes=0, refused=tuple(NodesRefuse(0, each.text) for each in self.refused))

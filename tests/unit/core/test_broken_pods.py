@@ -1,0 +1,205 @@
+"""Pods that do not run say why: on every surface the same code, from the object that the API server has."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from kit import facts
+from kit.scenes import Scene, beginning
+from muster.core.presentation import desired
+from muster.core.reading.cluster import read_pod
+from muster.core.reading.podtrouble import refusals
+from muster.core.readmodel.model import ReadModel
+from muster.core.readmodel.state import ReadState
+from muster.core.stage import Folder
+from muster.core.status.job import job_status
+from muster.core.views.publication import facets_in, public_event
+from muster.core.views.story import Story
+from muster.core.watching.watcher import Watcher
+from muster.core.wording import jobs
+from muster.core.wording.pods import WORDS
+from muster.events.facts import PodObserved, WorkloadFinished
+from muster.events.public import PublicWorkloadFinished, PublicWorkloadHeldUp
+from muster.model.keys import Position
+from muster.model.podtrouble import NodesRefuse
+from muster.serving.joblist import job_rows
+
+Obj = dict[str, Any]
+CROWDED = "0/5 nodes are available: 3 Insufficient nvidia.com/gpu, 2 node(s) had untolerated taint {team: research}. "
+CROWDED += "preemption: 0/5 nodes are available: 5 No preemption victims found for incoming pod."
+
+
+def waiting(reason: str, last: Obj | None = None) -> Obj:
+    state = {"waiting": {"reason": reason, "message": "secret words"}}
+    container = {"name": "main", "image": "reg/x:1", "state": state, "lastState": last or {}}
+    return {"phase": "Pending", "containerStatuses": [container]}
+
+
+def ended(reason: str, code: int, phase: str = "Failed") -> Obj:
+    state = {"terminated": {"reason": reason, "exitCode": code}}
+    return {"phase": phase, "containerStatuses": [{"name": "main", "image": "reg/x:1", "state": state}]}
+
+
+UNSCHEDULABLE = {
+    "phase": "Pending",
+    "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": CROWDED}],
+}
+INIT = {"name": "wait-head", "image": "x", "state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}}}
+BROKEN: dict[str, tuple[Obj, str, str]] = {
+    "unschedulable": (UNSCHEDULABLE, "Unschedulable", "0/5 nodes are available: 3 Insufficient nvidia.com/gpu"),
+    "image": (waiting("ErrImagePull"), "ImagePullBackOff", "the image reg/x:1 cannot be pulled (ErrImagePull)"),
+    "image name": (waiting("InvalidImageName"), "ImagePullBackOff", "(InvalidImageName)"),
+    "crash loop": (
+        waiting("CrashLoopBackOff", {"terminated": {"reason": "Error", "exitCode": 3}}),
+        "CrashLoopBackOff",
+        "container main ended with exit code 3",
+    ),
+    "out of memory": (
+        waiting("CrashLoopBackOff", {"terminated": {"reason": "OOMKilled", "exitCode": 137}}),
+        "OOMKilled",
+        "more memory than its limit",
+    ),
+    "no secret": (waiting("CreateContainerConfigError"), "ContainerNotCreated", "(CreateContainerConfigError)"),
+    "init": ({"phase": "Pending", "initContainerStatuses": [INIT]}, "InitWaiting", "init container wait-head"),
+    "evicted": ({"phase": "Failed", "reason": "Evicted"}, "Evicted", "its node evicted it"),
+    "exit": (ended("Error", 2), "ContainerFailed", "exit code 2"),
+    "killed": (ended("OOMKilled", 137), "OOMKilled", "more memory than its limit"),
+    "deadline": ({"phase": "Failed", "reason": "DeadlineExceeded"}, "DeadlineExceeded", "activeDeadlineSeconds"),
+    "node": ({"phase": "Failed", "reason": "NodeShutdown"}, "NodeLost", "shut down"),
+    "failed": ({"phase": "Failed", "reason": "OutOfcpu"}, "PodFailed", "(OutOfcpu)"),
+}
+FINE: list[Obj] = [
+    {},
+    {"phase": "Pending"},
+    waiting("ContainerCreating"),
+    waiting("PodInitializing"),
+    {"phase": "Running", "containerStatuses": [{"name": "main", "state": {"running": {}}, "lastState": None}]},
+    {"phase": "Running", "initContainerStatuses": [INIT]},
+    ended("Completed", 0, "Succeeded"),
+    {"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}]},
+]
+
+
+def pod(status: Obj, **meta: Any) -> bytes:
+    owner = facts.cluster_ref("one", "video")
+    controller = {"apiVersion": "ray.io/v1", "kind": "RayCluster", "controller": True}
+    owners = [controller | {"name": owner.name, "uid": owner.uid}]
+    metadata = {"name": "one-0", "namespace": "video", "uid": "uid-video-one-pod-0", "ownerReferences": owners}
+    metadata |= {"labels": {"ray.io/cluster": owner.name}, "resourceVersion": str(facts.next_rv())} | meta
+    spec = {"nodeName": "n", "containers": [{"name": "main", "image": "reg/x:1"}]}
+    return msgspec.json.encode({"metadata": metadata, "spec": spec, "status": status})
+
+
+def observed(status: Obj) -> PodObserved:
+    found = read_pod(pod(status))
+    assert found is not None
+    return found
+
+
+def starting() -> Scene:
+    return beginning("job one", "resumed one", "cluster one", "pod one 0")
+
+
+def told(scene: Scene) -> tuple[ReadState, str, list[Any]]:
+    """The read model, the uid of the job, and what is published."""
+    folder, state, public = Folder(ReadModel()), ReadState(), []
+    for stored in scene.bench.log:
+        known = facets_in(state, stored)
+        folder.fold(state, stored)
+        found = [public_event("main", 1, stored.seq, i, 0, e, known) for i, e in enumerate(stored.commit.events)]
+        public += [each for each in found if isinstance(each, PublicWorkloadHeldUp | PublicWorkloadFinished)]
+    return state, scene.jobs["one"].ref.uid, public
+
+
+def test_every_code_of_a_pod_is_reached() -> None:
+    assert {code for _, code, _ in BROKEN.values()} == set(WORDS)
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_the_standing_the_list_the_event_and_the_public_event_say_the_same_cause(name: str) -> None:
+    status, code, words = BROKEN[name]
+    fact = observed(status)
+    assert fact.pod.trouble is not None
+    assert fact.pod.trouble.code == code
+    assert b"secret" not in msgspec.json.encode(fact), "messages of others stay in the cluster"
+    scene = beginning("job one", "resumed one", "cluster one")
+    scene.do(fact)
+    over = status["phase"] == "Failed"
+    if over:
+        scene.do(WorkloadFinished(ref=scene.jobs["one"].ref, outcome="failed", detail="Failed"))
+        scene.line("finishes one failed")
+    state, uid, public = told(scene)
+    story = Story("video/one")
+    for stored in scene.bench.log:
+        story.feed(stored)
+    text = story.of("video/one").standing.text
+    assert code in text
+    assert words in text
+    (row,) = job_rows(state, state.now)
+    assert (row.cause, row.outcome) == (code, "failed" if over else "")
+    assert words in row.text
+    event = desired.pods_event(state, uid)
+    assert (event is None) == (code == "InitWaiting"), "a pod that initializes is no warning"
+    if event is not None:
+        assert (event.reason, words in event.message) == (code, True)
+    assert [each.cause for each in public] == [code] * (2 if over else 1)
+    later = jobs.text(job_status(state, uid), row.cause_since + 65_000)
+    assert (f"{code} for 1 min 5 s: Pod one-0: " in later) == (not over), later
+
+
+@pytest.mark.parametrize("status", FINE)
+def test_a_pod_on_its_way_is_no_trouble(status: Obj) -> None:
+    assert observed(status).pod.trouble is None
+
+
+def test_a_pod_that_is_being_deleted_is_no_trouble() -> None:
+    found = read_pod(pod(waiting("CrashLoopBackOff"), deletionTimestamp="2026-01-01T00:00:00Z"))
+    assert found is not None
+    assert found.pod.trouble is None
+
+
+def test_numbers_of_the_scheduler_are_bounded_and_change_nothing_alone() -> None:
+    nodes, causes = refusals(CROWDED)
+    assert nodes == 5
+    assert causes == (
+        NodesRefuse(3, "Insufficient nvidia.com/gpu"),
+        NodesRefuse(2, "node(s) had untolerated taint {team: research}"),
+    )
+    assert refusals("") == (0, ())
+    long = "0/9999 nodes are available: " + ", ".join(f"{i} {'x' * 500}{i}" for i in range(1, 99))
+    assert len(msgspec.json.encode(refusals(long))) < 2000
+    watcher = Watcher("pods")
+    state = watcher.initial()
+    for number, reported in ((3, 1), (4, 0)):
+        message = CROWDED.replace("3 Insuff", f"{number} Insuff")
+        body = msgspec.json.decode(msgspec.json.encode(UNSCHEDULABLE))
+        body["conditions"][0]["message"] = message
+        fact = observed(body)
+        events = watcher.report(state, fact)
+        assert len(events) == reported, "the same causes with other numbers are not reported again"
+        for event in events:
+            watcher.arms()[PodObserved](state, Position(1, 0, 1), event)
+
+
+def test_what_a_job_recovers_from_is_no_cause_any_more() -> None:
+    scene = starting()
+    scene.do(observed(waiting("ErrImagePull")))
+    state, uid, _ = told(scene)
+    assert job_rows(state, state.now)[0].cause == "ImagePullBackOff"
+    scene.do(observed({"phase": "Running"}))
+    state, uid, _ = told(scene)
+    assert job_rows(state, state.now)[0].cause == ""
+    assert desired.pods_event(state, uid) is None
+
+
+def test_the_first_pod_that_failed_is_the_cause_also_when_it_is_gone() -> None:
+    scene = starting()
+    scene.do(observed(ended("OOMKilled", 137)), facts.pod("one", 1, running=True))
+    scene.lines("pod-gone one 0", "pod-gone one 1")
+    scene.do(WorkloadFinished(ref=scene.jobs["one"].ref, outcome="failed", detail="Failed"))
+    scene.lines("finishes one failed", "cluster-gone one")
+    state, _, _ = told(scene)
+    assert job_rows(state, state.now)[0].cause == "OOMKilled"
