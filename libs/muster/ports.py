@@ -127,8 +127,11 @@ class Log(Protocol):
 class Lease(Protocol):
     """Leadership of one (stage, shard) for a while. Only keeps the peace: safety is in the append."""
 
-    async def acquire(self) -> bool:
-        """Take the lease if it is free or already ours; never waits for another holder."""
+    async def acquire(self) -> bool | None:
+        """Take the lease if it is free or already ours; never waits for another holder.
+
+        False: another holds it, and renews it; None: neither can be found out.
+        """
         ...
 
     async def renew(self) -> bool:

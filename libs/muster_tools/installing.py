@@ -27,6 +27,7 @@ IMAGE = "muster:0.1.0"
 NATS_IMAGE = "nats:2.15.1-alpine"
 URL = f"nats://nats.{NAMESPACE}.svc:4222"
 SERVER_FILE = "deploy/nats/server.conf"
+ALIVE_FILE = "deploy/nats/alive.sh"
 TLS, CONFIG = "muster-nats-tls", "muster-nats"
 """Secret with the certificate, ConfigMap with the configuration of NATS."""
 FILES = {False: "deploy/install.yaml", True: "deploy/install-small.yaml"}
@@ -228,7 +229,8 @@ def _nats_config(*, small: bool) -> Object:
     server = Path(SERVER_FILE).read_text()
     if small:
         server = server.partition("\ncluster {")[0]
-    data = {"server.conf": server, "accounts.conf": Path(ACCOUNTS_FILE).read_text()}
+    files = {"accounts.conf": ACCOUNTS_FILE, "alive.sh": ALIVE_FILE}
+    data = {"server.conf": server, **{name: Path(path).read_text() for name, path in files.items()}}
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": _meta(CONFIG), "data": data}
 
 
@@ -249,7 +251,11 @@ def _nats(servers: int) -> Iterator[Object]:
         "ports": [{"containerPort": port} for port in (4222, 6222, 8222)],
         "startupProbe": {"httpGet": health, "periodSeconds": 2, "failureThreshold": 150},
         "readinessProbe": {"httpGet": health, "periodSeconds": 5},
-        "livenessProbe": {"httpGet": {"path": "/healthz?js-server-only=true", "port": 8222}, "periodSeconds": 10},
+        "livenessProbe": {
+            "exec": {"command": ["sh", "/etc/nats/conf/alive.sh"]},
+            "periodSeconds": 10,
+            "timeoutSeconds": 12,
+        },
         "resources": {"requests": {"cpu": "250m", "memory": "512Mi"}, "limits": {"cpu": "2", "memory": "2Gi"}},
         "securityContext": CONFINED,
         "volumeMounts": [

@@ -130,7 +130,7 @@ class Running:
         assert process.returncode is None, f"{self.name} ended with {process.returncode}:\n{self.tail()}"
         url = at_port(self.service.health, self.port)
         check = [url if word == self.service.health else word for word in runnable(self.service.check)]
-        if shutil.which(check[0]) is None:
+        if shutil.which(check[0]) is None or check[0] == "sh":
             # The image has it, this machine need not: the same question, asked otherwise.
             return (await asyncio.to_thread(probe, url))[0]
         asked = await asyncio.create_subprocess_exec(

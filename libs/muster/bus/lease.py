@@ -40,21 +40,23 @@ class JetStreamLease:
         self._try_s = lease_s / 3
         self._revision = 0
         """Revision of our own entry, 0 while we hold nothing."""
+        self._theirs = (0, float("-inf"))
+        """Revision of another's entry, and when it was seen to move on."""
         self._until = 0.0
         """Loop time until which it is ours for certain."""
 
-    async def acquire(self) -> bool:
-        """See ports.Lease. False also when the bus does not answer."""
+    async def acquire(self) -> bool | None:
+        """See ports.Lease. None also when the bus does not answer."""
         asked = asyncio.get_running_loop().time()
         try:
             entry = await self._bucket.get(self._key, patience_s=self._try_s)
             if entry is not None and entry.value not in (None, self._value):
                 self._revision = 0
-                return False
-            return await self._write(entry.revision if entry is not None else 0, asked)
+                return False if self._renewed(entry.revision, asked) else None
+            return await self._write(entry.revision if entry is not None else 0, asked) or None
         except (UnansweredError, BusError) as err:
             self._raise_if_final(err)
-            return False
+            return None
 
     async def renew(self) -> bool:
         """See ports.Lease. While the bus does not answer it stays ours until it must have expired."""
@@ -87,6 +89,13 @@ class JetStreamLease:
         """Who holds it now, None for nobody."""
         entry = await self._bucket.get(self._key)
         return None if entry is None or entry.value is None else msgspec.json.decode(entry.value, type=LeaseHolder)
+
+    def _renewed(self, revision: int, now: float) -> bool:
+        """Whether another's entry is renewed: in a bucket that cannot be written to nothing runs out either."""
+        before, moved_at = self._theirs
+        if revision != before:
+            self._theirs = (revision, moved_at := now if before else moved_at)
+        return now - moved_at <= self._lease_s
 
     async def _write(self, revision: int, asked: float) -> bool:
         written = await self._bucket.put(self._key, self._value, revision=revision, timeout_s=self._try_s)

@@ -32,6 +32,10 @@ a port of that kind while the server is down may one day get it as its own, and 
 POLL_S = 0.01
 READY = "Server is ready"
 """What nats-server logs once it listens."""
+GAVE_UP = "critical write error"
+"""What it logs of a stream that it could not write to: until its next start it stores nothing more there."""
+ROOM = 64 << 20
+"""Bytes of free disk from which on a server that gave up a stream is worth another start."""
 START_LIMIT_S = 20.0
 STOP_LIMIT_S = 10.0
 PR_SET_PDEATHSIG = 1
@@ -70,6 +74,7 @@ class EmbeddedServer:
         self._sync_interval = sync_interval
         self.config = config
         """Lines added to the configuration file at the next start."""
+        self.room = ROOM
         self._name = name
         self._port_option = port_option
         self._data_option = data_option
@@ -138,6 +143,11 @@ class EmbeddedServer:
         if not await self._ready():
             raise BusError(f"nats-server did not start again on {HOST}:{self.port}; its last words:\n{self.tail()}")
 
+    def gave_up(self) -> bool:
+        """Whether it has given up a stream since its start, for its disk was full, though there is room by now."""
+        disk = os.statvfs(self.directory)
+        return disk.f_bavail * disk.f_frsize >= self.room and GAVE_UP in self.tail(1_000)
+
     def tail(self, lines: int = 15) -> str:
         """The end of its log file."""
         log = self.directory / "nats-server.log"
@@ -156,7 +166,7 @@ class EmbeddedServer:
             return
         try:
             self._data.mkdir(parents=True, exist_ok=True)
-            self._dir = self._data.resolve()
+            self._dir = self._data.absolute()
             # Two servers on one store would ruin it, and nats-server does not look.
             self._lock = os.open(self._dir / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -12,7 +12,7 @@ class WatchHooks(Protocol):
         """A list or watch ended and will be tried again; ``cause`` is one of ``trouble.Cause``."""
 
     def heard(self, resource: str, at_s: float) -> None:
-        """A page, event or bookmark arrived at ``at_s`` of the reflector's clock."""
+        """The server answered, or an event or bookmark arrived, at ``at_s`` of the reflector's clock."""
 
     def sized(self, resource: str, objects: int) -> None:
         """So many objects are held now."""

@@ -167,6 +167,7 @@ class Reflector:
             query["continue"] = token
         try:
             answer = await self._transport.request("GET", self._path, query=query, timeout_s=LIST_TIMEOUT_S)
+            self._hooks.heard(self._name, self._clock())
             if not answer.ok:
                 return trouble.from_response(answer)
             page = decode_page(answer.body)
@@ -175,7 +176,6 @@ class Reflector:
         except MalformedError as err:
             return WatchTrouble(RestartCause.GARBLED, str(err))
         self._slow.reset()
-        self._hooks.heard(self._name, self._clock())
         return page
 
     # ---- watch
@@ -201,6 +201,7 @@ class Reflector:
             except ApiUnreachableError as err:
                 end = WatchTrouble(RestartCause.UNREACHABLE, str(err))
             except ApiStatusError as err:
+                self._hooks.heard(self._name, self._clock())
                 end = trouble.from_error(err)
             except MalformedError as err:
                 end = WatchTrouble(RestartCause.GARBLED, str(err))

@@ -36,6 +36,7 @@ from muster.ports import (
     LogSealedError,
     Snapshot,
 )
+from muster.runtime import ability
 from muster.runtime.clusterlease import ClusterLease, Fenced
 from muster.runtime.config import Config
 from muster.runtime.pairing import record_cluster
@@ -58,8 +59,6 @@ STOP_LIMIT_S = 5.0
 READ_MODEL_COMMITS = 2_000
 """How far the newest snapshot of the read model lies behind at most: commands that ask fold that much."""
 ROOM_CHECK_S = 15.0
-STUCK_S = 5.0
-"""A commit that waits for so long is not stored for a reason."""
 MARK_S = 5.0
 """How often it is written down beside the log how far it was read."""
 ALARM_PERCENT = 80
@@ -267,28 +266,11 @@ class Process(Struct, dict=True):
 
     def not_started(self) -> Iterator[str]:
         """Why the process has not started yet."""
-        for runner in self.runners:
-            if not runner.caught_up:
-                yield f"{runner.stage.name}/{runner.shard} has folded up to {runner.state.seq} and not caught up yet"
-        for publisher in self.publishers:
-            if not publisher.caught_up:
-                yield "publisher has not caught up yet"
+        return ability.not_started(self)
 
     def not_ready(self) -> Iterator[str]:
         """Why the process does not do its work right now."""
-        if not self.connection.connected:
-            yield "not connected to NATS"
-        if (waits_s := self.log.waits_s()) >= STUCK_S:
-            yield (
-                f"the log has taken no commit for {waits_s:.0f} s: NATS has no leader or no room on its disk; "
-                "a nats-server whose disk was full stores nothing more until it is restarted"
-            )
-        for runner in self.runners:
-            if not runner.caught_up:
-                yield f"{runner.stage.name}/{runner.shard} is catching up"
-            elif runner.state.unsynced and isinstance(runner, Leader) and runner.leading():
-                yield f"{runner.stage.name} waits for {', '.join(sorted(runner.state.unsynced))} to be listed"
-        yield from (lease.missing for lease in self.cluster_leases if lease.missing)
+        return ability.not_ready(self)
 
     async def run(self) -> None:
         """Run everything until cancelled; raises the first thing that goes wrong, by itself."""

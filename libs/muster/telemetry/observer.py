@@ -38,6 +38,8 @@ class StageTelemetry:
         """uid of a waiting workload -> queued-at, to tell how long an admission took; only where admissions are made"""
         self.current_role = "starting"
         self.behind = 0
+        self.last_heard: tuple[str, float] | None = None
+        """Of a stage that watches: the resource, and when the API server was heard of it last."""
 
     # --- runners ----------------------------------------------------------------------------------------------
 
@@ -138,7 +140,8 @@ class StageTelemetry:
         self._metrics.count("muster_watch_restarts", labels(resource=resource, reason=str(cause)))
         self._log.debug("watch_restarted", resource=resource, cause=str(cause), detail=detail)
 
-    def heard(self, resource: str, at_s: float) -> None: ...
+    def heard(self, resource: str, at_s: float) -> None:
+        self.last_heard = (resource, at_s)
 
     def sized(self, resource: str, objects: int) -> None:
         self._metrics.set("muster_watch_objects", labels(resource=resource), objects)

@@ -1,4 +1,4 @@
-"""The nats-server of ``muster up``: on the usual port when that is free, started again when it dies."""
+"""The nats-server of ``muster up``: on the usual port when that is free, started again when it dies or is stuck."""
 
 from __future__ import annotations
 
@@ -39,9 +39,12 @@ async def _started(store: Path, port: int) -> EmbeddedServer:
 
 
 async def keep_alive(server: EmbeddedServer, note: Callable[[str], None]) -> None:
-    """Start the server again whenever it has ended, for ever."""
+    """Start the server again whenever it has ended, or could not write and has room by now; for ever."""
     while True:
         await asyncio.sleep(LOOK_S)
         if server.pid is None:
             note("nats-server has ended; starting it again")
+            await server.restart()
+        elif server.gave_up():
+            note("the disk of nats-server was full and has room again; starting it again, so that it stores")
             await server.restart()

@@ -159,7 +159,11 @@ def test_the_nats_is_the_version_that_is_tested_and_keeps_what_it_acknowledges()
     *bound, keys = ENTRIES["nats"]["volumes"]
     mounts = dict(mount.removesuffix(":ro").split(":") for mount in bound)
     config = REPOSITORY / next(source for source, target in mounts.items() if target.endswith(".conf"))
-    assert mounts == {"./deploy/nats/compose.conf": services()["nats"].argv[-1], "nats": "/data"}
+    assert mounts == {
+        "./deploy/nats/compose.conf": services()["nats"].argv[-1],
+        "./deploy/nats/alive.sh": services()["nats"].check[1],
+        "nats": "/data",
+    }
     text = config.read_text()
     assert "sync_interval: always" in text
     assert "max_payload: 8MB" in text

@@ -83,7 +83,7 @@ class Presenter(Follower[ReadState]):
         self._cleared: dict[str, None] = {}
         """keys of refused shapes whose first refusal has room again"""
         super().__init__(ReadModel(self._touched), log=log, snapshots=snapshots, clock=clock, hooks=hooks)
-        self._lease = KeptLease(lease, "the presenter", taken=self.wake)
+        self.lease = KeptLease(lease, "the presenter", taken=self.wake)
         self._due: dict[str, float] = {}
         """key of an object to look at -> loop time from when on"""
         self._told: dict[str, str] = {}
@@ -99,17 +99,17 @@ class Presenter(Follower[ReadState]):
 
     async def started(self, tasks: asyncio.TaskGroup) -> None:
         self._tasks = tasks
-        tasks.create_task(self._lease.keep_trying())
+        tasks.create_task(self.lease.keep_trying())
 
     async def stop(self) -> None:
         """Give up the lease."""
-        await self._lease.release()
+        await self.lease.release()
 
     async def keep_snapshot(self) -> None:
         """The publisher's process keeps those of the read model."""
 
     def deadline_s(self) -> float | None:
-        if not self._lease.held or not self._due or len(self._busy) >= MAX_IN_FLIGHT:
+        if not self.lease.held or not self._due or len(self._busy) >= MAX_IN_FLIGHT:
             return None
         wait = min(self._due.values()) - asyncio.get_running_loop().time()
         return max(0.02, wait)
@@ -117,7 +117,7 @@ class Presenter(Follower[ReadState]):
     async def act(self) -> None:
         """Note what the log has touched; write what is due."""
         now = asyncio.get_running_loop().time()
-        if not (self._lease.held and self.caught_up and self.state.synced):
+        if not (self.lease.held and self.caught_up and self.state.synced):
             return
         if not self._looked_at_all:
             self._looked_at_all = True

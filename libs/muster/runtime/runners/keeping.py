@@ -54,28 +54,36 @@ class LogKeeper:
         self._js = js
         self._generations = generations
         self._log_id = log_id
-        self._lease = KeptLease(lease, "the keeper")
+        self.lease = KeptLease(lease, "the keeper")
         self._snapshots = snapshots
         self._clock = clock
         self._hooks = hooks
         self._percent = percent
         self._folder = folder
         self._archived_at = float("-inf")
+        self._looks_since: float | None = None
+        """Since when (time of the loop) it looks after the log."""
 
     async def run(self) -> None:
         """Keep the log until cancelled. Raises LostLeadershipError, RollError and what the bus raises."""
         self._hooks.role("standby", 0)
-        await self._lease.acquire()
+        await self.lease.acquire()
         self._hooks.role("leading", 0)
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._lease.keep())
+            tasks.create_task(self.lease.keep())
             while True:
+                self._looks_since = asyncio.get_running_loop().time()
                 await self._look()
+                self._looks_since = None
                 await asyncio.sleep(LOOK_S)
+
+    def waits_s(self) -> float:
+        """For how many seconds it has been looking after the log without an end; 0 while it rests."""
+        return 0.0 if self._looks_since is None else asyncio.get_running_loop().time() - self._looks_since
 
     async def stop(self) -> None:
         """Give up the lease."""
-        await self._lease.release()
+        await self.lease.release()
 
     async def _look(self) -> None:
         log, sealed = await self._generations.current()

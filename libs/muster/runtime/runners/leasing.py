@@ -18,18 +18,26 @@ class LostLeadershipError(Exception):
 
 
 class KeptLease:
-    """``held``: whether it is ours. ``of``: what it is about, for errors."""
+    """``held``: whether it is ours. ``of``: what it is about, for errors and reasons."""
 
     def __init__(self, lease: Lease, of: str, taken: Callable[[], None] = lambda: None) -> None:
         """``taken`` is called each time it becomes ours."""
         self.held = False
+        self.of = of
         self._lease = lease
-        self._of = of
         self._taken = taken
+        self._kept_at = float("-inf")
+        """When it was known last that somebody holds it."""
+
+    def free_s(self) -> float:
+        """For how many seconds it has not been known that somebody holds it."""
+        return 0.0 if self.held else asyncio.get_running_loop().time() - self._kept_at
 
     async def acquire(self) -> None:
         """Wait until it is ours."""
-        while not await self._lease.acquire():  # noqa: ASYNC110 - a lease has to be asked for
+        while not (ours := await self._lease.acquire()):
+            if ours is False:
+                self._kept_at = asyncio.get_running_loop().time()
             await asyncio.sleep(STANDBY_S)
         self.held = True
         self._taken()
@@ -42,7 +50,7 @@ class KeptLease:
             await asyncio.sleep(LEASE_RENEWAL_S)
             if not await self._lease.renew():
                 self.held = False
-                raise LostLeadershipError(f"lease of {self._of} was lost")
+                raise LostLeadershipError(f"lease of {self.of} was lost")
 
     async def keep_trying(self) -> None:
         """The same, but stand by again once it was lost."""

@@ -40,10 +40,12 @@ class Publisher:
         """``snapshots``: those of the read model, from which a restart knows what was queued before."""
         self._log = log
         self._outlet = outlet
-        self._lease = KeptLease(lease, "the publisher")
+        self.lease = KeptLease(lease, "the publisher")
         self._hooks: Hooks = hooks if hooks is not None else NoHooks()
         self.caught_up = False
         self.published = 0
+        self._sent_since: float | None = None
+        """Since when (time of the loop) something waits to be stored."""
         self._snapshots = snapshots
         self._folder = Folder(ReadModel())
         self._state = ReadModel().initial()
@@ -51,15 +53,19 @@ class Publisher:
     async def run(self) -> None:
         """Publish until cancelled; stands by while another publisher holds the lease."""
         self._hooks.role("standby", 0)
-        await self._lease.acquire()
+        await self.lease.acquire()
         self._hooks.role("leading", 0)
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._lease.keep())
+            tasks.create_task(self.lease.keep())
             await self._publish()
+
+    def waits_s(self) -> float:
+        """For how many seconds a public event has been waiting to be stored; 0 where none is."""
+        return 0.0 if self._sent_since is None else asyncio.get_running_loop().time() - self._sent_since
 
     async def stop(self) -> None:
         """Give up the lease."""
-        await self._lease.release()
+        await self.lease.release()
 
     async def _publish(self) -> None:
         settled = parse_ce_id((await self._outlet.resume()).settled)
@@ -80,7 +86,9 @@ class Publisher:
                         await self._publish_commit(stored, skip if stored.seq == after + 1 else -1)
                 if batch:
                     self._hooks.folded(batch, 0)
+                    self._sent_since = asyncio.get_running_loop().time()
                     await self._outlet.settle()
+                    self._sent_since = None
 
     async def _recall(self, after: int) -> int:
         """Know the jobs as of a sequence, or as late before it as a snapshot allows: that is returned."""
@@ -123,5 +131,7 @@ class Publisher:
             at = event.position
             headers["traceparent"] = traceparent(uid, at.generation, at.sequence) if uid else trace
         tag = type(event).__struct_config__.tag
+        self._sent_since = asyncio.get_running_loop().time()
         await self._outlet.publish(public_subject(event.cell, str(tag), namespace, name), headers, encode(event))
+        self._sent_since = None
         self.published += 1

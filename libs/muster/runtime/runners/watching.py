@@ -211,6 +211,8 @@ class WatcherRunner(Leader[WatchState]):
         ]
         resource = await self._served()
         if resource is None:
+            if self._reflector_hooks is not None:
+                self._reflector_hooks.heard(str(row.resource), asyncio.get_running_loop().time())
             await self._take(deltas.Absent(len(known)))
             self.wake()
             return

@@ -1,0 +1,98 @@
+"""Whether a process is able to do its work right now, and if not why: what /readyz and /startupz say.
+
+Not a list of faults, but of what a process that works shows: its commits are stored, its seats are led, what it
+publishes and keeps goes on, and its watches hear of the cluster.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Protocol
+
+from muster.bus.connection import Connection
+from muster.runtime.clusterlease import ClusterLease
+from muster.runtime.presenting.presenter import Presenter
+from muster.runtime.runners.follower import AnyFollower
+from muster.runtime.runners.keeping import LogKeeper
+from muster.runtime.runners.leader import Leader
+from muster.runtime.runners.publishing import Publisher
+from muster.runtime.runners.shared import SharedLog
+from muster.telemetry.observer import StageTelemetry
+
+STUCK_S = 5.0
+"""A commit that waits for so long is not stored for a reason, and so is a public event."""
+UNLED_S = 5.0
+"""A lease that has run out is taken within 2 s."""
+KEEPING_S = 600.0
+"""One look of the keeper takes so long where it rolls a full log over."""
+SILENT_S = 180.0
+"""An API server sends a bookmark every minute, and a watch without any ends after 150 s."""
+
+
+class Working(Protocol):
+    """What is asked of a process."""
+
+    connection: Connection
+    log: SharedLog
+    runners: list[AnyFollower]
+    publishers: list[Publisher]
+    keepers: list[LogKeeper]
+    telemetries: list[StageTelemetry]
+    cluster_leases: list[ClusterLease]
+
+
+def not_started(process: Working) -> Iterator[str]:
+    """Why the process has not started yet."""
+    for runner in process.runners:
+        if not runner.caught_up:
+            yield f"{runner.stage.name}/{runner.shard} has folded up to {runner.state.seq} and not caught up yet"
+    for publisher in process.publishers:
+        if not publisher.caught_up:
+            yield "publisher has not caught up yet"
+
+
+def not_ready(process: Working) -> Iterator[str]:
+    """Why the process does not do its work right now."""
+    if not process.connection.connected:
+        yield "not connected to NATS"
+    if (waits_s := process.log.waits_s()) >= STUCK_S:
+        yield (
+            f"the log has taken no commit for {waits_s:.0f} s: NATS has no leader or no room on its disk; decisions "
+            "wait, and go on when it stores again"
+        )
+    yield from _not_led(process)
+    yield from _not_following(process)
+    for publisher in process.publishers:
+        if (waits_s := publisher.waits_s()) >= STUCK_S:
+            yield f"the stream of public events has taken none for {waits_s:.0f} s: NATS has no leader or no room"
+    for keeper in process.keepers:
+        if (waits_s := keeper.waits_s()) >= KEEPING_S:
+            yield f"the keeper has looked after the log for {waits_s:.0f} s without an end; see what it logs"
+    yield from _not_heard(process)
+    yield from (lease.missing for lease in process.cluster_leases if lease.missing)
+
+
+def _not_led(process: Working) -> Iterator[str]:
+    led = (*process.runners, *process.publishers, *process.keepers)
+    for lease in (each.lease for each in led if isinstance(each, Leader | Presenter | Publisher | LogKeeper)):
+        if lease.free_s() >= UNLED_S:
+            yield (
+                f"no process leads {lease.of}, and its lease cannot be taken: NATS has no leader or no room on its disk"
+            )
+
+
+def _not_following(process: Working) -> Iterator[str]:
+    for runner in process.runners:
+        if not runner.caught_up:
+            yield f"{runner.stage.name}/{runner.shard} is catching up"
+        elif runner.state.unsynced and isinstance(runner, Leader) and runner.leading():
+            yield f"{runner.stage.name} waits for {', '.join(sorted(runner.state.unsynced))} to be listed"
+
+
+def _not_heard(process: Working) -> Iterator[str]:
+    now = asyncio.get_running_loop().time()
+    for telemetry in process.telemetries:
+        resource, at = telemetry.last_heard or ("", now)
+        if now - at >= SILENT_S:
+            yield f"nothing was heard of {resource} for {now - at:.0f} s: the API server does not answer"

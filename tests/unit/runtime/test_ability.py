@@ -1,0 +1,97 @@
+"""Ready means able: what a process says while one of its parts makes no progress."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from kit.doubles.log import MemoryLeases
+from muster.bus.public import Published
+from muster.runtime import ability
+from muster.runtime.runners.leasing import KeptLease
+from muster.runtime.runners.publishing import Publisher
+from muster.telemetry.logs import get
+from muster.telemetry.metrics import Metrics
+from muster.telemetry.observer import StageTelemetry
+from muster.telemetry.traces import WorkloadTraces, make_tracing
+
+
+class Parts:
+    """Of a process what ability asks."""
+
+    def __init__(self) -> None:
+        self.connection = self
+        self.log = self
+        self.connected = True
+        self.runners: list[Any] = []
+        self.publishers: list[Any] = []
+        self.keepers: list[Any] = []
+        self.telemetries: list[Any] = []
+        self.cluster_leases: list[Any] = []
+        self.waited_s = 0.0
+
+    def waits_s(self) -> float:
+        return self.waited_s
+
+    def reasons(self) -> list[str]:
+        return list(ability.not_ready(self))  # type: ignore[arg-type]
+
+
+class Silent:
+    """An outlet that never stores, and a log of one."""
+
+    async def resume(self) -> Published:
+        return Published("", "")
+
+    async def settle(self) -> str:
+        await asyncio.Event().wait()
+        return ""
+
+
+@pytest.mark.looptime
+async def test_a_publisher_whose_events_are_not_stored_is_not_ready() -> None:
+    parts = Parts()
+    publisher = Publisher(log=None, outlet=Silent(), lease=MemoryLeases().lease("publisher", "0", "p"))  # type: ignore[arg-type]
+    await publisher.lease.acquire()
+    parts.publishers.append(publisher)
+    assert parts.reasons() == []
+    publisher._sent_since = asyncio.get_running_loop().time()
+    await asyncio.sleep(6)
+    assert parts.reasons() == ["the stream of public events has taken none for 6 s: NATS has no leader or no room"]
+
+
+@pytest.mark.looptime
+async def test_a_watch_that_hears_nothing_is_not_ready() -> None:
+    parts = Parts()
+    traces = WorkloadTraces(make_tracing("watcher"), "watcher", lambda _: 1)
+    telemetry = StageTelemetry("watcher", "pods", Metrics("t"), get(service="t"), traces)
+    parts.telemetries.append(telemetry)
+    telemetry.heard("pods", asyncio.get_running_loop().time())
+    await asyncio.sleep(170)
+    assert parts.reasons() == []
+    await asyncio.sleep(20)
+    assert parts.reasons() == ["nothing was heard of pods for 190 s: the API server does not answer"]
+
+
+@pytest.mark.looptime
+async def test_a_seat_that_no_process_is_known_to_lead_is_not_ready() -> None:
+    class Lost:
+        async def acquire(self) -> bool | None:
+            return None
+
+    parts = Parts()
+    publisher = Publisher(log=None, outlet=None, lease=Lost())  # type: ignore[arg-type]
+    parts.publishers.append(publisher)
+    asking = asyncio.ensure_future(publisher.lease.acquire())
+    await asyncio.sleep(2)
+    assert parts.reasons() == [
+        "no process leads the publisher, and its lease cannot be taken: NATS has no leader or no room on its disk"
+    ]
+    asking.cancel()
+    leases = MemoryLeases()
+    assert await leases.lease("publisher", "0", "other").acquire()
+    publisher.lease = KeptLease(leases.lease("publisher", "0", "p"), "the publisher")
+    asking = asyncio.ensure_future(publisher.lease.acquire())
+    await asyncio.sleep(2)
+    assert parts.reasons() == [], "another leads"
+    asking.cancel()
