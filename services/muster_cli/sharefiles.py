@@ -198,7 +198,7 @@ def read_queues(manifests: list[Manifest]) -> Given:
 
 
 def compiled(given: Given) -> ShareQuestion:
-    """The queues in force, with what each asks for: all it can get where nothing is said."""
+    """The queues in force, with what each asks for: all there is where nothing is said."""
     resources = {name for each in given.queues for name in each.quota} | given.total.keys()
     units = dict.fromkeys(resources, SCALE)
     found = kai.compile_queues(given.queues, units, given.broken)

@@ -86,7 +86,7 @@ def _row(node: QuotaNode, resource: str, found: Divided, asked: ShareQuestion) -
 
 
 def of_tree(manifest: Manifest) -> Shared:
-    """An ElasticQuotaTree if every queue asked for all it can get, by what its rules divide. Raises CliError."""
+    """An ElasticQuotaTree if every queue asked for all there is, by what its rules divide. Raises CliError."""
     found = lint(manifest)
     if found.broken or found.tree is None:
         first = found.broken[0]
@@ -131,7 +131,7 @@ def _why_in_tree(name: str, least: int, share: int, most: int, *, divides: bool)
     )
     if not divides:
         said += f"; this tree does not divide by weight, so it may use up to its max of {format_quantity(most, name)}"
-    return said + ", if every queue asked for all it can get"
+    return said + ", if every queue asked for all there is"
 
 
 def record(shared: Shared) -> dict[str, Any]:

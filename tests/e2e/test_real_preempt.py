@@ -33,7 +33,7 @@ async def test_an_urgent_job_takes_the_place_of_the_youngest_of_the_lowest(clust
         return told.get("Preempted", "") if await cluster.phase("young") == "Enqueued" else ""
 
     told = await cluster.until(told_so, what="who gave way to wait again, and to be told why") or ""
-    assert "a job of higher priority in the same queue: video/urgent has priority 10, this one 0" in told
+    assert "a job of higher priority in the same queue: video/urgent had priority 10, this job 0" in told
     assert "position 1" in told
     assert await cluster.running("old")
     orders = await muster_up.happened(EvictionOrdered)

@@ -44,7 +44,7 @@ async def test_a_lever_with_url_acts_on_the_cluster_of_that_log_though_a_newer_i
             await second.line(lambda line: "  waits  " in line and waiting in line)
             home_b = newest_home(cli, [home_a])
             held = (await cli.run("hold", waiting, "--reason", "no data", "--url", url)).ok()
-            assert "it is not queued: held back by" in held.lines[1]
+            assert "it is not queued: on hold by" in held.lines[1]
             name = waiting.partition("/")[2]
             assert (await marks(cli, home_a))[name]["muster.dev/hold"] == "true"
             assert "muster.dev/hold" not in (await marks(cli, home_b))[name]
@@ -82,7 +82,7 @@ async def test_a_log_without_a_local_instance_goes_with_the_kubeconfig_of_the_sh
             await up.line(lambda line: "  queued  " in line)
             await mine.line(lambda line: "  queued  " in line)
             held = (await here.run("hold", "video/one", "--reason", "x", "--url", url, KUBECONFIG=str(kubeconfig))).ok()
-            assert "RayJob video/one is held back, by " in held.lines[0]
+            assert "RayJob video/one is on hold, by " in held.lines[0]
             found = cluster.server.objects.get(api.RAYJOBS, "video", "one")["metadata"]["annotations"]
             assert found["muster.dev/hold"] == "true"
             none = await here.run("hold", "video/one", "--reason", "x", "--url", url, HOME=str(tmp_path))

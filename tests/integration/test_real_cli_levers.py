@@ -85,7 +85,7 @@ async def test_jobs_are_jumped_held_and_released_and_admissions_paused(theirs: T
         assert f"position 3 of 3 in queue {VIDEO}" in lowered.lines[1]
 
         held = (await theirs.run("hold", "four", "--reason", "no data")).ok()
-        assert "it is not queued: held back by" in held.lines[1]
+        assert "it is not queued: on hold by" in held.lines[1]
         assert "no data" in (await theirs.cli.run("why", "video/four")).ok().out
         released = (await theirs.run("release", "four")).ok()
         assert f"position 1 of 3 in queue {VIDEO}" in released.lines[1]

@@ -17,7 +17,7 @@ from muster.ports import ApiResponse, ApiTransport
 from muster.runtime.clusterlease import NAMESPACE
 
 UNIT_SUFFIX = "-ray-qu"
-PASSING = re.compile(f"about to be tried$|^{re.escape(explain.ADMITTED.text)}$")
+PASSING = re.compile(f"it is evaluated soon$|^{re.escape(explain.ADMITTED.text)}$")
 
 
 class Counting:

@@ -34,7 +34,7 @@ def of(make: Callable[[str], tuple[Scene, str]], reason: str) -> Callable[[], tu
 
 
 def firm(cpu: int, *, first: int = 0) -> tuple[Scene, str]:
-    """A job that is not preemptible stays within the min of its queue: cpu 12."""
+    """A job that is not preemptiblewas within the min of its queue: cpu 12."""
     scene = beginning()
     label = {"quota.scheduling.alibabacloud.com/preemptible": "false"}
     for name, amount in (("first", first), ("one", cpu)):

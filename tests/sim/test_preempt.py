@@ -44,7 +44,7 @@ def test_the_lowest_and_youngest_give_way_and_are_told() -> None:
     for stored in play.simulation.log:
         story.feed(stored)
     said = {each.entry.word: each.entry.text for each in story.of("one/young").happenings}
-    assert "a job of higher priority in the same queue: one/urgent has priority 3, this one 1" in said["evicted"]
+    assert "a job of higher priority in the same queue: one/urgent had priority 3, this job 1" in said["evicted"]
     assert "position" in said["queued"]
     play.clean()
 

@@ -33,22 +33,22 @@ PlanObjection = Literal[
 """Why a proposed preemption is not carried out:
 
 not_waiting       the claimant no longer waits as it did
-fits              it fits without taking anything back
+fits              it fits without an eviction
 held_for_age      what is freed there is held for a job that has waited longer (``holder``)
-no_victims        no job is named that could give way
-victim_protected  a victim may not be suspended any more
+no_victims        the plan names no victim
+victim_protected  a victim may no longer be evicted
 victim_left       a victim has left
-not_preempting    no job of its own queue gives way to it
-not_lower         a victim of its own queue has no lower priority
+not_preempting    jobs of its queue are not preempted for it
+not_lower         a victim in its queue has no lower priority
 not_served_more   a victim has had no more service than the claimant, or keeps no checkpoints
-below_min         the queue of a victim would fall below its min
-gives_too_much    a queue would give more than it has above its share
-not_enough        it would not fit even with the victims gone
+below_min         the queue of a victim would fall below its guarantee
+gives_too_much    a queue would lose more than it uses above its share
+not_enough        it would not fit once the victims are evicted
 beyond_guarantee  it is beyond the guarantee of its queue
 beyond_share      it is beyond the fair share of its queue
-unbalanced        its queue would be further above its share than one that gives
+unbalanced        its queue would be further above its share than the queue of a victim
 too_many_victims  fewer victims are enough
-no_nodes          it would find no place on the nodes even with the victims gone
+no_nodes          the evictions that were tried would not free the nodes it needs
 """
 
 

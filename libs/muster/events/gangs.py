@@ -17,7 +17,7 @@ PodsReleaseReason = Literal["node_gone", "not_bound", "no_room"]
 
 node_gone  the node no longer exists
 not_bound  it was not bound in time, for whatever reason
-no_room    somebody else's pods have taken the room meanwhile
+no_room    pods of another scheduler took the places meanwhile
 """
 
 HeldBackReason = Literal[
@@ -39,12 +39,12 @@ HeldBackReason = Literal[
 refused           what they or their PodGroup say makes no gang: ``problem`` names key and value
 other_scheduler   they have the marks of a gang and no scheduler that knows gangs: ``problem`` names it
 priority_clash    they do not have one priority: ``problem`` names the odd one out
-gated             schedulingGates of its pods keep it from being tried
+gated             its pods have schedulingGates
 too_few_pods      fewer pods than its minimum exist
 group_incomplete  a gang of its group is missing, refused or too small: ``problem`` says which
 no_nodes          the nodes have no place for all it needs at once: the shortage says what is missing
 timed_out         a round lasted as long as it may, without a place; the next one has begun
-gave_way          another gang was let in before it, and took what it needs (``by``)
+gave_way          another gang was placed before it, and took what it needs (``by``)
 starved           that has been so for 20 minutes
 bind_refused      the API server refused to bind pods of it: ``problem`` has its words; they are tried again
 broken            it had started, and has lost so many pods that fewer than its minimum are left

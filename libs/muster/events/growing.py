@@ -11,7 +11,7 @@ from muster.model.problem import FieldProblem
 from muster.model.workload import PodSet
 
 WithdrawalReason = Literal["met", "gone", "changed", "expired", "failed", "lapsed", "deleted", "unknown"]
-"""Why nodes are asked for no longer:
+"""Why the request for nodes is withdrawn:
 
 met      the gang that needed them has its places
 gone     the gang that needed them is gone
@@ -19,7 +19,7 @@ changed  the gang that needed them waits for something else now
 expired  they did not come in time
 failed   the autoscaler, or the API server, refuses to add them: ``problem`` quotes it
 lapsed   what the autoscaler had kept for them is given to others
-deleted  somebody has deleted the request
+deleted  the request was deleted
 unknown  nothing in this log asked for them
 """
 
@@ -46,7 +46,7 @@ class NodesRequested(Decision, frozen=True, kw_only=True):
 
 
 class NodesRequestWithdrawn(Decision, frozen=True, kw_only=True):
-    """Those nodes are asked for no longer: the actuator removes the request."""
+    """Those the request for nodes is withdrawn: the actuator removes the request."""
 
     name: str
     namespace: str

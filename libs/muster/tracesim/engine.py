@@ -74,7 +74,7 @@ class Usage:
         return all(self._within(path, self.max[path], job) for path in self.chain[job.queue])
 
     def within_min(self, job: TraceJob) -> bool:
-        """Whether one more such job stays within the min of its queue."""
+        """Whether one more such jobwas within the min of its queue."""
         low = self.min[job.queue]
         return all(
             self.used[job.queue].get(name, 0) + amount <= low.get(name, 0)

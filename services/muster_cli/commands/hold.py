@@ -12,4 +12,4 @@ async def hold(job: Job, /, *, reason: Reason, cluster: ClusterOption | None = N
     """Keep a job out of its queue."""
     out = Output()
     async with lever(job, out, bus, cluster) as found:
-        return await found.pull(out, {HOLD: "true"}, reason, "is held back")
+        return await found.pull(out, {HOLD: "true"}, reason, "is on hold")

@@ -38,7 +38,7 @@ def test_what_starts_around_the_queue_after_the_first_sync_is_no_reason() -> Non
 
 def test_the_sentences_name_the_tree_the_reason_and_the_command() -> None:
     told, fix = reclaim_off("kube-system/t", declared=True)
-    assert told == "reclaim is off in ElasticQuotaTree kube-system/t: its annotation muster.dev/reclaim says disabled"
+    assert told == "reclaim is off in ElasticQuotaTree kube-system/t: its annotation muster.dev/reclaim is disabled"
     assert "kubectl annotate elasticquotatree -n kube-system t muster.dev/reclaim=enabled --overwrite" in fix
     told, fix = reclaim_off("kube-system/t", declared=False)
     assert "running when it first saw the cluster" in told

@@ -161,7 +161,7 @@ def test_the_table_for_people(capsys: pytest.CaptureFixture[str], tmp_path: Path
     head = " ".join(out.splitlines()[0].split())
     assert head == "QUEUE FAIR SHARE GUARANTEE REQUEST LIMIT WEIGHT PRIORITY ALLOCATABLE"
     assert " ".join(out.splitlines()[1].split()) == "a 4 0 all unlimited 1 100 4"
-    assert "b: asks for all it can get; no quota; 3 of a surplus of 7 at priority 100" in out
+    assert "b: asks for all there is; no quota; 3 of a surplus of 7 at priority 100" in out
     assert err == "queue c is disabled: quota of queue c is 'many'; write a number\n"
 
 

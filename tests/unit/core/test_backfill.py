@@ -226,7 +226,7 @@ def test_why_tells_both_times() -> None:
     assert f"promised to start by {at}: jobs that end before ({RUN_TIME}) may pass" in texts["b/silent"]
     assert comes(scene, "b/short", "5m")
     taken = next(each.entry.text for each in story(scene, "b/short").happenings if each.entry.word == "reserved")
-    assert f"it declares 5 min, and job a/big, for which this is held, is promised by {at}" in taken
+    assert f"it declares 5 min, and job a/big, for which quota is held, is promised by {at}" in taken
     scene.lines("time +5000s")
     assert "the declared run times promise that job no start" in story(scene, "b/long").standing.text
 

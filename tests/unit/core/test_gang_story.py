@@ -58,7 +58,7 @@ def test_a_gang_that_lacks_nodes_says_which_and_goes_on_when_they_come() -> None
         names, tale = told(bench, wanted)
         assert names == ["video/train"]
         assert tale.code == "GangFailedScheduling"
-        assert "It waits in round 1: the nodes have no place for all of it" in tale.text
+        assert "It waits in round 1: the nodes have no places for all of its pods" in tale.text
         assert "0/1 nodes are available: 1 Insufficient cpu" in tale.text
         assert tale.pods == {"a": "waits", "b": "waits"}
     bench.facts(node("two", 4))
@@ -82,7 +82,7 @@ def test_a_gang_of_another_scheduler_and_one_that_is_new() -> None:
     bench = begun()
     bench.facts(pod("a"))
     _, tale = told(bench, "train")
-    assert (tale.code, "it takes 2" in tale.text) == ("Waiting", True)
+    assert (tale.code, "it needs 2" in tale.text) == ("Waiting", True)
 
 
 def test_a_pod_of_no_gang_is_called_by_its_own_name() -> None:
@@ -115,7 +115,7 @@ def test_muster_up_tells_of_gangs_of_pods() -> None:
     bench.facts(pod("a"), pod("b"))
     bench.settle()
     waits = lived(bench)[-1]
-    assert waits.startswith("held back video/train the nodes have no place for all of it")
+    assert waits.startswith("held back video/train the nodes have no places for all of its pods")
     assert "1 Insufficient cpu" in waits
     bench.facts(node("two", 4))
     bench.settle()
@@ -130,7 +130,7 @@ def test_muster_up_tells_of_a_pod_in_no_gang_by_its_own_name() -> None:
     bench = begun(cpu=1)
     bench.facts(pod("single", labels={}))
     bench.settle()
-    assert lived(bench)[-1].startswith("held back video/single the nodes have no place for all of it")
+    assert lived(bench)[-1].startswith("held back video/single the nodes have no places for all of its pods")
 
 
 def test_pods_of_a_job_are_told_of_their_job_and_not_one_by_one() -> None:

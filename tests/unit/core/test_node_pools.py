@@ -56,7 +56,7 @@ def test_a_pool_is_read() -> None:
         ({"maxNodes": -1}, "maxNodes: is -1; say how many nodes"),
         ({"maxNodes": "4"}, "maxNodes: expected"),
         ({"labels": {}}, "labels: is empty; name the labels"),
-        ({"allocatable": {}}, "allocatable: is empty; say what one node can give"),
+        ({"allocatable": {}}, "allocatable: is empty; give the resources of one node"),
         ({"allocatable": {"cpu": "lots"}}, "allocatable.cpu: 'lots' is not a quantity"),
         ({"class": "soon"}, "class: 'soon' is neither the class of a ProvisioningRequest"),
         ({"class": ""}, "class: is missing; write the class"),

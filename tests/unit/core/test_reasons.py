@@ -240,5 +240,5 @@ def test_an_eviction_tells_whether_work_is_lost() -> None:
     for stored in scene.bench.log:
         story.feed(stored)
     evicted = next(each.entry.text for each in story.of("b/greedy").happenings if each.entry.word == "evicted")
-    assert "job a/owed stays within the min of its queue root/a" in evicted
-    assert evicted.endswith("It had run for 2 min: what it has not saved since is lost")
+    assert "job a/owed was within the min of its queue root/a" in evicted
+    assert evicted.endswith("It had run for 2 min: work since its last checkpoint is lost")

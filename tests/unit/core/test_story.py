@@ -58,7 +58,7 @@ SITUATIONS: dict[str, tuple[tuple[str, ...], str, str]] = {
     "finished, and its pods are not gone": (
         (*BASE, "job one", *RUN, "finishes one", "cluster-gone one", "pod-gone one 0"),
         "FinishedStillCharged",
-        "as long as anything of it is left (1 pod)",
+        "until all of it is gone (1 pod)",
     ),
     "finished": (
         (*BASE, "job one", *RUN, "finishes one failed", "cluster-gone one", "pod-gone one 0", "pod-gone one 1"),
@@ -68,8 +68,7 @@ SITUATIONS: dict[str, tuple[tuple[str, ...], str, str]] = {
     "deleted while it runs": (
         (*BASE, "job one", *RUN, "gone one"),
         "DeletedStillCharged",
-        "It was deleted, and is charged with cpu 12, memory 12G as long as anything of it is left (its RayCluster, 2 "
-        "pods)",
+        "It was deleted, and is charged with cpu 12, memory 12G until all of it is gone (its RayCluster, 2 pods)",
     ),
     "deleted while it waits": (
         (*BASE, "job two", "job one", "gone one"),
@@ -79,7 +78,7 @@ SITUATIONS: dict[str, tuple[tuple[str, ...], str, str]] = {
     "deleted after it was over": (
         (*BASE, "job one", *RUN, "finishes one", "cluster-gone one", "pod-gone one 0", "pod-gone one 1", "gone one"),
         "Gone",
-        "It was deleted, and released cpu 12, memory 12G: it is over and nothing of it is left",
+        "It was deleted, and released cpu 12, memory 12G: it finished and its pods are gone",
     ),
     "refused": ((*BASE, "job one refusal=spec.x_cannot_be"), "CannotSuspend", "It is not queued: spec.x: cannot be"),
     "deleted after it was refused": (
@@ -91,7 +90,7 @@ SITUATIONS: dict[str, tuple[tuple[str, ...], str, str]] = {
     "suspended outside": (
         (*BASE, "job one", *RUN, "suspends one"),
         "SuspendedOutside",
-        "Suspended by somebody else after its admission",
+        "Suspended by another client after its admission",
     ),
     "resuming it failed": (
         (*BASE, "job one", "failed one refused a policy says no"),
@@ -128,9 +127,9 @@ def test_every_situation_reads_differently() -> None:
 def test_adopted_because_it_ran_already_and_over_its_limit() -> None:
     story = story_of("job two", "starts two", "cluster two", "job one", "starts one", "cluster one", *BASE)
     assert story.standing.code == "Adopted"
-    assert "it already ran when it was first seen" in story.standing.text
+    assert "it ran before it was first seen" in story.standing.text
     adopted = next(each.entry for each in story.happenings if each.entry.word == "adopted")
-    assert "root/algorithm/video is over its limit by that (cpu 24 of 14" in adopted.text
+    assert "root/algorithm/video is over its limit now (cpu 24 of 14" in adopted.text
 
 
 def test_unmanaged_and_not_suspended() -> None:

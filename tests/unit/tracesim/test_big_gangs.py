@@ -12,7 +12,7 @@ from kit.traces import run, starts, trace
 from muster.tracesim.model import Trace
 
 AGE_S = 900
-"""The age limit of ten minutes, and half of it for what runs to end."""
+"""The age limit of ten minutes, and half of it for the pods that run to end."""
 
 
 def stream(queue: str, gpus: int, last: int, percent: int = 117, takes: int = 90) -> str:

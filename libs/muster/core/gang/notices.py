@@ -32,7 +32,7 @@ def told_lately(state: AdmitterState, gang: PodGang) -> bool:
 
 
 def gave_way(state: AdmitterState, gang: PodGang) -> HeldBackReason:
-    """What it is called that another gang was let in before it: for so long, it starves."""
+    """What it is called that another gang was placed before it: for so long, it starves."""
     since = gang.claimant.since
     starved = since and state.now >= since + STARVED_MS
     return "starved" if starved else "gave_way"

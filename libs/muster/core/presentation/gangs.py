@@ -73,7 +73,7 @@ def _about(gang: GangShown, held: GangHeld) -> list[Ref]:
 
 def _words(gang: GangShown, held: GangHeld) -> str:
     """Without the name of what it is about."""
-    return words.told(held.event, gang.counted().alive, gang.minimum)
+    return words.event_text(held.event, gang.counted().alive, gang.minimum)
 
 
 def _stamp(held: GangHeld, ref: Ref) -> str:

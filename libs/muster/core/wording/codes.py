@@ -1,4 +1,4 @@
-"""The words of each code of a job: what it means and the way out, which are a page; of codes without values all."""
+"""The words of each code of a job: its meaning and the way out, and the sentences of codes without values."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ NOTHING = "Nothing."
 
 
 class Meaning(NamedTuple):
-    """What the page says of a code."""
+    """The row of a code on the page."""
 
     means: str
     do: str = NOTHING
 
 
 MEANINGS: dict[JobCode, Meaning] = {
-    "Seen": Meaning("It was seen, and nothing has been decided about it yet."),
+    "Seen": Meaning("It was observed, and no decision about it exists yet."),
     "NotSynced": Meaning(
         "The cluster is not fully listed yet; nothing is admitted until it is.",
-        "If it lasts: `muster doctor` names what cannot be listed.",
+        "If it lasts: `muster doctor` names the kinds that cannot be listed.",
     ),
     "NoQuotaTree": Meaning("No valid ElasticQuotaTree is in force.", "Apply one."),
     "NoQuota": Meaning(
@@ -56,7 +56,7 @@ MEANINGS: dict[JobCode, Meaning] = {
         "The object cannot be read; the message names the field.", "Correct the object: it is queued then."
     ),
     "Unmanaged": Meaning(
-        "It is not suspended, and no quota claims its namespace: Muster leaves it alone.",
+        "It is not suspended, and no quota claims its namespace: Muster does not touch it.",
         "Add the namespace to a leaf if it is to be queued.",
     ),
     "NotSuspended": Meaning(
@@ -67,56 +67,58 @@ MEANINGS: dict[JobCode, Meaning] = {
     "BeingTried": Meaning("It is being evaluated right now."),
     "LogNearlyFull": Meaning(
         "The log is nearly full: nothing is admitted until its next generation is in force.",
-        "`muster log roll`, or look why the keeper does not.",
+        "`muster log roll`, or find out why the keeper does not.",
     ),
     "Paused": Meaning("Admissions are paused, by the named author.", "`muster resume admissions`."),
     "BehindHead": Meaning(
-        "The policy of its queue is `Block`: no job passes the head, and others are before it.",
-        "`muster why JOB` names them: look at the first; hold or delete it, or choose the policy `Round`.",
+        "The policy of its queue is `Block`: no job passes the head, and other jobs are ahead of it.",
+        "`muster why JOB` names them: start with the first: hold it, delete it, or choose the policy `Round`.",
     ),
     "InsufficientQuota": Meaning(
         "The quota that is named has no room for it now.",
         "Wait for jobs to end, or raise the max; `muster why JOB` names the jobs that hold the quota.",
     ),
     "InsufficientMinQuota": Meaning(
-        "It is not preemptible, and running jobs that are not preemptible fill the min.",
+        "It is not preemptible, and running jobs that are not preemptible fill the min (KAI: the quota).",
         "Wait, raise the min, or make it preemptible; `muster why JOB` names those jobs.",
     ),
     "InsufficientRuntimeQuota": Meaning(
         "The part of the quota that weights give its queue now has no room for it.",
-        "Wait for jobs to end or others to ask for less; `muster why JOB` names the jobs that hold it.",
+        "Wait for jobs to end, or for other queues to request less; `muster why JOB` names the jobs that hold it.",
     ),
     "ExceedsMaxQuota": Meaning(
-        "It asks for more than the max: it can never be admitted.", "Lower the request or raise the max."
+        "It requests more than the max (KAI: the limit): it can never be admitted.",
+        "Lower the request or raise the max.",
     ),
     "ExceedsMinQuota": Meaning(
-        "It is not preemptible and asks for more than the min: it can never be admitted.",
+        "It is not preemptible and requests more than the min (KAI: the quota): it can never be admitted.",
         "Raise the min, lower the request, or make it preemptible.",
     ),
     "QuotaHeld": Meaning("Part of the quota is held for the job that is named.", "Wait until that job has started."),
     "QuotaKept": Meaning(
-        "What is free is kept for queues that have wanted it of their guarantees lately (`muster.dev/borrow-freely`).",
+        "Free quota is kept for queues that requested it of their guarantees lately (`muster.dev/borrow-freely`).",
         "Wait: it borrows once enough is free, or once its queue is below its guarantee, or after a week.",
     ),
     "WaitingForClaim": Meaning("Quota that others release is held for it; it starts when enough is released."),
     "ResumeFailed": Meaning(
         "The API server refused to resume it; it is tried again at the time that is named.",
-        "Look at what the API server said: often a webhook or a policy.",
+        "Read the message of the API server: often a webhook or a policy refuses.",
     ),
     "GangUnschedulable": Meaning(
         "Its gang has no place on the nodes: it holds no quota, and is tried again when they have room.",
-        "Free or add nodes, or change what the pods ask of them.",
+        "Free or add nodes, or change the requirements of its pods.",
     ),
     "RunningTimeout": Meaning(
-        "It was admitted and did not come to run in time: suspended, and queued again after a pause.",
+        "It was admitted and did not start in time: suspended, and queued again after a pause.",
         "Look at its pods' Events: an image, a volume, an operator.",
     ),
     "StaleGang": Meaning(
         "Its gang had fewer pods than it needs for too long, in a KAI queue: suspended, and queued again.",
-        "Look at what became of its pods; `kai.scheduler/staleness-grace-period` gives it more time.",
+        "See the Events of its pods; `kai.scheduler/staleness-grace-period` gives it more time.",
     ),
     "Reclaimed": Meaning(
-        "It is suspended so that another queue gets its min, or its fair share.", "Nothing; it is queued again."
+        "It is suspended so that another queue gets its guarantee (KAI: its fair share).",
+        "Nothing; it is queued again.",
     ),
     "Preempted": Meaning(
         "It is suspended for a job of higher priority in its own queue, or for one that has had less GPU time; or it "
@@ -126,13 +128,11 @@ MEANINGS: dict[JobCode, Meaning] = {
     "Reserved": Meaning("Its quota is reserved; next it is admitted."),
     "AwaitingNodes": Meaning(
         "Its quota is reserved and the gang waits for nodes; the message counts why each refuses.",
-        "Free or add nodes, or change what the pods ask of them.",
+        "Free or add nodes, or change the requirements of its pods.",
     ),
     "WouldBeAdmitted": Meaning("It would be resumed, if this Muster did not only observe.", "Run with --act."),
     "Admitted": Meaning("It was admitted and is being resumed."),
-    "Starting": Meaning(
-        "It is resumed and does not run yet.", "If nothing exists of it: look whether its operator runs."
-    ),
+    "Starting": Meaning("It is resumed and does not run yet.", "If it has no pods: check whether its operator runs."),
     "Running": Meaning("It runs, charged at its queue."),
     "Adopted": Meaning(
         "It runs without an admission: it ran when first seen, or was started without one later.",
@@ -144,7 +144,8 @@ MEANINGS: dict[JobCode, Meaning] = {
     ),
     "Finished": Meaning("It has ended and holds no quota."),
     "FinishedStillCharged": Meaning(
-        "It has ended, and its pods that still exist count.", "Shorten ttlSecondsAfterFinished, or delete what is left."
+        "It has finished, and its pods that still exist are charged.",
+        "Shorten ttlSecondsAfterFinished, or delete its pods.",
     ),
     "DeletedStillCharged": Meaning(
         "It was deleted, and pods of it still exist.", "Look at finalizers and at pods that do not end."
@@ -157,13 +158,13 @@ MEANINGS: dict[JobCode, Meaning] = {
 
 
 def charged(status: JobStatus) -> str:
-    """``gpu 8 at root/a``: what a job is charged with, and where."""
+    """``gpu 8 at root/a``: the charge of a job."""
     request = status.charge.request if status.charge is not None else {}
     return f"{format_vector(request)} at {status.queue}"
 
 
 class Words(NamedTuple):
-    """What is said of a code that has no values. ``text``: for people; None: its place in the queue and the reason."""
+    """The sentence of a code that has no values. ``text``: for people; None: its place in the queue and the reason."""
 
     reason: Reason
     text: Callable[[JobStatus, int], str] | None
@@ -184,7 +185,7 @@ def _said(code: str, text: str) -> Words:
 
 
 PLAIN: dict[JobCode, Words] = {
-    "Unmanaged": _said("Unmanaged", "It is not suspended and no quota claims its namespace: Muster leaves it alone"),
+    "Unmanaged": _said("Unmanaged", "It is not suspended and no quota claims its namespace: Muster does not touch it"),
     "NotSuspended": _said("NotSuspended", "It is not suspended, so it is not queued; it is charged as soon as it runs"),
     "BeingTried": Words(
         explain.waiting_untried(0), lambda status, _: f"It is being tried in queue {status.queue} right now"

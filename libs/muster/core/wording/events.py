@@ -106,7 +106,7 @@ def ref_of(event: Event) -> Ref | None:
 
 
 def subject_of(event: Event) -> str:
-    """What an event is about, as people name it: jobs by ``namespace/name``, anything else with its kind."""
+    """The object of an event: jobs by ``namespace/name``, other objects with their kind."""
     if isinstance(event, d.CandidatesProposed):
         first = event.candidates[0].ref.key if event.candidates else ""
         return f"{first} +{len(event.candidates) - 1}" if len(event.candidates) > 1 else first
@@ -129,10 +129,10 @@ def subject_of(event: Event) -> str:
 
 def _pod(event: facts.PodObserved) -> str:
     pod = event.pod
-    stands = "over" if pod.over else "running" if pod.running else "pending"
+    phase = "finished" if pod.over else "running" if pod.running else "pending"
     where = f" on {pod.node}" if pod.node else ""
     why = f"; {pod.trouble.code}: {matter(pod.trouble)}" if pod.trouble is not None else ""
-    return f"{stands}{where}{why}"
+    return f"{phase}{where}{why}"
 
 
 def _request(queue: str, request: Vector) -> str:
@@ -141,20 +141,20 @@ def _request(queue: str, request: Vector) -> str:
 
 def _queue_object(event: facts.QueueObserved) -> str:
     priority = f", priority {event.priority}" if event.priority else ""
-    return f"stands for {event.path or 'no quota'}, policy {event.policy or 'unset'}{priority}"
+    return f"is the queue of {event.path or 'no quota'}, policy {event.policy or 'unset'}{priority}"
 
 
 def _applied(event: effects.EffectApplied) -> str:
     if event.action == "bind":
         return "bound to its node"
     if event.action in ("request_nodes", "withdraw_nodes"):
-        return "nodes are asked for" if event.action == "request_nodes" else "nodes are asked for no longer"
+        return "nodes are requested" if event.action == "request_nodes" else "the request for nodes is withdrawn"
     if event.action == "free_gpu":
         return "the pod that kept a GPU is deleted"
     if event.action == "remove_worker":
         return "the pod of the worker is deleted"
     if event.action == "gate":
-        return f"maxReplicas is what is granted as of resourceVersion {event.rv}"
+        return f"maxReplicas is set to the grant as of resourceVersion {event.rv}"
     field, value = suspend_field(event.ref.kind), str(event.action == "suspend").lower()
     return f"{field} is {value} as of resourceVersion {event.rv}"
 
@@ -179,7 +179,7 @@ _NOT_DONE = {
     "gate": "max not set",
     "remove_worker": "not deleted",
 }
-"""What the API server was asked to do to an object, once it has, or has not."""
+"""The word for a write to an object that the API server has done, or has refused."""
 _FAILED = {"resume": explain.NOT_RESUMED, "suspend": explain.NOT_SUSPENDED, "bind": explain.NOT_BOUND}
 
 
@@ -213,10 +213,10 @@ def _victims(victims: tuple[d.Victim, ...], more: int = 0) -> str:
 def _preemption(event: d.PreemptionProposed) -> str:
     if not event.victims and not event.partial:
         return f"{_request(event.queue, event.request)} should be held for it: it has waited too long"
-    whole = f"{_victims(event.victims)} should give way to it" if event.victims else ""
-    parts = f"{events_ray.parts(event.partial)} should be given back to it" if event.partial else ""
-    told = " and ".join(each for each in (whole, parts) if each)
-    return f"{told}; {explain.WITHHELD[event.withheld]}" if event.withheld else told
+    whole = f"{_victims(event.victims)} proposed as victims for it" if event.victims else ""
+    parts = f"{events_ray.parts(event.partial)} proposed to be released to it" if event.partial else ""
+    proposed = " and ".join(each for each in (whole, parts) if each)
+    return f"{proposed}; {explain.WITHHELD[event.withheld]}" if event.withheld else proposed
 
 
 def _for_what(event: d.EvictionOrdered) -> str:
@@ -328,7 +328,7 @@ _EVENTS: Mapping[type[Event], tuple[str, _Say]] = {
     ),
     claims.PlanTried: (
         "tried",
-        lambda e, _: f"with its victims gone it would find {'its' if e.fits else 'no'} places on the nodes",
+        lambda e, _: "it fits on the nodes once its victims are evicted" if e.fits else events_nodes.NO_PLACES_FREED,
     ),
     claims.PlanStale: ("stale", lambda e, _: f"no job is suspended for it: {explain.STALE[e.reason].format(e.holder)}"),
     claims.ClaimEnded: ("claim ends", lambda e, _: explain.CLAIM_ENDED[e.outcome]),
@@ -347,33 +347,35 @@ _EVENTS: Mapping[type[Event], tuple[str, _Say]] = {
     gangs.GangHeldBack: ("held back", _alone(events_nodes.held_back)),
     gangs.NodesClaimed: (
         "claims nodes",
-        lambda e, _: f"what becomes free on {counted(len(e.places), 'node')} is kept for it: it has waited too long",
+        lambda e, _: (
+            f"places that become free on {counted(len(e.places), 'node')} are kept for it: it has waited too long"
+        ),
     ),
     gangs.NodesClaimEnded: ("claim ends", lambda e, _: explain_nodes.NODES_CLAIM_ENDED[e.outcome]),
     gangs.GpuReservationEnded: (
         "frees gpu",
-        lambda e, _: f"nobody shares its GPU of {e.node} any more (group {e.group}): the device plugin gets it back",
+        lambda e, _: f"no pod shares its GPU of {e.node} now (group {e.group}): the GPU goes back to the device plugin",
     ),
     growing.NodesRequested: ("wants nodes", _alone(events_nodes.nodes_requested)),
     growing.NodesRequestWithdrawn: ("asks no more", _alone(events_nodes.nodes_withdrawn)),
     elastic.GrowthRequested: ("wants more", _alone(events_ray.requested)),
     elastic.GrowthGranted: ("may grow", _alone(events_ray.granted)),
     elastic.GrowthDenied: ("may not grow", _alone(events_ray.denied)),
-    elastic.GrowthWithdrawn: ("gives back", _alone(events_ray.withdrawn)),
+    elastic.GrowthWithdrawn: ("shrinks", _alone(events_ray.withdrawn)),
     elastic.GateSet: ("limits", _alone(events_ray.gate)),
     elastic.WorkersChosen: ("takes back", _alone(events_ray.chosen)),
     elastic.WorkersKept: ("keeps all", _alone(events_ray.kept)),
     elastic.WorkersRemoved: ("deletes", _alone(events_ray.removed)),
     alarms.AlarmRaised: ("alarm", _alone(events_ray.alarm)),
-    alarms.AlarmCleared: ("well again", lambda e, _: f"nothing is wrong with {e.cluster} any more"),
+    alarms.AlarmCleared: ("recovered", lambda e, _: f"the trouble with {e.cluster} has ended"),
     effects.EffectApplied: ("resumed", _alone(_applied)),
     effects.EffectFailed: ("not resumed", _alone(_failed)),
 }
-"""What each event is called, and how the rest of its sentence is made; a test holds it complete."""
+"""{type of event: (its word, its sentence)}; a test holds it complete."""
 
 
 def word_of(kind: type[Event]) -> str:
-    """What events of a type are called."""
+    """The word for events of a type."""
     return _EVENTS[kind][0]
 
 

@@ -55,8 +55,8 @@ def ready(jobs: int) -> str:
 
 
 def gang_phase(phase: str, found: Counted, minimum: int) -> tuple[str, str]:
-    """A gang of pods runs, or is over: (word, sentence). ``minimum``: how many pods it takes."""
-    takes = f" (it takes {minimum})" if minimum != found.pods else ""
+    """A gang of pods runs, finished or failed: (word, sentence). ``minimum``: the pods that it needs."""
+    takes = f" (it needs {minimum})" if minimum != found.pods else ""
     match phase:
         case "Finished":
             return "finished", f"{found.succeeded} of its {counted(found.pods, 'pod')} succeeded{takes}"

@@ -136,7 +136,7 @@ def moved(event: d.QuotaMoved, around: Happening) -> str:
 
 def adopted(event: d.WorkloadAdopted, around: Happening) -> str:
     text = f"charged with {format_vector(event.request)} at {event.queue}: {explain.ADOPTED[event.reason]}"
-    return f"{text}; {around.path} is over its limit by that ({usage(around.used)})" if around.path else text
+    return f"{text}; {around.path} is over its limit now ({usage(around.used)})" if around.path else text
 
 
 def recharged(event: ChargeChanged, around: Happening) -> str:

@@ -15,6 +15,8 @@ from muster.events.clearing import ClearingOrdered, ClearingProposed, ClearingTr
 from muster.model.resources import format_vector
 from muster.model.text import counted, moment
 
+NO_PLACES_FREED = "the evictions that were tried would not free the nodes it needs"
+
 
 def placed(event: d.GangAdmitted) -> str:
     """``; placed on node-1 (3), node-2 (1)``; nothing where nothing is placed."""
@@ -24,7 +26,7 @@ def placed(event: d.GangAdmitted) -> str:
 
 
 def admitted_on(event: d.GangAdmitted, around: Happening) -> str:
-    """The same, with the rule of the configuration where that is known: what is noted of it lists nodes, not pods."""
+    """The same, with the rule of the configuration where that is known; a happening lists nodes, not pods."""
     if not around.nodes:
         return placed(event)
     rule = f", by the rule {around.words} of {f'queue {event.queue}' if event.placement else 'the configuration'}"
@@ -47,16 +49,16 @@ def _where(places: Iterable[tuple[str, int]]) -> str:
 
 
 def room(event: d.PlacesFound) -> str:
-    """Why a gang that waited for room on the nodes is tried again."""
+    """Why a gang without places is evaluated again."""
     found = "node pools may add nodes" if event.growth else "the nodes have room"
-    return f"{found} for its gang: it is queued and tried again"
+    return f"{found} for its gang: it is queued again"
 
 
 def given_back(event: d.PlacesReleased) -> str:
-    """Which held places are free again, and why."""
+    """Which held places are released, and why."""
     count = sum(each.count for each in event.placements)
     nodes = ", ".join(dict.fromkeys(each.node for each in event.placements[:5]))
-    return f"{counted(count, 'place')} held on {nodes} given back: {explain_nodes.GIVEN_BACK[event.reason]}"
+    return f"{counted(count, 'place')} held on {nodes} released: {explain_nodes.GIVEN_BACK[event.reason]}"
 
 
 def lacks_nodes(event: d.GangAwaitingNodes | d.GangDeferred) -> str:
@@ -72,22 +74,22 @@ def awaits_nodes(event: d.GangAwaitingNodes, _around: Happening) -> str:
 
 
 def clearing_proposed(event: ClearingProposed) -> str:
-    """Who may have to leave for a job that lacks room on the nodes."""
+    """Which jobs are proposed as victims for a job without places on the nodes."""
     jobs = counted(len(event.victims), "job")
     if event.kind == "move":
-        return f"its quota has room, and the nodes have none: of {jobs} some should be moved, if each finds a place"
-    return f"its quota has room, and the nodes have none: of {jobs} those that it needs should give way to it"
+        return f"its quota has room, and the nodes have none: a subset of {jobs} is proposed to move to other nodes"
+    return f"its quota has room, and the nodes have none: a subset of {jobs} is proposed for eviction"
 
 
 def clearing_tried(event: ClearingTried) -> str:
-    """Whether it would have its places, and by how many that leave."""
+    """Whether it fits once the victims are gone, and how many those are."""
     if not event.victims:
-        return "with all of them gone it would find no places on the nodes"
+        return NO_PLACES_FREED
     where = _where((each.node, each.count) for each in event.places)
     if event.moves:
         moved = counted(len(event.victims), "job")
-        return f"with {moved} moved, each to places of its own, it has its places on {where}"
-    return f"with {counted(len(event.victims), 'job')} gone it has its places on {where}"
+        return f"with {moved} moved to other nodes, it fits on {where}"
+    return f"with {counted(len(event.victims), 'job')} evicted, it fits on {where}"
 
 
 def clearing_ordered(event: ClearingOrdered, around: Happening) -> str:
@@ -101,7 +103,7 @@ def clearing_ordered(event: ClearingOrdered, around: Happening) -> str:
             f"{names[each.uid]} from {', '.join(each.before[:3])} to {', '.join(each.after[:3])}"
             for each in event.moves[:5]
         )
-        return f"{ways}{more} moved so that it has room on the nodes: all keep their quota and start again there"
+        return f"{ways}{more} moved so that it has room on the nodes: they keep their quota and start again there"
     why = f"of lower priority (it has {event.priority})" if event.kind == "priority" else "above the share of its queue"
     return f"{shown}{more} suspended so that it has room on the nodes: {why}"
 
@@ -133,7 +135,7 @@ def held_back(event: gangs.GangHeldBack) -> str:
 
 
 def nodes_requested(event: growing.NodesRequested) -> str:
-    """Which nodes are asked for, for how many pods."""
+    """Which nodes are requested, for how many pods."""
     pods = counted(sum(each.count for each in event.pod_sets), "pod")
     again = f", try {event.tries}" if event.tries > 1 else ""
     return (
@@ -143,10 +145,10 @@ def nodes_requested(event: growing.NodesRequested) -> str:
 
 
 def nodes_withdrawn(event: growing.NodesRequestWithdrawn) -> str:
-    """Why nodes are asked for no longer, and when again."""
+    """Why a request for nodes is withdrawn, and when the next follows."""
     said = problems.after(event.problem)
-    again = f"; asked for again after {moment(event.retry_at)}" if event.retry_at else ""
-    return f"nodes are asked for no longer: {explain_nodes.WITHDRAWN[event.reason]}{said}{again}"
+    again = f"; requested again after {moment(event.retry_at)}" if event.retry_at else ""
+    return f"the request for nodes is withdrawn: {explain_nodes.WITHDRAWN[event.reason]}{said}{again}"
 
 
 def node_pools(event: facts.NodePoolsObserved) -> str:

@@ -64,16 +64,18 @@ def granted(event: elastic.GrowthGranted) -> str:
 
 
 def withdrawn(event: elastic.GrowthWithdrawn) -> str:
-    why = f"to {event.claimant}" if event.claimant is not None else "nobody uses it"
+    why = f"for {event.claimant}" if event.claimant is not None else "they are unused"
     return (
-        f"{counts(event.removed)} of {event.cluster} given back, {why}: {counts(event.groups)} stay granted; "
+        f"{counts(event.removed)} of {event.cluster} released, {why}: {counts(event.groups)} stay granted; "
         f"{format_vector(event.request)} at {event.queue}"
     )
 
 
 def denied(event: elastic.GrowthDenied) -> str:
     short, term = event.short, terms(event.short.path)
-    limit = f"{term.least} for what is {term.firm}" if short.of_min else "runtime" if short.of_runtime else term.most
+    limit = (
+        f"{term.least} for jobs that are {term.firm}" if short.of_min else "runtime" if short.of_runtime else term.most
+    )
     never = "; that alone is over the limit" if event.reason == "exceeds_limit" else ""
     return (
         f"{counts(event.groups)} more for {event.cluster} do not fit: {short.resource} in {term.where}: "
@@ -108,13 +110,13 @@ ALARMS: dict[alarms.AlarmReason, tuple[str, str]] = {
     ),
     "unreachable": (
         "RayHeadUnreachable",
-        "The head of {cluster} runs and does not answer: see its log, and whether a NetworkPolicy lets the autoscaler "
-        "bridge reach ports 6379 and 8265",
+        "The head of {cluster} runs and does not answer: see its log, and whether a NetworkPolicy keeps the autoscaler "
+        "bridge from ports 6379 and 8265",
     ),
     "stalled": (
         "RayAutoscalerStalled",
         "The autoscaler of {cluster} makes no tick though there is something to do: see the log of container "
-        "autoscaler in its head pod; deleting that container's process lets kubelet start it again",
+        "autoscaler in its head pod; deleting that container's process makes kubelet start it again",
     ),
     "not_growing": (
         "RayAutoscalerNotGrowing",
@@ -131,17 +133,17 @@ ALARMS: dict[alarms.AlarmReason, tuple[str, str]] = {
         "{cluster} was admitted and is not ready: see its pods, and whether the images can be pulled",
     ),
 }
-"""{reason of an alarm: (its name on an Event, what is said)}"""
+"""{reason of an alarm: (its name on an Event, its sentence)}"""
 
 
 def alarm_reason(event: alarms.AlarmRaised) -> Reason:
-    """What is wrong with a Ray cluster, and what comes of it."""
+    """The trouble with a Ray cluster, and its consequence."""
     code, words = ALARMS[event.reason]
     text = words.format(cluster=event.cluster, groups=counts(event.groups))
     if event.reason == "not_growing":
-        text = f"{text}. They are given back, and tried again after {moment(event.until)}"
+        text = f"{text}. They are released, and tried again after {moment(event.until)}"
     elif event.reason in alarms.DEAF and not event.fixed:
-        text = f"{text}. Meanwhile it is granted nothing more, and what it does not use is given back"
+        text = f"{text}. Meanwhile it is granted no more, and its unused replicas are released"
     return Reason(code, f"alarm {event.reason} {counts(event.groups)}", text)
 
 
@@ -150,12 +152,12 @@ def alarm(event: alarms.AlarmRaised) -> str:
 
 
 def gate(event: elastic.GateSet) -> str:
-    shown = f"maxReplicas of {event.ref} should say {counts(event.most)}, of the {counts(event.ceilings)} its owner set"
+    shown = f"maxReplicas of {event.ref} should be {counts(event.most)}, of the {counts(event.ceilings)} its owner set"
     gone = [pod.name for pods in event.workers.values() for pod in pods]
     if gone:
         shown = f"{shown}; {listed(gone)} {'is' if len(gone) == 1 else 'are'} to be deleted"
-    whose = f"when {event.claimant} has got the rest" if event.claimant is not None else "of what is not used"
-    return f"{shown}; {counts(event.granted)} stay {whose}" if event.granted else shown
+    kept = f" once {event.claimant} has the rest" if event.claimant is not None else "; the rest is unused"
+    return f"{shown}; {counts(event.granted)} stay granted{kept}" if event.granted else shown
 
 
 def parts(partial: tuple[PartialVictim, ...]) -> str:
@@ -172,10 +174,10 @@ def chosen(event: elastic.WorkersChosen) -> str:
     idle = sum(each.idle for each in event.workers)
     busy = len(event.workers) - idle
     purpose = f" for {event.claimant}" if event.claimant is not None else ""
-    what = listed([each.ref.name for each in event.workers])
+    names = listed([each.ref.name for each in event.workers])
     how = f"{idle} idle, {busy} not" if busy else "idle"
     return (
-        f"{what} of {event.ref} {'goes' if len(event.workers) == 1 else 'go'}{purpose} ({how}): they take no new work"
+        f"{names} of {event.ref} {'goes' if len(event.workers) == 1 else 'go'}{purpose} ({how}): they take no new work"
     )
 
 
@@ -183,7 +185,8 @@ def kept(event: elastic.WorkersKept) -> str:
     why = {
         "at_minimum": "its worker groups are at their minReplicas",
         "no_cluster": "it has no Ray cluster that scales itself",
-        "not_written": "nothing came of it for two minutes; see whether its cluster can be written and its pods end",
+        "not_written": "the request had no effect for two minutes; check whether its cluster can be written to, and "
+        "whether its pods end",
         "in_use": "those that were idle for too long are used again, or gone",
     }
     return f"no workers are taken from it: {why[event.reason]}"
@@ -194,8 +197,8 @@ def removed(event: elastic.WorkersRemoved) -> str:
     names = [pod.name for pods in event.workers.values() for pod in pods]
     one = len(names) == 1
     asked = f"KubeRay was asked at {moment(event.since)} to delete {'it' if one else 'them'}"
-    what = f"{listed(names)} of {event.ref} {'is' if one else 'are'} still there though {asked}"
-    return f"{what}: Muster deletes {'its pod' if one else 'their pods'}; see whether KubeRay runs"
+    workers = f"{listed(names)} of {event.ref} {'is' if one else 'are'} still there though {asked}"
+    return f"{workers}: Muster deletes {'its pod' if one else 'their pods'}; see whether KubeRay runs"
 
 
 def not_removed(event: effects.EffectFailed) -> str:
@@ -212,7 +215,7 @@ def listed(names: list[str]) -> str:
 def not_written(event: effects.EffectFailed) -> str:
     why = {
         "gone": "the cluster is gone",
-        "spec_changed": "it has changed meanwhile; it is decided afresh",
+        "spec_changed": "it has changed meanwhile; it is decided again",
         "superseded": "a newer decision has been carried out on it",
         "refused": "the API server refused to write maxReplicas",
         "withdrawn": "a newer decision withdrew that",

@@ -1,6 +1,6 @@
-"""From reasons to sentences: the one place where what the log says is put into words for people.
+"""From reasons to sentences: the one place that puts the values of the log into words.
 
-A sentence names the object's own terms with numbers, says what it waits for, and what would help.
+A sentence names the object in its own terms, its numbers, the condition it waits for, and the way out.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from muster.model.text import counted, span
 
 
 class Reason(Struct, frozen=True):
-    """Why something stands where it stands.
+    """Why an object has its state.
 
     ``key`` is equal for two moments that read the same to a user, whatever is in use at the moment.
     """
@@ -63,8 +63,8 @@ def waiting_for_quota(refusal: Shortfall) -> Reason:
         case "InsufficientRuntimeQuota":
             key = f"runtime:{path}:{resource}:{refusal.asked}"
             text = (
-                f"Insufficient runtime {node}: {amounts(refusal, 'runtime')}. What the quota may use now is divided by "
-                "weight: wait for its jobs to complete or others to ask for less"
+                f"Insufficient runtime {node}: {amounts(refusal, 'runtime')}. The quota is divided by "
+                "weight among queues with requests: wait for its jobs to complete, or for other queues to request less"
             )
         case "ExceedsMaxQuota":
             key = f"exceeds:{path}:{resource}:{limit}"
@@ -88,44 +88,44 @@ def waiting_for_quota(refusal: Shortfall) -> Reason:
 
 
 def kept_for_owners(refusal: Shortfall) -> Reason:
-    """The words for a job that would borrow what is kept for owners: it may run longer than the tree lends freely."""
+    """The words for a job that would borrow quota kept for its owners: it may run longer than the tree lends freely."""
     resource, path, term = refusal.resource, refusal.path, terms(refusal.path)
     return Reason(
         "QuotaKept",
         f"kept:{path}:{resource}:{refusal.asked}",
-        f"Quota({resource}) in {term.where} is kept for other queues: {amounts(refusal, term.most)}, which they wanted "
-        "lately: it is lent only to jobs that are expected to end soon (muster.dev/borrow-freely). Wait for more to "
+        f"Quota({resource}) in {term.where} is kept for other queues: {amounts(refusal, term.most)}. They requested it "
+        "lately, so it is lent only to jobs that are expected to end soon (muster.dev/borrow-freely). Wait for more to "
         "become free, or for its own queue to fall below its guarantee",
     )
 
 
 def paused(queue: str, by: str, why: str) -> Reason:
-    """The words for a queue somebody has paused."""
-    who = f" by {by}" if by else ""
+    """The words for a paused queue."""
+    author = f" by {by}" if by else ""
     return Reason(
         "Paused",
         f"paused:{queue}:{by}:{why}",
-        f"Admissions are paused{who}{f': {why}' if why else ''}; `muster resume admissions` lets them go on",
+        f"Admissions are paused{author}{f': {why}' if why else ''}; `muster resume admissions` resumes them",
     )
 
 
 def resting(where: str, what: tuple[str, ...], by: str, why: str) -> str:
-    """The words for what somebody has paused; ``where``: a quota path, empty for the whole tree."""
-    who, reason, option = f" by {by}" if by else "", f": {why}" if why else "", f" --queue {where}" if where else ""
+    """The words for paused admissions and evictions; ``where``: a quota path, empty for the whole tree."""
+    author, reason, option = f" by {by}" if by else "", f": {why}" if why else "", f" --queue {where}" if where else ""
     verb = "are paused" if not where else f"of queue {where} are paused"
     again = " and ".join(f"`muster resume {each}{option}`" for each in what)
-    lets = "lets" if len(what) == 1 else "let"
-    return f"{' and '.join(what).capitalize()} {verb}{who}{reason}; {again} {lets} them go on"
+    resumes = "resumes" if len(what) == 1 else "resume"
+    return f"{' and '.join(what).capitalize()} {verb}{author}{reason}; {again} {resumes} them"
 
 
 def evicted_for(claimant: str, queue: str, path: str, resource: str) -> Reason:
-    """The words for a job that was suspended so that another queue gets what it is owed."""
+    """The words for a job that was suspended so that another queue gets its guarantee or fair share."""
     owed = terms(queue).owed
     return Reason(
         "Reclaimed",
         f"reclaimed:{claimant}",
-        f"Suspended to release {resource} in {terms(path).where}: job {claimant} stays within the {owed} of its queue "
-        f"{queue}, and this one ran above the {owed} of its own. It is queued again in its old place",
+        f"Suspended to release {resource} in {terms(path).where}: job {claimant} was within the {owed} of its queue "
+        f"{queue}, and this job ran above the {owed} of its queue. It is queued again in its old place",
     )
 
 
@@ -134,8 +134,9 @@ def preempted_for(claimant: str, queue: str, path: str, resource: str, prioritie
     return Reason(
         "Preempted",
         f"preempted:{claimant}",
-        f"Preempted by a job of higher priority in the same queue: {claimant} has priority {priorities[1]}, this one "
-        f"{priorities[0]}, and needs {resource} of quota {path} in queue {queue}. It is queued again in its old place",
+        f"Preempted by a job of higher priority in the same queue: {claimant} had priority {priorities[1]}, this job "
+        f"{priorities[0]}, and it needed {resource} of {terms(path).where} in queue {queue}. It is queued again in "
+        "its old place",
     )
 
 
@@ -144,8 +145,9 @@ def served_more(claimant: str, queue: str, path: str, resource: str) -> Reason:
     return Reason(
         "Preempted",
         f"preempted:{claimant}",
-        f"Suspended right after a checkpoint for a job that has had less GPU time: {claimant} needs {resource} of "
-        f"quota {path} in queue {queue} (muster.dev/least-attained). It is queued again, behind jobs with less",
+        f"Suspended right after a checkpoint for a job that had less GPU time: {claimant} needed {resource} of "
+        f"{terms(path).where} in queue {queue} (muster.dev/least-attained). It is queued again, behind "
+        "jobs with less GPU time",
     )
 
 
@@ -156,7 +158,7 @@ def moved_for(why: Leaving) -> Reason:
         "Preempted",
         f"moved:{why.claimant}",
         f"Moved {where} to make room for {why.claimant} of queue {why.queue}: it is suspended, keeps its quota, and "
-        f"starts again there when its pods are gone",
+        f"starts again on the new nodes once its pods are gone",
     )
 
 
@@ -168,9 +170,9 @@ def _nodes(names: tuple[str, ...]) -> str:
 
 def cleared_for(why: Leaving) -> Reason:
     """The words for a job that was suspended so that another has room on the nodes."""
-    rule = f"stays within the {terms(why.queue).owed} of its queue, and this one ran above that of its own"
+    rule = f"was within the {terms(why.queue).owed} of its queue, while this job ran above that of its queue"
     if why.code == "Preempted":
-        rule = f"has priority {why.claimant_priority}, this one {why.priority}"
+        rule = f"had priority {why.claimant_priority}, this job {why.priority}"
     said = f"Suspended to make room on nodes for job {why.claimant} of queue {why.queue}, which {rule}"
     return Reason(why.code, f"cleared:{why.claimant}", f"{said}. It is queued again in its old place")
 
@@ -193,19 +195,19 @@ def leaving(why: Leaving) -> Reason:
 
 
 def work_lost(ran: int) -> str:
-    """What an eviction costs, after the sentence about it; ``ran`` in ms."""
-    return f". It had run for {span(ran)}: what it has not saved since is lost"
+    """The cost of an eviction, after the sentence about it; ``ran`` in ms."""
+    return f". It had run for {span(ran)}: work since its last checkpoint is lost"
 
 
 def taker(job: str, amount: str, queue: str, *, ahead: bool) -> str:
-    """A job that took what another one waits for. ``queue``: its own, where it is another; ``ahead`` of it or not."""
+    """A job that took quota another one waits for. ``queue``: its own, where it is another; ``ahead`` of it or not."""
     how = f"of queue {queue}" if queue else "ahead of it" if ahead else "behind it, and small enough"
     return f"{job} ({amount}, {how})"
 
 
-def room_made(what: str) -> str:
-    """What was tried last to make room for a job, and what became of that."""
-    return f". To make room for it: {what}"
+def room_made(attempt: str) -> str:
+    """The last attempt to make room for a job, and its outcome."""
+    return f". To make room for it: {attempt}"
 
 
 def in_place(text: str, place: int, length: int, queue: str) -> str:
@@ -214,15 +216,15 @@ def in_place(text: str, place: int, length: int, queue: str) -> str:
 
 
 def taken_meanwhile(resource: str, shown: list[str], count: int) -> str:
-    """Which jobs took what a job waits for, while it waited."""
+    """Which jobs took the quota that a job waits for, while it waited."""
     more = f", and {count - len(shown)} before them" if count > len(shown) else ""
     return f". While it waited, {resource} there went to {', '.join(shown)}{more}"
 
 
 def waiting_untried(ahead: int) -> Reason:
-    """The words for a job nobody has tried yet."""
-    who = "next in its queue" if ahead <= 0 else f"behind {ahead} in its queue"
-    return Reason("Queued", "untried", f"Queued, {who}; about to be tried")
+    """The words for a job that was not evaluated yet."""
+    position = "next in its queue" if ahead <= 0 else f"behind {counted(ahead, 'job')} in its queue"
+    return Reason("Queued", "untried", f"Queued, {position}; it is evaluated soon")
 
 
 LOG_NEARLY_FULL = Reason(
@@ -235,7 +237,7 @@ LOG_NEARLY_FULL = Reason(
 BEHIND_HEAD = Reason(
     "BehindHead",
     "behind_head",
-    "Nobody passes the head of its queue (policy Block): it is tried when all before it have their places",
+    "No job passes the head of its queue (policy Block): it is evaluated when all jobs ahead of it are admitted",
 )
 
 
@@ -259,10 +261,10 @@ def resume_failed(found: FieldProblem | None, until: str) -> Reason:
 
 
 def beyond_grant(over: Vector, granted: Vector) -> Reason:
-    """What runs of a job is more than it was granted, resource by resource."""
+    """More of a job runs than its grant, resource by resource."""
     text = (
-        f"{format_vector(over)} runs beyond what it was granted ({format_vector(granted)}): all of it is charged, and "
-        "it is the first of its priority to give back. Scale it down, or suspend it and raise its request"
+        f"{format_vector(over)} runs beyond its grant ({format_vector(granted)}): all of it is charged, and "
+        "it is the first of its priority to be evicted. Scale it down, or suspend it and raise its request"
     )
     return Reason("BeyondGrant", f"beyond_grant {format_vector(over)}", text)
 
@@ -270,13 +272,13 @@ def beyond_grant(over: Vector, granted: Vector) -> Reason:
 SUSPENDED_OUTSIDE = Reason(
     "SuspendedOutside",
     "suspended_outside",
-    "Suspended by somebody else after its admission; it keeps its quota until its pods are gone, "
+    "Suspended by another client after its admission; it keeps its quota until its pods are gone, "
     "then it is queued again",
 )
 RUNNING_TIMEOUT = Reason(
     "RunningTimeout",
     "running_timeout",
-    "Suspended again: it was admitted and did not come to run in time. Its quota is given back, and it is queued "
+    "Suspended again: it was admitted and did not start in time. Its quota is released, and it is queued "
     "again after a pause",
 )
 STALE_GANG = Reason(
@@ -290,14 +292,14 @@ STALE_GANG = Reason(
 def unschedulable(said: str) -> Reason:
     """The words for a job whose gang kube-scheduler has not placed."""
     text = (
-        f"Suspended again: kube-scheduler has not placed its gang ({said}). Its quota is given back, and it is "
+        f"Suspended again: kube-scheduler has not placed its gang ({said}). Its quota is released, and it is "
         "queued again after a pause"
     )
     return Reason("RunningTimeout", "unschedulable", text)
 
 
 def suspended(reason: Literal["running_timeout", "stale_gang", "unschedulable"], said: str = "") -> str:
-    """Why an admitted job is suspended again, for nobody else."""
+    """Why an admitted job is suspended again for a reason of its own."""
     if reason == "unschedulable":
         return unschedulable(said).text
     return STALE_GANG.text if reason == "stale_gang" else TIMED_OUT
@@ -305,8 +307,8 @@ def suspended(reason: Literal["running_timeout", "stale_gang", "unschedulable"],
 
 def admitted(queue: str, request: Vector, waited: int) -> Reason:
     """The words for an admission after a wait of so many ms."""
-    what = format_vector(request)
-    text = f"Admitted from queue {queue} after {span(waited)}: its quota ({what}) is reserved and it is being started"
+    amount = format_vector(request)
+    text = f"Admitted from queue {queue} after {span(waited)}: its quota ({amount}) is reserved and it is being started"
     return Reason("Admitted", "admitted", text)
 
 
@@ -314,25 +316,25 @@ ADMITTED = Reason("Admitted", "admitted", "Admitted: its quota is reserved and i
 RUNNING = Reason("Running", "running", "Running")
 
 ADOPTED: dict[AdoptionReason, str] = {
-    "already_running": "it already ran when it was first seen: charged as it is, and left alone",
-    "bypassed": "it was started around the queue: charged as it is, and left alone",
+    "already_running": "it ran before it was first seen: it is charged, and not touched",
+    "bypassed": "it was started without an admission: it is charged, and not touched",
 }
 RELEASED: dict[ReleaseReason, str] = {
-    "finished": "it is over and nothing of it is left",
-    "gone": "it was deleted and nothing of it is left",
-    "suspended_outside": "somebody suspended it and nothing of it is left; it is queued again",
+    "finished": "it finished and its pods are gone",
+    "gone": "it was deleted and its pods are gone",
+    "suspended_outside": "another client suspended it and its pods are gone; it is queued again",
     "superseded": "its spec was edited before it started; it is queued again as it is now",
-    "held": "it was held back before it was admitted",
+    "held": "it was put on hold before it was admitted",
     "paused": "the admissions of its queue were paused before it was admitted; it is queued again in its old place",
     "resume_failed": "the API server refused to resume it; it is queued again after a pause",
-    "evicted": "it was suspended to give quota back, and nothing of it is left; it is queued again in its old place",
+    "evicted": "it was evicted and its pods are gone; it is queued again in its old place",
     "preempted": "it was suspended for a job of higher priority in its queue, or for one that has had less GPU time, "
-    "and nothing of it is left; it is queued again",
-    "timed_out": "it did not come to run in time; it was suspended and is queued again after a pause",
+    "and its pods are gone; it is queued again",
+    "timed_out": "it did not start in time; it was suspended and is queued again after a pause",
     "stale": "it had too few pods of its gang and was suspended; it is queued again in its old place",
-    "moved": "it was suspended so that another has room on the nodes, and nothing of it is left there; its quota is "
-    "reserved for it again, and it starts where it has its new place",
-    "no_nodes": "its gang has no place on the nodes; it is queued again when they have room for it",
+    "moved": "it was suspended so that another job has room on the nodes, and its pods are gone; its quota is "
+    "reserved for it again, and it starts on its new nodes",
+    "no_nodes": "its gang has no places on the nodes; it is queued again when they have room for it",
 }
 NOT_RESUMED: dict[FailureReason, str] = {
     "gone": "it was deleted before it could be resumed",
@@ -348,85 +350,86 @@ NOT_SUSPENDED: dict[FailureReason, str] = {
     "refused": "the API server refused to suspend it",
     "withdrawn": "a newer decision withdrew that",
 }
-NOT_ASKED = "the API server refused to have nodes asked for"
+NOT_ASKED = "the API server refused to write the request for nodes"
 NOT_WITHDRAWN = "the API server refused to remove a request for nodes"
-GPU_KEPT = "the API server refused to delete the pod that keeps a GPU nobody shares any more"
+GPU_KEPT = "the API server refused to delete the pod that keeps a GPU that no pod shares"
 NOT_BOUND: dict[FailureReason, str] = {
     "gone": "it was deleted before it could be bound",
     "spec_changed": "it was changed before it could be bound",
-    "superseded": "somebody else has bound it to another node",
+    "superseded": "another scheduler bound it to another node",
     "refused": "the API server refused to bind it",
     "withdrawn": "it had lost its node before it was bound; it waits for another",
 }
 DEFERRED: dict[DeferralReason, str] = {
     "nothing_evictable": "its queue is owed {0}, and no borrower in {1} can be evicted",
     "evictions_paused": "its queue is owed {0}, and the evictions that would free it in {1} are paused "
-    "(`muster resume evictions` lets them go on)",
+    "(`muster resume evictions` resumes them)",
     "too_young": "its queue is owed {0}, and no borrower in {1} has run for its minimum yet",
-    "grace": "its queue is owed {0} in {1}, and no job is evicted for it before its reclaim grace is over",
+    "grace": "its queue is owed {0} in {1}, and no job is evicted for it before its reclaim grace ends",
     "lower_stays": "it has a higher priority than jobs that run in its queue, and those that can be evicted would not "
     "free enough {0} for it in {1}",
     "lower_paused": "it has a higher priority than jobs that run in its queue, and the evictions that would free {0} "
-    "for it in {1} are paused (`muster resume evictions` lets them go on)",
+    "for it in {1} are paused (`muster resume evictions` resumes them)",
     "lower_too_young": "it has a higher priority than jobs that run in its queue, and they have not run for their "
-    "minimum yet, so {0} in {1} is not taken back from them",
+    "minimum yet, so {0} in {1} is not reclaimed from them",
 }
 """Why nothing is evicted for a job, with the resource and where it is refused."""
 WITHHELD = {
-    "reclaim_disabled": "nothing is done: work that nobody had admitted was running when this cluster was first seen, "
-    "so nobody is evicted before you say so (`muster resume evictions`)",
+    "reclaim_disabled": "no job is evicted: jobs without an admission were running when this cluster was first seen; "
+    "`muster resume evictions` enables evictions",
 }
 STALE: dict[PlanObjection, str] = {
-    "not_waiting": "it no longer waits as it did",
-    "fits": "it fits without taking anything back",
-    "held_for_age": "what is freed there is held for {}, which has waited longer",
-    "no_victims": "no job is named that could give way",
-    "victim_protected": "a victim may not be suspended any more",
+    "not_waiting": "it no longer waits",
+    "fits": "it fits without an eviction",
+    "held_for_age": "quota that is freed there is held for {}, which has waited longer",
+    "no_victims": "the plan names no victim",
+    "victim_protected": "a victim may no longer be evicted",
     "victim_left": "a victim has left meanwhile",
-    "not_preempting": "no job of its own queue gives way to it",
-    "not_lower": "a victim of its own queue has no lower priority",
+    "not_preempting": "jobs of its queue are not preempted for it",
+    "not_lower": "a victim in its queue has no lower priority",
     "not_served_more": "a victim has had no more GPU time than it, or keeps no checkpoints",
-    "below_min": "the queue of a victim would fall below its min",
-    "gives_too_much": "a queue would give more than it has above its share",
-    "not_enough": "it would not fit even with the victims gone",
+    "below_min": "the queue of a victim would fall below its guarantee",
+    "gives_too_much": "a queue would lose more than it uses above its share",
+    "not_enough": "it would not fit once the victims are evicted",
     "beyond_guarantee": "it is beyond the guarantee of its queue",
     "beyond_share": "it is beyond the fair share of its queue",
-    "unbalanced": "its queue would be further above its share than one that gives",
+    "unbalanced": "its queue would be further above its share than the queue of a victim",
     "too_many_victims": "it needs fewer victims",
-    "no_nodes": "it would find no place on the nodes even with the victims gone",
+    "no_nodes": "the evictions that were tried would not free the nodes it needs",
 }
-"""Why a proposed preemption is not carried out, with the job that holds what it would take."""
+"""Why a proposed preemption is not carried out, with the job that holds the quota it would take."""
 CLAIM_ENDED: dict[ClaimOutcome, str] = {
-    "gone": "nothing is held for it any more: it no longer waits",
-    "held": "nothing is held for it any more: it is held back (`muster release` lets it queue again)",
-    "paused": "nothing is held for it any more: admissions of its queue are paused",
-    "moved": "nothing is held for it any more: it belongs to another queue now",
-    "changed": "nothing is held for it any more: it was edited, and is queued anew",
-    "unsatisfiable": "nothing is held for it any more: it asks for more than its quota may give now",
-    "expired": "nothing is held for it any more: not enough was given back in time",
+    "gone": "its claim ended: it no longer waits",
+    "held": "its claim ended: it is on hold (`muster release` queues it again)",
+    "paused": "its claim ended: admissions of its queue are paused",
+    "moved": "its claim ended: it belongs to another queue now",
+    "changed": "its claim ended: it was edited, and is queued again",
+    "unsatisfiable": "its claim ended: it requests more than its quota allows now",
+    "expired": "its claim ended: not enough was released in time",
 }
 STAYS: dict[StayReason, str] = {
-    "overdue": "it was suspended an hour ago and has not left: no job waits for it any more, others may give way; "
+    "overdue": "it was suspended an hour ago and its pods still exist: no job waits for them, other jobs may be "
+    "evicted instead; "
     "`kubectl describe` its pods: a finalizer or a node that is gone may keep them",
-    "runs_again": "it was suspended and has been started again: no job waits for it, others may give way instead",
+    "runs_again": "it was suspended and has been started again: no job waits for it, other jobs may be evicted instead",
 }
-TIMED_OUT = "it was admitted and did not come to run in time: it is suspended and queued again after a pause"
+TIMED_OUT = "it was admitted and did not start in time: it is suspended and queued again after a pause"
 DEQUEUED: dict[DequeueReason, str] = {
     "gone": "it was deleted",
-    "finished": "it is over",
-    "started_outside": "it was started around the queue",
+    "finished": "it finished",
+    "started_outside": "it was started without an admission",
     "refused": "it can no longer be queued",
-    "unbound": "no quota claims its namespace any more",
-    "held": "somebody holds it back",
+    "unbound": "no quota claims its namespace now",
+    "held": "it is on hold",
 }
 
 
 def trouble(code: str, found: Sequence[str], more: int) -> Reason:
-    """The words for what is wrong with an object, for an Event on it. ``more``: findings beyond those found."""
+    """The words for the problems of an object, for an Event on it. ``more``: findings beyond those found."""
     listed = "; ".join(found) + (f"; and {more} more" if more else "")
     if code == "tree_rejected":
         text = f"Refused as a whole, the last good tree stays in force: {listed}"
         return Reason("QuotaTreeRejected", code, text)
     if code == "pools_refused":
-        return Reason("NodePoolRefused", code, f"Node pools that do not count, the others do: {listed}")
+        return Reason("NodePoolRefused", code, f"These node pools are refused, the other pools count: {listed}")
     return Reason(refused_code(code), code, listed)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from muster.core.objects.labels import RUN_TIME
 from muster.core.objects.meta import rfc3339
 from muster.core.wording.explain import Reason
+from muster.core.wording.terms import terms
 from muster.events.claims import ClaimOpened
 from muster.model.demand import Shortfall
 from muster.model.resources import format_quantity
@@ -12,14 +13,14 @@ from muster.model.text import span
 
 
 def waiting_for_claim(denial: Shortfall, promised: int) -> Reason:
-    """The words for a claimant: what leaves is held for it. ``promised``: log time (ms), 0 where nothing is."""
+    """The words for a claimant: released quota is held for it. ``promised``: log time (ms), 0 where nothing is."""
     resource, path = denial.resource, denial.path
     by = f", by {rfc3339(promised)} if the declared run times are true" if promised else ""
     return Reason(
         "WaitingForClaim",
         f"claim:{path}:{resource}:{promised}",
-        f"What is given back in quota {path} is held for it: request "
-        f"{format_quantity(denial.asked, resource)} {resource}. It starts as soon as enough has left{by}",
+        f"Quota that is released in {terms(path).where} is held for it: request "
+        f"{format_quantity(denial.asked, resource)} {resource}. It starts once enough is released{by}",
     )
 
 
@@ -39,14 +40,14 @@ def not_beside(declared: int, promised: int) -> str:
 
 
 def opened(event: ClaimOpened) -> str:
-    """What follows on what is held: by when, if anything says so."""
+    """When a claim is served, as the end of a sentence; empty where no run times are declared."""
     if not event.promised:
         return ""
-    return f"; by the declared run times it starts by {rfc3339(event.promised)}, and who has left by then may pass"
+    return f"; by the declared run times it starts by {rfc3339(event.promised)}, and jobs that end before may pass"
 
 
 def beside(job: str, declared: int, promised: int) -> str:
-    """Why somebody was let in beside a claim; empty where it was not. ``declared``: ms; ``promised``: log time (ms)."""
+    """Why a job was admitted beside a claim; empty where it was not. ``declared``: ms; ``promised``: log time (ms)."""
     if not job:
         return ""
-    return f"; it declares {span(declared)}, and job {job}, for which this is held, is promised by {rfc3339(promised)}"
+    return f"; it declares {span(declared)}, and job {job}, for which quota is held, is promised by {rfc3339(promised)}"

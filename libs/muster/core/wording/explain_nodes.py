@@ -32,7 +32,7 @@ OBSTACLES: dict[ObstacleCode, str] = {
 
 
 def no_room(short: Shortage, pods: str = "") -> str:
-    """Why there is no place. ``pods``: what is counted, see :func:`pods_of`; empty: the pods of a set of a job.
+    """Why there is no place. ``pods``: the counted pods, see :func:`pods_of`; empty: the pods of a set of a job.
 
     ``0/5 nodes are available: 1 Insufficient nvidia.com/gpu, 4 node(s) had untolerated taint {a: b}``.
     """
@@ -41,7 +41,7 @@ def no_room(short: Shortage, pods: str = "") -> str:
     causes = ", ".join(sorted(_obstacle(each, short.unsupported) for each in short.obstacles))
     text = f"0/{short.nodes} nodes are available" + (f": {causes}" if causes else "")
     if short.kept_for:
-        text += f"; what is free is kept for {short.kept_for}, which has waited longer"
+        text += f"; free places are kept for {short.kept_for}, which has waited longer"
     if not short.fitted:
         return text
     pods = pods or counted(short.count, f"{short.pod_set} pod").partition(" ")[2]
@@ -53,16 +53,16 @@ NODES_NAMED = 3
 
 
 def kept_now(found: NodesKept, *, own: bool) -> str:
-    """That what becomes free on nodes is kept for a gang; ``own``: for the one that asks."""
+    """That free places on nodes are kept for a gang; ``own``: for the one that asks."""
     more = len(found.nodes) - NODES_NAMED
     names = ", ".join(found.nodes[:NODES_NAMED]) + (f" and {counted(more, 'more node')}" if more > 0 else "")
     if own:
-        return f"What becomes free on {names} is kept for it"
-    return f"What is free on {names} now is kept for {found.gang}, which has claimed these nodes"
+        return f"Places that become free on {names} are kept for it"
+    return f"The free places on {names} are kept for {found.gang}, which has claimed these nodes"
 
 
 def pods_of(event: GangHeldBack) -> str:
-    """What the shortage of a gang of pods counts: ``pods like train-0``, also ``of gangs video/a and video/b``."""
+    """The pods that the shortage of a gang counts: ``pods like train-0``, also ``of gangs video/a and video/b``."""
     like = f"pods like {event.shortage.pod_set}" if event.shortage is not None else "pods"
     if not event.group:
         return like
@@ -89,20 +89,20 @@ POOL_REFUSED: dict[PoolRefusalReason, str] = {
     "of ProvisioningRequest for it",
     "not_served": "its nodes are asked for by a ProvisioningRequest, which this cluster does not serve; install the "
     "Cluster Autoscaler's definition, or declare the class unschedulable-pods",
-    "in_vain": "{needs} asked for in vain{until}",
+    "in_vain": "{needs} requested, none came{until}",
 }
 """Why a node pool cannot help."""
 WITHDRAWN: dict[WithdrawalReason, str] = {
     "met": "it has its places",
-    "gone": "nobody is left who needs them",
+    "gone": "no job needs them now",
     "changed": "it waits for something else now",
     "expired": "they did not come in time",
     "failed": "they were refused",
-    "lapsed": "what was kept for it is given to others",
-    "deleted": "somebody has deleted the request",
-    "unknown": "no service that this log knows has asked for them",
+    "lapsed": "its places were given to other jobs",
+    "deleted": "the request was deleted",
+    "unknown": "no service of this log requested them",
 }
-"""Why nodes are asked for no longer."""
+"""Why the request for nodes is withdrawn."""
 
 
 def pool_nodes(pools: tuple[PoolNodes, ...]) -> str:
@@ -140,7 +140,7 @@ def from_pools(growth: Growth | None, refusals: tuple[PoolRefusal, ...]) -> str:
 def waiting_for_nodes(short: Shortage, pools: str = "") -> Reason:
     """The words for a gang that has its quota and keeps it while it waits for nodes.
 
-    ``pools``: what node pools could give, see :func:`from_pools`.
+    ``pools``: the nodes that pools could add, see :func:`from_pools`.
     """
     text = f"{no_room(short)}{pools}"
     return Reason("AwaitingNodes", f"nodes:{text}", f"Its quota is reserved, and the gang waits for nodes: {text}")
@@ -152,8 +152,8 @@ def deferred_for_nodes(short: Shortage | None, pools: str = "") -> Reason:
     return Reason(
         "GangUnschedulable",
         f"no_nodes:{text}",
-        f"The gang has no place for all of its pods: {text}. "
-        "Its quota is given back; it is tried again when the nodes have room for it",
+        f"The gang has no places for all of its pods: {text}. "
+        "Its quota is released; it is tried again when the nodes have room for it",
     )
 
 
@@ -165,28 +165,28 @@ GIVEN_BACK: dict[GiveBackReason, str] = {
 PODS_RELEASED: dict[PodsReleaseReason, str] = {
     "node_gone": "their node no longer exists",
     "not_bound": "they were not bound in time",
-    "no_room": "somebody else's pods have taken the room",
+    "no_room": "pods of another scheduler took the places",
 }
 HELD_BACK: dict[HeldBackReason, str] = {
-    "refused": "what its pods and its PodGroup say makes no gang",
-    "other_scheduler": "its pods have the marks of a gang and no scheduler that knows gangs",
-    "priority_clash": "its pods do not have one priority",
-    "gated": "schedulingGates of its pods keep it from being tried",
+    "refused": "its pods and its PodGroup do not make a gang",
+    "other_scheduler": "its pods are marked as a gang, and their scheduler does not know gangs",
+    "priority_clash": "its pods have different priorities",
+    "gated": "its pods have schedulingGates",
     "too_few_pods": "fewer pods exist than it needs to start",
     "group_incomplete": "its group is not complete",
-    "no_nodes": "the nodes have no place for all of it",
-    "timed_out": "it found no place in the time one round may take; it goes on trying",
-    "gave_way": "another gang was let in before it",
-    "starved": "other gangs have been let in before it for 20 minutes",
+    "no_nodes": "the nodes have no places for all of its pods",
+    "timed_out": "it found no places within the time of one round; the next round follows",
+    "gave_way": "another gang was placed before it",
+    "starved": "other gangs have been placed before it for 20 minutes",
     "bind_refused": "the API server refused to bind one of its pods; it is tried again",
-    "broken": "it has lost so many pods that fewer than its minimum are left",
+    "broken": "it has fewer running pods than its minimum",
 }
 
 
 def half_bound(bound: int, minimum: int) -> str:
-    """That a gang which has started is short of its minimum, for who reads only its Events."""
+    """That a gang which has started is short of its minimum, for readers of its Events alone."""
     return (
-        f"{bound} of its pods have a node and it takes {minimum}: they stay, and the others are placed as soon as "
+        f"{bound} of its pods have a node and it needs {minimum}: they stay, and the others are placed as soon as "
         "there is room"
     )
 
@@ -194,17 +194,17 @@ def half_bound(bound: int, minimum: int) -> str:
 NODES_CLAIM_ENDED = {
     "placed": "it has its places",
     "gone": "the gang is gone",
-    "expired": "not enough became free in time; others may go on",
-    "changed": "its pods, or the nodes, are others now",
+    "expired": "not enough became free in time; other gangs may use the nodes",
+    "changed": "its pods or the nodes changed",
     "yielded": "a gang that has waited longer claims nodes instead",
 }
 
 
 def judged(verdict: Verdict) -> str:
-    """What kube-scheduler says of a gang that is its own."""
+    """The verdict of kube-scheduler on a gang that it places."""
     if verdict.scheduled:
         return "it has places for it"
-    return f"it has no places for it ({verdict.reason}): {verdict.message or 'it says no more'}"
+    return f"it has no places for it ({verdict.reason}): {verdict.message or 'no message'}"
 
 
 def group_seen(found: PodGroup) -> str:

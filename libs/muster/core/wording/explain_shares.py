@@ -14,9 +14,9 @@ UNBOUNDED = 10**30
 
 
 def why_share(found: Divided, show: Callable[[int], str], *, usage: str = "") -> str:
-    """One sentence, as ``fairshare`` got there. ``usage``: what it used lately, where that counts."""
+    """One sentence, as ``fairshare`` got there. ``usage``: its past usage, where that counts."""
     sharer, share = found.sharer, found.share
-    asked = "all it can get" if sharer.request >= UNBOUNDED else show(sharer.request)
+    asked = "all there is" if sharer.request >= UNBOUNDED else show(sharer.request)
     if sharer.request == 0:
         return "it asks for nothing"
     parts = [f"asks for {asked}"]
@@ -28,7 +28,7 @@ def why_share(found: Divided, show: Callable[[int], str], *, usage: str = "") ->
     if share.surplus or share.left_over or wanted > 0:
         parts.append(_surplus(found, show, wanted, usage))
     if share.left_over:
-        over = ", past what it asks for" if share.amount > sharer.requestable else ""
+        over = ", past its request" if share.amount > sharer.requestable else ""
         parts.append(f"{show(share.left_over)} that rounding left over{over}")
     return "; ".join(parts)
 
@@ -51,24 +51,24 @@ def _surplus(found: Divided, show: Callable[[int], str], wanted: int, usage: str
 
 
 def used_lately(millionths: int) -> str:
-    """What a queue used lately, as a part of what there was; empty for nothing."""
+    """The past usage of a queue, as a part of the capacity; empty for none."""
     tenths = millionths // 1000
     return f"{tenths // 10}.{tenths % 10} %" if tenths else ""
 
 
 def lately_of_all(millionths: int) -> str:
-    """The same, with what it is a part of."""
+    """The same, with the noun it is a part of."""
     used = used_lately(millionths)
-    return f"{used} of what there was" if used else ""
+    return f"{used} of the capacity" if used else ""
 
 
 def told_shares(event: SharesChanged) -> str:
-    """Whose fair share is another, and who used how much lately."""
+    """Which queues have a new fair share, and their past usage."""
     parts = [f"{_name(path)} may have {format_vector(event.shares[path])}" for path in sorted(event.shares)[:_SHOWN]]
-    parts += [f"and {len(event.shares) - _SHOWN} more queues another share"] if len(event.shares) > _SHOWN else []
+    parts += [f"and {len(event.shares) - _SHOWN} more queues have a new share"] if len(event.shares) > _SHOWN else []
     for path in sorted(event.usage)[:_SHOWN]:
         used = ", ".join(f"{used_lately(part)} of {name}" for name, part in sorted(event.usage[path].items()))
-        parts.append(f"{_name(path)} used lately {used or 'nothing that counts'}")
+        parts.append(f"{_name(path)} used lately {used or 'nothing'}")
     return "; ".join(parts)
 
 
@@ -80,7 +80,7 @@ _SHOWN = 6
 
 
 def tree_share(name: str, least: int, limit: int | None, most: int | None) -> str:
-    """The same of a quota in a tree: its min, its max, and what its weight gives it now where that is less."""
+    """The same of a quota in a tree: its min, its max, and the amount by weight where that is less."""
     said = f"min {format_quantity(least, name)}" if least else "no min"
     said += f", max {format_quantity(limit, name)}" if limit is not None else ", no max"
     if most is not None and most != limit:

@@ -1,6 +1,6 @@
 """The status of a job in English: one short reason for objects of the API server, one longer text for people.
 
-Both are made of the same status, so that they cannot differ in what they say. Sentences are made of the values of a
+Both are made of the same status, so that they cannot contradict each other. Sentences are made of the values of a
 code; codes without values have theirs in ``core.wording.codes``.
 """
 
@@ -96,7 +96,7 @@ def _short(status: JobStatus, short: Short) -> Reason:
 
 
 def pools(found: Pools) -> str:
-    """What node pools could give, as the end of a sentence."""
+    """The nodes that pools could add, as the end of a sentence."""
     return explain_nodes.from_pools(found.growth, found.refusals)
 
 
@@ -104,7 +104,7 @@ def pools(found: Pools) -> str:
 
 
 def text(status: JobStatus, now: int, *, more: str = "") -> str:
-    """The sentences for people. ``now``: ms since the epoch; ``more``: what follows on the refusal."""
+    """The sentences for people. ``now``: ms since the epoch; ``more``: the end of a refusal."""
     said, charge = _text(status, now, more), status.charge
     if status.unknown_class and status.phase in ("waiting", "reserved"):
         said += (
@@ -130,7 +130,9 @@ def _text(status: JobStatus, now: int, more: str) -> str:  # noqa: C901 - a tabl
             told = reason(status).text
             return f"{_waits(status, now)}. {told}" if status.line.position else told
         case NotQueued() if status.code == "Unreadable":
-            kept = f" It stays charged with {charged(status)} for what runs." if status.charge is not None else ""
+            kept = (
+                f" It stays charged with {charged(status)} for the pods that run." if status.charge is not None else ""
+            )
             return f"It cannot be read, so it is not queued: {reason(status).text}.{kept} Correct it and it is queued"
         case NotQueued():
             return f"It is not queued: {reason(status).text}"
@@ -193,11 +195,11 @@ def _room(short: Shortfall) -> str:
 
 def _untried(status: JobStatus, cleared: Shortfall | None, now: int) -> str:
     if not status.queue:
-        return "It was seen, and nothing has been decided about it yet"
+        return "It was observed, and no decision about it exists yet"
     if cleared is None:
-        return f"{_waits(status, now)}. It is about to be tried"
-    what = f"The limit that refused it ({cleared.resource} in {terms(cleared.path).where}) has room now"
-    return f"{_waits(status, now)}. {what}: it is next to be evaluated"
+        return f"{_waits(status, now)}. It is next to be evaluated"
+    limit = f"The limit that refused it ({cleared.resource} in {terms(cleared.path).where}) has room now"
+    return f"{_waits(status, now)}. {limit}: it is next to be evaluated"
 
 
 def _amount(status: JobStatus) -> str:
@@ -205,12 +207,12 @@ def _amount(status: JobStatus) -> str:
 
 
 def _until(status: JobStatus, remains: Remains) -> str:
-    """Until when a charge lasts: what still exists of a job."""
+    """Until when a charge lasts: the child and the pods that still exist."""
     left = [
         *([f"its {child_of(status.kind) or 'driver'}"] if remains.children else []),
         *([counted(remains.pods, "pod")] if remains.pods else []),
     ]
-    return f"as long as anything of it is left ({', '.join(left) or 'nothing was seen of it lately'})"
+    return f"until all of it is gone ({', '.join(left) or 'no part of it was observed lately'})"
 
 
 def _ending(status: JobStatus, words: str, remains: Remains) -> str:
@@ -226,7 +228,7 @@ def _outcome(status: JobStatus, over: Over) -> str:
 def _gone(status: JobStatus, over: Over) -> str:
     match over.ended:
         case "finished":
-            return f"It is over and deleted; it had finished: {_outcome(status, over)}"
+            return f"It finished and was deleted: {_outcome(status, over)}"
         case "left":
             why = {str(each): words for each, words in explain.DEQUEUED.items()}.get(over.reason, over.reason)
             return f"It was deleted, and had never been admitted: it left queue {status.queue}: {why}"
@@ -249,7 +251,7 @@ def _starting(status: JobStatus, start: Start) -> str:
     if not remains.pods and not remains.children and not status.detail:
         made = child_of(status.kind) or "pods"
         return (
-            f"It is admitted and resumed, and its controller has made no {made} yet: if it stays so, look whether the "
+            f"It is admitted and resumed, and its controller has made no {made} yet: if that lasts, check whether the "
             f"operator of {status.kind} runs"
         )
     says = f"; {status.kind} says {status.detail}" if status.detail else ""
@@ -258,17 +260,17 @@ def _starting(status: JobStatus, start: Start) -> str:
 
 
 def _unplaced(status: JobStatus, found: NoPlace, now: int) -> str:
-    """Why it found no place when it was tried last, and what it does not get of what became free since."""
+    """Why it found no places when it was evaluated last, and which free places are kept for others."""
     said = reason(status).text
     if found.tried:
-        said += f". It was tried last {span(max(0, now - found.tried))} ago"
+        said += f". It was evaluated last {span(max(0, now - found.tried))} ago"
     mine = [each for each in found.kept if each.uid and each.gang == status.job]
     others = [each for each in found.kept if each not in mine and each.gang != found.shortage.kept_for]
     return said + "".join(f". {explain_nodes.kept_now(each, own=each in mine)}" for each in (*mine, *others))
 
 
 def holds(holder: Holder, now: int) -> str:
-    """What a job does that holds quota."""
+    """The state of a job that holds quota."""
     match holder.does:
         case "deleted":
             return "deleted, its pods are ending"

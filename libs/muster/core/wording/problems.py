@@ -1,4 +1,4 @@
-"""What is wrong with an object or a write, in English: a template for each code. The only place that says it.
+"""The problems of objects and writes in English: one template for each code, and no text elsewhere.
 
 A template names the values of its problem: ``{value!r}`` in quotes, ``{most!q}`` as an amount of ``{resource}``,
 ``{resource!n}`` as a name before an amount, ``{resource!o}`` after one, ``{count:pod}`` as so many pods, ``{because}``

@@ -1,4 +1,4 @@
-"""Templates for gangs of pods, and for what pods ask of nodes; `problems` says how they are read."""
+"""Templates for gangs of pods, and for the requirements of pods; `problems` says how they are read."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ OBJECTS: dict[str, str] = {
     "not_decoded": "{said}",
     "nested_too_deeply": "nested too deeply",
     "fact_too_large": "Muster needs {count} bytes of it, over {most}",
-    "spec_missing": "is missing, so nothing says what to run; add it",
+    "spec_missing": "is missing, so there is nothing to run; add it",
     "not_a_version": "{value!r} is not a version of {group}",
     "not_an_integer": "{value!r} is not an integer",
     "not_int32": "{value!r} is not a 32-bit integer",
@@ -58,7 +58,7 @@ POOLS: dict[str, str] = {
     "max_nodes_missing": "is missing; say how many nodes the pool may have, 0 to {most}",
     "max_nodes_out_of_range": "is {value}; say how many nodes the pool may have, 0 to {most}",
     "pool_labels_empty": "is empty; name the labels that tell its nodes from others",
-    "pool_allocatable_empty": 'is empty; say what one node can give, as {{"cpu": "16", "memory": "64Gi"}}',
+    "pool_allocatable_empty": 'is empty; give the resources of one node, as {{"cpu": "16", "memory": "64Gi"}}',
     "pool_class_missing": "is missing; write the class of a ProvisioningRequest, such as "
     "best-effort-atomic-scale-up.autoscaling.x-k8s.io, or {other}",
     "not_a_pool_class": "{value!r} is neither the class of a ProvisioningRequest, such as "

@@ -1,4 +1,4 @@
-"""Queues in English: how fast one moves, what that lets a job expect, and what their status says."""
+"""Queues in English: their pace, the wait a job may expect from it, and their status."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def no_estimate(found: Estimate) -> str:
             seen = f"{counted(found.intervals, 'admission')} in a row were seen in this queue while jobs waited"
             return f"{seen}; {ENOUGH} are needed"
         case "overdue":
-            return "it has taken longer already than nearly everything that was seen of this queue"
+            return "its wait is longer already than nearly all waits of this queue"
         case _:
             return ""
 
@@ -45,18 +45,18 @@ def promise(found: Promise, now: int) -> str:
 
 
 def no_promise(why: NoPromise | Literal[""], standing: str) -> str:
-    """Why no start is promised; empty where one is. ``standing``: the code of where the job stands."""
+    """Why no start is promised; empty where one is. ``standing``: the code of the job."""
     match why:
         case "not_waiting":
             return "it does not wait in a queue"
         case "standing":
             return f"how long {standing} lasts does not follow from its queue"
         case "few_runs":
-            return f"fewer than {durations.ENOUGH} runs have ended, so nobody knows how long jobs take"
+            return f"fewer than {durations.ENOUGH} runs have ended, so run times cannot be projected"
         case "few_waits":
-            return f"fewer than {calibration.ENOUGH} waits have ended, so nobody knows what a projection is worth"
+            return f"fewer than {calibration.ENOUGH} waits have ended, so projections cannot be checked"
         case "endless":
-            return "as far as is known, too little of what it waits for ever ends"
+            return "too few of the jobs ahead of it are known to end"
         case _:
             return ""
 
@@ -74,10 +74,10 @@ def reclaim_off(tree: str, *, declared: bool) -> tuple[str, str]:
 
     ``declared``: the tree says so itself; else work ran at first sight.
     """
-    told = f"reclaim is off in ElasticQuotaTree {tree}: "
+    off = f"reclaim is off in ElasticQuotaTree {tree}: "
     if declared:
         namespace, _, name = tree.partition("/")
         command = f"kubectl annotate elasticquotatree -n {namespace} {name} muster.dev/reclaim=enabled --overwrite"
-        return f"{told}its annotation muster.dev/reclaim says disabled", f"`{command}` enables it"
+        return f"{off}its annotation muster.dev/reclaim is disabled", f"`{command}` enables it"
     why = "jobs that Muster had not admitted were running when it first saw the cluster"
-    return told + why, "`muster resume evictions` enables it"
+    return off + why, "`muster resume evictions` enables it"

@@ -1,4 +1,4 @@
-"""Why a job is not queued, in English: what is wrong, with the names, and the way out."""
+"""Why a job is not queued, in English: the problem, with the names, and the way out."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def refused(refusal: Refusal, kind: str, job: str) -> str:
 
 def _held(refusal: Refusal, _kind: str, job: str) -> str:
     by, why = f" by {refusal.name}" if refusal.name else "", f": {refusal.text}" if refusal.text else ""
-    return f"held back{by}{why}; `muster release {job}` lets it queue again"
+    return f"on hold{by}{why}; `muster release {job}` queues it again"
 
 
 def _unclaimed(refusal: Refusal, _kind: str, job: str) -> str:

@@ -17,7 +17,7 @@ class Terms(NamedTuple):
     most: str
     firm: str = "not preemptible"
     owed: str = "min"
-    """Up to where a queue may take quota back from others,"""
+    """Up to which a queue may reclaim quota from other queues,"""
     right: str = "guarantee"
     """and the name of that right."""
 
@@ -37,7 +37,7 @@ def amounts(short: Shortfall, limit: str, by: str = "") -> str:
 
 
 def beside(short: Shortfall) -> str:
-    """What is not free beside what is used; empty where there is nothing."""
+    """Quota that is neither used nor free; empty where there is none."""
     held, kept = (format_quantity(each, short.resource) for each in (short.held, short.kept))
     said = f", held {held} for {short.claimant or 'others'}" if short.held else ""
     return f"{said}, kept {kept} for the guarantees of others" if short.kept else said

@@ -16,7 +16,7 @@ EVERY_S = 15.0
 def share_gauges(ledger: Ledger) -> Iterator[tuple[str, Labels, float]]:
     """(gauge, labels, value) of every queue and resource; cpu in cores, memory in bytes, devices in devices.
 
-    Nothing where there are no KAI queues; ``muster_queue_keeps`` is left out for a queue that keeps all it can get.
+    Nothing where there are no KAI queues; ``muster_queue_keeps`` is left out for a queue that keeps all there is.
     """
     for path, divided in kai_shares(ledger).items():
         used = ledger.used.get(path, {})

@@ -44,10 +44,10 @@ def test_it_learns_that_what_is_free_now_is_kept_for_another() -> None:
         for event in stored.commit.events
     ), "it waits without a commit"
     said, shown = told(scene, "late")
-    assert "It was tried last 1 min 20 s ago" in said, said
-    assert "What is free on n1, n2 now is kept for video/big, which has claimed these nodes" in said
+    assert "It was evaluated last 1 min 20 s ago" in said, said
+    assert "The free places on n1, n2 are kept for video/big, which has claimed these nodes" in said
     assert "kept" not in shown, "its QueueUnit is not written again for it"
-    assert "What becomes free on n1, n2 is kept for it" in told(scene, "big")[0]
+    assert "Places that become free on n1, n2 are kept for it" in told(scene, "big")[0]
 
 
 def test_who_was_refused_for_a_claim_is_shown_again_when_that_is_over() -> None:

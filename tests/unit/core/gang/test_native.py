@@ -172,7 +172,7 @@ def test_what_kube_scheduler_says_is_told_and_nothing_is_decided() -> None:
     for name in "ab":
         play.put(member(name, group="train", scheduler="default-scheduler"))
     play.bench.settle()
-    assert "kube-scheduler places it: it has not said yet whether it has places, and its PodGroup takes 2" in told(
+    assert "kube-scheduler places it: it has not said yet whether it has places, and its PodGroup needs 2" in told(
         play.bench
     )
     for verdict, text in (

@@ -156,10 +156,10 @@ def test_a_gang_that_has_lost_a_part_is_told_how_much_of_it_is_left(sight: Sight
     [(on, reason, message, _)] = sight.events()
     assert (on, reason) == ("Pod/c", "GangFailedScheduling")
     assert message.endswith(
-        "; 2 of its pods have a node and it takes 3: they stay, and the others are placed as soon as there is room"
+        "; 2 of its pods have a node and it needs 3: they stay, and the others are placed as soon as there is room"
     )
     sight.held("bind_refused", "c", problem=as_told("video/c: a policy says no"), cycle=0)
-    assert "2 of its pods have a node and it takes 3" in sight.events()[0][2]
+    assert "2 of its pods have a node and it needs 3" in sight.events()[0][2]
     sight.pods("d", node="n")
     assert "of its pods have a node" not in sight.events()[0][2], "it has its minimum"
 
@@ -184,7 +184,7 @@ def test_what_is_wrong_with_its_marks_is_told_once_per_wording(sight: Sight) -> 
     told = sight.events()
     assert [on for on, *_ in told] == ["Pod/a", "Pod/b", "Pod/c"]
     assert {reason for _, reason, _, _ in told} == {"GangRefused"}
-    assert all(message.endswith("do not have one priority: b has 5, others have 0") for _, _, message, _ in told)
+    assert all(message.endswith("have different priorities: b has 5, others have 0") for _, _, message, _ in told)
     before = sight.names()
     sight.held("priority_clash", "b", problem=as_told("b has 5, others have 0"), cycle=0)
     assert sight.names() == before

@@ -318,7 +318,7 @@ def test_who_asks_why_hears_of_the_past() -> None:
     [row] = [each for each in queue_share(state, "kai/a").rows if each.resource == GPU]
     assert row.why == (
         "asks for 5; no quota; 0 of a surplus of 4 at priority 100, where its weight is worth 20 %, heeding that it "
-        "used 75.0 % of what there was lately; 1 that rounding left over"
+        "used 75.0 % of the capacity lately; 1 that rounding left over"
     )
 
 
