@@ -13,9 +13,9 @@ from kit.nodes import Naive
 from muster.core.placement.ledger import NodeLedger, Occupant
 from muster.core.placement.place import place
 from muster.core.placement.view import Ask, View
-from muster.events.decisions import Shortage
 from muster.events.facts import NodeGone
 from muster.model.keys import Ref
+from muster.model.places import Shortage
 from muster.model.placing import GPU, PodRules
 
 SETTINGS = settings(max_examples=400)

@@ -13,18 +13,14 @@ import pytest
 
 from muster.core.codes import codes
 from muster.core.wording import explain, explain_nodes
-from muster.events import claims, decisions, effects, gangs, refusals
+from muster.events import claims, effects, gangs, reasons, refusals
 
 ROOT = Path(__file__).parents[2]
 LARGEST = 400
 """Lines of a module; most stay under 300."""
 LARGER = {
     "libs/muster/core/gang/admitter.py": 460,
-    "libs/muster/core/preemption/state.py": 430,
-    "libs/muster/core/quota/ledger/ledger.py": 500,
     "libs/muster/core/wording/explain.py": 450,
-    "libs/muster/core/wording/events.py": 430,
-    "libs/muster/events/decisions.py": 500,
 }
 """Modules that are still larger, and their limits: the list only shrinks. Tests may have 500 lines."""
 _MACHINE = re.compile(r"(?<![A-Za-z0-9_.-])/(?:work|farm|root)/")
@@ -82,10 +78,10 @@ def test_no_test_sleeps() -> None:
 
 
 WORDS = {
-    "adoption": (decisions.AdoptionReason, explain.ADOPTED),
-    "dequeue": (decisions.DequeueReason, explain.DEQUEUED),
+    "adoption": (reasons.AdoptionReason, explain.ADOPTED),
+    "dequeue": (reasons.DequeueReason, explain.DEQUEUED),
     "refusal": (refusals.RefusalReason, codes.REFUSED),
-    "release": (decisions.ReleaseReason, explain.RELEASED),
+    "release": (reasons.ReleaseReason, explain.RELEASED),
     "stale plan": (claims.PlanObjection, explain.STALE),
     "claim ended": (claims.ClaimOutcome, explain.CLAIM_ENDED),
     "victim stays": (claims.StayReason, explain.STAYS),
@@ -99,6 +95,6 @@ WORDS = {
 
 @pytest.mark.parametrize("what", WORDS)
 def test_every_reason_has_words_and_no_two_the_same(what: str) -> None:
-    reasons, words = WORDS[what]
-    assert set(get_args(reasons)) == set(words)
+    closed, words = WORDS[what]
+    assert set(get_args(closed)) == set(words)
     assert len(set(words.values())) == len(words)

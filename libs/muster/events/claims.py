@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Literal
 
 from muster.events.base import Decision
-from muster.events.decisions import DemandDecision, Shortage
+from muster.events.decisions import DemandDecision
 from muster.model.keys import Ref
+from muster.model.places import Shortage
 
 ClaimOutcome = Literal["gone", "held", "paused", "moved", "changed", "unsatisfiable", "expired"]
 """Why a claim ends without an admission."""

@@ -7,8 +7,9 @@ from typing import Literal
 from msgspec import Struct
 
 from muster.events.base import Decision
-from muster.events.decisions import DemandDecision, Placement, Shortage, Victim
+from muster.events.decisions import DemandDecision, Victim
 from muster.model.keys import Ref
+from muster.model.places import Placement, Shortage
 
 ClearingKind = Literal["move", "reclaim", "priority"]
 """By which rule others give way: they have places elsewhere, they are above what their queue may keep, or of lower

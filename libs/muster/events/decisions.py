@@ -10,87 +10,24 @@ from typing import Literal
 from msgspec import Struct, field
 
 from muster.events.base import Cause, Decision
+from muster.events.reasons import (
+    AdoptionReason,
+    DeferralReason,
+    DenialReason,
+    DequeueReason,
+    GiveBackReason,
+    ReleaseReason,
+)
 from muster.events.refusals import Refusal
 from muster.model.demand import Demand, Shortfall
 from muster.model.elastic import Counts
 from muster.model.keys import Ref
+from muster.model.places import Placement, Shortage
 from muster.model.pools import Growth, PoolRefusal
 from muster.model.problem import FieldProblem
 from muster.model.quota import QuotaTree
 from muster.model.resources import Vector
 from muster.model.workload import PodSet
-
-DenialReason = Literal["insufficient_quota", "exceeds_limit", "stale"]
-"""Why a proposal was denied:
-
-insufficient_quota  used + asked is over the limit now: parked until that much is free there
-exceeds_limit       asked alone is over a limit on the path: inadmissible until tree or job changes
-stale               the proposal is for something that is no longer so: nothing was asked of the quota
-"""
-
-DequeueReason = Literal["gone", "finished", "started_outside", "refused", "unbound", "held"]
-"""Why a waiting workload left its queue without being admitted."""
-
-ReleaseReason = Literal[
-    "finished",
-    "gone",
-    "suspended_outside",
-    "superseded",
-    "held",
-    "paused",
-    "resume_failed",
-    "evicted",
-    "preempted",
-    "timed_out",
-    "stale",
-    "moved",
-    "no_nodes",
-]
-"""Why a charge ended.
-
-finished           the workload is over and nothing of it is left
-gone               the workload object is gone and nothing of it is left
-suspended_outside  somebody suspended it after admission, and nothing of it is left
-superseded         its spec changed before it was resumed: queued again under the new need
-held               somebody held it back before it was admitted
-paused             the admissions of its queue were paused before it was admitted: queued again in its old place
-resume_failed      the API server refused to resume it; the effect says why
-evicted            suspended to give quota back to somebody it is owed to: queued again in its old place
-preempted          suspended for a job of higher priority in its own queue, or of less service: queued again
-timed_out          admitted, and not running within the time limit: queued again after a pause
-stale              had too few pods of its gang for too long, and was suspended: queued again in its old place
-moved              suspended so that another has room on the nodes: its quota is reserved for it again at once
-no_nodes           its gang has no place on the nodes; the deferral says why
-"""
-
-DeferralReason = Literal[
-    "nothing_evictable", "too_young", "evictions_paused", "grace", "lower_stays", "lower_too_young", "lower_paused"
-]
-"""Why nothing is taken back: of what others run above their min, or of what runs with lower priority in its queue."""
-
-AdoptionReason = Literal["already_running", "bypassed"]
-"""Why something is charged that no admission let in: it ran when first seen, or was started around the queue."""
-
-
-ObstacleCode = Literal[
-    "insufficient",
-    "unschedulable",
-    "taint",
-    "not_ready",
-    "node_affinity",
-    "volume",
-    "ports",
-    "spread",
-    "spread_label",
-    "affinity",
-    "anti_affinity",
-    "existing_anti_affinity",
-    "unsupported",
-]
-"""What keeps a pod off a node: too little of a resource, or the rule that forbids it."""
-
-GiveBackReason = Literal["not_taken", "node_gone"]
-"""Why held places were given back: no pod came for them in time, or their node no longer exists."""
 
 
 class Candidate(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -367,45 +304,6 @@ class SuspensionOrdered(Decision, frozen=True, kw_only=True):
 
 
 # --- gang admitter ----------------------------------------------------------------------------------------------
-
-
-class Placement(Struct, frozen=True, gc=False, omit_defaults=True):
-    """Where members of one pod set go: ``count`` pods on ``node``."""
-
-    pod_set: str
-    node: str
-    count: int
-    devices: tuple[int, ...] = ()
-    """The shared GPU devices of each, one pod after the other, where they take shares."""
-    groups: tuple[str, ...] = ()
-    """Who shares each of these devices."""
-
-
-class Obstacle(Struct, frozen=True, gc=False, omit_defaults=True):
-    """Why ``nodes`` nodes would not take one more pod."""
-
-    code: ObstacleCode
-    nodes: int
-    detail: str = ""
-    """The resource or the taint it is about."""
-
-
-class Shortage(Struct, frozen=True, gc=False, omit_defaults=True):
-    """Why a gang has no place: of one set ``fitted`` pods would find one, and for the next no node would do."""
-
-    pod_set: str
-    fitted: int
-    count: int
-    nodes: int
-    """Nodes there are."""
-    obstacles: tuple[Obstacle, ...] = ()
-    """Sorted. A node short of several resources counts for each; any other node counts once."""
-    within: FieldProblem | None = None
-    """Where its pods are to be within one domain: how far the best one goes."""
-    unsupported: FieldProblem | None = None
-    """The demand of the pods that cannot be judged, where that is the obstacle."""
-    kept_for: str = ""
-    """The gang, namespace/name, that has claimed nodes; without that there would be a place."""
 
 
 class GangAdmitted(Decision, frozen=True, kw_only=True):

@@ -7,8 +7,8 @@ from typing import Literal
 from msgspec import Struct
 
 from muster.events.base import Decision
-from muster.events.decisions import Placement, Shortage
 from muster.model.keys import Ref
+from muster.model.places import Placement, Shortage
 from muster.model.pools import Growth, PoolRefusal
 from muster.model.problem import FieldProblem
 

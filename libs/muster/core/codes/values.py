@@ -11,13 +11,14 @@ from msgspec import Struct, field
 
 from muster.events.alarms import AlarmRaised
 from muster.events.base import Cause
-from muster.events.decisions import AdoptionReason, Shortage
 from muster.events.elastic import GrowthDenied
 from muster.events.gangs import GangHeldBack
+from muster.events.reasons import AdoptionReason
 from muster.events.refusals import Refusal
 from muster.model.demand import Shortfall
 from muster.model.elastic import Counts
 from muster.model.gang import Verdict
+from muster.model.places import Shortage
 from muster.model.pools import Growth, PoolRefusal
 from muster.model.problem import FieldProblem
 from muster.model.resources import Vector

@@ -29,15 +29,12 @@ from muster.events.decisions import (
     GangAdmitted,
     GangAwaitingNodes,
     GangDeferred,
-    GiveBackReason,
-    Placement,
     PlacesFound,
     PlacesReleased,
     PreemptionProposed,
     QuotaDenied,
     QuotaReleased,
     QuotaReserved,
-    Shortage,
     WorkloadAdopted,
     WorkloadDequeued,
     WorkloadQueued,
@@ -67,8 +64,10 @@ from muster.events.gangs import (
     PodsReleased,
 )
 from muster.events.growing import NodesRequestWithdrawn
+from muster.events.reasons import GiveBackReason
 from muster.events.system import PlacementChosen
 from muster.model.keys import Position
+from muster.model.places import Placement, Shortage
 from muster.model.placing import PodRules
 from muster.model.workload import PodSet, together
 

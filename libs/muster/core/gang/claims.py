@@ -19,9 +19,10 @@ from muster.core.gang.state import AdmitterState, Reservation, Unplaced
 from muster.core.placement.place import place
 from muster.core.placement.view import Ask, View, need_of
 from muster.events.base import Cause, Decision
-from muster.events.decisions import GangAwaitingNodes, GangDeferred, Placement, Shortage, WorkloadDequeued
+from muster.events.decisions import GangAwaitingNodes, GangDeferred, WorkloadDequeued
 from muster.events.gangs import NodesClaimed, NodesClaimEnded
 from muster.model.keys import Position, Ref
+from muster.model.places import Placement, Shortage
 from muster.model.strategies import Strategy
 
 AGE_MS = 10 * 60_000

@@ -22,14 +22,13 @@ from muster.events.decisions import (
     GangAdmitted,
     GangAwaitingNodes,
     GangDeferred,
-    Placement,
     QuotaReleased,
-    Shortage,
     WorkloadDequeued,
 )
 from muster.events.effects import EffectFailed
 from muster.events.facts import WorkloadGone, WorkloadObserved
 from muster.model.keys import Position
+from muster.model.places import Placement, Shortage
 from muster.model.strategies import Strategy
 
 KEPT_MS = 10 * 60_000

@@ -15,7 +15,7 @@ from muster.core.gang.state import AdmitterState
 from muster.core.placement.place import place
 from muster.core.placement.view import Ask, View
 from muster.events.clearing import Move
-from muster.events.decisions import Placement
+from muster.model.places import Placement
 from muster.model.placing import GPU
 from muster.model.resources import Vector, add_into
 from muster.model.strategies import Strategy

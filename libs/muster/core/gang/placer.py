@@ -22,8 +22,8 @@ from muster.core.placement.matching import pod_labels_asked
 from muster.core.placement.place import place
 from muster.core.placement.view import Ask, View
 from muster.events.base import Decision
-from muster.events.decisions import Shortage
 from muster.events.gangs import LACKS_NODES, GangHeldBack, HeldBackReason, PodPlace, PodsPlaced
+from muster.model.places import Shortage
 from muster.model.placing import PodRules
 from muster.model.pools import Growth, PoolRefusal
 from muster.model.strategies import Strategy

@@ -13,10 +13,10 @@ from msgspec import Struct, field
 from muster.core.gang.declare import Declared, GangCounts
 from muster.core.observed.seen import Seen
 from muster.events.base import Cause
-from muster.events.decisions import Placement
 from muster.events.gangs import HeldBackReason, PodPlace
 from muster.model.gang import PodGroup
 from muster.model.keys import Ref
+from muster.model.places import Placement
 from muster.model.pools import Growth
 from muster.model.problem import FieldProblem
 from muster.model.workload import PodState

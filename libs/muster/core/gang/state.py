@@ -15,10 +15,11 @@ from muster.core.observed.seen import Seen
 from muster.core.placement.ledger import NodeLedger, Occupant
 from muster.core.stage import StageState
 from muster.events.base import Cause
-from muster.events.decisions import GangAdmitted, Placement, PlacesReleased, Shortage
+from muster.events.decisions import GangAdmitted, PlacesReleased
 from muster.events.facts import PodObserved
 from muster.events.system import PlacementChosen
 from muster.model.keys import Position, Ref
+from muster.model.places import Placement, Shortage
 from muster.model.placing import GPU, Topology
 from muster.model.pools import Growth, NodePool
 from muster.model.workload import SPARK_ROLE, PodSet, PodState, Workload

@@ -14,8 +14,8 @@ from muster.core.gang.podgang import PodGang, PodGangs
 from muster.core.gang.pods import pod_group_of
 from muster.core.gang.state import AdmitterState
 from muster.core.objects.labels import is_ray_head
-from muster.events.decisions import Shortage
 from muster.events.gangs import HeldBackReason
+from muster.model.places import Shortage
 from muster.model.problem import FieldProblem, problem
 from muster.model.workload import SCHEDULERS, PodState
 

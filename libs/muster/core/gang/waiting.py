@@ -10,10 +10,11 @@ from muster.core.gang.growing import Growing
 from muster.core.gang.state import AdmitterState, Reservation, Vain
 from muster.core.placement.view import Ask, View
 from muster.events.base import Decision
-from muster.events.decisions import GangAwaitingNodes, GangDeferred, Shortage
+from muster.events.decisions import GangAwaitingNodes, GangDeferred
 from muster.events.facts import NodePoolsGone, NodePoolsObserved, Synced
 from muster.events.growing import NodesRequestWithdrawn, for_whom
 from muster.model.keys import Position
+from muster.model.places import Shortage
 from muster.model.pools import Growth, PoolRefusal
 
 TELL_EVERY_MS = 60_000

@@ -20,7 +20,7 @@ from muster.core.placement.matching import (
     untolerated,
 )
 from muster.core.placement.view import Ask, View
-from muster.events.decisions import ObstacleCode
+from muster.model.places import ObstacleCode
 from muster.model.placing import PodRules, PodTerm, Spread
 
 Domain = tuple[str, str]

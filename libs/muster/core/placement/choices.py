@@ -15,7 +15,7 @@ from muster.core.placement.matching import (
     untolerated,
 )
 from muster.core.placement.view import Ask, PodNeed, View, need_of
-from muster.events.decisions import ObstacleCode
+from muster.model.places import ObstacleCode
 from muster.model.placing import GPU
 
 LATE = 1 << 62

@@ -18,7 +18,7 @@ from muster.core.placement.matching import suits_node, suits_volumes
 from muster.core.placement.ranks import Rank, sparing, wasting
 from muster.core.placement.topology import within
 from muster.core.placement.view import Ask, PodNeed, View, need_of
-from muster.events.decisions import Obstacle, ObstacleCode, Shortage
+from muster.model.places import Obstacle, ObstacleCode, Shortage
 from muster.model.placing import GPU
 from muster.model.strategies import Strategy
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from muster.core.placement.choices import choices
 from muster.core.placement.view import Ask, View
-from muster.events.decisions import Shortage
+from muster.model.places import Shortage
 from muster.model.placing import NodeTerm, PodRules, Requirement, Topology
 from muster.model.problem import problem
 

@@ -6,6 +6,7 @@ from typing import get_args
 
 from msgspec.structs import replace
 
+from muster.core.preemption.enlisting import enlist
 from muster.core.preemption.state import (
     HOUR_MS,
     MAX_REMEMBERED,
@@ -164,7 +165,7 @@ def _may_be_owed(state: PreemptorState, shape: Shape) -> bool:
 
 def moved(state: PreemptorState, _at: Position, event: QuotaMoved) -> None:
     """It gives way as work of another leaf from here on."""
-    state.enlist(event.ref.uid)
+    enlist(state, event.ref.uid)
     state.supply += 1
 
 
@@ -249,7 +250,7 @@ def changed(state: PreemptorState, uid: str) -> None:
     """What could be taken back may have changed."""
     before = state.started.get(uid)
     was = (before.listed, before.run) if before is not None else None
-    state.enlist(uid)
+    enlist(state, uid)
     after = state.started.get(uid)
     if was != ((after.listed, after.run) if after is not None else None):
         state.supply += 1
@@ -261,7 +262,7 @@ def rules_changed(state: PreemptorState, _at: Position, _event: object) -> None:
     state.gates.clear()
     state.owed_since.clear()
     for uid in list(state.started):
-        state.enlist(uid)
+        enlist(state, uid)
 
 
 def shares_changed(state: PreemptorState, _at: Position, event: SharesChanged) -> None:

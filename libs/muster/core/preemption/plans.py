@@ -16,14 +16,8 @@ from muster.core.quota.partial import as_victims
 from muster.core.quota.partial import victims as partial_victims
 from muster.core.quota.reclaim import Basis, basis
 from muster.events.base import Cause, Decision
-from muster.events.decisions import (
-    ClaimKind,
-    DeferralReason,
-    PartialVictim,
-    PreemptionProposed,
-    ReclaimDeferred,
-    Victim,
-)
+from muster.events.decisions import ClaimKind, PartialVictim, PreemptionProposed, ReclaimDeferred, Victim
+from muster.events.reasons import DeferralReason
 from muster.model.demand import Shortfall
 
 

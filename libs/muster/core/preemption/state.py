@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator
 from functools import partial
 
@@ -12,13 +11,12 @@ from muster.core.preemption.lane import Lane
 from muster.core.queueing.book import Shape, clear
 from muster.core.queueing.queues import Job, Queues
 from muster.core.quota.declared import preemption_delay_ms
-from muster.core.quota.demand import Scratch, chain_of, counted
+from muster.core.quota.demand import Scratch, chain_of
 from muster.core.quota.ledger.minrun import protected_ms, reclaim_grace_ms
 from muster.core.quota.ledger.running import RunningClusters
 from muster.core.quota.partial import Spare, spare_of
-from muster.core.quota.reclaim import FIRST, Basis, Market, Run
+from muster.core.quota.reclaim import Basis, Market, Run
 from muster.core.quota.service import Service
-from muster.core.quota.state import can_suspend
 from muster.core.stage import StageState
 from muster.events.base import Cause
 from muster.model.demand import Demand
@@ -32,9 +30,6 @@ MAX_REMEMBERED = 16
 """Evictions of one workload."""
 
 HOUR_MS = 3_600_000
-
-EVICTION_MS = 300_000
-"""Each eviction of a workload counts like so much work that it would lose: who has been evicted before goes later."""
 
 EVICTIONS_AN_HOUR = 5
 """A workload that has been evicted so often within an hour goes last."""
@@ -359,51 +354,3 @@ class PreemptorState(StageState):
             denial = shape.denial
             if denial is not None and shape.waiting and not (denial.short.hopeless or denial.short.of_min):
                 yield shape
-
-    def enlist(self, uid: str) -> None:
-        """Bring a workload's place among the runs in line with what is known of it."""
-        started, charge, workload = (
-            self.started.get(uid),
-            self.queues.ledger.charges.get(uid),
-            self.queues.workloads.get(uid),
-        )
-        if started is not None and started.listed:
-            runs = self.runs[started.leaf]
-            del runs[bisect_left(runs, started.run)]
-            if not runs:
-                del self.runs[started.leaf]
-            started.listed = False
-            self.served.pop(uid, None)
-            self._sum(started, -1)
-        if charge is None or workload is None:
-            self.started.pop(uid, None)
-            return
-        if workload.suspended and started is None:
-            return
-        since = started.since if started is not None else self.now
-        job = self.queues.jobs.get(uid)
-        priority = job.priority if job is not None else self.queues.priority_of(workload)
-        came = job.queued_at if job is not None else workload.queued_at or workload.created
-        # What runs beyond its grant is the first of its priority to give way.
-        kept = max(since, min(workload.checkpointed_at, self.now))
-        spared = EVICTION_MS * self.suffered(uid) if kept == since else 0
-        run = Run(priority, FIRST if charge.over else spared - kept, -came, workload.ref.key, uid)
-        started = self.started[uid] = Started(charge.queue, run, since, kept)
-        stays = uid not in self.leaving and uid not in self.shrinking
-        if charge.preemptible and stays and can_suspend(workload):
-            insort(self.runs.setdefault(charge.queue, []), started.run)
-            started.listed, started.gives = True, counted(charge.demand)
-            self._sum(started, 1)
-            rules = self.queues.ledger.rules_of(charge.queue)
-            level = self.service.gives_way(rules, uid, charge.request, kept - since) if rules.least_attained_ms else 0
-            if level:
-                self.served[uid] = level
-
-    def _sum(self, started: Started, times: int) -> None:
-        by_priority = self.sums.setdefault(started.leaf, {})
-        sums = by_priority.setdefault(started.run.priority, {})
-        add_into(sums, started.gives, times)
-        if not sums:
-            del by_priority[started.run.priority]
-            if not by_priority:
-                del self.sums[started.leaf]

@@ -14,12 +14,8 @@ from muster.core.queueing.state import SorterState
 from muster.core.quota.demand import laid_out
 from muster.core.quota.ledger.ledger import leaf_of
 from muster.events.base import Cause
-from muster.events.decisions import (
-    DequeueReason,
-    WorkloadDequeued,
-    WorkloadQueued,
-    WorkloadRefused,
-)
+from muster.events.decisions import WorkloadDequeued, WorkloadQueued, WorkloadRefused
+from muster.events.reasons import DequeueReason
 from muster.events.refusals import NAMES, Refusal
 from muster.model.quota import KAI_ROOT
 from muster.model.workload import Workload

@@ -25,9 +25,10 @@ from muster.core.quota.trees.rules import union
 from muster.core.stage import StageState
 from muster.events.base import Cause
 from muster.events.clearing import ClearingProposed, Move
-from muster.events.decisions import Candidate, PreemptionProposed, ReleaseReason
+from muster.events.decisions import Candidate, PreemptionProposed
 from muster.events.effects import FailureReason
 from muster.events.elastic import GateSet, GrowthDenied, GrowthRequested
+from muster.events.reasons import ReleaseReason
 from muster.model.elastic import Counts
 from muster.model.keys import Ref
 from muster.model.resources import Vector

@@ -10,8 +10,9 @@ from muster.core.codes.values import EndedAs, Leaving, Phase
 from muster.events.alarms import AlarmRaised
 from muster.events.base import Cause
 from muster.events.clearing import ClearingOrdered
-from muster.events.decisions import AdoptionReason, EvictionOrdered, Victim
+from muster.events.decisions import EvictionOrdered, Victim
 from muster.events.elastic import GrowthDenied, GrowthUnit
+from muster.events.reasons import AdoptionReason
 from muster.model.elastic import Counts
 from muster.model.keys import Ref
 from muster.model.resources import Vector

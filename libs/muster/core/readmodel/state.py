@@ -22,10 +22,10 @@ from muster.core.readmodel.podsshown import PodsShown
 from muster.core.readmodel.records import Record
 from muster.core.stage import StageState
 from muster.core.workloads.registry import KINDS
-from muster.events.decisions import Shortage
 from muster.events.refusals import Refusal, RefusalReason
 from muster.model.kaiqueue import KaiQueue
 from muster.model.keys import Ref
+from muster.model.places import Shortage
 from muster.model.problem import FieldProblem
 
 

@@ -15,13 +15,8 @@ from muster.core.status.jobstatus import refusal_code, refused_code
 from muster.core.wording import problems
 from muster.core.wording.terms import amounts, terms
 from muster.events.claims import ClaimOutcome, PlanObjection, StayReason
-from muster.events.decisions import (
-    AdoptionReason,
-    DeferralReason,
-    DequeueReason,
-    ReleaseReason,
-)
 from muster.events.effects import FailureReason
+from muster.events.reasons import AdoptionReason, DeferralReason, DequeueReason, ReleaseReason
 from muster.model.demand import Shortfall
 from muster.model.problem import FieldProblem
 from muster.model.resources import Vector, format_quantity, format_vector

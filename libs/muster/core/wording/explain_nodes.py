@@ -5,10 +5,11 @@ from __future__ import annotations
 from muster.core.codes.values import NodesKept
 from muster.core.wording import problems
 from muster.core.wording.explain import Reason
-from muster.events.decisions import GiveBackReason, Obstacle, ObstacleCode, Shortage
 from muster.events.gangs import GangHeldBack, HeldBackReason, PodsReleaseReason
 from muster.events.growing import WithdrawalReason
+from muster.events.reasons import GiveBackReason
 from muster.model.gang import PodGroup, Verdict
+from muster.model.places import Obstacle, ObstacleCode, Shortage
 from muster.model.pools import Growth, PoolNodes, PoolRefusal, PoolRefusalReason
 from muster.model.problem import FieldProblem
 from muster.model.text import counted, moment

@@ -32,7 +32,7 @@ from muster.core.wording.codes import PLAIN, charged
 from muster.core.wording.explain import Reason
 from muster.core.wording.terms import beside, terms
 from muster.core.workloads.registry import child_of
-from muster.events.decisions import AdoptionReason
+from muster.events.reasons import AdoptionReason
 from muster.model.demand import Shortfall
 from muster.model.resources import format_quantity, format_vector
 from muster.model.text import counted, span

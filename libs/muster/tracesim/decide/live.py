@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from muster.events.decisions import Placement
 from muster.model.keys import Ref
+from muster.model.places import Placement
 from muster.model.resources import Vector, add_into
 from muster.model.workload import PodSet, PodState, Workload
 from muster.tracesim.decide.answer import PodWhereabouts

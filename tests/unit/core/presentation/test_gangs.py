@@ -19,7 +19,6 @@ from muster.core.stage import Folder
 from muster.core.status.gang import HELD_BACK
 from muster.core.wording import explain_nodes
 from muster.events.base import Cause, Event
-from muster.events.decisions import Obstacle, Shortage
 from muster.events.envelope import Commit, Stored
 from muster.events.facts import PodGone, PodGroupGone, PodGroupObserved, PodObserved
 from muster.events.gangs import GangHeldBack, HeldBackReason, PodPlace, PodsPlaced
@@ -27,6 +26,7 @@ from muster.events.system import Genesis
 from muster.model import api
 from muster.model.gang import PodGroup
 from muster.model.keys import Ref
+from muster.model.places import Obstacle, Shortage
 from muster.model.workload import PodState
 
 SIGS, X_K8S = api.POD_GROUPS

@@ -1,4 +1,4 @@
-"""The ledger: which job is charged what, how much of every node that makes, and what is held for which claim.
+"""The ledger: what fits at a queue beside all that is charged and held, and by which limit or guarantee.
 
 The accountant decides on it; everybody else folds the same events into a copy, to foresee and to explain.
 """
@@ -7,19 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from msgspec import Struct, field, structs
+from msgspec import structs
 
-from muster.core.objects.labels import queue_and_quota, quota_name
-from muster.core.quota.claims import Claim, Claims
-from muster.core.quota.demand import Charge, QueuedRequest, Scratch, chain_of, counted, lent_beside, spread
-from muster.core.quota.ledger.shares import Shares
+from muster.core.objects.labels import quota_name
+from muster.core.quota.claims import Claims
+from muster.core.quota.demand import Scratch, chain_of, counted, lent_beside
+from muster.core.quota.ledger.books import Books
 from muster.core.quota.ledger.shortfalls import short_of, short_of_min
-from muster.core.quota.trees.tree import ROOT, leaves
 from muster.model.demand import Demand, Shortfall
-from muster.model.elastic import Counts
-from muster.model.keys import root_of
-from muster.model.quota import COUNTED, DEFAULT_RULES, KAI_ROOT, QuotaNode, QuotaTree, Rules
-from muster.model.resources import Vector, add_into, highest
+from muster.model.quota import QuotaNode
+from muster.model.resources import Vector, add_into
 from muster.model.workload import Workload
 
 UNBOUNDED = 2**62
@@ -28,300 +25,12 @@ UNBOUNDED = 2**62
 _NOTHING: Mapping[str, int] = {}
 
 
-class Ledger(Struct):
-    """Charges by workload uid, and what they sum up to at every node.
-
-    ``used`` maps path -> vector over every path that a charge passes; it always equals the sum of the charges, jobs
-    and machines counted in. ``firm`` is the part of it that is not preemptible.
-    """
-
-    trees: dict[str, QuotaTree] = field(default_factory=dict)
-    """path of the root -> tree, for every tree in force"""
-    nodes: dict[str, QuotaNode] = field(default_factory=dict)
-    leaf_of: dict[str, str] = field(default_factory=dict)
-    """namespace -> path of the leaf that serves it."""
-    named: dict[str, list[str]] = field(default_factory=dict)
-    """bare name -> paths of the nodes of an ElasticQuotaTree called so."""
-    queues: dict[str, str] = field(default_factory=dict)
-    """name of a KAI queue -> its path."""
-    charges: dict[str, Charge] = field(default_factory=dict)
-    used: dict[str, Vector] = field(default_factory=dict)
-    firm: dict[str, Vector] = field(default_factory=dict)
-    kept: dict[str, Vector] = field(default_factory=dict)
-    """path -> what its subtree leaves unused and does not lend; empty in a tree without lend limits."""
-    promised: dict[str, dict[str, None]] = field(default_factory=dict)
-    """root of a tree -> resources of which any of its leaves has a min; where none has any, those that are limited"""
-    lends: bool = False
-    """Whether the tree has lend limits."""
-    asks: dict[str, QueuedRequest] = field(default_factory=dict)
-    """workload uid -> what it is queued for, from its queueing until that attempt is over"""
-    shares: Shares = field(default_factory=Shares)
-    """What every node may use right now, in a tree that divides by weight."""
-    usage: dict[str, Vector] = field(default_factory=dict)
-    """path -> what it used lately, in millionths of what there was, as it was said last"""
-    claims: Claims = field(default_factory=Claims)
-    """What is held for waiting jobs."""
-    waiting: dict[str, Vector] = field(default_factory=dict)
-    """leaf -> what those ask for that are queued for it and not charged"""
-    going: dict[str, tuple[str, Demand]] = field(default_factory=dict)
-    """uid of a charged workload that leaves for a claim -> what it gives back, and where"""
-    leaving: Scratch = field(default_factory=Scratch)
-    """What all of those will have given back, as negative amounts."""
-
-    @property
-    def tree(self) -> QuotaTree | None:
-        """The tree in force whose rules count for what belongs to no queue: an ElasticQuotaTree before KAI queues."""
-        return self.trees.get(ROOT) or next(iter(self.trees.values()), None)
-
-    def tree_of(self, path: str) -> QuotaTree | None:
-        """The tree in force that a node belongs to."""
-        return self.trees.get(root_of(path))
-
-    def rules_of(self, path: str) -> Rules:
-        """How the tree of a node is applied."""
-        tree = self.tree_of(path)
-        return tree.rules if tree is not None else DEFAULT_RULES
-
-    def by_shares(self, path: str) -> bool:
-        """Whether the tree of a node is applied by fair shares."""
-        tree = self.tree_of(path)
-        return tree is not None and tree.by_shares
-
-    def install(self, tree: QuotaTree) -> None:
-        """Put a tree in force, instead of the one with the same root."""
-        trees = {**self.trees, tree.root: tree}
-        self.trees = dict(sorted(trees.items(), key=lambda item: (item[0] != ROOT, item[0])))
-        self._reindex()
-
-    def remove(self, uid: str) -> None:
-        """Take the tree of that object out of force."""
-        self.trees = {root: tree for root, tree in self.trees.items() if tree.ref.uid != uid}
-        self._reindex()
-
-    def _reindex(self) -> None:
-        """Charges follow their label or namespace, or stay where nobody claims them."""
-        self.nodes = {node.path: node for tree in self.trees.values() for node in tree.nodes}
-        self.leaf_of, self.named, self.queues = {}, {}, {}
-        for tree in self.trees.values():
-            for leaf in leaves(tree):
-                for namespace in leaf.namespaces:
-                    self.leaf_of.setdefault(namespace, leaf.path)
-            if tree.root == KAI_ROOT:
-                self.queues = {node.name: node.path for node in tree.nodes[1:]}
-            elif tree.root == ROOT:
-                for node in tree.nodes:
-                    self.named.setdefault(node.name, []).append(node.path)
-        self.promised = {root: _promised(tree) for root, tree in self.trees.items()}
-        self.lends = any(node.kept for node in self.nodes.values())
-        self.usage = {path: parts for path, parts in self.usage.items() if path in self.nodes}
-        self.used, self.firm, self.kept = {}, {}, {}
-        for charge in self.charges.values():
-            charge.queue = self.leaf_for(charge.namespace, charge.named) or charge.queue
-            self._add(charge, 1)
-        if self.lends:
-            for node in reversed(self.nodes.values()):
-                self._keep(node)
-        weighted = [tree for tree in self.trees.values() if tree.rules.runtime == "weight"]
-        self.shares.install({node.path: node for tree in weighted[:1] for node in tree.nodes}, weighted=bool(weighted))
-        self.waiting = {}
-        for uid in dict.fromkeys((*self.charges, *self.asks)):
-            self._ask(uid, 1)
-            self._settle(uid)
-
-    def leaf_for(self, namespace: str, named: str = "") -> str | None:
-        """The leaf a workload belongs to: the queue or quota its label names, else its namespace's, else one for all.
-
-        None when there is none; a name that no leaf or more than one leaf has counts as none (unless the namespace's
-        own leaf has it), and so does what belongs to a queue and to a quota at the same time.
-        """
-        own = self.leaf_of.get(namespace)
-        queue, named = queue_and_quota(named)
-        if queue and KAI_ROOT in self.trees:
-            return None if own or named else self._leaf_queue(queue)
-        if not named:
-            return own or next((each for tree in self.trees.values() if (each := tree.rules.unbound_queue)), None)
-        if own is not None and self.nodes[own].name == named:
-            return own
-        found = [path for path in self.named.get(named, ()) if not self.nodes[path].children]
-        return found[0] if len(found) == 1 else None
-
-    def _leaf_queue(self, name: str) -> str | None:
-        path = self.queues.get(name)
-        return path if path is not None and not self.nodes[path].children else None
-
-    def note_usage(self, usage: Mapping[str, Vector]) -> None:
-        """These queues used so much lately; an empty vector: nothing that counts."""
-        for path, parts in usage.items():
-            if parts:
-                self.usage[path] = parts
-            else:
-                self.usage.pop(path, None)
-
-    def queued(self, uid: str, ask: QueuedRequest) -> None:
-        """A workload waits under a new attempt; it counts as asking unless it is still charged for an older one."""
-        self._ask(uid, -1)
-        self.asks[uid] = ask
-        self._ask(uid, 1)
-
-    def dequeued(self, uid: str, attempt: int) -> None:
-        """It no longer waits under this attempt, nor under an older one."""
-        ask = self.asks.get(uid)
-        if ask is not None and ask.attempt <= attempt:
-            self._ask(uid, -1)
-            del self.asks[uid]
-            self._ask(uid, 1)
-
-    def charge(self, uid: str, charge: Charge) -> Claim | None:
-        """Charge a workload; what it was charged before is replaced. Returns the claim that this serves, and ends."""
-        self._put(uid, charge)
-        for claim in self.claims.by_uid.values() if charge.until else ():
-            claim.counts_on(uid, charge)
-        served = self.claims.served_by(uid, charge.queue, charge.demand)
-        if served is None:
-            return None
-        self.claims.pass_on(served)
-        return self.end_claim(served.uid)
-
-    def recharge(self, uid: str, request: Vector, pods: int, over: Vector) -> tuple[str, Demand] | None:
-        """What runs of it has changed: (its queue, the larger of before and now); None when it is not charged."""
-        before = self.charges.get(uid)
-        if before is None:
-            return None
-        self._put(uid, structs.replace(before, request=request, pods=pods, over=over))
-        return before.queue, Demand(highest(before.request, request), max(before.pods, pods), before.preemptible)
-
-    def _put(self, uid: str, charge: Charge) -> None:
-        self._ask(uid, -1)
-        before = self.charges.get(uid)
-        if before is not None:
-            self._add(before, -1)
-            self._keep_chain(before.queue)
-        self.charges[uid] = charge
-        self._add(charge, 1)
-        self._keep_chain(charge.queue)
-        self._ask(uid, 1)
-        self._settle(uid)
-
-    def release(self, uid: str, attempt: int = 0, at: int = 0) -> Charge | None:
-        """End a charge, and with it what was asked for under that attempt; returns it, or None when there was none.
-
-        ``at``: log time (ms), for the claims that it brings nearer.
-        """
-        self.dequeued(uid, attempt)
-        charge = self.charges.get(uid)
-        if charge is not None:
-            self._ask(uid, -1)
-            del self.charges[uid]
-            self._add(charge, -1)
-            self._keep_chain(charge.queue)
-            self._ask(uid, 1)
-            self.claims.left(uid, charge.demand, at)
-            self._settle(uid)
-        return charge
-
-    def move(self, uid: str, queue: str, named: str) -> Charge | None:
-        """Charge a workload at another leaf; returns the charge as it was, or None when there was none."""
-        before = self.charges.get(uid)
-        if before is not None:
-            self._put(uid, structs.replace(before, queue=queue, named=named))
-        return before
+class Ledger(Books):
+    """The books, and what may be added to them."""
 
     def without_claims(self) -> Ledger:
         """The same charges with nothing held for anybody; for reading only."""
         return structs.replace(self, claims=Claims())
-
-    def open_claim(self, claim: Claim) -> None:
-        """From here on it is held, and its victims leave."""
-        before = self.claims.by_uid.get(claim.uid)
-        for uid, charge in self.charges.items() if claim.promised else ():
-            if charge.until > claim.opened:  # Who is late already is not counted on.
-                claim.counts_on(uid, charge)
-        self.claims.open(claim)
-        for each in (before, claim):
-            for uid in (*each.victims, *each.partial) if each is not None else ():
-                self._settle(uid)
-
-    def end_claim(self, uid: str) -> Claim | None:
-        """Nothing is held for this claimant any more; returns its claim, if there was one."""
-        ended = self.claims.end(uid)
-        for victim in (*ended.victims, *ended.partial) if ended is not None else ():
-            self._settle(victim)
-        return ended
-
-    def clear(self, uid: str, attempt: int) -> None:
-        """A charged workload leaves so that somebody has room on the nodes; nothing is held for that."""
-        if uid in self.charges:
-            self.claims.cleared[uid] = attempt
-            self._settle(uid)
-
-    def victim_stays(self, uid: str, attempt: int, at: int) -> None:
-        """A victim could not be suspended: nobody waits for it any more. ``at``: log time (ms)."""
-        self.claims.stays(uid, attempt, at)
-        self._settle(uid)
-
-    def shrunk(self, uid: str, groups: Counts, at: int) -> None:
-        """A Ray cluster is granted so many replicas from here on: nobody waits for more of that than is to go."""
-        self.claims.shrunk(uid, groups, at)
-        self._settle(uid)
-
-    def _settle(self, uid: str) -> None:
-        """Bring what a workload gives back in line with its charge and the claims it leaves for."""
-        charge, part, gives = self.charges.get(uid), self.claims.cuts.get(uid), None
-        if charge is not None and self.claims.leaves(uid):
-            gives = charge.queue, charge.demand
-        elif charge is not None and part is not None:
-            gives = charge.queue, part.demand
-        before = self.going.get(uid)
-        if gives == before:
-            return
-        if before is not None:
-            self.leaving.add(*before)
-            del self.going[uid]
-        if gives is not None:
-            self.leaving.add(*gives, -1)
-            self.going[uid] = gives
-
-    def _ask(self, uid: str, times: int) -> None:
-        """What a workload is charged, else what it asks for, counts once."""
-        charge, ask = self.charges.get(uid), self.asks.get(uid)
-        found = charge or ask
-        if charge is None and ask is not None:
-            total = self.waiting.setdefault(ask.queue, {})
-            add_into(total, ask.request, times)
-            if not total:
-                del self.waiting[ask.queue]
-        if found is not None and self.shares.names:
-            self.shares.ask(self.nodes, found.queue, found.request, times)
-
-    def _add(self, charge: Charge, times: int) -> None:
-        amounts = counted(charge)
-        spread(self.used, charge.queue, amounts, times)
-        if not charge.preemptible:
-            spread(self.firm, charge.queue, amounts, times)
-
-    # --- what is not lent -------------------------------------------------------------------------------------
-
-    def _keep_chain(self, queue: str) -> None:
-        if self.lends:
-            for path in chain_of(queue):
-                node = self.nodes.get(path)
-                if node is not None:
-                    self._keep(node)
-
-    def _keep(self, node: QuotaNode) -> None:
-        """max(what the children keep, min - lend limit - used), per resource; 0 where there is nothing to keep."""
-        kept: Vector = {}
-        for child in node.children:
-            add_into(kept, self.kept.get(child, _NOTHING))
-        used = self.used.get(node.path, _NOTHING)
-        for name, amount in node.kept.items():
-            own = amount - used.get(name, 0)
-            if own > kept.get(name, 0):
-                kept[name] = own
-        if kept:
-            self.kept[node.path] = kept
-        else:
-            self.kept.pop(node.path, None)
 
     def taken(self, queue: str, *scratches: Scratch) -> Iterator[tuple[QuotaNode, list[Mapping[str, int]], Vector]]:
         """(node, what is used there as parts of a sum, what others keep there from ``queue``), leaf first."""
@@ -338,8 +47,6 @@ class Ledger(Struct):
                         add_into(outside, self.kept.get(sibling, _NOTHING))
             yield node, [part for part in parts if part], outside
             child = path
-
-    # --- what fits --------------------------------------------------------------------------------------------
 
     def shortfall(self, queue: str, demand: Demand, *scratches: Scratch, now: int | None = None) -> Shortfall | None:
         """What refuses the demand at ``queue`` with the scratches on top, None when it fits; O(depth x resources).
@@ -478,20 +185,6 @@ class Ledger(Struct):
         node = self.nodes.get(path)
         limit = self.limit(node, resource) if node else None
         return None if limit is None else limit - self.used.get(path, _NOTHING).get(resource, 0)
-
-    def recount(self) -> dict[str, Vector]:
-        """``used`` counted afresh from the charges: what an audit compares with."""
-        total: dict[str, Vector] = {}
-        for charge in self.charges.values():
-            spread(total, charge.queue, counted(charge), 1)
-        return total
-
-
-def _promised(tree: QuotaTree) -> dict[str, None]:
-    """What is promised to any leaf, sorted; else what is limited anywhere. Never what is only counted."""
-    least = {name for leaf in leaves(tree) for name, amount in leaf.guaranteed.items() if amount}
-    found = least - COUNTED or {name for node in tree.nodes for name in node.limit} - COUNTED
-    return dict.fromkeys(sorted(found))
 
 
 def leaf_of(ledger: Ledger, workload: Workload) -> str | None:

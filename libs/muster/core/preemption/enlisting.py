@@ -1,0 +1,64 @@
+"""The list of what may be suspended: for each leaf what runs there, in the order in which it gives way."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+
+from muster.core.preemption.state import PreemptorState, Started
+from muster.core.quota.demand import counted
+from muster.core.quota.reclaim import FIRST, Run
+from muster.core.quota.state import can_suspend
+from muster.model.resources import add_into
+
+EVICTION_MS = 300_000
+"""Each eviction of a workload counts like so much work that it would lose: who has been evicted before goes later."""
+
+
+def enlist(state: PreemptorState, uid: str) -> None:
+    """Bring a workload's place among the runs in line with what is known of it."""
+    started, charge, workload = (
+        state.started.get(uid),
+        state.queues.ledger.charges.get(uid),
+        state.queues.workloads.get(uid),
+    )
+    if started is not None and started.listed:
+        runs = state.runs[started.leaf]
+        del runs[bisect_left(runs, started.run)]
+        if not runs:
+            del state.runs[started.leaf]
+        started.listed = False
+        state.served.pop(uid, None)
+        _sum(state, started, -1)
+    if charge is None or workload is None:
+        state.started.pop(uid, None)
+        return
+    if workload.suspended and started is None:
+        return
+    since = started.since if started is not None else state.now
+    job = state.queues.jobs.get(uid)
+    priority = job.priority if job is not None else state.queues.priority_of(workload)
+    came = job.queued_at if job is not None else workload.queued_at or workload.created
+    # What runs beyond its grant is the first of its priority to give way.
+    kept = max(since, min(workload.checkpointed_at, state.now))
+    spared = EVICTION_MS * state.suffered(uid) if kept == since else 0
+    run = Run(priority, FIRST if charge.over else spared - kept, -came, workload.ref.key, uid)
+    started = state.started[uid] = Started(charge.queue, run, since, kept)
+    stays = uid not in state.leaving and uid not in state.shrinking
+    if charge.preemptible and stays and can_suspend(workload):
+        insort(state.runs.setdefault(charge.queue, []), started.run)
+        started.listed, started.gives = True, counted(charge.demand)
+        _sum(state, started, 1)
+        rules = state.queues.ledger.rules_of(charge.queue)
+        level = state.service.gives_way(rules, uid, charge.request, kept - since) if rules.least_attained_ms else 0
+        if level:
+            state.served[uid] = level
+
+
+def _sum(state: PreemptorState, started: Started, times: int) -> None:
+    by_priority = state.sums.setdefault(started.leaf, {})
+    sums = by_priority.setdefault(started.run.priority, {})
+    add_into(sums, started.gives, times)
+    if not sums:
+        del by_priority[started.run.priority]
+        if not by_priority:
+            del state.sums[started.leaf]
